@@ -1,0 +1,38 @@
+# `make demo` and `make test` install what they need into .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test lint bench protos clean
+.DEFAULT_GOAL := test
+
+demo: $(VENV)/.demo
+	$(BIN)/hearsay demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/benchmarks --benchmark-only --benchmark-columns=median,iqr,rounds
+
+protos: $(VENV)/.dev
+	$(BIN)/python protos/generate.py client/python
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+
+$(VENV)/.%: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "installing hearsay[$*] into $(VENV) (once; a minute or two)"
+	$(PIP) --editable '.[$*]'
+	@touch $@
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and \
+		"hearsay needs Python 3.11 or newer, found %d.%d; set PYTHON=..." % v[:2])'
+	$(PYTHON) -m venv $(VENV)

@@ -1,0 +1,25 @@
+"""The mathematics of local differential privacy: mechanisms, tallies, estimates. No I/O."""
+
+from ldp.channel import Channel
+from ldp.coins import Coins
+from ldp.errors import InvalidInput
+from ldp.estimation import Estimate, estimate
+from ldp.mechanism import FrequencyOracle, Mechanism
+from ldp.mechanisms import KRR, OneBitMean, RandomizedResponse, UnaryEncoding, build
+from ldp.tally import Tally
+
+__all__ = [
+    "KRR",
+    "Channel",
+    "Coins",
+    "Estimate",
+    "FrequencyOracle",
+    "InvalidInput",
+    "Mechanism",
+    "OneBitMean",
+    "RandomizedResponse",
+    "Tally",
+    "UnaryEncoding",
+    "build",
+    "estimate",
+]

@@ -1,0 +1,5 @@
+"""The one exception type of `ldp`."""
+
+
+class InvalidInput(ValueError):
+    """Say what was given, what is expected, and change nothing."""

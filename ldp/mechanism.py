@@ -1,0 +1,246 @@
+"""What every local randomizer is: one frozen value that both sides of the wire share.
+
+A mechanism is built either from an epsilon, and then computes its exact integers, or from the
+integers that a plan carries, and then checks that they keep the epsilon. The client randomises
+with it, the server decodes, tallies and estimates with it, so they cannot disagree.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, fields
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ldp.channel import Channel
+from ldp.coins import Coins
+from ldp.errors import InvalidInput
+from ldp.estimation import Estimate, estimate
+from ldp.exact import ONE, certainly_at_most, check_epsilon, log_upper
+from ldp.tally import Tally
+
+Codes = NDArray[Any]
+"""Randomised answers, one per row: shape (n, *code_shape), dtype `code_dtype`."""
+
+
+class Mechanism(ABC):
+    """An epsilon-LDP local randomizer with its estimator.
+
+    Every subclass is a frozen dataclass whose fields besides `epsilon` are integers: those are
+    what a plan carries. `epsilon` is what was asked for; `realised_epsilon` is what the
+    integers give, never more.
+    """
+
+    name: ClassVar[str]
+    """The mechanism's name in a plan."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name != "epsilon" and (isinstance(value, bool) or not isinstance(value, int)):
+                raise InvalidInput(f"{self.name}: {field.name} must be an integer, got {value!r}")
+        self._calibrate()
+        ratio = self._worst_ratio()
+        if not certainly_at_most(ratio, self.epsilon):
+            raise InvalidInput(
+                f"{self.name}: the integers give epsilon {log_upper(ratio):.6g}, "
+                f"more than the {self.epsilon:g} they were meant for"
+            )
+
+    @abstractmethod
+    def _calibrate(self) -> None:
+        """Check the domain; compute the exact integers that were left at zero."""
+
+    @abstractmethod
+    def _worst_ratio(self) -> Fraction:
+        """Return the largest ratio of two inputs' probabilities of one code."""
+
+    @property
+    def realised_epsilon(self) -> float:
+        """The smallest double certainly >= the epsilon of the exact integers; <= `epsilon`."""
+        return log_upper(self._worst_ratio())
+
+    @property
+    def integers(self) -> dict[str, int]:
+        """The exact integers a plan carries, by field name."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "epsilon"}
+
+    @classmethod
+    def from_integers(cls, epsilon: float, integers: Mapping[str, int]) -> Self:
+        """Build the mechanism of a plan.
+
+        Raises `InvalidInput` for a missing or unknown integer, one outside its range, and for
+        integers that exceed `epsilon`.
+        """
+        wanted = {f.name for f in fields(cls)} - {"epsilon"}
+        if set(integers) != wanted:
+            raise InvalidInput(
+                f"{cls.name} takes the integers {sorted(wanted)}, got {sorted(integers)}"
+            )
+        if missing := [name for name, value in integers.items() if value == 0]:
+            raise InvalidInput(f"{cls.name}: {missing[0]} must not be 0 in a plan")
+        arguments: dict[str, Any] = {"epsilon": epsilon, **integers}
+        return cls(**arguments)
+
+    # --- randomising -----------------------------------------------------------------------
+
+    @abstractmethod
+    def randomize(self, value: Any, coins: Coins) -> Any:
+        """Return one code for `value`; raise `InvalidInput` outside the domain."""
+
+    @abstractmethod
+    def randomize_many(self, values: ArrayLike, coins: Coins) -> Codes:
+        """Return one code per value, independently: shape (n, *code_shape)."""
+
+    # --- the wire --------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def code_dtype(self) -> np.dtype[Any]:
+        """The little-endian dtype of a code's entries."""
+
+    @property
+    def code_shape(self) -> tuple[int, ...]:
+        """The shape of one code; () where a code is one integer."""
+        return ()
+
+    @property
+    def code_bytes(self) -> int:
+        """The bytes of one code on the wire: the same for every value."""
+        return int(self.code_dtype.itemsize * np.prod(self.code_shape, dtype=int))
+
+    @abstractmethod
+    def _check_codes(self, codes: Codes) -> None:
+        """Raise `InvalidInput` unless every code can come out of `randomize`."""
+
+    def encode(self, codes: ArrayLike | Sequence[Any]) -> bytes:
+        """Return the codes, shape (n, *code_shape), as n * code_bytes bytes."""
+        return np.asarray(codes, dtype=self.code_dtype).tobytes()
+
+    def decode(self, data: bytes, n: int) -> Codes:
+        """Read `n` codes in place.
+
+        Raises `InvalidInput` unless `data` holds exactly n codes, each one possible.
+        """
+        if len(data) != n * self.code_bytes:
+            raise InvalidInput(
+                f"{n} {self.name} codes take {n * self.code_bytes} bytes, got {len(data)}"
+            )
+        codes = np.frombuffer(data, dtype=self.code_dtype).reshape(n, *self.code_shape)
+        self._check_codes(codes)
+        return codes
+
+    # --- estimating ------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def tally_size(self) -> int:
+        """The number of counts in a tally."""
+
+    @abstractmethod
+    def tally(self, codes: Codes) -> Tally:
+        """Count the codes, shape (n, *code_shape): the sufficient statistic of a cohort."""
+
+    @abstractmethod
+    def debias(self, tally: Tally) -> NDArray[np.float64]:
+        """Return the unbiased estimate, shape (parameters,); needs n >= 1."""
+
+    @abstractmethod
+    def variance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
+        """Return the variance of `debias` for n independent draws from a population.
+
+        `truth` broadcasts to the parameters. The n records are a sample, so their own spread
+        is part of the variance: this is what an interval for the population needs.
+        """
+
+    @property
+    @abstractmethod
+    def parameters(self) -> int:
+        """The length of an estimate."""
+
+    @property
+    @abstractmethod
+    def bounds(self) -> tuple[float, float]:
+        """The range of the parameter itself, to which intervals are clipped."""
+
+    def estimate(self, tally: Tally) -> Estimate:
+        """Return the debiased estimate of one cohort with its population standard error."""
+        return estimate([(self, tally)])
+
+    @abstractmethod
+    def channel(self) -> Channel:
+        """Enumerate the exact channel; raise `InvalidInput` where it is too large."""
+
+
+class FrequencyOracle(Mechanism):
+    """A pure frequency oracle over the categories 0..k-1.
+
+    A report supports its true category with probability `p` and any other with `q`; counting
+    supports is enough (Wang et al., USENIX Security 2017, section 3). `debias` gives the k
+    frequencies; they need not sum to one.
+    """
+
+    k: int
+
+    @property
+    @abstractmethod
+    def support(self) -> tuple[Fraction, Fraction]:
+        """Return (p, q), exactly."""
+
+    @property
+    def tally_size(self) -> int:
+        return self.k
+
+    @property
+    def parameters(self) -> int:
+        return self.k
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return 0.0, 1.0
+
+    def debias(self, tally: Tally) -> NDArray[np.float64]:
+        p, q = self.support
+        return (tally.counts / tally.n - float(q)) / float(p - q)
+
+    def variance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
+        p, q = self.support
+        supported = np.asarray(truth, dtype=float) * float(p - q) + float(q)
+        return supported * (1 - supported) / (n * float(p - q) ** 2)
+
+    def _check_value(self, value: int) -> int:
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise InvalidInput(f"{self.name}: a category is an integer, got {value!r}")
+        if not 0 <= value < self.k:
+            raise InvalidInput(f"{self.name}: category must lie in 0..{self.k - 1}, got {value}")
+        return int(value)
+
+    def _check_values(self, values: ArrayLike) -> NDArray[np.integer[Any]]:
+        array = np.asarray(values)
+        if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+            raise InvalidInput(
+                f"{self.name}: categories are a 1-d integer array, "
+                f"got {array.dtype} of shape {array.shape}"
+            )
+        if array.size and not 0 <= array.min() <= array.max() < self.k:
+            raise InvalidInput(
+                f"{self.name}: categories must lie in 0..{self.k - 1}, "
+                f"got {array.min()}..{array.max()}"
+            )
+        return array
+
+    def _check_k(self, largest: int) -> None:
+        if not 2 <= self.k <= largest:
+            raise InvalidInput(f"{self.name}: k must lie in 2..{largest}, got {self.k}")
+
+
+def check_threshold(name: str, threshold: int) -> None:
+    """Raise `InvalidInput` unless 0 < threshold < 2**64."""
+    if not 0 < threshold < ONE:
+        raise InvalidInput(f"{name} must lie strictly between 0 and 2**64, got {threshold}")

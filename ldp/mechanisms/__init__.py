@@ -1,0 +1,23 @@
+"""The mechanisms, by the name a plan calls them."""
+
+from collections.abc import Mapping
+
+from ldp.errors import InvalidInput
+from ldp.mechanism import Mechanism
+from ldp.mechanisms.krr import KRR, RandomizedResponse
+from ldp.mechanisms.onebit import OneBitMean
+from ldp.mechanisms.unary import UnaryEncoding
+
+_BY_NAME: Mapping[str, type[Mechanism]] = {
+    mechanism.name: mechanism for mechanism in (KRR, UnaryEncoding, OneBitMean)
+}
+
+
+def build(name: str, epsilon: float, integers: Mapping[str, int]) -> Mechanism:
+    """Build the mechanism that a plan names; raise `InvalidInput` for one we do not know."""
+    if name not in _BY_NAME:
+        raise InvalidInput(f"unknown mechanism {name!r}; this version knows {sorted(_BY_NAME)}")
+    return _BY_NAME[name].from_integers(epsilon, integers)
+
+
+__all__ = ["KRR", "OneBitMean", "RandomizedResponse", "UnaryEncoding", "build"]

@@ -1,0 +1,87 @@
+"""k-ary randomized response, and Warner's for two answers."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ldp.channel import MAX_OUTPUTS, Channel
+from ldp.coins import Coins
+from ldp.errors import InvalidInput
+from ldp.exact import ONE, ceil_threshold, exp_bounds
+from ldp.mechanism import Codes, FrequencyOracle, check_threshold
+from ldp.tally import Tally
+
+
+@dataclass(frozen=True)
+class KRR(FrequencyOracle):
+    """Keep the category, or with probability resample / 2**64 draw any of the k uniformly.
+
+    Guarantee: epsilon-LDP for every pair of categories, with
+    e**realised_epsilon = 1 + k (2**64 - resample) / resample <= e**epsilon.
+    Cost: one code of 1, 2 or 4 bytes. Raises `InvalidInput` unless 2 <= k <= 2**32.
+    Source: Kairouz, Bonawitz and Ramage, "Discrete distribution estimation under local
+    privacy", ICML 2016; the mixture with a uniform draw is the same channel.
+    """
+
+    name: ClassVar[str] = "krr"
+    k: int
+    epsilon: float
+    resample: int = 0
+
+    def _calibrate(self) -> None:
+        self._check_k(1 << 32)
+        if self.resample == 0:
+            exp_low = exp_bounds(Fraction(self.epsilon))[0]
+            resample = ceil_threshold(self.k / (exp_low + self.k - 1))
+            object.__setattr__(self, "resample", resample)
+        check_threshold(f"{self.name}: resample", self.resample)
+
+    def _worst_ratio(self) -> Fraction:
+        return 1 + Fraction(self.k * (ONE - self.resample), self.resample)
+
+    @property
+    def support(self) -> tuple[Fraction, Fraction]:
+        q = Fraction(self.resample, ONE * self.k)
+        return 1 - Fraction(self.resample, ONE) + q, q
+
+    @property
+    def code_dtype(self) -> np.dtype[Any]:
+        return np.dtype("u1" if self.k <= 1 << 8 else "<u2" if self.k <= 1 << 16 else "<u4")
+
+    def randomize(self, value: int, coins: Coins) -> int:
+        value = self._check_value(value)
+        return coins.below(self.k) if coins.bernoulli(self.resample) else value
+
+    def randomize_many(self, values: ArrayLike, coins: Coins) -> Codes:
+        kept = self._check_values(values).astype(self.code_dtype)
+        drawn = coins.below_many(self.k, kept.size).astype(self.code_dtype)
+        return np.where(coins.bernoulli_many(self.resample, kept.size), drawn, kept)
+
+    def _check_codes(self, codes: Codes) -> None:
+        if codes.size and codes.max() >= self.k:
+            raise InvalidInput(f"a {self.name} code must be below {self.k}, got {codes.max()}")
+
+    def tally(self, codes: Codes) -> Tally:
+        return Tally(len(codes), np.bincount(codes, minlength=self.k))
+
+    def channel(self) -> Channel:
+        """Enumerate the k x k channel."""
+        if self.k > MAX_OUTPUTS:
+            raise InvalidInput(f"a channel of {self.k} codes is too large to enumerate")
+        p, q = self.support
+        rows = tuple(tuple(p if x == y else q for y in range(self.k)) for x in range(self.k))
+        return Channel(tuple(range(self.k)), rows)
+
+
+class RandomizedResponse(KRR):
+    """k-RR for two answers: tell the truth, or toss a fair coin.
+
+    Guarantee: epsilon-LDP. Source: Warner, "Randomized response: a survey technique for
+    eliminating evasive answer bias", JASA 60(309), 1965.
+    """
+
+    def __init__(self, epsilon: float) -> None:
+        super().__init__(k=2, epsilon=epsilon)

@@ -1,0 +1,59 @@
+"""A cohort's sufficient statistic: integers that add up."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp.errors import InvalidInput
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """The number of reports `n` and integer `counts`, shape (m,), of one cohort.
+
+    Tallies form a commutative monoid under `+`: merging those of two batches is the tally of
+    both together, in any order. The counts are read-only.
+    """
+
+    n: int
+    counts: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        if self.n < 0:
+            raise InvalidInput(f"a tally cannot hold {self.n} reports")
+        counts = np.array(self.counts, dtype=np.int64)
+        counts.flags.writeable = False
+        object.__setattr__(self, "counts", counts)
+
+    @classmethod
+    def empty(cls, size: int) -> "Tally":
+        """Return the tally of no reports, with `size` counts."""
+        return cls(0, np.zeros(size, dtype=np.int64))
+
+    def __add__(self, other: "Tally") -> "Tally":
+        if self.counts.shape != other.counts.shape:
+            raise InvalidInput(
+                f"tallies of {self.counts.size} and {other.counts.size} counts do not merge"
+            )
+        return Tally(self.n + other.n, self.counts + other.counts)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tally):
+            return NotImplemented
+        return self.n == other.n and np.array_equal(self.counts, other.counts)
+
+    def __hash__(self) -> int:
+        return hash((self.n, self.counts.tobytes()))
+
+    def to_bytes(self) -> bytes:
+        """Return n and the counts as little-endian 64-bit integers."""
+        return self.n.to_bytes(8, "little") + self.counts.astype("<i8").tobytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Tally":
+        """Read what `to_bytes` wrote; raise `InvalidInput` for any other length."""
+        if len(data) < 16 or len(data) % 8:
+            raise InvalidInput(f"a tally takes 8 bytes for n and 8 per count, got {len(data)}")
+        n = int.from_bytes(data[:8], "little")
+        return cls(n, np.frombuffer(data, dtype="<i8", offset=8))
