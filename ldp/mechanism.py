@@ -28,9 +28,9 @@ Codes = NDArray[Any]
 class Mechanism(ABC):
     """An epsilon-LDP local randomizer with its estimator.
 
-    Every subclass is a frozen dataclass whose fields besides `epsilon` are integers: those are
-    what a plan carries. `epsilon` is what was asked for; `realised_epsilon` is what the
-    integers give, never more.
+    Every subclass is a frozen dataclass whose fields besides `epsilon` are integers or tuples
+    of integers: those are what a plan carries. `epsilon` is what was asked for;
+    `realised_epsilon` is what the integers give, never more.
     """
 
     name: ClassVar[str]
@@ -41,10 +41,12 @@ class Mechanism(ABC):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name != "epsilon" and (isinstance(value, bool) or not isinstance(value, int)):
-                raise InvalidInput(f"{self.name}: {field.name} must be an integer, got {value!r}")
+        for field, values in self.integers.items():
+            if not all(type(value) is int and value >= 0 for value in values):
+                raise InvalidInput(
+                    f"{self.name}: {field} must be made of integers >= 0, "
+                    f"got {getattr(self, field)!r}"
+                )
         self._calibrate()
         ratio = self._worst_ratio()
         if not certainly_at_most(ratio, self.epsilon):
@@ -67,25 +69,30 @@ class Mechanism(ABC):
         return log_upper(self._worst_ratio())
 
     @property
-    def integers(self) -> dict[str, int]:
-        """The exact integers a plan carries, by field name."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "epsilon"}
+    def integers(self) -> dict[str, tuple[int, ...]]:
+        """The exact integers a plan carries, by field name; a single one as a 1-tuple."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "epsilon"}
+        return {name: v if isinstance(v, tuple) else (v,) for name, v in values.items()}
 
     @classmethod
-    def from_integers(cls, epsilon: float, integers: Mapping[str, int]) -> Self:
-        """Build the mechanism of a plan.
+    def from_integers(cls, epsilon: float, integers: Mapping[str, Sequence[int]]) -> Self:
+        """Build the mechanism of a plan from what `integers` gave.
 
         Raises `InvalidInput` for a missing or unknown integer, one outside its range, and for
         integers that exceed `epsilon`.
         """
-        wanted = {f.name for f in fields(cls)} - {"epsilon"}
-        if set(integers) != wanted:
+        wanted = {f.name: f.type for f in fields(cls) if f.name != "epsilon"}
+        if set(integers) != set(wanted):
             raise InvalidInput(
                 f"{cls.name} takes the integers {sorted(wanted)}, got {sorted(integers)}"
             )
-        if missing := [name for name, value in integers.items() if value == 0]:
-            raise InvalidInput(f"{cls.name}: {missing[0]} must not be 0 in a plan")
-        arguments: dict[str, Any] = {"epsilon": epsilon, **integers}
+        arguments: dict[str, Any] = {"epsilon": epsilon}
+        for name, values in integers.items():
+            if not any(values):  # zero is how a constructor is asked to calibrate
+                raise InvalidInput(f"{cls.name}: {name} must not be left out of a plan")
+            if wanted[name] is int and len(values) != 1:
+                raise InvalidInput(f"{cls.name}: {name} is one integer, got {len(values)}")
+            arguments[name] = values[0] if wanted[name] is int else tuple(values)
         return cls(**arguments)
 
     # --- randomising -----------------------------------------------------------------------
@@ -205,9 +212,13 @@ class FrequencyOracle(Mechanism):
     def bounds(self) -> tuple[float, float]:
         return 0.0, 1.0
 
+    def supports(self, tally: Tally) -> NDArray[np.int64]:
+        """Return how many reports support each category, shape (k,)."""
+        return tally.counts
+
     def debias(self, tally: Tally) -> NDArray[np.float64]:
         p, q = self.support
-        return (tally.counts / tally.n - float(q)) / float(p - q)
+        return (self.supports(tally) / tally.n - float(q)) / float(p - q)
 
     def variance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
         p, q = self.support

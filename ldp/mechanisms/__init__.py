@@ -1,6 +1,6 @@
 """The mechanisms, by the name a plan calls them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ldp.errors import InvalidInput
 from ldp.mechanism import Mechanism
@@ -13,7 +13,7 @@ _BY_NAME: Mapping[str, type[Mechanism]] = {
 }
 
 
-def build(name: str, epsilon: float, integers: Mapping[str, int]) -> Mechanism:
+def build(name: str, epsilon: float, integers: Mapping[str, Sequence[int]]) -> Mechanism:
     """Build the mechanism that a plan names; raise `InvalidInput` for one we do not know."""
     if name not in _BY_NAME:
         raise InvalidInput(f"unknown mechanism {name!r}; this version knows {sorted(_BY_NAME)}")

@@ -26,7 +26,7 @@ def mechanisms() -> Iterator[Mechanism]:
                 yield UnaryEncoding.symmetric(k, epsilon)
 
 
-@pytest.mark.parametrize("mechanism", mechanisms(), ids=repr)
+@pytest.mark.parametrize("mechanism", list(mechanisms()), ids=repr)
 def test_the_worst_log_ratio_is_epsilon_and_never_more(mechanism: Mechanism) -> None:
     channel = mechanism.channel()  # its rows sum to one exactly, or it could not be built
     assert channel.satisfies(mechanism.epsilon)
@@ -94,7 +94,7 @@ def test_log_upper_is_an_upper_bound_and_the_tightest_double() -> None:
 def test_integers_that_exceed_epsilon_are_refused() -> None:
     honest = KRR(4, 1.0)
     with pytest.raises(InvalidInput, match=r"krr: the integers give epsilon .*, more than the 1"):
-        KRR.from_integers(1.0, {"k": 4, "resample": honest.resample - 1})
+        KRR.from_integers(1.0, {"k": [4], "resample": [honest.resample - 1]})
     with pytest.raises(InvalidInput, match="unary: the integers give epsilon"):
         UnaryEncoding.from_integers(0.99, UnaryEncoding(4, 1.0).integers)
     with pytest.raises(InvalidInput, match="onebit: the integers give epsilon"):
