@@ -91,7 +91,7 @@ class OneBitMean(Mechanism):
 
     def _check_codes(self, codes: Codes) -> None:
         if codes.size and codes.max() > 1:
-            raise InvalidInput(f"a {self.name} code is 0 or 1, got {codes.max()}")
+            raise InvalidInput(f"an {self.name} code is 0 or 1, got {codes.max()}")
 
     def tally(self, codes: Codes) -> Tally:
         return Tally(len(codes), np.bincount(codes, minlength=2))
