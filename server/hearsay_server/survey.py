@@ -38,11 +38,9 @@ def from_toml(text: str, source: str) -> survey_pb2.Survey:
     survey makes sense is for `resolve` to say.
     """
     try:
-        return ParseDict(tomllib.loads(text), survey_pb2.Survey())
+        return ParseDict(tomllib.loads(text, parse_float=_float), survey_pb2.Survey())
     except (tomllib.TOMLDecodeError, ParseError) as error:
-        reason = str(error).splitlines()[0]
-        reason = reason.replace('Message type "hearsay.v1.', 'a table of type "')
-        raise InvalidInput(f"{source}: {reason}") from None
+        raise InvalidInput(f"{source}: {str(error).splitlines()[0].rstrip('.')}") from None
 
 
 def resolve(survey: survey_pb2.Survey) -> bytes:
@@ -86,6 +84,14 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
     data: bytes = plan.SerializeToString(deterministic=True)
     hearsay.plan.parse(data)  # what a client will check, checked before anything is frozen
     return data
+
+
+def _float(literal: str) -> float | str:
+    """Spell nan and the infinities as the JSON mapping does, so that `resolve` can refuse them."""
+    number = float(literal)
+    if math.isnan(number):
+        return "NaN"
+    return number if math.isfinite(number) else "Infinity" if number > 0 else "-Infinity"
 
 
 def _check_name(place: str, name: str) -> None:
