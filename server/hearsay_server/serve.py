@@ -59,7 +59,8 @@ async def running(folder: Path, listen: str, *, insecure: bool = False) -> Async
     try:
         plans = Plans(store)
         writer = Writer(store)
-        server = grpc.aio.server()
+        # Else a second server on the port would take half of the calls, unnoticed.
+        server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         collector_pb2_grpc.add_CollectorServicer_to_server(Collector(plans, writer), server)
         analyst_pb2_grpc.add_AnalystServicer_to_server(Analyst(plans, store), server)
         admin_pb2_grpc.add_AdminServicer_to_server(Admin(plans, store), server)

@@ -5,10 +5,11 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import hearsay.plan
 from google.protobuf.json_format import ParseDict, ParseError
+from google.protobuf.message import Message
 from hearsay import period
 from hearsay.plan import Categorical, Domain
 from hearsay.v1 import plan_pb2, survey_pb2
@@ -38,9 +39,27 @@ def from_toml(text: str, source: str) -> survey_pb2.Survey:
     survey makes sense is for `resolve` to say.
     """
     try:
-        return ParseDict(tomllib.loads(text, parse_float=_float), survey_pb2.Survey())
-    except (tomllib.TOMLDecodeError, ParseError) as error:
-        raise InvalidInput(f"{source}: {str(error).splitlines()[0].rstrip('.')}") from None
+        document = tomllib.loads(text, parse_float=_float)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(f"{source}: {error}") from None
+    attributes = document.pop("attributes", [])
+    if not isinstance(attributes, list) or not all(isinstance(a, dict) for a in attributes):
+        raise InvalidInput(f"{source}: attributes are written as [[attributes]] tables")
+    survey = survey_pb2.Survey()
+    _fill(survey, document, source)
+    for position, table in enumerate(attributes):
+        _fill(survey.attributes.add(), table, f"{source}: attributes[{position}]")
+    return survey
+
+
+def _fill(message: Message, table: dict[str, Any], place: str) -> None:
+    try:
+        ParseDict(table, message)
+    except ParseError as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        if unknown := re.search(r'has no field named "(.*?)"', reason):
+            reason = f"unknown key {unknown[1]!r}"
+        raise InvalidInput(f"{place}: {reason}") from None
 
 
 def resolve(survey: survey_pb2.Survey) -> bytes:

@@ -14,13 +14,23 @@ def resolve(toml: str) -> plan.Plan:
 
 
 REFUSED = {
-    "unknown key": ('title = "A', 'colour = "red"\ntitle = "A', 'no field named "colour"'),
+    "unknown key": ('title = "A', 'colour = "red"\ntitle = "A', "test.toml: unknown key 'colour'"),
     "unknown key of an attribute": (
         'mechanism = "krr"',
         'mechanism = "krr"\nshade = 1',
-        'no field named "shade" at "Survey.attributes[0]"',
+        "test.toml: attributes[0]: unknown key 'shade'",
     ),
     "wrong type": ("low = 20", 'low = "young"', "low"),
+    "numbers for values": (
+        'values = ["no", "sometimes", "yes"]',
+        "values = [1, 2]",
+        "test.toml: attributes[0]: Failed to parse values field: expected string",
+    ),
+    "one table for attributes": (
+        SURVEY[SURVEY.index("[[attributes]]") :],
+        "[attributes]\nname = 'age'",
+        "attributes are written as [[attributes]] tables",
+    ),
     "text where a list belongs": ('values = ["no", "sometimes", "yes"]', "values = 3", "values"),
     "no TOML": ("[levels]", "[levels", "line 4"),
     "twice the same key": ("strict = 1.0", "strict = 1.0\nstrict = 2.0", "line 6"),
