@@ -115,5 +115,5 @@ def test_a_table_without_a_column_of_the_survey_is_refused(tmp_path: Path) -> No
 
 
 def test_a_table_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="cannot read .*none.csv"):
+    with pytest.raises(InvalidInput, match=r"cannot read .*none\.csv"):
         demo.from_csv(tmp_path / "none.csv", surveys.from_toml(ADULT, "adult.toml"))
