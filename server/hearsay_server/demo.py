@@ -29,7 +29,7 @@ from hearsay_server.demo_results import Comparison, draw, show
 from ldp import InvalidInput
 from ldp.testing import SeededCoins
 
-_THREADS = 8
+_THREADS = 16
 _START_TIMEOUT = 30.0
 
 Answers = Mapping[str, str | float]

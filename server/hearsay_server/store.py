@@ -7,7 +7,7 @@ in the transaction that stores their batch, so they are always those of the stor
 
 import fcntl
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 from typing import IO, Any
 
@@ -49,7 +49,13 @@ _tallies = sa.Table(
     sa.Column("tally", sa.LargeBinary, nullable=False),
 )
 
-_COHORT = [_tallies.c[name] for name in ("survey", "revision", "attribute", "level", "period")]
+_COHORT = [_tallies.c[field.name] for field in fields(Cohort)]
+_SELECT_TALLIES = sa.select(*_COHORT, _tallies.c.tally).order_by(*_COHORT)
+_UPDATE_TALLY = (
+    sa.update(_tallies)
+    .where(*(column == sa.bindparam(f"_{column.name}") for column in _COHORT))
+    .values(tally=sa.bindparam("_tally"))
+)
 
 
 @dataclass(frozen=True)
@@ -157,18 +163,15 @@ class Store:
         self, survey: str, attribute: str, levels: Iterable[str] = (), periods: Iterable[str] = ()
     ) -> dict[Cohort, Tally]:
         """Return the tallies of an attribute; empty `levels` or `periods` mean all."""
-        query = (
-            sa.select(*_COHORT, _tallies.c.tally)
-            .where(_tallies.c.survey == survey, _tallies.c.attribute == attribute)
-            .order_by(*_COHORT)
+        query = _SELECT_TALLIES.where(
+            _tallies.c.survey == survey, _tallies.c.attribute == attribute
         )
         if levels := list(levels):
             query = query.where(_tallies.c.level.in_(levels))
         if periods := list(periods):
             query = query.where(_tallies.c.period.in_(periods))
         with self._engine.begin() as connection:
-            rows = connection.execute(query).all()
-        return {Cohort(*row[:-1]): Tally.from_bytes(row[-1]) for row in rows}
+            return _read_tallies(connection.execute(query))
 
 
 def _find_surveys(
@@ -196,15 +199,19 @@ def _add_tallies(connection: sa.Connection, fresh: Sequence[Incoming]) -> None:
     for batch in fresh:
         for cohort, tally in batch.tallies.items():
             sums[cohort] = sums[cohort] + tally if cohort in sums else tally
-    for cohort, tally in sums.items():
-        here = sa.and_(*(c == v for c, v in zip(_COHORT, astuple(cohort), strict=True)))
-        stored = connection.scalar(sa.select(_tallies.c.tally).where(here))
-        if stored is None:
-            row = dict(zip([c.name for c in _COHORT], astuple(cohort), strict=True))
-            connection.execute(sa.insert(_tallies).values(**row, tally=tally.to_bytes()))
-        else:
-            total = Tally.from_bytes(stored) + tally
-            connection.execute(sa.update(_tallies).where(here).values(tally=total.to_bytes()))
+    here = sa.tuple_(*_COHORT).in_([astuple(cohort) for cohort in sums])
+    stored = _read_tallies(connection.execute(_SELECT_TALLIES.where(here)))
+    for cohort, tally in stored.items():
+        sums[cohort] += tally
+    rows = {c: {**asdict(c), "tally": tally.to_bytes()} for c, tally in sums.items()}
+    if old := [rows[cohort] for cohort in stored]:
+        connection.execute(_UPDATE_TALLY, [{f"_{k}": v for k, v in row.items()} for row in old])
+    if new := [row for cohort, row in rows.items() if cohort not in stored]:
+        connection.execute(sa.insert(_tallies), new)
+
+
+def _read_tallies(rows: Iterable[Any]) -> dict[Cohort, Tally]:
+    return {Cohort(*row[:-1]): Tally.from_bytes(row[-1]) for row in rows}
 
 
 def _configure(connection: Any, _record: object) -> None:
