@@ -1,0 +1,393 @@
+"""Frequencies by maximum likelihood from any finite channels, several of them pooled.
+
+A cohort is a channel and the counts of its codes; the cohorts are samples of one population.
+The log-likelihood sum_g counts_g . log(Q_g^T f) is concave in the frequencies f, so that a
+gap can be certified: nothing on the simplex beats f by more than max(gradient) - N nats.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from ldp.errors import InvalidInput
+from ldp.estimation import Estimate
+from ldp.mechanism import Mechanism
+from ldp.mechanisms import KRR
+
+Floats = NDArray[np.float64]
+
+GAP = 1e-8
+"""Log-likelihood, in nats, that a maximum may lack: far below the 1/2 that matters."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cohort:
+    """A channel Q[x][y] = Pr[code y | category x], shape (k, codes), and counts, shape (codes,).
+
+    Raises `InvalidInput` unless Q's rows are distributions (to 1e-9), the counts integers >= 0,
+    their sum at least 1, and no code was seen that the channel never gives.
+    """
+
+    channel: Floats
+    counts: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        channel, counts = np.asarray(self.channel), np.asarray(self.counts)
+        if channel.ndim != 2 or len(channel) < 2 or counts.shape != channel.shape[1:]:
+            raise InvalidInput(
+                "a cohort has a channel of shape (k, codes), k >= 2, and counts of shape "
+                f"(codes,), got {channel.shape} and {counts.shape}"
+            )
+        if counts.dtype.kind not in "iu" or counts.min() < 0 or not counts.any():
+            raise InvalidInput("counts must be integers >= 0, at least one of them positive")
+        channel = channel.astype(np.float64, copy=False)
+        # nan fails the comparisons too
+        if not (channel.min() >= 0 and np.abs(channel.sum(axis=1) - 1).max() <= 1e-9):
+            raise InvalidInput("every row of a channel must be a distribution")
+        if counts[~channel.any(axis=0)].any():
+            raise InvalidInput("a code was seen that the channel gives to no category")
+        object.__setattr__(self, "channel", channel)
+        object.__setattr__(self, "counts", counts.astype(np.int64))
+
+    @property
+    def n(self) -> int:
+        """The number of reports."""
+        return int(self.counts.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class LikelihoodEstimate:
+    """The most likely frequencies on the simplex, and the unconstrained estimate beside them.
+
+    `value`, shape (k,), is a distribution, within `gap` nats of the maximum: certified, since
+    the log-likelihood is concave (the Karush-Kuhn-Tucker conditions hold to gap / n).
+    `unconstrained` sums to one, may be negative and is unbiased to order 1/n; it carries the
+    standard errors and intervals, because those of a constrained value miss true zeros.
+    `covariance`, shape (k, k), is that of `unconstrained`.
+    """
+
+    value: Floats
+    gap: float
+    unconstrained: Estimate
+    covariance: Floats
+
+    @property
+    def n(self) -> int:
+        """The number of reports that went in."""
+        return self.unconstrained.n
+
+    @property
+    def standard_error(self) -> Floats:
+        """The standard errors of `unconstrained`, shape (k,)."""
+        return self.unconstrained.standard_error
+
+    def interval(
+        self, confidence: float = 0.95, *, simultaneous: bool = False
+    ) -> tuple[Floats, Floats]:
+        """Return Wald intervals around `unconstrained`, clipped to [0, 1] afterwards."""
+        return self.unconstrained.interval(confidence, simultaneous=simultaneous)
+
+
+def channel_matrix(mechanism: Mechanism) -> Floats:
+    """Return the channel as doubles, shape (k, codes), in the order in which codes are counted.
+
+    Only for mechanisms whose tally counts the codes one by one. Raises `InvalidInput` where
+    the channel is too large, or the tally is not a count per code.
+    """
+    if isinstance(mechanism, KRR):  # in closed form: a million equal fractions are slow
+        p, q = mechanism.support
+        matrix = np.full((mechanism.k, mechanism.k), float(q))
+        np.fill_diagonal(matrix, float(p))
+        return matrix
+    rows = np.array(mechanism.channel().rows, dtype=np.float64)
+    if rows.shape[1] != mechanism.tally_size:
+        raise InvalidInput(
+            f"{mechanism.name} tallies {mechanism.tally_size} counts, not its {rows.shape[1]} codes"
+        )
+    return rows
+
+
+def maximum_likelihood(cohorts: Sequence[Cohort]) -> LikelihoodEstimate:
+    """Return the maximum-likelihood frequencies of the pooled cohorts, certified to `GAP`.
+
+    A few EM steps, then Newton steps whose quadratic model is maximised on the simplex by an
+    active set. Where every channel has constant columns but for its diagonal, as k-RR's, a
+    step costs O(k); otherwise O(k**2 codes) once or twice and O(k**3 + k codes) after.
+    Raises `InvalidInput` where there is no cohort, they differ in k, or they together do not
+    tell all categories apart.
+    Source: concave maximisation on a simplex; standard errors by Fisher's information on the
+    simplex's tangent space, T (T' I T)**-1 T'.
+    """
+    pooled = _Pooled(cohorts)
+    f = np.full(pooled.k, 1 / pooled.k)
+    for _ in range(_EM_START):
+        f = f * pooled.gradient(f) / pooled.n
+    f, gap = _newton(pooled, f)
+    return _with_error(pooled, f, gap)
+
+
+def iterative_bayesian_update(
+    cohorts: Sequence[Cohort], *, gap: float = 1e-2, iterations: int = 100_000
+) -> LikelihoodEstimate:
+    """Return the frequencies that EM reaches from the uniform distribution.
+
+    Stops at the certified `gap` in nats, or after `iterations`; the result's own `gap` says
+    where. `maximum_likelihood` has the same limit and gets there much sooner; stopped early,
+    this one stays nearer to uniform. Cost: O(k codes) per iteration. Raises `InvalidInput`
+    as `maximum_likelihood` does.
+    Source: Agrawal and Aggarwal, PODS 2001, section 4; ElSalamouny and Palamidessi,
+    "Generalized iterative Bayesian update", EuroS&P 2020, for several channels.
+    """
+    pooled = _Pooled(cohorts)
+    f = np.full(pooled.k, 1 / pooled.k)
+    gradient = pooled.gradient(f)
+    for _ in range(iterations):
+        if gradient.max() - pooled.n <= gap:
+            break
+        f = f * gradient / pooled.n
+        gradient = pooled.gradient(f)
+    return _with_error(pooled, f / f.sum(), float(gradient.max() - pooled.n))
+
+
+def fisher_covariance(channels: Sequence[tuple[Floats, int]], frequencies: Floats) -> Floats:
+    """Return the Cramer-Rao bound at `frequencies`, shape (k,), for n reports per channel.
+
+    Shape (k, k), for pairs (channel of shape (k, codes), n): no unbiased estimate of
+    frequencies that sum to one has a smaller covariance. Raises `InvalidInput` as
+    `maximum_likelihood` does.
+    """
+    cohorts = [Cohort(q, np.eye(1, np.shape(q)[1], dtype=np.int64)[0] * n) for q, n in channels]
+    pooled = _Pooled(cohorts)
+    outputs = pooled.outputs(np.asarray(frequencies, dtype=np.float64))
+    if min(m.min() for m in outputs) <= 0:
+        raise InvalidInput("a code has no probability at these frequencies: there is no bound")
+    weights = [n / m for (_, n), m in zip(channels, outputs, strict=True)]
+    return _tangent_inverse(pooled.information(weights))
+
+
+_EM_START = 3
+
+
+class _Pooled:
+    """The cohorts' likelihood: gradients, and information as diagonal or as matrix.
+
+    Where Q = 1 a' + d I, as k-RR's, Q diag(w) Q' is d**2 diag(w) up to terms that vanish on
+    {x : sum x = 0}, where alone it is used; `information` is then that diagonal.
+    """
+
+    def __init__(self, cohorts: Sequence[Cohort]) -> None:
+        if not cohorts:
+            raise InvalidInput("there are no cohorts to estimate from")
+        sizes = sorted({len(cohort.channel) for cohort in cohorts})
+        if len(sizes) > 1:
+            raise InvalidInput(f"cohorts of different numbers of categories: {sizes}")
+        self.k = sizes[0]
+        self.n = sum(cohort.n for cohort in cohorts)
+        self._counts = [cohort.counts.astype(np.float64) for cohort in cohorts]
+        self._channels = [cohort.channel for cohort in cohorts]
+        self._parts = [_diagonal_part(cohort.channel) for cohort in cohorts]
+
+    def outputs(self, f: Floats) -> list[Floats]:
+        """Return every cohort's probabilities of its codes."""
+        return [
+            f @ q if part is None else f.sum() * part[0] + f * part[1]
+            for q, part in zip(self._channels, self._parts, strict=True)
+        ]
+
+    def log_likelihood(self, f: Floats) -> float:
+        return sum(
+            float(c[c > 0] @ np.log(m[c > 0]))
+            for c, m in zip(self._counts, self.outputs(f), strict=True)
+        )
+
+    def gradient(self, f: Floats) -> Floats:
+        """Return the score; f . score = n."""
+        ratios = [_ratio(c, m) for c, m in zip(self._counts, self.outputs(f), strict=True)]
+        return self.pull(ratios)
+
+    def pull(self, values: Sequence[Floats]) -> Floats:
+        """Return sum_g Q_g values_g, shape (k,)."""
+        total = np.zeros(self.k)
+        for q, part, r in zip(self._channels, self._parts, values, strict=True):
+            total += q @ r if part is None else part[0] @ r + part[1] * r
+        return total
+
+    def residuals(self, f: Floats, weights: Sequence[Floats]) -> Floats:
+        """Return sum_g Q_g diag(weights_g) (share of each code - its probability at f)."""
+        return self.pull(
+            [
+                w * (c / c.sum() - m)
+                for w, c, m in zip(weights, self._counts, self.outputs(f), strict=True)
+            ]
+        )
+
+    def expected_weights(self, f: Floats) -> list[Floats]:
+        """Return n_g / Pr[code], the weights of Fisher's information.
+
+        A code never seen may have a probability that `f` puts at zero: its variance must not be
+        zero too, so it counts as at least 4/n (cf. Agresti and Coull, The American
+        Statistician 52, 1998), or its mean over the categories where that is less.
+        """
+        weights = []
+        for q, c, m in zip(self._channels, self._counts, self.outputs(f), strict=True):
+            n = c.sum()
+            unseen = np.maximum(m, np.minimum(4 / (n + 4), q.mean(axis=0)))
+            weights.append(_ratio(np.full(m.shape, n), np.where(c == 0, unseen, m)))
+        return weights
+
+    def observed_weights(self, f: Floats) -> list[Floats]:
+        """Return counts / Pr[code]**2, the weights of minus the log-likelihood's Hessian."""
+        return [_ratio(_ratio(c, m), m) for c, m in zip(self._counts, self.outputs(f), strict=True)]
+
+    def information(self, weights: Sequence[Floats]) -> Floats:
+        """Return sum_g Q_g diag(weights_g) Q_g': shape (k,) if diagonal, else (k, k)."""
+        diagonal = np.zeros(self.k)
+        dense: Floats | None = None
+        for q, part, w in zip(self._channels, self._parts, weights, strict=True):
+            if part is not None:
+                diagonal += part[1] ** 2 * w
+            else:
+                root = q * np.sqrt(w)
+                dense = root @ root.T if dense is None else dense + root @ root.T
+        return diagonal if dense is None else dense + np.diag(diagonal)
+
+
+def _diagonal_part(q: Floats) -> tuple[Floats, float] | None:
+    """Return (a, d) where Q = 1 a' + d I, or None where Q has no such form."""
+    k, codes = q.shape
+    if k != codes:
+        return None
+    a = q[1].copy()
+    a[1] = q[0, 1]
+    rest = q == a
+    np.fill_diagonal(rest, True)
+    # The rows sum to one, so the diagonal exceeds `a` by the same amount everywhere.
+    return (a, float(1 - a.sum())) if rest.all() else None
+
+
+def _ratio(numerator: Floats, denominator: Floats) -> Floats:
+    """Divide, with 0 for 0 / 0: a code that cannot be and was not seen says nothing."""
+    return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=numerator > 0)
+
+
+def _newton(pooled: _Pooled, f: Floats) -> tuple[Floats, float]:
+    """Maximise from an interior point; return the frequencies and their certified gap."""
+    enough = max(GAP, 1e-12 * pooled.n)  # below it a double does not resolve the gradient
+    gradient = pooled.gradient(f)
+    gap = float(gradient.max() - pooled.n)
+    curvature: Floats | None = None
+    for _ in range(100):
+        if gap <= enough:
+            break
+        if curvature is None:
+            weights = [
+                # A code not seen has no curvature; a little keeps the model bounded.
+                np.maximum(observed, expected / 100)
+                for observed, expected in zip(
+                    pooled.observed_weights(f), pooled.expected_weights(f), strict=True
+                )
+            ]
+            curvature = _bordered(pooled.information(weights))
+        pull = curvature * f if curvature.ndim == 1 else curvature @ f
+        target = _quadratic_on_simplex(curvature, gradient + pull, f > 0)
+        f = _climb(pooled, f, target - f, gradient)
+        gradient = pooled.gradient(f)
+        before, gap = gap, float(gradient.max() - pooled.n)
+        # A curvature costs far more than a step with an old one, as long as that works.
+        if curvature.ndim == 1 or gap > before / 5:
+            curvature = None
+    return f, gap
+
+
+def _climb(pooled: _Pooled, f: Floats, step: Floats, gradient: Floats) -> Floats:
+    """Go from f along `step`, halving it until the likelihood rises enough (Armijo)."""
+    promise = float(gradient @ step)
+    start = pooled.log_likelihood(f)
+    for halvings in range(60):
+        t = 0.5**halvings
+        there = np.maximum(f + t * step, 0)
+        there /= there.sum()
+        with np.errstate(divide="ignore"):  # log 0: a code that was seen became impossible
+            gain = pooled.log_likelihood(there) - start
+        if gain >= 1e-4 * t * promise - 1e-12 * abs(start):
+            return there
+    return f
+
+
+def _quadratic_on_simplex(curvature: Floats, slope: Floats, free: NDArray[np.bool_]) -> Floats:
+    """Maximise slope . x - x' curvature x / 2 over distributions x, shape (k,).
+
+    Exchanges all coordinates on the wrong side of the active set at once, and one at a time
+    when that stops helping, which always ends (Kim and Park, "Fast nonnegative matrix
+    factorization", SIAM J. Sci. Comput. 33(6), 2011, section 4).
+    """
+    free = free.copy()
+    fewest, patience = free.size + 1, 3
+    while True:
+        x = np.zeros(free.size)
+        if curvature.ndim == 1:
+            inverse = 1 / curvature[free]
+            level = (inverse @ slope[free] - 1) / inverse.sum()
+            x[free] = inverse * (slope[free] - level)
+            dual = slope - level
+        else:
+            factor = cho_factor(curvature[np.ix_(free, free)], lower=True, overwrite_a=True)
+            both = cho_solve(factor, np.stack([slope[free], np.ones(int(free.sum()))], axis=1))
+            level = (both[:, 0].sum() - 1) / both[:, 1].sum()
+            x[free] = both[:, 0] - level * both[:, 1]
+            dual = slope - curvature @ x - level
+        wrong = np.where(free, x < 0, dual > 1e-12 * np.abs(slope).max())
+        count = int(wrong.sum())
+        if count == 0:
+            return x
+        if count < fewest:
+            fewest, patience = count, 3
+        elif patience:
+            patience -= 1
+        else:
+            wrong[: np.flatnonzero(wrong)[-1]] = False
+        free ^= wrong
+
+
+def _bordered(information: Floats) -> Floats:
+    """Make the information definite off the tangent space too, where its value is free."""
+    if information.ndim == 1:
+        return information
+    return information + np.trace(information) / len(information)
+
+
+def _tangent_inverse(information: Floats) -> Floats:
+    """Return T (T' I T)**-1 T', T spanning {x : sum x = 0}; shape (k, k)."""
+    indistinct = InvalidInput("the cohorts' channels do not tell all categories apart")
+    if information.ndim == 1:
+        if information.min() <= 0:
+            raise indistinct
+        inverse = np.diag(1 / information)
+    else:
+        try:
+            factor = cho_factor(_bordered(information), lower=True)
+        except LinAlgError:
+            raise indistinct from None
+        pivots = np.diag(factor[0])
+        if (pivots.min() / pivots.max()) ** 2 < 1e-13:
+            raise indistinct
+        inverse = cho_solve(factor, np.eye(len(information)))
+    across = inverse.sum(axis=1)
+    result: Floats = inverse - np.outer(across, across) / across.sum()
+    return result
+
+
+def _with_error(pooled: _Pooled, f: Floats, gap: float) -> LikelihoodEstimate:
+    """Add one scoring step without the constraint f >= 0, and its covariance.
+
+    With the weights held fixed the step is generalised least squares, linear in the counts and
+    so unbiased; for one invertible channel it is the inverse applied to the shares.
+    """
+    weights = pooled.expected_weights(f)
+    covariance = _tangent_inverse(pooled.information(weights))
+    free = f + covariance @ pooled.residuals(f, weights)
+    error = np.sqrt(np.diag(covariance))
+    return LikelihoodEstimate(f, gap, Estimate(free, error, pooled.n, (0.0, 1.0)), covariance)
