@@ -93,7 +93,8 @@ def project(values: Floats) -> Floats:
     descending = np.sort(values)[::-1]
     excess = (np.cumsum(descending) - 1) / np.arange(1, values.size + 1)
     kept = np.flatnonzero(descending > excess)[-1]
-    return np.maximum(values - excess[kept], 0)
+    nearest: Floats = np.maximum(values - excess[kept], 0)
+    return nearest
 
 
 def _norm(raw: Estimate) -> Floats:
