@@ -112,7 +112,7 @@ def clone_delta(epsilon: float, n: int, shuffled: float, mass: float | None = No
     high = min(others, math.ceil(others * mass + reach))
     clones = np.arange(low, high + 1)
     # Fewer or more clones than these are granted to the observer.
-    outside = _tail(high + 1, others, mass) + _tail(others - low + 1, others, 1 - mass)
+    outside = float(_tail(high + 1, others, mass) + _tail(others - low + 1, others, 1 - mass))
     e, w = math.exp(shuffled), 1 / (1 + math.exp(-epsilon))
     # The first count tells the inputs apart by more than e from here on.
     share = (e * w - (1 - w)) / ((1 + e) * (2 * w - 1))
@@ -121,8 +121,8 @@ def clone_delta(epsilon: float, n: int, shuffled: float, mass: float | None = No
     more = fewer + _point(first - 1, clones, 0.5)
     p = w * more + (1 - w) * fewer
     q = (1 - w) * more + w * fewer
-    inside = _point(clones, others, mass) @ np.maximum(p - e * q, 0)
-    return float(min(1.0, (inside + outside) * _SLACK))
+    inside = float(_point(clones, others, mass) @ np.maximum(p - e * q, 0))
+    return min(1.0, (inside + outside) * _SLACK)
 
 
 def clone_mass(channel: Channel) -> float:
@@ -132,8 +132,11 @@ def clone_mass(channel: Channel) -> float:
     mixtures whose components add up to Q[x0] + Q[x1], so that any other report is a clone of
     either with that mass (FMT, lemma 3.3 and its proof). At least e**-epsilon.
     """
-    columns = [sorted(column) for column in zip(*channel.rows, strict=True) if any(column)]
-    masses: list[Fraction] = [2 * c[0] / (c[-1] + c[-2]) for c in columns]
+    masses = []
+    for column in zip(*channel.rows, strict=True):
+        ascending = sorted(column)
+        if ascending[-1]:
+            masses.append(2 * ascending[0] / (ascending[-1] + ascending[-2]))
     return float_below(min(masses))
 
 

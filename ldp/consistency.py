@@ -165,8 +165,8 @@ def _power_law_exponent(k: int, n: int) -> float:
 def _posterior_mean(value: Floats, error: Floats, exponent: float, smallest: float) -> Floats:
     """Integrate over 512 points of log x, within ten standard errors: shapes (rows,)."""
     reach = 10 * error
-    low = np.clip(value - reach, smallest, 1 / 2)
-    high = np.clip(np.maximum(value, 0) + reach, 2 * low, 1)
+    low = np.clip(value - reach, smallest, 1)
+    high = np.maximum(np.minimum(np.maximum(value, 0) + reach, 1), low * (1 + 1e-9))
     step = np.linspace(0, 1, 512)
     x = low[:, None] * (high / low)[:, None] ** step
     distance = (value[:, None] - x) / error[:, None]
