@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg.lapack import dpotri
 
 from ldp.errors import InvalidInput
 from ldp.estimation import Estimate
@@ -18,6 +19,9 @@ from ldp.mechanism import Mechanism
 from ldp.mechanisms import KRR
 
 Floats = NDArray[np.float64]
+
+Outputs = list[Floats]
+"""Numbers per code, one array of shape (codes,) for each cohort."""
 
 GAP = 1e-8
 """Log-likelihood, in nats, that a maximum may lack: far below the 1/2 that matters."""
@@ -124,7 +128,7 @@ def maximum_likelihood(cohorts: Sequence[Cohort]) -> LikelihoodEstimate:
     pooled = _Pooled(cohorts)
     f = np.full(pooled.k, 1 / pooled.k)
     for _ in range(_EM_START):
-        f = f * pooled.gradient(f) / pooled.n
+        f = f * pooled.gradient(pooled.outputs(f)) / pooled.n
     f, gap = _newton(pooled, f)
     return _with_error(pooled, f, gap)
 
@@ -143,12 +147,12 @@ def iterative_bayesian_update(
     """
     pooled = _Pooled(cohorts)
     f = np.full(pooled.k, 1 / pooled.k)
-    gradient = pooled.gradient(f)
+    gradient = pooled.gradient(pooled.outputs(f))
     for _ in range(iterations):
         if gradient.max() - pooled.n <= gap:
             break
         f = f * gradient / pooled.n
-        gradient = pooled.gradient(f)
+        gradient = pooled.gradient(pooled.outputs(f))
     return _with_error(pooled, f / f.sum(), float(gradient.max() - pooled.n))
 
 
@@ -188,70 +192,67 @@ class _Pooled:
         self.n = sum(cohort.n for cohort in cohorts)
         self._counts = [cohort.counts.astype(np.float64) for cohort in cohorts]
         self._channels = [cohort.channel for cohort in cohorts]
-        self._means = [cohort.channel.mean(axis=0) for cohort in cohorts]
-        self._parts = [_diagonal_part(cohort.channel) for cohort in cohorts]
+        self._means = [q.mean(axis=0) for q in self._channels]
+        self._parts = [_diagonal_part(q) for q in self._channels]
 
-    def outputs(self, f: Floats) -> list[Floats]:
-        """Return every cohort's probabilities of its codes."""
+    def outputs(self, f: Floats) -> Outputs:
+        """Return every cohort's probabilities of its codes, shapes (codes,)."""
         return [
             f @ q if part is None else f.sum() * part[0] + f * part[1]
             for q, part in zip(self._channels, self._parts, strict=True)
         ]
 
-    def log_likelihood(self, f: Floats) -> float:
-        return sum(
-            float(c[c > 0] @ np.log(m[c > 0]))
-            for c, m in zip(self._counts, self.outputs(f), strict=True)
+    def log_likelihood(self, outputs: Outputs) -> float:
+        """Return sum_g counts_g . log(outputs_g); -inf where a code that came cannot be."""
+        with np.errstate(divide="ignore"):
+            return sum(
+                float(c[c > 0] @ np.log(m[c > 0]))
+                for c, m in zip(self._counts, outputs, strict=True)
+            )
+
+    def gradient(self, outputs: Outputs) -> Floats:
+        """Return the score, shape (k,); f . score = n."""
+        return self._pull([_ratio(c, m) for c, m in zip(self._counts, outputs, strict=True)])
+
+    def residuals(self, outputs: Outputs, weights: Outputs) -> Floats:
+        """Return sum_g Q_g diag(weights_g) (share of each code - its probability)."""
+        return self._pull(
+            [w * (c / c.sum() - m) for w, c, m in zip(weights, self._counts, outputs, strict=True)]
         )
 
-    def gradient(self, f: Floats) -> Floats:
-        """Return the score; f . score = n."""
-        ratios = [_ratio(c, m) for c, m in zip(self._counts, self.outputs(f), strict=True)]
-        return self.pull(ratios)
-
-    def pull(self, values: Sequence[Floats]) -> Floats:
+    def _pull(self, values: Outputs) -> Floats:
         """Return sum_g Q_g values_g, shape (k,)."""
         total = np.zeros(self.k)
         for q, part, r in zip(self._channels, self._parts, values, strict=True):
             total += q @ r if part is None else part[0] @ r + part[1] * r
         return total
 
-    def residuals(self, f: Floats, weights: Sequence[Floats]) -> Floats:
-        """Return sum_g Q_g diag(weights_g) (share of each code - its probability at f)."""
-        return self.pull(
-            [
-                w * (c / c.sum() - m)
-                for w, c, m in zip(weights, self._counts, self.outputs(f), strict=True)
-            ]
-        )
-
-    def expected_weights(self, f: Floats) -> list[Floats]:
+    def expected_weights(self, outputs: Outputs) -> Outputs:
         """Return n_g / Pr[code], the weights of Fisher's information.
 
-        A code never seen may have a probability that `f` puts at zero: its variance must not be
-        zero too, so it counts as at least 4/n (cf. Agresti and Coull, The American
+        A code never seen may have a probability that the estimate puts at zero: its variance
+        must not be zero too, so it counts as at least 4/n (cf. Agresti and Coull, The American
         Statistician 52, 1998), or its mean over the categories where that is less.
         """
         weights = []
-        for mean, c, m in zip(self._means, self._counts, self.outputs(f), strict=True):
+        for mean, c, m in zip(self._means, self._counts, outputs, strict=True):
             n = c.sum()
             unseen = np.maximum(m, np.minimum(4 / (n + 4), mean))
             weights.append(_ratio(np.full(m.shape, n), np.where(c == 0, unseen, m)))
         return weights
 
-    def observed_weights(self, f: Floats) -> list[Floats]:
+    def observed_weights(self, outputs: Outputs) -> Outputs:
         """Return counts / Pr[code]**2, the weights of minus the log-likelihood's Hessian.
 
         A code not seen has none; a hundredth of the expected one keeps the model bounded.
         """
+        expected = self.expected_weights(outputs)
         return [
-            np.maximum(_ratio(_ratio(c, m), m), expected / 100)
-            for c, m, expected in zip(
-                self._counts, self.outputs(f), self.expected_weights(f), strict=True
-            )
+            np.maximum(_ratio(_ratio(c, m), m), e / 100)
+            for c, m, e in zip(self._counts, outputs, expected, strict=True)
         ]
 
-    def information(self, weights: Sequence[Floats], *, rough: bool = False) -> Floats:
+    def information(self, weights: Outputs, *, rough: bool = False) -> Floats:
         """Return sum_g Q_g diag(weights_g) Q_g': shape (k,) if diagonal, else (k, k).
 
         `rough` multiplies in single precision: enough to steer a step, in half the time.
@@ -292,7 +293,8 @@ def _ratio(numerator: Floats, denominator: Floats) -> Floats:
 def _newton(pooled: _Pooled, f: Floats) -> tuple[Floats, float]:
     """Maximise from an interior point; return the frequencies and their certified gap."""
     enough = max(GAP, 1e-12 * pooled.n)  # below it a double does not resolve the gradient
-    gradient = pooled.gradient(f)
+    outputs = pooled.outputs(f)
+    gradient = pooled.gradient(outputs)
     gap = float(gradient.max() - pooled.n)
     curvature: Floats | None = None
     near = False
@@ -301,12 +303,12 @@ def _newton(pooled: _Pooled, f: Floats) -> tuple[Floats, float]:
             break
         if curvature is None:
             # Far from the maximum the expected curvature is the safer one (Fisher scoring).
-            weights = pooled.observed_weights(f) if near else pooled.expected_weights(f)
+            weights = (pooled.observed_weights if near else pooled.expected_weights)(outputs)
             curvature = _bordered(pooled.information(weights, rough=True))
         pull = curvature * f if curvature.ndim == 1 else curvature @ f
         target = _quadratic_on_simplex(curvature, gradient + pull, f > 0)
-        f = _climb(pooled, f, target - f, gradient)
-        gradient = pooled.gradient(f)
+        f, outputs = _climb(pooled, f, outputs, target - f, float(gradient @ (target - f)))
+        gradient = pooled.gradient(outputs)
         before, gap = gap, float(gradient.max() - pooled.n)
         # A dense curvature costs as much as five steps: renew it if more than that are left.
         if curvature.ndim == 1 or gap > enough * (before / max(gap, enough)) ** 5:
@@ -314,19 +316,20 @@ def _newton(pooled: _Pooled, f: Floats) -> tuple[Floats, float]:
     return f, gap
 
 
-def _climb(pooled: _Pooled, f: Floats, step: Floats, gradient: Floats) -> Floats:
+def _climb(
+    pooled: _Pooled, f: Floats, outputs: Outputs, step: Floats, slope: float
+) -> tuple[Floats, Outputs]:
     """Go from f along `step`, halving it until the likelihood rises enough (Armijo)."""
-    promise = float(gradient @ step)
-    start = pooled.log_likelihood(f)
+    start = pooled.log_likelihood(outputs)
     for halvings in range(60):
         t = 0.5**halvings
         there = np.maximum(f + t * step, 0)
         there /= there.sum()
-        with np.errstate(divide="ignore"):  # log 0: a code that was seen became impossible
-            gain = pooled.log_likelihood(there) - start
-        if gain >= 1e-4 * t * promise - 1e-12 * abs(start):
-            return there
-    return f
+        reached = pooled.outputs(there)
+        # The last term is what a double cannot tell apart.
+        if pooled.log_likelihood(reached) - start >= 1e-4 * t * slope - 1e-12 * abs(start):
+            return there, reached
+    return f, outputs
 
 
 def _quadratic_on_simplex(curvature: Floats, slope: Floats, free: NDArray[np.bool_]) -> Floats:
@@ -346,8 +349,9 @@ def _quadratic_on_simplex(curvature: Floats, slope: Floats, free: NDArray[np.boo
             x[free] = inverse * (slope[free] - level)
             dual = slope - level
         else:
-            factor = cho_factor(curvature[np.ix_(free, free)], lower=True, overwrite_a=True)
-            both = cho_solve(factor, np.stack([slope[free], np.ones(int(free.sum()))], axis=1))
+            factor = _cholesky(curvature[np.ix_(free, free)])
+            right = np.stack([slope[free], np.ones(int(free.sum()))], axis=1)
+            both = cho_solve(factor, right, check_finite=False)
             level = (both[:, 0].sum() - 1) / both[:, 1].sum()
             x[free] = both[:, 0] - level * both[:, 1]
             dual = slope - curvature @ x - level
@@ -362,6 +366,14 @@ def _quadratic_on_simplex(curvature: Floats, slope: Floats, free: NDArray[np.boo
         else:
             wrong[: np.flatnonzero(wrong)[-1]] = False
         free ^= wrong
+
+
+def _cholesky(matrix: Floats) -> tuple[Floats, bool]:
+    """Factor a symmetric matrix in place; its transpose is in the order that LAPACK wants."""
+    factor: tuple[Floats, bool] = cho_factor(
+        matrix.T, lower=True, overwrite_a=True, check_finite=False
+    )
+    return factor
 
 
 def _bordered(information: Floats) -> Floats:
@@ -381,13 +393,14 @@ def _tangent_inverse(information: Floats) -> Floats:
         inverse = np.diag(1 / information)
     else:
         try:
-            factor = cho_factor(_bordered(information), lower=True)
+            factor = _cholesky(_bordered(information))
         except LinAlgError:
             raise indistinct from None
         pivots = np.diag(factor[0])
         if (pivots.min() / pivots.max()) ** 2 < 1e-13:
             raise indistinct
-        inverse = cho_solve(factor, np.eye(len(information)))
+        lower = dpotri(factor[0], lower=1, overwrite_c=1)[0]
+        inverse = np.tril(lower) + np.tril(lower, -1).T
     across = inverse.sum(axis=1)
     result: Floats = inverse - np.outer(across, across) / across.sum()
     return result
@@ -399,8 +412,9 @@ def _with_error(pooled: _Pooled, f: Floats, gap: float) -> LikelihoodEstimate:
     With the weights held fixed the step is generalised least squares, linear in the counts and
     so unbiased; for one invertible channel it is the inverse applied to the shares.
     """
-    weights = pooled.expected_weights(f)
+    outputs = pooled.outputs(f)
+    weights = pooled.expected_weights(outputs)
     covariance = _tangent_inverse(pooled.information(weights))
-    free = f + covariance @ pooled.residuals(f, weights)
+    free = f + covariance @ pooled.residuals(outputs, weights)
     error = np.sqrt(np.diag(covariance))
     return LikelihoodEstimate(f, gap, Estimate(free, error, pooled.n, (0.0, 1.0)), covariance)

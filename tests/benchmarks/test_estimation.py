@@ -14,7 +14,7 @@ from ldp.likelihood import (
 )
 
 LEVELS = (0.5, 1.0, 2.0, 4.0)
-STEPS = 20
+STEPS = 200
 
 
 def cohorts(k: int, levels: tuple[float, ...], *, hidden: bool = False) -> list[Cohort]:
