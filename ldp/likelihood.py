@@ -203,12 +203,20 @@ class _Pooled:
         ]
 
     def log_likelihood(self, outputs: Outputs) -> float:
-        """Return sum_g counts_g . log(outputs_g); -inf where a code that came cannot be."""
-        with np.errstate(divide="ignore"):
-            return sum(
-                float(c[c > 0] @ np.log(m[c > 0]))
-                for c, m in zip(self._counts, outputs, strict=True)
-            )
+        """Return sum_g counts_g . log(outputs_g), for outputs that give every code that came."""
+        return sum(
+            float(c[c > 0] @ np.log(m[c > 0])) for c, m in zip(self._counts, outputs, strict=True)
+        )
+
+    def keeps_seen(self, before: Outputs, after: Outputs) -> bool:
+        """Tell whether no code that came gets a hundred times less likely in one step.
+
+        The quadratic model of log(m) is blind to m = 0, and beside it no step leads back.
+        """
+        return all(
+            bool((m[c > 0] >= was[c > 0] / 100).all())
+            for c, was, m in zip(self._counts, before, after, strict=True)
+        )
 
     def gradient(self, outputs: Outputs) -> Floats:
         """Return the score, shape (k,); f . score = n."""
@@ -286,8 +294,8 @@ def _diagonal_part(q: Floats) -> tuple[Floats, float] | None:
 
 
 def _ratio(numerator: Floats, denominator: Floats) -> Floats:
-    """Divide, with 0 for 0 / 0: a code that cannot be and was not seen says nothing."""
-    return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=numerator > 0)
+    """Divide, with 0 where the denominator is: a code that cannot be says nothing."""
+    return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)
 
 
 def _newton(pooled: _Pooled, f: Floats) -> tuple[Floats, float]:
@@ -297,14 +305,16 @@ def _newton(pooled: _Pooled, f: Floats) -> tuple[Floats, float]:
     gradient = pooled.gradient(outputs)
     gap = float(gradient.max() - pooled.n)
     curvature: Floats | None = None
-    near = False
+    renewals = 0
     for _ in range(100):
         if gap <= enough:
             break
         if curvature is None:
             # Far from the maximum the expected curvature is the safer one (Fisher scoring).
-            weights = (pooled.observed_weights if near else pooled.expected_weights)(outputs)
-            curvature = _bordered(pooled.information(weights, rough=True))
+            scheme = pooled.observed_weights if renewals else pooled.expected_weights
+            # Where channels are nearly alike, single precision does not see how.
+            curvature = _definite(pooled.information(scheme(outputs), rough=renewals < 4))
+            renewals += 1
         pull = curvature * f if curvature.ndim == 1 else curvature @ f
         target = _quadratic_on_simplex(curvature, gradient + pull, f > 0)
         f, outputs = _climb(pooled, f, outputs, target - f, float(gradient @ (target - f)))
@@ -312,7 +322,7 @@ def _newton(pooled: _Pooled, f: Floats) -> tuple[Floats, float]:
         before, gap = gap, float(gradient.max() - pooled.n)
         # A dense curvature costs as much as five steps: renew it if more than that are left.
         if curvature.ndim == 1 or gap > enough * (before / max(gap, enough)) ** 5:
-            curvature, near = None, True
+            curvature = None
     return f, gap
 
 
@@ -326,6 +336,8 @@ def _climb(
         there = np.maximum(f + t * step, 0)
         there /= there.sum()
         reached = pooled.outputs(there)
+        if not pooled.keeps_seen(outputs, reached):
+            continue
         # The last term is what a double cannot tell apart.
         if pooled.log_likelihood(reached) - start >= 1e-4 * t * slope - 1e-12 * abs(start):
             return there, reached
@@ -341,7 +353,8 @@ def _quadratic_on_simplex(curvature: Floats, slope: Floats, free: NDArray[np.boo
     """
     free = free.copy()
     fewest, patience = free.size + 1, 3
-    while True:
+    x = np.zeros(free.size)
+    for _ in range(10 * free.size + 100):  # rounding could make it cycle; then x is near enough
         x = np.zeros(free.size)
         if curvature.ndim == 1:
             inverse = 1 / curvature[free]
@@ -358,7 +371,7 @@ def _quadratic_on_simplex(curvature: Floats, slope: Floats, free: NDArray[np.boo
         wrong = np.where(free, x < 0, dual > 1e-12 * np.abs(slope).max())
         count = int(wrong.sum())
         if count == 0:
-            return x
+            break
         if count < fewest:
             fewest, patience = count, 3
         elif patience:
@@ -366,6 +379,7 @@ def _quadratic_on_simplex(curvature: Floats, slope: Floats, free: NDArray[np.boo
         else:
             wrong[: np.flatnonzero(wrong)[-1]] = False
         free ^= wrong
+    return np.maximum(x, 0)
 
 
 def _cholesky(matrix: Floats) -> tuple[Floats, bool]:
@@ -382,6 +396,27 @@ def _bordered(information: Floats) -> Floats:
         return information
     definite: Floats = information + np.trace(information) / len(information)
     return definite
+
+
+def _definite(information: Floats) -> Floats:
+    """Return what `_quadratic_on_simplex` can factor, with a ridge if the channels are too alike.
+
+    Categories that no channel tells apart are refused later, where it matters.
+    """
+    if information.ndim == 1:
+        floored: Floats = np.maximum(information, 1e-12 * information.max() + 1e-300)
+        return floored
+    matrix = _bordered(information)
+    unit = np.diag(matrix).mean()
+    for ridge in (0.0, 1e-9, 1e-6, 1e-3):
+        candidate = matrix + ridge * unit * np.eye(len(matrix)) if ridge else matrix
+        try:
+            pivots = np.diag(_cholesky(candidate.copy())[0])
+        except LinAlgError:
+            continue
+        if pivots.min() ** 2 > 1e-12 * unit:
+            break
+    return candidate
 
 
 def _tangent_inverse(information: Floats) -> Floats:

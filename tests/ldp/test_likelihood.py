@@ -174,6 +174,19 @@ def test_the_bound_of_four_levels(truth: Floats, expected: float) -> None:
     assert np.trace(fisher_covariance(channels, truth)) == pytest.approx(expected, rel=2e-3)
 
 
+# The same sum for two maps of k = 6 at epsilon 1, half of the reports each, over Zipf(1).
+@pytest.mark.parametrize(
+    ("maps", "expected"),
+    [(((0, 1), (4, 5)), 1.137e-4), (((0, 1, 2), (3, 4, 5)), 1.678e-4)],
+)
+def test_the_bound_of_two_sensitivity_maps(
+    maps: tuple[tuple[int, ...], ...], expected: float
+) -> None:
+    channels = [(sensitive(6, 1.0, values), 10_000) for values in maps]
+    bound = np.trace(fisher_covariance(channels, zipf(6, 1.0)))
+    assert bound == pytest.approx(expected, rel=1e-3)
+
+
 def test_the_bound_is_the_inverse_information_on_the_tangent_space() -> None:
     rng = np.random.default_rng(9)
     f = zipf(5, 1.0)
