@@ -54,7 +54,7 @@ def shuffled(mechanism: Mechanism, n: int, delta: float, *, bound: str = "clones
     """Return an epsilon that n shuffled reports of one cohort keep at `delta`, never too small.
 
     `bound` is "clones", numerical, with the mechanism's own clone mass (2 / (e**epsilon + 1)
-    for k-RR, e**-epsilon for any other); or "closed", FMT's formula, up to ten times larger.
+    for k-RR, e**-epsilon for any other); or "closed", FMT's formula, several times larger.
     "variation-ratio" is refused, since it is violated (its published relatives have an erratum:
     Feldman, McMillan and Talwar, SODA 2023, lemma 3.5). Raises `InvalidInput` for that and any
     other name, and as the bounds do.
@@ -71,7 +71,7 @@ def shuffled(mechanism: Mechanism, n: int, delta: float, *, bound: str = "clones
 
 
 def clone_bound(epsilon: float, n: int, delta: float, mass: float | None = None) -> float:
-    """Return FMT's numerical bound (theorem 3.2) for n shuffled reports of local `epsilon`.
+    """Return FMT's numerical bound (section 3) for n shuffled reports of local `epsilon`.
 
     `mass` is how likely another's report imitates one of the two compared; e**-epsilon, the
     default, is true of every epsilon-LDP randomizer, and `clone_mass` gives a channel's own.
@@ -130,7 +130,7 @@ def clone_mass(channel: Channel) -> float:
 
     min over x0, x1, x, y of 2 Q[x][y] / (Q[x0][y] + Q[x1][y]): the two reports compared are
     mixtures whose components add up to Q[x0] + Q[x1], so that any other report is a clone of
-    either with that mass (FMT, lemma 3.3 and its proof). At least e**-epsilon.
+    either with that mass (FMT, section 3). At least e**-epsilon.
     """
     masses = []
     for column in zip(*channel.rows, strict=True):

@@ -201,7 +201,7 @@ def _events(
 def _label(a: Codes, b: Codes) -> Statistic:
     """Take short codes as they are, and of long ones the bits that differ most in frequency."""
     if a[0].nbytes <= 2:
-        return lambda codes: codes.reshape(len(codes)).astype(np.int64)
+        return lambda codes: _octets(codes) @ (1 << 8 * np.arange(a[0].nbytes))
     gap = np.abs(_bit_counts(a) - _bit_counts(b))
     chosen = np.sort(np.argsort(-gap, kind="stable")[:_BITS])
 

@@ -1,7 +1,7 @@
 """Consistency: make estimated frequencies look like a distribution, as a tagged choice.
 
 Source of every method: Wang, Lopuhaa-Zwakenberg, Li, Skoric and Li, "Locally differentially
-private frequency estimation with consistency", NDSS 2020, sections IV and V.
+private frequency estimation with consistency", NDSS 2020.
 """
 
 from collections.abc import Callable, Mapping

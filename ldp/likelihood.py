@@ -10,13 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.linalg.lapack import dpotri
 
 from ldp.errors import InvalidInput
 from ldp.estimation import Estimate
 from ldp.mechanism import Mechanism
 from ldp.mechanisms import KRR
+from ldp.simplex import definite, maximize_quadratic, tangent_inverse
 
 Floats = NDArray[np.float64]
 
@@ -142,7 +141,7 @@ def iterative_bayesian_update(
     where. `maximum_likelihood` has the same limit and gets there much sooner; stopped early,
     this one stays nearer to uniform. Cost: O(k codes) per iteration. Raises `InvalidInput`
     as `maximum_likelihood` does.
-    Source: Agrawal and Aggarwal, PODS 2001, section 4; ElSalamouny and Palamidessi,
+    Source: Agrawal and Aggarwal, PODS 2001; ElSalamouny and Palamidessi,
     "Generalized iterative Bayesian update", EuroS&P 2020, for several channels.
     """
     pooled = _Pooled(cohorts)
@@ -169,7 +168,7 @@ def fisher_covariance(channels: Sequence[tuple[Floats, int]], frequencies: Float
     if min(m.min() for m in outputs) <= 0:
         raise InvalidInput("a code has no probability at these frequencies: there is no bound")
     weights = [n / m for (_, n), m in zip(channels, outputs, strict=True)]
-    return _tangent_inverse(pooled.information(weights))
+    return tangent_inverse(pooled.information(weights))
 
 
 _EM_START = 3
@@ -313,10 +312,10 @@ def _newton(pooled: _Pooled, f: Floats) -> tuple[Floats, float]:
             # Far from the maximum the expected curvature is the safer one (Fisher scoring).
             scheme = pooled.observed_weights if renewals else pooled.expected_weights
             # Where channels are nearly alike, single precision does not see how.
-            curvature = _definite(pooled.information(scheme(outputs), rough=renewals < 4))
+            curvature = definite(pooled.information(scheme(outputs), rough=renewals < 4))
             renewals += 1
         pull = curvature * f if curvature.ndim == 1 else curvature @ f
-        target = _quadratic_on_simplex(curvature, gradient + pull, f > 0)
+        target = maximize_quadratic(curvature, gradient + pull, f > 0)
         f, outputs = _climb(pooled, f, outputs, target - f, float(gradient @ (target - f)))
         gradient = pooled.gradient(outputs)
         before, gap = gap, float(gradient.max() - pooled.n)
@@ -344,103 +343,6 @@ def _climb(
     return f, outputs
 
 
-def _quadratic_on_simplex(curvature: Floats, slope: Floats, free: NDArray[np.bool_]) -> Floats:
-    """Maximise slope . x - x' curvature x / 2 over distributions x, shape (k,).
-
-    Exchanges all coordinates on the wrong side of the active set at once, and one at a time
-    when that stops helping, which always ends (Kim and Park, "Fast nonnegative matrix
-    factorization", SIAM J. Sci. Comput. 33(6), 2011, section 4).
-    """
-    free = free.copy()
-    fewest, patience = free.size + 1, 3
-    x = np.zeros(free.size)
-    for _ in range(10 * free.size + 100):  # rounding could make it cycle; then x is near enough
-        x = np.zeros(free.size)
-        if curvature.ndim == 1:
-            inverse = 1 / curvature[free]
-            level = (inverse @ slope[free] - 1) / inverse.sum()
-            x[free] = inverse * (slope[free] - level)
-            dual = slope - level
-        else:
-            factor = _cholesky(curvature[np.ix_(free, free)])
-            right = np.stack([slope[free], np.ones(int(free.sum()))], axis=1)
-            both = cho_solve(factor, right, check_finite=False)
-            level = (both[:, 0].sum() - 1) / both[:, 1].sum()
-            x[free] = both[:, 0] - level * both[:, 1]
-            dual = slope - curvature @ x - level
-        wrong = np.where(free, x < 0, dual > 1e-12 * np.abs(slope).max())
-        count = int(wrong.sum())
-        if count == 0:
-            break
-        if count < fewest:
-            fewest, patience = count, 3
-        elif patience:
-            patience -= 1
-        else:
-            wrong[: np.flatnonzero(wrong)[-1]] = False
-        free ^= wrong
-    return np.maximum(x, 0)
-
-
-def _cholesky(matrix: Floats) -> tuple[Floats, bool]:
-    """Factor a symmetric matrix in place; its transpose is in the order that LAPACK wants."""
-    factor: tuple[Floats, bool] = cho_factor(
-        matrix.T, lower=True, overwrite_a=True, check_finite=False
-    )
-    return factor
-
-
-def _bordered(information: Floats) -> Floats:
-    """Make the information definite off the tangent space too, where its value is free."""
-    if information.ndim == 1:
-        return information
-    definite: Floats = information + np.trace(information) / len(information)
-    return definite
-
-
-def _definite(information: Floats) -> Floats:
-    """Return what `_quadratic_on_simplex` can factor, with a ridge if the channels are too alike.
-
-    Categories that no channel tells apart are refused later, where it matters.
-    """
-    if information.ndim == 1:
-        floored: Floats = np.maximum(information, 1e-12 * information.max() + 1e-300)
-        return floored
-    matrix = _bordered(information)
-    unit = np.diag(matrix).mean()
-    for ridge in (0.0, 1e-9, 1e-6, 1e-3):
-        candidate = matrix + ridge * unit * np.eye(len(matrix)) if ridge else matrix
-        try:
-            pivots = np.diag(_cholesky(candidate.copy())[0])
-        except LinAlgError:
-            continue
-        if pivots.min() ** 2 > 1e-12 * unit:
-            break
-    return candidate
-
-
-def _tangent_inverse(information: Floats) -> Floats:
-    """Return T (T' I T)**-1 T', T spanning {x : sum x = 0}; shape (k, k)."""
-    indistinct = InvalidInput("the cohorts' channels do not tell all categories apart")
-    if information.ndim == 1:
-        if information.min() <= 0:
-            raise indistinct
-        inverse = np.diag(1 / information)
-    else:
-        try:
-            factor = _cholesky(_bordered(information))
-        except LinAlgError:
-            raise indistinct from None
-        pivots = np.diag(factor[0])
-        if (pivots.min() / pivots.max()) ** 2 < 1e-13:
-            raise indistinct
-        lower = dpotri(factor[0], lower=1, overwrite_c=1)[0]
-        inverse = np.tril(lower) + np.tril(lower, -1).T
-    across = inverse.sum(axis=1)
-    result: Floats = inverse - np.outer(across, across) / across.sum()
-    return result
-
-
 def _with_error(pooled: _Pooled, f: Floats, gap: float) -> LikelihoodEstimate:
     """Add one scoring step without the constraint f >= 0, and its covariance.
 
@@ -449,7 +351,7 @@ def _with_error(pooled: _Pooled, f: Floats, gap: float) -> LikelihoodEstimate:
     """
     outputs = pooled.outputs(f)
     weights = pooled.expected_weights(outputs)
-    covariance = _tangent_inverse(pooled.information(weights))
+    covariance = tangent_inverse(pooled.information(weights))
     free = f + covariance @ pooled.residuals(outputs, weights)
     error = np.sqrt(np.diag(covariance))
     return LikelihoodEstimate(f, gap, Estimate(free, error, pooled.n, (0.0, 1.0)), covariance)
