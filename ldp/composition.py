@@ -1,0 +1,110 @@
+"""What several local guarantees amount to together, never understated.
+
+Sums are exact: doubles are rationals, and a result is rounded up to a double once, at the end.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ldp.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """(epsilon, delta)-LDP for every pair of inputs; delta = 0 is pure.
+
+    Raises `InvalidInput` unless epsilon is finite and >= 0 and 0 <= delta <= 1.
+    """
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.epsilon) and self.epsilon >= 0):
+            raise InvalidInput(f"epsilon must be finite and >= 0, got {self.epsilon}")
+        if not 0 <= self.delta <= 1:
+            raise InvalidInput(f"delta must lie in [0, 1], got {self.delta}")
+
+
+def sequential(guarantees: Sequence[Guarantee]) -> Guarantee:
+    """Compose reports about the same record: both parameters add up.
+
+    Holds for mechanisms chosen one after the other in the light of earlier reports. No reports
+    give (0, 0). Source: Dwork and Roth 2014, theorems 3.16 and B.1.
+    """
+    delta = sum((Fraction(g.delta) for g in guarantees), Fraction(0))
+    return Guarantee(
+        _rounded_up(sum((Fraction(g.epsilon) for g in guarantees), Fraction(0))),
+        _rounded_up(min(delta, Fraction(1))),
+    )
+
+
+def parallel(guarantees: Sequence[Guarantee]) -> Guarantee:
+    """Compose reports of which each record takes part in one alone: the worst of each parameter.
+
+    Which one must not depend on the record's value: by user, or by a public coin. Raises
+    `InvalidInput` where there is none. Source: McSherry, SIGMOD 2009, theorem 4.
+    """
+    if not guarantees:
+        raise InvalidInput("parallel composition needs at least one guarantee")
+    return Guarantee(max(g.epsilon for g in guarantees), max(g.delta for g in guarantees))
+
+
+def repeated(guarantee: Guarantee, times: int) -> Guarantee:
+    """Compose `times` reports of the same guarantee about one record."""
+    if times < 0:
+        raise InvalidInput(f"times must be at least 0, got {times}")
+    return Guarantee(
+        _rounded_up(Fraction(guarantee.epsilon) * times),
+        _rounded_up(min(Fraction(guarantee.delta) * times, Fraction(1))),
+    )
+
+
+def optimal(epsilon: float, times: int, delta: float) -> Guarantee:
+    """Compose `times` pure epsilon-LDP reports about one record at a given delta, optimally.
+
+    Returns the least of the epsilons (times - 2 i) epsilon whose delta is at most the one
+    allowed; no other bound that knows only epsilon and times is smaller at these points.
+    The delta returned is that point's own, rounded up. Raises `InvalidInput` unless
+    1 <= times <= 10**6. Cost: O(times log times).
+    Source: Kairouz, Oh and Viswanath, "The composition theorem for differential privacy", ICML
+    2015, theorem 3.3: delta_i = sum_{l < i} C(t, l) (e**((t - l) eps) - e**((t - 2 i + l) eps))
+    / (1 + e**eps)**t.
+    """
+    Guarantee(epsilon, delta)
+    if not 1 <= times <= 10**6:
+        raise InvalidInput(f"times must lie in 1..10**6, got {times}")
+    i, too_many = 0, times // 2 + 1
+    while too_many - i > 1:
+        middle = (i + too_many) // 2
+        if _optimal_delta(epsilon, times, middle) <= delta:
+            i = middle
+        else:
+            too_many = middle
+    reached = _optimal_delta(epsilon, times, i)
+    return Guarantee(_rounded_up(Fraction(epsilon) * (times - 2 * i)), reached)
+
+
+def _optimal_delta(epsilon: float, times: int, i: int) -> float:
+    """Sum in logarithms, so that no term overflows; 1e-6 is far more than their error."""
+    norm = times * math.log1p(math.exp(-epsilon)) + times * epsilon
+    terms = [
+        math.exp(
+            math.lgamma(times + 1)
+            - math.lgamma(j + 1)
+            - math.lgamma(times - j + 1)
+            + (times - j) * epsilon
+            - norm
+        )
+        * -math.expm1((2 * j - 2 * i) * epsilon)
+        for j in range(i)
+    ]
+    return min(1.0, math.fsum(terms) * (1 + 1e-6))
+
+
+def _rounded_up(value: Fraction) -> float:
+    """Return the smallest double >= value."""
+    result = float(value)
+    return math.nextafter(result, math.inf) if Fraction(result) < value else result

@@ -1,0 +1,180 @@
+"""Plan a survey: how many reports, how much epsilon, how small a change.
+
+Everything follows from a mechanism's own `variance(truth, n)`, which is that of an estimate of
+the population and falls as 1/n; the intervals are those of `Estimate.interval`. `truth` is the
+parameter one plans for, a number or an array of shape (parameters,): of an array the parameter
+of largest variance decides. For rare categories plan with 0, to be safe with the worst.
+"""
+
+import math
+from collections.abc import Callable
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ldp.errors import InvalidInput
+from ldp.exact import MAX_EPSILON
+from ldp.mechanism import Mechanism
+
+_NORMAL = NormalDist()
+
+
+def half_width(
+    mechanism: Mechanism,
+    truth: ArrayLike,
+    n: int,
+    *,
+    confidence: float = 0.95,
+    simultaneous: bool = False,
+) -> float:
+    """Return the half-width of the confidence interval that n reports will give.
+
+    With `simultaneous` the intervals of all parameters cover at once (Bonferroni). Raises
+    `InvalidInput` unless n >= 1, 0 < confidence < 1 and the truth lies in the bounds.
+    """
+    spread = math.sqrt(_one_report_variance(mechanism, truth) / _check_n(n))
+    return _reach(mechanism, confidence, simultaneous) * spread
+
+
+def sample_size(
+    mechanism: Mechanism,
+    truth: ArrayLike,
+    target: float,
+    *,
+    confidence: float = 0.95,
+    simultaneous: bool = False,
+) -> int:
+    """Return the least n whose half-width is at most `target`: z**2 V / target**2.
+
+    Raises `InvalidInput` as `half_width` does, and unless the target is finite and positive.
+    """
+    reach = _reach(mechanism, confidence, simultaneous)
+    variance = _one_report_variance(mechanism, truth)
+    return max(1, math.ceil(variance * (reach / _check_positive(target, "target")) ** 2))
+
+
+def least_epsilon(
+    make: Callable[[float], Mechanism],
+    truth: ArrayLike,
+    n: int,
+    target: float,
+    *,
+    confidence: float = 0.95,
+    simultaneous: bool = False,
+) -> float:
+    """Return the least epsilon, to 1e-6 relative and rounded up, whose half-width is `target`.
+
+    `make(epsilon)` builds the mechanism; its half-width must fall as epsilon grows. Raises
+    `InvalidInput` where even epsilon = 32 is not enough, or 1e-4 is more than needed.
+    """
+    _check_positive(target, "target")
+
+    def width(epsilon: float) -> float:
+        return half_width(make(epsilon), truth, n, confidence=confidence, simultaneous=simultaneous)
+
+    low, high = 1e-4, MAX_EPSILON
+    if width(high) > target:
+        raise InvalidInput(
+            f"a half-width of {target:g} needs more than {n} reports at any epsilon: "
+            f"at {high:g} it is {width(high):.3g}"
+        )
+    if width(low) <= target:
+        raise InvalidInput(f"a half-width of {target:g} takes an epsilon below {low:g}")
+    while high / low > 1 + 1e-6:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if width(middle) <= target else (middle, high)
+    return high
+
+
+def two_wave_sample_size(
+    mechanism: Mechanism,
+    truth: ArrayLike,
+    change: float,
+    *,
+    confidence: float = 0.95,
+    power: float = 0.8,
+) -> int:
+    """Return the reports per wave that show a change of `change` with probability `power`.
+
+    For two independent waves of equal size and the two-sided test at 1 - confidence:
+    (z_{1 - alpha/2} + z_power)**2 2 V / change**2, V being one report's variance at `truth`.
+    Raises `InvalidInput` unless 1 - confidence < power < 1 and the change is positive.
+    """
+    reach = _detection_reach(confidence, power)
+    variance = 2 * _one_report_variance(mechanism, truth)
+    return max(1, math.ceil(variance * (reach / _check_positive(change, "change")) ** 2))
+
+
+def two_wave_power(
+    mechanism: Mechanism, truth: ArrayLike, change: float, n: int, *, confidence: float = 0.95
+) -> float:
+    """Return the probability that two waves of n reports each show a change of `change`."""
+    spread = math.sqrt(2 * _one_report_variance(mechanism, truth) / _check_n(n))
+    shift = _check_positive(change, "change") / spread
+    reach = _two_sided(confidence)
+    return _NORMAL.cdf(shift - reach) + _NORMAL.cdf(-shift - reach)
+
+
+def detectable_change(
+    mechanism: Mechanism,
+    truth: ArrayLike,
+    n: int,
+    *,
+    confidence: float = 0.95,
+    power: float = 0.8,
+) -> float:
+    """Return the least change that two waves of n reports each show with probability `power`."""
+    spread = math.sqrt(2 * _one_report_variance(mechanism, truth) / _check_n(n))
+    return _detection_reach(confidence, power) * spread
+
+
+def detectable_value(mechanism: Mechanism, n: int, *, confidence: float = 0.95) -> float:
+    """Return the estimate above which a parameter is not zero, over all parameters at once.
+
+    z_{1 - alpha/parameters} times the standard error at zero: with probability `confidence`
+    no absent category exceeds it (Bonferroni).
+    """
+    miss = (1 - _check_share(confidence, "confidence")) / mechanism.parameters
+    return _NORMAL.inv_cdf(1 - miss) * math.sqrt(_one_report_variance(mechanism, 0) / _check_n(n))
+
+
+def _one_report_variance(mechanism: Mechanism, truth: ArrayLike) -> float:
+    array = np.asarray(truth, dtype=float)
+    low, high = mechanism.bounds
+    if not array.size or not np.all((array >= low) & (array <= high)):
+        raise InvalidInput(f"the truth planned for must lie in [{low:g}, {high:g}], got {truth!r}")
+    return float(np.max(mechanism.variance(array, 1)))
+
+
+def _reach(mechanism: Mechanism, confidence: float, simultaneous: bool) -> float:
+    return _two_sided(confidence, mechanism.parameters if simultaneous else 1)
+
+
+def _two_sided(confidence: float, parameters: int = 1) -> float:
+    miss = (1 - _check_share(confidence, "confidence")) / parameters
+    return _NORMAL.inv_cdf(1 - miss / 2)
+
+
+def _detection_reach(confidence: float, power: float) -> float:
+    if not 1 - confidence < _check_share(power, "power"):
+        raise InvalidInput(f"a power of {power} takes no reports at a confidence of {confidence}")
+    return _two_sided(confidence) + _NORMAL.inv_cdf(power)
+
+
+def _check_share(value: float, what: str) -> float:
+    if not 0 < value < 1:
+        raise InvalidInput(f"{what} must lie strictly between 0 and 1, got {value}")
+    return value
+
+
+def _check_positive(value: float, what: str) -> float:
+    if not (math.isfinite(value) and value > 0):
+        raise InvalidInput(f"{what} must be finite and > 0, got {value}")
+    return value
+
+
+def _check_n(n: int) -> int:
+    if n < 1:
+        raise InvalidInput(f"n must be at least 1, got {n}")
+    return n
