@@ -4,8 +4,17 @@ from ldp.channel import Channel
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
 from ldp.estimation import Estimate, estimate
+from ldp.longitudinal import Longitudinal
 from ldp.mechanism import FrequencyOracle, Mechanism
-from ldp.mechanisms import KRR, OneBitMean, RandomizedResponse, UnaryEncoding, build
+from ldp.mechanisms import (
+    KRR,
+    KRRChain,
+    OneBitMean,
+    RandomizedResponse,
+    UnaryChain,
+    UnaryEncoding,
+    build,
+)
 from ldp.tally import Tally
 
 __all__ = [
@@ -15,10 +24,13 @@ __all__ = [
     "Estimate",
     "FrequencyOracle",
     "InvalidInput",
+    "KRRChain",
+    "Longitudinal",
     "Mechanism",
     "OneBitMean",
     "RandomizedResponse",
     "Tally",
+    "UnaryChain",
     "UnaryEncoding",
     "build",
     "estimate",

@@ -4,12 +4,20 @@ from collections.abc import Mapping, Sequence
 
 from ldp.errors import InvalidInput
 from ldp.mechanism import Mechanism
+from ldp.mechanisms.chains import KRRChain, UnaryChain
 from ldp.mechanisms.krr import KRR, RandomizedResponse
 from ldp.mechanisms.onebit import OneBitMean
 from ldp.mechanisms.unary import UnaryEncoding
 
 _BY_NAME: Mapping[str, type[Mechanism]] = {
-    mechanism.name: mechanism for mechanism in (KRR, UnaryEncoding, OneBitMean)
+    mechanism.name: mechanism
+    for mechanism in (
+        KRR,
+        UnaryEncoding,
+        OneBitMean,
+        KRRChain,
+        UnaryChain,
+    )
 }
 
 
@@ -20,4 +28,12 @@ def build(name: str, epsilon: float, integers: Mapping[str, Sequence[int]]) -> M
     return _BY_NAME[name].from_integers(epsilon, integers)
 
 
-__all__ = ["KRR", "OneBitMean", "RandomizedResponse", "UnaryEncoding", "build"]
+__all__ = [
+    "KRR",
+    "KRRChain",
+    "OneBitMean",
+    "RandomizedResponse",
+    "UnaryChain",
+    "UnaryEncoding",
+    "build",
+]
