@@ -8,6 +8,9 @@ from ldp.longitudinal import Longitudinal
 from ldp.mechanism import FrequencyOracle, Mechanism
 from ldp.mechanisms import (
     KRR,
+    LOLOHA,
+    RAPPOR,
+    DBitFlip,
     KRRChain,
     OneBitMean,
     RandomizedResponse,
@@ -19,8 +22,11 @@ from ldp.tally import Tally
 
 __all__ = [
     "KRR",
+    "LOLOHA",
+    "RAPPOR",
     "Channel",
     "Coins",
+    "DBitFlip",
     "Estimate",
     "FrequencyOracle",
     "InvalidInput",

@@ -57,8 +57,8 @@ class Longitudinal(Mechanism):
 
     @property
     @abstractmethod
-    def memo_limit(self) -> int | None:
-        """The most memo keys a device can come to use; None where there is no limit."""
+    def memo_limit(self) -> int:
+        """The most memo keys a device can come to use."""
 
     def epsilon_for_life(self, distinct: int) -> float:
         """Return the epsilon, rounded up, of all reports of `distinct` memo keys.
@@ -68,8 +68,7 @@ class Longitudinal(Mechanism):
         """
         if distinct < 0:
             raise InvalidInput(f"the number of distinct values must be >= 0, got {distinct}")
-        limit = self.memo_limit
-        memos = distinct if limit is None else min(distinct, limit)
+        memos = min(distinct, self.memo_limit)
         if memos < 2:
             return memos * self.lifetime_epsilon
         return math.nextafter(memos * self.lifetime_epsilon, math.inf)
@@ -123,9 +122,9 @@ class Longitudinal(Mechanism):
         return self.randomize_many([value], coins)[0]
 
     def randomize_many(self, values: ArrayLike, coins: Coins) -> Codes:
-        array = np.asarray(values)
-        n = array.shape[0] if array.ndim else 0  # memoize_many refuses what is no 1-d array
-        return self.report_many(self.memoize_many(self.enroll_many(n, coins), array, coins), coins)
+        shape = np.shape(values)
+        devices = self.enroll_many(shape[0] if shape else 0, coins)
+        return self.report_many(self.memoize_many(devices, values, coins), coins)
 
     def _devices(self, device: bytes) -> Devices:
         if len(device) != self.device_bytes:

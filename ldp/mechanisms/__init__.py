@@ -5,8 +5,11 @@ from collections.abc import Mapping, Sequence
 from ldp.errors import InvalidInput
 from ldp.mechanism import Mechanism
 from ldp.mechanisms.chains import KRRChain, UnaryChain
+from ldp.mechanisms.dbitflip import DBitFlip
 from ldp.mechanisms.krr import KRR, RandomizedResponse
+from ldp.mechanisms.loloha import LOLOHA
 from ldp.mechanisms.onebit import OneBitMean
+from ldp.mechanisms.rappor import RAPPOR
 from ldp.mechanisms.unary import UnaryEncoding
 
 _BY_NAME: Mapping[str, type[Mechanism]] = {
@@ -17,6 +20,9 @@ _BY_NAME: Mapping[str, type[Mechanism]] = {
         OneBitMean,
         KRRChain,
         UnaryChain,
+        LOLOHA,
+        DBitFlip,
+        RAPPOR,
     )
 }
 
@@ -30,6 +36,9 @@ def build(name: str, epsilon: float, integers: Mapping[str, Sequence[int]]) -> M
 
 __all__ = [
     "KRR",
+    "LOLOHA",
+    "RAPPOR",
+    "DBitFlip",
     "KRRChain",
     "OneBitMean",
     "RandomizedResponse",

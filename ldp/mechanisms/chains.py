@@ -196,35 +196,30 @@ class UnaryChain(_Chain):
         low, high = 0, ONE // 2  # the ratio falls with `other`, to 1 where it equals `own`
         while high - low > 1:
             middle = (low + high) // 2
-            if _ratio(*chained(permanent, second(middle))) <= limit:
+            if odds_ratio(*chained(permanent, second(middle))) <= limit:
                 high = middle
             else:
                 low = middle
         if low == 0:
-            most = log_upper(_ratio(*chained(permanent, second(0))))
+            most = log_upper(odds_ratio(*chained(permanent, second(0))))
             raise InvalidInput(
                 f"{cls.name}: epsilon must be below {most:.6g} for these rounds, got {epsilon:g}"
             )
         return cls(first.k, epsilon, permanent, second(high))
 
     def _calibrate(self) -> None:
-        for field, pair in (("permanent", self.permanent), ("instantaneous", self.instantaneous)):
-            if len(pair) != 2:
-                raise InvalidInput(f"{self.name}: {field} is a pair (own, other), got {pair}")
-            check_threshold(f"{self.name}: {field} own", pair[0])
-            check_threshold(f"{self.name}: {field} other", pair[1])
-            if pair[1] >= pair[0]:
-                raise InvalidInput(f"{self.name}: {field} other must be below own, got {pair}")
+        check_round(f"{self.name}: permanent", self.permanent)
+        check_round(f"{self.name}: instantaneous", self.instantaneous)
         _ = self.permanent_round  # it checks itself, and k
 
     @cached_property
     def permanent_round(self) -> UnaryEncoding:
         own, other = self.permanent
-        ratio = _ratio(Fraction(own, ONE), Fraction(other, ONE))
+        ratio = odds_ratio(Fraction(own, ONE), Fraction(other, ONE))
         return UnaryEncoding(self.k, log_upper(ratio), own, other)
 
     def _worst_ratio(self) -> Fraction:
-        return _ratio(*self.support)
+        return odds_ratio(*self.support)
 
     @property
     def support(self) -> tuple[Fraction, Fraction]:
@@ -261,8 +256,19 @@ def flip_bits(packed: Codes, round_: tuple[int, ...], coins: Coins) -> Codes:
     return flipped
 
 
-def _ratio(p: Fraction, q: Fraction) -> Fraction:
+def odds_ratio(p: Fraction, q: Fraction) -> Fraction:
+    """Return the ratio that one pair of differing bits adds to the worst case."""
     return p * (1 - q) / ((1 - p) * q)
+
+
+def check_round(name: str, pair: tuple[int, ...]) -> None:
+    """Raise `InvalidInput` unless a round is (own, other) with 0 < other < own < 2**64."""
+    if len(pair) != 2:
+        raise InvalidInput(f"{name} is a pair (own, other), got {pair}")
+    check_threshold(f"{name} own", pair[0])
+    check_threshold(f"{name} other", pair[1])
+    if pair[1] >= pair[0]:
+        raise InvalidInput(f"{name} other must be below own, got {pair}")
 
 
 def _symmetric(other: int) -> tuple[int, int]:
