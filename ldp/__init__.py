@@ -7,13 +7,17 @@ from ldp.estimation import Estimate, estimate
 from ldp.longitudinal import Longitudinal
 from ldp.mechanism import FrequencyOracle, Mechanism
 from ldp.mechanisms import (
+    HRR,
     KRR,
     LOLOHA,
     RAPPOR,
     DBitFlip,
+    HadamardResponse,
     KRRChain,
+    LocalHashing,
     OneBitMean,
     RandomizedResponse,
+    SubsetSelection,
     UnaryChain,
     UnaryEncoding,
     build,
@@ -21,6 +25,7 @@ from ldp.mechanisms import (
 from ldp.tally import Tally
 
 __all__ = [
+    "HRR",
     "KRR",
     "LOLOHA",
     "RAPPOR",
@@ -29,12 +34,15 @@ __all__ = [
     "DBitFlip",
     "Estimate",
     "FrequencyOracle",
+    "HadamardResponse",
     "InvalidInput",
     "KRRChain",
+    "LocalHashing",
     "Longitudinal",
     "Mechanism",
     "OneBitMean",
     "RandomizedResponse",
+    "SubsetSelection",
     "Tally",
     "UnaryChain",
     "UnaryEncoding",

@@ -6,10 +6,13 @@ from ldp.errors import InvalidInput
 from ldp.mechanism import Mechanism
 from ldp.mechanisms.chains import KRRChain, UnaryChain
 from ldp.mechanisms.dbitflip import DBitFlip
+from ldp.mechanisms.hadamard import HRR, HadamardResponse
 from ldp.mechanisms.krr import KRR, RandomizedResponse
+from ldp.mechanisms.local_hashing import LocalHashing
 from ldp.mechanisms.loloha import LOLOHA
 from ldp.mechanisms.onebit import OneBitMean
 from ldp.mechanisms.rappor import RAPPOR
+from ldp.mechanisms.subset_selection import SubsetSelection
 from ldp.mechanisms.unary import UnaryEncoding
 
 _BY_NAME: Mapping[str, type[Mechanism]] = {
@@ -23,6 +26,10 @@ _BY_NAME: Mapping[str, type[Mechanism]] = {
         LOLOHA,
         DBitFlip,
         RAPPOR,
+        SubsetSelection,
+        LocalHashing,
+        HRR,
+        HadamardResponse,
     )
 }
 
@@ -35,13 +42,17 @@ def build(name: str, epsilon: float, integers: Mapping[str, Sequence[int]]) -> M
 
 
 __all__ = [
+    "HRR",
     "KRR",
     "LOLOHA",
     "RAPPOR",
     "DBitFlip",
+    "HadamardResponse",
     "KRRChain",
+    "LocalHashing",
     "OneBitMean",
     "RandomizedResponse",
+    "SubsetSelection",
     "UnaryChain",
     "UnaryEncoding",
     "build",

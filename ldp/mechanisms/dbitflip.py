@@ -14,7 +14,7 @@ from ldp.coins import Coins
 from ldp.errors import InvalidInput
 from ldp.exact import ONE, ceil_threshold, exp_bounds
 from ldp.longitudinal import Devices, Longitudinal
-from ldp.mechanism import Codes, FrequencyOracle, check_threshold
+from ldp.mechanism import Categorical, Codes, check_threshold
 from ldp.tally import Tally
 
 _BLOCK = 1 << 22
@@ -22,7 +22,7 @@ _BLOCK = 1 << 22
 
 
 @dataclass(frozen=True)
-class DBitFlip(Longitudinal, FrequencyOracle):
+class DBitFlip(Longitudinal, Categorical):
     """Ask d categories, drawn for life, whether each is the value; flip each answer once.
 
     Answers flip with flip / 2**64 and are kept: every report of a value is the same, so a
@@ -146,13 +146,10 @@ class DBitFlip(Longitudinal, FrequencyOracle):
         """Count each category's answers: 2 v of no, 2 v + 1 of yes."""
         return Tally(len(codes), np.bincount(codes.ravel(), minlength=2 * self.k))
 
-    def supports(self, tally: Tally) -> NDArray[np.int64]:
-        return tally.counts[1::2]
-
     def debias(self, tally: Tally) -> NDArray[np.float64]:
         p, q = (float(x) for x in self.support)
-        asked = tally.counts[0::2] + tally.counts[1::2]
-        return (self.supports(tally) - q * asked) * (self.k / self.d / tally.n / (p - q))
+        no, yes = tally.counts[0::2], tally.counts[1::2]
+        return (yes - q * (no + yes)) * (self.k / self.d / tally.n / (p - q))
 
     def variance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
         # A report's term is (k / d) (answer - q) / (p - q) where asked, else 0; its mean is f.
