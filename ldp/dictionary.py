@@ -74,6 +74,8 @@ def estimate_strings(mechanism: RAPPOR, tally: Tally, candidates: Sequence[str])
 
     residual = float((weights * (shares - design @ found) ** 2).sum())
     spread = np.einsum("jiv,ji,jiw->vw", design, weights**2, design, optimize=True)
+    # A filter's number of ones is fixed, so uneven ones differ across bits: not independently.
+    spread *= mechanism.bits / (mechanism.bits - 1)
     excess = residual - (shares.size - np.vdot(bread, meat))
     excess /= weights.sum() - np.vdot(bread, spread)
     total = bread @ (meat + max(0.0, excess) * spread) @ bread

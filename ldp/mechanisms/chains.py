@@ -1,5 +1,6 @@
 """Permanent plus instantaneous chains: randomise once for life, then once per report."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,9 +25,9 @@ class _Chain(Longitudinal, FrequencyOracle):
     """What both chains share: a memo per category, and a permanent round that sets the form."""
 
     @property
+    @abstractmethod
     def permanent_round(self) -> KRR | UnaryEncoding:
         """The mechanism that draws a memo; its epsilon is `lifetime_epsilon`."""
-        raise NotImplementedError
 
     @property
     def memo_limit(self) -> int:

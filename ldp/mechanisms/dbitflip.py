@@ -34,7 +34,8 @@ class DBitFlip(Longitudinal, Categorical):
     whole life costs at most min(d + 1, k) memos.
     e**realised_epsilon is ((1 - flip) / flip)**2, without the square for d = 1, where two
     values differ in one answer only: there flip is smaller than published.
-    A code is d integers 2 v + answer, v ascending; cost: d times 1, 2 or 4 bytes.
+    A code is d integers 2 v + answer, v ascending; cost: d times 1, 2 or 4 bytes, and k steps
+    once per device.
     Raises `InvalidInput` unless 2 <= k <= 2**20 and 1 <= d <= k.
     Source: Ding, Kulkarni and Yekhanin, "Collecting telemetry data privately", NIPS 2017,
     section 3 and equation 6.

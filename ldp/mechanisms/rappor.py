@@ -101,8 +101,11 @@ class RAPPOR(Longitudinal):
                 f"{self.name}: 1 <= hashes and 2 hashes <= bits <= {1 << 16}, "
                 f"got {self.hashes} and {self.bits}"
             )
-        if not 1 <= self.cohorts <= 1 << 16:
-            raise InvalidInput(f"{self.name}: cohorts must lie in 1..{1 << 16}, got {self.cohorts}")
+        if not 1 <= self.cohorts <= 1 << 16 or self.cohorts * self.bits > 1 << 24:
+            raise InvalidInput(
+                f"{self.name}: cohorts must lie in 1..{1 << 16}, and cohorts times bits within "
+                f"{1 << 24}, got {self.cohorts} cohorts of {self.bits} bits"
+            )
         check_round(f"{self.name}: permanent", self.permanent)
         check_round(f"{self.name}: instantaneous", self.instantaneous)
 
