@@ -243,17 +243,18 @@ def chained(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[Fraction, 
     return p * own + (1 - p) * other, q * own + (1 - q) * other
 
 
-def flip_bits(packed: Codes, round_: tuple[int, ...], coins: Coins) -> Codes:
+def flip_bits(packed: Codes, pair: tuple[int, ...], coins: Coins) -> Codes:
     """Return packed bits, shape (n, width), after a round (own, other), each on its own."""
-    words = -(-packed.size // 8)
-    own, other = (
-        coins.bernoulli_words(threshold, words)
-        .astype("<u8", copy=False)
-        .view(np.uint8)[: packed.size]
-        .reshape(packed.shape)
-        for threshold in round_
-    )
-    flipped: Codes = (packed & own) | (~packed & other)
+
+    def drawn(threshold: int) -> Codes:
+        words = coins.bernoulli_words(threshold, -(-packed.size // 8))
+        noise = words.astype("<u8", copy=False).view(np.uint8)[: packed.size]
+        return noise.reshape(packed.shape)
+
+    own, other = pair
+    if own + other == ONE:  # a symmetric round needs one coin a bit
+        return packed ^ drawn(other)
+    flipped: Codes = (packed & drawn(own)) | (~packed & drawn(other))
     return flipped
 
 

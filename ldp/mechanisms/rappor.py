@@ -182,9 +182,9 @@ class RAPPOR(Longitudinal):
         return np.packbits(dense, axis=1, bitorder="little")[rows]
 
     def _flipped(
-        self, cohorts: Devices, packed: Codes, round_: tuple[int, ...], coins: Coins
+        self, cohorts: Devices, packed: Codes, pair: tuple[int, ...], coins: Coins
     ) -> Codes:
-        flipped = flip_bits(packed, round_, coins)
+        flipped = flip_bits(packed, pair, coins)
         flipped[:, -1] &= self._last_byte
         return np.concatenate([cohorts, flipped], axis=1)
 
