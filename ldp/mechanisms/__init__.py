@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 
 from ldp.errors import InvalidInput
 from ldp.mechanism import Mechanism
+from ldp.mechanisms.count_mean_sketch import CountMeanSketch, HadamardCountMeanSketch
 from ldp.mechanisms.hadamard import HRR, HadamardResponse
 from ldp.mechanisms.krr import KRR, RandomizedResponse
 from ldp.mechanisms.local_hashing import LocalHashing
 from ldp.mechanisms.onebit import OneBitMean
+from ldp.mechanisms.projective import ProjectiveGeometry
 from ldp.mechanisms.subset_selection import SubsetSelection
 from ldp.mechanisms.unary import UnaryEncoding
 
@@ -21,6 +23,9 @@ _BY_NAME: Mapping[str, type[Mechanism]] = {
         LocalHashing,
         HRR,
         HadamardResponse,
+        ProjectiveGeometry,
+        CountMeanSketch,
+        HadamardCountMeanSketch,
     )
 }
 
@@ -35,9 +40,12 @@ def build(name: str, epsilon: float, integers: Mapping[str, Sequence[int]]) -> M
 __all__ = [
     "HRR",
     "KRR",
+    "CountMeanSketch",
+    "HadamardCountMeanSketch",
     "HadamardResponse",
     "LocalHashing",
     "OneBitMean",
+    "ProjectiveGeometry",
     "RandomizedResponse",
     "SubsetSelection",
     "UnaryEncoding",
