@@ -42,7 +42,7 @@ def hashed(
 
     The arrays share one integer dtype, which must hold prime * max(k, buckets).
     """
-    x = a * values + b
+    x: NDArray[Any] = a * values + b
     x -= x // prime * prime  # numpy vectorises a division by a scalar, but not a remainder
     x *= buckets
     x //= prime

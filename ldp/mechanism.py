@@ -259,3 +259,14 @@ def check_threshold(name: str, threshold: int) -> None:
     """Raise `InvalidInput` unless 0 < threshold < 2**64."""
     if not 0 < threshold < ONE:
         raise InvalidInput(f"{name} must lie strictly between 0 and 2**64, got {threshold}")
+
+
+def check_below(name: str, codes: Codes, bound: int) -> None:
+    """Raise `InvalidInput` unless every integer code is below `bound`."""
+    if codes.size and codes.max() >= bound:
+        raise InvalidInput(f"a {name} code must be below {bound}, got {codes.max()}")
+
+
+def integer_dtype(codes: int) -> np.dtype[Any]:
+    """Return the narrowest little-endian dtype for the integers 0..codes-1."""
+    return np.dtype(next(f"<u{size}" for size in (1, 2, 4, 8) if codes <= 1 << 8 * size))

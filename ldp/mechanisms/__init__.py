@@ -5,12 +5,14 @@ from collections.abc import Mapping, Sequence
 from ldp.errors import InvalidInput
 from ldp.mechanism import Mechanism
 from ldp.mechanisms.chains import KRRChain, UnaryChain
+from ldp.mechanisms.count_mean_sketch import CountMeanSketch, HadamardCountMeanSketch
 from ldp.mechanisms.dbitflip import DBitFlip
 from ldp.mechanisms.hadamard import HRR, HadamardResponse
 from ldp.mechanisms.krr import KRR, RandomizedResponse
 from ldp.mechanisms.local_hashing import LocalHashing
 from ldp.mechanisms.loloha import LOLOHA
 from ldp.mechanisms.onebit import OneBitMean
+from ldp.mechanisms.projective import ProjectiveGeometry
 from ldp.mechanisms.rappor import RAPPOR
 from ldp.mechanisms.subset_selection import SubsetSelection
 from ldp.mechanisms.unary import UnaryEncoding
@@ -30,6 +32,9 @@ _BY_NAME: Mapping[str, type[Mechanism]] = {
         LocalHashing,
         HRR,
         HadamardResponse,
+        ProjectiveGeometry,
+        CountMeanSketch,
+        HadamardCountMeanSketch,
     )
 }
 
@@ -46,11 +51,14 @@ __all__ = [
     "KRR",
     "LOLOHA",
     "RAPPOR",
+    "CountMeanSketch",
     "DBitFlip",
+    "HadamardCountMeanSketch",
     "HadamardResponse",
     "KRRChain",
     "LocalHashing",
     "OneBitMean",
+    "ProjectiveGeometry",
     "RandomizedResponse",
     "SubsetSelection",
     "UnaryChain",

@@ -14,7 +14,7 @@ from ldp.coins import Coins
 from ldp.errors import InvalidInput
 from ldp.exact import ONE, ceil_threshold, exp_bounds
 from ldp.longitudinal import Devices, Longitudinal
-from ldp.mechanism import Categorical, Codes, check_threshold
+from ldp.mechanism import Categorical, Codes, check_threshold, integer_dtype
 from ldp.tally import Tally
 
 _BLOCK = 1 << 22
@@ -75,7 +75,7 @@ class DBitFlip(Longitudinal, Categorical):
 
     @property
     def code_dtype(self) -> np.dtype[Any]:
-        return np.dtype("u1" if self.k <= 1 << 7 else "<u2" if self.k <= 1 << 15 else "<u4")
+        return integer_dtype(2 * self.k)
 
     @property
     def code_shape(self) -> tuple[int, ...]:

@@ -15,7 +15,14 @@ from ldp.channel import MAX_OUTPUTS, Channel
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
 from ldp.exact import ONE, ceil_threshold, exp_bounds, floor_threshold
-from ldp.mechanism import Categorical, Codes, FrequencyOracle, check_threshold
+from ldp.mechanism import (
+    Categorical,
+    Codes,
+    FrequencyOracle,
+    check_below,
+    check_threshold,
+    integer_dtype,
+)
 from ldp.tally import Tally
 
 _BLOCK = 1 << 14
@@ -74,7 +81,7 @@ class HRR(FrequencyOracle):
 
     @property
     def code_dtype(self) -> np.dtype[Any]:
-        return _code_dtype(self.tally_size)
+        return integer_dtype(self.tally_size)
 
     def randomize(self, value: int, coins: Coins) -> int:
         value = self._check_value(value)
@@ -93,7 +100,7 @@ class HRR(FrequencyOracle):
         return codes
 
     def _check_codes(self, codes: Codes) -> None:
-        _check_below(self.name, codes, self.tally_size)
+        check_below(self.name, codes, self.tally_size)
 
     def tally(self, codes: Codes) -> Tally:
         return Tally(len(codes), np.bincount(codes, minlength=self.tally_size))
@@ -189,7 +196,7 @@ class HadamardResponse(Categorical):
 
     @property
     def code_dtype(self) -> np.dtype[Any]:
-        return _code_dtype(self.tally_size)
+        return integer_dtype(self.tally_size)
 
     def randomize(self, value: int, coins: Coins) -> int:
         return int(self.randomize_many(np.array([self._check_value(value)]), coins)[0])
@@ -204,8 +211,8 @@ class HadamardResponse(Categorical):
 
     def _points(self, values: NDArray[np.int64], coins: Coins) -> NDArray[np.int64]:
         size, n = self._size, values.size
-        column, own_block = np.divmod(values, self.blocks)
-        column += 1
+        own_block = values % self.blocks
+        column: NDArray[np.int64] = values // self.blocks + 1
         inside = coins.bernoulli_many(self.include, n)
         # The points outside the set: first the other half of its block, then other blocks.
         drawn = coins.below_many(self.tally_size - size, n).astype(np.int64)
@@ -222,7 +229,7 @@ class HadamardResponse(Categorical):
         return np.where(elsewhere, other_block * self.width + place, own_block * self.width + point)
 
     def _check_codes(self, codes: Codes) -> None:
-        _check_below(self.name, codes, self.tally_size)
+        check_below(self.name, codes, self.tally_size)
 
     def tally(self, codes: Codes) -> Tally:
         return Tally(len(codes), np.bincount(codes, minlength=self.tally_size))
@@ -230,18 +237,19 @@ class HadamardResponse(Categorical):
     def debias(self, tally: Tally) -> NDArray[np.float64]:
         within, without = self._chances()
         signed = walsh_hadamard(tally.counts.reshape(self.blocks, self.width))
-        return signed[:, 1:].T.ravel()[: self.k] / (
-            tally.n * float(self._size * (within - without))
-        )
+        contrast = float(self._size * (within - without))
+        values: NDArray[np.float64] = signed[:, 1:].T.ravel()[: self.k] / (tally.n * contrast)
+        return values
 
     def variance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
         """Return the variance; `truth` has shape (k,), or () for that frequency in a block
         of its own. Infeasible truths are taken to fill their blocks at most."""
         f = np.asarray(truth, dtype=float)
-        if f.ndim == 0:
-            return self._variance(f, f) / n
-        mass = np.bincount(np.arange(self.k) % self.blocks, weights=f, minlength=self.blocks)
-        return self._variance(f, np.clip(mass, 0, 1)[np.arange(self.k) % self.blocks]) / n
+        mass = f
+        if f.ndim:
+            block = np.arange(self.k) % self.blocks
+            mass = np.clip(np.bincount(block, weights=f, minlength=self.blocks), 0, 1)[block]
+        return np.asarray(self._variance(f, mass) / n)
 
     def _variance(self, f: ArrayLike, mass: ArrayLike) -> Any:
         """Return the variance of one report for frequencies f in blocks of total `mass`."""
@@ -289,12 +297,3 @@ def _parity(words: NDArray[Any]) -> NDArray[Any]:
         shift //= 2
     words &= 1
     return words
-
-
-def _code_dtype(codes: int) -> np.dtype[Any]:
-    return np.dtype("u1" if codes <= 1 << 8 else "<u2" if codes <= 1 << 16 else "<u4")
-
-
-def _check_below(name: str, codes: Codes, bound: int) -> None:
-    if codes.size and codes.max() >= bound:
-        raise InvalidInput(f"a {name} code must be below {bound}, got {codes.max()}")

@@ -14,7 +14,7 @@ from ldp.coins import Coins
 from ldp.errors import InvalidInput
 from ldp.exact import exp_bounds
 from ldp.hashing import check_hashes, first_residue, hash_prime, hashed, support_under
-from ldp.mechanism import Codes, FrequencyOracle
+from ldp.mechanism import Codes, FrequencyOracle, check_below, integer_dtype
 from ldp.mechanisms.krr import KRR
 from ldp.tally import Tally
 
@@ -93,7 +93,7 @@ class LocalHashing(FrequencyOracle):
 
     @property
     def code_dtype(self) -> np.dtype[Any]:
-        return np.dtype("<u4" if self._codes <= 1 << 32 else "<u8")
+        return integer_dtype(max(self._codes, 1 << 32))
 
     def randomize(self, value: int, coins: Coins) -> int:
         value = self._check_value(value)
@@ -118,11 +118,11 @@ class LocalHashing(FrequencyOracle):
         if self.prime**2 <= 1 << 32:
             return coins.below_many(self.prime**2, n).astype(self.code_dtype)
         a, b = (coins.below_many(self.prime, n).astype(self.code_dtype) for _ in range(2))
-        return a * self.prime + b
+        seeds: NDArray[Any] = a * self.prime + b
+        return seeds
 
     def _check_codes(self, codes: Codes) -> None:
-        if codes.size and codes.max() >= self._codes:
-            raise InvalidInput(f"a {self.name} code must be below {self._codes}, got {codes.max()}")
+        check_below(self.name, codes, self._codes)
 
     def tally(self, codes: Codes) -> Tally:
         return self._tally(codes, _compiled() if len(codes) * self.k >= _COMPILE else None)
