@@ -4,21 +4,53 @@ from ldp.channel import Channel
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
 from ldp.estimation import Estimate, estimate
+from ldp.longitudinal import Longitudinal
 from ldp.mechanism import FrequencyOracle, Mechanism
-from ldp.mechanisms import KRR, OneBitMean, RandomizedResponse, UnaryEncoding, build
+from ldp.mechanisms import (
+    HRR,
+    KRR,
+    LOLOHA,
+    RAPPOR,
+    CountMeanSketch,
+    DBitFlip,
+    HadamardCountMeanSketch,
+    HadamardResponse,
+    KRRChain,
+    LocalHashing,
+    OneBitMean,
+    ProjectiveGeometry,
+    RandomizedResponse,
+    SubsetSelection,
+    UnaryChain,
+    UnaryEncoding,
+    build,
+)
 from ldp.tally import Tally
 
 __all__ = [
+    "HRR",
     "KRR",
+    "LOLOHA",
+    "RAPPOR",
     "Channel",
     "Coins",
+    "CountMeanSketch",
+    "DBitFlip",
     "Estimate",
     "FrequencyOracle",
+    "HadamardCountMeanSketch",
+    "HadamardResponse",
     "InvalidInput",
+    "KRRChain",
+    "LocalHashing",
+    "Longitudinal",
     "Mechanism",
     "OneBitMean",
+    "ProjectiveGeometry",
     "RandomizedResponse",
+    "SubsetSelection",
     "Tally",
+    "UnaryChain",
     "UnaryEncoding",
     "build",
     "estimate",

@@ -113,17 +113,23 @@ class UnaryEncoding(FrequencyOracle):
         return Tally(len(codes), counts)
 
     def channel(self) -> Channel:
-        """Enumerate the k x 2**k channel; an output's bit v is that of category v."""
-        if self.k > MAX_OUTPUTS.bit_length() - 1:
-            raise InvalidInput(f"a channel of 2**{self.k} codes is too large to enumerate")
-        p, q = self.support
-        outputs = tuple(range(1 << self.k))
-        rows = []
-        for x in range(self.k):
-            row = []
-            for y in outputs:
-                others = (y & ~(1 << x)).bit_count()
-                own = p if y >> x & 1 else 1 - p
-                row.append(own * q**others * (1 - q) ** (self.k - 1 - others))
-            rows.append(tuple(row))
-        return Channel(outputs, tuple(rows))
+        return bits_channel(self.k, *self.support)
+
+
+def bits_channel(k: int, p: Fraction, q: Fraction) -> Channel:
+    """Enumerate the k x 2**k channel of independent bits; an output's bit v is category v's.
+
+    Raises `InvalidInput` where it is too large.
+    """
+    if k > MAX_OUTPUTS.bit_length() - 1:
+        raise InvalidInput(f"a channel of 2**{k} codes is too large to enumerate")
+    outputs = tuple(range(1 << k))
+    rows = []
+    for x in range(k):
+        row = []
+        for y in outputs:
+            others = (y & ~(1 << x)).bit_count()
+            own = p if y >> x & 1 else 1 - p
+            row.append(own * q**others * (1 - q) ** (k - 1 - others))
+        rows.append(tuple(row))
+    return Channel(outputs, tuple(rows))

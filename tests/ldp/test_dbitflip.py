@@ -1,0 +1,168 @@
+"""dBitFlip: a few bits for life."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from longitudinal_checks import assert_unbiased_with_its_variance, estimates
+from scipy.stats import chisquare
+
+from ldp import DBitFlip, InvalidInput, Tally, build
+from ldp.exact import ONE, certainly_at_most, log_upper
+from ldp.testing import SeededCoins
+
+EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
+SHAPES = ((2, 1), (2, 2), (3, 1), (3, 2), (4, 3), (5, 5), (8, 1), (8, 4), (16, 2))
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize(("k", "d"), SHAPES)
+def test_the_worst_log_ratio_is_epsilon_and_never_more(epsilon: float, k: int, d: int) -> None:
+    mechanism = DBitFlip(k, epsilon, d)
+    channel = mechanism.channel()
+    assert channel.satisfies(epsilon)
+    assert 0.999 * epsilon <= channel.epsilon == mechanism.realised_epsilon <= epsilon
+    assert mechanism.lifetime_epsilon == mechanism.realised_epsilon
+
+
+def test_one_asked_category_may_be_answered_more_truly_than_published() -> None:
+    # Ding et al. flip each bit for epsilon / 2, as if two values always differed in two bits.
+    published = ONE / (np.exp(0.5) + 1)
+    assert DBitFlip(8, 1.0, 2).flip == pytest.approx(published)
+    assert DBitFlip(8, 1.0, 1).flip < 0.72 * published
+
+
+def test_categories_not_asked_share_a_memo(coins: SeededCoins) -> None:
+    mechanism = DBitFlip(10, 1.0, 3)
+    device = mechanism.enroll(coins)
+    asked = np.frombuffer(device, dtype=np.uint8)
+    keys = [mechanism.memo_key(device, value) for value in range(10)]
+    assert keys == [value if value in asked else 10 for value in range(10)]
+    assert len(set(keys)) == mechanism.memo_limit == 4
+    assert DBitFlip(3, 1.0, 3).memo_limit == 3
+    assert mechanism.epsilon_for_life(10) == mechanism.epsilon_for_life(4)
+    assert mechanism.epsilon_for_life(4) == pytest.approx(4.0)
+
+
+def test_a_change_of_value_costs_another_lifetime() -> None:
+    channel = DBitFlip(3, 1.0, 2).channel()
+    asked = [i for i, code in enumerate(channel.outputs) if [e >> 1 for e in code] == [0, 1]]
+    rows = [[3 * row[i] for i in asked] for row in channel.rows]  # of one device's questions
+    pairs = [[a * b for a in first for b in second] for first in rows for second in rows]
+    worst = max(max(column) / min(column) for column in zip(*pairs, strict=True))
+    assert log_upper(worst) == pytest.approx(2.0)
+    assert certainly_at_most(worst, DBitFlip(3, 1.0, 2).epsilon_for_life(2))
+
+
+def test_every_report_of_a_memo_is_the_same(coins: SeededCoins) -> None:
+    mechanism = DBitFlip(10, 1.0, 4)
+    memo = mechanism.memoize(mechanism.enroll(coins), 3, coins)
+    for _ in range(20):
+        assert np.array_equal(mechanism.report(memo, coins), memo)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("d", [1, 3, 4])
+@pytest.mark.parametrize("truth", [(0.0, 0.1, 0.5, 0.4), (0.0, 1.0, 0.0, 0.0)], ids=str)
+def test_estimates_are_unbiased_with_the_stated_variance(
+    d: int, truth: tuple[float, ...], coins: SeededCoins
+) -> None:
+    assert_unbiased_with_its_variance(DBitFlip(4, 2.0, d), truth, coins)
+
+
+@pytest.mark.slow
+def test_intervals_cover_at_their_level(coins: SeededCoins) -> None:
+    truth = np.array([0.0, 0.1, 0.5, 0.4])
+    values = np.random.default_rng(3).choice(4, size=(4000, 1000), p=truth)
+    value, error = estimates(DBitFlip(4, 1.0, 2), values, coins)
+    covered = (abs(value - truth) <= 1.959964 * error).mean(axis=0)
+    np.testing.assert_allclose(covered, 0.95, atol=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("k", "d"), [(4, 1), (4, 3), (5, 5)])
+def test_the_sampler_draws_from_its_channel(k: int, d: int, coins: SeededCoins) -> None:
+    mechanism = DBitFlip(k, 1.0, d)
+    channel = mechanism.channel()
+    n = 1_000_000
+    codes = mechanism.randomize_many(np.full(n, 1), coins)
+    place = (2 * k) ** np.arange(d)
+    seen, counts = np.unique(codes @ place, return_counts=True)
+    index = {int(np.array(code) @ place): i for i, code in enumerate(channel.outputs)}
+    observed = np.zeros(len(index))
+    observed[[index[int(code)] for code in seen]] = counts
+    assert chisquare(observed, n * np.array(channel.rows[1], dtype=float)).pvalue > 1e-4
+
+
+def test_a_device_is_asked_every_set_of_categories_equally(coins: SeededCoins) -> None:
+    mechanism = DBitFlip(300, 1.0, 3)
+    devices = mechanism.enroll_many(20_000, coins)
+    asked = devices.view(mechanism.code_dtype)
+    assert (np.diff(asked.astype(int), axis=1) > 0).all()
+    assert chisquare(np.bincount(asked.ravel(), minlength=300)).pvalue > 1e-4
+
+
+def test_a_plan_carries_it() -> None:
+    mechanism = DBitFlip(40, 1.0, 4)
+    assert build("dbitflip", 1.0, mechanism.integers) == mechanism
+    with pytest.raises(InvalidInput, match="the integers give epsilon"):
+        build("dbitflip", 0.99, mechanism.integers)
+
+
+def test_what_cannot_be_is_refused(coins: SeededCoins) -> None:
+    mechanism = DBitFlip(5, 1.0, 2)
+    with pytest.raises(InvalidInput, match=r"d must lie in 1\.\.5, got 6"):
+        DBitFlip(5, 1.0, 6)
+    with pytest.raises(InvalidInput, match="flip must be below"):
+        DBitFlip(5, 1.0, 2, ONE // 2)
+    for value in (5, -1, 1.0, True, "1", None):
+        with pytest.raises(InvalidInput, match="categor"):
+            mechanism.randomize(value, coins)
+    for device in (b"\x01\x01", b"\x03\x02", b"\x01\x05"):
+        with pytest.raises(InvalidInput, match="keeps 2 ascending categories"):
+            mechanism.memoize(device, 1, coins)
+    with pytest.raises(InvalidInput, match="a device keeps 2 bytes, got 1"):
+        mechanism.memo_key(b"\x01", 1)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\x00", "1 dbitflip codes take 2 bytes, got 1"),
+        (b"\x00\x02\x04", "1 dbitflip codes take 2 bytes, got 3"),
+        (b"\x00\x0a", "must ask categories below 5, got 5"),
+        (b"\x02\x03", "must ask each category once, in order"),
+        (b"\x04\x02", "must ask each category once, in order"),
+    ],
+)
+def test_a_malformed_code_is_refused_with_the_reason(data: bytes, reason: str) -> None:
+    with pytest.raises(InvalidInput, match=reason):
+        DBitFlip(5, 1.0, 2).decode(data, 1)
+
+
+@given(data=st.binary(max_size=9), n=st.integers(0, 4))
+def test_any_bytes_decode_or_are_refused(data: bytes, n: int) -> None:
+    mechanism = DBitFlip(120, 1.0, 2)
+    try:
+        codes = mechanism.decode(data, n)
+    except InvalidInput as refusal:
+        assert str(refusal)
+    else:
+        assert mechanism.encode(codes) == data
+        assert mechanism.tally(codes).n == n
+
+
+def test_tallies_merge_in_any_order(coins: SeededCoins) -> None:
+    mechanism = DBitFlip(9, 1.0, 4)
+    codes = mechanism.randomize_many(np.arange(900) % 9, coins)
+    parts = [mechanism.tally(codes[a:b]) for a, b in ((0, 10), (10, 400), (400, 900))]
+    whole = mechanism.tally(codes)
+    assert (parts[0] + parts[1]) + parts[2] == parts[2] + (parts[1] + parts[0]) == whole
+    assert Tally.empty(mechanism.tally_size) + whole == whole
+
+
+def test_support_is_that_of_an_asked_category() -> None:
+    p, q = DBitFlip(5, 1.0, 2).support
+    assert p + q == Fraction(1)

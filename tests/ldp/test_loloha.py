@@ -1,0 +1,167 @@
+"""LOLOHA: local hashing for a life."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from longitudinal_checks import assert_unbiased_with_its_variance, estimates, worst_joint_ratio
+from scipy.stats import chisquare
+
+from ldp import LOLOHA, InvalidInput, LocalHashing, build
+from ldp.exact import ONE, certainly_at_most, log_upper
+from ldp.mechanisms.loloha import best_buckets
+from ldp.testing import SeededCoins
+
+EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_one_report_meets_epsilon_and_a_memo_its_lifetime(epsilon: float, k: int) -> None:
+    # The ratio is that of the buckets, so it is the same for every k; so is the next test's.
+    loloha = LOLOHA.calibrate(k, epsilon, 2 * epsilon, buckets=2)
+    channel = loloha.channel()
+    assert channel.satisfies(epsilon)
+    assert 0.999 * epsilon <= channel.epsilon == loloha.realised_epsilon <= epsilon
+    memo = loloha.chain.permanent_round.channel()
+    assert 0.999 * 2 * epsilon <= memo.epsilon == loloha.lifetime_epsilon <= 2 * epsilon
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("k", [4, 8, 16, 100_000])
+def test_epsilon_does_not_depend_on_the_number_of_categories(epsilon: float, k: int) -> None:
+    loloha = LOLOHA.calibrate(k, epsilon, 2 * epsilon)
+    assert 0.999 * epsilon <= loloha.realised_epsilon <= epsilon
+    if loloha.buckets < 100:  # 2982 at epsilon 8
+        assert loloha.realised_epsilon == loloha.chain.channel().epsilon
+
+
+@pytest.mark.parametrize("buckets", [2, 3, 4])
+def test_reports_of_one_device_stay_within_the_lifetime_of_a_bucket(
+    buckets: int, coins: SeededCoins
+) -> None:
+    loloha = LOLOHA.calibrate(5, 0.5, 1.0, buckets)
+    chain = loloha.chain
+    device = loloha.enroll(coins)
+    memo = chain.permanent_round.channel().rows
+    permanent = [memo[loloha.memo_key(device, value)] for value in range(5)]
+    ratio = worst_joint_ratio(permanent, chain.instantaneous_round.channel().rows, 3)
+    assert certainly_at_most(ratio, loloha.lifetime_epsilon)
+    assert log_upper(ratio) > loloha.realised_epsilon
+
+
+def test_a_life_costs_a_memo_per_bucket_however_many_values_it_has(coins: SeededCoins) -> None:
+    loloha = LOLOHA.calibrate(1000, 1.0, 2.0, buckets=2)
+    device = loloha.enroll(coins)
+    assert {loloha.memo_key(device, value) for value in range(1000)} == {0, 1}
+    assert loloha.memo_limit == 2
+    assert loloha.epsilon_for_life(1000) == loloha.epsilon_for_life(2)
+    assert loloha.epsilon_for_life(2) == pytest.approx(4.0)
+    assert LOLOHA.calibrate(3, 3.0, 4.0).memo_limit == 3  # of 21 buckets
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 0.5, 1.0, 2.0, 3.0, 5.0])
+def test_the_best_number_of_buckets_has_the_least_variance(epsilon: float) -> None:
+    for life in (1.5 * epsilon, 5 * epsilon):
+        variances = {
+            g: LOLOHA.calibrate(50, epsilon, life, g).variance(0.0, 1) for g in range(2, 300)
+        }
+        best = variances[best_buckets(epsilon)]
+        assert best <= min(variances.values()) * (1 + 1e-3)  # buckets are even to a residue
+
+
+def test_one_report_varies_as_that_of_local_hashing() -> None:
+    truth = np.array([0.0, 0.1, 0.5, 1.0])
+    ours, plain = LOLOHA.calibrate(50, 1.0, 2.0, 4), LocalHashing(50, 1.0, buckets=4)
+    np.testing.assert_allclose(ours.variance(truth, 1), plain.variance(truth, 1), rtol=1e-9)
+
+
+def test_the_server_takes_q_for_the_chance_of_a_collision() -> None:
+    for buckets in (2, 5, 16):
+        q = LOLOHA.calibrate(1000, 1.0, 2.0, buckets).support[1]
+        assert float(q) == pytest.approx(1 / buckets, rel=2e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("buckets", [2, 4])
+@pytest.mark.parametrize("truth", [(0.0, 0.1, 0.5, 0.4), (0.0, 1.0, 0.0, 0.0)], ids=str)
+def test_estimates_are_unbiased_with_the_stated_variance(
+    buckets: int, truth: tuple[float, ...], coins: SeededCoins
+) -> None:
+    assert_unbiased_with_its_variance(LOLOHA.calibrate(4, 1.0, 2.0, buckets), truth, coins)
+
+
+@pytest.mark.slow
+def test_intervals_cover_at_their_level(coins: SeededCoins) -> None:
+    truth = np.array([0.0, 0.1, 0.5, 0.4])
+    values = np.random.default_rng(3).choice(4, size=(4000, 1000), p=truth)
+    value, error = estimates(LOLOHA.calibrate(4, 1.0, 2.0), values, coins)
+    covered = (abs(value - truth) <= 1.959964 * error).mean(axis=0)
+    np.testing.assert_allclose(covered, 0.95, atol=0.01)
+
+
+@pytest.mark.slow
+def test_the_sampler_draws_from_its_channel(coins: SeededCoins) -> None:
+    loloha = LOLOHA.calibrate(3, 1.0, 2.0, buckets=2)
+    n = 1_000_000
+    row = n * np.array(loloha.channel().rows[2], dtype=float)
+    seen = np.bincount(loloha.randomize_many(np.full(n, 2), coins), minlength=row.size)
+    assert chisquare(seen, row).pvalue > 1e-4
+
+
+def test_a_device_reports_from_its_memo(coins: SeededCoins) -> None:
+    loloha = LOLOHA.calibrate(40, 1.0, 2.0, buckets=3)
+    device = loloha.enroll(coins)
+    bucket = loloha.memo_key(device, 7)
+    n = 2000
+    memos = np.array([loloha.memoize(device, 7, coins) for _ in range(n)])
+    assert len(set(memos // 3)) == 1  # the device's own function
+    keep, other = loloha.chain.permanent_round.support
+    expected = [float(keep if y == bucket else other) * n for y in range(3)]
+    assert chisquare(np.bincount(memos % 3, minlength=3), expected).pvalue > 1e-4
+    (memo,) = loloha.decode(loloha.encode(memos[:1]), 1)
+    reports = np.array([loloha.report(memo, coins) for _ in range(n)])
+    assert set(reports // 3) == {memo // 3}
+    keep, other = loloha.chain.instantaneous_round.support
+    expected = [float(keep if y == memo % 3 else other) * n for y in range(3)]
+    assert chisquare(np.bincount(reports % 3, minlength=3), expected).pvalue > 1e-4
+
+
+def test_a_plan_carries_it() -> None:
+    loloha = LOLOHA.calibrate(40, 1.0, 2.0)
+    assert build("loloha", 1.0, loloha.integers) == loloha
+    with pytest.raises(InvalidInput, match="the integers give epsilon"):
+        build("loloha", 0.99, loloha.integers)
+
+
+def test_what_cannot_be_is_refused(coins: SeededCoins) -> None:
+    loloha = LOLOHA.calibrate(40, 1.0, 2.0, buckets=3)
+    with pytest.raises(InvalidInput, match="prime must be given"):
+        LOLOHA(4, 1.0, 2, 0, ONE // 2, ONE // 2)
+    with pytest.raises(InvalidInput, match="buckets must lie in 2"):
+        LOLOHA(4, 1.0, 1, 37, ONE // 2, ONE // 2)
+    with pytest.raises(InvalidInput, match="k must lie in 2"):
+        LOLOHA.calibrate(1, 1.0, 2.0)
+    with pytest.raises(InvalidInput, match="must be below lifetime_epsilon"):
+        LOLOHA.calibrate(4, 2.0, 2.0)
+    with pytest.raises(InvalidInput, match=f"a device keeps {loloha.device_bytes} bytes, got 3"):
+        loloha.memoize(bytes(3), 1, coins)
+    with pytest.raises(InvalidInput, match="a hash function is below"):
+        loloha.memo_key(b"\xff" * loloha.device_bytes, 1)
+    for value in (40, -1, 1.0, "1", None):
+        with pytest.raises(InvalidInput, match="categor"):
+            loloha.randomize(value, coins)
+    with pytest.raises(InvalidInput, match="must be below"):
+        loloha.report(loloha.prime**2 * 3, coins)
+
+
+@given(data=st.binary(max_size=20), n=st.integers(0, 4))
+def test_any_bytes_decode_or_are_refused(data: bytes, n: int) -> None:
+    loloha = LOLOHA.calibrate(40, 1.0, 2.0)
+    try:
+        codes = loloha.decode(data, n)
+    except InvalidInput as refusal:
+        assert str(refusal)
+    else:
+        assert loloha.encode(codes) == data
+        assert loloha.tally(codes).n == n
