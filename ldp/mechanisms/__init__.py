@@ -4,12 +4,27 @@ from collections.abc import Mapping, Sequence
 
 from ldp.errors import InvalidInput
 from ldp.mechanism import Mechanism
+from ldp.mechanisms.gaussian import GaussianMechanism
+from ldp.mechanisms.hybrid import HybridMechanism
 from ldp.mechanisms.krr import KRR, RandomizedResponse
+from ldp.mechanisms.laplace import LaplaceMechanism
 from ldp.mechanisms.onebit import OneBitMean
+from ldp.mechanisms.ordered import OrderedExponential
+from ldp.mechanisms.piecewise import PiecewiseMechanism
+from ldp.mechanisms.square_wave import SquareWave
 from ldp.mechanisms.unary import UnaryEncoding
 
 _BY_NAME: Mapping[str, type[Mechanism]] = {
-    mechanism.name: mechanism for mechanism in (KRR, UnaryEncoding, OneBitMean)
+    mechanism.name: mechanism
+    for mechanism in (
+        KRR,
+        UnaryEncoding,
+        OneBitMean,
+        PiecewiseMechanism,
+        HybridMechanism,
+        SquareWave,
+        OrderedExponential,
+    )
 }
 
 
@@ -20,4 +35,16 @@ def build(name: str, epsilon: float, integers: Mapping[str, Sequence[int]]) -> M
     return _BY_NAME[name].from_integers(epsilon, integers)
 
 
-__all__ = ["KRR", "OneBitMean", "RandomizedResponse", "UnaryEncoding", "build"]
+__all__ = [
+    "KRR",
+    "GaussianMechanism",
+    "HybridMechanism",
+    "LaplaceMechanism",
+    "OneBitMean",
+    "OrderedExponential",
+    "PiecewiseMechanism",
+    "RandomizedResponse",
+    "SquareWave",
+    "UnaryEncoding",
+    "build",
+]
