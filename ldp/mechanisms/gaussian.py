@@ -14,7 +14,7 @@ from ldp.coins import Coins
 from ldp.errors import InvalidInput
 from ldp.exact import ONE, check_epsilon, exp_bounds
 from ldp.mechanism import check_threshold
-from ldp.mechanisms.numeric import MAX_CODES, MeanMechanism
+from ldp.mechanisms.numeric import MeanMechanism, check_size
 from ldp.mechanisms.sampling import draw_many, thresholds
 
 _GRID = 16  # the noise is far wider than a step, so a finer grid gains nothing
@@ -57,25 +57,18 @@ class GaussianMechanism(MeanMechanism):
         if self.grid == 0:
             object.__setattr__(self, "grid", _GRID)
         if self.noise:
-            self._check_codes_fit(len(self.noise))
+            check_size(self.name, self.grid, self.codes)
             thresholds(self.name, self._both_sides)
             return
         width = gaussian_width(self.epsilon, self.delta / ONE) * self.grid
         while True:
-            self._check_codes_fit(math.ceil(6 * width))
+            check_size(self.name, self.grid, self.grid + math.ceil(12 * width))
             noise = _gaussian_weights(width)
-            self._check_codes_fit(len(noise))
+            check_size(self.name, self.grid, self.grid + 2 * len(noise) - 1)
             if self._hockey_stick(noise) <= self.delta:
                 break
             width *= 1 + 2.0**-10
         object.__setattr__(self, "noise", noise)
-
-    def _check_codes_fit(self, entries: int) -> None:
-        if self.grid + 2 * entries - 1 > MAX_CODES:
-            raise InvalidInput(
-                f"{self.name}: a grid of {self.grid} with {entries} noise weights takes more "
-                f"than {MAX_CODES} codes"
-            )
 
     def _check_privacy(self) -> None:
         realised = self._hockey_stick(self.noise)

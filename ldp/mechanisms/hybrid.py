@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
 from ldp.exact import ONE
-from ldp.mechanisms.numeric import MAX_CODES, MeanMechanism
+from ldp.mechanisms.numeric import MeanMechanism, check_size
 from ldp.mechanisms.onebit import OneBitMean
 from ldp.mechanisms.piecewise import PiecewiseMechanism
 
@@ -53,10 +53,7 @@ class HybridMechanism(MeanMechanism):
             object.__setattr__(self, "onebit", int(share * ONE))
         if self.onebit > ONE:
             raise InvalidInput(f"{self.name}: onebit must be at most 2**64, got {self.onebit}")
-        if self.codes > MAX_CODES:
-            raise InvalidInput(
-                f"{self.name}: grid + window must be below {MAX_CODES - 1}, got {self.codes - 2}"
-            )
+        check_size(self.name, self.grid, self.codes)
 
     @cached_property
     def _piecewise(self) -> PiecewiseMechanism:

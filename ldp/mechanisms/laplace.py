@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
 from ldp.exact import ONE, ceil_threshold, exp_bounds
-from ldp.mechanisms.numeric import MeanMechanism
+from ldp.mechanisms.numeric import MeanMechanism, check_size
 from ldp.mechanisms.sampling import draw_many, thresholds
 
 
@@ -27,7 +27,7 @@ class LaplaceMechanism(MeanMechanism):
     2**-40 for epsilon <= 8.
     Guarantee: epsilon-LDP for every pair of numbers; e**realised_epsilon is the larger of
     tails[0] / tails[grid] (an end code) and the extreme ratio of the differences of `tails`.
-    Cost: one code of 1 or 2 bytes. Raises `InvalidInput` unless 1 <= grid <= 4096 and the
+    Cost: one code of 1 or 2 bytes. Raises `InvalidInput` unless 1 <= grid <= 2048 and the
     tails fall, with tails[0] + tails[1] = 2**64.
     Source: Ghosh, Roughgarden and Sundararajan, "Universally utility-maximizing privacy
     mechanisms", STOC 2009, definitions 2.1 (geometric) and 2.2 (truncated geometric).
@@ -41,8 +41,7 @@ class LaplaceMechanism(MeanMechanism):
     def _calibrate(self) -> None:
         if self.grid == 0:
             object.__setattr__(self, "grid", 64)
-        if not 1 <= self.grid <= 4096:
-            raise InvalidInput(f"{self.name}: grid must lie in 1..4096, got {self.grid}")
+        check_size(self.name, self.grid, self.grid + 1)
         if not self.tails:
             object.__setattr__(self, "tails", self._geometric_tails())
         if len(self.tails) != self.grid + 1:

@@ -27,7 +27,9 @@ class OrderedExponential(Mechanism):
     From category x the code y has probability table[k x + y] / 2**64, which falls
     geometrically with the distance |x - y|; the decay is the fastest that keeps epsilon, which
     is up to twice as fast as the general exponential mechanism's. A tally counts the codes; an
-    estimate is the k frequencies, shape (k,), unbiased, though not sure to sum to one.
+    estimate is the k frequencies, shape (k,), unbiased. A report is near the truth, and the
+    mean rank of many categories comes with less variance than from k-RR at epsilon <= 1, but
+    single and cumulative frequencies with more: neighbours are hard to tell apart.
     Guarantee: epsilon-LDP for every pair of categories, near or far; e**realised_epsilon is the
     largest ratio within a column of the table, at least 0.999 epsilon.
     Cost: one byte; k**2 integers in a plan. Raises `InvalidInput` unless 2 <= k <= 64 and the
@@ -71,7 +73,7 @@ class OrderedExponential(Mechanism):
     @cached_property
     def _inverse(self) -> NDArray[np.float64]:
         """From the distribution of the codes to that of the categories."""
-        return np.linalg.inv(self._matrix.T)
+        return np.asarray(np.linalg.inv(self._matrix.T), dtype=np.float64)
 
     def _worst_ratio(self) -> Fraction:
         return _worst(self._rows)

@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp.coins import Coins
-from ldp.errors import InvalidInput
-from ldp.exact import ceil_threshold, exp_bounds
+from ldp.exact import ONE, ceil_threshold, exp_bounds
 from ldp.mechanism import check_threshold
-from ldp.mechanisms.numeric import MAX_CODES, MeanMechanism
+from ldp.mechanisms.numeric import MeanMechanism, check_size
 
 
 @dataclass(frozen=True)
@@ -23,8 +22,8 @@ class WindowMechanism(MeanMechanism):
     by one code per grid step, so the expected code is linear in i, and debiasing is exact.
     Guarantee: epsilon-LDP for every pair of numbers, with e**realised_epsilon =
     1 + (2**64 - resample) (grid + window) / (resample window) <= e**epsilon.
-    Cost: one code of 1 or 2 bytes. Raises `InvalidInput` unless grid >= 1, window >= 1 and
-    grid + window <= 2**16.
+    Cost: one code of 1 or 2 bytes. Raises `InvalidInput` unless 1 <= grid <= 2048 and
+    1 <= window <= 2**16 - grid.
     """
 
     epsilon: float
@@ -47,10 +46,7 @@ class WindowMechanism(MeanMechanism):
             object.__setattr__(self, "grid", self._default_grid)
         if self.window == 0:
             object.__setattr__(self, "window", max(1, round(self._relative_window * self.grid)))
-        if self.codes > MAX_CODES:
-            raise InvalidInput(
-                f"{self.name}: grid + window must be at most {MAX_CODES}, got {self.codes}"
-            )
+        check_size(self.name, self.grid, self.codes)
         if self.resample == 0:
             gain = (exp_bounds(Fraction(self.epsilon))[0] - 1) * self.window
             object.__setattr__(self, "resample", ceil_threshold(self.codes / (self.codes + gain)))
@@ -63,7 +59,7 @@ class WindowMechanism(MeanMechanism):
     @property
     def _probabilities(self) -> tuple[Fraction, Fraction]:
         """A code's probability outside and inside the window."""
-        anywhere = Fraction(self.resample, 1 << 64)
+        anywhere = Fraction(self.resample, ONE)
         far = anywhere / self.codes
         return far, far + (1 - anywhere) / self.window
 
@@ -77,7 +73,7 @@ class WindowMechanism(MeanMechanism):
 
     @property
     def scores(self) -> tuple[Fraction, ...]:
-        kept = 1 - Fraction(self.resample, 1 << 64)
+        kept = 1 - Fraction(self.resample, ONE)
         unit = 1 / (self.grid * kept)
         return tuple((2 * code - self.codes + 1) * unit for code in range(self.codes))
 
