@@ -22,6 +22,7 @@ _BY_NAME: Mapping[str, type[Mechanism]] = {
         OneBitMean,
         PiecewiseMechanism,
         HybridMechanism,
+        LaplaceMechanism,
         SquareWave,
         OrderedExponential,
     )
