@@ -94,7 +94,7 @@ def reconstruct(mechanism: MeanMechanism, tally: Tally) -> Distribution:
     reconstruction predicts. Works for every mean mechanism; `SquareWave` is made for it.
     Cost: about a second for a grid of 256 steps; cubic in the steps. Raises `InvalidInput`
     where there is no report.
-    Source: Li et al., SIGMOD 2020, section 5.5 (EMS); the delta method and the bias are ours.
+    Source: Li et al., SIGMOD 2020 (EMS); the delta method and the bias are ours.
     """
     if not tally.n:
         raise InvalidInput("there are no reports to estimate from")
@@ -122,7 +122,7 @@ def em(matrix: Array, counts: ArrayLike, tolerance: float) -> Array:
     `matrix` has shape (inputs, codes), `counts` (codes,). Stops when an iteration gains less
     than `tolerance` of log-likelihood; 1e-3 * e**epsilon is customary. Towards the maximum the
     solution follows the noise of the counts, so this carries no error; `reconstruct` does.
-    Raises `InvalidInput` where there are no counts. Source: Li et al., SIGMOD 2020, section 5.5.
+    Raises `InvalidInput` where there are no counts. Source: Li et al., SIGMOD 2020.
     """
     observed = np.asarray(counts, dtype=float)
     if not observed.sum() > 0:

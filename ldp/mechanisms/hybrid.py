@@ -17,7 +17,7 @@ from ldp.mechanisms.onebit import OneBitMean
 from ldp.mechanisms.piecewise import DEFAULT_GRID, PiecewiseMechanism, variance_terms
 
 THRESHOLD = 0.6093524930
-"""Up to this epsilon (eps* of Wang et al. 2019, equation 7) one bit alone is better."""
+"""Up to this epsilon (eps* of Wang et al. 2019) one bit alone is better."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class HybridMechanism(MeanMechanism):
     Cost: one code of 2 bytes (1 for a small grid, or where one bit is always taken). Raises
     `InvalidInput` as the two do, and unless 1 <= onebit <= 2**64.
     Source: Wang, Xiao, Yang et al., "Collecting and analyzing multidimensional data with local
-    differential privacy", ICDE 2019, section III-C and lemma 3.
+    differential privacy", ICDE 2019, section III-C.
     """
 
     name: ClassVar[str] = "hybrid"

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -30,7 +31,7 @@ class LaplaceMechanism(MeanMechanism):
     Cost: one code of 1 or 2 bytes. Raises `InvalidInput` unless 1 <= grid <= 2048 and the
     tails fall, with tails[0] + tails[1] = 2**64.
     Source: Ghosh, Roughgarden and Sundararajan, "Universally utility-maximizing privacy
-    mechanisms", STOC 2009, definitions 2.1 (geometric) and 2.2 (truncated geometric).
+    mechanisms", STOC 2009 (the truncated geometric mechanism).
     """
 
     name: ClassVar[str] = "laplace"
@@ -62,7 +63,7 @@ class LaplaceMechanism(MeanMechanism):
     @cached_property
     def _steps_down(self) -> tuple[int, ...]:
         """The weights of noise of exactly j = 0..grid - 1 steps in one direction."""
-        return tuple(a - b for a, b in zip(self.tails, self.tails[1:], strict=False))
+        return tuple(above - beyond for above, beyond in pairwise(self.tails))
 
     @property
     def _noise(self) -> tuple[int, ...]:

@@ -135,8 +135,8 @@ class MeanMechanism(Mechanism):
     def variance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
         """Return the largest variance of `debias` for n draws from a population of mean `truth`.
 
-        It depends on the population beyond its mean, except for the one-bit mechanism and the
-        hybrid one; `tally_variance` is the estimate for the population at hand.
+        It depends on the population beyond its mean, except for the one-bit mechanism;
+        `tally_variance` is the estimate for the population at hand.
         """
         largest = float(self._second_moments.max())
         return (largest - np.asarray(truth, dtype=float) ** 2) / n

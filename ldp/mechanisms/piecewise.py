@@ -23,7 +23,7 @@ class PiecewiseMechanism(WindowMechanism):
     `optimal` takes a wider window, of less variance. Guarantee, cost and errors: those of
     `WindowMechanism`.
     Source: Wang, Xiao, Yang et al., "Collecting and analyzing multidimensional data with local
-    differential privacy", ICDE 2019, algorithm 2 and lemma 1, here with an exact finite
+    differential privacy", ICDE 2019, section III-B, here with an exact finite
     channel and the debiasing that belongs to it.
     """
 

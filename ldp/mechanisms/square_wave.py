@@ -16,7 +16,7 @@ class SquareWave(WindowMechanism):
     distribution; `estimate` gives the mean, unbiased, though a `PiecewiseMechanism` gives it
     with less variance. Guarantee, cost and errors: those of `WindowMechanism`.
     Source: Li, Wang, Lopuhaä-Zwakenberg, Skoric and Li, "Estimating numerical distributions
-    under local differential privacy", SIGMOD 2020, sections 4.2 and 5.3.
+    under local differential privacy", SIGMOD 2020.
     """
 
     name: ClassVar[str] = "square-wave"
@@ -33,9 +33,9 @@ class SquareWave(WindowMechanism):
 def half_width(epsilon: float) -> float:
     """Return b, the best half-width of the wave for numbers in [0, 1]; it tends to 1/2 at 0.
 
-    Source: Li et al. 2020, equation 5.
+    Source: Li et al. 2020: where their bound on the mutual information is largest.
     """
-    if epsilon < 1e-4:  # the quotient below loses its digits; the error here is epsilon / 6
-        return 0.5
+    if epsilon < 1e-4:  # the quotient below loses its digits; this is its expansion
+        return 0.5 - epsilon / 3
     exp, rest = math.exp(epsilon), math.expm1(epsilon)
     return (epsilon * exp - rest) / (2 * exp * (rest - epsilon))

@@ -66,3 +66,20 @@ def test_either_answer_comes_with_its_share_whatever_the_number(coins: SeededCoi
     for number in (-1.0, 0.2, 1.0):
         bits = (mechanism.randomize_many(np.full(n, number), coins) < 2).mean()
         assert abs(bits - math.exp(-1)) < 4 * np.sqrt(0.25 / n)
+
+
+@pytest.mark.parametrize(
+    ("family", "switches"),
+    [(HybridMechanism, (3.05, 5.28, 7.47)), (PiecewiseMechanism, (3.42, 5.93, 8.38))],
+)
+def test_splitting_epsilon_over_one_more_number_pays_from_the_published_epsilons(
+    family: type[HybridMechanism] | type[PiecewiseMechanism], switches: tuple[float, ...]
+) -> None:
+    # Of d numbers count are sampled, with epsilon / count each and the scores scaled by
+    # d / count: the variance of the worst is (d / count) (V + 1) - 1.
+    def worst(epsilon: float, count: int) -> float:
+        return float(family(epsilon / count).report_variance(1.0) + 1) / count
+
+    for count, switch in enumerate(switches, start=1):
+        assert worst(switch - 0.03, count) < worst(switch - 0.03, count + 1)
+        assert worst(switch + 0.03, count) > worst(switch + 0.03, count + 1)

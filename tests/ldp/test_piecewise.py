@@ -13,7 +13,7 @@ NUMBERS = np.linspace(-1, 1, 101)
 
 
 def continuous(epsilon: float, numbers: np.ndarray | float) -> np.ndarray:
-    """The variance of the mechanism on the continuum (lemma 1 of Wang et al. 2019)."""
+    """The variance of the mechanism on the continuum (Wang et al. 2019)."""
     s = math.exp(epsilon / 2)
     return np.asarray(numbers) ** 2 / (s - 1) + (s + 3) / (3 * (s - 1) ** 2)
 
