@@ -1,4 +1,11 @@
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
 import pytest
+from hearsay.v1 import collector_pb2_grpc
+from support import Server
 
 from ldp.testing import SeededCoins
 
@@ -7,3 +14,33 @@ from ldp.testing import SeededCoins
 def coins() -> SeededCoins:
     """Coins that repeat, so that a statistical test gives the same verdict every time."""
     return SeededCoins(20260704)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A server of this test's own, with the survey of `SURVEY`."""
+    running = Server(tmp_path / "data")
+    running.start()
+    running.create()
+    yield running
+    if running.is_running():
+        running.stop(signal.SIGKILL)
+
+
+@pytest.fixture
+def collector(server: Server) -> Iterator[collector_pb2_grpc.CollectorStub]:
+    with server.channel() as channel:
+        yield collector_pb2_grpc.CollectorStub(channel)
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], bool]], None]:
+    """Wait until something holds, for at most twenty seconds."""
+
+    def wait(holds: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 20
+        while not holds():
+            assert time.monotonic() < deadline, "it did not come true within 20 seconds"
+            time.sleep(0.02)
+
+    return wait

@@ -107,7 +107,7 @@ class MeanMechanism(Mechanism):
 
     def _check_codes(self, codes: Codes) -> None:
         if codes.size and codes.max() >= self.codes:
-            raise InvalidInput(f"a {self.name} code must be below {self.codes}, got {codes.max()}")
+            raise InvalidInput(f"{self.name}: a code must be below {self.codes}, got {codes.max()}")
 
     def tally(self, codes: Codes) -> Tally:
         return Tally(len(codes), np.bincount(codes, minlength=self.codes))

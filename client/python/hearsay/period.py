@@ -1,0 +1,47 @@
+"""A survey's time unit: which period a moment belongs to. All in UTC."""
+
+from datetime import UTC, datetime
+
+from ldp import InvalidInput
+
+ONCE = "once"
+"""The only period of a survey that takes one record per user, ever."""
+
+_FORMATS = {
+    "PT1H": "%Y-%m-%dT%H",
+    "P1D": "%Y-%m-%d",
+    "P1W": "%G-W%V",
+    "P1M": "%Y-%m",
+    "P1Y": "%Y",
+}
+
+
+def check_unit(unit: str) -> None:
+    """Raise `InvalidInput` unless `unit` is a survey's period: "", PT1H, P1D, P1W, P1M or P1Y."""
+    if unit and unit not in _FORMATS:
+        raise InvalidInput(f"period must be empty or one of {', '.join(_FORMATS)}, got {unit!r}")
+
+
+def label(unit: str, moment: datetime) -> str:
+    """Name the period of `unit` that an aware `moment` belongs to, e.g. "2026-W27"."""
+    check_unit(unit)
+    return moment.astimezone(UTC).strftime(_FORMATS[unit]) if unit else ONCE
+
+
+def start(unit: str, name: str) -> datetime:
+    """Return when the period `name` of `unit` begins; raise `InvalidInput` if it is none."""
+    check_unit(unit)
+    if not unit:
+        if name != ONCE:
+            raise InvalidInput(f"the survey has the one period {ONCE!r}, got {name!r}")
+        return datetime.min.replace(tzinfo=UTC)
+    try:
+        # A week is named by its year and number; strptime wants the day as well.
+        text, form = (f"{name}-1", "%G-W%V-%u") if unit == "P1W" else (name, _FORMATS[unit])
+        begin = datetime.strptime(text, form).replace(tzinfo=UTC)
+    except ValueError:
+        begin = None
+    if begin is None or label(unit, begin) != name:
+        example = label(unit, datetime(2026, 7, 4, 13, tzinfo=UTC))
+        raise InvalidInput(f"a {unit} period reads like {example!r}, got {name!r}")
+    return begin

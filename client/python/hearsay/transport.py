@@ -1,0 +1,64 @@
+"""How a client reaches a server."""
+
+import ipaddress
+from typing import Any, Protocol, TypeVar
+
+import grpc
+
+from ldp import InvalidInput
+
+_Request = TypeVar("_Request", contravariant=True)
+_Response = TypeVar("_Response", covariant=True)
+
+_OUR_FAULT = {
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.ALREADY_EXISTS,
+    grpc.StatusCode.FAILED_PRECONDITION,
+}
+
+
+class Unreachable(ConnectionError):
+    """The server did not answer, or could not."""
+
+
+class _Rpc(Protocol[_Request, _Response]):
+    def __call__(self, request: _Request, *, timeout: float) -> _Response: ...
+
+
+def open_channel(target: str, *, insecure: bool = False) -> grpc.Channel:
+    """Open a channel to "host:port" or "unix:path": with TLS unless the host is loopback.
+
+    `insecure` forgoes TLS for any host; then whoever is on the path can read and forge batches.
+    """
+    if insecure or is_loopback(target):
+        return grpc.insecure_channel(target)
+    return grpc.secure_channel(target, grpc.ssl_channel_credentials())
+
+
+def is_loopback(target: str) -> bool:
+    """Tell whether "host:port" or "unix:path" stays on this machine."""
+    if target.startswith("unix:"):
+        return True
+    host = target.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def call(rpc: _Rpc[_Request, _Response], request: _Request, timeout: float) -> _Response:
+    """Call once, and tell what is the caller's to mend from what is not.
+
+    Raises `InvalidInput` with the server's words where it refuses the request, `Unreachable`
+    where it cannot be reached or fails.
+    """
+    try:
+        return rpc(request, timeout=timeout)
+    except grpc.RpcError as error:
+        status: Any = error  # what a stub raises is a Call as well
+        if status.code() in _OUR_FAULT:
+            raise InvalidInput(status.details()) from None
+        raise Unreachable(f"{status.code().name}: {status.details()}") from error

@@ -1,0 +1,1 @@
+"""The wire: generated from protos/hearsay/v1 by `make protos`."""

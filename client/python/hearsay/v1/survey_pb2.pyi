@@ -1,0 +1,60 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Survey(_message.Message):
+    __slots__ = ("name", "title", "period", "levels", "attributes")
+    class LevelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    PERIOD_FIELD_NUMBER: _ClassVar[int]
+    LEVELS_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    title: str
+    period: str
+    levels: _containers.ScalarMap[str, float]
+    attributes: _containers.RepeatedCompositeFieldContainer[Attribute]
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., period: _Optional[str] = ..., levels: _Optional[_Mapping[str, float]] = ..., attributes: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ...) -> None: ...
+
+class Attribute(_message.Message):
+    __slots__ = ("name", "title", "weight", "categorical", "numeric", "mechanism")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    CATEGORICAL_FIELD_NUMBER: _ClassVar[int]
+    NUMERIC_FIELD_NUMBER: _ClassVar[int]
+    MECHANISM_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    title: str
+    weight: float
+    categorical: Categorical
+    numeric: Numeric
+    mechanism: str
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., weight: _Optional[float] = ..., categorical: _Optional[_Union[Categorical, _Mapping]] = ..., numeric: _Optional[_Union[Numeric, _Mapping]] = ..., mechanism: _Optional[str] = ...) -> None: ...
+
+class Categorical(_message.Message):
+    __slots__ = ("values",)
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, values: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Numeric(_message.Message):
+    __slots__ = ("low", "high", "clamp")
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    CLAMP_FIELD_NUMBER: _ClassVar[int]
+    low: float
+    high: float
+    clamp: bool
+    def __init__(self, low: _Optional[float] = ..., high: _Optional[float] = ..., clamp: bool = ...) -> None: ...

@@ -1,0 +1,1 @@
+"""The aggregation server: stores reports, debiases, answers."""

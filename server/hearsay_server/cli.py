@@ -1,0 +1,241 @@
+"""The `hearsay` command: serve, survey, query, demo."""
+
+import asyncio
+import csv
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import hearsay.plan
+import typer
+from google.protobuf.json_format import MessageToDict
+from hearsay import Analyst
+from hearsay.transport import call, open_channel
+from hearsay.v1 import admin_pb2, admin_pb2_grpc
+from rich.console import Console
+from rich.table import Table
+
+from hearsay_server import serve as serving
+from hearsay_server import survey as surveys
+from ldp import InvalidInput
+
+DEFAULT_ADDRESS = "127.0.0.1:50051"
+_TIMEOUT = 30.0
+
+app = typer.Typer(
+    help="Collect statistics under local differential privacy.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+survey_app = typer.Typer(help="Register and inspect surveys.", no_args_is_help=True)
+app.add_typer(survey_app, name="survey")
+
+Target = Annotated[str, typer.Option(help="The server, as HOST:PORT.")]
+Insecure = Annotated[bool, typer.Option(help="Forgo TLS for a host that is not loopback.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+_out = Console()
+
+
+@app.command()
+def serve(
+    data: Annotated[Path, typer.Option(help="The folder that holds everything; made if missing.")],
+    listen: Annotated[str, typer.Option(help="HOST:PORT; port 0 takes a free one.")] = (
+        DEFAULT_ADDRESS
+    ),
+    insecure: Annotated[
+        bool, typer.Option(help="Listen on an address that is not loopback, without TLS.")
+    ] = False,
+) -> None:
+    """Run the aggregation server until SIGTERM or Ctrl-C."""
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
+
+    def announce(address: str) -> None:
+        typer.echo(f"listening on {address}")
+        sys.stdout.flush()
+
+    asyncio.run(serving.serve(data, listen, insecure=insecure, on_start=announce))
+
+
+@survey_app.command("create")
+def create_survey(
+    file: Annotated[Path, typer.Argument(help="The survey, as TOML.")],
+    target: Target = DEFAULT_ADDRESS,
+    insecure: Insecure = False,
+) -> None:
+    """Register a survey: resolve it into its plan and freeze that."""
+    survey = surveys.from_toml(read_text(file), str(file))
+    with open_channel(target, insecure=insecure) as channel:
+        stub = admin_pb2_grpc.AdminStub(channel)
+        try:
+            status = call(stub.CreateSurvey, admin_pb2.CreateSurveyRequest(survey=survey), _TIMEOUT)
+        except InvalidInput as error:
+            raise InvalidInput(f"{file}: {error}") from None
+    _out.print(f"{status.survey} is registered, revision {status.revision.hex()[:12]}")
+
+
+@survey_app.command("list")
+def list_surveys(
+    target: Target = DEFAULT_ADDRESS, insecure: Insecure = False, as_json: AsJson = False
+) -> None:
+    """List the surveys and what has come in."""
+    with open_channel(target, insecure=insecure) as channel:
+        stub = admin_pb2_grpc.AdminStub(channel)
+        answer = call(stub.ListSurveys, admin_pb2.ListSurveysRequest(), _TIMEOUT)
+    if as_json:
+        rows = [
+            {
+                "survey": s.survey,
+                "title": s.title,
+                "revision": s.revision.hex(),
+                "batches": s.batches,
+                "records": s.records,
+            }
+            for s in answer.surveys
+        ]
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    table = Table("survey", "title", "revision")
+    table.add_column("batches", justify="right")
+    table.add_column("records", justify="right")
+    for s in answer.surveys:
+        table.add_row(s.survey, s.title, s.revision.hex()[:12], f"{s.batches:,}", f"{s.records:,}")
+    _out.print(table)
+
+
+@survey_app.command("show")
+def show_survey(
+    survey: Annotated[str, typer.Argument(help="The survey's name.")],
+    target: Target = DEFAULT_ADDRESS,
+    insecure: Insecure = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show a survey's plan: every mechanism with the epsilon that its integers realise."""
+    with open_channel(target, insecure=insecure) as channel:
+        stub = admin_pb2_grpc.AdminStub(channel)
+        answer = call(stub.ShowSurvey, admin_pb2.ShowSurveyRequest(survey=survey), _TIMEOUT)
+    plan = hearsay.plan.parse(answer.plan)
+    if as_json:
+        typer.echo(json.dumps(MessageToDict(hearsay.plan.message(answer.plan)), indent=2))
+        return
+    _out.print(f"[bold]{plan.survey}[/bold]  {plan.title}")
+    _out.print(f"revision {plan.revision.hex()}")
+    _out.print(f"period   {plan.period or 'once: one record per user, ever'}")
+    _out.print(f"records  {answer.status.records:,} in {answer.status.batches:,} batches")
+    table = Table("level", "attribute", "domain", "mechanism")
+    table.add_column("epsilon", justify="right")
+    table.add_column("bytes", justify="right")
+    for level in plan.levels.values():
+        for name, mechanism in level.mechanisms.items():
+            table.add_row(
+                level.name,
+                name,
+                str(plan.attributes[name].domain),
+                mechanism.name,
+                f"{mechanism.realised_epsilon:.4f}",
+                str(mechanism.code_bytes),
+            )
+        whole = f"[bold]{level.epsilon:.4f}[/bold]"
+        size = sum(mechanism.code_bytes for mechanism in level.mechanisms.values())
+        table.add_row(level.name, "[bold]whole record[/bold]", "", "", whole, str(size))
+        table.add_section()
+    _out.print(table)
+
+
+@app.command()
+def query(
+    survey: Annotated[str, typer.Argument(help="The survey's name.")],
+    attribute: Annotated[str, typer.Argument(help="The attribute's name.")],
+    level: Annotated[list[str] | None, typer.Option(help="Only this level; repeatable.")] = None,
+    period: Annotated[list[str] | None, typer.Option(help="Only this period; repeatable.")] = None,
+    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    simultaneous: Annotated[
+        bool, typer.Option(help="Intervals that cover all values at once.")
+    ] = False,
+    target: Target = DEFAULT_ADDRESS,
+    insecure: Insecure = False,
+    as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+) -> None:
+    """Ask for an attribute's debiased frequencies, or its mean, with their errors."""
+    if as_json and as_csv:
+        raise InvalidInput("choose one of --json and --csv")
+    with Analyst(target, insecure=insecure) as analyst:
+        answer = analyst.query(
+            survey,
+            attribute,
+            levels=level or (),
+            periods=period or (),
+            confidence=confidence,
+            simultaneous=simultaneous,
+        )
+    if as_json:
+        document = MessageToDict(
+            answer,
+            always_print_fields_with_no_presence=True,
+            preserving_proto_field_name=True,
+        )
+        for cohort, message in zip(document["cohorts"], answer.cohorts, strict=True):
+            cohort["revision"] = message.revision.hex()
+        typer.echo(json.dumps(document, indent=2))
+        return
+    if as_csv:
+        writer = csv.writer(sys.stdout)
+        writer.writerow([answer.statistic, "estimate", "standard_error", "low", "high"])
+        for row in answer.rows:
+            writer.writerow([row.label, row.estimate, row.standard_error, row.low, row.high])
+        return
+    kind = "simultaneous " if simultaneous else ""
+    table = Table(attribute)
+    for heading in (answer.statistic, "std. error", f"{kind}{confidence:.0%} interval"):
+        table.add_column(heading, justify="right")
+    for row in answer.rows:
+        table.add_row(
+            row.label,
+            f"{row.estimate:.4f}",
+            f"{row.standard_error:.4f}",
+            f"{row.low:.4f} to {row.high:.4f}",
+        )
+    _out.print(table)
+    _out.print(f"{answer.reports:,} reports in {len(answer.cohorts)} cohorts")
+
+
+@app.command()
+def demo(
+    csv_file: Annotated[
+        Path | None, typer.Option("--csv", help="A table of your own, one respondent a row.")
+    ] = None,
+    survey: Annotated[
+        Path | None, typer.Option(help="Its survey; attributes are named as the columns.")
+    ] = None,
+    plot: Annotated[Path, typer.Option(help="Where to save the plot.")] = Path("hearsay-demo.png"),
+    data: Annotated[
+        Path | None, typer.Option(help="Keep the server's data here instead of discarding it.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Replay the same levels and coins: a simulation.")
+    ] = None,
+) -> None:
+    """Play a survey through: devices, server, analyst, and how close it came to the truth."""
+    from hearsay_server import demo as playing
+
+    if (csv_file is None) != (survey is None):
+        raise InvalidInput("--csv and --survey go together: give both or neither")
+    if csv_file is not None and survey is not None:
+        source = playing.from_csv(csv_file, surveys.from_toml(read_text(survey), str(survey)))
+    else:
+        source = playing.redbook()
+    playing.play(source, plot=plot, data=data, seed=seed, console=_out)
+
+
+def read_text(file: Path) -> str:
+    """Read a file; raise `InvalidInput` where it cannot be read."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"cannot read {file}: {error}") from None

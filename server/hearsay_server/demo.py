@@ -1,0 +1,260 @@
+"""The main job, played through on real input: devices, a server process, an analyst."""
+
+import contextlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import hearsay.plan
+import numpy as np
+import pandas as pd
+from hearsay import Analyst, Client
+from hearsay.plan import Categorical, Numeric
+from hearsay.transport import call, open_channel
+from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, survey_pb2
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from hearsay_server import survey as surveys
+from hearsay_server.demo_results import Comparison, draw, show
+from ldp import InvalidInput
+from ldp.testing import SeededCoins
+
+_THREADS = 8
+_START_TIMEOUT = 30.0
+
+Answers = Mapping[str, str | float]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A survey, and what every respondent would answer, by attribute name."""
+
+    title: str
+    survey: survey_pb2.Survey
+    respondents: Sequence[Answers]
+    left_out: int = 0
+    """Answers that the survey has no place for; they are withheld."""
+
+
+def redbook() -> Source:
+    """Load Fair's marriage survey of 1974 from the statsmodels package."""
+    from statsmodels.datasets import fair
+
+    table = fair.load_pandas().data
+    table["affair"] = np.where(table.pop("affairs") > 0, "yes", "no")
+    text = resources.files("hearsay_server").joinpath("redbook.toml").read_text("utf-8")
+    survey = surveys.from_toml(text, "redbook.toml")
+    title = f"Fair's marriage survey of 1974: {len(table):,} respondents"
+    return _source(title, survey, table)
+
+
+def from_csv(file: Path, survey: survey_pb2.Survey) -> Source:
+    """Load a table of one's own; raise `InvalidInput` where it lacks a column of the survey."""
+    try:
+        # Everything as text: whether "1" is a category or a number is for the survey to say.
+        table = pd.read_csv(file, dtype=str, skipinitialspace=True, keep_default_na=False)
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"cannot read {file}: {error}") from None
+    if missing := [a.name for a in survey.attributes if a.name not in table.columns]:
+        raise InvalidInput(
+            f"{file} has no column {missing[0]!r}; its columns are {', '.join(table.columns)}"
+        )
+    return _source(f"{file.name}: {len(table):,} respondents", survey, table)
+
+
+def _source(title: str, survey: survey_pb2.Survey, table: pd.DataFrame) -> Source:
+    plan = hearsay.plan.parse(surveys.resolve(survey))
+    respondents: list[dict[str, str | float]] = [{} for _ in range(len(table))]
+    left_out = 0
+    for name, attribute in plan.attributes.items():
+        for answers, cell in zip(respondents, table[name], strict=True):
+            try:
+                answer = _answer(attribute.domain, cell)
+                attribute.domain.encode(answer)
+            except ValueError:
+                left_out += 1
+            else:
+                answers[name] = answer
+    return Source(title, survey, respondents, left_out)
+
+
+def _answer(domain: Categorical | Numeric, cell: object) -> str | float:
+    if isinstance(domain, Numeric):
+        return float(str(cell))
+    whole = isinstance(cell, float) and cell.is_integer()
+    return str(int(cell)) if whole and isinstance(cell, float) else str(cell).strip()
+
+
+def play(
+    source: Source, *, plot: Path, data: Path | None, seed: int | None, console: Console
+) -> list[Comparison]:
+    """Run the whole job and tell about it on `console`; return what was estimated."""
+    begin = time.monotonic()
+    console.print(f"[bold]{source.title}[/bold]")
+    if source.left_out:
+        console.print(f"{source.left_out:,} answers fit no place in the survey and are withheld")
+    with contextlib.ExitStack() as stack:
+        folder = data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hearsay-")))
+        address = stack.enter_context(server_process(folder))
+        console.print(f"a server runs at {address}, its data in {folder}")
+        with open_channel(address) as channel:
+            request = admin_pb2.CreateSurveyRequest(survey=source.survey)
+            call(admin_pb2_grpc.AdminStub(channel).CreateSurvey, request, 30.0)
+        exhibit = _collect(source, address, seed, console)
+        results = _ask(source, address)
+    _show_exhibit(exhibit, console)
+    show(results, console)
+    draw(results, source.title, plot)
+    covered = sum(result.covered for result in results)
+    console.print(
+        f"{covered} of {len(results)} 95% intervals cover the truth. "
+        f"{time.monotonic() - begin:.0f} s in all. The plot is in [bold]{plot}[/bold]."
+    )
+    _show_next(source.survey, data, console)
+    return results
+
+
+def _show_next(survey: survey_pb2.Survey, data: Path | None, console: Console) -> None:
+    command = Path(sys.executable).with_name("hearsay")
+    if command.is_relative_to(Path.cwd()):
+        command = command.relative_to(Path.cwd())
+    kept = data or Path("demo-data")
+    lines = ["", "Next, try:"]
+    if data is None:
+        lines.append(f"  {command} demo --data {kept}   # again, keeping what the server stored")
+    lines.append(f"  {command} serve --data {kept}  # then, in another terminal:")
+    lines.append(f"  {command} query {survey.name} {survey.attributes[0].name}")
+    if data is not None:
+        lines.append(f"  {command} survey show {survey.name}")
+    console.print("\n".join(lines), soft_wrap=True, highlight=False)
+
+
+@contextlib.contextmanager
+def server_process(folder: Path) -> Iterator[str]:
+    """Run `hearsay serve` on a free port while the context lasts; yield its address."""
+    command = [sys.executable, "-m", "hearsay_server", "serve", "--listen", "127.0.0.1:0"]
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(
+            [*command, "--data", str(folder)], stdout=subprocess.PIPE, stderr=log, text=True
+        )
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()  # ends at once where the process does
+            if not line.startswith("listening on "):
+                process.wait(_START_TIMEOUT)
+                log.seek(0)
+                raise InvalidInput(f"the server did not start: {log.read().strip()}")
+            yield line.removeprefix("listening on ").strip()
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(_START_TIMEOUT)
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+@dataclass(frozen=True)
+class _Exhibit:
+    """What one device knew, and all that it sent."""
+
+    answers: Answers
+    level: hearsay.plan.Level
+    plan: hearsay.plan.Plan
+    batch: collector_pb2.Batch
+
+
+def _collect(source: Source, address: str, seed: int | None, console: Console) -> _Exhibit:
+    """Let every respondent be a device: a client of its own, with a level of its own."""
+    chooser = random.Random(seed)
+    levels = sorted(source.survey.levels)
+    chosen = [chooser.choice(levels) for _ in source.respondents]
+
+    def device(number: int) -> _Exhibit | None:
+        answers = source.respondents[number]
+        coins = None if seed is None else SeededCoins((seed << 32) + number)
+        name = source.survey.name
+        with Client(address, name, level=chosen[number], coins=coins) as client:
+            client.record(**answers)
+            if number == 0:
+                return _Exhibit(answers, client.level, client.plan, client.outbox()[0])
+        return None
+
+    columns = (TextColumn("devices"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress, ThreadPoolExecutor(_THREADS) as pool:
+        task = progress.add_task("devices", total=len(source.respondents))
+        exhibits = []
+        for exhibit in pool.map(device, range(len(source.respondents))):
+            exhibits.append(exhibit)
+            progress.advance(task)
+    first = exhibits[0]
+    assert first is not None
+    return first
+
+
+def _ask(source: Source, address: str) -> list[Comparison]:
+    results = []
+    with Analyst(address) as analyst:
+        for attribute in source.survey.attributes:
+            name = attribute.name
+            given = [answers[name] for answers in source.respondents if name in answers]
+            frame = analyst.estimate(source.survey.name, name)
+            for label, row in frame.iterrows():
+                results.append(
+                    Comparison(
+                        attribute=name,
+                        label=str(label),
+                        estimate=row["estimate"],
+                        standard_error=row["standard_error"],
+                        low=row["low"],
+                        high=row["high"],
+                        truth=_truth(attribute, given, str(label)),
+                    )
+                )
+    return results
+
+
+def _truth(attribute: survey_pb2.Attribute, given: Sequence[str | float], label: str) -> float:
+    if attribute.WhichOneof("domain") == "numeric":
+        low, high = attribute.numeric.low, attribute.numeric.high
+        return float(np.clip(np.array(given, dtype=float), low, high).mean())
+    return given.count(label) / len(given)
+
+
+def _show_exhibit(exhibit: _Exhibit, console: Console) -> None:
+    batch = exhibit.batch
+    table = Table("attribute", "the truth, kept", "what left the device", "epsilon")
+    codes = {column.attribute: column.codes for column in batch.columns}
+    for name, mechanism in exhibit.level.mechanisms.items():
+        if name in codes:
+            kept = exhibit.answers[name]
+            table.add_row(
+                name,
+                f"{kept:g}" if isinstance(kept, float) else kept,
+                _describe(exhibit.plan.attributes[name].domain, mechanism, codes[name]),
+                f"{mechanism.realised_epsilon:.3f}",
+            )
+    console.print(
+        f"\nWhat one device really sent: {batch.ByteSize()} bytes, at level "
+        f"{exhibit.level.name!r} (epsilon {exhibit.level.epsilon:g} for the whole record)"
+    )
+    console.print(table)
+
+
+def _describe(domain: hearsay.plan.Domain, mechanism: object, codes: bytes) -> str:
+    raw = codes.hex(" ")
+    if isinstance(domain, Numeric):
+        return f"{raw}  one bit: {'high' if codes[0] else 'low'}"
+    if getattr(mechanism, "name", "") == "unary":
+        bits = np.unpackbits(np.frombuffer(codes, np.uint8), bitorder="little")
+        said = [value for value, bit in zip(domain.values, bits, strict=False) if bit]
+        return f"{raw}  says: {' or '.join(said) or 'none'}"
+    return f"{raw}  says: {domain.values[int.from_bytes(codes, 'little')]}"

@@ -1,0 +1,122 @@
+"""Strict decoding of a batch: all of it is good, or none of it is stored."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+from hearsay import period
+from hearsay.plan import Plan
+from hearsay.v1 import collector_pb2
+from numpy.typing import NDArray
+
+from ldp import InvalidInput, Tally
+
+Reason = collector_pb2.Reason
+
+_CLOCK_SKEW = timedelta(days=1)
+"""How far a device's clock may run ahead of ours."""
+
+
+@dataclass(frozen=True, order=True)
+class Cohort:
+    """Reports that share one channel and one period."""
+
+    survey: str
+    revision: bytes
+    attribute: str
+    level: str
+    period: str
+
+
+class Refused(InvalidInput):
+    """A batch that will be refused however often it is sent, and why."""
+
+    def __init__(self, reason: collector_pb2.Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+def decode(
+    batch: collector_pb2.Batch, find_plan: Callable[[str], Plan | None], now: datetime
+) -> dict[Cohort, Tally]:
+    """Return the batch's tallies by cohort; raise `Refused` for anything that is not as it must be.
+
+    `find_plan` returns the plan of a survey by name, or None.
+    """
+    if len(batch.id) != 16:
+        raise Refused(Reason.BAD_ID, f"a batch id is 16 bytes, got {len(batch.id)}")
+    plan = find_plan(batch.survey)
+    if plan is None:
+        raise Refused(Reason.UNKNOWN_SURVEY, f"there is no survey {batch.survey!r} here")
+    if batch.revision != plan.revision:
+        raise Refused(
+            Reason.UNKNOWN_REVISION,
+            f"{plan.survey!r} is at revision {plan.revision.hex()[:12]}, "
+            f"got {batch.revision.hex()[:12] or 'none'}: fetch the plan again",
+        )
+    try:
+        begin = period.start(plan.period, batch.period)
+    except InvalidInput as error:
+        raise Refused(Reason.BAD_PERIOD, str(error)) from None
+    if begin > now + _CLOCK_SKEW:
+        raise Refused(Reason.BAD_PERIOD, f"the period {batch.period!r} has not begun yet")
+    if batch.rows < 1:
+        raise Refused(Reason.BAD_ROWS, "a batch holds at least one row, got 0")
+    if not batch.columns:
+        raise Refused(Reason.BAD_ROWS, f"a batch of {batch.rows} rows has no column")
+
+    tallies: dict[Cohort, Tally] = {}
+    answered: dict[str, NDArray[np.bool_]] = {}
+    for column in batch.columns:
+        if column.attribute not in plan.attributes:
+            raise Refused(
+                Reason.BAD_COLUMN, f"{plan.survey!r} has no attribute {column.attribute!r}"
+            )
+        if column.level not in plan.levels:
+            raise Refused(Reason.BAD_COLUMN, f"{plan.survey!r} has no level {column.level!r}")
+        cohort = Cohort(plan.survey, plan.revision, column.attribute, column.level, batch.period)
+        if cohort in tallies:
+            raise Refused(
+                Reason.BAD_COLUMN, f"{column.attribute!r} at {column.level!r} is there twice"
+            )
+        present = _present(column, batch.rows)
+        seen = answered.setdefault(column.attribute, np.zeros(batch.rows, dtype=bool))
+        if (seen & present).any():
+            row = int(np.flatnonzero(seen & present)[0])
+            raise Refused(Reason.BAD_COLUMN, f"row {row} answers {column.attribute!r} twice")
+        seen |= present
+        mechanism = plan.levels[column.level].mechanisms[column.attribute]
+        try:
+            codes = mechanism.decode(column.codes, int(present.sum()))
+        except InvalidInput as error:
+            raise Refused(Reason.BAD_CODES, f"{column.attribute!r}: {error}") from None
+        tallies[cohort] = mechanism.tally(codes)
+    return tallies
+
+
+def _present(column: collector_pb2.Column, rows: int) -> NDArray[np.bool_]:
+    # Check the sizes before anything of `rows` entries is made: `rows` is the sender's word.
+    if not column.present:
+        if len(column.codes) < rows:
+            raise Refused(
+                Reason.BAD_CODES,
+                f"{column.attribute!r}: {rows} rows take at least {rows} bytes of codes, "
+                f"got {len(column.codes)}",
+            )
+        return np.ones(rows, dtype=bool)
+    width = -(-rows // 8)
+    if len(column.present) != width:
+        raise Refused(
+            Reason.BAD_COLUMN,
+            f"{column.attribute!r}: {rows} rows take {width} bytes of presence bits, "
+            f"got {len(column.present)}",
+        )
+    bits = np.unpackbits(np.frombuffer(column.present, dtype=np.uint8), bitorder="little")
+    if bits[rows:].any():
+        raise Refused(
+            Reason.BAD_COLUMN, f"{column.attribute!r}: a presence bit lies beyond row {rows - 1}"
+        )
+    if not bits.any():
+        raise Refused(Reason.BAD_COLUMN, f"{column.attribute!r}: no row is present")
+    return bits[:rows].view(np.bool_)

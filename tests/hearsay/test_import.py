@@ -1,0 +1,37 @@
+"""What `import hearsay` costs an app that embeds it."""
+
+import json
+import subprocess
+import sys
+
+HEAVY = {"scipy", "pandas", "torch", "sqlalchemy", "matplotlib", "typer", "rich", "statsmodels"}
+
+
+def _run(code: str) -> object:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def test_importing_the_sdk_imports_nothing_heavy() -> None:
+    code = "import sys, json, hearsay; print(json.dumps(sorted(sys.modules)))"
+    modules = _run(code)
+    assert isinstance(modules, list)
+    assert {name.partition(".")[0] for name in modules} & HEAVY == set()
+
+
+def test_importing_the_sdk_costs_little_beyond_numpy_and_grpc() -> None:
+    # Against the import of numpy and grpc in the same process, so that the machine cancels out:
+    # they take 0.2 to 0.5 s, and 150 ms beyond them is the budget.
+    code = """
+import json, time
+begin = time.perf_counter()
+import numpy, grpc
+middle = time.perf_counter()
+import hearsay
+print(json.dumps([middle - begin, time.perf_counter() - middle]))
+"""
+    ratios = []
+    for _ in range(5):
+        floor, ours = _run(code)  # type: ignore[misc]
+        ratios.append(ours / floor)
+    assert min(ratios) < 0.6

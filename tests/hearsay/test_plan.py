@@ -1,0 +1,134 @@
+"""A plan is checked by whoever builds it: the server is not trusted with privacy."""
+
+import hashlib
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hearsay import InvalidInput, plan
+from hearsay.plan import Categorical, Numeric
+from hearsay.v1 import plan_pb2
+from hearsay_server import survey as surveys
+from hypothesis import given
+from hypothesis import strategies as st
+from support import SURVEY
+
+FROZEN = surveys.resolve(surveys.from_toml(SURVEY, "test.toml"))
+
+
+def tampered(change: Callable[[plan_pb2.Plan], object]) -> bytes:
+    message = plan_pb2.Plan.FromString(FROZEN)
+    change(message)
+    return message.SerializeToString()
+
+
+def test_the_revision_is_the_hash_of_the_frozen_bytes() -> None:
+    assert plan.parse(FROZEN).revision == hashlib.sha256(FROZEN).digest()
+
+
+def test_each_levels_mechanisms_add_up_to_at_most_its_epsilon() -> None:
+    for level in plan.parse(FROZEN).levels.values():
+        realised = [Fraction(m.realised_epsilon) for m in level.mechanisms.values()]
+        assert sum(realised) <= Fraction(level.epsilon)
+        assert sum(realised) >= Fraction(level.epsilon) * 999 / 1000
+
+
+def test_integers_that_give_more_than_their_epsilon_are_refused() -> None:
+    def weaken(message: plan_pb2.Plan) -> None:
+        message.levels[0].mechanisms[0].parameters[1].values[0] //= 2
+
+    with pytest.raises(InvalidInput, match="'strict', 'smokes': krr: the integers give epsilon"):
+        plan.parse(tampered(weaken))
+
+
+def test_mechanisms_that_add_up_to_more_than_their_level_are_refused() -> None:
+    def lower(message: plan_pb2.Plan) -> None:
+        message.levels[1].epsilon = 3.9
+
+    with pytest.raises(InvalidInput, match=r"'open' promises epsilon 3\.9 .* add up to 4"):
+        plan.parse(tampered(lower))
+
+
+@pytest.mark.parametrize("epsilon", [math.nan, math.inf, -1.0])
+def test_a_level_whose_epsilon_is_no_number_is_refused(epsilon: float) -> None:
+    def confuse(message: plan_pb2.Plan) -> None:
+        message.levels[0].epsilon = epsilon
+
+    with pytest.raises(InvalidInput, match="'strict' promises epsilon"):
+        plan.parse(tampered(confuse))
+
+
+def test_a_mechanism_of_another_domain_is_refused() -> None:
+    def swap(message: plan_pb2.Plan) -> None:
+        mechanisms = message.levels[0].mechanisms
+        mechanisms[0].CopyFrom(mechanisms[1])
+
+    with pytest.raises(InvalidInput, match="onebit does not fit 'smokes'"):
+        plan.parse(tampered(swap))
+
+
+def test_a_missing_mechanism_is_refused() -> None:
+    def drop(message: plan_pb2.Plan) -> None:
+        del message.levels[0].mechanisms[1]
+
+    with pytest.raises(InvalidInput, match="has 1 mechanisms for 2 attributes"):
+        plan.parse(tampered(drop))
+
+
+def test_a_mechanism_of_a_later_version_is_refused() -> None:
+    def rename(message: plan_pb2.Plan) -> None:
+        message.levels[0].mechanisms[0].name = "quantum"
+
+    with pytest.raises(InvalidInput, match="unknown mechanism 'quantum'"):
+        plan.parse(tampered(rename))
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_are_no_plan(data: bytes) -> None:
+    with pytest.raises(InvalidInput):
+        plan.parse(data)
+
+
+@given(st.integers(0, len(FROZEN) - 1), st.integers(1, 255))
+def test_a_plan_with_one_byte_changed_never_exceeds_its_promise(place: int, flip: int) -> None:
+    data = bytearray(FROZEN)
+    data[place] ^= flip
+    try:
+        changed = plan.parse(bytes(data))
+    except InvalidInput:
+        return
+    for level in changed.levels.values():
+        total = sum(Fraction(m.realised_epsilon) for m in level.mechanisms.values())
+        assert total <= Fraction(level.epsilon)
+
+
+def test_a_category_may_be_spelled_by_an_integer() -> None:
+    rating = Categorical(("1", "2", "3"))
+    assert [rating.encode(answer) for answer in ("1", 2, "3")] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("answer", ["secret", 4, 1.0, True, b"1", np.int64(7)])
+def test_an_answer_outside_the_domain_is_refused_without_being_repeated(answer: object) -> None:
+    kind = type(answer).__name__
+    with pytest.raises(InvalidInput, match=f"^must be one of 1, 2, got another {kind}$"):
+        Categorical(("1", "2")).encode(answer)
+
+
+def test_numbers_are_placed_between_minus_one_and_one() -> None:
+    age = Numeric(20, 60, clamp=False)
+    assert [age.encode(x) for x in (20, np.float32(40), np.int64(60))] == [-1, 0, 1]
+
+
+@pytest.mark.parametrize("answer", [61, 19.999, math.nan, math.inf, "40", True, [40]])
+def test_a_number_that_does_not_fit_is_refused(answer: object) -> None:
+    with pytest.raises(InvalidInput, match=r"^must (be|lie)"):
+        Numeric(20, 60, clamp=False).encode(answer)
+
+
+def test_a_clamped_number_moves_to_the_nearer_end() -> None:
+    age = Numeric(20, 60, clamp=True)
+    assert [age.encode(x) for x in (1e300, -5)] == [1, -1]
+    with pytest.raises(InvalidInput, match="must be finite"):
+        age.encode(math.nan)

@@ -1,0 +1,134 @@
+"""The `hearsay` command as a user runs it."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hearsay import Client
+from support import SURVEY, Server
+
+
+def hearsay(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "hearsay_server", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture
+def answered(server: Server) -> Server:
+    """The server, once thirty people have answered."""
+    for person in range(30):
+        with Client(server.address, "health", level=("strict", "open")[person % 2]) as client:
+            client.record(smokes=("no", "yes")[person % 3 == 0], age=20 + person)
+    return server
+
+
+def test_a_survey_is_registered_listed_and_shown(server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "habits.toml"
+    file.write_text(SURVEY.replace("health", "habits"))
+    created = hearsay("survey", "create", file, "--target", server.address)
+    assert created.returncode == 0
+    assert created.stdout.startswith("habits is registered, revision ")
+    listed = hearsay("survey", "list", "--json", "--target", server.address)
+    assert [(s["survey"], s["records"]) for s in json.loads(listed.stdout)] == [
+        ("habits", 0),
+        ("health", 0),
+    ]
+    assert "habits" in hearsay("survey", "list", "--target", server.address).stdout
+    shown = hearsay("survey", "show", "habits", "--target", server.address).stdout
+    assert "whole record" in shown
+    assert "onebit" in shown
+    plan = json.loads(
+        hearsay("survey", "show", "habits", "--json", "--target", server.address).stdout
+    )
+    assert [level["name"] for level in plan["levels"]] == ["strict", "open"]
+
+
+def test_a_bad_survey_file_ends_with_one_line_that_names_it(server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "bad.toml"
+    file.write_text(SURVEY.replace("strict = 1.0", "strict = nan"))
+    refused = hearsay("survey", "create", file, "--target", server.address)
+    assert refused.returncode == 1
+    assert refused.stderr == (
+        f"hearsay: {file}: levels.strict: epsilon must be finite and > 0, got nan\n"
+    )
+    missing = hearsay("survey", "create", tmp_path / "none.toml", "--target", server.address)
+    assert "none.toml: [Errno 2] No such file" in missing.stderr
+
+
+def test_a_query_gives_estimates_with_their_errors(answered: Server) -> None:
+    target = ("--target", answered.address)
+    table = hearsay("query", "health", "smokes", *target).stdout
+    assert "std. error" in table
+    assert "30 reports in 2 cohorts" in table
+    document = json.loads(hearsay("query", "health", "smokes", "--json", *target).stdout)
+    assert [row["label"] for row in document["rows"]] == ["no", "sometimes", "yes"]
+    assert all(row["standard_error"] > 0 for row in document["rows"])
+    text = hearsay("query", "health", "age", "--csv", *target).stdout
+    ((mean),) = csv.DictReader(io.StringIO(text))
+    assert mean["mean"] == "mean"
+    assert float(mean["low"]) <= float(mean["estimate"]) <= float(mean["high"])
+
+
+def test_a_query_can_be_restricted_and_widened(answered: Server) -> None:
+    target = ("--json", "--target", answered.address)
+    both = json.loads(hearsay("query", "health", "smokes", *target).stdout)
+    one = json.loads(hearsay("query", "health", "smokes", "--level", "strict", *target).stdout)
+    assert (both["reports"], one["reports"]) == ("30", "15")
+    assert one["rows"][0]["standard_error"] > both["rows"][0]["standard_error"]
+    wide = json.loads(hearsay("query", "health", "smokes", "--simultaneous", *target).stdout)
+    assert wide["rows"][1]["high"] >= both["rows"][1]["high"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("query", "wealth", "smokes"), "hearsay: there is no survey 'wealth' here\n"),
+        (("query", "health", "smokes"), "hearsay: there are no such reports of 'smokes' yet\n"),
+        (("query", "health", "smokes", "--json", "--csv"), "choose one of --json and --csv\n"),
+        (("survey", "show", "wealth"), "hearsay: there is no survey 'wealth' here\n"),
+    ],
+)
+def test_what_cannot_be_answered_is_said_in_one_line(
+    server: Server, arguments: tuple[str, ...], message: str
+) -> None:
+    done = hearsay(*arguments, "--target", server.address)
+    assert done.returncode == 1
+    assert done.stderr.endswith(message)
+    assert done.stderr.count("\n") == 1
+
+
+def test_no_server_is_said_in_one_line() -> None:
+    done = hearsay("survey", "list", "--target", "127.0.0.1:1")
+    assert done.returncode == 1
+    assert done.stderr.startswith("hearsay: UNAVAILABLE: ")
+
+
+def test_the_server_does_not_listen_to_strangers_unasked(tmp_path: Path) -> None:
+    done = hearsay("serve", "--data", tmp_path, "--listen", "0.0.0.0:0")
+    assert done.returncode == 1
+    assert "0.0.0.0:0 is not loopback, and this version speaks neither TLS nor" in done.stderr
+
+
+def test_a_port_in_use_is_said(server: Server, tmp_path: Path) -> None:
+    done = hearsay("serve", "--data", tmp_path, "--listen", server.address)
+    assert done.returncode == 1
+    assert f"hearsay: cannot listen on {server.address}: is the port in use?" in done.stderr
+
+
+def test_a_folder_in_use_is_said(server: Server) -> None:
+    done = hearsay("serve", "--data", server.folder, "--listen", "127.0.0.1:0")
+    assert done.returncode == 1
+    assert "is in use by another hearsay server" in done.stderr
+
+
+def test_without_the_server_extra_the_command_says_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['typer'] = None; from hearsay_server.__main__ import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "pip install 'hearsay[server]'" in done.stderr

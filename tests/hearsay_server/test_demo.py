@@ -1,0 +1,119 @@
+"""The demo: the whole job on real input, small here and full under `make demo`."""
+
+import gzip
+import io
+from pathlib import Path
+
+import pytest
+from hearsay import InvalidInput
+from hearsay_server import demo
+from hearsay_server import survey as surveys
+from hearsay_server.store import Store
+from rich.console import Console
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+
+ADULT = """
+name = "adult"
+[levels]
+strict = 2.0
+open = 8.0
+[[attributes]]
+name = "sex"
+[attributes.categorical]
+values = ["Female", "Male"]
+[[attributes]]
+name = "hours_per_week"
+[attributes.numeric]
+low = 0
+high = 80
+clamp = true
+[[attributes]]
+name = "occupation"
+[attributes.categorical]
+values = ["Craft-repair", "Exec-managerial", "Prof-specialty", "Sales", "Other-service"]
+"""
+
+
+def play(source: demo.Source, tmp_path: Path, seed: int) -> tuple[list[demo.Comparison], str]:
+    said = io.StringIO()
+    console = Console(file=said, width=120)
+    results = demo.play(
+        source, plot=tmp_path / "plot.png", data=tmp_path / "data", seed=seed, console=console
+    )
+    return results, said.getvalue()
+
+
+@pytest.fixture(scope="module")
+def redbook() -> demo.Source:
+    whole = demo.redbook()
+    return demo.Source(whole.title, whole.survey, whole.respondents[:800])
+
+
+@pytest.mark.slow
+def test_the_whole_job_on_the_marriage_survey(redbook: demo.Source, tmp_path: Path) -> None:
+    results, said = play(redbook, tmp_path, seed=1)
+    assert len(results) == 2 + 5 + 4 + 6 + 1 + 1
+    assert sum(result.covered for result in results) >= 15  # of 19; each misses once in twenty
+    assert all(result.standard_error > 0 for result in results)
+    assert "What one device really sent" in said
+    assert "What the analyst learns" in said
+    assert "Next, try:" in said
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    store = Store(tmp_path / "data")
+    (stored,) = store.surveys()
+    assert (stored.records, stored.batches) == (800, 800)
+    tallies = store.tallies("redbook", "affair")
+    assert {cohort.level for cohort in tallies} == {"strict", "standard", "open"}
+    store.close()
+
+
+@pytest.mark.slow
+def test_a_seed_replays_a_simulation(redbook: demo.Source, tmp_path: Path) -> None:
+    few = demo.Source(redbook.title, redbook.survey, redbook.respondents[:50])
+    first, _ = play(few, tmp_path / "1", seed=7)
+    again, _ = play(few, tmp_path / "2", seed=7)
+    other, _ = play(few, tmp_path / "3", seed=8)
+    assert first == again
+    assert first != other
+
+
+def test_the_survey_holds_every_respondent() -> None:
+    source = demo.redbook()
+    assert len(source.respondents) == 6366
+    assert source.left_out == 0
+    affairs = [answers["affair"] for answers in source.respondents]
+    assert affairs.count("yes") == 2053  # 32.2%
+
+
+@pytest.mark.slow
+def test_a_table_of_ones_own(tmp_path: Path) -> None:
+    if not (SHARED / "adult").is_dir():
+        pytest.skip("the UCI Adult table is not beside this checkout")
+    names = "age,workclass,fnlwgt,education,education_num,marital_status,occupation,relationship,"
+    names += "race,sex,capital_gain,capital_loss,hours_per_week,native_country,income\n"
+    with gzip.open(SHARED / "adult" / "adult.data.gz", "rt") as raw:
+        lines = [line for _, line in zip(range(600), raw, strict=False)]
+    file = tmp_path / "adult.csv"
+    file.write_text(names + "".join(lines))
+    source = demo.from_csv(file, surveys.from_toml(ADULT, "adult.toml"))
+    assert len(source.respondents) == 600
+    assert source.left_out > 0  # occupations that the survey does not list
+    results, said = play(source, tmp_path, seed=2)
+    assert "answers fit no place in the survey and are withheld" in said
+    hours = results[2]
+    assert hours.label == "mean"
+    assert 38 < hours.truth < 42
+    assert abs(hours.estimate - hours.truth) < 4.5 * hours.standard_error
+
+
+def test_a_table_without_a_column_of_the_survey_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text("sex,age\nMale,30\n")
+    with pytest.raises(InvalidInput, match="no column 'hours_per_week'; its columns are sex, age"):
+        demo.from_csv(file, surveys.from_toml(ADULT, "adult.toml"))
+
+
+def test_a_table_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"cannot read .*none\.csv"):
+        demo.from_csv(tmp_path / "none.csv", surveys.from_toml(ADULT, "adult.toml"))

@@ -1,0 +1,178 @@
+"""A survey that cannot be is refused with the place and the reason."""
+
+import re
+from fractions import Fraction
+
+import pytest
+from hearsay import InvalidInput, plan
+from hearsay_server import survey as surveys
+from support import SURVEY
+
+
+def resolve(toml: str) -> plan.Plan:
+    return plan.parse(surveys.resolve(surveys.from_toml(toml, "test.toml")))
+
+
+REFUSED = {
+    "unknown key": ('title = "A', 'colour = "red"\ntitle = "A', "test.toml: unknown key 'colour'"),
+    "unknown key of an attribute": (
+        'mechanism = "krr"',
+        'mechanism = "krr"\nshade = 1',
+        "test.toml: attributes[0]: unknown key 'shade'",
+    ),
+    "wrong type": ("low = 20", 'low = "young"', "low"),
+    "numbers for values": (
+        'values = ["no", "sometimes", "yes"]',
+        "values = [1, 2]",
+        "test.toml: attributes[0]: Failed to parse values field: expected string",
+    ),
+    "one table for attributes": (
+        SURVEY[SURVEY.index("[[attributes]]") :],
+        "[attributes]\nname = 'age'",
+        "attributes are written as [[attributes]] tables",
+    ),
+    "text where a list belongs": ('values = ["no", "sometimes", "yes"]', "values = 3", "values"),
+    "no TOML": ("[levels]", "[levels", "line 4"),
+    "twice the same key": ("strict = 1.0", "strict = 1.0\nstrict = 2.0", "line 6"),
+    "duplicate attribute": (
+        'name = "age"',
+        'name = "smokes"',
+        "attributes[1]: the name 'smokes' is taken by an earlier one",
+    ),
+    "name that is no identifier": (
+        'name = "age"',
+        'name = "Age!"',
+        'attributes[1]: name: expected a lower-case letter, then letters, digits or "_", '
+        "at most 64 in all, got 'Age!'",
+    ),
+    "no survey name": ('name = "health"', 'name = ""', "name: expected a lower-case letter"),
+    "empty domain": (
+        'values = ["no", "sometimes", "yes"]',
+        "values = []",
+        "attributes[0] (smokes): values must be at least two, got []",
+    ),
+    "one value": (
+        'values = ["no", "sometimes", "yes"]',
+        'values = ["no"]',
+        "attributes[0] (smokes): values must be at least two, got ['no']",
+    ),
+    "duplicate value": (
+        'values = ["no", "sometimes", "yes"]',
+        'values = ["no", "yes", "no"]',
+        "attributes[0] (smokes): values must differ, got 'no' twice",
+    ),
+    "empty value": (
+        'values = ["no", "sometimes", "yes"]',
+        'values = ["no", ""]',
+        "attributes[0] (smokes): values must not be empty strings",
+    ),
+    "no domain": (
+        "[attributes.numeric]\nlow = 20\nhigh = 60\n",
+        "",
+        "attributes[1] (age): needs a domain: categorical or numeric",
+    ),
+    "two domains": (
+        "[attributes.numeric]",
+        '[attributes.categorical]\nvalues = ["a", "b"]\n[attributes.numeric]',
+        "attributes[1]",
+    ),
+    "zero epsilon": (
+        "strict = 1.0",
+        "strict = 0.0",
+        "levels.strict: epsilon must be finite and > 0, got 0.0",
+    ),
+    "negative epsilon": (
+        "strict = 1.0",
+        "strict = -1",
+        "levels.strict: epsilon must be finite and > 0, got -1.0",
+    ),
+    "infinite epsilon": (
+        "strict = 1.0",
+        "strict = inf",
+        "levels.strict: epsilon must be finite and > 0, got inf",
+    ),
+    "epsilon that is no number": (
+        "strict = 1.0",
+        "strict = nan",
+        "levels.strict: epsilon must be finite and > 0, got nan",
+    ),
+    "huge epsilon": (
+        "strict = 1.0",
+        "strict = 100.0",
+        "levels.strict: epsilon must be at most 32, got 100.0",
+    ),
+    "no levels": (
+        "[levels]\nstrict = 1.0\nopen = 4.0",
+        "",
+        "levels: at least one is needed",
+    ),
+    "low above high": (
+        "low = 20",
+        "low = 61",
+        "attributes[1] (age): low and high must be finite with low < high, got 61.0 and 60.0",
+    ),
+    "low equal to high": ("low = 20", "low = 60", "low < high, got 60.0 and 60.0"),
+    "infinite range": ("low = 20", "low = -inf", "low < high, got -inf and 60.0"),
+    "range that is no number": ("low = 20", "low = nan", "low < high, got nan and 60.0"),
+    "zero weight": (
+        'name = "age"',
+        'name = "age"\nweight = 0',
+        "attributes[1] (age): weight must be finite and > 0, got 0.0",
+    ),
+    "unknown mechanism": (
+        'mechanism = "krr"',
+        'mechanism = "magic"',
+        "levels.strict, smokes: mechanism must be auto, krr or oue or sue, got 'magic'",
+    ),
+    "mechanism of another domain": (
+        'name = "age"',
+        'name = "age"\nmechanism = "krr"',
+        "levels.strict, age: mechanism must be auto, onebit, got 'krr'",
+    ),
+    "unknown period": (
+        'title = "A',
+        'period = "daily"\ntitle = "A',
+        "period must be empty or one of PT1H, P1D, P1W, P1M, P1Y, got 'daily'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_survey_is_refused_with_place_and_reason(case: str) -> None:
+    given, instead, message = REFUSED[case]
+    assert SURVEY.count(given) == 1
+    with pytest.raises(InvalidInput, match=re.escape(message)):
+        resolve(SURVEY.replace(given, instead))
+
+
+def test_no_attributes_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="attributes: at least one is needed"):
+        resolve('name = "empty"\n[levels]\nstrict = 1.0\n')
+
+
+def test_a_reading_error_names_the_file() -> None:
+    with pytest.raises(InvalidInput, match=r"^test\.toml: "):
+        surveys.from_toml("colour = 1", "test.toml")
+
+
+def test_the_same_survey_resolves_to_the_same_bytes() -> None:
+    first = surveys.resolve(surveys.from_toml(SURVEY, "a"))
+    turned = SURVEY.replace("strict = 1.0\nopen = 4.0", "open = 4.0\nstrict = 1.0")
+    assert surveys.resolve(surveys.from_toml(turned, "b")) == first
+
+
+def test_a_records_epsilon_is_split_by_weight() -> None:
+    resolved = resolve(SURVEY.replace('name = "age"', 'name = "age"\nweight = 3'))
+    for level in resolved.levels.values():
+        smokes, age = (Fraction(m.epsilon) for m in level.mechanisms.values())
+        assert float(age / smokes) == pytest.approx(3, rel=1e-15)
+        assert smokes + age <= Fraction(level.epsilon)
+
+
+def test_auto_takes_the_smallest_predicted_variance() -> None:
+    many = ", ".join(f'"{i}"' for i in range(40))
+    automatic = SURVEY.replace('mechanism = "krr"', "")
+    few = resolve(automatic)
+    assert {level.mechanisms["smokes"].name for level in few.levels.values()} == {"krr"}
+    wide = resolve(automatic.replace('"no", "sometimes", "yes"', many))
+    assert {level.mechanisms["smokes"].name for level in wide.levels.values()} == {"unary"}

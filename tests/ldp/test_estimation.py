@@ -1,0 +1,215 @@
+"""Estimates by simulation: unbiased, with the variance and the coverage that they claim."""
+
+import numpy as np
+import pytest
+
+from ldp import (
+    KRR,
+    FrequencyOracle,
+    InvalidInput,
+    Mechanism,
+    OneBitMean,
+    RandomizedResponse,
+    Tally,
+    UnaryEncoding,
+    estimate,
+)
+from ldp.testing import SeededCoins
+
+RUNS, N = 3000, 500
+ORACLES = [
+    RandomizedResponse(1.0),
+    KRR(5, 2.0),
+    UnaryEncoding(5, 1.0),
+    UnaryEncoding.symmetric(5, 4.0),
+]
+
+
+def _simulate(
+    mechanism: Mechanism, values: np.ndarray, coins: SeededCoins, n: int = N
+) -> list[Tally]:
+    """One tally per run of `n` reports each."""
+    codes = mechanism.randomize_many(values, coins)
+    return [mechanism.tally(codes[i : i + n]) for i in range(0, len(codes), n)]
+
+
+def _population(f: float, k: int, generator: np.random.Generator) -> np.ndarray:
+    """Draw RUNS * N people, category 0 with probability f, the others alike."""
+    return generator.choice(k, RUNS * N, p=[f] + [(1 - f) / (k - 1)] * (k - 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("f", [0, 0.1, 0.5, 1])
+@pytest.mark.parametrize("oracle", ORACLES, ids=repr)
+def test_frequencies_are_unbiased_with_the_stated_variance_and_coverage(
+    oracle: FrequencyOracle, f: float, coins: SeededCoins
+) -> None:
+    values = _population(f, oracle.k, np.random.default_rng(1))
+    estimates = [oracle.estimate(tally) for tally in _simulate(oracle, values, coins)]
+    first = np.array([e.value[0] for e in estimates])
+    expected = float(oracle.variance(f, N))
+    assert abs(first.mean() - f) < 4 * np.sqrt(expected / RUNS)
+    # Twelve statistics at a 4-sigma tolerance: 4 * sqrt(2 / RUNS) is 10%, the issue asks for 5%
+    # of the mean squared error over many coordinates, which the next test pools.
+    assert np.mean((first - f) ** 2) == pytest.approx(expected, rel=0.105)
+    reach = 1.96 * np.array([e.standard_error[0] for e in estimates])
+    covered = np.abs(first - f) <= reach
+    assert 0.935 <= covered.mean() <= 0.967  # three sigmas, and the lattice of 500 reports
+    # Clipping an interval that lies beyond the range moves it onto the end: that only adds.
+    low, high = np.array([[bound[0] for bound in e.interval()] for e in estimates]).T
+    assert np.all((low <= f) & (f <= high) | ~covered)
+
+
+@pytest.mark.parametrize("f", [0, 0.01, 0.1, 0.5, 0.9, 1])
+@pytest.mark.parametrize("oracle", ORACLES, ids=repr)
+def test_intervals_cover_95_percent_exactly_computed(oracle: FrequencyOracle, f: float) -> None:
+    from scipy.stats import binom
+
+    n = 20_000
+    p, q = (float(x) for x in oracle.support)
+    supports = np.arange(n + 1)  # of category 0: binomial, as the reports are independent
+    chance = binom.pmf(supports, n, f * p + (1 - f) * q)
+    covered = 0.0
+    for count in supports[chance > 1e-9]:
+        counts = np.full(oracle.k, n - count) // (oracle.k - 1)
+        counts[0] = count
+        e = oracle.estimate(Tally(n, counts))
+        covered += chance[count] * (abs(e.value[0] - f) <= 1.959964 * e.standard_error[0])
+    assert 0.945 <= covered <= 0.955
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("oracle", [KRR(16, 1.0), UnaryEncoding(16, 1.0)], ids=repr)
+def test_mse_over_all_categories_is_within_five_percent(
+    oracle: FrequencyOracle, coins: SeededCoins
+) -> None:
+    truth = np.arange(1, 17) / 136
+    values = np.random.default_rng(2).choice(16, RUNS * N, p=truth)
+    squares = [(oracle.debias(t) - truth) ** 2 for t in _simulate(oracle, values, coins)]
+    assert np.mean(squares) == pytest.approx(oracle.variance(truth, N).mean(), rel=0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("t", [-1.0, -0.3, 0.0, 0.8])
+def test_the_mean_is_unbiased_with_the_variance_of_duchi_et_al(
+    t: float, coins: SeededCoins
+) -> None:
+    mechanism = OneBitMean(1.0)
+    values = np.full(RUNS * N, t)
+    means = np.array([mechanism.debias(x)[0] for x in _simulate(mechanism, values, coins)])
+    e = np.e
+    expected = (((e + 1) / (e - 1)) ** 2 - t * t) / N  # Duchi et al. 2018
+    assert float(mechanism.variance(t, N)) == pytest.approx(expected, rel=1e-9)
+    assert abs(means.mean() - t) < 4 * np.sqrt(expected / RUNS)
+    assert np.mean((means - t) ** 2) == pytest.approx(expected, rel=0.105)
+
+
+# Wang et al., USENIX Security 2017, Table 2: n times the variance for f near 0.
+@pytest.mark.parametrize(
+    ("epsilon", "grr2", "grr32", "grr1024", "sue", "oue"),
+    [
+        (0.5, 3.92, 75.20, 2432.40, 15.92, 15.67),
+        (1.0, 0.92, 11.08, 347.07, 3.92, 3.68),
+        (2.0, 0.18, 0.92, 25.22, 0.92, 0.72),
+        (4.0, 0.02, 0.03, 0.37, 0.18, 0.08),
+    ],
+)
+def test_variances_are_those_of_wang_et_al_table_2(
+    epsilon: float, grr2: float, grr32: float, grr1024: float, sue: float, oue: float
+) -> None:
+    mechanisms = [KRR(2, epsilon), KRR(32, epsilon), KRR(1024, epsilon)]
+    mechanisms += [UnaryEncoding.symmetric(9, epsilon), UnaryEncoding(9, epsilon)]
+    for mechanism, printed in zip(mechanisms, (grr2, grr32, grr1024, sue, oue), strict=True):
+        assert float(mechanism.variance(0, 1)) == pytest.approx(printed, abs=0.00501)
+
+
+def test_the_variance_includes_the_spread_of_the_sample() -> None:
+    # For the fixed sample Wang et al. (theorem 2) have q(1-q)/(p-q)^2 + f(1-p-q)/(p-q); the
+    # population's is larger by exactly f(1-f).
+    oracle = KRR(4, 1.0)
+    p, q = (float(x) for x in oracle.support)
+    for f in (0.0, 0.1, 0.5, 1.0):
+        fixed = q * (1 - q) / (p - q) ** 2 + f * (1 - p - q) / (p - q)
+        assert float(oracle.variance(f, 1)) == pytest.approx(fixed + f * (1 - f))
+
+
+@pytest.mark.slow
+def test_pooling_levels_beats_every_level_and_keeps_coverage(coins: SeededCoins) -> None:
+    truth = np.array([0.6, 0.25, 0.1, 0.05])
+    levels = [KRR(4, 0.5), KRR(4, 1.0), UnaryEncoding(4, 3.0)]
+    generator = np.random.default_rng(3)
+    runs, sizes = 3000, (400, 300, 200)
+    tallies = [
+        _simulate(m, generator.choice(4, runs * n, p=truth), coins, n)
+        for m, n in zip(levels, sizes, strict=True)
+    ]
+    pooled = [estimate(list(zip(levels, run, strict=True))) for run in zip(*tallies, strict=True)]
+    values = np.array([e.value for e in pooled])
+    errors = np.array([e.standard_error for e in pooled])
+    best = 1 / sum(1 / m.variance(truth, n) for m, n in zip(levels, sizes, strict=True))
+    assert np.all(np.abs(values.mean(axis=0) - truth) < 4 * np.sqrt(best / runs))
+    assert np.allclose(values.var(axis=0), best, rtol=0.105)
+    assert np.mean(errors**2, axis=0) == pytest.approx(best, rel=0.02)
+    low, high = np.array([e.interval() for e in pooled]).transpose(1, 0, 2)
+    assert 0.94 <= np.mean((low <= truth) & (truth <= high)) <= 0.96
+
+
+def test_simultaneous_intervals_cover_all_values_at_once(coins: SeededCoins) -> None:
+    oracle = UnaryEncoding(10, 1.0)
+    truth = np.full(10, 0.1)
+    values = np.random.default_rng(4).choice(10, 2000 * 500)
+    hits, pointwise = 0, 0
+    for tally in _simulate(oracle, values, coins):
+        low, high = oracle.estimate(tally).interval(simultaneous=True)
+        hits += bool(np.all((low <= truth) & (truth <= high)))
+        low, high = oracle.estimate(tally).interval()
+        pointwise += bool(np.all((low <= truth) & (truth <= high)))
+    assert hits / 2000 >= 0.94
+    assert pointwise / 2000 < 0.75  # 0.95**10 = 0.60: one by one they do not cover together
+
+
+def test_empty_cohorts_do_not_count() -> None:
+    mechanism = KRR(3, 1.0)
+    some = Tally(10, np.array([5, 3, 2]))
+    alone = mechanism.estimate(some)
+    pooled = estimate([(mechanism, some), (KRR(3, 0.5), Tally.empty(3))])
+    assert np.array_equal(pooled.value, alone.value)
+    assert pooled.n == 10
+
+
+def test_a_category_that_no_report_supports_still_has_an_error() -> None:
+    estimated = UnaryEncoding(3, 4.0).estimate(Tally(4, np.array([2, 1, 0])))
+    assert np.all(estimated.standard_error > 0)
+
+
+def test_rescaling_keeps_the_estimate_in_step_with_its_interval() -> None:
+    estimated = OneBitMean(1.0).estimate(Tally(1000, np.array([400, 600])))
+    years = estimated.rescaled((20, 60))
+    assert years.value == pytest.approx(40 + 20 * estimated.value)
+    assert years.standard_error == pytest.approx(20 * estimated.standard_error)
+    assert np.allclose(years.interval(), 40 + 20 * np.array(estimated.interval()))
+
+
+def test_intervals_are_clipped_to_what_is_possible() -> None:
+    estimated = KRR(2, 0.1).estimate(Tally(10, np.array([10, 0])))
+    assert estimated.value[0] > 1  # unbiased, so not clipped
+    low, high = estimated.interval()
+    assert np.all((low >= 0) & (high <= 1))
+
+
+def test_nothing_to_estimate_from_is_an_error() -> None:
+    with pytest.raises(InvalidInput, match="no reports to estimate from"):
+        KRR(3, 1.0).estimate(Tally.empty(3))
+
+
+def test_different_parameters_are_not_pooled() -> None:
+    some = Tally(10, np.array([5, 5]))
+    with pytest.raises(InvalidInput, match="different parameters cannot be pooled"):
+        estimate([(KRR(2, 1.0), some), (OneBitMean(1.0), some)])
+
+
+@pytest.mark.parametrize("confidence", [0, 1, -0.5, 95, float("nan")])
+def test_a_confidence_that_is_no_probability_is_refused(confidence: float) -> None:
+    estimated = KRR(2, 1.0).estimate(Tally(2, np.array([1, 1])))
+    with pytest.raises(InvalidInput, match="confidence must lie strictly between 0 and 1"):
+        estimated.interval(confidence)

@@ -1,0 +1,86 @@
+"""A real server process, and a survey for it."""
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from hearsay.v1 import admin_pb2, admin_pb2_grpc
+from hearsay_server import survey as surveys
+
+SURVEY = """
+name = "health"
+title = "A survey of two questions"
+[levels]
+strict = 1.0
+open = 4.0
+[[attributes]]
+name = "smokes"
+mechanism = "krr"
+[attributes.categorical]
+values = ["no", "sometimes", "yes"]
+[[attributes]]
+name = "age"
+[attributes.numeric]
+low = 20
+high = 60
+"""
+
+
+class Server:
+    """A real `hearsay serve` process on one port, which can be killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
+        self._process: subprocess.Popen[str] | None = None
+        self.log = ""
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "hearsay_server", "serve"]
+        self._process = subprocess.Popen(
+            [*command, "--listen", self.address, "--data", str(self.folder)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == f"listening on {self.address}\n"
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """Send the signal; return the exit code once the process is gone."""
+        assert self._process is not None
+        self._process.send_signal(how)
+        _, self.log = self._process.communicate(timeout=30)
+        code = self._process.returncode
+        self._process = None
+        return code
+
+    def is_running(self) -> bool:
+        return self._process is not None
+
+    def channel(self) -> grpc.Channel:
+        """Open a channel that shares no connection with others, so that a kill is seen."""
+        return grpc.insecure_channel(self.address, [("grpc.use_local_subchannel_pool", 1)])
+
+    def wait_until_healthy(self) -> None:
+        with self.channel() as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            request = health_pb2.HealthCheckRequest()
+            answer = stub.Check(request, timeout=20, wait_for_ready=True)
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+    def create(self, toml: str = SURVEY) -> admin_pb2.SurveyStatus:
+        request = admin_pb2.CreateSurveyRequest(survey=surveys.from_toml(toml, "test.toml"))
+        with self.channel() as channel:
+            return admin_pb2_grpc.AdminStub(channel).CreateSurvey(request, timeout=20)
+
+    def show(self, survey: str) -> admin_pb2.ShowSurveyResponse:
+        request = admin_pb2.ShowSurveyRequest(survey=survey)
+        with self.channel() as channel:
+            return admin_pb2_grpc.AdminStub(channel).ShowSurvey(request, timeout=20)

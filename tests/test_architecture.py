@@ -1,0 +1,44 @@
+"""The arrows between the packages, as docs/design.md draws them."""
+
+import ast
+import sys
+from pathlib import Path
+
+import hearsay
+import hearsay_server
+import pytest
+
+import ldp
+
+PACKAGES = {
+    "ldp": (Path(ldp.__file__).parent, set()),
+    "hearsay": (Path(hearsay.__file__).parent, {"ldp"}),
+    "hearsay_server": (Path(hearsay_server.__file__).parent, {"ldp", "hearsay"}),
+}
+
+
+def _imports(file: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_imports_only_what_is_below_it(package: str) -> None:
+    folder, allowed = PACKAGES[package]
+    files = list(folder.rglob("*.py"))
+    assert files
+    for file in files:
+        others = (_imports(file) & set(PACKAGES)) - {package}
+        assert others <= allowed, f"{file} imports {others - allowed}"
+
+
+def test_the_mathematics_does_no_input_or_output() -> None:
+    world = {"socket", "grpc", "sqlite3", "sqlalchemy", "time", "datetime", "pathlib", "io"}
+    assert world <= set(sys.stdlib_module_names) | {"grpc", "sqlalchemy"}
+    for file in PACKAGES["ldp"][0].rglob("*.py"):
+        assert _imports(file) & world == set(), file
