@@ -122,6 +122,11 @@ class MeanMechanism(Mechanism):
         moments: NDArray[np.float64] = self.matrix() @ self._scores**2
         return moments
 
+    @cached_property
+    def _least_variance(self) -> float:
+        """The variance of the report of the number, of all grid points, that has the least."""
+        return float(self.report_variance(np.linspace(-1, 1, self.steps + 1)).min())
+
     def debias(self, tally: Tally) -> NDArray[np.float64]:
         return np.array([tally.counts @ self._scores / tally.n])
 
@@ -152,8 +157,7 @@ class MeanMechanism(Mechanism):
             return largest
         deviations = self._scores - tally.counts @ self._scores / tally.n
         spread = tally.counts @ deviations**2 / (tally.n - 1)
-        least = self.report_variance(np.linspace(-1, 1, self.steps + 1)).min()
-        return np.clip(spread, least, largest) / tally.n
+        return np.clip(spread, self._least_variance, largest) / tally.n
 
     def matrix(self) -> NDArray[np.float64]:
         """Return the channel in floats, shape (steps + 1, codes)."""
