@@ -4,14 +4,19 @@ from collections.abc import Mapping, Sequence
 
 from ldp.errors import InvalidInput
 from ldp.mechanism import Mechanism
+from ldp.mechanisms.count_mean_sketch import CountMeanSketch, HadamardCountMeanSketch
 from ldp.mechanisms.gaussian import GaussianMechanism
+from ldp.mechanisms.hadamard import HRR, HadamardResponse
 from ldp.mechanisms.hybrid import HybridMechanism
 from ldp.mechanisms.krr import KRR, RandomizedResponse
 from ldp.mechanisms.laplace import LaplaceMechanism
+from ldp.mechanisms.local_hashing import LocalHashing
 from ldp.mechanisms.onebit import OneBitMean
 from ldp.mechanisms.ordered import OrderedExponential
 from ldp.mechanisms.piecewise import PiecewiseMechanism
+from ldp.mechanisms.projective import ProjectiveGeometry
 from ldp.mechanisms.square_wave import SquareWave
+from ldp.mechanisms.subset_selection import SubsetSelection
 from ldp.mechanisms.unary import UnaryEncoding
 
 _BY_NAME: Mapping[str, type[Mechanism]] = {
@@ -25,6 +30,13 @@ _BY_NAME: Mapping[str, type[Mechanism]] = {
         LaplaceMechanism,
         SquareWave,
         OrderedExponential,
+        SubsetSelection,
+        LocalHashing,
+        HRR,
+        HadamardResponse,
+        ProjectiveGeometry,
+        CountMeanSketch,
+        HadamardCountMeanSketch,
     )
 }
 
@@ -37,15 +49,22 @@ def build(name: str, epsilon: float, integers: Mapping[str, Sequence[int]]) -> M
 
 
 __all__ = [
+    "HRR",
     "KRR",
+    "CountMeanSketch",
     "GaussianMechanism",
+    "HadamardCountMeanSketch",
+    "HadamardResponse",
     "HybridMechanism",
     "LaplaceMechanism",
+    "LocalHashing",
     "OneBitMean",
     "OrderedExponential",
     "PiecewiseMechanism",
+    "ProjectiveGeometry",
     "RandomizedResponse",
     "SquareWave",
+    "SubsetSelection",
     "UnaryEncoding",
     "build",
 ]

@@ -13,7 +13,7 @@ from ldp.channel import Channel
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
 from ldp.exact import ONE
-from ldp.mechanism import Codes, Mechanism
+from ldp.mechanism import Codes, Mechanism, check_below, integer_dtype
 from ldp.tally import Tally
 
 MAX_CODES = 1 << 16
@@ -65,7 +65,7 @@ class MeanMechanism(Mechanism):
 
     @property
     def code_dtype(self) -> np.dtype[Any]:
-        return np.dtype("u1" if self.codes <= 1 << 8 else "<u2")
+        return integer_dtype(self.codes)
 
     @property
     def parameters(self) -> int:
@@ -106,8 +106,7 @@ class MeanMechanism(Mechanism):
         return (positions >> np.uint64(32)).astype(np.uint32)
 
     def _check_codes(self, codes: Codes) -> None:
-        if codes.size and codes.max() >= self.codes:
-            raise InvalidInput(f"{self.name}: a code must be below {self.codes}, got {codes.max()}")
+        check_below(self.name, codes, self.codes)
 
     def tally(self, codes: Codes) -> Tally:
         return Tally(len(codes), np.bincount(codes, minlength=self.codes))

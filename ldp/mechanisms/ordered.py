@@ -12,7 +12,7 @@ from ldp.channel import Channel
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
 from ldp.exact import ONE, exp_bounds
-from ldp.mechanism import Codes, Mechanism
+from ldp.mechanism import Categorical, Codes, check_below
 from ldp.mechanisms.sampling import draw_many, thresholds
 from ldp.tally import Tally
 
@@ -21,7 +21,7 @@ _DECAY_BITS = 60
 
 
 @dataclass(frozen=True)
-class OrderedExponential(Mechanism):
+class OrderedExponential(Categorical):
     """Report one of k ordered categories, the likelier the nearer it is to the true one.
 
     From category x the code y has probability table[k x + y] / 2**64, which falls
@@ -44,8 +44,7 @@ class OrderedExponential(Mechanism):
     table: tuple[int, ...] = ()
 
     def _calibrate(self) -> None:
-        if not 2 <= self.k <= _MAX_K:
-            raise InvalidInput(f"{self.name}: k must lie in 2..{_MAX_K}, got {self.k}")
+        self._check_k(_MAX_K)
         if not self.table:
             object.__setattr__(self, "table", _fastest_decay(self.k, self.epsilon))
         if len(self.table) != self.k**2:
@@ -86,31 +85,12 @@ class OrderedExponential(Mechanism):
     def tally_size(self) -> int:
         return self.k
 
-    @property
-    def parameters(self) -> int:
-        return self.k
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        return 0.0, 1.0
-
     def randomize(self, value: int, coins: Coins) -> int:
-        if isinstance(value, bool) or not isinstance(value, int | np.integer):
-            raise InvalidInput(f"{self.name}: a category is an integer, got {value!r}")
+        value = self._check_value(value)
         return int(self.randomize_many(np.array([value]), coins)[0])
 
     def randomize_many(self, values: ArrayLike, coins: Coins) -> Codes:
-        array = np.asarray(values)
-        if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-            raise InvalidInput(
-                f"{self.name}: categories are a 1-d integer array, "
-                f"got {array.dtype} of shape {array.shape}"
-            )
-        if array.size and not 0 <= array.min() <= array.max() < self.k:
-            raise InvalidInput(
-                f"{self.name}: categories must lie in 0..{self.k - 1}, "
-                f"got {array.min()}..{array.max()}"
-            )
+        array = self._check_values(values)
         result = np.empty(array.size, dtype=self.code_dtype)
         for category, limits in enumerate(self._limits):
             where = np.flatnonzero(array == category)
@@ -118,8 +98,7 @@ class OrderedExponential(Mechanism):
         return result
 
     def _check_codes(self, codes: Codes) -> None:
-        if codes.size and codes.max() >= self.k:
-            raise InvalidInput(f"a {self.name} code must be below {self.k}, got {codes.max()}")
+        check_below(self.name, codes, self.k)
 
     def tally(self, codes: Codes) -> Tally:
         return Tally(len(codes), np.bincount(codes, minlength=self.k))
