@@ -2,7 +2,6 @@
 
 from ldp.channel import Channel
 from ldp.coins import Coins
-from ldp.distribution import Distribution, reconstruct
 from ldp.errors import InvalidInput
 from ldp.estimation import Estimate, estimate
 from ldp.mechanism import FrequencyOracle, Mechanism
@@ -34,7 +33,6 @@ __all__ = [
     "Channel",
     "Coins",
     "CountMeanSketch",
-    "Distribution",
     "Estimate",
     "FrequencyOracle",
     "GaussianMechanism",
@@ -56,5 +54,4 @@ __all__ = [
     "UnaryEncoding",
     "build",
     "estimate",
-    "reconstruct",
 ]

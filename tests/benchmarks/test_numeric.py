@@ -8,7 +8,8 @@ import pytest
 from numpy.typing import NDArray
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from ldp import Coins, HybridMechanism, PiecewiseMechanism, SquareWave, reconstruct
+from ldp import Coins, HybridMechanism, PiecewiseMechanism, SquareWave
+from ldp.distribution import reconstruct
 from ldp.mechanisms.numeric import MeanMechanism
 from ldp.mechanisms.square_wave import half_width
 

@@ -6,15 +6,13 @@ import numpy as np
 import pytest
 
 from ldp import (
-    Distribution,
     InvalidInput,
     LaplaceMechanism,
     PiecewiseMechanism,
     SquareWave,
     Tally,
-    reconstruct,
 )
-from ldp.distribution import em, smoothed_em
+from ldp.distribution import Distribution, em, reconstruct, smoothed_em
 from ldp.mechanisms.square_wave import half_width
 from ldp.testing import SeededCoins
 
