@@ -79,10 +79,12 @@ def estimate(cohorts: Sequence[tuple["Mechanism", "Tally"]]) -> Estimate:
         return np.array([1 / mechanism.variance(truth, tally.n) for mechanism, tally in cohorts])
 
     first = _weighted(values, information(np.full(parameters, np.mean(bounds))))
-    weights = information(np.clip(first, *bounds))
+    shared = np.clip(first, *bounds)
+    weights = information(shared)
+    variances = np.array([m.tally_variance(shared, tally) for m, tally in cohorts])
     return Estimate(
         value=_weighted(values, weights),
-        standard_error=1 / np.sqrt(weights.sum(axis=0)),
+        standard_error=np.sqrt((weights**2 * variances).sum(axis=0)) / weights.sum(axis=0),
         n=sum(tally.n for _, tally in cohorts),
         bounds=bounds,
     )

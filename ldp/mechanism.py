@@ -48,6 +48,10 @@ class Mechanism(ABC):
                     f"got {getattr(self, field)!r}"
                 )
         self._calibrate()
+        self._check_privacy()
+
+    def _check_privacy(self) -> None:
+        """Raise `InvalidInput` where the integers exceed the guarantee."""
         ratio = self._worst_ratio()
         if not certainly_at_most(ratio, self.epsilon):
             raise InvalidInput(
@@ -165,6 +169,14 @@ class Mechanism(ABC):
         `truth` broadcasts to the parameters. The n records are a sample, so their own spread
         is part of the variance: this is what an interval for the population needs.
         """
+
+    def tally_variance(self, truth: ArrayLike, tally: Tally) -> NDArray[np.float64]:
+        """Return the variance of `debias` as far as the tally tells, for its standard error.
+
+        Where the parameters determine it, that is `variance`; a mechanism whose variance
+        depends on more of the population overrides this.
+        """
+        return self.variance(truth, tally.n)
 
     @property
     @abstractmethod

@@ -7,13 +7,19 @@ from ldp.mechanism import Mechanism
 from ldp.mechanisms.chains import KRRChain, UnaryChain
 from ldp.mechanisms.count_mean_sketch import CountMeanSketch, HadamardCountMeanSketch
 from ldp.mechanisms.dbitflip import DBitFlip
+from ldp.mechanisms.gaussian import GaussianMechanism
 from ldp.mechanisms.hadamard import HRR, HadamardResponse
+from ldp.mechanisms.hybrid import HybridMechanism
 from ldp.mechanisms.krr import KRR, RandomizedResponse
+from ldp.mechanisms.laplace import LaplaceMechanism
 from ldp.mechanisms.local_hashing import LocalHashing
 from ldp.mechanisms.loloha import LOLOHA
 from ldp.mechanisms.onebit import OneBitMean
+from ldp.mechanisms.ordered import OrderedExponential
+from ldp.mechanisms.piecewise import PiecewiseMechanism
 from ldp.mechanisms.projective import ProjectiveGeometry
 from ldp.mechanisms.rappor import RAPPOR
+from ldp.mechanisms.square_wave import SquareWave
 from ldp.mechanisms.subset_selection import SubsetSelection
 from ldp.mechanisms.unary import UnaryEncoding
 
@@ -28,6 +34,11 @@ _BY_NAME: Mapping[str, type[Mechanism]] = {
         LOLOHA,
         DBitFlip,
         RAPPOR,
+        PiecewiseMechanism,
+        HybridMechanism,
+        LaplaceMechanism,
+        SquareWave,
+        OrderedExponential,
         SubsetSelection,
         LocalHashing,
         HRR,
@@ -53,13 +64,19 @@ __all__ = [
     "RAPPOR",
     "CountMeanSketch",
     "DBitFlip",
+    "GaussianMechanism",
     "HadamardCountMeanSketch",
     "HadamardResponse",
+    "HybridMechanism",
     "KRRChain",
+    "LaplaceMechanism",
     "LocalHashing",
     "OneBitMean",
+    "OrderedExponential",
+    "PiecewiseMechanism",
     "ProjectiveGeometry",
     "RandomizedResponse",
+    "SquareWave",
     "SubsetSelection",
     "UnaryChain",
     "UnaryEncoding",

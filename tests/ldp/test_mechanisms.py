@@ -94,7 +94,7 @@ def test_codes_outside_the_domain_are_refused() -> None:
         KRR(3, 1.0).decode(b"\x00\x03", 2)
     with pytest.raises(InvalidInput, match="bit beyond its 3 categories"):
         UnaryEncoding(3, 1.0).decode(b"\x08", 1)
-    with pytest.raises(InvalidInput, match="an onebit code is 0 or 1, got 2"):
+    with pytest.raises(InvalidInput, match="a onebit code must be below 2, got 2"):
         OneBitMean(1.0).decode(b"\x02", 1)
 
 

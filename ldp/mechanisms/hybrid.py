@@ -1,0 +1,127 @@
+"""The hybrid of the piecewise and the one-bit mechanism for the mean."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp.coins import Coins
+from ldp.errors import InvalidInput
+from ldp.exact import ONE
+from ldp.mechanisms.numeric import MeanMechanism, check_size
+from ldp.mechanisms.onebit import OneBitMean
+from ldp.mechanisms.piecewise import DEFAULT_GRID, PiecewiseMechanism, variance_terms
+
+THRESHOLD = 0.6093524930
+"""Up to this epsilon (eps* of Wang et al. 2019) one bit alone is better."""
+
+
+@dataclass(frozen=True)
+class HybridMechanism(MeanMechanism):
+    """Answer by `OneBitMean` with probability onebit / 2**64, else by `PiecewiseMechanism`.
+
+    The codes 0 and 1 are those of the one bit, the rest those of the piecewise mechanism,
+    shifted by 2. For epsilon above `THRESHOLD` one bit is taken with e**(-epsilon / 2), which
+    makes the variance of a report the same for every number and its largest value the least of
+    the three mechanisms as published; else always. `optimal` does better still.
+    Guarantee: epsilon-LDP for every pair of numbers: which of the two answers does not depend
+    on the number, and each is epsilon-LDP; realised_epsilon is the larger of theirs.
+    Cost: one code of 2 bytes (1 for a small grid, or where one bit is always taken). Raises
+    `InvalidInput` as the two do, and unless 1 <= onebit <= 2**64.
+    Source: Wang, Xiao, Yang et al., "Collecting and analyzing multidimensional data with local
+    differential privacy", ICDE 2019, section III-C.
+    """
+
+    name: ClassVar[str] = "hybrid"
+    epsilon: float
+    grid: int = 0
+    window: int = 0
+    resample: int = 0
+    flip: int = 0
+    onebit: int = 0
+
+    @classmethod
+    def optimal(cls, epsilon: float, grid: int = DEFAULT_GRID) -> Self:
+        """Return the mechanism whose window and mixture minimise the worst number's variance.
+
+        As in the published one the variance does not depend on the number. It is 0.5% less at
+        epsilon 1, 6% at 2 and 29% at 4; the search, which also decides where one bit alone is
+        better, is ours.
+        """
+        windows = np.arange(1, 2 * grid)
+        middle, slope = variance_terms(epsilon, windows / grid)
+        share = 1 / (1 + slope)  # of the piecewise answer, so that both terms in t**2 cancel
+        bit = OneBitMean(epsilon)
+        alone = float(bit.scores[1] ** 2)
+        mixed = share * middle + (1 - share) * alone
+        best = int(np.argmin(mixed))
+        onebit = int((1 - share[best]) * ONE) if mixed[best] < alone else ONE
+        return cls(epsilon, grid, int(windows[best]), onebit=onebit)
+
+    def _calibrate(self) -> None:
+        for part in (self._piecewise, self._bit):
+            for field, (value,) in part.integers.items():
+                object.__setattr__(self, field, value)
+        if self.onebit == 0:
+            share = math.exp(-self.epsilon / 2) if self.epsilon > THRESHOLD else 1.0
+            object.__setattr__(self, "onebit", int(share * ONE))
+        if self.onebit > ONE:
+            raise InvalidInput(f"{self.name}: onebit must be at most 2**64, got {self.onebit}")
+        check_size(self.name, self.grid, self.codes)
+
+    @cached_property
+    def _piecewise(self) -> PiecewiseMechanism:
+        return PiecewiseMechanism(self.epsilon, self.grid, self.window, self.resample)
+
+    @cached_property
+    def _bit(self) -> OneBitMean:
+        return OneBitMean(self.epsilon, self.flip)
+
+    def _worst_ratio(self) -> Fraction:
+        bit = self._bit._worst_ratio()
+        return bit if self.onebit == ONE else max(bit, self._piecewise._worst_ratio())
+
+    @property
+    def steps(self) -> int:
+        return self.grid
+
+    @property
+    def tally_size(self) -> int:
+        return 2 if self.onebit == ONE else 2 + self._piecewise.codes
+
+    @property
+    def scores(self) -> tuple[Fraction, ...]:
+        return (self._bit.scores + self._piecewise.scores)[: self.codes]
+
+    def _report(self, point: int, coins: Coins) -> int:
+        if coins.bernoulli(self.onebit):
+            return self._bit._report(int(coins.below(self.grid) < point), coins)
+        return 2 + self._piecewise._report(point, coins)
+
+    def _report_many(self, points: NDArray[np.uint32], coins: Coins) -> NDArray[Any]:
+        ends = (coins.below_many(self.grid, points.size) < points).astype(np.uint32)
+        bits = self._bit._report_many(ends, coins)
+        if self.onebit == ONE:
+            return bits
+        codes = self._piecewise._report_many(points, coins)
+        codes += np.uint32(2)
+        return np.where(coins.bernoulli_many(self.onebit, points.size), bits, codes)
+
+    def _table(self) -> tuple[tuple[Fraction, ...], NDArray[np.intp]]:
+        share, flip = Fraction(self.onebit, ONE), Fraction(self.flip, ONE)
+        ups = tuple(
+            share * (flip + (1 - 2 * flip) * Fraction(point, self.grid))
+            for point in range(self.grid + 1)
+        )
+        up = np.arange(self.grid + 1)
+        if self.onebit == ONE:
+            return ups, np.column_stack((up[::-1], up))
+        inner, index = self._piecewise._table()
+        return (
+            ups + tuple((1 - share) * probability for probability in inner),
+            np.column_stack((up[::-1], up, index + len(ups))),
+        )

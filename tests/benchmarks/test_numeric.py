@@ -1,0 +1,91 @@
+"""Randomising a million numbers, beside numpy's insecure generator on floats."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from ldp import Coins, HybridMechanism, PiecewiseMechanism, SquareWave
+from ldp.distribution import reconstruct
+from ldp.mechanisms.numeric import MeanMechanism
+from ldp.mechanisms.square_wave import half_width
+
+N, EPSILON = 1_000_000, 1.0
+MECHANISMS = [PiecewiseMechanism(EPSILON), HybridMechanism(EPSILON), SquareWave(EPSILON)]
+
+Array = NDArray[np.float64]
+
+
+def numbers() -> Array:
+    return np.random.default_rng(1).uniform(-1, 1, N)
+
+
+def insecure_window(values: Array, low: float, width: float, near: float, span: float) -> Array:
+    """Draw from a window above low + values with probability near, else beside it."""
+    generator = np.random.default_rng()
+    inside = generator.random(values.size) < near
+    place = generator.random(values.size)
+    start = values + low
+    beside = place * (span - width)
+    beside += np.where(beside < start, 0.0, width)
+    result: Array = np.where(inside, start + place * width, beside)
+    return result
+
+
+def insecure_piecewise(values: Array) -> Array:
+    s = math.exp(EPSILON / 2)
+    c = (s + 1) / (s - 1)
+    moved = values * (c + 1) / 2
+    return insecure_window(moved, (c + 1) / 2, c - 1, s / (s + 1), 2 * c) - c
+
+
+def insecure_square_wave(values: Array) -> Array:
+    b, e = half_width(EPSILON), math.exp(EPSILON)
+    near = 2 * b * e / (2 * b * e + 1)
+    return insecure_window((values + 1) / 2, 0.0, 2 * b, near, 1 + 2 * b) - b
+
+
+def insecure_hybrid(values: Array) -> Array:
+    generator, e = np.random.default_rng(), math.exp(EPSILON)
+    up = generator.random(values.size) < 0.5 + values * (e - 1) / (2 * (e + 1))
+    bit = np.where(up, 1.0, -1.0) * (e + 1) / (e - 1)
+    return np.where(
+        generator.random(values.size) < math.exp(-EPSILON / 2), bit, insecure_piecewise(values)
+    )
+
+
+FLOORS = {
+    "piecewise": insecure_piecewise,
+    "hybrid": insecure_hybrid,
+    "square-wave": insecure_square_wave,
+}
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: m.name)
+def test_ours(benchmark: BenchmarkFixture, mechanism: MeanMechanism) -> None:
+    benchmark.group = f"{mechanism.name}: {N} numbers"
+    benchmark(mechanism.randomize_many, numbers(), Coins())
+
+
+@pytest.mark.parametrize(("name", "floor"), FLOORS.items(), ids=FLOORS)
+def test_numpy_floats_insecure(
+    benchmark: BenchmarkFixture, name: str, floor: Callable[[Array], Array]
+) -> None:
+    benchmark.group = f"{name}: {N} numbers"
+    benchmark(floor, numbers())
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: m.name)
+def test_one_report(benchmark: BenchmarkFixture, mechanism: MeanMechanism) -> None:
+    benchmark.group = "one report of a number"
+    benchmark(mechanism.randomize, 0.3, Coins())
+
+
+def test_reconstruct(benchmark: BenchmarkFixture) -> None:
+    benchmark.group = "a distribution from 1e5 reports by smoothed EM, with its covariance"
+    wave = SquareWave(EPSILON)
+    tally = wave.tally(wave.randomize_many(numbers()[:100_000], Coins()))
+    benchmark(reconstruct, wave, tally)

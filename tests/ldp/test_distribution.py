@@ -1,0 +1,175 @@
+"""The square wave, and the distributions reconstructed from it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ldp import (
+    InvalidInput,
+    LaplaceMechanism,
+    PiecewiseMechanism,
+    SquareWave,
+    Tally,
+)
+from ldp.distribution import Distribution, em, reconstruct, smoothed_em
+from ldp.mechanisms.square_wave import half_width
+from ldp.testing import SeededCoins
+
+LEVELS = np.array([0.1, 0.25, 0.5, 0.75, 0.9])
+EDGES = np.linspace(-1, 1, 9)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "b"), [(0.5, 0.3582), (1.0, 0.2561), (2.0, 0.1293), (4.0, 0.0304)]
+)
+def test_the_half_width_is_the_published_one(epsilon: float, b: float) -> None:
+    assert half_width(epsilon) == pytest.approx(b, abs=5e-5)
+    wave = SquareWave(epsilon, 2048)
+    assert wave.window / wave.grid / 2 == pytest.approx(b, rel=0.01)
+
+
+def test_the_half_width_tends_to_a_half_without_a_jump() -> None:
+    assert half_width(1e-9) == pytest.approx(0.5)
+    assert half_width(1.001e-4) == pytest.approx(half_width(0.999e-4), abs=1e-7)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0])
+def test_its_probabilities_approach_the_continuous_densities(epsilon: float) -> None:
+    wave, b, e = SquareWave(epsilon, 2048), half_width(epsilon), np.exp(epsilon)
+    far, near = (float(p) * wave.grid for p in wave._probabilities)
+    assert near == pytest.approx(e / (2 * b * e + 1), rel=0.01)
+    assert far == pytest.approx(1 / (2 * b * e + 1), rel=0.01)
+
+
+def population(n: int, seed: int) -> np.ndarray:
+    return 2 * np.random.default_rng(seed).beta(2, 5, n) - 1
+
+
+@pytest.mark.slow
+def test_quantiles_histogram_and_mean_of_a_smooth_population_are_covered() -> None:
+    # Limits: see the docstring of Distribution. 100 repeats resolve gross failures only.
+    wave, n, repeats = SquareWave(2.0, 100), 20_000, 100
+    sample = population(2_000_000, 1)
+    truth = np.quantile(sample, LEVELS)
+    shares = np.histogram(sample, EDGES)[0] / sample.size
+    points = wave.steps + 1
+    position = (sample + 1) / 2 * wave.grid
+    low = position.astype(int)
+    up = position - low
+    masses = np.bincount(low, 1 - up, points) + np.bincount(low + 1, up, points)
+    codes = masses @ wave.matrix() / masses.sum()
+    generator = np.random.default_rng(2)
+    covered: list[np.ndarray] = []
+    for _ in range(repeats):
+        found = reconstruct(wave, Tally(n, generator.multinomial(n, codes / codes.sum())))
+        results = (found.quantiles(LEVELS), found.histogram(EDGES), found.mean())
+        intervals = [result.interval() for result in results]
+        hits = [
+            (a <= t) & (t <= b)
+            for t, (a, b) in zip((truth, shares, sample.mean()), intervals, strict=True)
+        ]
+        covered.append(np.concatenate(hits))
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.03)
+    assert np.mean(covered, axis=0).min() > 0.85
+
+
+@pytest.mark.slow
+def test_the_whole_way_from_numbers_to_quantiles(coins: SeededCoins) -> None:
+    n = 200_000
+    numbers = population(n, 3)
+    wave = SquareWave(2.0)
+    found = reconstruct(wave, wave.tally(wave.randomize_many(numbers, coins)))
+    quantiles = found.quantiles(LEVELS)
+    assert (abs(quantiles.value - np.quantile(numbers, LEVELS)) < 0.02).all()
+    assert (quantiles.standard_error < 0.02).all()
+    ages = quantiles.rescaled((17.0, 45.0))
+    assert abs(ages.value[2] - (31 + 14 * np.median(numbers))) < 0.3
+    assert found.probabilities.sum() == pytest.approx(1)
+
+
+@pytest.mark.slow
+def test_the_covariance_is_that_of_repeated_samples() -> None:
+    wave, n = SquareWave(2.0, 64), 50_000
+    truth = np.exp(-0.5 * ((np.arange(65) - 25) / 10) ** 2)
+    truth /= truth.sum()
+    generator = np.random.default_rng(4)
+    tallies = [Tally(n, generator.multinomial(n, truth @ wave.matrix())) for _ in range(200)]
+    found = [reconstruct(wave, tally) for tally in tallies]
+    cumulative = [replace(d, bias=0 * d.bias).cumulative([-0.5, -0.2, 0.1]) for d in found]
+    rows = np.stack([shares.value for shares in cumulative])
+    errors = np.stack([shares.standard_error for shares in cumulative])
+    assert np.sqrt((errors**2).mean(axis=0)) == pytest.approx(rows.std(axis=0), rel=0.15)
+
+
+@pytest.mark.parametrize("family", [PiecewiseMechanism, LaplaceMechanism])
+def test_reports_of_other_mean_mechanisms_give_a_distribution_too(
+    family: type[PiecewiseMechanism] | type[LaplaceMechanism], coins: SeededCoins
+) -> None:
+    mechanism = family(4.0, 32)
+    numbers = population(100_000, 5)
+    tally = mechanism.tally(mechanism.randomize_many(numbers, coins))
+    median = reconstruct(mechanism, tally).quantiles(0.5)
+    assert abs(median.value[0] - np.median(numbers)) < 4 * median.standard_error[0] + 0.01
+
+
+def test_smoothed_em_is_exact_for_a_uniform_population() -> None:
+    wave = SquareWave(1.0, 32)
+    uniform = np.full(33, 1 / 33)
+    assert smoothed_em(wave.matrix(), uniform @ wave.matrix()) == pytest.approx(uniform, abs=1e-6)
+
+
+def test_em_climbs_to_the_maximum_of_the_likelihood() -> None:
+    wave = SquareWave(2.0, 4)
+    truth = np.array([0.1, 0.4, 0.2, 0.25, 0.05])
+    counts = 1e6 * (truth @ wave.matrix())
+    assert em(wave.matrix(), counts, 1e-9) == pytest.approx(truth, abs=1e-3)
+    early = em(wave.matrix(), counts, 1e3)
+    assert abs(early - truth).max() > 0.01
+
+
+def certain() -> Distribution:
+    masses = np.array([0.0, 0.5, 0.0, 0.0, 0.5])
+    return Distribution(masses, np.zeros((5, 5)), np.zeros(5), 10)
+
+
+def test_mass_is_spread_over_the_cells_around_the_grid_points() -> None:
+    # cells: [-1, -0.75], [-0.75, -0.25], ..., [0.75, 1]
+    known = certain()
+    assert known.cumulative([-1, -0.75, -0.5, 0.75, 1]).value == pytest.approx([0, 0, 0.25, 0.5, 1])
+    assert known.histogram([-1, -0.5, 1]).value == pytest.approx([0.25, 0.75])
+    assert known.mean().value == pytest.approx([0.25])
+    assert known.quantiles([0.25, 0.75]).value == pytest.approx([-0.5, 0.875])
+
+
+def test_a_quantile_where_the_density_is_low_is_uncertain() -> None:
+    known = certain()
+    noisy = Distribution(known.probabilities, np.eye(5) * 1e-4, known.bias, 10)
+    low, middle = noisy.quantiles([0.25, 0.5]).standard_error
+    assert middle > 0.4  # anything between the two lumps is a median
+    assert low < 0.05
+
+
+@pytest.mark.parametrize("levels", [0.0, 1.0, [0.5, np.nan], [[0.5]]])
+def test_levels_that_are_no_levels_are_refused(levels: object) -> None:
+    with pytest.raises(InvalidInput, match="levels must lie strictly between 0 and 1"):
+        certain().quantiles(levels)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("edges", [[0.0], [0.5, 0.5], [1.0, -1.0], [[0.0, 1.0]], [-1.0, np.nan]])
+def test_edges_that_do_not_rise_are_refused(edges: object) -> None:
+    with pytest.raises(InvalidInput, match="two or more rising numbers"):
+        certain().histogram(edges)  # type: ignore[arg-type]
+
+
+def test_numbers_outside_the_range_are_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"the numbers of a distribution lie in \[-1, 1\]"):
+        certain().cumulative([0.0, 1.5])
+
+
+def test_no_reports_give_no_distribution() -> None:
+    wave = SquareWave(1.0, 8)
+    with pytest.raises(InvalidInput, match="no reports"):
+        reconstruct(wave, Tally.empty(wave.tally_size))
+    with pytest.raises(InvalidInput, match="no reports"):
+        em(wave.matrix(), np.zeros(wave.codes), 1e-3)

@@ -1,0 +1,148 @@
+"""The local exponential mechanism for ordered categories."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from ldp import KRR, InvalidInput, OrderedExponential, build
+from ldp.exact import ONE
+from ldp.testing import SeededCoins
+
+EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
+SIZES = (2, 3, 4, 5, 8, 16)
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("k", SIZES)
+def test_the_worst_log_ratio_is_epsilon_and_never_more(k: int, epsilon: float) -> None:
+    mechanism = OrderedExponential(k, epsilon)
+    channel = mechanism.channel()
+    assert channel.satisfies(epsilon)
+    assert 0.999 * epsilon <= channel.epsilon <= epsilon
+    assert channel.epsilon == mechanism.realised_epsilon
+
+
+@pytest.mark.parametrize("k", [2, 64])
+def test_the_largest_epsilon_keeps_its_promise_too(k: int) -> None:
+    assert 0.999 * 32 <= OrderedExponential(k, 32.0).realised_epsilon <= 32
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_nearer_categories_are_likelier(epsilon: float) -> None:
+    k = 8
+    table = np.array(OrderedExponential(k, epsilon).table, dtype=float).reshape(k, k)
+    distance = abs(np.arange(k) - np.arange(k)[:, None])
+    for row, far in zip(table, distance, strict=True):
+        by_distance = row[np.argsort(far, kind="stable")]
+        assert (np.diff(by_distance)[np.diff(np.sort(far)) > 0] < 0).all()
+    assert np.array_equal(table, table[::-1, ::-1])
+
+
+def test_two_ordered_categories_are_randomized_response() -> None:
+    ours, theirs = OrderedExponential(2, 1.0), KRR(2, 1.0)
+    assert ours.variance(0.5, 1) == pytest.approx(theirs.variance(0.5, 1), rel=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mechanism", [OrderedExponential(5, 1.0), OrderedExponential(3, 4.0)])
+def test_the_sampler_draws_from_its_channel(
+    mechanism: OrderedExponential, coins: SeededCoins
+) -> None:
+    n = 1_000_000
+    for category, row in enumerate(mechanism.channel().rows):
+        seen = mechanism.tally(mechanism.randomize_many(np.full(n, category), coins)).counts
+        assert chisquare(seen, n * np.array(row, dtype=float)).pvalue > 1e-4
+
+
+def test_one_report_at_a_time_draws_from_the_same_channel(coins: SeededCoins) -> None:
+    mechanism, n = OrderedExponential(4, 1.0), 10_000
+    codes = np.array([mechanism.randomize(2, coins) for _ in range(n)])
+    expected = n * np.array(mechanism.channel().rows[2], dtype=float)
+    assert chisquare(np.bincount(codes, minlength=4), expected).pvalue > 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("f", [0.0, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_estimates_are_unbiased_with_the_covariance_of_a_population(
+    f: float, epsilon: float, coins: SeededCoins
+) -> None:
+    mechanism, n, repeats = OrderedExponential(4, epsilon), 25, 40_000
+    shares = np.array([f, (1 - f) / 2, 0.0, (1 - f) / 2])
+    population = np.random.default_rng(5).choice(4, size=n * repeats, p=shares)
+    codes = mechanism.randomize_many(population, coins).reshape(repeats, n)
+    counts = np.stack([(codes == y).sum(axis=1) for y in range(4)], axis=1)
+    values = counts / n @ np.linalg.inv(mechanism._matrix)
+    truth = mechanism.covariance(shares, n)
+    deviations = values - shares
+    assert (abs(deviations.mean(axis=0)) < 4 * np.sqrt(np.diag(truth) / repeats)).all()
+    assert np.mean(deviations**2, axis=0) == pytest.approx(np.diag(truth), rel=0.05)
+    scale = np.sqrt(np.outer(np.diag(truth), np.diag(truth)))
+    assert abs(deviations.T @ deviations / repeats - truth).max() < 0.05 * scale.max()
+    reach = 1.96 * np.sqrt(mechanism.variance(shares, n))
+    assert np.mean(abs(deviations) < reach) == pytest.approx(0.95, abs=0.01)
+    tally = mechanism.tally(codes[0])
+    assert mechanism.debias(tally) == pytest.approx(values[0])
+
+
+def test_intervals_come_from_the_common_estimator(coins: SeededCoins) -> None:
+    mechanism, n = OrderedExponential(4, 2.0), 100_000
+    shares = np.array([0.5, 0.3, 0.2, 0.0])
+    population = np.random.default_rng(6).choice(4, size=n, p=shares)
+    result = mechanism.estimate(mechanism.tally(mechanism.randomize_many(population, coins)))
+    expected = np.sqrt(mechanism.variance(shares, n))
+    assert result.standard_error == pytest.approx(expected, rel=0.05)
+    assert (abs(result.value - shares) < 4 * expected).all()
+
+
+def test_for_the_mean_rank_it_beats_krr_at_small_epsilon() -> None:
+    k, ranks = 16, np.arange(16)
+    ordered = OrderedExponential(k, 0.5)
+    matrix = np.array(KRR(k, 0.5).channel().rows, dtype=float)
+    inverse = np.linalg.inv(matrix)
+    uniform = np.full(k, 1 / k)
+    krr = inverse.T @ np.diag(uniform @ matrix) @ inverse - np.outer(uniform, uniform)
+    assert ranks @ ordered.covariance(uniform, 1) @ ranks < 0.5 * (ranks @ krr @ ranks)
+
+
+def test_what_is_no_category_is_refused(coins: SeededCoins) -> None:
+    mechanism = OrderedExponential(4, 1.0)
+    for bad in (4, -1, 1.0, True, None):
+        with pytest.raises(InvalidInput, match=r"category (is an integer|must lie in 0..3), got"):
+            mechanism.randomize(bad, coins)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="categories are a 1-d integer array, got float64"):
+        mechanism.randomize_many(np.array([1.0]), coins)
+
+
+@pytest.mark.parametrize("k", [1, 65])
+def test_a_size_out_of_range_is_refused(k: int) -> None:
+    with pytest.raises(InvalidInput, match=f"k must lie in 2..64, got {k}"):
+        OrderedExponential(k, 1.0)
+
+
+def test_tables_that_are_none_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="takes 9 integers, got 2"):
+        OrderedExponential(3, 1.0, (1, 2))
+    with pytest.raises(InvalidInput, match="weights must be positive and sum to 2"):
+        OrderedExponential(2, 1.0, (ONE // 2, ONE // 2, ONE // 2, 1))
+    with pytest.raises(InvalidInput, match="does not tell all categories apart"):
+        OrderedExponential(2, 1.0, (ONE // 2,) * 4)
+    with pytest.raises(InvalidInput, match="the integers give epsilon"):
+        OrderedExponential.from_integers(0.99, OrderedExponential(4, 1.0).integers)
+
+
+def test_a_plan_rebuilds_it() -> None:
+    mechanism = OrderedExponential(5, 2.0)
+    assert build("ordered", 2.0, mechanism.integers) == mechanism
+
+
+@given(data=st.binary(max_size=16), n=st.integers(0, 16))
+def test_any_bytes_decode_or_are_refused(data: bytes, n: int) -> None:
+    mechanism = OrderedExponential(5, 1.0)
+    if len(data) == n and all(code < 5 for code in data):
+        assert mechanism.encode(mechanism.decode(data, n)) == data
+    else:
+        with pytest.raises(InvalidInput, match="ordered code"):
+            mechanism.decode(data, n)
