@@ -83,13 +83,11 @@ class OneBitMean(Mechanism):
         numbers = array.astype(float)
         if not np.all((numbers >= -1) & (numbers <= 1)):  # nan fails the comparison too
             raise InvalidInput(f"{self.name}: numbers must lie in [-1, 1]")
-        # One comparison does both steps: up with flip + share (1 - 2 flip). Its threshold is
-        # kept inside [flip, 1 - flip], so no error of the arithmetic can cost privacy.
         share = (numbers + 1) / 2
-        threshold = self.flip + (share * float(ONE - 2 * self.flip)).astype(np.uint64)
-        up = coins.words(array.size) < np.minimum(threshold, np.uint64(ONE - self.flip))
-        bits: Codes = up.view(np.uint8)
-        return bits
+        threshold = np.minimum(share, 1 - 2.0**-53) * 2.0**64
+        up = (coins.words(array.size) < threshold.astype(np.uint64)) | (share == 1)
+        bits: Codes = up ^ coins.bernoulli_many(self.flip, array.size)
+        return bits.view(np.uint8)
 
     def _check_codes(self, codes: Codes) -> None:
         if codes.size and codes.max() > 1:
