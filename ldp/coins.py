@@ -128,10 +128,12 @@ class Coins:
 
     def permutation(self, n: int) -> NDArray[np.intp]:
         """Return a uniform random order of 0..n-1, shape (n,)."""
-        words = self.words(n)
-        while np.unique(words).size < n:  # a tie would favour the order the rows came in
+        while True:
             words = self.words(n)
-        return np.argsort(words)
+            order = np.argsort(words)
+            ordered = words[order]
+            if (ordered[1:] != ordered[:-1]).all():  # a tie would favour the order they came in
+                return order
 
 
 def _unpack(words: NDArray[np.uint64], count: int | None = None) -> NDArray[np.bool_]:

@@ -185,24 +185,10 @@ class Mechanism(ABC):
         """Enumerate the exact channel; raise `InvalidInput` where it is too large."""
 
 
-class FrequencyOracle(Mechanism):
-    """A pure frequency oracle over the categories 0..k-1.
-
-    A report supports its true category with probability `p` and any other with `q`; counting
-    supports is enough (Wang et al., USENIX Security 2017, section 3). `debias` gives the k
-    frequencies; they need not sum to one.
-    """
+class Categorical(Mechanism):
+    """A mechanism for the categories 0..k-1, whose estimate is their k frequencies."""
 
     k: int
-
-    @property
-    @abstractmethod
-    def support(self) -> tuple[Fraction, Fraction]:
-        """Return (p, q), exactly."""
-
-    @property
-    def tally_size(self) -> int:
-        return self.k
 
     @property
     def parameters(self) -> int:
@@ -211,19 +197,6 @@ class FrequencyOracle(Mechanism):
     @property
     def bounds(self) -> tuple[float, float]:
         return 0.0, 1.0
-
-    def supports(self, tally: Tally) -> NDArray[np.int64]:
-        """Return how many reports support each category, shape (k,)."""
-        return tally.counts
-
-    def debias(self, tally: Tally) -> NDArray[np.float64]:
-        p, q = self.support
-        return (self.supports(tally) / tally.n - float(q)) / float(p - q)
-
-    def variance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
-        p, q = self.support
-        supported = np.asarray(truth, dtype=float) * float(p - q) + float(q)
-        return supported * (1 - supported) / (n * float(p - q) ** 2)
 
     def _check_value(self, value: int) -> int:
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
@@ -251,7 +224,49 @@ class FrequencyOracle(Mechanism):
             raise InvalidInput(f"{self.name}: k must lie in 2..{largest}, got {self.k}")
 
 
+class FrequencyOracle(Categorical):
+    """A pure frequency oracle over the categories 0..k-1.
+
+    A report supports its true category with probability `p` and any other with `q`; counting
+    supports is enough (Wang et al., USENIX Security 2017, section 3). `debias` gives the k
+    frequencies; they need not sum to one.
+    """
+
+    @property
+    @abstractmethod
+    def support(self) -> tuple[Fraction, Fraction]:
+        """Return (p, q), exactly."""
+
+    @property
+    def tally_size(self) -> int:
+        return self.k
+
+    def supports(self, tally: Tally) -> NDArray[np.int64]:
+        """Return how many reports support each category, shape (k,)."""
+        return tally.counts
+
+    def debias(self, tally: Tally) -> NDArray[np.float64]:
+        p, q = self.support
+        return (self.supports(tally) / tally.n - float(q)) / float(p - q)
+
+    def variance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
+        p, q = self.support
+        supported = np.asarray(truth, dtype=float) * float(p - q) + float(q)
+        return supported * (1 - supported) / (n * float(p - q) ** 2)
+
+
 def check_threshold(name: str, threshold: int) -> None:
     """Raise `InvalidInput` unless 0 < threshold < 2**64."""
     if not 0 < threshold < ONE:
         raise InvalidInput(f"{name} must lie strictly between 0 and 2**64, got {threshold}")
+
+
+def check_below(name: str, codes: Codes, bound: int) -> None:
+    """Raise `InvalidInput` unless every integer code is below `bound`."""
+    if codes.size and codes.max() >= bound:
+        raise InvalidInput(f"a {name} code must be below {bound}, got {codes.max()}")
+
+
+def integer_dtype(codes: int) -> np.dtype[Any]:
+    """Return the narrowest little-endian dtype for the integers 0..codes-1."""
+    return np.dtype(next(f"<u{size}" for size in (1, 2, 4, 8) if codes <= 1 << 8 * size))

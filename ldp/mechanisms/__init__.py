@@ -4,12 +4,29 @@ from collections.abc import Mapping, Sequence
 
 from ldp.errors import InvalidInput
 from ldp.mechanism import Mechanism
+from ldp.mechanisms.count_mean_sketch import CountMeanSketch, HadamardCountMeanSketch
+from ldp.mechanisms.hadamard import HRR, HadamardResponse
 from ldp.mechanisms.krr import KRR, RandomizedResponse
+from ldp.mechanisms.local_hashing import LocalHashing
 from ldp.mechanisms.onebit import OneBitMean
+from ldp.mechanisms.projective import ProjectiveGeometry
+from ldp.mechanisms.subset_selection import SubsetSelection
 from ldp.mechanisms.unary import UnaryEncoding
 
 _BY_NAME: Mapping[str, type[Mechanism]] = {
-    mechanism.name: mechanism for mechanism in (KRR, UnaryEncoding, OneBitMean)
+    mechanism.name: mechanism
+    for mechanism in (
+        KRR,
+        UnaryEncoding,
+        OneBitMean,
+        SubsetSelection,
+        LocalHashing,
+        HRR,
+        HadamardResponse,
+        ProjectiveGeometry,
+        CountMeanSketch,
+        HadamardCountMeanSketch,
+    )
 }
 
 
@@ -20,4 +37,17 @@ def build(name: str, epsilon: float, integers: Mapping[str, Sequence[int]]) -> M
     return _BY_NAME[name].from_integers(epsilon, integers)
 
 
-__all__ = ["KRR", "OneBitMean", "RandomizedResponse", "UnaryEncoding", "build"]
+__all__ = [
+    "HRR",
+    "KRR",
+    "CountMeanSketch",
+    "HadamardCountMeanSketch",
+    "HadamardResponse",
+    "LocalHashing",
+    "OneBitMean",
+    "ProjectiveGeometry",
+    "RandomizedResponse",
+    "SubsetSelection",
+    "UnaryEncoding",
+    "build",
+]

@@ -1,0 +1,213 @@
+"""Subset selection: a random set of categories, in which the own one is likelier."""
+
+import math
+from bisect import bisect_left
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ldp.channel import MAX_OUTPUTS, Channel
+from ldp.coins import Coins
+from ldp.errors import InvalidInput
+from ldp.exact import ONE, exp_bounds, floor_threshold
+from ldp.mechanism import Codes, FrequencyOracle, check_threshold
+from ldp.tally import Tally
+
+_BLOCK = 1 << 17
+"""Bytes of masks drawn or counted at once: what fits a core's cache."""
+
+_BIT_COUNT = np.array([octet.bit_count() for octet in range(256)], dtype=np.uint16)
+
+
+@dataclass(frozen=True)
+class SubsetSelection(FrequencyOracle):
+    """Report `size` of the k categories: the own one among them with include / 2**64, the
+    others drawn uniformly.
+
+    Without integers the subset size is the one of least variance, and the mechanism then
+    attains the minimax constant of frequency estimation (Ye and Barg 2018).
+    Guarantee: epsilon-LDP for every pair of categories, with p = include / 2**64 and
+    e**realised_epsilon = p (k - size) / ((1 - p) size) <= e**epsilon.
+    Cost: a mask of ceil(k / 8) bytes, bit v being bit v % 8 of byte v // 8, or the `size`
+    sorted indices of 1 or 2 bytes where that is shorter: k and size decide.
+    Raises `InvalidInput` unless 2 <= k <= 2**16, 1 <= size <= k // 2 and p > size / k.
+    Source: Ye and Barg, "Optimal schemes for discrete distribution estimation under locally
+    differential privacy", IEEE Trans. Information Theory 64(8), 2018; Wang et al., "Mutual
+    information optimally local private discrete distribution estimation", 2016.
+    """
+
+    name: ClassVar[str] = "subset"
+    k: int
+    epsilon: float
+    size: int = 0
+    include: int = 0
+
+    def _calibrate(self) -> None:
+        self._check_k(1 << 16)
+        exp_low = exp_bounds(Fraction(self.epsilon))[0]
+        if self.size == 0:
+            object.__setattr__(self, "size", _best_size(self.k, exp_low))
+        if not 1 <= self.size <= self.k // 2:
+            raise InvalidInput(
+                f"{self.name}: size must lie in 1..{self.k // 2} for k = {self.k}, got {self.size}"
+            )
+        if self.include == 0:
+            weight = self.size * exp_low
+            include = floor_threshold(weight / (weight + self.k - self.size))
+            object.__setattr__(self, "include", include)
+        check_threshold(f"{self.name}: include", self.include)
+        if self.include * self.k <= self.size * ONE:
+            raise InvalidInput(
+                f"{self.name}: include must exceed 2**64 size / k, the share of any other "
+                f"category, got {self.include}"
+            )
+
+    def _worst_ratio(self) -> Fraction:
+        # One subset has p / C(k-1, size-1) from within, (1 - p) / C(k-1, size) from without.
+        return Fraction(self.include * (self.k - self.size), (ONE - self.include) * self.size)
+
+    @property
+    def support(self) -> tuple[Fraction, Fraction]:
+        p = Fraction(self.include, ONE)
+        return p, (self.size - p) / (self.k - 1)
+
+    @property
+    def _mask_bytes(self) -> int:
+        return -(-self.k // 8)
+
+    @property
+    def _index_dtype(self) -> np.dtype[Any]:
+        return np.dtype("u1" if self.k <= 1 << 8 else "<u2")
+
+    @property
+    def _masked(self) -> bool:
+        return self._mask_bytes <= self.size * self._index_dtype.itemsize
+
+    @property
+    def code_dtype(self) -> np.dtype[Any]:
+        return np.dtype("u1") if self._masked else self._index_dtype
+
+    @property
+    def code_shape(self) -> tuple[int, ...]:
+        return (self._mask_bytes if self._masked else self.size,)
+
+    def randomize(self, value: int, coins: Coins) -> Codes:
+        value = self._check_value(value)
+        own = coins.bernoulli(self.include)
+        others = coins.permutation(self.k - 1)[: self.size - own]
+        bits = np.zeros(self.k, dtype=np.bool_)
+        bits[others + (others >= value)] = True
+        bits[value] = own
+        if self._masked:
+            return np.packbits(bits, bitorder="little")
+        return np.flatnonzero(bits).astype(self.code_dtype)
+
+    def randomize_many(self, values: ArrayLike, coins: Coins) -> Codes:
+        array = self._check_values(values)
+        codes = np.empty((array.size, *self.code_shape), dtype=self.code_dtype)
+        step = max(1, _BLOCK // self._mask_bytes)
+        for start in range(0, array.size, step):
+            block = slice(start, start + step)
+            masks = self._masks(array[block].astype(np.intp), coins)
+            codes[block] = masks if self._masked else self._indices(masks)
+        return codes
+
+    def _masks(self, values: NDArray[np.intp], coins: Coins) -> NDArray[np.uint8]:
+        """Return one random subset per value as a mask, shape (n, _mask_bytes).
+
+        Independent coins give each other category the same chance; given that they number at
+        most `size` (or all are tossed again), and completed with uniform categories, they are
+        a uniform subset, because every step treats the other categories alike. The coins fall
+        one standard deviation short, so that few rows are tossed again.
+        """
+        spread = math.sqrt(self.size * (1 - self.size / self.k))
+        coin = int(max(0.0, self.size - spread) / self.k * 2.0**32) << 32
+        width = self._mask_bytes
+        own_byte, own_bit = values >> 3, np.left_shift(1, values & 7).astype(np.uint8)
+        own = own_bit * coins.bernoulli_many(self.include, values.size)
+        masks = np.empty((values.size, width), dtype=np.uint8)
+        missing = np.empty(values.size, dtype=np.int64)
+        rows = np.arange(values.size)
+        while rows.size:
+            words = coins.bernoulli_words(coin, -(-rows.size * width // 8))
+            octets = words.astype("<u8", copy=False).view(np.uint8)[: rows.size * width]
+            fresh = octets.reshape(rows.size, width)
+            fresh[:, -1] &= self._last_byte
+            places = np.arange(rows.size), own_byte[rows]
+            fresh[places] = (fresh[places] & ~own_bit[rows]) | own[rows]
+            masks[rows] = fresh
+            missing[rows] = self.size - _BIT_COUNT[fresh].sum(axis=1, dtype=np.int64)
+            rows = rows[missing[rows] < 0]
+        rows = np.flatnonzero(missing)
+        while rows.size:
+            chosen = coins.below_many(self.k, rows.size).astype(np.intp)
+            byte, bit = chosen >> 3, np.left_shift(1, chosen & 7).astype(np.uint8)
+            new = ((masks[rows, byte] & bit) == 0) & (chosen != values[rows])
+            masks[rows[new], byte[new]] |= bit[new]
+            missing[rows] -= new
+            rows = rows[missing[rows] > 0]
+        return masks
+
+    def _indices(self, masks: NDArray[np.uint8]) -> NDArray[np.intp]:
+        bits = np.unpackbits(masks, axis=1, count=self.k, bitorder="little")
+        return bits.nonzero()[1].reshape(-1, self.size)
+
+    @property
+    def _last_byte(self) -> np.uint8:
+        return np.uint8(0xFF >> (-self.k % 8))
+
+    def _check_codes(self, codes: Codes) -> None:
+        if not len(codes):
+            return
+        if self._masked:
+            if (codes[:, -1] & ~self._last_byte).any():
+                raise InvalidInput(f"a {self.name} code has a bit beyond its {self.k} categories")
+            sizes = _BIT_COUNT[codes].sum(axis=1, dtype=np.int64)
+            if (sizes != self.size).any():
+                wrong = sizes[sizes != self.size][0]
+                raise InvalidInput(f"a {self.name} code has {self.size} categories, got {wrong}")
+            return
+        if codes.max() >= self.k:
+            raise InvalidInput(f"a {self.name} index must be below {self.k}, got {codes.max()}")
+        if (codes[:, 1:] <= codes[:, :-1]).any():
+            raise InvalidInput(f"a {self.name} code's indices must be in increasing order")
+
+    def tally(self, codes: Codes) -> Tally:
+        if not self._masked:
+            return Tally(len(codes), np.bincount(codes.ravel(), minlength=self.k))
+        counts = np.zeros(self.k, dtype=np.int64)
+        step = max(1, _BLOCK // self.k)
+        for start in range(0, len(codes), step):
+            block = codes[start : start + step]
+            bits = np.unpackbits(block, axis=1, count=self.k, bitorder="little")
+            counts += bits.sum(axis=0, dtype=np.int64)
+        return Tally(len(codes), counts)
+
+    def channel(self) -> Channel:
+        """Enumerate the k x C(k, size) channel; an output is a tuple of sorted categories."""
+        if math.comb(self.k, self.size) > MAX_OUTPUTS:
+            raise InvalidInput(
+                f"a channel of C({self.k}, {self.size}) codes is too large to enumerate"
+            )
+        p = Fraction(self.include, ONE)
+        within = p / math.comb(self.k - 1, self.size - 1)
+        without = (1 - p) / math.comb(self.k - 1, self.size)
+        outputs = tuple(combinations(range(self.k), self.size))
+        rows = (tuple(within if x in y else without for y in outputs) for x in range(self.k))
+        return Channel(outputs, tuple(rows))
+
+
+def _best_size(k: int, exp_epsilon: Fraction) -> int:
+    """Return the subset size of least variance summed over the categories at uniform truth:
+    the smallest w with w (w + 1) e**(2 epsilon) >= (k - w)(k - w - 1), where size w + 1 first
+    stops being better than w in (w e**epsilon + k - w)**2 / (w (k - w)).
+    """
+    square = exp_epsilon**2
+    sizes = range(1, k // 2 + 1)
+    return sizes[
+        bisect_left(sizes, True, key=lambda w: w * (w + 1) * square >= (k - w) * (k - w - 1))
+    ]
