@@ -65,7 +65,7 @@ class ChannelTable(Categorical):
                 raise InvalidInput(f"row {x} must sum to one, got {float(total)}")
             exact.append([Fraction(p) / total for p in row])
         gain = exp_bounds(Fraction(check_epsilon(epsilon)))[0] - 1
-        floor = math.ceil((_ROUNDING + size) / gain)
+        floor = 2 + math.ceil((_ROUNDING + size) / gain)
         weights: list[int] = []
         for row in exact:
             rounded = [floor + math.floor(p * (ONE - floor * size)) for p in row]

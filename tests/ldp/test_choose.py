@@ -54,9 +54,8 @@ def test_predicted_variances_over_the_minimax_constant(
     )
     for mechanism, ratio in zip(mechanisms, ratios, strict=True):
         total = float(mechanism.variance(np.full(k, 1 / k), 1).sum())
-        # Hashing modulo a prime has buckets of unequal sizes, which is worth a few per cent.
-        slack = 0.03 if isinstance(mechanism, LocalHashing) else 1.5e-3
-        assert total / minimax_constant(k, epsilon) == pytest.approx(ratio, rel=slack)
+        # The buckets of a hash modulo a prime differ in size, which is worth 0.15% at k = 16.
+        assert total / minimax_constant(k, epsilon) == pytest.approx(ratio, rel=2e-3)
 
 
 @pytest.mark.parametrize("k", [2, 3, 4, 5, 8, 16, 31, 32, 100, 256, 257, 1000, 1024, 4096])

@@ -80,6 +80,13 @@ def test_summing_on_its_own_grid_spends_epsilon(epsilon: float) -> None:
         assert mechanism.realised_epsilon >= 0.999 * epsilon
 
 
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 20.0, 32.0])
+@pytest.mark.parametrize(("steps", "reach"), [(1, 127), (253, 1), (16, 100)])
+def test_extreme_grids_keep_epsilon(epsilon: float, steps: int, reach: int) -> None:
+    mechanism = SummingHistogram.on_grid(4, epsilon, steps, reach)
+    assert 0.999 * epsilon <= mechanism.realised_epsilon <= epsilon
+
+
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0])
 def test_summing_has_the_variance_of_wang_et_al_table_2(epsilon: float) -> None:
     expected = {0.5: 32.0, 1.0: 8.0, 2.0: 2.0, 4.0: 0.5}[epsilon]
