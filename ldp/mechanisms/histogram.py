@@ -34,8 +34,8 @@ def thresholding_histogram(k: int, epsilon: float) -> UnaryEncoding:
     variance for rare categories has b = (c + 1 + sqrt(c**2 - c + 1)) / 3.
     The noise vector keeps epsilon, the bits spend less of it: with a = c / b their worst ratio
     is (2 a - 1) (2 b - 1) < (a b)**2 = e**epsilon, so `realised_epsilon` is below `epsilon`: by
-    1% at 0.1, 10% at 1, 38% at 8. With less noise, so that the bits spend all of it, the best theta is 1 and the
-    encoding is OUE, `UnaryEncoding(k, epsilon)`, which is why that one is to be preferred.
+    1% at 0.1, 10% at 1, 38% at 8. With less noise, so that the bits spend all of it, the best
+    theta is 1 and the encoding is OUE, `UnaryEncoding(k, epsilon)`, which is to be preferred.
     Raises `InvalidInput` as `UnaryEncoding` does.
     Source: Wang, Blocki, Li and Jha, USENIX Security 2017, section 4.1; the optimum in closed
     form is the root of the derivative of their equation 6.
