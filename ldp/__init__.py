@@ -1,69 +1,34 @@
-"""The mathematics of local differential privacy: mechanisms, tallies, estimates. No I/O."""
+"""The mathematics of local differential privacy: mechanisms, tallies, estimates. No I/O.
 
+The mechanisms of `ldp.mechanisms` can be imported from here too.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ldp import mechanisms
 from ldp.channel import Channel
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
 from ldp.estimation import Estimate, estimate
-from ldp.longitudinal import Longitudinal
 from ldp.mechanism import FrequencyOracle, Mechanism
-from ldp.mechanisms import (
-    HRR,
-    KRR,
-    LOLOHA,
-    RAPPOR,
-    CountMeanSketch,
-    DBitFlip,
-    GaussianMechanism,
-    HadamardCountMeanSketch,
-    HadamardResponse,
-    HybridMechanism,
-    KRRChain,
-    LaplaceMechanism,
-    LocalHashing,
-    OneBitMean,
-    OrderedExponential,
-    PiecewiseMechanism,
-    ProjectiveGeometry,
-    RandomizedResponse,
-    SquareWave,
-    SubsetSelection,
-    UnaryChain,
-    UnaryEncoding,
-    build,
-)
+from ldp.mechanisms import build
 from ldp.tally import Tally
 
+if TYPE_CHECKING:
+    from ldp.mechanisms import *  # noqa: F403
+
 __all__ = [
-    "HRR",
-    "KRR",
-    "LOLOHA",
-    "RAPPOR",
     "Channel",
     "Coins",
-    "CountMeanSketch",
-    "DBitFlip",
     "Estimate",
     "FrequencyOracle",
-    "GaussianMechanism",
-    "HadamardCountMeanSketch",
-    "HadamardResponse",
-    "HybridMechanism",
     "InvalidInput",
-    "KRRChain",
-    "LaplaceMechanism",
-    "LocalHashing",
-    "Longitudinal",
     "Mechanism",
-    "OneBitMean",
-    "OrderedExponential",
-    "PiecewiseMechanism",
-    "ProjectiveGeometry",
-    "RandomizedResponse",
-    "SquareWave",
-    "SubsetSelection",
     "Tally",
-    "UnaryChain",
-    "UnaryEncoding",
     "build",
     "estimate",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(mechanisms, name)

@@ -1,67 +1,44 @@
-"""The mechanisms, by the name a plan calls them."""
+"""The mechanisms, and the one that a plan names.
+
+Each lives in the module of its name and is imported when it is first asked for: an app that
+embeds the client pays for what its plan uses.
+"""
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from ldp.errors import InvalidInput
 from ldp.mechanism import Mechanism
-from ldp.mechanisms.chains import KRRChain, UnaryChain
-from ldp.mechanisms.count_mean_sketch import CountMeanSketch, HadamardCountMeanSketch
-from ldp.mechanisms.dbitflip import DBitFlip
-from ldp.mechanisms.gaussian import GaussianMechanism
-from ldp.mechanisms.hadamard import HRR, HadamardResponse
-from ldp.mechanisms.hybrid import HybridMechanism
-from ldp.mechanisms.krr import KRR, RandomizedResponse
-from ldp.mechanisms.laplace import LaplaceMechanism
-from ldp.mechanisms.local_hashing import LocalHashing
-from ldp.mechanisms.loloha import LOLOHA
-from ldp.mechanisms.onebit import OneBitMean
-from ldp.mechanisms.ordered import OrderedExponential
-from ldp.mechanisms.piecewise import PiecewiseMechanism
-from ldp.mechanisms.projective import ProjectiveGeometry
-from ldp.mechanisms.rappor import RAPPOR
-from ldp.mechanisms.square_wave import SquareWave
-from ldp.mechanisms.subset_selection import SubsetSelection
-from ldp.mechanisms.unary import UnaryEncoding
 
-_BY_NAME: Mapping[str, type[Mechanism]] = {
-    mechanism.name: mechanism
-    for mechanism in (
-        KRR,
-        UnaryEncoding,
-        OneBitMean,
-        KRRChain,
-        UnaryChain,
-        LOLOHA,
-        DBitFlip,
-        RAPPOR,
-        PiecewiseMechanism,
-        HybridMechanism,
-        LaplaceMechanism,
-        SquareWave,
-        OrderedExponential,
-        SubsetSelection,
-        LocalHashing,
-        HRR,
-        HadamardResponse,
-        ProjectiveGeometry,
-        CountMeanSketch,
-        HadamardCountMeanSketch,
-    )
-}
-
-
-def build(name: str, epsilon: float, integers: Mapping[str, Sequence[int]]) -> Mechanism:
-    """Build the mechanism that a plan names; raise `InvalidInput` for one we do not know."""
-    if name not in _BY_NAME:
-        raise InvalidInput(f"unknown mechanism {name!r}; this version knows {sorted(_BY_NAME)}")
-    return _BY_NAME[name].from_integers(epsilon, integers)
-
+if TYPE_CHECKING:
+    from ldp.mechanisms.chains import KRRChain, UnaryChain
+    from ldp.mechanisms.count_mean_sketch import CountMeanSketch, HadamardCountMeanSketch
+    from ldp.mechanisms.dbitflip import DBitFlip
+    from ldp.mechanisms.gaussian import GaussianMechanism
+    from ldp.mechanisms.hadamard import HRR, HadamardResponse
+    from ldp.mechanisms.histogram import SummingHistogram, thresholding_histogram
+    from ldp.mechanisms.hybrid import HybridMechanism
+    from ldp.mechanisms.krr import KRR, RandomizedResponse
+    from ldp.mechanisms.laplace import LaplaceMechanism
+    from ldp.mechanisms.local_hashing import LocalHashing
+    from ldp.mechanisms.loloha import LOLOHA
+    from ldp.mechanisms.onebit import OneBitMean
+    from ldp.mechanisms.ordered import OrderedExponential
+    from ldp.mechanisms.piecewise import PiecewiseMechanism
+    from ldp.mechanisms.projective import ProjectiveGeometry
+    from ldp.mechanisms.rappor import RAPPOR
+    from ldp.mechanisms.square_wave import SquareWave
+    from ldp.mechanisms.subset_selection import SubsetSelection
+    from ldp.mechanisms.table import ChannelTable
+    from ldp.mechanisms.unary import UnaryEncoding
 
 __all__ = [
     "HRR",
     "KRR",
     "LOLOHA",
     "RAPPOR",
+    "ChannelTable",
     "CountMeanSketch",
     "DBitFlip",
     "GaussianMechanism",
@@ -78,7 +55,77 @@ __all__ = [
     "RandomizedResponse",
     "SquareWave",
     "SubsetSelection",
+    "SummingHistogram",
     "UnaryChain",
     "UnaryEncoding",
     "build",
+    "thresholding_histogram",
 ]
+
+_MODULES: Mapping[str, str] = {
+    "HRR": "hadamard",
+    "KRR": "krr",
+    "LOLOHA": "loloha",
+    "RAPPOR": "rappor",
+    "ChannelTable": "table",
+    "CountMeanSketch": "count_mean_sketch",
+    "DBitFlip": "dbitflip",
+    "GaussianMechanism": "gaussian",
+    "HadamardCountMeanSketch": "count_mean_sketch",
+    "HadamardResponse": "hadamard",
+    "HybridMechanism": "hybrid",
+    "KRRChain": "chains",
+    "LaplaceMechanism": "laplace",
+    "LocalHashing": "local_hashing",
+    "OneBitMean": "onebit",
+    "OrderedExponential": "ordered",
+    "PiecewiseMechanism": "piecewise",
+    "ProjectiveGeometry": "projective",
+    "RandomizedResponse": "krr",
+    "SquareWave": "square_wave",
+    "SubsetSelection": "subset_selection",
+    "SummingHistogram": "histogram",
+    "UnaryChain": "chains",
+    "UnaryEncoding": "unary",
+    "thresholding_histogram": "histogram",
+}
+
+# The Gaussian mechanism is (epsilon, delta)-LDP, and a plan promises pure epsilon: not here.
+_IN_PLANS: Mapping[str, str] = {
+    "cms": "CountMeanSketch",
+    "dbitflip": "DBitFlip",
+    "hadamard": "HadamardResponse",
+    "hashing": "LocalHashing",
+    "hcms": "HadamardCountMeanSketch",
+    "hrr": "HRR",
+    "hybrid": "HybridMechanism",
+    "krr": "KRR",
+    "krr_chain": "KRRChain",
+    "laplace": "LaplaceMechanism",
+    "loloha": "LOLOHA",
+    "onebit": "OneBitMean",
+    "ordered": "OrderedExponential",
+    "piecewise": "PiecewiseMechanism",
+    "projective": "ProjectiveGeometry",
+    "rappor": "RAPPOR",
+    "she": "SummingHistogram",
+    "square_wave": "SquareWave",
+    "subset": "SubsetSelection",
+    "table": "ChannelTable",
+    "unary": "UnaryEncoding",
+    "unary_chain": "UnaryChain",
+}
+
+
+def build(name: str, epsilon: float, integers: Mapping[str, Sequence[int]]) -> Mechanism:
+    """Build the mechanism that a plan names; raise `InvalidInput` for one we do not know."""
+    if name not in _IN_PLANS:
+        raise InvalidInput(f"unknown mechanism {name!r}; this version knows {sorted(_IN_PLANS)}")
+    mechanism: Mechanism = __getattr__(_IN_PLANS[name]).from_integers(epsilon, integers)
+    return mechanism
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

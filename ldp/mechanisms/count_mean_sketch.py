@@ -5,6 +5,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,7 @@ from ldp.mechanisms.unary import UnaryEncoding
 from ldp.tally import Tally
 
 _MAX_HASHES = 1 << 16
+_MAX_CELLS = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,11 @@ class _Sketch(FrequencyOracle):
             raise InvalidInput(f"{self.name}: seed must lie in 1..2**64 - 1, got {self.seed}")
         if not 2 <= self.buckets <= 1 << 16:
             raise InvalidInput(f"{self.name}: buckets must lie in 2..65536, got {self.buckets}")
+        if self.hashes * self.buckets > _MAX_CELLS:
+            raise InvalidInput(
+                f"{self.name}: hashes * buckets must be at most {_MAX_CELLS}, "
+                f"got {self.hashes * self.buckets}"
+            )
         if self.prime == 0:
             object.__setattr__(self, "prime", hash_prime(self.k, self.buckets))
         check_hashes(self.name, self.k, self.buckets, self.prime)
@@ -165,7 +172,8 @@ class CountMeanSketch(_Sketch):
     Cost: 4 bytes for the function and ceil(buckets / 8) for the bits; a tally holds
     hashes * buckets counts, its supports take O(k hashes).
     Raises `InvalidInput` unless 2 <= k <= 2**20, 1 <= hashes <= 2**16,
-    2 <= buckets <= 2**16, 1 <= seed < 2**64 and prime is one of at least k and buckets.
+    2 <= buckets <= 2**16, hashes * buckets <= 2**24, 1 <= seed < 2**64 and prime is one of
+    at least k and buckets.
     Source: Apple's Differential Privacy Team, "Learning with privacy at scale", 2017.
     """
 
@@ -205,9 +213,9 @@ class CountMeanSketch(_Sketch):
     def tally(self, codes: Codes) -> Tally:
         counts = np.zeros((self.hashes, self.buckets), dtype=np.int64)
         order = np.argsort(codes["function"], kind="stable")
-        functions, starts = np.unique(codes["function"][order], return_index=True)
-        for function, rows in zip(functions, np.split(order, starts[1:]), strict=True):
-            counts[function] = self._inner.tally(codes["bits"][rows]).counts
+        bounds = np.searchsorted(codes["function"][order], np.arange(self.hashes + 1))
+        for function, (start, end) in enumerate(pairwise(bounds)):
+            counts[function] = self._inner.tally(codes["bits"][order[start:end]]).counts
         return Tally(len(codes), counts.ravel())
 
     def _bucket_supports(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -228,7 +236,8 @@ class HadamardCountMeanSketch(_Sketch):
     Cost: one code of 1, 2, 4 or 8 bytes; a tally holds hashes * 2 (K - 1) counts, K being the
     smallest power of two >= buckets; its supports take O(hashes (k + K log K)).
     Raises `InvalidInput` unless 2 <= k <= 2**20, 1 <= hashes <= 2**16,
-    2 <= buckets <= 2**16, 1 <= seed < 2**64 and prime is one of at least k and buckets.
+    2 <= buckets <= 2**16, hashes * buckets <= 2**24, 1 <= seed < 2**64 and prime is one of
+    at least k and buckets.
     Source: Apple's Differential Privacy Team, "Learning with privacy at scale", 2017.
     """
 

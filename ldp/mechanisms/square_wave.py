@@ -19,7 +19,7 @@ class SquareWave(WindowMechanism):
     under local differential privacy", SIGMOD 2020.
     """
 
-    name: ClassVar[str] = "square-wave"
+    name: ClassVar[str] = "square_wave"
 
     @property
     def _default_grid(self) -> int:
