@@ -5,14 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from ldp import (
-    KRR,
-    InvalidInput,
-    LocalHashing,
-    UnaryEncoding,
-    choose,
-    minimax_constant,
-)
+from ldp import KRR, InvalidInput, LocalHashing, UnaryEncoding
+from ldp.choice import choose, minimax_constant
 
 
 @pytest.mark.parametrize(
