@@ -52,6 +52,8 @@ def log_upper(ratio: Fraction) -> float:
     """Return the smallest double that is certainly >= ln(ratio), for ratio >= 1."""
     if ratio < 1:
         raise InvalidInput(f"a worst-case probability ratio is at least 1, got {ratio}")
+    if ratio == 1:
+        return 0.0
     up = Context(prec=_PRECISION, rounding=ROUND_CEILING)
     value = up.ln(up.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))).next_plus(up)
     result = float(value)
