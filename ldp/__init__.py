@@ -1,6 +1,7 @@
 """The mathematics of local differential privacy: mechanisms, tallies, estimates. No I/O."""
 
 from ldp.channel import Channel
+from ldp.choose import Choice, choose, minimax_constant
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
 from ldp.estimation import Estimate, estimate
@@ -8,6 +9,7 @@ from ldp.mechanism import FrequencyOracle, Mechanism
 from ldp.mechanisms import (
     HRR,
     KRR,
+    ChannelTable,
     CountMeanSketch,
     HadamardCountMeanSketch,
     HadamardResponse,
@@ -16,8 +18,10 @@ from ldp.mechanisms import (
     ProjectiveGeometry,
     RandomizedResponse,
     SubsetSelection,
+    SummingHistogram,
     UnaryEncoding,
     build,
+    thresholding_histogram,
 )
 from ldp.tally import Tally
 
@@ -25,6 +29,8 @@ __all__ = [
     "HRR",
     "KRR",
     "Channel",
+    "ChannelTable",
+    "Choice",
     "Coins",
     "CountMeanSketch",
     "Estimate",
@@ -38,8 +44,12 @@ __all__ = [
     "ProjectiveGeometry",
     "RandomizedResponse",
     "SubsetSelection",
+    "SummingHistogram",
     "Tally",
     "UnaryEncoding",
     "build",
+    "choose",
     "estimate",
+    "minimax_constant",
+    "thresholding_histogram",
 ]

@@ -6,6 +6,8 @@ significance of the least significant bits for differential privacy", CCS 2012).
 """
 
 import os
+from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,18 +15,32 @@ from numpy.typing import NDArray
 from ldp.errors import InvalidInput
 from ldp.exact import ONE
 
-_SPARSE = 4  # once fewer than 1/4 of the words hold an undecided coin, handle only those
+_BULK = 1 << 11
+"""Bytes from which a keystream beats the system's generator, its key included."""
+
+_ROUNDS = 8
+"""Bits of their binary expansions that packed coins compare together, before the rest."""
+
+_BLOCK = 1 << 12
+"""Words of coins tossed together: enough to be worth a key, few enough to stay in cache."""
+
+_ZEROS = bytes(8 * _ROUNDS * _BLOCK)
 
 
 class Coins:
-    """Draw exact coins from `os.urandom`.
+    """Draw exact coins from the operating system's generator.
 
-    Nothing is buffered between calls, so a forked child can never repeat its parent's coins,
-    and the object is safe to share between threads.
+    Small requests are served by `os.urandom`. Each large one is the AES-256 keystream (counter
+    mode, of the cryptography package where it is installed) of a fresh key from `os.urandom`.
+    Nothing is kept between requests, neither key nor counter nor buffer, so a forked child
+    cannot repeat its parent's coins, and threads may share the object.
     """
 
     def _bytes(self, count: int) -> bytes:
-        return os.urandom(count)
+        """Return `count` random bytes; every draw comes through here."""
+        if count < _BULK or (keystream := _load_keystream()) is None:
+            return os.urandom(count)
+        return keystream(os.urandom(32), count)
 
     def words(self, n: int) -> NDArray[np.uint64]:
         """Return `n` independent uniform 64-bit words, shape (n,)."""
@@ -37,42 +53,45 @@ class Coins:
     def bernoulli_words(self, threshold: int, n: int) -> NDArray[np.uint64]:
         """Return 64 * n coins packed in words, shape (n,); each is 1 with threshold / 2**64.
 
-        All coins compare their own uniform 64-bit integer with the threshold, most significant
-        bit first; a coin is decided at the first bit that differs, so about ten random words
-        serve 64 coins (Knuth and Yao 1976, bit-sliced).
+        A coin is a uniform number that falls below threshold / 2**64, and is decided by the
+        first bit in which the two differ (Knuth and Yao, "The complexity of nonuniform random
+        number generation", 1976). The first bits are compared for 64 coins at a time, one word
+        per bit; the one coin in 256 that is still undecided draws the rest of its own number.
         """
         threshold = _checked_threshold(threshold)
-        full = np.uint64(ONE - 1)
         if threshold == ONE:
-            return np.full(n, full)
+            return np.full(n, ONE - 1, dtype=np.uint64)
         heads = np.zeros(n, dtype=np.uint64)
-        undecided = np.full(n, full)
-        where: NDArray[np.intp] | None = None  # the words of `heads` that `undecided` is about
-        for position in range(63, -1, -1):
-            if not threshold & ((1 << (position + 1)) - 1):
-                break  # only zeros are left in the threshold: an undecided coin is not below it
-            flips = self.words(undecided.size)
-            if threshold >> position & 1:
-                decided = undecided & ~flips
-                if where is None:
-                    heads |= decided
-                else:
-                    heads[where] |= decided
-                undecided = undecided & flips
-            else:
-                undecided = undecided & ~flips
-            live = np.flatnonzero(undecided)
-            if not live.size:
-                break
-            if live.size * _SPARSE < undecided.size:
-                where = live if where is None else where[live]
-                undecided = undecided[live]
+        for start in range(0, n if threshold else 0, _BLOCK):
+            self._toss(threshold, heads[start : start + _BLOCK])
         return heads
+
+    def _toss(self, threshold: int, heads: NDArray[np.uint64]) -> None:
+        """Set the bits of `heads`, all zero, that come up; 0 < threshold < 2**64."""
+        trailing_zeros = (threshold & -threshold).bit_length() - 1
+        rounds = min(_ROUNDS, 64 - trailing_zeros)
+        undecided = np.full(heads.size, ONE - 1, dtype=np.uint64)
+        # A bit of `agrees` says that a number's bit equals the threshold's: a fair coin.
+        for i, agrees in enumerate(self.words(rounds * heads.size).reshape(rounds, -1)):
+            if threshold >> 63 - i & 1:
+                still = undecided & agrees
+                heads |= undecided ^ still
+                undecided = still
+            else:
+                undecided &= agrees
+        rest = threshold << rounds & ONE - 1
+        if not rest:
+            return  # a number that agreed so far is not below the threshold
+        live = np.flatnonzero(undecided)
+        open_bits = np.flatnonzero(_unpack(undecided[live]))
+        below = self.words(open_bits.size) < np.uint64(rest)
+        bits = np.zeros(64 * live.size, dtype=np.bool_)
+        bits[open_bits[below]] = True
+        heads[live] |= np.packbits(bits, bitorder="little").view("<u8")
 
     def bernoulli_many(self, threshold: int, n: int) -> NDArray[np.bool_]:
         """Return `n` independent coins, shape (n,), each True with threshold / 2**64."""
-        packed = self.bernoulli_words(threshold, -(-n // 64)).astype("<u8", copy=False)
-        return np.unpackbits(packed.view(np.uint8), count=n, bitorder="little").view(np.bool_)
+        return _unpack(self.bernoulli_words(threshold, -(-n // 64)), n)
 
     def below(self, bound: int) -> int:
         """Return an integer uniform on 0..bound-1, by rejection; 1 <= bound <= 2**64."""
@@ -91,17 +110,20 @@ class Coins:
         """
         if not 1 <= bound <= 1 << 32:
             raise InvalidInput(f"bound must lie in 1..2**32, got {bound}")
+        # The narrowest draw that rejects at most one in 16 is the cheapest.
+        bits = next((b for b in (8, 16) if (1 << b) % bound <= 1 << b - 4), 32)
+        narrow, wide = np.dtype(f"<u{bits // 8}"), np.dtype(f"<u{bits // 4}")
+        rejected_below = (1 << bits) % bound
         result = np.empty(n, dtype=np.uint32)
-        rejected_below = np.uint64((1 << 32) % bound)
-        pending: NDArray[np.intp] | slice = slice(None)
-        count = n
-        while count:
-            draws = np.frombuffer(self._bytes(4 * count), dtype="<u4").astype(np.uint64)
-            products = draws * np.uint64(bound)
-            result[pending] = products >> np.uint64(32)
-            rejected = np.flatnonzero((products & np.uint64(0xFFFFFFFF)) < rejected_below)
-            pending = rejected if isinstance(pending, slice) else pending[rejected]
-            count = rejected.size
+        for start in range(0, n, 32 * _BLOCK):
+            block = result[start : start + 32 * _BLOCK]
+            products = np.frombuffer(self._bytes(block.size * bits // 8), narrow).astype(wide)
+            products *= bound
+            block[:] = products >> bits
+            if rejected_below:
+                rejected = np.flatnonzero(products.astype(narrow) < rejected_below)
+                if rejected.size:
+                    block[rejected] = self.below_many(bound, rejected.size)
         return result
 
     def permutation(self, n: int) -> NDArray[np.intp]:
@@ -112,6 +134,32 @@ class Coins:
             ordered = words[order]
             if (ordered[1:] != ordered[:-1]).all():  # a tie would favour the order they came in
                 return order
+
+
+def _unpack(words: NDArray[np.uint64], count: int | None = None) -> NDArray[np.bool_]:
+    """Return the first `count` bits of packed coins, least significant first."""
+    octets = words.astype("<u8", copy=False).view(np.uint8)
+    return np.unpackbits(octets, count=count, bitorder="little").view(np.bool_)
+
+
+@cache
+def _load_keystream() -> Callable[[bytes, int], bytes] | None:
+    """Return the function (key, count) -> AES-CTR keystream, or None without cryptography.
+
+    The package is loaded at the first bulk request: its 40 ms are not for those who never
+    randomise in bulk.
+    """
+    try:
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+    except ImportError:
+        return None
+    start = modes.CTR(bytes(16))
+
+    def keystream(key: bytes, count: int) -> bytes:
+        zeros = memoryview(_ZEROS)[:count] if count <= len(_ZEROS) else bytes(count)
+        return Cipher(algorithms.AES(key), start).encryptor().update(zeros)
+
+    return keystream
 
 
 def _checked_threshold(threshold: int) -> int:

@@ -6,11 +6,13 @@ from ldp.errors import InvalidInput
 from ldp.mechanism import Mechanism
 from ldp.mechanisms.count_mean_sketch import CountMeanSketch, HadamardCountMeanSketch
 from ldp.mechanisms.hadamard import HRR, HadamardResponse
+from ldp.mechanisms.histogram import SummingHistogram, thresholding_histogram
 from ldp.mechanisms.krr import KRR, RandomizedResponse
 from ldp.mechanisms.local_hashing import LocalHashing
 from ldp.mechanisms.onebit import OneBitMean
 from ldp.mechanisms.projective import ProjectiveGeometry
 from ldp.mechanisms.subset_selection import SubsetSelection
+from ldp.mechanisms.table import ChannelTable
 from ldp.mechanisms.unary import UnaryEncoding
 
 _BY_NAME: Mapping[str, type[Mechanism]] = {
@@ -26,6 +28,8 @@ _BY_NAME: Mapping[str, type[Mechanism]] = {
         ProjectiveGeometry,
         CountMeanSketch,
         HadamardCountMeanSketch,
+        SummingHistogram,
+        ChannelTable,
     )
 }
 
@@ -40,6 +44,7 @@ def build(name: str, epsilon: float, integers: Mapping[str, Sequence[int]]) -> M
 __all__ = [
     "HRR",
     "KRR",
+    "ChannelTable",
     "CountMeanSketch",
     "HadamardCountMeanSketch",
     "HadamardResponse",
@@ -48,6 +53,8 @@ __all__ = [
     "ProjectiveGeometry",
     "RandomizedResponse",
     "SubsetSelection",
+    "SummingHistogram",
     "UnaryEncoding",
     "build",
+    "thresholding_histogram",
 ]

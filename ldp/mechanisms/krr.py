@@ -14,6 +14,9 @@ from ldp.exact import ONE, ceil_threshold, exp_bounds
 from ldp.mechanism import Codes, FrequencyOracle, check_threshold
 from ldp.tally import Tally
 
+_BLOCK = 1 << 17
+"""Reports randomised, or counted, together: what fits a core's cache."""
+
 
 @dataclass(frozen=True)
 class KRR(FrequencyOracle):
@@ -56,16 +59,26 @@ class KRR(FrequencyOracle):
         return coins.below(self.k) if coins.bernoulli(self.resample) else value
 
     def randomize_many(self, values: ArrayLike, coins: Coins) -> Codes:
-        kept = self._check_values(values).astype(self.code_dtype)
-        drawn = coins.below_many(self.k, kept.size).astype(self.code_dtype)
-        return np.where(coins.bernoulli_many(self.resample, kept.size), drawn, kept)
+        array = self._check_values(values)
+        codes = np.empty(array.size, dtype=self.code_dtype)
+        for start in range(0, array.size, _BLOCK):
+            kept = array[start : start + _BLOCK].astype(self.code_dtype)
+            drawn = coins.below_many(self.k, kept.size).astype(self.code_dtype)
+            resampled = coins.bernoulli_many(self.resample, kept.size).view(np.uint8)
+            # kept ^ (kept ^ drawn) where resampled: np.where, five times as fast.
+            mask = np.negative(resampled.astype(self.code_dtype))
+            np.bitwise_xor(kept, (kept ^ drawn) & mask, out=codes[start : start + _BLOCK])
+        return codes
 
     def _check_codes(self, codes: Codes) -> None:
         if codes.size and codes.max() >= self.k:
             raise InvalidInput(f"a {self.name} code must be below {self.k}, got {codes.max()}")
 
     def tally(self, codes: Codes) -> Tally:
-        return Tally(len(codes), np.bincount(codes, minlength=self.k))
+        counts = np.zeros(self.k, dtype=np.int64)
+        for start in range(0, len(codes), _BLOCK):
+            counts += np.bincount(codes[start : start + _BLOCK], minlength=self.k)
+        return Tally(len(codes), counts)
 
     def channel(self) -> Channel:
         """Enumerate the k x k channel."""

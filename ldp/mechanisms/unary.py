@@ -7,15 +7,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ldp.bits import column_sums
 from ldp.channel import MAX_OUTPUTS, Channel
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
 from ldp.exact import ONE, ceil_threshold, check_epsilon, exp_bounds, floor_threshold
 from ldp.mechanism import Codes, FrequencyOracle, check_threshold
 from ldp.tally import Tally
-
-_BLOCK = 1 << 16
-"""Bytes of packed codes unpacked at once: what fits a core's cache."""
 
 
 @dataclass(frozen=True)
@@ -86,13 +84,13 @@ class UnaryEncoding(FrequencyOracle):
         array = self._check_values(values)
         n, width = array.size, self.code_shape[0]
         words = coins.bernoulli_words(self.other, -(-n * width // 8))
-        noise = words.astype("<u8", copy=False).view(np.uint8)[: n * width]
-        codes = noise.reshape(n, width)
-        codes[:, -1] &= self._last_byte
-        rows, byte = np.arange(n), array >> 3
+        octets = words.astype("<u8", copy=False).view(np.uint8)[: n * width]
+        at = np.arange(n) * width + (array >> 3)
         bit = np.left_shift(1, array & 7).astype(np.uint8)
         own = bit * coins.bernoulli_many(self.own, n)
-        codes[rows, byte] = (codes[rows, byte] & ~bit) | own
+        octets[at] = octets[at] & ~bit | own
+        codes = octets.reshape(n, width)
+        codes[:, -1] &= self._last_byte
         return codes
 
     @property
@@ -104,13 +102,7 @@ class UnaryEncoding(FrequencyOracle):
             raise InvalidInput(f"a {self.name} code has a bit beyond its {self.k} categories")
 
     def tally(self, codes: Codes) -> Tally:
-        counts = np.zeros(self.k, dtype=np.int64)
-        step = max(1, _BLOCK // self.code_shape[0])
-        for start in range(0, len(codes), step):
-            block = codes[start : start + step]
-            bits = np.unpackbits(block, axis=1, count=self.k, bitorder="little")
-            counts += bits.sum(axis=0, dtype=np.int64)
-        return Tally(len(codes), counts)
+        return Tally(len(codes), column_sums(codes, self.k))
 
     def channel(self) -> Channel:
         """Enumerate the k x 2**k channel; an output's bit v is that of category v."""

@@ -1,0 +1,173 @@
+"""Coins: exact, whoever serves the bytes, and never the same twice."""
+
+import os
+import sys
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from ldp import Coins, InvalidInput
+from ldp import coins as coins_module
+from ldp.exact import ONE
+from ldp.testing import SeededCoins
+
+SMALL, LARGE = 4, 1 << 12  # words: from the system, and from a keystream
+
+
+class ScriptedCoins(Coins):
+    """Serve the given bytes, one item a request."""
+
+    def __init__(self, script: Iterable[bytes]) -> None:
+        self._script = iter(script)
+
+    def _bytes(self, count: int) -> bytes:
+        served = next(self._script)
+        assert len(served) == count
+        return served
+
+
+def words_of_a_forked_child(coins: Coins, n: int) -> list[int]:
+    read, write = os.pipe()
+    if (child := os.fork()) == 0:
+        os.write(write, coins.words(n).tobytes())
+        os._exit(0)
+    os.close(write)
+    with open(read, "rb") as pipe:  # noqa: PTH123 - a descriptor, not a path
+        words = np.frombuffer(pipe.read(), dtype=np.uint64)
+    os.waitpid(child, 0)
+    return list(map(int, words))
+
+
+@pytest.mark.parametrize("n", [SMALL, LARGE])
+def test_forked_children_repeat_neither_their_parent_nor_each_other(n: int) -> None:
+    coins = Coins()
+    drawn = list(map(int, coins.words(n)))
+    for _ in range(3):
+        drawn += words_of_a_forked_child(coins, n)
+    drawn += list(map(int, coins.words(n)))
+    assert len(drawn) == 5 * n == len(set(drawn))
+
+
+def test_threads_that_share_coins_do_not_repeat() -> None:
+    coins = Coins()
+    with ThreadPoolExecutor(8) as pool:
+        drawn = np.concatenate(list(pool.map(coins.words, [SMALL, LARGE] * 40)))
+    assert np.unique(drawn).size == drawn.size == 40 * (SMALL + LARGE)
+
+
+def test_every_bulk_request_has_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = []
+
+    def keystream(key: bytes, count: int) -> bytes:
+        keys.append(key)
+        return bytes(count)
+
+    monkeypatch.setattr(coins_module, "_load_keystream", lambda: keystream)
+    coins = Coins()
+    coins.words(LARGE)
+    coins.words(LARGE)
+    assert coins.words(SMALL).any()  # zeros, had it come from that keystream
+    assert len(set(keys)) == 2
+    assert {len(key) for key in keys} == {32}
+
+
+@pytest.mark.parametrize("count", [1, 16, 100, 1 << 12, 1_000_003])
+def test_the_keystream_is_aes_in_counter_mode(count: int) -> None:
+    ciphers = pytest.importorskip("cryptography.hazmat.primitives.ciphers")
+    keystream = coins_module._load_keystream()
+    assert keystream is not None
+    key = bytes(range(32))
+    counters = b"".join(i.to_bytes(16, "big") for i in range(count // 16 + 1))
+    oracle = ciphers.Cipher(ciphers.algorithms.AES(key), ciphers.modes.ECB()).encryptor()
+    assert keystream(key, count) == oracle.update(counters)[:count]
+
+
+def test_without_cryptography_the_system_serves_every_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers", None)
+    load = coins_module._load_keystream.__wrapped__
+    assert load() is None
+    monkeypatch.setattr(coins_module, "_load_keystream", load)
+    served = []
+    monkeypatch.setattr(os, "urandom", lambda count: served.append(count) or bytes(count))
+    assert Coins().words(LARGE).tolist() == [0] * LARGE
+    assert served == [8 * LARGE]
+
+
+@pytest.mark.parametrize("n", [SMALL, LARGE])
+def test_the_real_coins_are_fair(n: int) -> None:
+    bits = np.unpackbits(Coins().words(n).view(np.uint8))
+    assert abs(bits.mean() - 0.5) < 6 * 0.5 / np.sqrt(bits.size)
+
+
+ALL_PATTERNS = np.arange(256)[:, None] >> np.arange(7, -1, -1) & 1  # first bit first
+
+
+@pytest.mark.parametrize("top", [0, 1, 68, 127, 128, 255])
+@pytest.mark.parametrize("rest", [1, (1 << 56) - 1])
+def test_packed_coins_are_decided_as_their_numbers_compare(top: int, rest: int) -> None:
+    # 256 coins whose numbers begin with each of the 256 octets: exactly `top` of them are below
+    # the threshold, the one that ties is decided by the number's other bits, and no other.
+    threshold = top << 56 | rest
+    octet = np.array([top >> 7 - i & 1 for i in range(8)])
+    agrees = np.packbits(octet == ALL_PATTERNS, axis=0, bitorder="little").T.tobytes()
+    for tie, expected in ((0, top + 1), (ONE - 1, top), ((rest << 8), top)):
+        script = [agrees, tie.to_bytes(8, "little")]
+        heads = ScriptedCoins(script).bernoulli_words(threshold, 4)
+        below = np.unpackbits(heads.view(np.uint8), bitorder="little")
+        assert np.flatnonzero(below).tolist() == list(range(expected))
+
+
+def test_packed_coins_of_a_short_threshold_need_no_tie_break() -> None:
+    for bits in range(1, 9):
+        patterns = np.arange(256)[:, None] >> np.arange(bits - 1, -1, -1) & 1
+        agrees = np.packbits(patterns == 1, axis=0, bitorder="little").T.tobytes()
+        heads = ScriptedCoins([agrees]).bernoulli_words(((1 << bits) - 1) << 64 - bits, 4)
+        assert sum(int(word).bit_count() for word in heads) == 256 - (256 >> bits)
+
+
+@pytest.mark.parametrize("threshold", [0, 1, ONE // 2, ONE - 1, ONE, 0x4E1A_55CF_0000_0001])
+@pytest.mark.parametrize("n", [0, 1, 63, 65, 300_001])
+def test_coins_in_bulk_come_up_as_often_as_the_threshold_says(
+    threshold: int, n: int, coins: SeededCoins
+) -> None:
+    heads = coins.bernoulli_many(threshold, n)
+    assert heads.shape == (n,)
+    assert heads.dtype == np.bool_
+    p = threshold / ONE
+    assert abs(int(heads.sum()) - n * p) <= 5 * np.sqrt(n * p * (1 - p)) + (0 < p < 1)
+
+
+@pytest.mark.parametrize("bound", [1, 3, 100, 128, 256, 257, 1000, 1024, 4099, 65536])
+def test_bounded_integers_take_every_accepted_draw_equally_often(bound: int) -> None:
+    bits = 8 if 256 % bound <= 16 else 16
+    every_draw = np.arange(1 << bits).astype(f"<u{bits // 8}").tobytes()
+    last = every_draw[-bits // 8 :]  # its product's low half is the largest: never rejected
+    left = (1 << bits) % bound
+    coins = ScriptedCoins([every_draw, last * left])
+    counts = np.bincount(coins.below_many(bound, 1 << bits), minlength=bound)
+    counts[bound - 1] -= left
+    assert (counts == (1 << bits) // bound).all()
+
+
+@pytest.mark.parametrize("bound", [10, 5000, 1 << 20, 3_000_000_000, 1 << 32])
+def test_bounded_integers_are_uniform(bound: int, coins: SeededCoins) -> None:
+    n = 300_000
+    drawn = coins.below_many(bound, n)
+    assert int(drawn.max()) < bound
+    cells = np.bincount(drawn * np.uint64(10) // np.uint64(bound), minlength=10)
+    assert ((cells - n / 10) ** 2 / (n / 10)).sum() < 35  # 9 degrees of freedom, p = 6e-5
+
+
+def test_a_bound_or_threshold_out_of_range_is_refused(coins: SeededCoins) -> None:
+    for bound in (0, -1, (1 << 32) + 1):
+        with pytest.raises(InvalidInput, match=r"bound must lie in 1\.\.2\*\*32, got"):
+            coins.below_many(bound, 1)
+    for threshold in (-1, ONE + 1):
+        with pytest.raises(InvalidInput, match=r"threshold must lie in 0\.\.2\*\*64, got"):
+            coins.bernoulli_words(threshold, 1)
+        with pytest.raises(InvalidInput, match=r"threshold must lie in 0\.\.2\*\*64, got"):
+            coins.bernoulli(threshold)

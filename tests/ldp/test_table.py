@@ -1,0 +1,108 @@
+"""Channel tables: any finite channel, exactly."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from ldp import KRR, ChannelTable, InvalidInput
+from ldp.exact import ONE
+from ldp.testing import SeededCoins
+
+EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
+WIDE = [[0.5, 0.25, 0.15, 0.1], [0.1, 0.25, 0.15, 0.5]]  # worst ratio 5
+
+
+def krr_rows(k: int, epsilon: float) -> list[list[float]]:
+    e = math.exp(epsilon)
+    return [[(e if x == y else 1) / (e + k - 1) for y in range(k)] for x in range(k)]
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 5, 8, 16])
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_a_channel_in_floats_is_rounded_toward_privacy(k: int, epsilon: float) -> None:
+    mechanism = ChannelTable.from_rows(epsilon, krr_rows(k, epsilon))
+    channel = mechanism.channel()
+    assert channel.satisfies(epsilon)
+    assert 0.999 * epsilon <= channel.epsilon == mechanism.realised_epsilon <= epsilon
+    assert np.array(channel.rows, dtype=float) == pytest.approx(np.array(krr_rows(k, epsilon)))
+
+
+def test_an_exact_channel_may_be_given_in_rationals() -> None:
+    rows = KRR(5, 1.0).channel().rows
+    assert ChannelTable.from_rows(1.0, rows).realised_epsilon == pytest.approx(1.0, abs=1e-12)
+
+
+def test_a_channel_beyond_epsilon_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"table: the integers give epsilon 1\.60944"):
+        ChannelTable.from_rows(1.6, WIDE)
+    assert ChannelTable.from_rows(1.61, WIDE).realised_epsilon == pytest.approx(math.log(5))
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ([[0.5, 0.5], [0.5]], r"row 1 must have 2 probabilities, got \[0.5\]"),
+        ([[0.5, 0.5], [1.5, -0.5]], "row 1 must have 2 probabilities"),
+        ([[0.5, 0.5], [math.nan, 0.5]], "row 1 must have 2 probabilities"),
+        ([[0.5, 0.5], [0.5, 0.6]], "row 1 must sum to one, got 1.1"),
+        ([[0.5, 0.5], [0.5, 0.5]], "does not tell all categories apart"),
+        ([[0.5, 0.5], [0.4, 0.6], [0.6, 0.4]], "3 rows of equally many weights, 3 or more"),
+        ([[1.0, 0.0], [0.5, 0.5]], "the integers give epsilon"),
+        ([[1.0]], r"k must lie in 2\.\.256, got 1"),
+        ([], r"k must lie in 2\.\.256, got 0"),
+    ],
+)
+def test_rows_that_are_no_private_channel_are_refused(rows, reason) -> None:
+    with pytest.raises(InvalidInput, match=reason):
+        ChannelTable.from_rows(1.0, rows)
+
+
+def test_weights_of_a_plan_are_checked() -> None:
+    half = ONE // 2
+    for weights in ((half, half, half, half + 1), (0, ONE, half, half)):
+        with pytest.raises(InvalidInput, match=r"weights must be positive and sum to 2\*\*64"):
+            ChannelTable(2, 1.0, weights)
+    with pytest.raises(InvalidInput, match="got 3 weights"):
+        ChannelTable(2, 1.0, (half, half, half))
+
+
+@pytest.mark.slow
+def test_the_table_draws_from_its_channel(coins: SeededCoins) -> None:
+    mechanism = ChannelTable.from_rows(2.0, WIDE)
+    values = np.arange(2_000_000) % 2
+    codes = mechanism.randomize_many(values, coins)
+    one_by_one = [mechanism.randomize(1, coins) for _ in range(20_000)]
+    for value, row in enumerate(mechanism.channel().rows):
+        seen = np.bincount(codes[values == value], minlength=4)
+        assert chisquare(seen, 1e6 * np.array(row, dtype=float)).pvalue > 1e-4
+    assert chisquare(np.bincount(one_by_one), 2e4 * np.array(row, dtype=float)).pvalue > 1e-4
+
+
+def test_a_table_of_krr_estimates_as_krr_does() -> None:
+    table, krr = ChannelTable.from_rows(1.0, krr_rows(4, 1.0)), KRR(4, 1.0)
+    tally = krr.tally(np.repeat(np.arange(4, dtype=np.uint8), [50, 10, 30, 10]))
+    assert table.debias(tally) == pytest.approx(krr.debias(tally))
+    truth = np.array([0.4, 0.3, 0.2, 0.1])
+    assert table.variance(truth, 100) == pytest.approx(krr.variance(truth, 100))
+
+
+def test_estimates_sum_to_one_and_their_covariance_to_nothing() -> None:
+    mechanism = ChannelTable.from_rows(2.0, WIDE)
+    tally = mechanism.tally(np.array([0, 0, 3, 1, 2, 0], dtype=np.uint8))
+    assert mechanism.debias(tally).sum() == pytest.approx(1)
+    assert mechanism.covariance([0.3, 0.7], 10).sum() == pytest.approx(0, abs=1e-12)
+
+
+def test_no_other_unbiased_linear_estimate_is_better_at_uniform_truth() -> None:
+    mechanism = ChannelTable.from_rows(2.0, WIDE)
+    matrix = np.array(mechanism.channel().rows, dtype=float)
+    outputs = matrix.mean(axis=0)
+    null = np.linalg.svd(matrix)[2][2:]  # directions that change an estimate, not its mean
+    plain = np.linalg.pinv(matrix.T)
+    best = float(mechanism.variance(0.5, 1)[0])
+    for step in np.linspace(-1, 1, 9):
+        other = plain[0] + step * null[0]
+        assert other @ matrix.T == pytest.approx([1, 0], abs=1e-9)
+        assert (other**2) @ outputs - 0.25 >= best - 1e-12
