@@ -27,13 +27,11 @@ def hash_prime(k: int, buckets: int) -> int:
 
 
 def check_hashes(name: str, k: int, buckets: int, prime: int) -> None:
-    """Raise `InvalidInput` unless 2 <= buckets <= prime and prime is one, k <= prime <= 2**22."""
+    """Raise `InvalidInput` unless prime is one, at least k and buckets and at most 2**22."""
     if not max(k, buckets) <= prime <= MAX_PRIME or not is_prime(prime):
         raise InvalidInput(
             f"{name}: prime must be a prime in {max(k, buckets)}..{MAX_PRIME}, got {prime}"
         )
-    if buckets < 2:
-        raise InvalidInput(f"{name}: at least 2 buckets are needed, got {buckets}")
 
 
 def hashed(
