@@ -228,7 +228,7 @@ class CountMeanSketch(_Sketch):
 
 @dataclass(frozen=True)
 class HadamardCountMeanSketch(_Sketch):
-    """Apple's HCMS: the bucket by one-bit Hadamard response, two counts per row drawn.
+    """Apple's HCMS: the bucket by one-bit Hadamard response.
 
     See `_Sketch` for the family and the error, `HRR` for the bit. Without integers, 1024
     functions into 1024 buckets. Guarantee: epsilon-LDP for every pair of categories: the
