@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from ldp.errors import InvalidInput
 from ldp.finite_field import is_prime, next_prime
 
-MAX_PRIME = 1 << 21
+MAX_PRIME = 1 << 22
 """Keeps a v + b below 2**53, so that clients whose numbers are doubles hash alike."""
 
-_EVEN = 16  # buckets of at least this many residues differ by 1/16: c g < 1 + 1/1024
+_EVEN = 64
+"""Residues per bucket, at least. Sizes then differ by 1/64, and c g <= 1 + 1/16384."""
 
 
 def hash_prime(k: int, buckets: int) -> int:
@@ -26,13 +27,11 @@ def hash_prime(k: int, buckets: int) -> int:
 
 
 def check_hashes(name: str, k: int, buckets: int, prime: int) -> None:
-    """Raise `InvalidInput` unless 2 <= buckets <= prime and prime is one, k <= prime <= 2**21."""
+    """Raise `InvalidInput` unless prime is one, at least k and buckets and at most 2**22."""
     if not max(k, buckets) <= prime <= MAX_PRIME or not is_prime(prime):
         raise InvalidInput(
             f"{name}: prime must be a prime in {max(k, buckets)}..{MAX_PRIME}, got {prime}"
         )
-    if buckets < 2:
-        raise InvalidInput(f"{name}: at least 2 buckets are needed, got {buckets}")
 
 
 def hashed(

@@ -70,8 +70,8 @@ class _Sketch(FrequencyOracle):
             )
         if not 1 <= self.seed < ONE:
             raise InvalidInput(f"{self.name}: seed must lie in 1..2**64 - 1, got {self.seed}")
-        if not 2 <= self.buckets <= 1 << 16:
-            raise InvalidInput(f"{self.name}: buckets must lie in 2..65536, got {self.buckets}")
+        if not 2 <= self.buckets <= 1 << 15:
+            raise InvalidInput(f"{self.name}: buckets must lie in 2..32768, got {self.buckets}")
         if self.hashes * self.buckets > _MAX_CELLS:
             raise InvalidInput(
                 f"{self.name}: hashes * buckets must be at most {_MAX_CELLS}, "
@@ -172,7 +172,7 @@ class CountMeanSketch(_Sketch):
     Cost: 4 bytes for the function and ceil(buckets / 8) for the bits; a tally holds
     hashes * buckets counts, its supports take O(k hashes).
     Raises `InvalidInput` unless 2 <= k <= 2**20, 1 <= hashes <= 2**16,
-    2 <= buckets <= 2**16, hashes * buckets <= 2**24, 1 <= seed < 2**64 and prime is one of
+    2 <= buckets <= 2**15, hashes * buckets <= 2**24, 1 <= seed < 2**64 and prime is one of
     at least k and buckets.
     Source: Apple's Differential Privacy Team, "Learning with privacy at scale", 2017.
     """
@@ -228,7 +228,7 @@ class CountMeanSketch(_Sketch):
 
 @dataclass(frozen=True)
 class HadamardCountMeanSketch(_Sketch):
-    """Apple's HCMS: the bucket by one-bit Hadamard response, two counts per row drawn.
+    """Apple's HCMS: the bucket by one-bit Hadamard response.
 
     See `_Sketch` for the family and the error, `HRR` for the bit. Without integers, 1024
     functions into 1024 buckets. Guarantee: epsilon-LDP for every pair of categories: the
@@ -236,7 +236,7 @@ class HadamardCountMeanSketch(_Sketch):
     Cost: one code of 1, 2, 4 or 8 bytes; a tally holds hashes * 2 (K - 1) counts, K being the
     smallest power of two >= buckets; its supports take O(hashes (k + K log K)).
     Raises `InvalidInput` unless 2 <= k <= 2**20, 1 <= hashes <= 2**16,
-    2 <= buckets <= 2**16, hashes * buckets <= 2**24, 1 <= seed < 2**64 and prime is one of
+    2 <= buckets <= 2**15, hashes * buckets <= 2**24, 1 <= seed < 2**64 and prime is one of
     at least k and buckets.
     Source: Apple's Differential Privacy Team, "Learning with privacy at scale", 2017.
     """

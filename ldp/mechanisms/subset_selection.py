@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ldp.bits import column_sums
 from ldp.channel import MAX_OUTPUTS, Channel
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
@@ -18,7 +19,7 @@ from ldp.mechanism import Codes, FrequencyOracle, check_threshold
 from ldp.tally import Tally
 
 _BLOCK = 1 << 17
-"""Bytes of masks drawn or counted at once: what fits a core's cache."""
+"""Bytes of masks drawn at once: what fits a core's cache."""
 
 _BIT_COUNT = np.array([octet.bit_count() for octet in range(256)], dtype=np.uint16)
 
@@ -177,15 +178,9 @@ class SubsetSelection(FrequencyOracle):
             raise InvalidInput(f"a {self.name} code's indices must be in increasing order")
 
     def tally(self, codes: Codes) -> Tally:
-        if not self._masked:
-            return Tally(len(codes), np.bincount(codes.ravel(), minlength=self.k))
-        counts = np.zeros(self.k, dtype=np.int64)
-        step = max(1, _BLOCK // self.k)
-        for start in range(0, len(codes), step):
-            block = codes[start : start + step]
-            bits = np.unpackbits(block, axis=1, count=self.k, bitorder="little")
-            counts += bits.sum(axis=0, dtype=np.int64)
-        return Tally(len(codes), counts)
+        if self._masked:
+            return Tally(len(codes), column_sums(codes, self.k))
+        return Tally(len(codes), np.bincount(codes.ravel(), minlength=self.k))
 
     def channel(self) -> Channel:
         """Enumerate the k x C(k, size) channel; an output is a tuple of sorted categories."""

@@ -41,7 +41,8 @@ def enumerable(k: int, epsilon: float) -> list[Mechanism]:
     ]
 
 
-PURE = [
+# Unbiased whatever the seed is, which the sketches are not.
+EXACT = [
     SubsetSelection(8, 1.0),
     SubsetSelection(20, 2.5),  # indices, where that of k = 8 is a mask
     LocalHashing(8, 1.0, buckets=2, prime=11),
@@ -53,7 +54,7 @@ PURE = [
     ProjectiveGeometry(8, 1.5),
 ]
 ALL = [
-    *PURE,
+    *EXACT,
     LocalHashing.binary(8, 1.0),
     LocalHashing.optimised(8, 1.0),
     CountMeanSketch(8, 1.0, hashes=5, buckets=12),
@@ -135,7 +136,7 @@ def simulated(mechanism: Mechanism, truth: np.ndarray, trials: int, n: int) -> n
 
 
 def test_an_estimate_is_the_mean_of_those_of_its_reports(coins: SeededCoins) -> None:
-    for mechanism in PURE:  # what `simulated` rests on
+    for mechanism in EXACT:  # what `simulated` rests on
         codes = mechanism.randomize_many(np.arange(40) % mechanism.parameters, coins)
         alone = [mechanism.debias(mechanism.tally(codes[i : i + 1])) for i in range(40)]
         assert mechanism.debias(mechanism.tally(codes)) == pytest.approx(np.mean(alone, axis=0))
@@ -147,7 +148,7 @@ def padded(truth: list[float], k: int) -> np.ndarray:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("truth", [[0, 0.1, 0, 0.4, 0.5], [0, 1.0]], ids=["mixed", "certain"])
-@pytest.mark.parametrize("mechanism", PURE, ids=repr)
+@pytest.mark.parametrize("mechanism", EXACT, ids=repr)
 def test_estimates_are_unbiased_and_as_exact_as_predicted(
     mechanism: Mechanism, truth: list[float]
 ) -> None:
@@ -161,9 +162,11 @@ def test_estimates_are_unbiased_and_as_exact_as_predicted(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mechanism", PURE, ids=repr)
+@pytest.mark.parametrize("mechanism", [m for m in EXACT if m.parameters == 8], ids=repr)
 def test_intervals_cover_at_their_level(mechanism: Mechanism) -> None:
-    trials, n = 1500, 1000
+    # n is large because at a true zero an interval from an estimate above it is the wider:
+    # coverage exceeds its level by about 1 / sqrt(q n).
+    trials, n = 1000, 4000
     truth = padded([0, 0.1, 0, 0.4, 0.5], mechanism.parameters)
     estimates = simulated(mechanism, truth, trials, n)
     variances = [mechanism.variance(f, n) for f in np.clip(estimates, 0, 1)]
