@@ -28,6 +28,7 @@ app = typer.Typer(
     help="Collect statistics under local differential privacy.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 survey_app = typer.Typer(help="Register and inspect surveys.", no_args_is_help=True)
@@ -180,8 +181,9 @@ def query(
             always_print_fields_with_no_presence=True,
             preserving_proto_field_name=True,
         )
+        document["reports"] = answer.reports  # the mapping spells 64-bit integers as text
         for cohort, message in zip(document["cohorts"], answer.cohorts, strict=True):
-            cohort["revision"] = message.revision.hex()
+            cohort |= {"revision": message.revision.hex(), "reports": message.reports}
         typer.echo(json.dumps(document, indent=2))
         return
     if as_csv:

@@ -9,6 +9,7 @@ import matplotlib
 matplotlib.use("Agg")  # a file is drawn; no display is needed
 
 import matplotlib.pyplot as plt
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -33,8 +34,10 @@ class Comparison:
 
 def show(results: Sequence[Comparison], console: Console) -> None:
     """Print one row per estimate."""
-    table = Table("attribute", "", title="What the analyst learns, with 95% intervals")
-    for heading in ("estimate", "std. error", "low", "high", "truth", "covers"):
+    table = Table(title="What the analyst learns, with 95% intervals", box=SIMPLE_HEAD)
+    table.add_column("attribute", no_wrap=True)
+    table.add_column("value")
+    for heading in ("estimate", "error", "low", "high", "truth", "covers"):
         table.add_column(heading, justify="right")
     previous = ""
     for result in results:

@@ -77,7 +77,7 @@ def test_a_query_can_be_restricted_and_widened(answered: Server) -> None:
     target = ("--json", "--target", answered.address)
     both = json.loads(hearsay("query", "health", "smokes", *target).stdout)
     one = json.loads(hearsay("query", "health", "smokes", "--level", "strict", *target).stdout)
-    assert (both["reports"], one["reports"]) == ("30", "15")
+    assert (both["reports"], one["reports"]) == (30, 15)
     assert one["rows"][0]["standard_error"] > both["rows"][0]["standard_error"]
     wide = json.loads(hearsay("query", "health", "smokes", "--simultaneous", *target).stdout)
     assert wide["rows"][1]["high"] >= both["rows"][1]["high"]
