@@ -1,6 +1,5 @@
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,16 +30,3 @@ def server(tmp_path: Path) -> Iterator[Server]:
 def collector(server: Server) -> Iterator[collector_pb2_grpc.CollectorStub]:
     with server.channel() as channel:
         yield collector_pb2_grpc.CollectorStub(channel)
-
-
-@pytest.fixture
-def eventually() -> Callable[[Callable[[], bool]], None]:
-    """Wait until something holds, for at most twenty seconds."""
-
-    def wait(holds: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 20
-        while not holds():
-            assert time.monotonic() < deadline, "it did not come true within 20 seconds"
-            time.sleep(0.02)
-
-    return wait

@@ -43,12 +43,13 @@ class Server:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "hearsay_server", "serve"]
-        self._process = subprocess.Popen(
-            [*command, "--listen", self.address, "--data", str(self.folder)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        with (self.folder.parent / "log").open("a") as log:  # a pipe would fill up
+            self._process = subprocess.Popen(
+                [*command, "--listen", self.address, "--data", str(self.folder)],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == f"listening on {self.address}\n"
 
@@ -56,7 +57,8 @@ class Server:
         """Send the signal; return the exit code once the process is gone."""
         assert self._process is not None
         self._process.send_signal(how)
-        _, self.log = self._process.communicate(timeout=30)
+        self._process.communicate(timeout=30)
+        self.log = (self.folder.parent / "log").read_text()
         code = self._process.returncode
         self._process = None
         return code
@@ -66,7 +68,10 @@ class Server:
 
     def channel(self) -> grpc.Channel:
         """Open a channel that shares no connection with others, so that a kill is seen."""
-        return grpc.insecure_channel(self.address, [("grpc.use_local_subchannel_pool", 1)])
+        return grpc.insecure_channel(
+            self.address,
+            [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0)],
+        )
 
     def wait_until_healthy(self) -> None:
         with self.channel() as channel:

@@ -15,6 +15,7 @@ from hearsay import Analyst
 from hearsay.transport import call, open_channel
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from hearsay_server import serve as serving
@@ -105,7 +106,9 @@ def list_surveys(
     table.add_column("batches", justify="right")
     table.add_column("records", justify="right")
     for s in answer.surveys:
-        table.add_row(s.survey, s.title, s.revision.hex()[:12], f"{s.batches:,}", f"{s.records:,}")
+        table.add_row(
+            s.survey, escape(s.title), s.revision.hex()[:12], f"{s.batches:,}", f"{s.records:,}"
+        )
     _out.print(table)
 
 
@@ -124,7 +127,7 @@ def show_survey(
     if as_json:
         typer.echo(json.dumps(MessageToDict(hearsay.plan.message(answer.plan)), indent=2))
         return
-    _out.print(f"[bold]{plan.survey}[/bold]  {plan.title}")
+    _out.print(f"[bold]{plan.survey}[/bold]  {escape(plan.title)}")
     _out.print(f"revision {plan.revision.hex()}")
     _out.print(f"period   {plan.period or 'once: one record per user, ever'}")
     _out.print(f"records  {answer.status.records:,} in {answer.status.batches:,} batches")
@@ -136,7 +139,7 @@ def show_survey(
             table.add_row(
                 level.name,
                 name,
-                str(plan.attributes[name].domain),
+                escape(str(plan.attributes[name].domain)),
                 mechanism.name,
                 f"{mechanism.realised_epsilon:.4f}",
                 str(mechanism.code_bytes),
@@ -194,11 +197,11 @@ def query(
         return
     kind = "simultaneous " if simultaneous else ""
     table = Table(attribute)
-    for heading in (answer.statistic, "std. error", f"{kind}{confidence:.0%} interval"):
+    for heading in (answer.statistic, "std. error", f"{kind}{100 * confidence:g}% interval"):
         table.add_column(heading, justify="right")
     for row in answer.rows:
         table.add_row(
-            row.label,
+            escape(row.label),
             f"{row.estimate:.4f}",
             f"{row.standard_error:.4f}",
             f"{row.low:.4f} to {row.high:.4f}",

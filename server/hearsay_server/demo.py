@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -16,17 +17,18 @@ from pathlib import Path
 import hearsay.plan
 import numpy as np
 import pandas as pd
-from hearsay import Analyst, Client
+from hearsay import Analyst, Client, Unreachable
 from hearsay.plan import Categorical, Numeric
 from hearsay.transport import call, open_channel
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, survey_pb2
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from hearsay_server import survey as surveys
 from hearsay_server.demo_results import Comparison, draw, show
-from ldp import InvalidInput
+from ldp import InvalidInput, Mechanism
 from ldp.testing import SeededCoins
 
 _THREADS = 16
@@ -59,12 +61,17 @@ def redbook() -> Source:
 
 
 def from_csv(file: Path, survey: survey_pb2.Survey) -> Source:
-    """Load a table of one's own; raise `InvalidInput` where it lacks a column of the survey."""
+    """Load a table of one's own: comma-separated, the first line naming the columns.
+
+    A column called "Hours per week" is the attribute hours_per_week. Raises `InvalidInput`
+    where the file cannot be read, lacks a column of the survey, or holds no answer to it.
+    """
     try:
         # Everything as text: whether "1" is a category or a number is for the survey to say.
         table = pd.read_csv(file, dtype=str, skipinitialspace=True, keep_default_na=False)
     except (OSError, ValueError) as error:
         raise InvalidInput(f"cannot read {file}: {error}") from None
+    table.columns = [re.sub("[^a-z0-9]+", "_", str(c).lower()).strip("_") for c in table.columns]
     if missing := [a.name for a in survey.attributes if a.name not in table.columns]:
         raise InvalidInput(
             f"{file} has no column {missing[0]!r}; its columns are {', '.join(table.columns)}"
@@ -85,7 +92,9 @@ def _source(title: str, survey: survey_pb2.Survey, table: pd.DataFrame) -> Sourc
                 left_out += 1
             else:
                 answers[name] = answer
-    return Source(title, survey, respondents, left_out)
+    if not any(respondents):
+        raise InvalidInput("the table holds no answer that has a place in the survey")
+    return Source(title, survey, [answers for answers in respondents if answers], left_out)
 
 
 def _answer(domain: Categorical | Numeric, cell: object) -> str | float:
@@ -178,25 +187,25 @@ def _collect(source: Source, address: str, seed: int | None, console: Console) -
     levels = sorted(source.survey.levels)
     chosen = [chooser.choice(levels) for _ in source.respondents]
 
-    def device(number: int) -> _Exhibit | None:
+    def device(number: int) -> _Exhibit:
         answers = source.respondents[number]
         coins = None if seed is None else SeededCoins((seed << 32) + number)
         name = source.survey.name
-        with Client(address, name, level=chosen[number], coins=coins) as client:
-            client.record(**answers)
-            if number == 0:
-                return _Exhibit(answers, client.level, client.plan, client.outbox()[0])
-        return None
+        client = Client(address, name, level=chosen[number], coins=coins)
+        client.record(**answers)
+        (batch,) = client.outbox()
+        if not client.close() or client.counters.get("stored") != 1:
+            raise Unreachable(f"respondent {number} could not deliver: {dict(client.counters)}")
+        return _Exhibit(answers, client.level, client.plan, batch)
 
     columns = (TextColumn("devices"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress, ThreadPoolExecutor(_THREADS) as pool:
         task = progress.add_task("devices", total=len(source.respondents))
-        exhibits = []
-        for exhibit in pool.map(device, range(len(source.respondents))):
-            exhibits.append(exhibit)
+        exhibits = pool.map(device, range(len(source.respondents)))
+        first = next(exhibits)
+        progress.advance(task)
+        for _ in exhibits:
             progress.advance(task)
-    first = exhibits[0]
-    assert first is not None
     return first
 
 
@@ -238,7 +247,7 @@ def _show_exhibit(exhibit: _Exhibit, console: Console) -> None:
             kept = exhibit.answers[name]
             table.add_row(
                 name,
-                f"{kept:g}" if isinstance(kept, float) else kept,
+                f"{kept:g}" if isinstance(kept, float) else escape(kept),
                 _describe(exhibit.plan.attributes[name].domain, mechanism, codes[name]),
                 f"{mechanism.realised_epsilon:.3f}",
             )
@@ -249,12 +258,15 @@ def _show_exhibit(exhibit: _Exhibit, console: Console) -> None:
     console.print(table)
 
 
-def _describe(domain: hearsay.plan.Domain, mechanism: object, codes: bytes) -> str:
-    raw = codes.hex(" ")
-    if isinstance(domain, Numeric):
-        return f"{raw}  one bit: {'high' if codes[0] else 'low'}"
-    if getattr(mechanism, "name", "") == "unary":
+def _describe(domain: hearsay.plan.Domain, mechanism: Mechanism, codes: bytes) -> str:
+    raw = codes.hex(" ") if len(codes) <= 8 else f"{codes[:8].hex(' ')} ..."
+    if mechanism.name == "onebit":
+        said = "high" if codes[0] else "low"
+    elif mechanism.name == "krr" and isinstance(domain, Categorical):
+        said = domain.values[int.from_bytes(codes, "little")]
+    elif mechanism.name == "unary" and isinstance(domain, Categorical):
         bits = np.unpackbits(np.frombuffer(codes, np.uint8), bitorder="little")
-        said = [value for value, bit in zip(domain.values, bits, strict=False) if bit]
-        return f"{raw}  says: {' or '.join(said) or 'none'}"
-    return f"{raw}  says: {domain.values[int.from_bytes(codes, 'little')]}"
+        said = " or ".join(v for v, bit in zip(domain.values, bits, strict=False) if bit) or "none"
+    else:
+        return f"{raw}  ({mechanism.name})"
+    return escape(f"{raw}  says: {said}")

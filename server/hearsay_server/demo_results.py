@@ -11,6 +11,7 @@ matplotlib.use("Agg")  # a file is drawn; no display is needed
 import matplotlib.pyplot as plt
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 
@@ -45,7 +46,7 @@ def show(results: Sequence[Comparison], console: Console) -> None:
             table.add_section()
         table.add_row(
             "" if result.attribute == previous else result.attribute,
-            result.label,
+            escape(result.label),
             f"{result.estimate:.3f}",
             f"{result.standard_error:.3f}",
             f"{result.low:.3f}",

@@ -17,6 +17,9 @@ Reason = collector_pb2.Reason
 _CLOCK_SKEW = timedelta(days=1)
 """How far a device's clock may run ahead of ours."""
 
+_LATEST = timedelta(days=60)
+"""How long after a period's end its reports are still taken."""
+
 
 @dataclass(frozen=True, order=True)
 class Cohort:
@@ -30,11 +33,12 @@ class Cohort:
 
 
 class Refused(InvalidInput):
-    """A batch that will be refused however often it is sent, and why."""
+    """Why a batch is not taken; `final` where it will be refused however often it is sent."""
 
-    def __init__(self, reason: collector_pb2.Reason, detail: str) -> None:
+    def __init__(self, reason: collector_pb2.Reason, detail: str, *, final: bool = True) -> None:
         super().__init__(detail)
         self.reason = reason
+        self.final = final
 
 
 def decode(
@@ -48,19 +52,16 @@ def decode(
         raise Refused(Reason.BAD_ID, f"a batch id is 16 bytes, got {len(batch.id)}")
     plan = find_plan(batch.survey)
     if plan is None:
-        raise Refused(Reason.UNKNOWN_SURVEY, f"there is no survey {batch.survey!r} here")
+        detail = f"there is no survey {batch.survey!r} here"
+        raise Refused(Reason.UNKNOWN_SURVEY, detail, final=False)
     if batch.revision != plan.revision:
         raise Refused(
             Reason.UNKNOWN_REVISION,
             f"{plan.survey!r} is at revision {plan.revision.hex()[:12]}, "
             f"got {batch.revision.hex()[:12] or 'none'}: fetch the plan again",
+            final=False,
         )
-    try:
-        begin = period.start(plan.period, batch.period)
-    except InvalidInput as error:
-        raise Refused(Reason.BAD_PERIOD, str(error)) from None
-    if begin > now + _CLOCK_SKEW:
-        raise Refused(Reason.BAD_PERIOD, f"the period {batch.period!r} has not begun yet")
+    _check_period(plan.period, batch.period, now)
     if batch.rows < 1:
         raise Refused(Reason.BAD_ROWS, "a batch holds at least one row, got 0")
     if not batch.columns:
@@ -92,7 +93,22 @@ def decode(
         except InvalidInput as error:
             raise Refused(Reason.BAD_CODES, f"{column.attribute!r}: {error}") from None
         tallies[cohort] = mechanism.tally(codes)
+    idle = ~np.any(list(answered.values()), axis=0)
+    if idle.any():
+        raise Refused(Reason.BAD_ROWS, f"row {int(np.flatnonzero(idle)[0])} answers nothing")
     return tallies
+
+
+def _check_period(unit: str, name: str, now: datetime) -> None:
+    try:
+        begin = period.start(unit, name)
+    except InvalidInput as error:
+        raise Refused(Reason.BAD_PERIOD, str(error)) from None
+    if begin > now + _CLOCK_SKEW:
+        detail = f"the period {name!r} has not begun yet"
+        raise Refused(Reason.BAD_PERIOD, detail, final=False)
+    if begin < period.start(unit, period.label(unit, now - _LATEST)):
+        raise Refused(Reason.BAD_PERIOD, f"the period {name!r} is over for good")
 
 
 def _present(column: collector_pb2.Column, rows: int) -> NDArray[np.bool_]:

@@ -6,6 +6,7 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -20,7 +21,7 @@ from hearsay.v1 import (
     collector_pb2_grpc,
 )
 
-from hearsay_server.services import Admin, Analyst, Collector, Plans
+from hearsay_server.services import Admin, Analyst, Collector, Plans, decoder
 from hearsay_server.store import Store
 from hearsay_server.writer import Writer
 from ldp import InvalidInput
@@ -55,16 +56,18 @@ async def running(folder: Path, listen: str, *, insecure: bool = False) -> Async
             f"{listen} is not loopback, and this version speaks neither TLS nor tokens: listen "
             "on 127.0.0.1 behind a proxy that does, or pass --insecure on a network you trust"
         )
-    store = Store(folder)
-    try:
+    async with contextlib.AsyncExitStack() as stack:  # unwinds in reverse, whatever fails
+        store = Store(folder)
+        stack.callback(store.close)
         plans = Plans(store)
-        writer = Writer(store)
+        writer = Writer(store, decoder(plans))
+        stack.push_async_callback(writer.close)
         # Else a second server on the port would take half of the calls, unnoticed.
         server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         collector_pb2_grpc.add_CollectorServicer_to_server(Collector(plans, writer), server)
         analyst_pb2_grpc.add_AnalystServicer_to_server(Analyst(plans, store), server)
-        admin_pb2_grpc.add_AdminServicer_to_server(Admin(plans, store), server)
-        healthy = health.aio.HealthServicer()
+        admin_pb2_grpc.add_AdminServicer_to_server(Admin(plans, store, writer), server)
+        healthy = _Health()
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
         for name in ("", *_SERVICES):
             await healthy.set(name, health_pb2.HealthCheckResponse.SERVING)
@@ -76,14 +79,32 @@ async def running(folder: Path, listen: str, *, insecure: bool = False) -> Async
         except RuntimeError:
             raise InvalidInput(f"cannot listen on {listen}: is the port in use?") from None
         await server.start()
+        stack.push_async_callback(server.stop, _GRACE)
+        stack.push_async_callback(healthy.enter_graceful_shutdown)
+        yield port
+
+
+class _Health(health.aio.HealthServicer):
+    """Health whose watchers are let go when the server stops: they would outlast any grace."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stopping = asyncio.Event()
+
+    async def Watch(  # noqa: N802
+        self, request: health_pb2.HealthCheckRequest, context: Any
+    ) -> None:
+        watch = asyncio.ensure_future(super().Watch(request, context))
+        stopping = asyncio.ensure_future(self._stopping.wait())
         try:
-            yield port
+            await asyncio.wait((watch, stopping), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await healthy.enter_graceful_shutdown()
-            await server.stop(_GRACE)
-            await writer.close()
-    finally:
-        store.close()
+            watch.cancel()
+            stopping.cancel()
+
+    async def enter_graceful_shutdown(self) -> None:
+        await super().enter_graceful_shutdown()
+        self._stopping.set()
 
 
 async def serve(

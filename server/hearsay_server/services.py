@@ -20,9 +20,9 @@ from hearsay.v1 import (
 )
 
 from hearsay_server import survey as surveys
-from hearsay_server.intake import Cohort, Refused, decode
-from hearsay_server.store import Incoming, Store, StoredSurvey
-from hearsay_server.writer import Overloaded, Writer
+from hearsay_server.intake import Cohort, Reason, Refused, decode
+from hearsay_server.store import Store, StoredSurvey
+from hearsay_server.writer import MAX_REQUEST, Outcome, Overloaded, Writer
 from ldp import InvalidInput, Mechanism, Tally, estimate
 
 _log = logging.getLogger("hearsay.server")
@@ -60,15 +60,31 @@ class Plans:
         self._plans[stored.survey] = (stored.plan, hearsay.plan.parse(stored.plan))
 
 
+def decoder(
+    plans: Plans, clock: Clock = lambda: datetime.now(UTC)
+) -> Callable[[collector_pb2.Batch], Mapping[Cohort, Tally]]:
+    """Return what turns a batch into tallies, or raises `Refused` and nothing else."""
+
+    def decode_one(batch: collector_pb2.Batch) -> Mapping[Cohort, Tally]:
+        try:
+            return decode(batch, plans.find, clock())
+        except Refused:
+            raise
+        except Exception as error:
+            # A fault of ours: it must neither lose the batch nor hold up those beside it.
+            _log.exception("a batch could not be decoded")
+            detail = "the server failed to decode it"
+            raise Refused(Reason.REASON_UNSPECIFIED, detail, final=False) from error
+
+    return decode_one
+
+
 class Collector(collector_pb2_grpc.CollectorServicer):
     """What devices call."""
 
-    def __init__(
-        self, plans: Plans, writer: Writer, clock: Clock = lambda: datetime.now(UTC)
-    ) -> None:
+    def __init__(self, plans: Plans, writer: Writer) -> None:
         self._plans = plans
         self._writer = writer
-        self._clock = clock
 
     async def GetPlan(  # noqa: N802
         self, request: collector_pb2.GetPlanRequest, context: Context
@@ -81,32 +97,28 @@ class Collector(collector_pb2_grpc.CollectorServicer):
     async def Submit(  # noqa: N802
         self, request: collector_pb2.SubmitRequest, context: Context
     ) -> collector_pb2.SubmitResponse:
-        if not request.batches:
-            await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, "a request holds no batch")
+        if not 1 <= len(request.batches) <= MAX_REQUEST:
+            await _abort(
+                context,
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"a request holds 1 to {MAX_REQUEST} batches, got {len(request.batches)}",
+            )
         try:
-            results = await asyncio.gather(*map(self._take, request.batches))
+            outcomes = await self._writer.add(request.batches)
         except Overloaded as error:
             await _abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
         except Exception:
-            # Nothing was acknowledged, so the client will come again with the same batch.
+            # Nothing was acknowledged, so the client will come again with the same batches.
             _log.exception("batches could not be stored")
             await _abort(context, grpc.StatusCode.UNAVAILABLE, "the batches could not be stored")
-        return collector_pb2.SubmitResponse(results=results)
+        return collector_pb2.SubmitResponse(results=map(_result, outcomes))
 
-    async def _take(self, batch: collector_pb2.Batch) -> Result:
-        try:
-            tallies = decode(batch, self._plans.find, self._clock())
-        except Refused as refused:
-            return Result(status=Result.REFUSED, reason=refused.reason, detail=str(refused))
-        incoming = Incoming(
-            id=batch.id,
-            survey=batch.survey,
-            records=batch.rows,
-            batch=batch.SerializeToString(),
-            tallies=tallies,
-        )
-        is_new = await self._writer.add(incoming)
-        return Result(status=Result.STORED if is_new else Result.DUPLICATE)
+
+def _result(outcome: Outcome) -> Result:
+    if isinstance(outcome, Refused):
+        status = Result.REFUSED if outcome.final else Result.RETRY
+        return Result(status=status, reason=outcome.reason, detail=str(outcome))
+    return Result(status=Result.STORED if outcome else Result.DUPLICATE)
 
 
 class Analyst(analyst_pb2_grpc.AnalystServicer):
@@ -132,44 +144,52 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         try:
             for level in request.levels:
                 plan.level(level)
-            tallies = self._store.tallies(
-                request.survey, request.attribute, request.levels, request.periods
-            )
-            return _estimate(plan, request, tallies)
+            return await asyncio.to_thread(self._answer, plan, request)
         except _NoReports as error:
             await _abort(context, grpc.StatusCode.FAILED_PRECONDITION, str(error))
         except InvalidInput as error:
             await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
 
+    def _answer(
+        self, plan: Plan, request: analyst_pb2.EstimateRequest
+    ) -> analyst_pb2.EstimateResponse:
+        tallies = self._store.tallies(
+            request.survey, request.attribute, request.levels, request.periods
+        )
+        return _estimate(plan, request, tallies)
+
 
 class Admin(admin_pb2_grpc.AdminServicer):
     """What operators call."""
 
-    def __init__(self, plans: Plans, store: Store) -> None:
+    def __init__(self, plans: Plans, store: Store, writer: Writer) -> None:
         self._plans = plans
         self._store = store
+        self._writer = writer
 
     async def CreateSurvey(  # noqa: N802
         self, request: admin_pb2.CreateSurveyRequest, context: Context
     ) -> admin_pb2.SurveyStatus:
         try:
-            plan = surveys.resolve(request.survey)
+            plan = await asyncio.to_thread(surveys.resolve, request.survey)
         except InvalidInput as error:
             await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
         try:
-            return _status(self._plans.create(plan))
+            return _status(await self._writer.run(lambda: self._plans.create(plan)))
         except InvalidInput as error:
             await _abort(context, grpc.StatusCode.ALREADY_EXISTS, str(error))
 
     async def ListSurveys(  # noqa: N802
         self, request: admin_pb2.ListSurveysRequest, context: Context
     ) -> admin_pb2.ListSurveysResponse:
-        return admin_pb2.ListSurveysResponse(surveys=map(_status, self._store.surveys()))
+        found = await asyncio.to_thread(self._store.surveys)
+        return admin_pb2.ListSurveysResponse(surveys=map(_status, found))
 
     async def ShowSurvey(  # noqa: N802
         self, request: admin_pb2.ShowSurveyRequest, context: Context
     ) -> admin_pb2.ShowSurveyResponse:
-        found = [s for s in self._store.surveys() if s.survey == request.survey]
+        stored = await asyncio.to_thread(self._store.surveys)
+        found = [s for s in stored if s.survey == request.survey]
         if not found:
             await _abort(context, grpc.StatusCode.NOT_FOUND, _no_survey(request.survey))
         return admin_pb2.ShowSurveyResponse(status=_status(found[0]), plan=found[0].plan)

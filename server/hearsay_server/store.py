@@ -1,19 +1,21 @@
 """What the server keeps: surveys, batches and tallies, in SQLite.
 
-One process owns the folder (a lock says so), and within it one thread writes. A commit is
+One process owns the folder (a lock says so), and within it one transaction writes. A commit is
 durable: write-ahead log, synchronous FULL, so an fsync precedes its return. The tallies change
 in the transaction that stores their batch, so they are always those of the stored batches.
 """
 
 import fcntl
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 from typing import IO, Any
 
 import sqlalchemy as sa
+from hearsay.v1 import collector_pb2
 
-from hearsay_server.intake import Cohort
+from hearsay_server.intake import Cohort, Reason, Refused
 from ldp import InvalidInput, Tally
 
 _SCHEMA = 1
@@ -49,6 +51,8 @@ _tallies = sa.Table(
     sa.Column("tally", sa.LargeBinary, nullable=False),
 )
 
+_WRITE = {"hearsay_write": True}
+
 _COHORT = [_tallies.c[field.name] for field in fields(Cohort)]
 _SELECT_TALLIES = sa.select(*_COHORT, _tallies.c.tally).order_by(*_COHORT)
 _UPDATE_TALLY = (
@@ -69,54 +73,44 @@ class StoredSurvey:
     records: int
 
 
-@dataclass(frozen=True)
-class Incoming:
-    """A decoded batch on its way into the store."""
-
-    id: bytes
-    survey: str
-    records: int
-    batch: bytes
-    tallies: Mapping[Cohort, Tally]
-
-
 class Store:
     """The database of one server, in a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
         """Open the folder, and make what is missing.
 
-        Raises `InvalidInput` where another server has it open, or where it was written by a
-        newer version.
+        Raises `InvalidInput` where the folder cannot be used, another server has it open, or
+        what it holds is damaged or was written by a newer version.
         """
-        folder.mkdir(parents=True, exist_ok=True)
-        self._lock: IO[bytes] = (folder / "lock").open("ab")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock: IO[bytes] = (folder / "lock").open("ab")
+        except OSError as error:
+            raise InvalidInput(f"cannot keep data in {folder}: {error}") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._engine = _open(folder / "hearsay.db")
         except BlockingIOError:
             self._lock.close()
             raise InvalidInput(f"{folder} is in use by another hearsay server") from None
-        self._engine = sa.create_engine(f"sqlite:///{folder / 'hearsay.db'}")
-        sa.event.listen(self._engine, "connect", _configure)
-        sa.event.listen(self._engine, "begin", _begin)
-        with self._engine.begin() as connection:
-            version = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
-            if version not in (0, _SCHEMA):
-                self._lock.close()
-                raise InvalidInput(
-                    f"{folder} holds data of schema {version}; this version knows up to {_SCHEMA}"
-                )
-            _metadata.create_all(connection)
-            connection.exec_driver_sql(f"PRAGMA user_version = {_SCHEMA}")
+        except sa.exc.DatabaseError as error:
+            self._lock.close()
+            raise InvalidInput(f"cannot open {folder / 'hearsay.db'}: {error.orig}") from None
+        except InvalidInput:
+            self._lock.close()
+            raise
 
     def close(self) -> None:
         """Close the database and leave the folder to others."""
         self._engine.dispose()
         self._lock.close()
 
+    def _writing(self) -> AbstractContextManager[sa.Connection]:
+        return self._engine.execution_options(**_WRITE).begin()
+
     def create_survey(self, survey: str, revision: bytes, plan: bytes) -> StoredSurvey:
         """Freeze a survey's plan; raise `InvalidInput` where the name has another one."""
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             found = _find_surveys(connection, _surveys.c.survey == survey)
             if not found:
                 connection.execute(
@@ -135,29 +129,47 @@ class Store:
         with self._engine.begin() as connection:
             return _find_surveys(connection, sa.true())
 
-    def add(self, incoming: Sequence[Incoming]) -> list[bool]:
-        """Store batches in one durable transaction; return for each whether it was new.
+    def add(
+        self,
+        batches: Sequence[collector_pb2.Batch],
+        decode: Callable[[collector_pb2.Batch], Mapping[Cohort, Tally]],
+    ) -> list[bool | Refused]:
+        """Store batches in one durable transaction; return what became of each.
 
-        A batch whose id is stored, or stands earlier in `incoming`, is not counted again. When
-        this raises, nothing of it is stored.
+        True: it was new. False: the same batch is stored, or stands earlier in `batches`, and
+        is not counted again. `Refused`: what `decode` raised, or the id is another batch's.
+        When this raises, nothing is stored.
         """
-        with self._engine.begin() as connection:
-            ids = sa.select(_batches.c.id).where(_batches.c.id.in_([b.id for b in incoming]))
-            known = set(connection.scalars(ids))
-            new: dict[bytes, Incoming] = {}
-            is_new = []
-            for batch in incoming:
-                is_new.append(batch.id not in known and batch.id not in new)
-                new.setdefault(batch.id, batch)
-            fresh = [batch for id_, batch in new.items() if id_ not in known]
+        with self._writing() as connection:
+            ids = [batch.id for batch in batches]
+            query = sa.select(_batches.c.id, _batches.c.batch).where(_batches.c.id.in_(ids))
+            stored = {row.id: row.batch for row in connection.execute(query)}
+            fresh: list[collector_pb2.Batch] = []
+            sums: dict[Cohort, Tally] = {}
+            outcomes: list[bool | Refused] = []
+            for batch in batches:
+                data = batch.SerializeToString(deterministic=True)
+                if batch.id in stored:
+                    outcomes.append(False if stored[batch.id] == data else _taken(batch.id))
+                    continue
+                try:
+                    tallies = decode(batch)
+                except Refused as refused:
+                    outcomes.append(refused)
+                    continue
+                for cohort, tally in tallies.items():
+                    sums[cohort] = sums[cohort] + tally if cohort in sums else tally
+                stored[batch.id] = data
+                fresh.append(batch)
+                outcomes.append(True)
             if fresh:
                 connection.execute(
                     sa.insert(_batches),
-                    [{"id": b.id, "survey": b.survey, "batch": b.batch} for b in fresh],
+                    [{"id": b.id, "survey": b.survey, "batch": stored[b.id]} for b in fresh],
                 )
                 _count(connection, fresh)
-                _add_tallies(connection, fresh)
-        return is_new
+                _add_tallies(connection, sums)
+        return outcomes
 
     def tallies(
         self, survey: str, attribute: str, levels: Iterable[str] = (), periods: Iterable[str] = ()
@@ -181,7 +193,11 @@ def _find_surveys(
     return [StoredSurvey(**row._mapping) for row in connection.execute(query)]
 
 
-def _count(connection: sa.Connection, fresh: Sequence[Incoming]) -> None:
+def _taken(id_: bytes) -> Refused:
+    return Refused(Reason.BAD_ID, f"another batch has the id {id_.hex()}: draw ids at random")
+
+
+def _count(connection: sa.Connection, fresh: Sequence[collector_pb2.Batch]) -> None:
     for survey in {batch.survey for batch in fresh}:
         mine = [batch for batch in fresh if batch.survey == survey]
         connection.execute(
@@ -189,16 +205,12 @@ def _count(connection: sa.Connection, fresh: Sequence[Incoming]) -> None:
             .where(_surveys.c.survey == survey)
             .values(
                 batches=_surveys.c.batches + len(mine),
-                records=_surveys.c.records + sum(batch.records for batch in mine),
+                records=_surveys.c.records + sum(batch.rows for batch in mine),
             )
         )
 
 
-def _add_tallies(connection: sa.Connection, fresh: Sequence[Incoming]) -> None:
-    sums: dict[Cohort, Tally] = {}
-    for batch in fresh:
-        for cohort, tally in batch.tallies.items():
-            sums[cohort] = sums[cohort] + tally if cohort in sums else tally
+def _add_tallies(connection: sa.Connection, sums: dict[Cohort, Tally]) -> None:
     here = sa.tuple_(*_COHORT).in_([astuple(cohort) for cohort in sums])
     stored = _read_tallies(connection.execute(_SELECT_TALLIES.where(here)))
     for cohort, tally in stored.items():
@@ -214,6 +226,21 @@ def _read_tallies(rows: Iterable[Any]) -> dict[Cohort, Tally]:
     return {Cohort(*row[:-1]): Tally.from_bytes(row[-1]) for row in rows}
 
 
+def _open(file: Path) -> sa.Engine:
+    engine = sa.create_engine(sa.URL.create("sqlite", database=str(file)))
+    sa.event.listen(engine, "connect", _configure)
+    sa.event.listen(engine, "begin", _begin)
+    with engine.execution_options(**_WRITE).begin() as connection:
+        version = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
+        if version not in (0, _SCHEMA):
+            raise InvalidInput(
+                f"{file.parent} holds data of schema {version}; this version knows up to {_SCHEMA}"
+            )
+        _metadata.create_all(connection)
+        connection.exec_driver_sql(f"PRAGMA user_version = {_SCHEMA}")
+    return engine
+
+
 def _configure(connection: Any, _record: object) -> None:
     connection.isolation_level = None  # sqlite3 must not begin transactions of its own
     for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
@@ -221,4 +248,7 @@ def _configure(connection: Any, _record: object) -> None:
 
 
 def _begin(connection: sa.Connection) -> None:
-    connection.exec_driver_sql("BEGIN")
+    # A transaction that reads first and then writes fails at once where another one wrote in
+    # between; one that says at its start that it will write waits for its turn.
+    write = connection.get_execution_options().get("hearsay_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")

@@ -1,12 +1,26 @@
-"""Group commit: many batches share one durable transaction."""
+"""Group commit: many batches share one durable transaction, on the one thread that writes."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
-from hearsay_server.store import Incoming, Store
+from hearsay.v1 import collector_pb2
+
+from hearsay_server.intake import Cohort, Refused
+from hearsay_server.store import Store
+from ldp import Tally
+
+_T = TypeVar("_T")
+
+Outcome = bool | Refused
+"""Whether a batch was new; or why it is not taken."""
+
+MAX_REQUEST = 256
+"""Batches that one request may hold."""
 
 _MAX_WAITING = 4096
+_MAX_WAITING_BYTES = 64 << 20
 _MAX_GROUP = 512
 
 
@@ -15,60 +29,79 @@ class Overloaded(Exception):
 
 
 class Writer:
-    """Feed the store from one thread, a group of waiting batches at a time.
+    """Feed the store from one thread, a group of waiting requests at a time.
 
     While a commit runs, what arrives waits and goes with the next one: the busier the server,
-    the larger the group, without a timer.
+    the larger the group, without a timer. Batches are decoded on that thread too, so a large
+    one keeps nobody else from being answered.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(
+        self, store: Store, decode: Callable[[collector_pb2.Batch], Mapping[Cohort, Tally]]
+    ) -> None:
         """Start writing; must be called with an event loop running."""
         self._store = store
-        self._waiting: asyncio.Queue[tuple[Incoming, asyncio.Future[bool]]] = asyncio.Queue(
-            _MAX_WAITING
-        )
+        self._decode = decode
+        self._waiting: asyncio.Queue[_Request] = asyncio.Queue()
+        self._batches = self._bytes = 0  # that wait
         self._thread = ThreadPoolExecutor(1, "hearsay-writer")
         self._task = asyncio.create_task(self._run())
 
-    async def add(self, batch: Incoming) -> bool:
-        """Return, once the batch is durable, whether it was new.
+    async def add(self, batches: Sequence[collector_pb2.Batch]) -> Sequence[Outcome]:
+        """Return, once they are durable, what became of the batches of one request.
 
-        Raises `Overloaded` at once where too many wait, and what the store raised where the
-        batch could not be stored.
+        Raises `Overloaded` at once, with nothing taken, where too many wait; and what the store
+        raised where they could not be stored.
         """
-        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        try:
-            self._waiting.put_nowait((batch, future))
-        except asyncio.QueueFull:
-            raise Overloaded(f"{_MAX_WAITING} batches wait already") from None
+        size = sum(batch.ByteSize() for batch in batches)
+        if (
+            self._batches + len(batches) > _MAX_WAITING
+            or self._bytes + size > _MAX_WAITING_BYTES
+            or self._task.done()
+        ):
+            raise Overloaded(f"{self._batches} batches of {self._bytes} bytes wait already")
+        future: asyncio.Future[Sequence[Outcome]] = asyncio.get_running_loop().create_future()
+        self._batches += len(batches)
+        self._bytes += size
+        self._waiting.put_nowait((batches, size, future))
         return await future
+
+    async def run(self, write: Callable[[], _T]) -> _T:
+        """Run another write on the writing thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, write)
 
     async def close(self) -> None:
         """Write what waits, then stop. Nothing may be added any more."""
-        await self._waiting.join()
-        self._task.cancel()
+        drained = asyncio.create_task(self._waiting.join())
+        await asyncio.wait((drained, self._task), return_when=asyncio.FIRST_COMPLETED)
+        for task in (drained, self._task):
+            task.cancel()
         self._thread.shutdown()
 
     async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             group = [await self._waiting.get()]
-            while len(group) < _MAX_GROUP and not self._waiting.empty():
+            while sum(len(r[0]) for r in group) < _MAX_GROUP and not self._waiting.empty():
                 group.append(self._waiting.get_nowait())
             try:
-                batches = [batch for batch, _ in group]
-                answers = await loop.run_in_executor(self._thread, self._store.add, batches)
+                await self._write(group)
             except Exception as error:
-                _answer_all(group, error)
-            else:
-                for (_, future), is_new in zip(group, answers, strict=True):
-                    if not future.done():  # its caller may have gone away
-                        future.set_result(is_new)
-            for _ in group:
-                self._waiting.task_done()
+                for _, _, future in group:
+                    if not future.done():
+                        future.set_exception(error)
+            finally:
+                for batches, size, _ in group:
+                    self._batches -= len(batches)
+                    self._bytes -= size
+                    self._waiting.task_done()
+
+    async def _write(self, group: "Sequence[_Request]") -> None:
+        every = [batch for batches, _, _ in group for batch in batches]
+        outcomes = iter(await self.run(lambda: self._store.add(every, self._decode)))
+        for batches, _, future in group:
+            mine = [next(outcomes) for _ in batches]
+            if not future.done():  # its caller may have gone away
+                future.set_result(mine)
 
 
-def _answer_all(group: Sequence[tuple[Incoming, asyncio.Future[bool]]], error: Exception) -> None:
-    for _, future in group:
-        if not future.done():
-            future.set_exception(error)
+_Request = tuple[Sequence[collector_pb2.Batch], int, "asyncio.Future[Sequence[Outcome]]"]

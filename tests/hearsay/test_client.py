@@ -2,9 +2,13 @@
 
 import signal
 import threading
-from datetime import UTC, datetime
+import time
+from collections.abc import Iterator
+from concurrent import futures
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import grpc
 import pytest
 from hearsay import Analyst, Client, InvalidInput, Unreachable
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
@@ -15,11 +19,15 @@ from ldp.testing import SeededCoins
 DAILY = SURVEY.replace('title = "A', 'period = "P1D"\ntitle = "A').replace("health", "daily")
 
 
+TODAY = datetime.now(UTC).replace(hour=12)
+YESTERDAY = TODAY - timedelta(days=1)
+
+
 class Calendar:
     """A clock that a test sets."""
 
     def __init__(self) -> None:
-        self.now = datetime(2026, 7, 4, 12, tzinfo=UTC)
+        self.now = TODAY
 
     def __call__(self) -> datetime:
         return self.now
@@ -67,18 +75,19 @@ def test_a_batchs_size_does_not_depend_on_the_answers(server: Server) -> None:
 def test_an_attribute_is_randomised_once_per_period(server: Server) -> None:
     server.create(DAILY)
     calendar = Calendar()
+    calendar.now = YESTERDAY
     with Client(server.address, "daily", level="strict", clock=calendar) as client:
         assert client.record(smokes="no") == ("smokes",)
         assert client.record(smokes="yes", age=30) == ("age",)
         assert client.record(smokes="yes") == ()
-        calendar.now = datetime(2026, 7, 5, tzinfo=UTC)
+        calendar.now = TODAY
         assert client.record(smokes="yes") == ("smokes",)
-        calendar.now = datetime(2026, 7, 4, tzinfo=UTC)  # a clock set back opens nothing
+        calendar.now = YESTERDAY  # a clock set back opens nothing
         assert client.record(smokes="yes", age=30) == ()
         assert client.counters["spent"] == 4
         assert [(b.period, b.rows) for b in client.outbox()] == [
-            ("2026-07-04", 2),
-            ("2026-07-05", 1),
+            (f"{YESTERDAY:%Y-%m-%d}", 2),
+            (f"{TODAY:%Y-%m-%d}", 1),
         ]
         assert client.flush()
     assert server.show("daily").status.records == 3
@@ -186,12 +195,159 @@ def test_a_refused_batch_is_dropped_counted_and_logged(
 ) -> None:
     server.create(DAILY)
     calendar = Calendar()
-    calendar.now = datetime(2999, 1, 1, tzinfo=UTC)
+    calendar.now = datetime(1999, 1, 1, tzinfo=UTC)
     with Client(server.address, "daily", level="strict", clock=calendar) as client:
         client.record(smokes="no")
         assert client.flush()
         assert client.counters["refused"] == 1
-    assert "BAD_PERIOD: the period '2999-01-01' has not begun yet" in caplog.text
+    assert "the period '1999-01-01' is over for good" in caplog.text
+
+
+def test_what_may_be_taken_later_stays_queued(
+    server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = Client(server.address, "health", level="strict")
+    client.record(smokes="no")
+    right, server.folder = server.folder, tmp_path / "wrong"
+    server.stop()
+    server.start()  # with the wrong folder: it knows no survey
+    server.wait_until_healthy()
+    while "there is no survey 'health' here" not in caplog.text:
+        assert not client.flush(timeout=1)
+    server.stop()
+    server.folder = right
+    server.start()
+    assert client.flush(timeout=20)
+    assert client.counters["stored"] == 1
+    client.close()
+
+
+class Hostile(collector_pb2_grpc.CollectorServicer):
+    """A server that hands out a plan and answers batches as a test says."""
+
+    def __init__(self, plan: bytes) -> None:
+        self.plan = plan
+        self.answers: list[collector_pb2.SubmitResponse] = []
+
+    def GetPlan(self, request: object, context: object) -> object:
+        return collector_pb2.GetPlanResponse(plan=self.plan)
+
+    def Submit(self, request: object, context: object) -> object:
+        return self.answers.pop(0)
+
+
+@pytest.fixture
+def hostile(server: Server) -> Iterator[tuple[Hostile, str]]:
+    servicer = Hostile(server.show("health").plan)
+    with futures.ThreadPoolExecutor(2) as pool:
+        listener = grpc.server(pool)
+        collector_pb2_grpc.add_CollectorServicer_to_server(servicer, listener)
+        port = listener.add_insecure_port("127.0.0.1:0")
+        listener.start()
+        yield servicer, f"127.0.0.1:{port}"
+        listener.stop(None).wait()
+
+
+def answer(*statuses: int) -> collector_pb2.SubmitResponse:
+    results = [collector_pb2.Result(status=status, reason=99) for status in statuses]  # type: ignore[arg-type]
+    return collector_pb2.SubmitResponse(results=results)
+
+
+def test_answers_of_no_known_kind_neither_raise_nor_end_a_batch(
+    hostile: tuple[Hostile, str],
+) -> None:
+    servicer, address = hostile
+    # No result, too many, none that says anything, one of a later version; then a refusal.
+    servicer.answers = [answer(), answer(1, 1), answer(0), answer(77), answer(3)]
+    with Client(address, "health", level="strict") as client:
+        client.record(smokes="no")
+        assert client.flush(timeout=20)
+        assert servicer.answers == []
+        assert client.counters["refused"] == 1
+
+
+def test_one_batch_without_an_answer_does_not_hold_up_the_next(
+    hostile: tuple[Hostile, str], server: Server
+) -> None:
+    servicer, address = hostile
+    server.create(DAILY)
+    servicer.plan = server.show("daily").plan
+    servicer.answers = [answer(77), answer(1), answer(1)]
+    calendar = Calendar()
+    with Client(address, "daily", level="strict", clock=calendar) as client:
+        calendar.now = YESTERDAY
+        client.record(smokes="no")
+        calendar.now = TODAY
+        client.record(smokes="no")
+        assert client.flush(timeout=20)
+        assert client.counters["stored"] == 2
+    assert servicer.answers == []
+
+
+def test_a_plan_of_another_survey_is_refused(hostile: tuple[Hostile, str]) -> None:
+    _, address = hostile
+    with pytest.raises(InvalidInput, match="asked for the survey 'wealth', got 'health'"):
+        Client(address, "wealth", level="strict")
+
+
+def test_a_plan_can_be_pinned(server: Server) -> None:
+    revision = server.show("health").status.revision.hex()
+    Client(server.address, "health", level="strict", revision=revision).close()
+    with pytest.raises(InvalidInput, match=f"expected revision 'abc' of 'health', .* {revision}"):
+        Client(server.address, "health", level="strict", revision="abc")
+
+
+def test_what_is_lost_at_the_close_is_said(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = Client(server.address, "health", level="strict")
+    client.record(smokes="no")
+    server.stop()
+    assert not client.close(timeout=0.1)
+    assert not client.close()
+    assert "closed with 1 batches that were never answered: they are lost" in caplog.text
+    begin = time.monotonic()
+    assert not client.flush(timeout=20)  # there is no connection left to wait for
+    assert time.monotonic() - begin < 10
+
+
+def test_a_flush_waits_for_another_one_no_longer_than_it_was_told(server: Server) -> None:
+    client = Client(server.address, "health", level="strict")
+    client.record(smokes="no")
+    server.stop()
+    other = threading.Thread(target=client.flush, kwargs={"timeout": 20})
+    other.start()
+    begin = time.monotonic()
+    assert not client.flush(timeout=0.1)
+    assert time.monotonic() - begin < 10
+    server.start()
+    other.join()
+    assert client.close()
+    assert client.counters["stored"] == 1
+
+
+def test_an_attribute_may_have_any_name(server: Server) -> None:
+    server.create(SURVEY.replace('"health"', '"selves"').replace('"smokes"', '"self"'))
+    with Client(server.address, "selves", level="strict") as client:
+        assert client.record(**{"self": "no"}) == ("self",)
+
+
+def test_seeded_simulations_do_not_share_batch_ids(server: Server) -> None:
+    for _ in range(2):
+        coins = SeededCoins(1)
+        with Client(server.address, "health", level="strict", coins=coins) as client:
+            client.record(smokes="no")
+        assert client.counters["stored"] == 1
+
+
+def test_a_proxy_of_the_environment_does_not_see_loopback(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    with Client(server.address, "health", level="strict") as client:
+        client.record(smokes="no")
+    assert client.counters["stored"] == 1
 
 
 def test_threads_share_a_client(server: Server) -> None:

@@ -2,7 +2,9 @@
 
 import hashlib
 import math
+import time
 from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -125,6 +127,77 @@ def test_numbers_are_placed_between_minus_one_and_one() -> None:
 def test_a_number_that_does_not_fit_is_refused(answer: object) -> None:
     with pytest.raises(InvalidInput, match=r"^must (be|lie)"):
         Numeric(20, 60, clamp=False).encode(answer)
+
+
+SECRET = "HIV-positive"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        np.str_(SECRET),
+        np.bytes_(b"40"),
+        np.True_,
+        np.array([1.0, 2.0]),
+        np.datetime64("2026-01-01"),
+        10**400,
+        Decimal("NaN"),
+        Decimal("sNaN"),
+        Decimal("1e999"),
+        1j,
+        None,
+    ],
+    ids=lambda answer: type(answer).__name__,
+)
+def test_what_only_looks_like_a_number_is_refused_without_being_repeated(answer: object) -> None:
+    with pytest.raises(InvalidInput, match=r"^must (be|fit)") as error:
+        Numeric(20, 60, clamp=True).encode(answer)
+    assert SECRET not in str(error.value)
+    assert error.value.__cause__ is None
+
+
+@pytest.mark.parametrize("answer", [Fraction(81, 2), Decimal("40.5"), np.float32(40.5), 40.5])
+def test_every_kind_of_number_is_taken(answer: object) -> None:
+    assert Numeric(20, 60, clamp=False).encode(answer) == pytest.approx(0.025)
+
+
+@pytest.mark.parametrize(
+    "answer", [10**5000, -(10**5000), np.True_, 1.0, None], ids=lambda answer: type(answer).__name__
+)
+def test_a_category_that_cannot_be_spelled_is_refused(answer: object) -> None:
+    with pytest.raises(InvalidInput, match=r"^must be one of 1, 2, got another"):
+        Categorical(("1", "2")).encode(answer)
+
+
+def test_a_large_domain_is_built_and_searched_at_once() -> None:
+    names = tuple(f"town {number}" for number in range(200_000))
+    begin = time.process_time()
+    towns = Categorical(names)
+    for name in names:
+        towns.encode(name)
+    assert time.process_time() - begin < 20  # 0.2 s; a search per answer would take hours
+
+
+def test_attributes_and_levels_have_names_of_their_own() -> None:
+    def rename_attribute(message: plan_pb2.Plan) -> None:
+        message.survey.attributes[1].name = "smokes"
+
+    def rename_level(message: plan_pb2.Plan) -> None:
+        message.levels[1].name = "strict"
+
+    with pytest.raises(InvalidInput, match="needs attributes, each with a name of its own"):
+        plan.parse(tampered(rename_attribute))
+    with pytest.raises(InvalidInput, match="needs levels, each with a name of its own"):
+        plan.parse(tampered(rename_level))
+
+
+def test_a_parameter_that_comes_twice_is_refused() -> None:
+    def double(message: plan_pb2.Plan) -> None:
+        parameters = message.levels[0].mechanisms[0].parameters
+        parameters.append(parameters[0])
+
+    with pytest.raises(InvalidInput, match="'strict', 'smokes': a parameter comes twice"):
+        plan.parse(tampered(double))
 
 
 def test_a_clamped_number_moves_to_the_nearer_end() -> None:

@@ -113,6 +113,11 @@ REFUSED: dict[str, tuple[Change, str, str]] = {
         "BAD_CODES",
         "'smokes': a krr code must be below 3, got 3",
     ),
+    "row that answers nothing": (
+        lambda b: b.columns.pop(1),
+        "BAD_ROWS",
+        "row 7 answers nothing",
+    ),
     "rows without codes": (
         lambda b: (_put(rows=2**32 - 1)(b), _put_column(0, present=b"")(b)),
         "BAD_CODES",
@@ -137,6 +142,7 @@ def test_a_bad_batch_is_refused_with_its_reason(case: str) -> None:
     [
         ("2026-7-4", "a P1D period reads like '2026-07-04', got '2026-7-4'"),
         ("2026-07-06", "the period '2026-07-06' has not begun yet"),
+        ("2026-05-04", "the period '2026-05-04' is over for good"),
     ],
 )
 def test_a_bad_period_is_refused(name: str, detail: str) -> None:
@@ -147,11 +153,24 @@ def test_a_bad_period_is_refused(name: str, detail: str) -> None:
         take(message, DAILY)
 
 
-def test_a_clock_one_day_ahead_is_forgiven() -> None:
+@pytest.mark.parametrize("name", ["2026-07-05", "2026-05-05"])
+def test_a_clock_one_day_ahead_and_a_report_sixty_days_late_are_forgiven(name: str) -> None:
     message = batch()
     message.revision = DAILY.revision
-    message.period = "2026-07-05"
-    assert {cohort.period for cohort in take(message, DAILY)} == {"2026-07-05"}
+    message.period = name
+    assert {cohort.period for cohort in take(message, DAILY)} == {name}
+
+
+@pytest.mark.parametrize("case", ["survey", "revision", "period to come"])
+def test_what_may_become_right_is_not_refused_for_good(case: str) -> None:
+    message = batch()
+    message.revision = DAILY.revision
+    message.period = "2027-01-01"
+    change: dict[str, Change] = {"survey": _put(survey="x"), "revision": _put(revision=b"x")}
+    change.get(case, lambda b: None)(message)
+    with pytest.raises(Refused) as refused:
+        take(message, DAILY)
+    assert not refused.value.final
 
 
 columns = st.builds(

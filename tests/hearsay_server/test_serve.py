@@ -1,8 +1,8 @@
 """The server as a process: what it answers, how it stops, what it remembers."""
 
-import signal
-from collections.abc import Callable
-from pathlib import Path
+import sqlite3
+import threading
+import time
 
 import grpc
 import pytest
@@ -12,8 +12,6 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from hearsay_server.store import Store
 from support import SURVEY, Server
-
-from ldp import InvalidInput
 
 Result = collector_pb2.Result
 
@@ -36,6 +34,13 @@ def batches(server: Server, count: int) -> list[collector_pb2.Batch]:
         )
         for number in range(count)
     ]
+
+
+def hold_the_database(server: Server) -> sqlite3.Connection:
+    """Keep the server from writing until the connection is closed."""
+    holder = sqlite3.connect(server.folder / "hearsay.db", isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    return holder
 
 
 def statuses(response: collector_pb2.SubmitResponse) -> list[str]:
@@ -117,20 +122,85 @@ def test_an_empty_request_is_refused(collector: collector_pb2_grpc.CollectorStub
     with pytest.raises(grpc.RpcError) as error:
         collector.Submit(collector_pb2.SubmitRequest())
     assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-    assert error.value.details() == "a request holds no batch"
+    assert error.value.details() == "a request holds 1 to 256 batches, got 0"
 
 
-def test_sigterm_ends_the_calls_under_way_and_exits_cleanly(
+def test_a_request_of_too_many_batches_is_refused_whole(
     server: Server, collector: collector_pb2_grpc.CollectorStub
 ) -> None:
-    sent = batches(server, 300)
+    with pytest.raises(grpc.RpcError) as error:
+        collector.Submit(collector_pb2.SubmitRequest(batches=batches(server, 257)))
+    assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert error.value.details() == "a request holds 1 to 256 batches, got 257"
+    assert server.show("health").status.records == 0
+
+
+def test_an_id_with_other_content_is_no_duplicate(
+    server: Server, collector: collector_pb2_grpc.CollectorStub
+) -> None:
+    first, second = batches(server, 2)
+    second.id = first.id
+    response = collector.Submit(collector_pb2.SubmitRequest(batches=[first]))
+    assert statuses(response) == ["STORED"]
+    response = collector.Submit(collector_pb2.SubmitRequest(batches=[second]))
+    assert statuses(response) == ["REFUSED"]
+    assert response.results[0].reason == collector_pb2.Reason.BAD_ID
+    assert f"another batch has the id {first.id.hex()}" in response.results[0].detail
+
+
+def test_surveys_are_registered_while_devices_send(server: Server) -> None:
+    sent = iter(batches(server, 300))
+    failed: list[object] = []
+
+    def send(mine: list[collector_pb2.Batch]) -> None:
+        with server.channel() as channel:
+            stub = collector_pb2_grpc.CollectorStub(channel)
+            for batch in mine:
+                if statuses(stub.Submit(collector_pb2.SubmitRequest(batches=[batch]))) != [
+                    "STORED"
+                ]:
+                    failed.append(batch.id)
+
+    threads = [
+        threading.Thread(target=send, args=([next(sent) for _ in range(100)],)) for _ in "abc"
+    ]
+    for thread in threads:
+        thread.start()
+    for number in range(30):
+        server.create(SURVEY.replace('"health"', f'"survey_{number}"'))
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert server.show("health").status.records == 300
+
+
+def test_sigterm_answers_the_calls_under_way_and_exits_cleanly(
+    server: Server, collector: collector_pb2_grpc.CollectorStub
+) -> None:
+    sent = batches(server, 20)
+    holder = hold_the_database(server)
     calls = [collector.Submit.future(collector_pb2.SubmitRequest(batches=[b])) for b in sent]
-    calls[0].result()
-    assert server.stop(signal.SIGTERM) == 0
+    with server.channel() as channel:  # another client has been answered: the calls are in
+        health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=20)
+        time.sleep(0.5)
+    stopping = threading.Thread(target=server.stop)
+    stopping.start()
+    time.sleep(0.5)
+    holder.close()  # only now can anything be stored
+    assert [statuses(call.result()) for call in calls] == [["STORED"]] * 20
+    stopping.join()
     assert "Traceback" not in server.log
-    stored = sum(call.exception() is None for call in calls)
-    assert stored >= 1
-    assert sum(tally(server)) >= stored  # one more may be stored whose answer was not sent
+    assert sum(tally(server)) == 20
+
+
+def test_sigterm_does_not_wait_for_watchers_of_health(server: Server) -> None:
+    with server.channel() as channel:
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+        assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+        begin = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - begin < 8  # the grace for calls under way is 10 s
+        assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 def test_registering_the_same_survey_again_is_fine_and_another_is_not(server: Server) -> None:
@@ -167,45 +237,15 @@ def test_health_and_reflection_answer(server: Server) -> None:
         assert [method.name for method in file.service[0].method] == ["GetPlan", "Submit"]
 
 
-def test_a_folder_has_one_server(server: Server) -> None:
-    with pytest.raises(InvalidInput, match="is in use by another hearsay server"):
-        Store(server.folder)
-
-
-def test_data_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
-    import sqlite3
-
-    Store(tmp_path).close()
-    with sqlite3.connect(tmp_path / "hearsay.db") as connection:
-        connection.execute("PRAGMA user_version = 99")
-    connection.close()
-    with pytest.raises(InvalidInput, match="holds data of schema 99; this version knows up to 1"):
-        Store(tmp_path)
-
-
-def test_a_commit_is_synced_to_the_disk(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    with store._engine.connect() as connection:
-        assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2  # FULL
-        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
-    store.close()
-
-
 def test_a_broken_disk_is_not_acknowledged(
-    server: Server,
-    collector: collector_pb2_grpc.CollectorStub,
-    eventually: Callable[[Callable[[], bool]], None],
+    server: Server, collector: collector_pb2_grpc.CollectorStub
 ) -> None:
-    import sqlite3
-
     (batch,) = batches(server, 1)
-    holder = sqlite3.connect(server.folder / "hearsay.db", isolation_level=None)
-    holder.execute("BEGIN EXCLUSIVE")  # the server cannot write while this lasts
+    holder = hold_the_database(server)
     with pytest.raises(grpc.RpcError) as error:
         collector.Submit(collector_pb2.SubmitRequest(batches=[batch]), timeout=20)
     assert error.value.code() == grpc.StatusCode.UNAVAILABLE
     assert error.value.details() == "the batches could not be stored"
-    holder.execute("ROLLBACK")
     holder.close()
     response = collector.Submit(collector_pb2.SubmitRequest(batches=[batch]), timeout=20)
     assert statuses(response) == ["STORED"]

@@ -1,12 +1,13 @@
 """The device's side: randomise here, send only that."""
 
 import logging
+import os
 import random
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType, TracebackType
 from typing import Self
@@ -16,21 +17,24 @@ import numpy as np
 
 from hearsay import period
 from hearsay.plan import Plan, parse
-from hearsay.transport import Unreachable, call, open_channel
+from hearsay.transport import call, open_channel
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from ldp import Coins, InvalidInput
 
 _log = logging.getLogger("hearsay")
-
-_MAX_ROWS = 1000
-_MAX_BATCH_BYTES = 1 << 20
-"""A batch stays well below gRPC's default limit of 4 MiB a message."""
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 10.0
 """Seconds between tries; each is drawn between half of it and the whole, then doubled."""
 
 _CALL_TIMEOUT = 10.0
 """Seconds that one call may take."""
+
+_FINAL = {
+    collector_pb2.Result.STORED: "stored",
+    collector_pb2.Result.DUPLICATE: "duplicate",
+    collector_pb2.Result.REFUSED: "refused",
+}
+"""The statuses that end a batch, and how they are counted. Any other leaves it queued."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +43,6 @@ class _Row:
 
     period: str
     codes: Mapping[str, bytes]
-
-
-@dataclass
-class _Outbox:
-    """What waits to leave: rows, and batches sealed from them that have an id for good."""
-
-    rows: list[_Row] = field(default_factory=list)
-    batches: list[collector_pb2.Batch] = field(default_factory=list)
 
 
 class Client:
@@ -68,6 +64,7 @@ class Client:
         *,
         level: str,
         max_epsilon: float | None = None,
+        revision: str | None = None,
         insecure: bool = False,
         timeout: float = _CALL_TIMEOUT,
         coins: Coins | None = None,
@@ -76,12 +73,14 @@ class Client:
         """Fetch the survey's plan from "host:port", check it and pin its revision.
 
         `level` names the user's epsilon and is chosen before any answer is known.
-        `max_epsilon` is the user's own cap on one record. TLS is used for any host that is not
+        `max_epsilon` is the user's own cap on one record. `revision`, the hex SHA-256 that
+        `hearsay survey show` prints, refuses any other plan: without it the server may serve
+        this object another plan than it served an earlier one. TLS is used for any host that is not
         loopback unless `insecure`. `coins` and `clock` are for tests and simulations.
 
-        Raises `InvalidInput` where the survey or level does not exist, where the plan breaks
-        its own promise, or where the level's epsilon exceeds `max_epsilon`; `Unreachable`
-        where no plan comes within `timeout` seconds.
+        Raises `InvalidInput` where the survey or level does not exist, where the plan is not of
+        that revision, where it breaks its own promise, or where the level's epsilon exceeds
+        `max_epsilon`; `Unreachable` where no plan comes within `timeout` seconds.
         """
         self._channel = open_channel(target, insecure=insecure)
         try:
@@ -90,6 +89,11 @@ class Client:
             self.plan: Plan = parse(call(self._stub.GetPlan, request, timeout).plan)
             if self.plan.survey != survey:
                 raise InvalidInput(f"asked for the survey {survey!r}, got {self.plan.survey!r}")
+            if revision is not None and self.plan.revision.hex() != revision:
+                raise InvalidInput(
+                    f"expected revision {revision!r} of {survey!r}, "
+                    f"the server has {self.plan.revision.hex()}"
+                )
             self.level = self.plan.level(level)
             if max_epsilon is not None and not self.level.epsilon <= max_epsilon:
                 raise InvalidInput(
@@ -101,20 +105,23 @@ class Client:
             raise
         self._coins = coins or Coins()
         self._clock = clock
-        self._lock = threading.Lock()  # guards the four below
+        self._lock = threading.Lock()  # guards the five below
         self._spent: set[tuple[str, str]] = set()  # (period, attribute)
-        self._outbox = _Outbox()
+        self._rows: list[_Row] = []
+        self._batches: list[collector_pb2.Batch] = []  # sealed from rows, with an id for good
         self._counters: Counter[str] = Counter()
         self._closed = False
         self._sending = threading.Lock()  # one flush at a time; never taken while holding _lock
 
-    def record(self, **answers: object) -> tuple[str, ...]:
+    def record(self, /, **answers: object) -> tuple[str, ...]:
         """Randomise answers by attribute name and queue them; return the names that were taken.
 
         A category is given as its value, or as an integer that spells it; a number as anything
         with an exact float. An attribute that is left out or None is withheld: that it was is
-        visible, its answer is not. One that was answered in this period already is dropped and
-        counted as "spent".
+        visible, its answer is not. So do not withhold because of the answer: leaving out what
+        lies outside the domain tells that it did. Survey such numbers with `clamp`, and give
+        categories an "other". An attribute that was answered in this period already is dropped
+        and counted as "spent".
 
         Raises `InvalidInput`, before anything is spent, for an unknown attribute, for an
         answer outside its domain (the message does not repeat the answer), and after `close`.
@@ -133,60 +140,57 @@ class Client:
                 self._spent.add((now, name))
                 codes[name] = mechanism.encode([mechanism.randomize(values[name], self._coins)])
             if codes:
-                self._outbox.rows.append(_Row(now, codes))
+                self._rows.append(_Row(now, codes))
                 self._counters["recorded"] += 1
         return tuple(taken)
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Send what is queued; return whether all of it was answered within `timeout` seconds.
 
-        Batches that are not answered stay queued, and go again with the same id and bytes at
-        the next flush, so the server counts each once. Network trouble never raises. A batch
-        that the server refuses is dropped, counted as "refused" and logged with its reason.
+        A batch without an answer for good stays queued, and goes again with the same id and
+        bytes at the next flush, so the server counts it once. Neither the network nor the
+        server makes this raise. A batch that the server refuses is dropped, counted as
+        "refused" and logged with its reason.
         """
+        return self._flush(timeout) if not self._closed else not self.outbox()
+
+    def _flush(self, timeout: float) -> bool:
         deadline = time.monotonic() + timeout
-        wait = _FIRST_WAIT
-        with self._sending:
-            pending = list(self.outbox())
-            while pending:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return False
-                if self._deliver(pending[0], min(left, _CALL_TIMEOUT)):
-                    with self._lock:
-                        self._outbox.batches.remove(pending.pop(0))
-                    wait = _FIRST_WAIT
-                else:
-                    # Spread retries out, so that a crowd of devices does not return at once.
-                    pause = wait * random.uniform(0.5, 1.0)
-                    time.sleep(max(0.0, min(pause, deadline - time.monotonic())))
-                    wait = min(2 * wait, _LONGEST_WAIT)
-        return True
+        if not self._sending.acquire(timeout=max(0.0, timeout)):
+            return not self.outbox()
+        try:
+            return self._send_all(deadline)
+        finally:
+            self._sending.release()
 
     def outbox(self) -> Sequence[collector_pb2.Batch]:
         """Return the batches that wait for an answer: exactly what leaves this device."""
         with self._lock:
-            self._outbox.batches += self._seal(self._outbox.rows)
-            self._outbox.rows = []
-            return tuple(self._outbox.batches)
+            self._batches += self._seal(self._rows)
+            self._rows = []
+            return tuple(self._batches)
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """Records queued ("recorded"), and batches and answers by what became of them:
-        "stored", "duplicate", "refused", "spent"."""
+        """Records queued ("recorded"), answers dropped because their period's epsilon is
+        "spent", and batches by what became of them: "stored", "duplicate", "refused"."""
         with self._lock:
             return MappingProxyType(dict(self._counters))
 
     def close(self, timeout: float = 30.0) -> bool:
-        """Flush, then disconnect; return what `flush` did. Closing again does nothing."""
+        """Flush, then disconnect; return whether nothing is left behind.
+
+        What could not be sent is lost with this object, and logged as an error. Closing again
+        does nothing.
+        """
         with self._lock:
-            if self._closed:
-                return True
-            self._closed = True
-        try:
-            return self.flush(timeout)
-        finally:
+            first, self._closed = not self._closed, True
+        if first:
+            self._flush(timeout)
             self._channel.close()
+            if lost := len(self.outbox()):
+                _log.error("closed with %d batches that were never answered: they are lost", lost)
+        return not self.outbox()
 
     def __enter__(self) -> Self:
         return self
@@ -211,14 +215,12 @@ class Client:
             raise InvalidInput(f"{name} {error}") from None
 
     def _seal(self, rows: Sequence[_Row]) -> list[collector_pb2.Batch]:
-        """Turn rows into batches: one period each, in random order, bounded in size."""
-        width = sum(mechanism.code_bytes for mechanism in self.level.mechanisms.values())
-        step = max(1, min(_MAX_ROWS, _MAX_BATCH_BYTES // width))
+        """Turn rows into batches: one period each, in random order."""
         batches = []
         for name in dict.fromkeys(row.period for row in rows):
             mine = [row for row in rows if row.period == name]
-            mine = [mine[i] for i in self._coins.permutation(len(mine))]
-            batches += [self._batch(name, mine[i : i + step]) for i in range(0, len(mine), step)]
+            order = self._coins.permutation(len(mine))
+            batches.append(self._batch(name, [mine[i] for i in order]))
         return batches
 
     def _batch(self, name: str, rows: Sequence[_Row]) -> collector_pb2.Batch:
@@ -234,7 +236,7 @@ class Client:
                     )
                 )
         return collector_pb2.Batch(
-            id=self._coins.words(2).tobytes(),
+            id=os.urandom(16),  # never from seeded coins: two simulations must not share ids
             survey=self.plan.survey,
             revision=self.plan.revision,
             period=name,
@@ -242,29 +244,41 @@ class Client:
             columns=columns,
         )
 
+    def _send_all(self, deadline: float) -> bool:
+        wait = _FIRST_WAIT
+        pending = list(self.outbox())
+        while pending:
+            left = []
+            for batch in pending:
+                remaining = deadline - time.monotonic()
+                if remaining <= 0 or not self._deliver(batch, min(remaining, _CALL_TIMEOUT)):
+                    left.append(batch)
+            # Spread retries out, so that a crowd of devices does not return at once.
+            pause = wait * random.uniform(0.5, 1.0)
+            if left and time.monotonic() + pause >= deadline:
+                return False
+            if left:
+                time.sleep(pause)
+            wait = min(2 * wait, _LONGEST_WAIT)
+            pending = left
+        return True
+
     def _deliver(self, batch: collector_pb2.Batch, timeout: float) -> bool:
-        """Submit one batch; return whether it was answered for good."""
+        """Submit one batch; return whether it was answered for good, and so left the queue."""
         request = collector_pb2.SubmitRequest(batches=[batch])
         try:
             (result,) = self._stub.Submit(request, timeout=timeout).results
         except (grpc.RpcError, ValueError) as error:  # ValueError: not one result per batch
-            _log.warning("a batch was not answered and stays queued: %s", _describe(error))
+            code = getattr(error, "code", None)
+            _log.warning("a batch was not answered and stays queued: %s", code() if code else error)
             return False
-        status = collector_pb2.Result.Status.Name(result.status).lower()
-        if status not in ("stored", "duplicate", "refused"):
-            _log.warning("a batch was answered with status %s and stays queued", status)
+        became = _FINAL.get(result.status)
+        if became is None:
+            _log.warning("a batch stays queued: status %d, %s", result.status, result.detail)
             return False
-        if status == "refused":
-            reason = collector_pb2.Reason.Name(result.reason)
-            _log.error("the server refused a batch: %s: %s", reason, result.detail)
+        if became == "refused":
+            _log.error("a batch was refused: reason %d, %s", result.reason, result.detail)
         with self._lock:
-            self._counters[status] += 1
+            self._batches.remove(batch)
+            self._counters[became] += 1
         return True
-
-
-def _describe(error: Exception) -> str:
-    code = getattr(error, "code", None)
-    return code().name if code else str(error)
-
-
-__all__ = ["Client", "Unreachable"]

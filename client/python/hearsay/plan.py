@@ -6,13 +6,16 @@ is computed again from its integers, so the server is not trusted with privacy.
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from numbers import Real
 from types import MappingProxyType
-from typing import SupportsFloat
 
+import numpy as np
 from google.protobuf.message import DecodeError
 
 from hearsay import period
@@ -34,19 +37,28 @@ class Categorical:
             raise InvalidInput(f"values must be at least two, got {list(self.values)}")
         if "" in self.values:
             raise InvalidInput("values must not be empty strings")
-        if twice := [v for v in dict.fromkeys(self.values) if self.values.count(v) > 1]:
-            raise InvalidInput(f"values must differ, got {twice[0]!r} twice")
+        if len(self._categories) < len(self.values):
+            (twice, _), *_ = Counter(self.values).most_common(1)
+            raise InvalidInput(f"values must differ, got {twice!r} twice")
+
+    @cached_property
+    def _categories(self) -> Mapping[str, int]:
+        return {value: category for category, value in enumerate(self.values)}
 
     def encode(self, answer: object) -> int:
         """Return the category of `answer`: a value, or an integer that spells one.
 
         Raises `InvalidInput` for anything else.
         """
-        spelled = str(answer) if type(answer) is int else answer
-        if not isinstance(spelled, str) or spelled not in self.values:
-            kind = type(answer).__name__
-            raise InvalidInput(f"must be one of {', '.join(self.values)}, got another {kind}")
-        return self.values.index(spelled)
+        if isinstance(answer, str):
+            category = self._categories.get(answer)
+        elif isinstance(answer, int | np.integer) and not isinstance(answer, bool):
+            category = self._categories.get(str(answer)) if abs(int(answer)) < 1 << 63 else None
+        else:
+            category = None
+        if category is None:
+            raise InvalidInput(f"must be one of {self}, got another {type(answer).__name__}")
+        return category
 
     def __str__(self) -> str:
         shown = self.values if len(self.values) <= 8 else (*self.values[:7], "...")
@@ -74,9 +86,13 @@ class Numeric:
     def encode(self, answer: object) -> float:
         """Return `answer` on the scale [-1, 1] of the mechanisms; raise `InvalidInput`
         for what is no number, not finite, or (without clamp) outside the range."""
-        if isinstance(answer, bool) or not isinstance(answer, SupportsFloat):
+        # Not whatever has __float__: a numpy string has it too, and repeats itself in its error.
+        if isinstance(answer, bool) or not isinstance(answer, Real | Decimal):
             raise InvalidInput(f"must be a number, got a {type(answer).__name__}")
-        number = float(answer)
+        try:
+            number = float(answer)
+        except (ArithmeticError, ValueError):
+            raise InvalidInput(f"must fit a float, got a {type(answer).__name__}") from None
         if not math.isfinite(number):
             raise InvalidInput("must be finite, got nan or an infinity")
         if not self.clamp and not self.low <= number <= self.high:
@@ -201,6 +217,8 @@ def _level(level: plan_pb2.Level, attributes: Mapping[str, Attribute]) -> Level:
     mechanisms = {}
     for attribute, wire in zip(attributes.values(), level.mechanisms, strict=True):
         integers = {p.name: tuple(p.values) for p in wire.parameters}
+        if len(integers) != len(wire.parameters):
+            raise InvalidInput(f"level {level.name!r}, {attribute.name!r}: a parameter comes twice")
         try:
             mechanism = build(wire.name, wire.epsilon, integers)
         except InvalidInput as error:

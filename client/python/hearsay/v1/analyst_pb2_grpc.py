@@ -48,8 +48,8 @@ class AnalystServicer(object):
 
     def Estimate(self, request, context):
         """Estimates an attribute: the frequency of each value, or the mean of a number. NOT_FOUND for
-        an unknown survey or attribute, INVALID_ARGUMENT for a bad confidence, level or period,
-        FAILED_PRECONDITION where there is no report yet.
+        an unknown survey or attribute, INVALID_ARGUMENT for a bad confidence or an unknown level,
+        FAILED_PRECONDITION where no report matches.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -86,10 +86,12 @@ class Result(_message.Message):
         STORED: _ClassVar[Result.Status]
         DUPLICATE: _ClassVar[Result.Status]
         REFUSED: _ClassVar[Result.Status]
+        RETRY: _ClassVar[Result.Status]
     STATUS_UNSPECIFIED: Result.Status
     STORED: Result.Status
     DUPLICATE: Result.Status
     REFUSED: Result.Status
+    RETRY: Result.Status
     STATUS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]

@@ -1,0 +1,135 @@
+"""Group commit: what waits is bounded, answered, and never forgotten."""
+
+import asyncio
+import threading
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hearsay.v1 import collector_pb2
+from hearsay_server import writer
+from hearsay_server.intake import Cohort
+from hearsay_server.writer import Overloaded, Writer
+
+from ldp import Tally
+
+
+class Slow:
+    """A store that commits when the test lets it."""
+
+    def __init__(self) -> None:
+        self.free = threading.Event()
+        self.groups: list[int] = []
+        self.fails: Exception | None = None
+
+    def add(self, batches: Sequence[collector_pb2.Batch], _decode: object) -> list[bool]:
+        self.free.wait(20)
+        self.groups.append(len(batches))
+        if self.fails:
+            raise self.fails
+        return [True] * len(batches)
+
+
+def decode(_batch: collector_pb2.Batch) -> Mapping[Cohort, Tally]:
+    return {}
+
+
+def batches(count: int, size: int = 0) -> list[collector_pb2.Batch]:
+    return [collector_pb2.Batch(id=bytes(16), revision=bytes(size)) for _ in range(count)]
+
+
+def test_what_arrives_during_a_commit_shares_the_next_one() -> None:
+    async def test() -> None:
+        store = Slow()
+        feeding = Writer(store, decode)  # type: ignore[arg-type]
+        calls = [asyncio.create_task(feeding.add(batches(2))) for _ in range(50)]
+        await asyncio.sleep(0.1)
+        store.free.set()
+        assert await asyncio.gather(*calls) == [[True, True]] * 50
+        assert sum(store.groups) == 100
+        assert len(store.groups) <= 3
+        await feeding.close()
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(("count", "size"), [(256, 0), (4, 5 << 20)])
+def test_more_than_it_will_hold_is_refused_and_nothing_of_it_taken(count: int, size: int) -> None:
+    async def test() -> None:
+        store = Slow()
+        feeding = Writer(store, decode)  # type: ignore[arg-type]
+        calls = []
+        while True:
+            calls.append(asyncio.create_task(feeding.add(batches(count, size))))
+            await asyncio.sleep(0)
+            if calls[-1].done():
+                break
+        with pytest.raises(Overloaded, match=r"batches of \d+ bytes wait already"):
+            calls.pop().result()
+        assert len(calls) * count <= writer._MAX_WAITING
+        assert len(calls) * count * size <= writer._MAX_WAITING_BYTES
+        store.free.set()
+        await asyncio.gather(*calls)
+        assert sum(store.groups) == len(calls) * count
+        assert await feeding.add(batches(count, size)) == [True] * count  # there is room again
+        await feeding.close()
+
+    asyncio.run(test())
+
+
+def test_a_failure_is_told_to_all_whom_it_concerns_and_to_nobody_else() -> None:
+    async def test() -> None:
+        store = Slow()
+        store.free.set()
+        store.fails = OSError("disk full")
+        feeding = Writer(store, decode)  # type: ignore[arg-type]
+        answers = await asyncio.gather(
+            feeding.add(batches(1)), feeding.add(batches(3)), return_exceptions=True
+        )
+        assert [type(answer) for answer in answers] == [OSError, OSError]
+        store.fails = None
+        assert await feeding.add(batches(1)) == [True]
+        await feeding.close()
+
+    asyncio.run(test())
+
+
+def test_a_store_that_answers_nonsense_hangs_nobody() -> None:
+    async def test() -> None:
+        store = Slow()
+        store.add = lambda batches, decode: [True]  # type: ignore[method-assign]
+        feeding = Writer(store, decode)  # type: ignore[arg-type]
+        with pytest.raises(RuntimeError):
+            await feeding.add(batches(3))
+        assert await feeding.add(batches(1)) == [True]
+        await feeding.close()
+
+    asyncio.run(test())
+
+
+def test_a_caller_that_goes_away_leaves_its_batch_behind() -> None:
+    async def test() -> None:
+        store = Slow()
+        feeding = Writer(store, decode)  # type: ignore[arg-type]
+        gone = asyncio.create_task(feeding.add(batches(1)))
+        stays = asyncio.create_task(feeding.add(batches(1)))
+        await asyncio.sleep(0.05)
+        gone.cancel()
+        store.free.set()
+        assert await stays == [True]
+        await feeding.close()
+        assert sum(store.groups) == 2
+
+    asyncio.run(test())
+
+
+def test_closing_writes_what_waits() -> None:
+    async def test() -> None:
+        store = Slow()
+        feeding = Writer(store, decode)  # type: ignore[arg-type]
+        calls = [asyncio.create_task(feeding.add(batches(1))) for _ in range(10)]
+        await asyncio.sleep(0.05)
+        threading.Timer(0.2, store.free.set).start()
+        await feeding.close()
+        assert [await call for call in calls] == [[True]] * 10
+
+    asyncio.run(test())
