@@ -41,7 +41,7 @@ class Estimate:
         if not 0 < confidence < 1:
             raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}")
         miss = (1 - confidence) / (self.value.size if simultaneous else 1)
-        reach = NormalDist().inv_cdf(1 - miss / 2) * self.standard_error
+        reach = -NormalDist().inv_cdf(miss / 2) * self.standard_error
         low, high = self.value - reach, self.value + reach
         return np.clip(low, *self.bounds), np.clip(high, *self.bounds)
 
@@ -56,9 +56,9 @@ def estimate(cohorts: Sequence[tuple["Mechanism", "Tally"]]) -> Estimate:
     """Pool cohorts that estimate the same parameters, by inverse variance per coordinate.
 
     The weights of cohort g are n_g / V_g(f), V_g being the variance of one report at a first
-    pooled estimate f (clipped to its range) that every cohort shares. A weight so never
-    depends on its own cohort's noise, which keeps the bias of order 1/n, and a count of zero
-    never gets a variance of zero. Cohorts without reports do not count.
+    pooled estimate f (clipped to its range) that every cohort shares, not at the cohort's own:
+    a weight then depends on the noise only through that f, which keeps the bias of order 1/n,
+    and a count of zero never gets a variance of zero. Cohorts without reports do not count.
 
     Assumes that the cohorts are samples of one population. Raises `InvalidInput` where no
     report is there, or where the cohorts' parameters differ.

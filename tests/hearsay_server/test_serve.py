@@ -150,20 +150,17 @@ def test_an_id_with_other_content_is_no_duplicate(
 
 def test_surveys_are_registered_while_devices_send(server: Server) -> None:
     sent = iter(batches(server, 300))
-    failed: list[object] = []
+    failed: list[str] = []
 
     def send(mine: list[collector_pb2.Batch]) -> None:
         with server.channel() as channel:
             stub = collector_pb2_grpc.CollectorStub(channel)
             for batch in mine:
-                if statuses(stub.Submit(collector_pb2.SubmitRequest(batches=[batch]))) != [
-                    "STORED"
-                ]:
-                    failed.append(batch.id)
+                response = stub.Submit(collector_pb2.SubmitRequest(batches=[batch]))
+                failed.extend(status for status in statuses(response) if status != "STORED")
 
-    threads = [
-        threading.Thread(target=send, args=([next(sent) for _ in range(100)],)) for _ in "abc"
-    ]
+    shares = [[next(sent) for _ in range(100)] for _ in range(3)]
+    threads = [threading.Thread(target=send, args=(share,)) for share in shares]
     for thread in threads:
         thread.start()
     for number in range(30):

@@ -138,7 +138,7 @@ def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
 
 def test_a_folder_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InvalidInput, match="cannot keep data in .*file"):
+    with pytest.raises(InvalidInput, match=r"cannot keep data in .*file"):
         Store(tmp_path / "file")
 
 

@@ -208,6 +208,13 @@ def test_different_parameters_are_not_pooled() -> None:
         estimate([(KRR(2, 1.0), some), (OneBitMean(1.0), some)])
 
 
+def test_a_confidence_close_to_one_is_as_good_as_any() -> None:
+    low, high = (
+        OneBitMean(1.0).estimate(Tally(10**6, np.array([5 * 10**5] * 2))).interval(1 - 1e-16)
+    )
+    assert -1 < low < high < 1
+
+
 @pytest.mark.parametrize("confidence", [0, 1, -0.5, 95, float("nan")])
 def test_a_confidence_that_is_no_probability_is_refused(confidence: float) -> None:
     estimated = KRR(2, 1.0).estimate(Tally(2, np.array([1, 1])))
