@@ -135,6 +135,26 @@ def test_a_request_of_too_many_batches_is_refused_whole(
     assert server.show("health").status.records == 0
 
 
+def test_more_than_the_server_will_hold_is_turned_away_and_may_come_again(
+    server: Server, collector: collector_pb2_grpc.CollectorStub
+) -> None:
+    sent = batches(server, 256 * 20)
+    requests = [
+        collector_pb2.SubmitRequest(batches=sent[start : start + 256])
+        for start in range(0, len(sent), 256)
+    ]
+    holder = hold_the_database(server)
+    calls = [collector.Submit.future(request) for request in requests]
+    time.sleep(1)
+    holder.close()
+    codes = [call.code() for call in calls]
+    assert set(codes) == {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}
+    assert server.show("health").status.records == 256 * codes.count(grpc.StatusCode.OK)
+    for request in requests:
+        assert set(statuses(collector.Submit(request))) <= {"STORED", "DUPLICATE"}
+    assert server.show("health").status.records == len(sent)
+
+
 def test_an_id_with_other_content_is_no_duplicate(
     server: Server, collector: collector_pb2_grpc.CollectorStub
 ) -> None:

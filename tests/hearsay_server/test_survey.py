@@ -20,7 +20,11 @@ REFUSED = {
         'mechanism = "krr"\nshade = 1',
         "test.toml: attributes[0]: unknown key 'shade'",
     ),
-    "wrong type": ("low = 20", 'low = "young"', "low"),
+    "wrong type": (
+        "low = 20",
+        'low = "young"',
+        "test.toml: attributes[1]: Failed to parse low field: Couldn't parse float: young",
+    ),
     "numbers for values": (
         'values = ["no", "sometimes", "yes"]',
         "values = [1, 2]",
@@ -31,7 +35,11 @@ REFUSED = {
         "[attributes]\nname = 'age'",
         "attributes are written as [[attributes]] tables",
     ),
-    "text where a list belongs": ('values = ["no", "sometimes", "yes"]', "values = 3", "values"),
+    "a number where a list belongs": (
+        'values = ["no", "sometimes", "yes"]',
+        "values = 3",
+        "test.toml: attributes[0]: Failed to parse values field: repeated field values must be",
+    ),
     "no TOML": ("[levels]", "[levels", "line 4"),
     "twice the same key": ("strict = 1.0", "strict = 1.0\nstrict = 2.0", "line 6"),
     "duplicate attribute": (
@@ -74,7 +82,8 @@ REFUSED = {
     "two domains": (
         "[attributes.numeric]",
         '[attributes.categorical]\nvalues = ["a", "b"]\n[attributes.numeric]',
-        "attributes[1]",
+        'test.toml: attributes[1]: Message type "hearsay.v1.Attribute" should not have multiple '
+        '"domain" oneof fields',
     ),
     "zero epsilon": (
         "strict = 1.0",
