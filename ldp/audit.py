@@ -15,7 +15,7 @@ from scipy.special import betaincinv
 
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
-from ldp.mechanism import Codes, FrequencyOracle, Mechanism
+from ldp.mechanism import Categorical, Codes, Mechanism
 
 MAX_CELLS = 1 << 16
 """Channels with more inputs times possible codes are not enumerated."""
@@ -160,7 +160,7 @@ class _Event:
 
 
 def _default_values(mechanism: Mechanism) -> Sequence[Any]:
-    if isinstance(mechanism, FrequencyOracle):
+    if isinstance(mechanism, Categorical):
         return sorted({0, 1, min(2, mechanism.k - 1), mechanism.k - 1})
     return mechanism.bounds
 

@@ -26,7 +26,7 @@ from rich.table import Table
 
 from hearsay_server import survey as surveys
 from hearsay_server.demo_results import Comparison, draw, show
-from ldp import InvalidInput
+from ldp import FrequencyOracle, InvalidInput, Mechanism
 from ldp.testing import SeededCoins
 
 _THREADS = 16
@@ -249,12 +249,15 @@ def _show_exhibit(exhibit: _Exhibit, console: Console) -> None:
     console.print(table)
 
 
-def _describe(domain: hearsay.plan.Domain, mechanism: object, codes: bytes) -> str:
+def _describe(domain: hearsay.plan.Domain, mechanism: Mechanism, codes: bytes) -> str:
+    """Show a code, and what it counts for by itself."""
     raw = codes.hex(" ")
+    tally = mechanism.tally(mechanism.decode(codes, 1))
     if isinstance(domain, Numeric):
-        return f"{raw}  one bit: {'high' if codes[0] else 'low'}"
-    if getattr(mechanism, "name", "") == "unary":
-        bits = np.unpackbits(np.frombuffer(codes, np.uint8), bitorder="little")
-        said = [value for value, bit in zip(domain.values, bits, strict=False) if bit]
-        return f"{raw}  says: {' or '.join(said) or 'none'}"
-    return f"{raw}  says: {domain.values[int.from_bytes(codes, 'little')]}"
+        share = (float(mechanism.debias(tally)[0]) + 1) / 2
+        return f"{raw}  counts as {domain.low + share * (domain.high - domain.low):.1f}"
+    if not isinstance(mechanism, FrequencyOracle):
+        return raw
+    supported = mechanism.supports(tally)
+    said = [value for value, count in zip(domain.values, supported, strict=True) if count]
+    return f"{raw}  says: {' or '.join(said) or 'none'}"

@@ -8,6 +8,8 @@ from hearsay import InvalidInput, plan
 from hearsay_server import survey as surveys
 from support import SURVEY
 
+from ldp.choice import choose
+
 
 def resolve(toml: str) -> plan.Plan:
     return plan.parse(surveys.resolve(surveys.from_toml(toml, "test.toml")))
@@ -122,12 +124,14 @@ REFUSED = {
     "unknown mechanism": (
         'mechanism = "krr"',
         'mechanism = "magic"',
-        "levels.strict, smokes: mechanism must be auto, krr or oue or sue, got 'magic'",
+        "levels.strict, smokes: mechanism must be one of auto, krr, oue, sue, the, she, olh, blh, "
+        "hrr, hadamard, subset, projective, cms, hcms, ordered, dbitflip, got 'magic'",
     ),
     "mechanism of another domain": (
         'name = "age"',
         'name = "age"\nmechanism = "krr"',
-        "levels.strict, age: mechanism must be auto, onebit, got 'krr'",
+        "levels.strict, age: mechanism must be one of auto, onebit, piecewise, hybrid, laplace, "
+        "square_wave, got 'krr'",
     ),
     "unknown period": (
         'title = "A',
@@ -174,5 +178,10 @@ def test_auto_takes_the_smallest_predicted_variance() -> None:
     automatic = SURVEY.replace('mechanism = "krr"', "")
     few = resolve(automatic)
     assert {level.mechanisms["smokes"].name for level in few.levels.values()} == {"krr"}
+    numbers = {name: level.mechanisms["age"].name for name, level in few.levels.items()}
+    assert numbers == {"strict": "onebit", "open": "hybrid"}  # at epsilon 0.5 and 2
     wide = resolve(automatic.replace('"no", "sometimes", "yes"', many))
-    assert {level.mechanisms["smokes"].name for level in wide.levels.values()} == {"unary"}
+    for level in wide.levels.values():
+        mechanism = level.mechanisms["smokes"]
+        assert mechanism == choose(40, mechanism.epsilon, max_bytes=32).mechanism
+        assert mechanism.name != "krr"
