@@ -100,12 +100,12 @@ def audit(
 
     `values` are by default the first three categories and the last, or the ends of the range;
     `statistic` reduces codes in which no bit by itself depends on the input; for those with a
-    random hash function it is by default which of the values a report supports. Half of the `draws` for an input choose the pair and the event (codes by
-    likelihood ratio, or six telling bits of long codes); then draws / 2 fresh reports of each
-    of the two give Clopper-Pearson bounds at (1 - confidence) / 2, which hold jointly. So a
-    sound mechanism is accused with probability at most 1 - confidence, however many events
-    were tried. Raises `InvalidInput` for fewer than 2 values or 100 draws, or a confidence or
-    delta out of range.
+    random hash function it is by default which of the values a report supports. Half of the
+    `draws` for an input choose the pair and the event (codes by likelihood ratio, or six
+    telling bits of long codes); then draws / 2 fresh reports of each of the two give
+    Clopper-Pearson bounds at (1 - confidence) / 2, which hold jointly. So a sound mechanism is
+    accused with probability at most 1 - confidence, however many events were tried. Raises
+    `InvalidInput` for fewer than 2 values or 100 draws, or a confidence or delta out of range.
     Source: Ding et al., "Detecting violations of differential privacy", CCS 2018; Jagielski,
     Ullman and Oprea, NeurIPS 2020, for the Clopper-Pearson bound.
     """

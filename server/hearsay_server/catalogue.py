@@ -24,7 +24,7 @@ from ldp import (
     UnaryEncoding,
     thresholding_histogram,
 )
-from ldp.choice import choose
+from ldp.choice import Choice, choose
 from ldp.mechanism import Categorical
 from ldp.mechanisms.numeric import MeanMechanism
 
@@ -41,8 +41,9 @@ _ASKED = 8
 """Categories that dBitFlip asks a device for."""
 
 
-def _auto(k: int, epsilon: float) -> Categorical:
-    return choose(k, epsilon, max_bytes=_MAX_BYTES).mechanism
+def automatic(k: int, epsilon: float) -> Choice:
+    """Return what "auto" chooses for k categories, and why."""
+    return choose(k, epsilon, max_bytes=_MAX_BYTES)
 
 
 def _hybrid(epsilon: float) -> MeanMechanism:
@@ -57,7 +58,7 @@ def _auto_numeric(epsilon: float) -> MeanMechanism:
 
 
 CATEGORICAL: Mapping[str, Callable[[int, float], Categorical]] = {
-    "auto": _auto,
+    "auto": lambda k, epsilon: automatic(k, epsilon).mechanism,
     "krr": KRR,
     "oue": UnaryEncoding,
     "sue": UnaryEncoding.symmetric,

@@ -4,6 +4,7 @@ import math
 import re
 import tomllib
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import hearsay.plan
@@ -18,6 +19,15 @@ from ldp import InvalidInput, Mechanism
 from ldp.exact import check_epsilon, float_below
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+def from_file(file: Path) -> survey_pb2.Survey:
+    """Read a survey as `from_toml` does; raise `InvalidInput` where the file cannot be read."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"cannot read {file}: {error}") from None
+    return from_toml(text, str(file))
 
 
 def from_toml(text: str, source: str) -> survey_pb2.Survey:
