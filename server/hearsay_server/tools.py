@@ -40,14 +40,18 @@ class _Scale:
         """One unit of the mechanism's own scale, [0, 1] or [-1, 1], in ours."""
         return 1.0 if self.k else (self.high - self.low) / 2
 
-    def inner(self, truth: float | None) -> float:
-        """Return the parameter to plan for on the mechanism's scale."""
+    def planned(self, truth: float | None) -> float:
+        """Return the parameter to plan for; by default 1/k, or the middle of the range."""
         low, high = (0.0, 1.0) if self.k else (self.low, self.high)
         if truth is None:
-            return 1 / self.k if self.k else 0.0
+            return 1 / self.k if self.k else low + (high - low) / 2
         if not low <= truth <= high:
             raise InvalidInput(f"--truth must lie in [{low:g}, {high:g}], got {truth:g}")
-        return truth if self.k else (truth - low) / self.unit - 1
+        return truth
+
+    def inner(self, truth: float) -> float:
+        """Return a parameter on the mechanism's scale."""
+        return truth if self.k else min(1.0, (truth - self.low) / self.unit - 1)
 
     @property
     def subject(self) -> str:
@@ -100,7 +104,8 @@ def plan(
     if k is None:
         hearsay.plan.Numeric(scale.low, scale.high, clamp=False)
     make = _maker(mechanism, k)
-    inner = scale.inner(truth)
+    planned = scale.planned(truth)
+    inner = scale.inner(planned)
     found: dict[str, Any]
     if change is not None:
         found = _two_waves(make, inner, scale, epsilon, n, half_width, change, power, confidence)
@@ -112,7 +117,8 @@ def plan(
         found["why"] = str(catalogue.automatic(k, spent))
     if as_json:
         document = {"mechanism": built.name, "k": k, "bytes": built.code_bytes, **found}
-        typer.echo(json.dumps({**document, "truth": truth, "confidence": confidence}, indent=2))
+        asked = {"truth": planned, "confidence": confidence, "simultaneous": simultaneous}
+        typer.echo(json.dumps(document | asked, indent=2))
         return
     typer.echo(_sentence(found, scale, confidence, simultaneous))
     typer.echo(f"mechanism {built.name}, {built.code_bytes} bytes a report")
@@ -191,7 +197,9 @@ def audit(
     survey: Annotated[
         Path | None, typer.Option(help="Audit every mechanism of this survey (TOML) instead.")
     ] = None,
-    draws: Annotated[int, typer.Option(help="Simulated reports for each input.")] = 200_000,
+    draws: Annotated[
+        int, typer.Option(help="Simulated reports for each input, in memory.")
+    ] = 200_000,
     confidence: Annotated[float, typer.Option(help="Of all verdicts by simulation.")] = 0.99,
     as_json: AsJson = False,
 ) -> None:
