@@ -234,5 +234,6 @@ def demo(
     playing.play(source, plot=plot, data=data, seed=seed, console=_out)
 
 
-for command in (tools.plan, tools.audit, tools.shuffle):
-    app.command()(command)
+app.command()(tools.plan)
+app.command()(tools.audit)
+app.command()(tools.shuffle)
