@@ -15,7 +15,10 @@ from scipy.special import betaincinv
 
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
-from ldp.mechanism import Codes, FrequencyOracle, Mechanism
+from ldp.hashing import hashed
+from ldp.mechanism import Categorical, Codes, Mechanism
+from ldp.mechanisms import LOLOHA, CountMeanSketch, HadamardCountMeanSketch, LocalHashing
+from ldp.mechanisms.hadamard import _parity
 
 MAX_CELLS = 1 << 16
 """Channels with more inputs times possible codes are not enumerated."""
@@ -96,13 +99,13 @@ def audit(
     """Compare every pair of `values`, and return the worst that can be shown.
 
     `values` are by default the first three categories and the last, or the ends of the range;
-    `statistic` reduces codes in which no bit by itself depends on the input, as those with a
-    random hash. Half of the `draws` for an input choose the pair and the event (codes by
-    likelihood ratio, or six telling bits of long codes); then draws / 2 fresh reports of each
-    of the two give Clopper-Pearson bounds at (1 - confidence) / 2, which hold jointly. So a
-    sound mechanism is accused with probability at most 1 - confidence, however many events
-    were tried. Raises `InvalidInput` for fewer than 2 values or 100 draws, or a confidence or
-    delta out of range.
+    `statistic` reduces codes in which no bit by itself depends on the input; for those with a
+    random hash function it is by default which of the values a report supports. Half of the
+    `draws` for an input choose the pair and the event (codes by likelihood ratio, or six
+    telling bits of long codes); then draws / 2 fresh reports of each of the two give
+    Clopper-Pearson bounds at (1 - confidence) / 2, which hold jointly. So a sound mechanism is
+    accused with probability at most 1 - confidence, however many events were tried. Raises
+    `InvalidInput` for fewer than 2 values or 100 draws, or a confidence or delta out of range.
     Source: Ding et al., "Detecting violations of differential privacy", CCS 2018; Jagielski,
     Ullman and Oprea, NeurIPS 2020, for the Clopper-Pearson bound.
     """
@@ -116,6 +119,7 @@ def audit(
             "confidence must lie strictly between 0 and 1 and delta in [0, 1), "
             f"got {confidence} and {delta}"
         )
+    statistic = statistic or _supported(mechanism, values)
     half, miss = draws // 2, (1 - confidence) / 2
     training = [draw(mechanism, value, half, coins) for value in values]
     pairs = [(i, j) for i in range(len(values)) for j in range(i)]
@@ -160,9 +164,42 @@ class _Event:
 
 
 def _default_values(mechanism: Mechanism) -> Sequence[Any]:
-    if isinstance(mechanism, FrequencyOracle):
+    if isinstance(mechanism, Categorical):
         return sorted({0, 1, min(2, mechanism.k - 1), mechanism.k - 1})
     return mechanism.bounds
+
+
+def _supported(mechanism: Mechanism, values: Sequence[Any]) -> Statistic | None:
+    """Return the statistic of a mechanism that reports a hash function: bit i of it is 1 where
+    a report supports values[i]; None for any other mechanism."""
+    if not isinstance(mechanism, LocalHashing | LOLOHA | CountMeanSketch | HadamardCountMeanSketch):
+        return None
+
+    def statistic(codes: Codes) -> NDArray[np.integer[Any]]:
+        bits = [_supports(mechanism, codes, np.full(len(codes), value)) for value in values]
+        packed: NDArray[np.int64] = (1 << np.arange(len(bits))) @ np.array(bits, dtype=np.int64)
+        return packed
+
+    return statistic
+
+
+def _supports(mechanism: Mechanism, codes: Codes, values: NDArray[np.int64]) -> NDArray[Any]:
+    """Tell which codes support their value; each has the function in its own place."""
+    result: NDArray[Any]
+    if isinstance(mechanism, CountMeanSketch):
+        buckets = mechanism._hashed(codes["function"], values)
+        result = codes["bits"][np.arange(len(codes)), buckets >> 3] >> (buckets & 7) & 1
+    elif isinstance(mechanism, HadamardCountMeanSketch):
+        functions, signs = np.divmod(codes.astype(np.int64), mechanism._outputs)
+        rows = signs // 2 + 1
+        result = _parity(rows & mechanism._hashed(functions, values)) == signs % 2
+    else:
+        assert isinstance(mechanism, LocalHashing | LOLOHA)
+        functions, buckets = np.divmod(codes, mechanism.buckets)
+        a, b = np.divmod(functions, mechanism.prime)
+        own = values.astype(codes.dtype)
+        result = hashed(a, b, own, mechanism.prime, mechanism.buckets) == buckets
+    return result
 
 
 def _exact(mechanism: Mechanism) -> float | None:

@@ -113,7 +113,8 @@ def choose(
     Raises `InvalidInput` for frequencies that are no distribution of k categories, and where
     the limits leave nothing.
     Source: Wang, Blocki, Li and Jha, USENIX Security 2017, section 5, compare in the same way
-    for rare categories.
+    for rare categories. What the collisions of a sketch add, which is little for one report but
+    does not fall with n, is not compared.
     """
     limit = minimax_constant(k, epsilon)
     planned = _planned(k, frequencies)

@@ -136,6 +136,11 @@ class MeanMechanism(Mechanism):
         result: NDArray[np.float64] = np.interp(numbers, grid, self._second_moments) - numbers**2
         return result
 
+    @property
+    def largest_report_variance(self) -> float:
+        """The variance of one report of the number that has the most, of 4097 evenly spaced."""
+        return float(self.report_variance(np.linspace(-1, 1, 2 * MAX_GRID + 1)).max())
+
     def variance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
         """Return the largest variance of `debias` for n draws from a population of mean `truth`.
 

@@ -1,4 +1,4 @@
-"""The `hearsay` command: serve, survey, query, demo."""
+"""The `hearsay` command: serve, survey, query, demo; `tools` has what needs no server."""
 
 import asyncio
 import csv
@@ -20,6 +20,8 @@ from rich.table import Table
 
 from hearsay_server import serve as serving
 from hearsay_server import survey as surveys
+from hearsay_server import tools
+from hearsay_server.tools import AsJson
 from ldp import InvalidInput
 
 DEFAULT_ADDRESS = "127.0.0.1:50051"
@@ -37,7 +39,6 @@ app.add_typer(survey_app, name="survey")
 
 Target = Annotated[str, typer.Option(help="The server, as HOST:PORT.")]
 Insecure = Annotated[bool, typer.Option(help="Forgo TLS for a host that is not loopback.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _out = Console()
 
@@ -71,7 +72,7 @@ def create_survey(
     insecure: Insecure = False,
 ) -> None:
     """Register a survey: resolve it into its plan and freeze that."""
-    survey = surveys.from_toml(read_text(file), str(file))
+    survey = surveys.from_file(file)
     with open_channel(target, insecure=insecure) as channel:
         stub = admin_pb2_grpc.AdminStub(channel)
         try:
@@ -232,15 +233,12 @@ def demo(
     if (csv_file is None) != (survey is None):
         raise InvalidInput("--csv and --survey go together: give both or neither")
     if csv_file is not None and survey is not None:
-        source = playing.from_csv(csv_file, surveys.from_toml(read_text(survey), str(survey)))
+        source = playing.from_csv(csv_file, surveys.from_file(survey))
     else:
         source = playing.redbook()
     playing.play(source, plot=plot, data=data, seed=seed, console=_out)
 
 
-def read_text(file: Path) -> str:
-    """Read a file; raise `InvalidInput` where it cannot be read."""
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"cannot read {file}: {error}") from None
+app.command()(tools.plan)
+app.command()(tools.audit)
+app.command()(tools.shuffle)

@@ -28,7 +28,7 @@ from rich.table import Table
 
 from hearsay_server import survey as surveys
 from hearsay_server.demo_results import Comparison, draw, show
-from ldp import InvalidInput, Mechanism
+from ldp import FrequencyOracle, InvalidInput, Mechanism
 from ldp.testing import SeededCoins
 
 _THREADS = 16
@@ -259,14 +259,14 @@ def _show_exhibit(exhibit: _Exhibit, console: Console) -> None:
 
 
 def _describe(domain: hearsay.plan.Domain, mechanism: Mechanism, codes: bytes) -> str:
+    """Show a code, and what it counts for by itself."""
     raw = codes.hex(" ") if len(codes) <= 8 else f"{codes[:8].hex(' ')} ..."
-    if mechanism.name == "onebit":
-        said = "high" if codes[0] else "low"
-    elif mechanism.name == "krr" and isinstance(domain, Categorical):
-        said = domain.values[int.from_bytes(codes, "little")]
-    elif mechanism.name == "unary" and isinstance(domain, Categorical):
-        bits = np.unpackbits(np.frombuffer(codes, np.uint8), bitorder="little")
-        said = " or ".join(v for v, bit in zip(domain.values, bits, strict=False) if bit) or "none"
-    else:
-        return f"{raw}  ({mechanism.name})"
-    return escape(f"{raw}  says: {said}")
+    tally = mechanism.tally(mechanism.decode(codes, 1))
+    if isinstance(domain, Numeric):
+        share = (float(mechanism.debias(tally)[0]) + 1) / 2
+        return f"{raw}  counts as {domain.low + share * (domain.high - domain.low):.1f}"
+    if not isinstance(mechanism, FrequencyOracle):
+        return raw
+    supported = mechanism.supports(tally)
+    said = [value for value, count in zip(domain.values, supported, strict=True) if count]
+    return escape(f"{raw}  says: {' or '.join(said) or 'none'}")

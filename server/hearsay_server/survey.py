@@ -3,9 +3,9 @@
 import math
 import re
 import tomllib
-from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any
 
 import hearsay.plan
 from google.protobuf.json_format import ParseDict, ParseError
@@ -14,22 +14,20 @@ from hearsay import period
 from hearsay.plan import Categorical, Domain
 from hearsay.v1 import plan_pb2, survey_pb2
 
-from ldp import KRR, FrequencyOracle, InvalidInput, Mechanism, OneBitMean, UnaryEncoding
+from hearsay_server import catalogue
+from ldp import InvalidInput, Mechanism
 from ldp.exact import check_epsilon, float_below
-
-_Maker = TypeVar("_Maker")
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
-_CATEGORICAL: Mapping[str, Callable[[int, float], FrequencyOracle]] = {
-    "krr": KRR,
-    "oue": UnaryEncoding,
-    "sue": UnaryEncoding.symmetric,
-}
-"""Makers of a frequency oracle from (k, epsilon), by the name a survey calls them."""
 
-_NUMERIC: Mapping[str, Callable[[float], Mechanism]] = {"onebit": OneBitMean}
-"""Makers of a mean mechanism from epsilon."""
+def from_file(file: Path) -> survey_pb2.Survey:
+    """Read a survey as `from_toml` does; raise `InvalidInput` where the file cannot be read."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"cannot read {file}: {error}") from None
+    return from_toml(text, str(file))
 
 
 def from_toml(text: str, source: str) -> survey_pb2.Survey:
@@ -129,17 +127,6 @@ def _weight(attribute: survey_pb2.Attribute, place: str) -> Fraction:
 
 
 def _mechanism(name: str, domain: Domain, epsilon: float) -> Mechanism:
-    """Calibrate the named mechanism, or with "auto" the one of least predicted variance."""
-    if not isinstance(domain, Categorical):
-        return _pick(_NUMERIC, name or "auto")[0](epsilon)
-    k = len(domain.values)
-    candidates = [make(k, epsilon) for make in _pick(_CATEGORICAL, name or "auto")]
-    return min(candidates, key=lambda candidate: float(candidate.variance(1 / k, 1)))
-
-
-def _pick(makers: Mapping[str, _Maker], name: str) -> list[_Maker]:
-    if name == "auto":
-        return list(makers.values())
-    if name not in makers:
-        raise InvalidInput(f"mechanism must be auto, {' or '.join(makers)}, got {name!r}")
-    return [makers[name]]
+    if isinstance(domain, Categorical):
+        return catalogue.categorical(name or "auto", len(domain.values), epsilon)
+    return catalogue.numeric(name or "auto", epsilon)

@@ -17,6 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import SURVEY
 
+from ldp import RAPPOR, KRRChain, Mechanism, OrderedExponential
+
 FROZEN = surveys.resolve(surveys.from_toml(SURVEY, "test.toml"))
 
 
@@ -69,6 +71,26 @@ def test_a_mechanism_of_another_domain_is_refused() -> None:
 
     with pytest.raises(InvalidInput, match="onebit does not fit 'smokes'"):
         plan.parse(tampered(swap))
+
+
+def replaced(mechanism: Mechanism) -> bytes:
+    """The plan with another mechanism for 'smokes' at 'strict'."""
+
+    def replace(message: plan_pb2.Plan) -> None:
+        message.levels[0].mechanisms[0].CopyFrom(plan.mechanism_message(mechanism))
+
+    return tampered(replace)
+
+
+def test_any_mechanism_for_as_many_categories_fits() -> None:
+    for mechanism in (OrderedExponential(3, 0.5), KRRChain.calibrate(3, 0.5, 1.0)):
+        assert plan.parse(replaced(mechanism)).levels["strict"].mechanisms["smokes"] == mechanism
+
+
+@pytest.mark.parametrize("mechanism", [OrderedExponential(4, 0.5), RAPPOR.calibrate(0.5, 1.0)])
+def test_another_number_of_categories_or_none_does_not_fit(mechanism: Mechanism) -> None:
+    with pytest.raises(InvalidInput, match=f"{mechanism.name} does not fit 'smokes'"):
+        plan.parse(replaced(mechanism))
 
 
 def test_a_missing_mechanism_is_refused() -> None:

@@ -14,9 +14,10 @@ from support import SURVEY
 
 from ldp import Tally
 
-PLAN = plan.parse(surveys.resolve(surveys.from_toml(SURVEY, "test.toml")))
+ONCE = SURVEY.replace('name = "age"', 'name = "age"\nmechanism = "onebit"')
+PLAN = plan.parse(surveys.resolve(surveys.from_toml(ONCE, "test.toml")))
 DAILY = plan.parse(
-    surveys.resolve(surveys.from_toml(SURVEY.replace("[levels]", 'period="P1D"\n[levels]'), "d"))
+    surveys.resolve(surveys.from_toml(ONCE.replace("[levels]", 'period="P1D"\n[levels]'), "d"))
 )
 NOW = datetime(2026, 7, 4, 12, tzinfo=UTC)
 Column = collector_pb2.Column

@@ -3,10 +3,14 @@
 import re
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hearsay import InvalidInput, plan
+from hearsay_server import catalogue
 from hearsay_server import survey as surveys
 from support import SURVEY
+
+from ldp.choice import choose
 
 
 def resolve(toml: str) -> plan.Plan:
@@ -131,12 +135,25 @@ REFUSED = {
     "unknown mechanism": (
         'mechanism = "krr"',
         'mechanism = "magic"',
-        "levels.strict, smokes: mechanism must be auto, krr or oue or sue, got 'magic'",
+        "levels.strict, smokes: mechanism must be one of auto, krr, oue, sue, the, she, olh, blh, "
+        "hrr, hadamard, subset, projective, cms, hcms, ordered, dbitflip, got 'magic'",
     ),
     "mechanism of another domain": (
         'name = "age"',
         'name = "age"\nmechanism = "krr"',
-        "levels.strict, age: mechanism must be auto, onebit, got 'krr'",
+        "levels.strict, age: mechanism must be one of auto, onebit, piecewise, hybrid, laplace, "
+        "square_wave, got 'krr'",
+    ),
+    "too many categories for the mechanism": (
+        'mechanism = "krr"\n[attributes.categorical]\nvalues = ["no", "sometimes", "yes"]',
+        'mechanism = "ordered"\n[attributes.categorical]\nvalues = '
+        + str([f"v{i}" for i in range(65)]),
+        "levels.strict, smokes: ordered: k must lie in 2..64, got 65",
+    ),
+    "mechanism for a life": (
+        'mechanism = "krr"',
+        'mechanism = "loloha"',
+        "levels.strict, smokes: mechanism must be one of auto, krr,",
     ),
     "unknown period": (
         'title = "A',
@@ -183,5 +200,35 @@ def test_auto_takes_the_smallest_predicted_variance() -> None:
     automatic = SURVEY.replace('mechanism = "krr"', "")
     few = resolve(automatic)
     assert {level.mechanisms["smokes"].name for level in few.levels.values()} == {"krr"}
+    numbers = {name: level.mechanisms["age"].name for name, level in few.levels.items()}
+    assert numbers == {"strict": "onebit", "open": "hybrid"}  # at epsilon 0.5 and 2
     wide = resolve(automatic.replace('"no", "sometimes", "yes"', many))
-    assert {level.mechanisms["smokes"].name for level in wide.levels.values()} == {"unary"}
+    for level in wide.levels.values():
+        mechanism = level.mechanisms["smokes"]
+        assert mechanism == choose(40, mechanism.epsilon, max_bytes=32).mechanism
+        assert mechanism.name != "krr"
+
+
+@pytest.mark.parametrize("k", [2, 5, 16, 40, 100, 257, 512, 1000, 4096])
+@pytest.mark.parametrize("epsilon", [0.25, 1.0, 2.0, 4.0])
+def test_auto_stays_near_the_limit_in_few_bytes(k: int, epsilon: float) -> None:
+    choice = catalogue.automatic(k, epsilon)
+    assert choice.mechanism.code_bytes <= 32
+    assert choice.variance <= 1.02 * choice.limit
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 0.7, 1.0, 4.0])
+def test_auto_takes_the_mean_of_least_variance_for_the_worst_number(epsilon: float) -> None:
+    grid = np.linspace(-1, 1, 257)
+    worst = {
+        name: catalogue.numeric(name, epsilon).report_variance(grid).max()
+        for name in catalogue.NUMERIC
+    }
+    assert worst["auto"] <= min(worst.values()) * 1.001
+
+
+def test_what_a_plan_cannot_carry_is_not_resolved() -> None:
+    # Below epsilon 0.61 one bit is always taken, and a share of 2**64 is no 64-bit integer.
+    low = resolve(SURVEY.replace('name = "age"', 'name = "age"\nmechanism = "hybrid"'))
+    assert low.levels["strict"].mechanisms["age"].name == "onebit"
+    assert low.levels["open"].mechanisms["age"].name == "hybrid"

@@ -4,10 +4,27 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
 
-from ldp import KRR, Channel, Coins, InvalidInput, Mechanism, OneBitMean, UnaryEncoding
+from ldp import (
+    KRR,
+    LOLOHA,
+    Channel,
+    ChannelTable,
+    Coins,
+    CountMeanSketch,
+    HadamardCountMeanSketch,
+    HadamardResponse,
+    InvalidInput,
+    LocalHashing,
+    Mechanism,
+    OneBitMean,
+    OrderedExponential,
+    UnaryEncoding,
+)
 from ldp.audit import audit, one_by_one
 from ldp.mechanism import Codes
 from ldp.testing import SeededCoins
+
+TABLE = (3 << 62, 1 << 62, 3 << 61, 5 << 61)  # (3/4, 1/4) and (3/8, 5/8)
 
 
 class NeverFlipsTrueBit(UnaryEncoding):
@@ -90,6 +107,37 @@ def test_a_statistic_reveals_what_no_single_bit_does(coins: SeededCoins) -> None
 
     result = audit(Masked(24, 1.0), coins, values=(0, 1), draws=5000, statistic=unmasked)
     assert result.violated
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        LocalHashing(8, 1.0),
+        LOLOHA.calibrate(8, 1.0, 2.0),
+        CountMeanSketch(8, 1.0, 16, 16),
+        HadamardCountMeanSketch(8, 1.0, 16, 16),
+    ],
+    ids=lambda mechanism: mechanism.name,
+)
+def test_reports_with_a_hash_function_are_audited_by_what_they_support(
+    mechanism: Mechanism, coins: SeededCoins
+) -> None:
+    result = audit(mechanism, coins, draws=100_000)
+    assert result.exact is None
+    assert 0.9 < result.lower_bound <= 1
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [HadamardResponse(8, 1.0), OrderedExponential(8, 1.0), ChannelTable(2, 1.0, TABLE)],
+    ids=lambda mechanism: mechanism.name,
+)
+def test_categories_are_audited_whether_their_oracle_is_pure_or_not(
+    mechanism: Mechanism, coins: SeededCoins
+) -> None:
+    result = audit(mechanism, coins, draws=20_000)
+    assert result.exact == mechanism.realised_epsilon
+    assert result.lower_bound > 0.5
 
 
 def test_a_sound_mechanism_is_accused_no_more_often_than_stated(coins: SeededCoins) -> None:

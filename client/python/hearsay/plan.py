@@ -20,7 +20,8 @@ from google.protobuf.message import DecodeError
 
 from hearsay import period
 from hearsay.v1 import plan_pb2, survey_pb2
-from ldp import FrequencyOracle, InvalidInput, Mechanism, build
+from ldp import InvalidInput, Mechanism, build
+from ldp import mechanism as mechanisms
 
 # An error about an answer names its type only: messages end up in logs and crash reports, and
 # the answer must not.
@@ -66,7 +67,7 @@ class Categorical:
 
     def fits(self, mechanism: Mechanism) -> bool:
         """Tell whether the mechanism randomises this domain's categories."""
-        return isinstance(mechanism, FrequencyOracle) and mechanism.k == len(self.values)
+        return isinstance(mechanism, mechanisms.Categorical) and mechanism.k == len(self.values)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,104 @@
+"""The mechanisms by the names that a survey and the command call them."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from ldp import (
+    HRR,
+    KRR,
+    CountMeanSketch,
+    DBitFlip,
+    HadamardCountMeanSketch,
+    HadamardResponse,
+    HybridMechanism,
+    InvalidInput,
+    LaplaceMechanism,
+    LocalHashing,
+    OneBitMean,
+    OrderedExponential,
+    PiecewiseMechanism,
+    ProjectiveGeometry,
+    SquareWave,
+    SubsetSelection,
+    SummingHistogram,
+    UnaryEncoding,
+    thresholding_histogram,
+)
+from ldp.choice import Choice, choose
+from ldp.mechanism import Categorical
+from ldp.mechanisms.numeric import MeanMechanism
+
+_Maker = TypeVar("_Maker")
+
+_MAX_BYTES = 32
+"""What "auto" lets one code take; it stays within 2% of the minimax constant."""
+
+_SKETCH = 256
+"""Hash functions of a sketch, and their buckets: a tally has the product of counts, and is
+written with every commit."""
+
+_ASKED = 8
+"""Categories that dBitFlip asks a device for."""
+
+
+def automatic(k: int, epsilon: float) -> Choice:
+    """Return what "auto" chooses for k categories, and why."""
+    return choose(k, epsilon, max_bytes=_MAX_BYTES)
+
+
+def _hybrid(epsilon: float) -> MeanMechanism:
+    mixed = HybridMechanism.optimal(epsilon)
+    # Where one bit is always taken its share is 2**64, which no integer of a plan holds.
+    return OneBitMean(epsilon) if mixed.tally_size == 2 else mixed
+
+
+def _auto_numeric(epsilon: float) -> MeanMechanism:
+    named = [make(epsilon) for name, make in NUMERIC.items() if name != "auto"]
+    return min(named, key=lambda mechanism: mechanism.largest_report_variance)
+
+
+CATEGORICAL: Mapping[str, Callable[[int, float], Categorical]] = {
+    "auto": lambda k, epsilon: automatic(k, epsilon).mechanism,
+    "krr": KRR,
+    "oue": UnaryEncoding,
+    "sue": UnaryEncoding.symmetric,
+    "the": thresholding_histogram,
+    "she": SummingHistogram,
+    "olh": LocalHashing.optimised,
+    "blh": LocalHashing.binary,
+    "hrr": HRR,
+    "hadamard": HadamardResponse,
+    "subset": SubsetSelection,
+    "projective": ProjectiveGeometry,
+    "cms": lambda k, epsilon: CountMeanSketch(k, epsilon, _SKETCH, _SKETCH),
+    "hcms": lambda k, epsilon: HadamardCountMeanSketch(k, epsilon, _SKETCH, _SKETCH),
+    "ordered": OrderedExponential,
+    "dbitflip": lambda k, epsilon: DBitFlip(k, epsilon, min(k, _ASKED)),
+}
+"""Makers from (k, epsilon). "auto" is `ldp.choice.choose` for at most 32 bytes a code."""
+
+NUMERIC: Mapping[str, Callable[[float], MeanMechanism]] = {
+    "auto": _auto_numeric,
+    "onebit": OneBitMean,
+    "piecewise": PiecewiseMechanism.optimal,
+    "hybrid": _hybrid,
+    "laplace": LaplaceMechanism,
+    "square_wave": SquareWave,
+}
+"""Makers from epsilon, of a mean; "auto" takes the least variance for the worst number."""
+
+
+def categorical(name: str, k: int, epsilon: float) -> Categorical:
+    """Calibrate the named mechanism for k categories; raise `InvalidInput` where it cannot be."""
+    return _named(CATEGORICAL, name)(k, epsilon)
+
+
+def numeric(name: str, epsilon: float) -> MeanMechanism:
+    """Calibrate the named mechanism for numbers; raise `InvalidInput` where it cannot be."""
+    return _named(NUMERIC, name)(epsilon)
+
+
+def _named(makers: Mapping[str, _Maker], name: str) -> _Maker:
+    if name not in makers:
+        raise InvalidInput(f"mechanism must be one of {', '.join(makers)}, got {name!r}")
+    return makers[name]

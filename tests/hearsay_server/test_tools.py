@@ -1,0 +1,163 @@
+"""`hearsay plan`, `audit` and `shuffle` as a user runs them."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hearsay_server import catalogue
+from hearsay_server.__main__ import main
+from hearsay_server.cli import app
+from numpy.typing import ArrayLike
+from support import SURVEY
+from typer.testing import CliRunner
+
+from ldp import KRR, Coins
+from ldp.mechanism import Codes
+
+
+def hearsay(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "hearsay_server", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def document(*arguments: object) -> dict[str, float]:
+    done = hearsay(*arguments, "--json")
+    assert done.stderr == ""
+    parsed: dict[str, float] = json.loads(done.stdout)
+    return parsed
+
+
+OUE = ("plan", "oue", "--k", 10, "--epsilon", 1, "--truth", 0.1)
+
+
+def test_the_reports_for_a_half_width_are_those_known_from_theory() -> None:
+    assert document(*OUE, "--half-width", 0.01)["n"] == 148_768
+    assert document(*OUE, "--half-width", 0.01, "--simultaneous")["n"] == 305_147
+
+
+def test_half_width_and_epsilon_are_the_inverse_questions() -> None:
+    width = document(*OUE, "--n", 148_768)
+    assert width["finds"] == "half_width"
+    assert width["half_width"] == pytest.approx(0.01, rel=1e-5)
+    asked = ("plan", "oue", "--k", 10, "--truth", 0.1, "--n", 148_768, "--half-width", 0.01)
+    assert document(*asked)["epsilon"] == pytest.approx(1, rel=1e-5)
+
+
+def test_two_waves_are_compared() -> None:
+    reports = document(*OUE, "--change", 0.01)
+    assert reports["n"] == pytest.approx(607_926, abs=1)
+    power = document(*OUE, "--change", 0.01, "--n", 607_927)
+    assert (power["finds"], power["power"]) == ("power", pytest.approx(0.8, abs=1e-5))
+
+
+def test_numbers_are_planned_in_their_own_units() -> None:
+    small = document("plan", "--epsilon", 1, "--n", 10_000)
+    large = document("plan", "--low", 20, "--high", 60, "--epsilon", 1, "--n", 10_000)
+    assert large["half_width"] == pytest.approx(20 * small["half_width"])
+    assert (large["mechanism"], large["truth"]) == ("hybrid", 40)
+    asked = ("plan", "--low", 20, "--high", 60, "--epsilon", 1)
+    assert document(*asked, "--half-width", large["half_width"])["n"] == 10_000
+    off_centre = document(*asked, "--n", 10_000, "--truth", 60)
+    assert off_centre["half_width"] < large["half_width"]
+
+
+def test_a_plan_is_told_in_a_sentence_and_the_choice_is_explained() -> None:
+    said = hearsay("plan", "--k", 10, "--epsilon", 1, "--half-width", 0.01, "--explain").stdout
+    assert " reports at epsilon 1 give each of 10 frequencies a 0.95 interval of +-0.01\n" in said
+    assert "mechanism subset, 2 bytes a report\n" in said
+    assert "CMS: variance 40.1624, bytes 132, decode 1024: refused, more than 32 bytes" in said
+
+
+def test_help_shows_how_to_ask() -> None:
+    said = hearsay("plan", "--help").stdout
+    assert "hearsay plan --k 10 --epsilon 1 --half-width 0.01" in said
+
+
+def test_a_sound_mechanism_passes_its_audit() -> None:
+    done = hearsay("audit", "krr", "--k", 8, "--epsilon", 1, "--json")
+    assert done.returncode == 0
+    ((found),) = json.loads(done.stdout)
+    assert (found["exact"], found["violated"]) == (1.0, False)
+    assert 0.85 < found["lower_bound"] <= 1.0
+    table = hearsay("audit", "piecewise", "--epsilon", 2).stdout
+    assert "too large" in table
+    assert "0 of 1 mechanisms violate what they claim" in table
+
+
+def test_a_survey_is_audited_whole(tmp_path: Path) -> None:
+    file = tmp_path / "health.toml"
+    file.write_text(SURVEY)
+    done = hearsay("audit", "--survey", file, "--draws", 10_000, "--json")
+    assert done.returncode == 0
+    found = {row["place"]: row for row in json.loads(done.stdout)}
+    assert list(found) == ["strict, smokes", "strict, age", "open, smokes", "open, age"]
+    assert [row["claimed"] for row in found.values()] == [0.5, 0.5, 2.0, 2.0]
+    assert {row["confidence"] for row in found.values()} == {1 - 0.01 / 4}
+
+
+class KeepsTooOften(KRR):
+    """A sampler that strays from the channel it declares."""
+
+    def randomize_many(self, values: ArrayLike, coins: Coins) -> Codes:
+        codes = super().randomize_many(values, coins)
+        return np.where(coins.bernoulli_many(1 << 62, codes.size), np.asarray(values), codes)
+
+
+def test_a_violation_is_said_and_ends_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    # In process, because no command can be asked for a mechanism that is broken.
+    monkeypatch.setitem(catalogue.CATEGORICAL, "krr", KeepsTooOften)  # type: ignore[arg-type]
+    done = CliRunner().invoke(app, ["audit", "krr", "--k", "4", "--epsilon", "1"])
+    assert done.exit_code == 1
+    assert "VIOLATED" in done.stdout
+    assert "1 of 1 mechanisms violate what they claim" in done.stdout
+
+
+def test_a_shuffled_cohort_is_bounded_as_known_from_theory() -> None:
+    asked = ("shuffle", "--epsilon", 1, "--n", 10_000)
+    assert document(*asked)["shuffled_epsilon"] == pytest.approx(0.05301, abs=1e-5)
+    assert document(*asked, "--krr", 8)["shuffled_epsilon"] == pytest.approx(0.04321, abs=1e-5)
+    closed = document(*asked, "--bound", "closed")["shuffled_epsilon"]
+    assert closed == pytest.approx(0.21403, abs=1e-5)
+    assert "in random order: epsilon 0.053" in hearsay(*asked).stdout
+
+
+REFUSED = [
+    (("plan", "--k", 10, "--epsilon", 1), "give two of --epsilon, --n and --half-width, or --ch"),
+    (("plan", "--k", 10, "--change", 0.1), "--change goes with --epsilon and perhaps --n"),
+    (("plan", "--k", 10, "--low", 0, "--epsilon", 1, "--n", 9), "give --k for categories, or"),
+    (("plan", "--low", 5, "--epsilon", 1, "--n", 9), "with low < high, got 5.0 and 1.0"),
+    (("plan", "--k", 10, "--epsilon", 1, "--n", 0), "n must be at least 1, got 0"),
+    (("plan", "--k", 10, "--epsilon", -1, "--n", 9), "epsilon must be finite and > 0, got -1.0"),
+    (("plan", "--k", 9, "--epsilon", 1, "--n", 9, "--truth", 2), "--truth must lie in [0, 1]"),
+    (("plan", "onebit", "--k", 9, "--epsilon", 1, "--n", 9), "mechanism must be one of auto, krr"),
+    (("plan", "krr", "--epsilon", 1, "--n", 9), "mechanism must be one of auto, onebit,"),
+    (("audit", "krr"), "give a mechanism and --epsilon (and --k), or --survey"),
+    (("audit", "krr", "--survey", "x.toml"), "--survey has its own mechanisms"),
+    (("audit", "--survey", "none.toml"), "cannot read none.toml: [Errno 2] No such file"),
+    (("audit", "krr", "--k", 2, "--epsilon", 1, "--draws", 9), "100 draws, got 2 and 9"),
+    (("shuffle", "--epsilon", 1, "--n", 0), "n must be at least 1, got 0"),
+    (("shuffle", "--epsilon", 1, "--n", 9, "--bound", "variation-ratio"), "bound is refused: for"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED)
+def test_what_makes_no_sense_is_refused(
+    arguments: tuple[object, ...], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["hearsay", *map(str, arguments)])
+    with pytest.raises(SystemExit, match=re.escape(message)) as refused:
+        main()
+    assert str(refused.value.code).startswith("hearsay: ")
+    assert "\n" not in str(refused.value.code)
+
+
+@pytest.mark.parametrize(("command", "options"), [("plan", ("--n", 9)), ("audit", ())])
+def test_a_refusal_is_one_line_and_ends_with_one(command: str, options: tuple[object, ...]) -> None:
+    done = hearsay(command, "krr", "--k", 1, "--epsilon", 1, *options)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr == "hearsay: krr: k must lie in 2..4294967296, got 1\n"
