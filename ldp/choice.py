@@ -14,8 +14,6 @@ from ldp.mechanism import Categorical
 from ldp.mechanisms import (
     HRR,
     KRR,
-    CountMeanSketch,
-    HadamardCountMeanSketch,
     HadamardResponse,
     LocalHashing,
     ProjectiveGeometry,
@@ -37,8 +35,6 @@ _BUILDERS: Mapping[str, Callable[[int, float], Categorical]] = {
     "BLH": LocalHashing.binary,
     "Hadamard response": HadamardResponse,
     "one-bit Hadamard": HRR,
-    "CMS": CountMeanSketch,
-    "HCMS": HadamardCountMeanSketch,
 }
 
 _WORTH = 1.01
@@ -112,9 +108,10 @@ def choose(
     then of least decoding, then of least variance.
     Raises `InvalidInput` for frequencies that are no distribution of k categories, and where
     the limits leave nothing.
+    The sketches (CMS, HCMS) are not compared: their collisions leave an error that does not
+    fall with n, so the variance of one report says too little.
     Source: Wang, Blocki, Li and Jha, USENIX Security 2017, section 5, compare in the same way
-    for rare categories. What the collisions of a sketch add, which is little for one report but
-    does not fall with n, is not compared.
+    for rare categories.
     """
     limit = minimax_constant(k, epsilon)
     planned = _planned(k, frequencies)
@@ -192,7 +189,5 @@ def _decode_cost(mechanism: Categorical) -> int:
             return mechanism.size
         case UnaryEncoding() | SummingHistogram() | LocalHashing():
             return mechanism.k
-        case CountMeanSketch():
-            return mechanism.buckets
         case _:
             return 1
