@@ -141,7 +141,7 @@ def test_trailing_bytes_and_missing_bytes_are_refused(mechanism: Categorical) ->
     ("mechanism", "code", "reason"),
     [
         (KRR(3, 1.0), b"\x03", "a krr code must be below 3, got 3"),
-        (UnaryEncoding(3, 1.0), b"\x08", "a unary code has a bit beyond its 3 categories"),
+        (UnaryEncoding(3, 1.0), b"\x08", "a unary code has a bit beyond its 3"),
         (SummingHistogram(2, 1.0), b"\x00\xff", "a she code must be below 255, got 255"),
         (ChannelTable.from_rows(1.5, STAIRCASE), b"\x04", "a table code must be below 4, got 4"),
     ],

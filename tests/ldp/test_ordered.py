@@ -32,7 +32,7 @@ def test_the_largest_epsilon_keeps_its_promise_too(k: int) -> None:
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_nearer_categories_are_likelier(epsilon: float) -> None:
     k = 8
-    table = np.array(OrderedExponential(k, epsilon).table, dtype=float).reshape(k, k)
+    table = np.array(OrderedExponential(k, epsilon).weights, dtype=float).reshape(k, k)
     distance = abs(np.arange(k) - np.arange(k)[:, None])
     for row, far in zip(table, distance, strict=True):
         by_distance = row[np.argsort(far, kind="stable")]
@@ -123,7 +123,7 @@ def test_a_size_out_of_range_is_refused(k: int) -> None:
 
 
 def test_tables_that_are_none_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="takes 9 integers, got 2"):
+    with pytest.raises(InvalidInput, match="9, 3 or more|got 2 weights"):
         OrderedExponential(3, 1.0, (1, 2))
     with pytest.raises(InvalidInput, match="weights must be positive and sum to 2"):
         OrderedExponential(2, 1.0, (ONE // 2, ONE // 2, ONE // 2, 1))
