@@ -110,7 +110,9 @@ class _Sketch(FrequencyOracle):
 
     def _hashed(self, functions: Any, values: NDArray[np.int64]) -> NDArray[np.int64]:
         a, b, c = (coefficient[functions] for coefficient in self._coefficients)
-        return hashed((a * values + b) % self.prime, c, values, self.prime, self.buckets)
+        lines = (a * values + b) % self.prime
+        result: NDArray[np.int64] = hashed(lines, c, values, self.prime, self.buckets)
+        return result
 
     def _randomize(self, value: int, coins: Coins) -> tuple[int, Any]:
         """Return a function's number and the code of its oracle."""

@@ -123,7 +123,9 @@ class LOLOHA(Longitudinal, FrequencyOracle):
     def _buckets(self, functions: NDArray[Any], values: ArrayLike) -> NDArray[Any]:
         categories = self._check_values(values).astype(self.code_dtype)
         a = functions // self.prime
-        return hashed(a, functions - a * self.prime, categories, self.prime, self.buckets)
+        b = functions - a * self.prime
+        buckets: NDArray[Any] = hashed(a, b, categories, self.prime, self.buckets)
+        return buckets
 
     def memo_key(self, device: bytes, value: int) -> int:
         """Return the value's bucket."""

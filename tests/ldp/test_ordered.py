@@ -123,7 +123,7 @@ def test_a_size_out_of_range_is_refused(k: int) -> None:
 
 
 def test_tables_that_are_none_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="9, 3 or more|got 2 weights"):
+    with pytest.raises(InvalidInput, match="3 rows of equally many weights"):
         OrderedExponential(3, 1.0, (1, 2))
     with pytest.raises(InvalidInput, match="weights must be positive and sum to 2"):
         OrderedExponential(2, 1.0, (ONE // 2, ONE // 2, ONE // 2, 1))
