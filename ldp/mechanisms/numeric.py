@@ -97,9 +97,10 @@ class MeanMechanism(Counted):
         return result
 
     def _round(self, numbers: NDArray[np.float64], coins: Coins) -> NDArray[np.uint32]:
-        positions = ((numbers + 1) * (self.steps * 2.0**31)).astype(np.uint64)
+        positions = ((numbers + 1) * (self.steps * 2.0**31)).astype(np.int64)
         positions += coins.words(-(-numbers.size // 2)).view(np.uint32)[: numbers.size]
-        return (positions >> np.uint64(32)).astype(np.uint32)
+        positions >>= 32
+        return positions.astype(np.uint32)
 
     @cached_property
     def _scores(self) -> NDArray[np.float64]:

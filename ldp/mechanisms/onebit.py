@@ -57,7 +57,9 @@ class OneBitMean(MeanMechanism):
         return point ^ coins.bernoulli(self.flip)
 
     def _report_many(self, points: NDArray[np.uint32], coins: Coins) -> NDArray[Any]:
-        return points ^ coins.bernoulli_many(self.flip, points.size)
+        bits = points.astype(np.uint8)
+        bits ^= coins.bernoulli_many(self.flip, points.size).view(np.uint8)
+        return bits
 
     def _table(self) -> tuple[tuple[Fraction, ...], NDArray[np.intp]]:
         flip = Fraction(self.flip, ONE)
