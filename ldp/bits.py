@@ -1,7 +1,12 @@
-"""Counting the set bits of packed rows, column by column."""
+"""Rows of packed bits: bit v of a row is bit v % 8 of its byte v // 8."""
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ldp.coins import Coins
+from ldp.errors import InvalidInput
 
 _BLOCK = 1 << 20
 """Bytes of packed rows added together: what fits a core's cache."""
@@ -10,10 +15,41 @@ _FEW = 64
 """Rows from which adding packed bits beats unpacking them."""
 
 
+def row_bytes(columns: int) -> int:
+    """Return the bytes of a row."""
+    return -(-columns // 8)
+
+
+def toss_rows(coins: Coins, threshold: int, n: int, columns: int) -> NDArray[np.uint8]:
+    """Return rows, shape (n, row_bytes(columns)), whose bits are 1 with threshold / 2**64."""
+    width = row_bytes(columns)
+    rows = coins.bernoulli_bytes(threshold, n * width).reshape(n, width)
+    rows[:, -1] &= _used(columns)
+    return rows
+
+
+def single_bits(
+    columns: NDArray[np.integer[Any]],
+) -> tuple[NDArray[np.integer[Any]], NDArray[np.uint8]]:
+    """Return the byte of a row, and the value in it, of the bit of each column."""
+    return columns >> 3, np.left_shift(1, columns & 7).astype(np.uint8)
+
+
+def check_unused_bits(name: str, rows: NDArray[np.uint8], columns: int) -> None:
+    """Raise `InvalidInput` where a row has a bit beyond its columns."""
+    if (rows[:, -1] & ~_used(columns)).any():
+        raise InvalidInput(f"a {name} code has a bit beyond its {columns}")
+
+
+def _used(columns: int) -> np.uint8:
+    """Return the mask of a row's last byte."""
+    return np.uint8(0xFF >> (-columns % 8))
+
+
 def column_sums(rows: NDArray[np.uint8], columns: int) -> NDArray[np.int64]:
     """Return how many of the rows, shape (n, ceil(columns / 8)), have each bit set.
 
-    Bit v of a row is bit v % 8 of its byte v // 8; the sums have shape (columns,).
+    The sums have shape (columns,).
     Full adders work on the packed bits: of three rows they leave one of sums and one of
     carries, which weigh twice as much, so that only a few rows are ever unpacked (Harley and
     Seal's population count, by position).

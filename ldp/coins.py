@@ -21,6 +21,9 @@ _BULK = 1 << 11
 _ROUNDS = 8
 """Bits of their binary expansions that packed coins compare together, before the rest."""
 
+_FEW = 1 << 8
+"""Bytes of packed coins up to which Python's integers beat arrays."""
+
 _BLOCK = 1 << 12
 """Words of coins tossed together: enough to be worth a key, few enough to stay in cache."""
 
@@ -50,24 +53,41 @@ class Coins:
         """Return True with probability exactly threshold / 2**64, 0 <= threshold <= 2**64."""
         return int.from_bytes(self._bytes(8), "little") < _checked_threshold(threshold)
 
-    def bernoulli_words(self, threshold: int, n: int) -> NDArray[np.uint64]:
-        """Return 64 * n coins packed in words, shape (n,); each is 1 with threshold / 2**64.
+    def bernoulli_bytes(self, threshold: int, n: int) -> NDArray[np.uint8]:
+        """Return 8 * n coins packed in bytes, shape (n,); each is 1 with threshold / 2**64.
 
         A coin is a uniform number that falls below threshold / 2**64, and is decided by the
         first bit in which the two differ (Knuth and Yao, "The complexity of nonuniform random
-        number generation", 1976). The first bits are compared for 64 coins at a time, one word
-        per bit; the one coin in 256 that is still undecided draws the rest of its own number.
+        number generation", 1976). The bits of many coins are compared together.
         """
         threshold = _checked_threshold(threshold)
+        if n <= _FEW:
+            return self._toss_few(threshold, n)
+        heads = np.zeros(-(-n // 8), dtype=np.uint64)
         if threshold == ONE:
-            return np.full(n, ONE - 1, dtype=np.uint64)
-        heads = np.zeros(n, dtype=np.uint64)
-        for start in range(0, n if threshold else 0, _BLOCK):
+            heads[:] = ONE - 1
+        for start in range(0, heads.size if 0 < threshold < ONE else 0, _BLOCK):
             self._toss(threshold, heads[start : start + _BLOCK])
-        return heads
+        return heads.astype("<u8", copy=False).view(np.uint8)[:n]
+
+    def _toss_few(self, threshold: int, n: int) -> NDArray[np.uint8]:
+        """Return what `bernoulli_bytes` does, from integers of 8 n bits: no array is so quick."""
+        heads, undecided = 0, (1 << 8 * n) - 1
+        if threshold == ONE:
+            heads, undecided = undecided, 0
+        while undecided and threshold:  # a number that agreed to the end is not below
+            still = undecided & int.from_bytes(self._bytes(n), "little")
+            if threshold >> 63:
+                heads |= undecided ^ still
+            undecided, threshold = still, threshold << 1 & ONE - 1
+        return np.frombuffer(bytearray(heads.to_bytes(n, "little")), dtype=np.uint8)
 
     def _toss(self, threshold: int, heads: NDArray[np.uint64]) -> None:
-        """Set the bits of `heads`, all zero, that come up; 0 < threshold < 2**64."""
+        """Set the bits of `heads`, all zero, that come up; 0 < threshold < 2**64.
+
+        The first bits are compared for 64 coins at a time, one word per bit; the one coin in
+        256 that is still undecided draws the rest of its own number.
+        """
         trailing_zeros = (threshold & -threshold).bit_length() - 1
         rounds = min(_ROUNDS, 64 - trailing_zeros)
         undecided = np.full(heads.size, ONE - 1, dtype=np.uint64)
@@ -83,7 +103,8 @@ class Coins:
         if not rest:
             return  # a number that agreed so far is not below the threshold
         live = np.flatnonzero(undecided)
-        open_bits = np.flatnonzero(_unpack(undecided[live]))
+        octets = undecided[live].astype("<u8", copy=False).view(np.uint8)
+        open_bits = np.flatnonzero(np.unpackbits(octets, bitorder="little"))
         below = self.words(open_bits.size) < np.uint64(rest)
         bits = np.zeros(64 * live.size, dtype=np.bool_)
         bits[open_bits[below]] = True
@@ -91,7 +112,8 @@ class Coins:
 
     def bernoulli_many(self, threshold: int, n: int) -> NDArray[np.bool_]:
         """Return `n` independent coins, shape (n,), each True with threshold / 2**64."""
-        return _unpack(self.bernoulli_words(threshold, -(-n // 64)), n)
+        packed = self.bernoulli_bytes(threshold, -(-n // 8))
+        return np.unpackbits(packed, count=n, bitorder="little").view(np.bool_)
 
     def below(self, bound: int) -> int:
         """Return an integer uniform on 0..bound-1, by rejection; 1 <= bound <= 2**64."""
@@ -134,12 +156,6 @@ class Coins:
             ordered = words[order]
             if (ordered[1:] != ordered[:-1]).all():  # a tie would favour the order they came in
                 return order
-
-
-def _unpack(words: NDArray[np.uint64], count: int | None = None) -> NDArray[np.bool_]:
-    """Return the first `count` bits of packed coins, least significant first."""
-    octets = words.astype("<u8", copy=False).view(np.uint8)
-    return np.unpackbits(octets, count=count, bitorder="little").view(np.bool_)
 
 
 @cache

@@ -94,7 +94,8 @@ def reconstruct(mechanism: MeanMechanism, tally: Tally) -> Distribution:
     multinomial counts, its bias by reconstructing once more from the reports that the first
     reconstruction predicts. Works for every mean mechanism; `SquareWave` is made for it.
     Cost: about a second for a grid of 256 steps; cubic in the steps. Raises `InvalidInput`
-    where there is no report.
+    where there is no report. For EM without smoothing, which follows the noise of the counts,
+    give the channel's `matrix` to `ldp.likelihood.iterative_bayesian_update`.
     Source: Li et al., SIGMOD 2020 (EMS); the delta method and the bias are ours.
     """
     if not tally.n:
@@ -115,29 +116,6 @@ def reconstruct(mechanism: MeanMechanism, tally: Tally) -> Distribution:
         bias=smoothed_em(matrix, predicted) - found,
         n=tally.n,
     )
-
-
-def em(matrix: Array, counts: ArrayLike, tolerance: float) -> Array:
-    """Return input probabilities of high likelihood, shape (inputs,), by plain EM.
-
-    `matrix` has shape (inputs, codes), `counts` (codes,). Stops when an iteration gains less
-    than `tolerance` of log-likelihood; 1e-3 * e**epsilon is customary. Towards the maximum the
-    solution follows the noise of the counts, so this carries no error; `reconstruct` does.
-    Raises `InvalidInput` where there are no counts. Source: Li et al., SIGMOD 2020.
-    """
-    observed = np.asarray(counts, dtype=float)
-    if not observed.sum() > 0:
-        raise InvalidInput("there are no reports to estimate from")
-    found = np.full(len(matrix), 1 / len(matrix))
-    before = -np.inf
-    for _ in range(_MAX_ITERATIONS):
-        predicted = found @ matrix
-        likelihood = float(observed @ np.log(predicted))
-        if likelihood - before < tolerance:
-            break
-        before = likelihood
-        found = found * (matrix @ (observed / predicted)) / observed.sum()
-    return found
 
 
 def smoothed_em(matrix: Array, shares: Array) -> Array:

@@ -75,6 +75,18 @@ def ceil_threshold(probability: Fraction) -> int:
     return math.ceil(probability * ONE)
 
 
+def flip_threshold(epsilon: Fraction) -> int:
+    """Return the least t for which telling the truth but with t / 2**64 keeps epsilon."""
+    return ceil_threshold(1 / (exp_bounds(epsilon)[0] + 1))
+
+
+def include_threshold(inside: int, outside: int, epsilon: float) -> int:
+    """Return the largest t with which reporting one of `inside` codes, else one of `outside`
+    others, uniformly in either case, keeps epsilon: t / inside over (2**64 - t) / outside."""
+    weight = inside * exp_bounds(Fraction(epsilon))[0]
+    return floor_threshold(weight / (weight + outside))
+
+
 def float_below(value: Fraction) -> float:
     """Return the largest double <= value, so that shares of a budget never exceed it."""
     result = float(value)

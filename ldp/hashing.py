@@ -34,14 +34,13 @@ def check_hashes(name: str, k: int, buckets: int, prime: int) -> None:
         )
 
 
-def hashed(
-    a: NDArray[Any], b: NDArray[Any], values: NDArray[Any], prime: int, buckets: int
-) -> NDArray[Any]:
-    """Return the bucket of each value under its hash function (a, b); the shapes broadcast.
+def hashed(a: Any, b: Any, values: Any, prime: int, buckets: int) -> Any:
+    """Return the bucket of each value under its hash function (a, b).
 
-    The arrays share one integer dtype, which must hold prime * max(k, buckets).
+    All three are integers, or arrays that broadcast and share one integer dtype, which must
+    hold prime * max(k, buckets).
     """
-    x: NDArray[Any] = a * values + b
+    x = a * values + b
     x -= x // prime * prime  # numpy vectorises a division by a scalar, but not a remainder
     x *= buckets
     x //= prime

@@ -197,6 +197,20 @@ class Mechanism(ABC):
         """Enumerate the exact channel; raise `InvalidInput` where it is too large."""
 
 
+class Counted(Mechanism):
+    """A mechanism whose codes are the integers 0..tally_size-1, and whose tally counts them."""
+
+    @property
+    def code_dtype(self) -> np.dtype[Any]:
+        return integer_dtype(self.tally_size)
+
+    def _check_codes(self, codes: Codes) -> None:
+        check_below(self.name, codes, self.tally_size)
+
+    def tally(self, codes: Codes) -> Tally:
+        return Tally(len(codes), np.bincount(codes, minlength=self.tally_size))
+
+
 class Categorical(Mechanism):
     """A mechanism for the categories 0..k-1, whose estimate is their k frequencies."""
 
@@ -271,6 +285,12 @@ def check_threshold(name: str, threshold: int) -> None:
     """Raise `InvalidInput` unless 0 < threshold < 2**64."""
     if not 0 < threshold < ONE:
         raise InvalidInput(f"{name} must lie strictly between 0 and 2**64, got {threshold}")
+
+
+def check_flip(name: str, flip: int) -> None:
+    """Raise `InvalidInput` unless 0 < flip < 2**63: the truth is likelier than the lie."""
+    if not 0 < flip < ONE // 2:
+        raise InvalidInput(f"{name}: flip must be below 2**63, got {flip}")
 
 
 def check_below(name: str, codes: Codes, bound: int) -> None:

@@ -10,13 +10,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ldp.channel import MAX_OUTPUTS, Channel
+from ldp.bits import toss_rows
+from ldp.channel import Channel
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
 from ldp.exact import ONE, ceil_threshold, check_epsilon, exp_bounds, log_upper
 from ldp.longitudinal import Devices, Longitudinal
 from ldp.mechanism import Codes, FrequencyOracle, check_threshold
-from ldp.mechanisms.krr import KRR
+from ldp.mechanisms.krr import KRR, krr_channel
 from ldp.mechanisms.unary import UnaryEncoding, bits_channel
 from ldp.tally import Tally
 
@@ -131,11 +132,7 @@ class KRRChain(_Chain):
 
     def channel(self) -> Channel:
         """Enumerate the k x k channel of one report."""
-        if self.k > MAX_OUTPUTS:
-            raise InvalidInput(f"a channel of {self.k} codes is too large to enumerate")
-        p, q = self.support
-        rows = tuple(tuple(p if x == y else q for y in range(self.k)) for x in range(self.k))
-        return Channel(tuple(range(self.k)), rows)
+        return krr_channel(self.k, *self.support)
 
 
 @dataclass(frozen=True)
@@ -227,9 +224,7 @@ class UnaryChain(_Chain):
         return chained(self.permanent, self.instantaneous)
 
     def report_many(self, memos: Codes, coins: Coins) -> Codes:
-        codes = flip_bits(memos, self.instantaneous, coins)
-        codes[:, -1] &= self.permanent_round._last_byte
-        return codes
+        return flip_bits(memos, self.k, self.instantaneous, coins)
 
     def channel(self) -> Channel:
         """Enumerate the k x 2**k channel of one report."""
@@ -243,18 +238,13 @@ def chained(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[Fraction, 
     return p * own + (1 - p) * other, q * own + (1 - q) * other
 
 
-def flip_bits(packed: Codes, pair: tuple[int, ...], coins: Coins) -> Codes:
-    """Return packed bits, shape (n, width), after a round (own, other), each on its own."""
-
-    def drawn(threshold: int) -> Codes:
-        words = coins.bernoulli_words(threshold, -(-packed.size // 8))
-        noise = words.astype("<u8", copy=False).view(np.uint8)[: packed.size]
-        return noise.reshape(packed.shape)
-
+def flip_bits(rows: Codes, columns: int, pair: tuple[int, ...], coins: Coins) -> Codes:
+    """Return packed rows, shape (n, width), after a round (own, other), each bit on its own."""
     own, other = pair
+    drawn = toss_rows(coins, other, len(rows), columns)
     if own + other == ONE:  # a symmetric round needs one coin a bit
-        return packed ^ drawn(other)
-    flipped: Codes = (packed & drawn(own)) | (~packed & drawn(other))
+        return rows ^ drawn
+    flipped: Codes = rows & toss_rows(coins, own, len(rows), columns) | ~rows & drawn
     return flipped
 
 

@@ -16,7 +16,7 @@ from ldp.coins import Coins
 from ldp.errors import InvalidInput
 from ldp.exact import ONE
 from ldp.hashing import check_hashes, collision, hash_prime, hashed, support_under
-from ldp.mechanism import Codes, FrequencyOracle, check_below, check_threshold, integer_dtype
+from ldp.mechanism import Codes, Counted, FrequencyOracle, check_threshold
 from ldp.mechanisms.hadamard import HRR
 from ldp.mechanisms.unary import UnaryEncoding
 from ldp.tally import Tally
@@ -110,15 +110,17 @@ class _Sketch(FrequencyOracle):
 
     def _hashed(self, functions: Any, values: NDArray[np.int64]) -> NDArray[np.int64]:
         a, b, c = (coefficient[functions] for coefficient in self._coefficients)
-        return hashed((a * values + b) % self.prime, c, values, self.prime, self.buckets)
+        lines = (a * values + b) % self.prime
+        result: NDArray[np.int64] = hashed(lines, c, values, self.prime, self.buckets)
+        return result
 
     def _randomize(self, value: int, coins: Coins) -> tuple[int, Any]:
         """Return a function's number and the code of its oracle."""
         value = self._check_value(value)
         function = coins.below(self.hashes)
         a, b, c = self._coefficients[:, function].tolist()
-        residue = ((a * value + b) * value + c) % self.prime
-        return function, self._inner.randomize(residue * self.buckets // self.prime, coins)
+        bucket = hashed((a * value + b) % self.prime, c, value, self.prime, self.buckets)
+        return function, self._inner.randomize(bucket, coins)
 
     def randomize_many(self, values: ArrayLike, coins: Coins) -> Codes:
         array = self._check_values(values).astype(np.int64)
@@ -227,7 +229,7 @@ class CountMeanSketch(_Sketch):
 
 
 @dataclass(frozen=True)
-class HadamardCountMeanSketch(_Sketch):
+class HadamardCountMeanSketch(Counted, _Sketch):
     """Apple's HCMS: the bucket by one-bit Hadamard response.
 
     See `_Sketch` for the family and the error, `HRR` for the bit. Without integers, 1024
@@ -253,10 +255,6 @@ class HadamardCountMeanSketch(_Sketch):
     def _inner(self) -> HRR:
         return HRR(self.buckets, self.epsilon, self.flip)
 
-    @property
-    def code_dtype(self) -> np.dtype[Any]:
-        return integer_dtype(self.tally_size)
-
     def randomize(self, value: int, coins: Coins) -> int:
         function, code = self._randomize(value, coins)
         return function * self._outputs + int(code)
@@ -264,12 +262,6 @@ class HadamardCountMeanSketch(_Sketch):
     def _join(self, functions: NDArray[Any], codes: Codes) -> Codes:
         joined = functions.astype(self.code_dtype) * self._outputs + codes
         return joined.astype(self.code_dtype, copy=False)
-
-    def _check_codes(self, codes: Codes) -> None:
-        check_below(self.name, codes, self.tally_size)
-
-    def tally(self, codes: Codes) -> Tally:
-        return Tally(len(codes), np.bincount(codes, minlength=self.tally_size))
 
     def _bucket_supports(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         return self._inner.supports(Tally(int(counts.sum()), counts))

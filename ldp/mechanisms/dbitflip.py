@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from ldp.channel import MAX_OUTPUTS, Channel
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
-from ldp.exact import ONE, ceil_threshold, exp_bounds
+from ldp.exact import ONE, flip_threshold
 from ldp.longitudinal import Devices, Longitudinal
-from ldp.mechanism import Categorical, Codes, check_threshold, integer_dtype
+from ldp.mechanism import Categorical, Codes, check_flip, integer_dtype
 from ldp.tally import Tally
 
 _BLOCK = 1 << 22
@@ -52,11 +52,9 @@ class DBitFlip(Longitudinal, Categorical):
         if not 1 <= self.d <= self.k:
             raise InvalidInput(f"{self.name}: d must lie in 1..{self.k}, got {self.d}")
         if self.flip == 0:
-            low = exp_bounds(Fraction(self.epsilon) / min(self.d, 2))[0]
-            object.__setattr__(self, "flip", ceil_threshold(1 / (low + 1)))
-        check_threshold(f"{self.name}: flip", self.flip)
-        if self.flip >= ONE // 2:
-            raise InvalidInput(f"{self.name}: flip must be below 2**63, got {self.flip}")
+            share = Fraction(self.epsilon) / min(self.d, 2)
+            object.__setattr__(self, "flip", flip_threshold(share))
+        check_flip(self.name, self.flip)
 
     def _worst_ratio(self) -> Fraction:
         return Fraction(ONE - self.flip, self.flip) ** min(self.d, 2)
@@ -102,6 +100,20 @@ class DBitFlip(Longitudinal, Categorical):
             chosen[rows, np.where(chosen[rows, drawn], last, drawn)] = True
         return np.nonzero(chosen)[1].reshape(n, self.d)
 
+    def randomize(self, value: int, coins: Coins) -> Codes:
+        category = self._check_value(value)
+        chosen: set[int] = set()  # as `_asked`, for one device
+        for last in range(self.k - self.d, self.k):
+            drawn = coins.below(last + 1)
+            chosen.add(last if drawn in chosen else drawn)
+        asked = np.array(sorted(chosen), dtype=self.code_dtype)
+        return self._answered(asked, asked == category, coins)
+
+    def _answered(self, asked: Codes, truth: NDArray[np.bool_], coins: Coins) -> Codes:
+        answers = truth ^ coins.bernoulli_many(self.flip, truth.size).reshape(truth.shape)
+        codes: Codes = 2 * asked + answers.astype(self.code_dtype)
+        return codes
+
     def _devices(self, device: bytes) -> Devices:
         devices = super()._devices(device)
         asked = self._categories(devices)
@@ -121,10 +133,7 @@ class DBitFlip(Longitudinal, Categorical):
 
     def memoize_many(self, devices: Devices, values: ArrayLike, coins: Coins) -> Codes:
         asked = self._categories(devices)
-        truth = asked == self._check_values(values)[:, np.newaxis]
-        answers = truth ^ coins.bernoulli_many(self.flip, truth.size).reshape(truth.shape)
-        codes: Codes = 2 * asked + answers.astype(self.code_dtype)
-        return codes
+        return self._answered(asked, asked == self._check_values(values)[:, np.newaxis], coins)
 
     def report_many(self, memos: Codes, coins: Coins) -> Codes:
         """Return the memos themselves."""

@@ -14,15 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from ldp.channel import MAX_OUTPUTS, Channel
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
-from ldp.exact import ONE, ceil_threshold, exp_bounds, floor_threshold
-from ldp.mechanism import (
-    Categorical,
-    Codes,
-    FrequencyOracle,
-    check_below,
-    check_threshold,
-    integer_dtype,
-)
+from ldp.exact import ONE, flip_threshold, include_threshold
+from ldp.mechanism import Categorical, Codes, Counted, FrequencyOracle, check_flip, check_threshold
 from ldp.tally import Tally
 
 _BLOCK = 1 << 14
@@ -30,7 +23,7 @@ _BLOCK = 1 << 14
 
 
 @dataclass(frozen=True)
-class HRR(FrequencyOracle):
+class HRR(Counted, FrequencyOracle):
     """Draw a row of the Hadamard matrix, report its sign in the category's column, flipped
     with flip / 2**64.
 
@@ -55,11 +48,8 @@ class HRR(FrequencyOracle):
     def _calibrate(self) -> None:
         self._check_k(1 << 24)
         if self.flip == 0:
-            exp_low = exp_bounds(Fraction(self.epsilon))[0]
-            object.__setattr__(self, "flip", ceil_threshold(1 / (exp_low + 1)))
-        check_threshold(f"{self.name}: flip", self.flip)
-        if self.flip >= ONE // 2:
-            raise InvalidInput(f"{self.name}: flip must be below 2**63, got {self.flip}")
+            object.__setattr__(self, "flip", flip_threshold(Fraction(self.epsilon)))
+        check_flip(self.name, self.flip)
 
     def _worst_ratio(self) -> Fraction:
         return Fraction(ONE - self.flip, self.flip)
@@ -79,10 +69,6 @@ class HRR(FrequencyOracle):
     def tally_size(self) -> int:
         return 2 * (self.order - 1)
 
-    @property
-    def code_dtype(self) -> np.dtype[Any]:
-        return integer_dtype(self.tally_size)
-
     def randomize(self, value: int, coins: Coins) -> int:
         value = self._check_value(value)
         row = 1 + coins.below(self.order - 1)
@@ -98,12 +84,6 @@ class HRR(FrequencyOracle):
             bits = _parity(block & (rows + 1)) ^ coins.bernoulli_many(self.flip, block.size)
             codes[start : start + _BLOCK] = 2 * rows + bits
         return codes
-
-    def _check_codes(self, codes: Codes) -> None:
-        check_below(self.name, codes, self.tally_size)
-
-    def tally(self, codes: Codes) -> Tally:
-        return Tally(len(codes), np.bincount(codes, minlength=self.tally_size))
 
     def supports(self, tally: Tally) -> NDArray[np.int64]:
         signed = np.zeros(self.order, dtype=np.int64)
@@ -124,7 +104,7 @@ class HRR(FrequencyOracle):
 
 
 @dataclass(frozen=True)
-class HadamardResponse(Categorical):
+class HadamardResponse(Counted, Categorical):
     """Report one of K points, those of the category's set being likelier.
 
     The K = blocks * width points form blocks, dealt to the categories in turn: category v has
@@ -162,8 +142,7 @@ class HadamardResponse(Categorical):
                 f"{self.name}: blocks must be a power of two up to k = {self.k}, got {self.blocks}"
             )
         if self.include == 0:
-            weight = self._size * exp_bounds(Fraction(self.epsilon))[0]
-            include = floor_threshold(weight / (weight + self.tally_size - self._size))
+            include = include_threshold(self._size, self.tally_size - self._size, self.epsilon)
             object.__setattr__(self, "include", include)
         check_threshold(f"{self.name}: include", self.include)
         if 2 * self.blocks * self.include <= ONE:
@@ -194,10 +173,6 @@ class HadamardResponse(Categorical):
     def tally_size(self) -> int:
         return self.blocks * self.width
 
-    @property
-    def code_dtype(self) -> np.dtype[Any]:
-        return integer_dtype(self.tally_size)
-
     def randomize(self, value: int, coins: Coins) -> int:
         return int(self.randomize_many(np.array([self._check_value(value)]), coins)[0])
 
@@ -227,12 +202,6 @@ class HadamardResponse(Categorical):
         other_block += other_block >= own_block
         elsewhere = drawn >= size
         return np.where(elsewhere, other_block * self.width + place, own_block * self.width + point)
-
-    def _check_codes(self, codes: Codes) -> None:
-        check_below(self.name, codes, self.tally_size)
-
-    def tally(self, codes: Codes) -> Tally:
-        return Tally(len(codes), np.bincount(codes, minlength=self.tally_size))
 
     def debias(self, tally: Tally) -> NDArray[np.float64]:
         within, without = self._chances()

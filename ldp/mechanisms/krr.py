@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,7 +11,7 @@ from ldp.channel import MAX_OUTPUTS, Channel
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
 from ldp.exact import ONE, ceil_threshold, exp_bounds
-from ldp.mechanism import Codes, FrequencyOracle, check_threshold
+from ldp.mechanism import Codes, Counted, FrequencyOracle, check_threshold
 from ldp.tally import Tally
 
 _BLOCK = 1 << 17
@@ -19,7 +19,7 @@ _BLOCK = 1 << 17
 
 
 @dataclass(frozen=True)
-class KRR(FrequencyOracle):
+class KRR(Counted, FrequencyOracle):
     """Keep the category, or with probability resample / 2**64 draw any of the k uniformly.
 
     Guarantee: epsilon-LDP for every pair of categories, with
@@ -50,10 +50,6 @@ class KRR(FrequencyOracle):
         q = Fraction(self.resample, ONE * self.k)
         return 1 - Fraction(self.resample, ONE) + q, q
 
-    @property
-    def code_dtype(self) -> np.dtype[Any]:
-        return np.dtype("u1" if self.k <= 1 << 8 else "<u2" if self.k <= 1 << 16 else "<u4")
-
     def randomize(self, value: int, coins: Coins) -> int:
         value = self._check_value(value)
         return coins.below(self.k) if coins.bernoulli(self.resample) else value
@@ -70,10 +66,6 @@ class KRR(FrequencyOracle):
             np.bitwise_xor(kept, (kept ^ drawn) & mask, out=codes[start : start + _BLOCK])
         return codes
 
-    def _check_codes(self, codes: Codes) -> None:
-        if codes.size and codes.max() >= self.k:
-            raise InvalidInput(f"a {self.name} code must be below {self.k}, got {codes.max()}")
-
     def tally(self, codes: Codes) -> Tally:
         counts = np.zeros(self.k, dtype=np.int64)
         for start in range(0, len(codes), _BLOCK):
@@ -81,12 +73,7 @@ class KRR(FrequencyOracle):
         return Tally(len(codes), counts)
 
     def channel(self) -> Channel:
-        """Enumerate the k x k channel."""
-        if self.k > MAX_OUTPUTS:
-            raise InvalidInput(f"a channel of {self.k} codes is too large to enumerate")
-        p, q = self.support
-        rows = tuple(tuple(p if x == y else q for y in range(self.k)) for x in range(self.k))
-        return Channel(tuple(range(self.k)), rows)
+        return krr_channel(self.k, *self.support)
 
 
 class RandomizedResponse(KRR):
@@ -98,3 +85,11 @@ class RandomizedResponse(KRR):
 
     def __init__(self, epsilon: float) -> None:
         super().__init__(k=2, epsilon=epsilon)
+
+
+def krr_channel(k: int, p: Fraction, q: Fraction) -> Channel:
+    """Enumerate the k x k channel that keeps a category with p; `InvalidInput` if too large."""
+    if k > MAX_OUTPUTS:
+        raise InvalidInput(f"a channel of {k} codes is too large to enumerate")
+    rows = tuple(tuple(p if x == y else q for y in range(k)) for x in range(k))
+    return Channel(tuple(range(k)), rows)

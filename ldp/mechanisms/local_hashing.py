@@ -101,7 +101,7 @@ class LocalHashing(FrequencyOracle):
     def randomize(self, value: int, coins: Coins) -> int:
         value = self._check_value(value)
         a, b = coins.below(self.prime), coins.below(self.prime)
-        bucket = (a * value + b) % self.prime * self.buckets // self.prime
+        bucket = hashed(a, b, value, self.prime, self.buckets)
         return (a * self.prime + b) * self.buckets + self._krr.randomize(bucket, coins)
 
     def randomize_many(self, values: ArrayLike, coins: Coins) -> Codes:
@@ -152,14 +152,20 @@ class LocalHashing(FrequencyOracle):
 
     def channel(self) -> Channel:
         """Enumerate the k x (prime**2 buckets) channel."""
+        return self.channel_through(*self._krr.support)
+
+    def channel_through(self, p: Fraction, q: Fraction) -> Channel:
+        """Enumerate the channel of codes whose bucket is the own one with p, another with q."""
         if self._codes > MAX_OUTPUTS:
             raise InvalidInput(f"a channel of {self._codes} codes is too large to enumerate")
-        p, q = (chance / self.prime**2 for chance in self._krr.support)
+        own, other = p / self.prime**2, q / self.prime**2
         a, b = np.divmod(np.arange(self.prime**2), self.prime)
         rows = []
         for v in range(self.k):
-            hashes = hashed(a, b, np.full_like(a, v), self.prime, self.buckets)
-            rows.append(tuple(p if y == h else q for h in hashes for y in range(self.buckets)))
+            hashes = hashed(a, b, v, self.prime, self.buckets).tolist()
+            rows.append(
+                tuple(own if y == h else other for h in hashes for y in range(self.buckets))
+            )
         return Channel(tuple(range(self._codes)), tuple(rows))
 
 

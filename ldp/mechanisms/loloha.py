@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ldp.channel import MAX_OUTPUTS, Channel
+from ldp.channel import Channel
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
 from ldp.exact import check_epsilon
@@ -111,13 +111,21 @@ class LOLOHA(Longitudinal, FrequencyOracle):
             )
         return devices
 
+    def randomize(self, value: int, coins: Coins) -> int:
+        category, function = self._check_value(value), coins.below(self.prime**2)
+        a, b = divmod(function, self.prime)
+        bucket = hashed(a, b, category, self.prime, self.buckets)
+        return function * self.buckets + self.chain.randomize(bucket, coins)
+
     def _functions(self, devices: Devices) -> NDArray[Any]:
         return np.ascontiguousarray(devices).view(self.code_dtype).reshape(len(devices))
 
     def _buckets(self, functions: NDArray[Any], values: ArrayLike) -> NDArray[Any]:
         categories = self._check_values(values).astype(self.code_dtype)
         a = functions // self.prime
-        return hashed(a, functions - a * self.prime, categories, self.prime, self.buckets)
+        b = functions - a * self.prime
+        buckets: NDArray[Any] = hashed(a, b, categories, self.prime, self.buckets)
+        return buckets
 
     def memo_key(self, device: bytes, value: int) -> int:
         """Return the value's bucket."""
@@ -144,18 +152,7 @@ class LOLOHA(Longitudinal, FrequencyOracle):
 
     def channel(self) -> Channel:
         """Enumerate the k x (prime**2 buckets) channel of one report."""
-        functions, buckets = self.prime**2, self.buckets
-        if functions * buckets > MAX_OUTPUTS:
-            raise InvalidInput(
-                f"a channel of {functions * buckets} codes is too large to enumerate"
-            )
-        p, q = (chance / functions for chance in self.chain.support)
-        every = np.arange(functions, dtype=self.code_dtype)
-        rows = []
-        for v in range(self.k):
-            own = self._buckets(every, np.full(functions, v)).tolist()
-            rows.append(tuple(p if y == h else q for h in own for y in range(buckets)))
-        return Channel(tuple(range(functions * buckets)), tuple(rows))
+        return self._form.channel_through(*self.chain.support)
 
 
 def best_buckets(epsilon: float) -> int:

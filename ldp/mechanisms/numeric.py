@@ -13,7 +13,7 @@ from ldp.channel import Channel
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
 from ldp.exact import ONE
-from ldp.mechanism import Codes, Mechanism, check_below, integer_dtype
+from ldp.mechanism import Codes, Counted
 from ldp.tally import Tally
 
 MAX_CODES = 1 << 16
@@ -26,7 +26,7 @@ _BLOCK = 1 << 15  # numbers randomised at once: what fits a core's cache
 _MAX_CELLS = 1 << 20  # of a channel enumerated in rationals
 
 
-class MeanMechanism(Mechanism):
+class MeanMechanism(Counted):
     """A local randomizer of numbers in [-1, 1] whose estimate is the mean, shape (1,).
 
     A number is first rounded at random to a neighbour on the grid -1, -1 + 2 / steps, ..., 1,
@@ -64,10 +64,6 @@ class MeanMechanism(Mechanism):
         return self.tally_size
 
     @property
-    def code_dtype(self) -> np.dtype[Any]:
-        return integer_dtype(self.codes)
-
-    @property
     def parameters(self) -> int:
         return 1
 
@@ -101,15 +97,10 @@ class MeanMechanism(Mechanism):
         return result
 
     def _round(self, numbers: NDArray[np.float64], coins: Coins) -> NDArray[np.uint32]:
-        positions = ((numbers + 1) * (self.steps * 2.0**31)).astype(np.uint64)
+        positions = ((numbers + 1) * (self.steps * 2.0**31)).astype(np.int64)
         positions += coins.words(-(-numbers.size // 2)).view(np.uint32)[: numbers.size]
-        return (positions >> np.uint64(32)).astype(np.uint32)
-
-    def _check_codes(self, codes: Codes) -> None:
-        check_below(self.name, codes, self.codes)
-
-    def tally(self, codes: Codes) -> Tally:
-        return Tally(len(codes), np.bincount(codes, minlength=self.codes))
+        positions >>= 32
+        return positions.astype(np.uint32)
 
     @cached_property
     def _scores(self) -> NDArray[np.float64]:

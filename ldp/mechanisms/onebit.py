@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp.coins import Coins
-from ldp.errors import InvalidInput
-from ldp.exact import ONE, ceil_threshold, exp_bounds
-from ldp.mechanism import check_threshold
+from ldp.exact import ONE, flip_threshold
+from ldp.mechanism import check_flip
 from ldp.mechanisms.numeric import MeanMechanism
 
 
@@ -35,11 +34,8 @@ class OneBitMean(MeanMechanism):
 
     def _calibrate(self) -> None:
         if self.flip == 0:
-            exp_low = exp_bounds(Fraction(self.epsilon))[0]
-            object.__setattr__(self, "flip", ceil_threshold(1 / (exp_low + 1)))
-        check_threshold(f"{self.name}: flip", self.flip)
-        if self.flip >= ONE // 2:
-            raise InvalidInput(f"{self.name}: flip must be below 2**63, got {self.flip}")
+            object.__setattr__(self, "flip", flip_threshold(Fraction(self.epsilon)))
+        check_flip(self.name, self.flip)
 
     def _worst_ratio(self) -> Fraction:
         return Fraction(ONE - self.flip, self.flip)
@@ -61,7 +57,9 @@ class OneBitMean(MeanMechanism):
         return point ^ coins.bernoulli(self.flip)
 
     def _report_many(self, points: NDArray[np.uint32], coins: Coins) -> NDArray[Any]:
-        return points ^ coins.bernoulli_many(self.flip, points.size)
+        bits = points.astype(np.uint8)
+        bits ^= coins.bernoulli_many(self.flip, points.size).view(np.uint8)
+        return bits
 
     def _table(self) -> tuple[tuple[Fraction, ...], NDArray[np.intp]]:
         flip = Fraction(self.flip, ONE)

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from ldp.channel import MAX_OUTPUTS, Channel
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
-from ldp.exact import ONE, exp_bounds, floor_threshold
+from ldp.exact import ONE, exp_bounds, include_threshold
 from ldp.finite_field import MAX_EXTENSION, Field, field, is_order
-from ldp.mechanism import Codes, FrequencyOracle, check_below, check_threshold, integer_dtype
+from ldp.mechanism import Codes, Counted, FrequencyOracle, check_threshold
 from ldp.tally import Tally
 
 _MAX_ORDER = 65521  # the largest prime below 2**16
@@ -24,7 +24,7 @@ _BLOCK = 1 << 13
 
 
 @dataclass(frozen=True)
-class ProjectiveGeometry(FrequencyOracle):
+class ProjectiveGeometry(Counted, FrequencyOracle):
     """Report a point of a projective space, likelier one on the category's hyperplane.
 
     Categories and reports are points of the projective space of `dimension` coordinates over
@@ -58,9 +58,8 @@ class ProjectiveGeometry(FrequencyOracle):
 
     def _calibrate(self) -> None:
         self._check_k(1 << 20)
-        exp_low = exp_bounds(Fraction(self.epsilon))[0]
         if self.order == 0 and self.dimension == 0:
-            trials = (type(self)(self.k, self.epsilon, *s) for s in _spaces(self.k, exp_low))
+            trials = (type(self)(self.k, self.epsilon, *s) for s in _spaces(self.k, self.epsilon))
             best = min(trials, key=lambda trial: float(trial.variance(1 / self.k, 1)))
             object.__setattr__(self, "order", best.order)
             object.__setattr__(self, "dimension", best.dimension)
@@ -70,8 +69,7 @@ class ProjectiveGeometry(FrequencyOracle):
                 f"a prime or a prime power up to {MAX_EXTENSION}, and dimension {self.dimension}"
             )
         if self.include == 0:
-            weight = self._on * exp_low
-            include = floor_threshold(weight / (weight + self._outside))
+            include = include_threshold(self._on, self._outside, self.epsilon)
             object.__setattr__(self, "include", include)
         check_threshold(f"{self.name}: include", self.include)
         if self.include * self.points <= self._on * ONE:
@@ -111,10 +109,6 @@ class ProjectiveGeometry(FrequencyOracle):
     @property
     def tally_size(self) -> int:
         return self.points
-
-    @property
-    def code_dtype(self) -> np.dtype[Any]:
-        return integer_dtype(self.points)
 
     def randomize(self, value: int, coins: Coins) -> int:
         value = self._check_value(value)
@@ -202,12 +196,6 @@ class ProjectiveGeometry(FrequencyOracle):
             digits[j] = numbers - rest * self.order
             numbers = rest
         return digits
-
-    def _check_codes(self, codes: Codes) -> None:
-        check_below(self.name, codes, self.points)
-
-    def tally(self, codes: Codes) -> Tally:
-        return Tally(len(codes), np.bincount(codes, minlength=self.points))
 
     def supports(self, tally: Tally) -> NDArray[np.int64]:
         return hyperplane_counts(tally.counts, self._field, self.dimension)[: self.k]
@@ -323,10 +311,10 @@ def _planes_by_fourier(state: NDArray[np.int64], field: Field, level: int) -> ND
     return np.rint(np.fft.ifft(spectrum[z, multiples], axis=0).real).astype(np.int64)
 
 
-def _spaces(k: int, exp_epsilon: Fraction) -> Iterator[tuple[int, int]]:
+def _spaces(k: int, epsilon: float) -> Iterator[tuple[int, int]]:
     """Yield (order, dimension) worth comparing: the orders next to e**epsilon + 1, and for each
     dimension the smallest order with k points."""
-    ideal = min(int(exp_epsilon) + 1, _MAX_ORDER)
+    ideal = min(int(exp_bounds(Fraction(epsilon))[0]) + 1, _MAX_ORDER)
     orders = [next(q for q in range(ideal, 1, -1) if is_order(q))]
     orders += [q for q in range(ideal + 1, min(2 * ideal, _MAX_ORDER) + 1) if is_order(q)][:1]
     for order in orders:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ldp.bits import check_unused_bits, row_bytes
 from ldp.bloom import distinct_positions
 from ldp.channel import MAX_OUTPUTS, Channel
 from ldp.coins import Coins
@@ -184,9 +185,7 @@ class RAPPOR(Longitudinal):
     def _flipped(
         self, cohorts: Devices, packed: Codes, pair: tuple[int, ...], coins: Coins
     ) -> Codes:
-        flipped = flip_bits(packed, pair, coins)
-        flipped[:, -1] &= self._last_byte
-        return np.concatenate([cohorts, flipped], axis=1)
+        return np.concatenate([cohorts, flip_bits(packed, self.bits, pair, coins)], axis=1)
 
     # --- the wire --------------------------------------------------------------------------
 
@@ -196,11 +195,7 @@ class RAPPOR(Longitudinal):
 
     @property
     def code_shape(self) -> tuple[int, ...]:
-        return (_COHORT_BYTES + -(-self.bits // 8),)
-
-    @property
-    def _last_byte(self) -> np.uint8:
-        return np.uint8(0xFF >> (-self.bits % 8))
+        return (_COHORT_BYTES + row_bytes(self.bits),)
 
     def _cohorts(self, codes: Codes) -> NDArray[np.uint16]:
         head = np.ascontiguousarray(codes[:, :_COHORT_BYTES])
@@ -215,8 +210,7 @@ class RAPPOR(Longitudinal):
 
     def _check_codes(self, codes: Codes) -> None:
         self._check_cohorts(codes)
-        if (codes[:, -1] & ~self._last_byte).any():
-            raise InvalidInput(f"a {self.name} code has a bit beyond its {self.bits}")
+        check_unused_bits(self.name, codes, self.bits)
 
     # --- estimating ------------------------------------------------------------------------
 

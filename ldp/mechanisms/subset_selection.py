@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ldp.bits import column_sums
+from ldp.bits import check_unused_bits, column_sums, row_bytes, single_bits, toss_rows
 from ldp.channel import MAX_OUTPUTS, Channel
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
-from ldp.exact import ONE, exp_bounds, floor_threshold
+from ldp.exact import ONE, exp_bounds, include_threshold
 from ldp.mechanism import Codes, FrequencyOracle, check_threshold
 from ldp.tally import Tally
 
@@ -49,16 +49,14 @@ class SubsetSelection(FrequencyOracle):
 
     def _calibrate(self) -> None:
         self._check_k(1 << 16)
-        exp_low = exp_bounds(Fraction(self.epsilon))[0]
         if self.size == 0:
-            object.__setattr__(self, "size", _best_size(self.k, exp_low))
+            object.__setattr__(self, "size", _best_size(self.k, self.epsilon))
         if not 1 <= self.size <= self.k // 2:
             raise InvalidInput(
                 f"{self.name}: size must lie in 1..{self.k // 2} for k = {self.k}, got {self.size}"
             )
         if self.include == 0:
-            weight = self.size * exp_low
-            include = floor_threshold(weight / (weight + self.k - self.size))
+            include = include_threshold(self.size, self.k - self.size, self.epsilon)
             object.__setattr__(self, "include", include)
         check_threshold(f"{self.name}: include", self.include)
         if self.include * self.k <= self.size * ONE:
@@ -78,7 +76,7 @@ class SubsetSelection(FrequencyOracle):
 
     @property
     def _mask_bytes(self) -> int:
-        return -(-self.k // 8)
+        return row_bytes(self.k)
 
     @property
     def _index_dtype(self) -> np.dtype[Any]:
@@ -127,17 +125,13 @@ class SubsetSelection(FrequencyOracle):
         """
         spread = math.sqrt(self.size * (1 - self.size / self.k))
         coin = int(max(0.0, self.size - spread) / self.k * 2.0**32) << 32
-        width = self._mask_bytes
-        own_byte, own_bit = values >> 3, np.left_shift(1, values & 7).astype(np.uint8)
+        own_byte, own_bit = single_bits(values)
         own = own_bit * coins.bernoulli_many(self.include, values.size)
-        masks = np.empty((values.size, width), dtype=np.uint8)
+        masks = np.empty((values.size, self._mask_bytes), dtype=np.uint8)
         missing = np.empty(values.size, dtype=np.int64)
         rows = np.arange(values.size)
         while rows.size:
-            words = coins.bernoulli_words(coin, -(-rows.size * width // 8))
-            octets = words.astype("<u8", copy=False).view(np.uint8)[: rows.size * width]
-            fresh = octets.reshape(rows.size, width)
-            fresh[:, -1] &= self._last_byte
+            fresh = toss_rows(coins, coin, rows.size, self.k)
             places = np.arange(rows.size), own_byte[rows]
             fresh[places] = (fresh[places] & ~own_bit[rows]) | own[rows]
             masks[rows] = fresh
@@ -146,7 +140,7 @@ class SubsetSelection(FrequencyOracle):
         rows = np.flatnonzero(missing)
         while rows.size:
             chosen = coins.below_many(self.k, rows.size).astype(np.intp)
-            byte, bit = chosen >> 3, np.left_shift(1, chosen & 7).astype(np.uint8)
+            byte, bit = single_bits(chosen)
             new = ((masks[rows, byte] & bit) == 0) & (chosen != values[rows])
             masks[rows[new], byte[new]] |= bit[new]
             missing[rows] -= new
@@ -157,16 +151,11 @@ class SubsetSelection(FrequencyOracle):
         bits = np.unpackbits(masks, axis=1, count=self.k, bitorder="little")
         return bits.nonzero()[1].reshape(-1, self.size)
 
-    @property
-    def _last_byte(self) -> np.uint8:
-        return np.uint8(0xFF >> (-self.k % 8))
-
     def _check_codes(self, codes: Codes) -> None:
         if not len(codes):
             return
         if self._masked:
-            if (codes[:, -1] & ~self._last_byte).any():
-                raise InvalidInput(f"a {self.name} code has a bit beyond its {self.k} categories")
+            check_unused_bits(self.name, codes, self.k)
             sizes = _BIT_COUNT[codes].sum(axis=1, dtype=np.int64)
             if (sizes != self.size).any():
                 wrong = sizes[sizes != self.size][0]
@@ -196,12 +185,12 @@ class SubsetSelection(FrequencyOracle):
         return Channel(outputs, tuple(rows))
 
 
-def _best_size(k: int, exp_epsilon: Fraction) -> int:
+def _best_size(k: int, epsilon: float) -> int:
     """Return the subset size of least variance summed over the categories at uniform truth:
     the smallest w with w (w + 1) e**(2 epsilon) >= (k - w)(k - w - 1), where size w + 1 first
     stops being better than w in (w e**epsilon + k - w)**2 / (w (k - w)).
     """
-    square = exp_epsilon**2
+    square = exp_bounds(Fraction(epsilon))[0] ** 2
     sizes = range(1, k // 2 + 1)
     return sizes[
         bisect_left(sizes, True, key=lambda w: w * (w + 1) * square >= (k - w) * (k - w - 1))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +14,7 @@ from ldp.channel import Channel
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
 from ldp.exact import ONE, check_epsilon, exp_bounds
-from ldp.mechanism import Categorical, Codes, check_below, integer_dtype
+from ldp.mechanism import Categorical, Codes, Counted
 from ldp.mechanisms.sampling import draw_many, thresholds
 from ldp.tally import Tally
 
@@ -25,7 +25,7 @@ _ROUNDING = 1 << 16
 
 
 @dataclass(frozen=True)
-class ChannelTable(Categorical):
+class ChannelTable(Counted, Categorical):
     """Report code y for category x with probability weights[m x + y] / 2**64.
 
     There are m = len(weights) / k codes. A tally counts them; the estimate is the linear one of
@@ -110,12 +110,7 @@ class ChannelTable(Categorical):
         return np.asarray(np.linalg.solve(weighted @ self._matrix.T, weighted))
 
     def _worst_ratio(self) -> Fraction:
-        columns = zip(*self._rows, strict=True)
-        return max(Fraction(max(column), min(column)) for column in columns)
-
-    @property
-    def code_dtype(self) -> np.dtype[Any]:
-        return integer_dtype(self.codes)
+        return worst_in_a_column(self._rows)
 
     @property
     def tally_size(self) -> int:
@@ -132,12 +127,6 @@ class ChannelTable(Categorical):
         for row, where in zip(self._thresholds, np.split(order, ends[:-1]), strict=True):
             codes[where] = draw_many(row, where.size, coins)
         return codes
-
-    def _check_codes(self, codes: Codes) -> None:
-        check_below(self.name, codes, self.codes)
-
-    def tally(self, codes: Codes) -> Tally:
-        return Tally(len(codes), np.bincount(codes, minlength=self.codes))
 
     def debias(self, tally: Tally) -> NDArray[np.float64]:
         values: NDArray[np.float64] = self._inverse @ (tally.counts / tally.n)
@@ -161,3 +150,8 @@ class ChannelTable(Categorical):
         """Enumerate the k x m channel."""
         rows = tuple(tuple(Fraction(weight, ONE) for weight in row) for row in self._rows)
         return Channel(tuple(range(self.codes)), rows)
+
+
+def worst_in_a_column(rows: Sequence[Sequence[int]]) -> Fraction:
+    """Return the largest ratio of two weights of one column."""
+    return max(Fraction(max(column), min(column)) for column in zip(*rows, strict=True))

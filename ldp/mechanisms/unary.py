@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ldp.bits import column_sums
+from ldp.bits import check_unused_bits, column_sums, row_bytes, single_bits, toss_rows
 from ldp.channel import MAX_OUTPUTS, Channel
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
-from ldp.exact import ONE, ceil_threshold, check_epsilon, exp_bounds, floor_threshold
+from ldp.exact import ONE, check_epsilon, flip_threshold
 from ldp.mechanism import Codes, FrequencyOracle, check_threshold
 from ldp.tally import Tally
 
@@ -43,16 +43,14 @@ class UnaryEncoding(FrequencyOracle):
 
         Source: Erlingsson, Pihur and Korolova, CCS 2014; Wang et al. 2017, section 4.2.
         """
-        half = exp_bounds(Fraction(check_epsilon(epsilon)) / 2)[0]
-        own = floor_threshold(half / (half + 1))
-        return cls(k, epsilon, own, ONE - own)
+        flip = flip_threshold(Fraction(check_epsilon(epsilon)) / 2)
+        return cls(k, epsilon, ONE - flip, flip)
 
     def _calibrate(self) -> None:
         self._check_k(1 << 20)
         if self.own == 0 and self.other == 0:
-            exp_low = exp_bounds(Fraction(self.epsilon))[0]
             object.__setattr__(self, "own", ONE // 2)
-            object.__setattr__(self, "other", ceil_threshold(1 / (exp_low + 1)))
+            object.__setattr__(self, "other", flip_threshold(Fraction(self.epsilon)))
         check_threshold(f"{self.name}: own", self.own)
         check_threshold(f"{self.name}: other", self.other)
         if self.other >= self.own:
@@ -74,7 +72,7 @@ class UnaryEncoding(FrequencyOracle):
 
     @property
     def code_shape(self) -> tuple[int, ...]:
-        return (-(-self.k // 8),)
+        return (row_bytes(self.k),)
 
     def randomize(self, value: int, coins: Coins) -> Codes:
         code: Codes = self.randomize_many(np.array([self._check_value(value)]), coins)[0]
@@ -82,24 +80,15 @@ class UnaryEncoding(FrequencyOracle):
 
     def randomize_many(self, values: ArrayLike, coins: Coins) -> Codes:
         array = self._check_values(values)
-        n, width = array.size, self.code_shape[0]
-        words = coins.bernoulli_words(self.other, -(-n * width // 8))
-        octets = words.astype("<u8", copy=False).view(np.uint8)[: n * width]
-        at = np.arange(n) * width + (array >> 3)
-        bit = np.left_shift(1, array & 7).astype(np.uint8)
-        own = bit * coins.bernoulli_many(self.own, n)
-        octets[at] = octets[at] & ~bit | own
-        codes = octets.reshape(n, width)
-        codes[:, -1] &= self._last_byte
+        codes = toss_rows(coins, self.other, array.size, self.k)
+        byte, bit = single_bits(array)
+        own = bit * coins.bernoulli_many(self.own, array.size)
+        at = np.arange(array.size), byte
+        codes[at] = codes[at] & ~bit | own
         return codes
 
-    @property
-    def _last_byte(self) -> np.uint8:
-        return np.uint8(0xFF >> (-self.k % 8))
-
     def _check_codes(self, codes: Codes) -> None:
-        if (codes[:, -1] & ~self._last_byte).any():
-            raise InvalidInput(f"a {self.name} code has a bit beyond its {self.k} categories")
+        check_unused_bits(self.name, codes, self.k)
 
     def tally(self, codes: Codes) -> Tally:
         return Tally(len(codes), column_sums(codes, self.k))

@@ -11,8 +11,7 @@ import os
 import numpy as np
 import pytest
 
-from ldp import KRR, Coins, SummingHistogram, UnaryEncoding
-from ldp.mechanism import Categorical
+from ldp import KRR, Coins, UnaryEncoding
 
 EPSILON = 1.0
 SIZES = (128, 1024)
@@ -106,14 +105,6 @@ def test_oue_tally_floor_unpack_and_sum(benchmark, k: int) -> None:
         return np.unpackbits(codes, axis=1, bitorder="little").sum(axis=0)
 
     assert benchmark(floor).shape == (k,)
-
-
-@sizes
-@pytest.mark.parametrize("mechanism", [KRR, UnaryEncoding, SummingHistogram])
-@pytest.mark.benchmark(group="one report")
-def test_one_report(benchmark, k: int, mechanism: type[Categorical]) -> None:
-    oracle, coins = mechanism(k, EPSILON), Coins()
-    benchmark(oracle.randomize, k // 2, coins)
 
 
 @pytest.mark.benchmark(group="16 MB of random bytes")

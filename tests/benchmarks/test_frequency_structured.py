@@ -5,7 +5,6 @@ the clients, an insecure subset for subset selection, a straightforward compiled
 tally of local hashing, numpy's own transform of as many numbers for the estimates.
 """
 
-import random
 from collections.abc import Callable
 
 import numpy as np
@@ -14,8 +13,6 @@ import pytest
 from ldp import (
     HRR,
     Coins,
-    CountMeanSketch,
-    HadamardCountMeanSketch,
     HadamardResponse,
     LocalHashing,
     Mechanism,
@@ -28,7 +25,6 @@ EPSILON = 1.0
 N = 200_000
 SUBSETS = 20_000
 FAST = (HRR, HadamardResponse, LocalHashing, ProjectiveGeometry)
-MECHANISMS = (*FAST, SubsetSelection, CountMeanSketch, HadamardCountMeanSketch)
 
 sizes = pytest.mark.parametrize("k", [128, 1024])
 
@@ -65,18 +61,6 @@ def test_subsets_floor_insecure_partition(benchmark: Callable, k: int) -> None:
     benchmark(
         lambda: generator.random((SUBSETS, k), dtype=keys).argpartition(size, axis=1)[:, :size]
     )
-
-
-@pytest.mark.benchmark(group="one report at k = 1024")
-@pytest.mark.parametrize("kind", MECHANISMS, ids=lambda kind: kind.name)
-def test_one_report(benchmark: Callable, kind: type[Mechanism]) -> None:
-    benchmark(kind(1024, EPSILON).randomize, 777, Coins())
-
-
-@pytest.mark.benchmark(group="one report at k = 1024")
-def test_one_report_floor_insecure_krr(benchmark: Callable) -> None:
-    generator = random.Random(1)
-    benchmark(lambda: generator.randrange(1024) if generator.random() < 0.5 else 777)
 
 
 @sizes

@@ -8,13 +8,18 @@ import pytest
 from numpy.typing import NDArray
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from ldp import Coins, HybridMechanism, PiecewiseMechanism, SquareWave
+from ldp import Coins, HybridMechanism, OneBitMean, PiecewiseMechanism, SquareWave
 from ldp.distribution import reconstruct
 from ldp.mechanisms.numeric import MeanMechanism
 from ldp.mechanisms.square_wave import half_width
 
 N, EPSILON = 1_000_000, 1.0
-MECHANISMS = [PiecewiseMechanism(EPSILON), HybridMechanism(EPSILON), SquareWave(EPSILON)]
+MECHANISMS = [
+    OneBitMean(EPSILON),
+    PiecewiseMechanism(EPSILON),
+    HybridMechanism(EPSILON),
+    SquareWave(EPSILON),
+]
 
 Array = NDArray[np.float64]
 
@@ -35,6 +40,11 @@ def insecure_window(values: Array, low: float, width: float, near: float, span: 
     return result
 
 
+def insecure_onebit(values: Array) -> NDArray[np.bool_]:
+    generator, e = np.random.default_rng(), math.exp(EPSILON)
+    return generator.random(values.size) < 0.5 + values * (e - 1) / (2 * (e + 1))
+
+
 def insecure_piecewise(values: Array) -> Array:
     s = math.exp(EPSILON / 2)
     c = (s + 1) / (s - 1)
@@ -49,18 +59,20 @@ def insecure_square_wave(values: Array) -> Array:
 
 
 def insecure_hybrid(values: Array) -> Array:
-    generator, e = np.random.default_rng(), math.exp(EPSILON)
-    up = generator.random(values.size) < 0.5 + values * (e - 1) / (2 * (e + 1))
-    bit = np.where(up, 1.0, -1.0) * (e + 1) / (e - 1)
+    e = math.exp(EPSILON)
+    bit = np.where(insecure_onebit(values), 1.0, -1.0) * (e + 1) / (e - 1)
     return np.where(
-        generator.random(values.size) < math.exp(-EPSILON / 2), bit, insecure_piecewise(values)
+        np.random.default_rng().random(values.size) < math.exp(-EPSILON / 2),
+        bit,
+        insecure_piecewise(values),
     )
 
 
 FLOORS = {
+    "onebit": insecure_onebit,
     "piecewise": insecure_piecewise,
     "hybrid": insecure_hybrid,
-    "square-wave": insecure_square_wave,
+    "square_wave": insecure_square_wave,
 }
 
 
@@ -76,12 +88,6 @@ def test_numpy_floats_insecure(
 ) -> None:
     benchmark.group = f"{name}: {N} numbers"
     benchmark(floor, numbers())
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: m.name)
-def test_one_report(benchmark: BenchmarkFixture, mechanism: MeanMechanism) -> None:
-    benchmark.group = "one report of a number"
-    benchmark(mechanism.randomize, 0.3, Coins())
 
 
 def test_reconstruct(benchmark: BenchmarkFixture) -> None:

@@ -116,7 +116,8 @@ def test_packed_coins_are_decided_as_their_numbers_compare(top: int, rest: int) 
     agrees = np.packbits(octet == ALL_PATTERNS, axis=0, bitorder="little").T.tobytes()
     for tie, expected in ((0, top + 1), (ONE - 1, top), ((rest << 8), top)):
         script = [agrees, tie.to_bytes(8, "little")]
-        heads = ScriptedCoins(script).bernoulli_words(threshold, 4)
+        heads = np.zeros(4, dtype=np.uint64)
+        ScriptedCoins(script)._toss(threshold, heads)
         below = np.unpackbits(heads.view(np.uint8), bitorder="little")
         assert np.flatnonzero(below).tolist() == list(range(expected))
 
@@ -125,8 +126,26 @@ def test_packed_coins_of_a_short_threshold_need_no_tie_break() -> None:
     for bits in range(1, 9):
         patterns = np.arange(256)[:, None] >> np.arange(bits - 1, -1, -1) & 1
         agrees = np.packbits(patterns == 1, axis=0, bitorder="little").T.tobytes()
-        heads = ScriptedCoins([agrees]).bernoulli_words(((1 << bits) - 1) << 64 - bits, 4)
+        threshold = ((1 << bits) - 1) << 64 - bits
+        heads = np.zeros(4, dtype=np.uint64)
+        ScriptedCoins([agrees])._toss(threshold, heads)
         assert sum(int(word).bit_count() for word in heads) == 256 - (256 >> bits)
+        rows = [agrees[start : start + 32] for start in range(0, len(agrees), 32)]
+        few = ScriptedCoins(rows).bernoulli_bytes(threshold, 32)
+        assert np.array_equal(few, heads.view(np.uint8))
+
+
+@pytest.mark.parametrize("top", [0, 1, 68, 128, 255])
+def test_few_coins_are_decided_as_their_numbers_compare(top: int) -> None:
+    # As above; the coin that ties with the first octet is alone, and loses at its next bit.
+    octet = np.array([top >> 7 - i & 1 for i in range(8)])
+    agrees = np.packbits(octet == ALL_PATTERNS, axis=0, bitorder="little").T
+    script = [*(row.tobytes() for row in agrees), bytes(32)]
+    for next_bit in (0, 1):
+        threshold = top << 56 | next_bit << 55 | 1
+        heads = ScriptedCoins(script).bernoulli_bytes(threshold, 32)
+        below = np.unpackbits(heads, bitorder="little")
+        assert np.flatnonzero(below).tolist() == list(range(top + next_bit))
 
 
 @pytest.mark.parametrize("threshold", [0, 1, ONE // 2, ONE - 1, ONE, 0x4E1A_55CF_0000_0001])
@@ -168,6 +187,6 @@ def test_a_bound_or_threshold_out_of_range_is_refused(coins: SeededCoins) -> Non
             coins.below_many(bound, 1)
     for threshold in (-1, ONE + 1):
         with pytest.raises(InvalidInput, match=r"threshold must lie in 0\.\.2\*\*64, got"):
-            coins.bernoulli_words(threshold, 1)
+            coins.bernoulli_bytes(threshold, 1)
         with pytest.raises(InvalidInput, match=r"threshold must lie in 0\.\.2\*\*64, got"):
             coins.bernoulli(threshold)

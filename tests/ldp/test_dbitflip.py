@@ -4,12 +4,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from longitudinal_checks import assert_unbiased_with_its_variance, estimates
 from scipy.stats import chisquare
 
-from ldp import DBitFlip, InvalidInput, Tally, build
+from ldp import DBitFlip, InvalidInput
 from ldp.exact import ONE, certainly_at_most, log_upper
 from ldp.testing import SeededCoins
 
@@ -81,34 +79,12 @@ def test_intervals_cover_at_their_level(coins: SeededCoins) -> None:
     np.testing.assert_allclose(covered, 0.95, atol=0.01)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("k", "d"), [(4, 1), (4, 3), (5, 5)])
-def test_the_sampler_draws_from_its_channel(k: int, d: int, coins: SeededCoins) -> None:
-    mechanism = DBitFlip(k, 1.0, d)
-    channel = mechanism.channel()
-    n = 1_000_000
-    codes = mechanism.randomize_many(np.full(n, 1), coins)
-    place = (2 * k) ** np.arange(d)
-    seen, counts = np.unique(codes @ place, return_counts=True)
-    index = {int(np.array(code) @ place): i for i, code in enumerate(channel.outputs)}
-    observed = np.zeros(len(index))
-    observed[[index[int(code)] for code in seen]] = counts
-    assert chisquare(observed, n * np.array(channel.rows[1], dtype=float)).pvalue > 1e-4
-
-
 def test_a_device_is_asked_every_set_of_categories_equally(coins: SeededCoins) -> None:
     mechanism = DBitFlip(300, 1.0, 3)
     devices = mechanism.enroll_many(20_000, coins)
     asked = devices.view(mechanism.code_dtype)
     assert (np.diff(asked.astype(int), axis=1) > 0).all()
     assert chisquare(np.bincount(asked.ravel(), minlength=300)).pvalue > 1e-4
-
-
-def test_a_plan_carries_it() -> None:
-    mechanism = DBitFlip(40, 1.0, 4)
-    assert build("dbitflip", 1.0, mechanism.integers) == mechanism
-    with pytest.raises(InvalidInput, match="the integers give epsilon"):
-        build("dbitflip", 0.99, mechanism.integers)
 
 
 def test_what_cannot_be_is_refused(coins: SeededCoins) -> None:
@@ -140,27 +116,6 @@ def test_what_cannot_be_is_refused(coins: SeededCoins) -> None:
 def test_a_malformed_code_is_refused_with_the_reason(data: bytes, reason: str) -> None:
     with pytest.raises(InvalidInput, match=reason):
         DBitFlip(5, 1.0, 2).decode(data, 1)
-
-
-@given(data=st.binary(max_size=9), n=st.integers(0, 4))
-def test_any_bytes_decode_or_are_refused(data: bytes, n: int) -> None:
-    mechanism = DBitFlip(120, 1.0, 2)
-    try:
-        codes = mechanism.decode(data, n)
-    except InvalidInput as refusal:
-        assert str(refusal)
-    else:
-        assert mechanism.encode(codes) == data
-        assert mechanism.tally(codes).n == n
-
-
-def test_tallies_merge_in_any_order(coins: SeededCoins) -> None:
-    mechanism = DBitFlip(9, 1.0, 4)
-    codes = mechanism.randomize_many(np.arange(900) % 9, coins)
-    parts = [mechanism.tally(codes[a:b]) for a, b in ((0, 10), (10, 400), (400, 900))]
-    whole = mechanism.tally(codes)
-    assert (parts[0] + parts[1]) + parts[2] == parts[2] + (parts[1] + parts[0]) == whole
-    assert Tally.empty(mechanism.tally_size) + whole == whole
 
 
 def test_support_is_that_of_an_asked_category() -> None:

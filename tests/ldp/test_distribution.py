@@ -12,7 +12,8 @@ from ldp import (
     SquareWave,
     Tally,
 )
-from ldp.distribution import Distribution, em, reconstruct, smoothed_em
+from ldp.distribution import Distribution, reconstruct, smoothed_em
+from ldp.likelihood import Cohort, iterative_bayesian_update
 from ldp.mechanisms.square_wave import half_width
 from ldp.testing import SeededCoins
 
@@ -119,13 +120,12 @@ def test_smoothed_em_is_exact_for_a_uniform_population() -> None:
     assert smoothed_em(wave.matrix(), uniform @ wave.matrix()) == pytest.approx(uniform, abs=1e-6)
 
 
-def test_em_climbs_to_the_maximum_of_the_likelihood() -> None:
+def test_em_without_smoothing_is_the_iterative_bayesian_update() -> None:
     wave = SquareWave(2.0, 4)
     truth = np.array([0.1, 0.4, 0.2, 0.25, 0.05])
-    counts = 1e6 * (truth @ wave.matrix())
-    assert em(wave.matrix(), counts, 1e-9) == pytest.approx(truth, abs=1e-3)
-    early = em(wave.matrix(), counts, 1e3)
-    assert abs(early - truth).max() > 0.01
+    cohort = Cohort(wave.matrix(), np.rint(1e6 * (truth @ wave.matrix())).astype(np.int64))
+    found = iterative_bayesian_update([cohort], gap=1e-3).value
+    assert found == pytest.approx(truth, abs=1e-3)
 
 
 def certain() -> Distribution:
@@ -171,5 +171,3 @@ def test_no_reports_give_no_distribution() -> None:
     wave = SquareWave(1.0, 8)
     with pytest.raises(InvalidInput, match="no reports"):
         reconstruct(wave, Tally.empty(wave.tally_size))
-    with pytest.raises(InvalidInput, match="no reports"):
-        em(wave.matrix(), np.zeros(wave.codes), 1e-3)

@@ -5,11 +5,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare
 
 from ldp import InvalidInput, SummingHistogram, UnaryEncoding, thresholding_histogram
 from ldp.exact import ONE
-from ldp.testing import SeededCoins
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
 
@@ -30,14 +28,10 @@ def test_the_threshold_is_the_best_one(epsilon: float, theta: float, variance: f
         assert q * (1 - q) / (p - q) ** 2 > float(mechanism.variance(0.0, 1))
 
 
-@pytest.mark.parametrize("k", [2, 3, 4, 5, 8])
-@pytest.mark.parametrize("epsilon", EPSILONS)
-def test_thresholded_bits_spend_less_than_their_noise(k: int, epsilon: float) -> None:
-    # Thresholding throws noise away that was paid for: (2a-1)(2b-1) < (ab)**2.
-    channel = thresholding_histogram(k, epsilon).channel()
-    assert channel.satisfies(epsilon)
-    assert channel.epsilon == thresholding_histogram(k, epsilon).realised_epsilon
-    assert epsilon / 2 < channel.epsilon < 0.99 * epsilon
+@pytest.mark.parametrize(("epsilon", "unspent"), [(0.1, 0.01), (1.0, 0.10), (8.0, 0.38)])
+def test_thresholded_bits_spend_less_than_their_noise(epsilon: float, unspent: float) -> None:
+    spent = thresholding_histogram(4, epsilon).realised_epsilon / epsilon
+    assert 1 - spent == pytest.approx(unspent, abs=0.005)
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
@@ -100,17 +94,6 @@ def test_the_noise_is_discrete_laplace() -> None:
     distance = np.abs(np.arange(209) - 100)
     assert weights[1:-1] == pytest.approx(((1 - decay) / (1 + decay) * decay**distance)[1:-1])
     assert weights[0] == pytest.approx(decay**100 / (1 + decay))
-
-
-@pytest.mark.slow
-def test_summing_draws_from_its_channel(coins: SeededCoins) -> None:
-    mechanism = SummingHistogram.on_grid(3, 1.0, 2, 1)
-    n = 1_000_000
-    place = 5 ** np.arange(2, -1, -1)
-    for value, row in enumerate(mechanism.channel().rows):
-        codes = mechanism.randomize_many(np.full(n, value), coins).astype(np.int64) @ place
-        expected = n * np.array(row, dtype=float)
-        assert chisquare(np.bincount(codes, minlength=125), expected).pvalue > 1e-4
 
 
 def test_weights_of_a_plan_are_checked() -> None:

@@ -5,8 +5,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from ldp import (
@@ -18,14 +16,12 @@ from ldp import (
     PiecewiseMechanism,
     SquareWave,
     Tally,
-    build,
     estimate,
 )
 from ldp.mechanisms.numeric import MAX_GRID, MeanMechanism
 from ldp.testing import SeededCoins
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
-GRIDS = (1, 2, 3, 4, 7, 15)  # 2, 3, 4, 5, 8 and 16 inputs
 ON_A_GRID: tuple[Callable[[float, int], MeanMechanism], ...] = (
     PiecewiseMechanism,
     HybridMechanism,
@@ -62,17 +58,6 @@ def numbers_on(mechanism: MeanMechanism) -> np.ndarray:
     return np.linspace(-1, 1, mechanism.steps + 1)
 
 
-def test_the_worst_log_ratio_is_epsilon_and_never_more() -> None:
-    for family in ON_A_GRID:
-        for epsilon in EPSILONS:
-            for grid in GRIDS:
-                mechanism = family(epsilon, grid)
-                channel = mechanism.channel()  # its rows sum to one exactly
-                assert channel.satisfies(epsilon), mechanism
-                assert 0.999 * epsilon <= channel.epsilon <= epsilon, mechanism
-                assert channel.epsilon == mechanism.realised_epsilon, mechanism
-
-
 @pytest.mark.parametrize("family", ON_A_GRID)
 def test_the_default_grid_wastes_no_epsilon_either(
     family: Callable[[float], MeanMechanism],
@@ -94,22 +79,6 @@ def test_the_matrix_is_the_channel_and_debiases_to_the_grid(mechanism: MeanMecha
     assert np.allclose(matrix.sum(axis=1), 1, rtol=0, atol=1e-12)
     scores = np.array([float(score) for score in mechanism.scores])
     assert np.allclose(matrix @ scores, numbers_on(mechanism), rtol=0, atol=1e-10)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mechanism", SMALL, ids=label)
-def test_the_sampler_draws_from_its_channel(mechanism: MeanMechanism, coins: SeededCoins) -> None:
-    n = 1_000_000
-    rows = mechanism.channel().rows
-    for point in {0, len(rows) // 2, len(rows) - 1}:
-        number = numbers_on(mechanism)[point]
-        seen = mechanism.tally(mechanism.randomize_many(np.full(n, number), coins)).counts
-        row = n * np.array(rows[point], dtype=float)
-        assert not seen[row == 0].any()
-        rare = row < 20  # pooled, so that the chi-square approximation holds
-        both = [np.append(x[~rare], x[rare].sum()) for x in (seen, row)]
-        seen, row = (x[both[1] > 0] for x in both)
-        assert chisquare(seen, row, sum_check=False).pvalue > 1e-4
 
 
 @pytest.mark.parametrize("mechanism", SMALL, ids=label)
@@ -257,81 +226,10 @@ def test_pooling_cohorts_of_two_epsilons_covers_and_is_no_worse_than_either(
     assert values.var() < alone * 1.05
 
 
-@pytest.mark.parametrize("mechanism", SMALL, ids=label)
-@pytest.mark.parametrize("bad", [1.5, -1.0000001, float("nan"), float("inf"), True, "0", None])
-def test_what_is_no_number_in_the_range_is_refused(
-    mechanism: MeanMechanism, bad: object, coins: SeededCoins
-) -> None:
-    with pytest.raises(InvalidInput, match=r"a number (must lie in \[-1, 1\]|is expected), got"):
-        mechanism.randomize(bad, coins)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match=r"numbers (must lie in \[-1, 1\]|are a 1-d array)"):
-        mechanism.randomize_many(np.array([bad]), coins)
-
-
-def test_numbers_of_the_wrong_shape_are_refused(coins: SeededCoins) -> None:
-    with pytest.raises(InvalidInput, match=r"a 1-d array, got float64 of shape \(2, 2\)"):
-        SquareWave(1.0).randomize_many(np.zeros((2, 2)), coins)
-
-
 @pytest.mark.parametrize("mechanism", DEFAULTS, ids=label)
-def test_a_report_has_one_type_and_size_for_every_number(
-    mechanism: MeanMechanism, coins: SeededCoins
-) -> None:
-    for number in (-1.0, 0.0, 1.0):
-        code = mechanism.randomize(number, coins)
-        assert type(code) is int
-        assert len(mechanism.encode([code])) == mechanism.code_bytes
-        many = mechanism.randomize_many(np.full(3, number), coins)
-        assert many.dtype == mechanism.code_dtype
-        assert many.shape == (3,)
-
-
-@pytest.mark.parametrize("mechanism", DEFAULTS, ids=label)
-def test_decoding_returns_what_was_encoded(mechanism: MeanMechanism, coins: SeededCoins) -> None:
-    codes = mechanism.randomize_many(np.linspace(-1, 1, 1000), coins)
-    assert np.array_equal(mechanism.decode(mechanism.encode(codes), 1000), codes)
-
-
-@pytest.mark.parametrize("mechanism", DEFAULTS, ids=label)
-def test_decoding_refuses_a_wrong_length_and_impossible_codes(mechanism: MeanMechanism) -> None:
-    one = mechanism.encode([0])
-    with pytest.raises(InvalidInput, match=rf"1 {mechanism.name} codes take \d bytes, got"):
-        mechanism.decode(one + b"\0", 1)
-    with pytest.raises(InvalidInput, match=rf"2 {mechanism.name} codes take \d bytes, got"):
-        mechanism.decode(one, 2)
+def test_impossible_codes_are_refused(mechanism: MeanMechanism) -> None:
     with pytest.raises(InvalidInput, match=f"must be below {mechanism.codes}, got"):
         mechanism.decode(mechanism.encode([mechanism.codes]), 1)
-
-
-@given(data=st.binary(max_size=64), n=st.integers(0, 64), which=st.sampled_from(DEFAULTS))
-def test_any_bytes_decode_or_are_refused(data: bytes, n: int, which: MeanMechanism) -> None:
-    try:
-        codes = which.decode(data, n)
-    except InvalidInput:
-        return
-    assert codes.shape == (n,)
-    assert which.encode(codes) == data
-    assert which.tally(codes).n == n
-
-
-@given(codes=st.lists(st.lists(st.integers(0, 6), max_size=20), min_size=3, max_size=3))
-def test_tallies_merge_in_any_order(codes: list[list[int]]) -> None:
-    mechanism = SquareWave(2.0, 6)
-    assert mechanism.codes == 8
-    a, b, c = (mechanism.tally(np.array(x, dtype=mechanism.code_dtype)) for x in codes)
-    together = np.array([*codes[0], *codes[1], *codes[2]], dtype=mechanism.code_dtype)
-    assert (a + b) + c == a + (b + c) == c + b + a == mechanism.tally(together)
-
-
-@pytest.mark.parametrize("mechanism", [m for m in DEFAULTS if m.name != "gaussian"], ids=label)
-def test_a_plan_rebuilds_the_mechanism_from_its_integers(mechanism: MeanMechanism) -> None:
-    assert build(mechanism.name, mechanism.epsilon, mechanism.integers) == mechanism
-
-
-@pytest.mark.parametrize("mechanism", SMALL[:-1], ids=label)
-def test_integers_that_exceed_epsilon_are_refused(mechanism: MeanMechanism) -> None:
-    with pytest.raises(InvalidInput, match="the integers give epsilon"):
-        type(mechanism).from_integers(0.99 * mechanism.epsilon, mechanism.integers)
 
 
 @pytest.mark.parametrize("family", ON_A_GRID)
@@ -341,15 +239,6 @@ def test_a_grid_that_is_no_grid_is_refused(
 ) -> None:
     with pytest.raises(InvalidInput, match="grid"):
         family(1.0, grid)
-
-
-@pytest.mark.parametrize("epsilon", [0.0, -3.0, float("nan"), float("inf"), 33.0])
-@pytest.mark.parametrize("family", ON_A_GRID)
-def test_an_epsilon_out_of_range_is_refused(
-    family: Callable[[float], MeanMechanism], epsilon: float
-) -> None:
-    with pytest.raises(InvalidInput, match="epsilon must be"):
-        family(epsilon)
 
 
 def test_a_channel_too_large_to_enumerate_says_so() -> None:

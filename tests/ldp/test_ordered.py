@@ -2,26 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.stats import chisquare
 
-from ldp import KRR, InvalidInput, OrderedExponential, build
+from ldp import KRR, InvalidInput, OrderedExponential
 from ldp.exact import ONE
 from ldp.testing import SeededCoins
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
-SIZES = (2, 3, 4, 5, 8, 16)
-
-
-@pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("k", SIZES)
-def test_the_worst_log_ratio_is_epsilon_and_never_more(k: int, epsilon: float) -> None:
-    mechanism = OrderedExponential(k, epsilon)
-    channel = mechanism.channel()
-    assert channel.satisfies(epsilon)
-    assert 0.999 * epsilon <= channel.epsilon <= epsilon
-    assert channel.epsilon == mechanism.realised_epsilon
 
 
 @pytest.mark.parametrize("k", [2, 64])
@@ -32,7 +18,7 @@ def test_the_largest_epsilon_keeps_its_promise_too(k: int) -> None:
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_nearer_categories_are_likelier(epsilon: float) -> None:
     k = 8
-    table = np.array(OrderedExponential(k, epsilon).table, dtype=float).reshape(k, k)
+    table = np.array(OrderedExponential(k, epsilon).weights, dtype=float).reshape(k, k)
     distance = abs(np.arange(k) - np.arange(k)[:, None])
     for row, far in zip(table, distance, strict=True):
         by_distance = row[np.argsort(far, kind="stable")]
@@ -43,24 +29,6 @@ def test_nearer_categories_are_likelier(epsilon: float) -> None:
 def test_two_ordered_categories_are_randomized_response() -> None:
     ours, theirs = OrderedExponential(2, 1.0), KRR(2, 1.0)
     assert ours.variance(0.5, 1) == pytest.approx(theirs.variance(0.5, 1), rel=1e-9)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mechanism", [OrderedExponential(5, 1.0), OrderedExponential(3, 4.0)])
-def test_the_sampler_draws_from_its_channel(
-    mechanism: OrderedExponential, coins: SeededCoins
-) -> None:
-    n = 1_000_000
-    for category, row in enumerate(mechanism.channel().rows):
-        seen = mechanism.tally(mechanism.randomize_many(np.full(n, category), coins)).counts
-        assert chisquare(seen, n * np.array(row, dtype=float)).pvalue > 1e-4
-
-
-def test_one_report_at_a_time_draws_from_the_same_channel(coins: SeededCoins) -> None:
-    mechanism, n = OrderedExponential(4, 1.0), 10_000
-    codes = np.array([mechanism.randomize(2, coins) for _ in range(n)])
-    expected = n * np.array(mechanism.channel().rows[2], dtype=float)
-    assert chisquare(np.bincount(codes, minlength=4), expected).pvalue > 1e-4
 
 
 @pytest.mark.slow
@@ -107,15 +75,6 @@ def test_for_the_mean_rank_it_beats_krr_at_small_epsilon() -> None:
     assert ranks @ ordered.covariance(uniform, 1) @ ranks < 0.5 * (ranks @ krr @ ranks)
 
 
-def test_what_is_no_category_is_refused(coins: SeededCoins) -> None:
-    mechanism = OrderedExponential(4, 1.0)
-    for bad in (4, -1, 1.0, True, None):
-        with pytest.raises(InvalidInput, match=r"category (is an integer|must lie in 0..3), got"):
-            mechanism.randomize(bad, coins)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="categories are a 1-d integer array, got float64"):
-        mechanism.randomize_many(np.array([1.0]), coins)
-
-
 @pytest.mark.parametrize("k", [1, 65])
 def test_a_size_out_of_range_is_refused(k: int) -> None:
     with pytest.raises(InvalidInput, match=f"k must lie in 2..64, got {k}"):
@@ -123,7 +82,7 @@ def test_a_size_out_of_range_is_refused(k: int) -> None:
 
 
 def test_tables_that_are_none_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="takes 9 integers, got 2"):
+    with pytest.raises(InvalidInput, match="3 rows of equally many weights"):
         OrderedExponential(3, 1.0, (1, 2))
     with pytest.raises(InvalidInput, match="weights must be positive and sum to 2"):
         OrderedExponential(2, 1.0, (ONE // 2, ONE // 2, ONE // 2, 1))
@@ -131,18 +90,3 @@ def test_tables_that_are_none_are_refused() -> None:
         OrderedExponential(2, 1.0, (ONE // 2,) * 4)
     with pytest.raises(InvalidInput, match="the integers give epsilon"):
         OrderedExponential.from_integers(0.99, OrderedExponential(4, 1.0).integers)
-
-
-def test_a_plan_rebuilds_it() -> None:
-    mechanism = OrderedExponential(5, 2.0)
-    assert build("ordered", 2.0, mechanism.integers) == mechanism
-
-
-@given(data=st.binary(max_size=16), n=st.integers(0, 16))
-def test_any_bytes_decode_or_are_refused(data: bytes, n: int) -> None:
-    mechanism = OrderedExponential(5, 1.0)
-    if len(data) == n and all(code < 5 for code in data):
-        assert mechanism.encode(mechanism.decode(data, n)) == data
-    else:
-        with pytest.raises(InvalidInput, match="ordered code"):
-            mechanism.decode(data, n)
