@@ -107,6 +107,9 @@ class OrderedExponential(Categorical):
         result: NDArray[np.float64] = self._inverse @ (tally.counts / tally.n)
         return result
 
+    def matrix(self) -> NDArray[np.float64]:
+        return self._matrix
+
     def covariance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
         """Return the covariance of `debias`, shape (k, k), for n draws from a population.
 
