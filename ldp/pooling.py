@@ -35,6 +35,8 @@ MAX_CATEGORIES = 1 << 12
 _MAX_ENTRIES = 1 << 25
 """Channels with more entries are not multiplied with: their supports are used instead."""
 
+_STEPS = 40
+
 _ENOUGH = 1e-3
 """Log-likelihood, in nats, from which another step would not move an estimate visibly."""
 
@@ -243,7 +245,7 @@ def _quasi(
 ) -> LikelihoodEstimate:
     """Maximise the quasi-likelihood from f by scoring steps."""
     n = sum(tally.n for _, tally in moments) + (codes.n if codes else 0)
-    for _ in range(20):
+    for step in range(_STEPS):
         each = [_moments_evidence(*moment, f) for moment in moments]
         if codes:
             each.append(_codes_evidence(codes, f))
@@ -254,6 +256,8 @@ def _quasi(
             break
         curvature = definite(information)
         target = maximize_quadratic(curvature, score + curvature @ f, f > 0)
+        if step >= _STEPS // 4:
+            target += f  # whole steps may go back and forth between two weights
         f = _kept(codes, f, target / target.sum())
     covariance = tangent_inverse(information)
     free = f + covariance @ score
