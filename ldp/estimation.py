@@ -113,7 +113,8 @@ def _weighted(
 
     def weights_at(truth: NDArray[np.float64]) -> NDArray[np.float64]:
         weights = weigh(np.array([m.variance(truth, tally.n) for m, tally in cohorts]))
-        return weights / weights.sum(axis=0)
+        shares: NDArray[np.float64] = weights / weights.sum(axis=0)
+        return shares
 
     first = (values * weights_at(np.full(parameters, np.mean(bounds)))).sum(axis=0)
     shared = np.clip(first, *bounds)

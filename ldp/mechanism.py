@@ -235,8 +235,8 @@ class Categorical(Mechanism):
             return result
         units = np.eye(self.tally_size, dtype=np.int64)
         values = np.array([self.debias(Tally(1, unit)) for unit in units])
-        result = ((values.T * (f @ matrix)) @ values - np.outer(f, f)) / n
-        return result
+        exact: NDArray[np.float64] = (values.T * (f @ matrix)) @ values - np.outer(f, f)
+        return exact / n
 
     def _check_value(self, value: int) -> int:
         if isinstance(value, bool) or not isinstance(value, int | np.integer):

@@ -177,9 +177,7 @@ def stratified(cohorts: Cohorts, shares: ArrayLike | None = None) -> Estimate:
     return Estimate(value, np.sqrt(variance), int(counts.sum()), bounds, "stratified")
 
 
-def answer(
-    cohorts: Cohorts, method: Method | None = None, *, significance: float = 0.01
-) -> Answer:
+def answer(cohorts: Cohorts, method: Method | None = None, *, significance: float = 0.01) -> Answer:
     """Test the cohorts for homogeneity, then pool them, or stratify where they differ.
 
     Pooling weighs cohorts by precision, so if they differ it describes nobody; the stratified
@@ -276,7 +274,7 @@ def _codes_evidence(likelihood: CohortLikelihood, f: Floats) -> Evidence:
     outputs = likelihood.outputs(f)
     weights = likelihood.expected_weights(outputs)
     information = likelihood.information(weights)
-    dense = np.diag(information) if information.ndim == 1 else information
+    dense: Floats = np.diag(information) if information.ndim == 1 else information
     return likelihood.residuals(outputs, weights), dense
 
 
@@ -288,7 +286,7 @@ def _moments_evidence(mechanism: Categorical, tally: Tally, f: Floats) -> Eviden
     level = np.trace(covariance) / k
     if covariance.sum() <= 1e-9 * k * level:
         covariance = covariance + level / k  # the estimate always sums to one: no news there
-    information = n * np.linalg.inv(covariance)
+    information = np.asarray(n * np.linalg.inv(covariance), dtype=np.float64)
     return information @ (mechanism.debias(tally) - f), information
 
 
