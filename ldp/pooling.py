@@ -22,7 +22,7 @@ from ldp.errors import InvalidInput
 from ldp.estimation import Cohorts, Estimate, estimate, present, scalar_weighted
 from ldp.likelihood import Cohort, CohortLikelihood, LikelihoodEstimate, maximum_likelihood
 from ldp.mechanism import Categorical
-from ldp.simplex import definite, maximize_quadratic, tangent_inverse
+from ldp.simplex import definite, inverse, maximize_quadratic, tangent_inverse
 from ldp.tally import Tally
 
 Floats = NDArray[np.float64]
@@ -98,7 +98,8 @@ def pool(cohorts: Cohorts, method: Method | None = None) -> Estimate:
             return fit(cohorts).unconstrained
         case "gls":
             _, moments = _parts(cohorts, codes=False)
-            return replace(_quasi(None, moments, _start(cohorts)).unconstrained, method="gls")
+            start = _start(cohorts)
+            return _scored(start, _evidence(None, moments, start), _reports(cohorts), "gls")[0]
         case "inverse_variance":
             return estimate(cohorts)
         case "scalar":
@@ -116,17 +117,19 @@ def fit(cohorts: Cohorts) -> LikelihoodEstimate:
     codes, moments = _parts(cohorts)
     if not moments:
         found = maximum_likelihood(codes)
-    else:
-        found = _quasi(CohortLikelihood(codes) if codes else None, moments, _start(cohorts))
-    return replace(found, unconstrained=replace(found.unconstrained, method="mle"))
+        return replace(found, unconstrained=replace(found.unconstrained, method="mle"))
+    likelihood = CohortLikelihood(codes) if codes else None
+    f, gap, evidence = _maximize(likelihood, moments, _start(cohorts))
+    unconstrained, covariance = _scored(f, evidence, _reports(cohorts), "mle")
+    return LikelihoodEstimate(f, gap, unconstrained, covariance)
 
 
 def homogeneity(cohorts: Cohorts) -> Homogeneity:
     """Test that two or more cohorts with reports are samples of one population.
 
     The statistic is sum_g (f_g - f)' I_g (f_g - f), f_g being what cohort g alone says of the
-    frequencies and I_g its information at the pooled f; for one parameter, Cochran's sum. It is
-    the likelihood-ratio statistic to second order, with (G - 1) (k - 1) degrees of freedom,
+    frequencies and I_g its information near the pooled f; for one parameter, Cochran's sum. It
+    is the likelihood-ratio statistic to second order, with (G - 1) (k - 1) degrees of freedom,
     and unlike it keeps its level where true frequencies are zero, and exists where a tally
     has no likelihood. Raises `InvalidInput` as `pool` does, and for fewer than two cohorts.
     """
@@ -135,12 +138,12 @@ def homogeneity(cohorts: Cohorts) -> Homogeneity:
         raise InvalidInput("homogeneity is a question for two or more cohorts with reports")
     if parameters == 1:
         return _cochran(cohorts)
-    f = fit(cohorts).value
+    f = _start(cohorts)
     codes, moments = _parts(cohorts)
     each = [_codes_evidence(CohortLikelihood([cohort]), f) for cohort in codes]
     each += [_moments_evidence(*moment, f) for moment in moments]
-    common = tangent_inverse(np.sum([information for _, information in each], axis=0))
-    step = common @ np.sum([score for score, _ in each], axis=0)
+    total, common = _added(each)
+    step = tangent_inverse(common) @ total
     statistic = 0.0
     for score, information in each:
         own = tangent_inverse(information) @ score - step
@@ -229,26 +232,24 @@ def _parts(cohorts: Cohorts, *, codes: bool = True) -> tuple[list[Cohort], list[
     return likelihoods, moments
 
 
+def _reports(cohorts: Cohorts) -> int:
+    return sum(tally.n for _, tally in cohorts)
+
+
 def _start(cohorts: Cohorts) -> Floats:
     """Return a positive distribution near the frequencies: half a step from any zero."""
     near = project(estimate(cohorts).value)
-    n = sum(tally.n for _, tally in cohorts)
-    near += 1 / (n + near.size)
+    near += 1 / (_reports(cohorts) + near.size)
     start: Floats = near / near.sum()
     return start
 
 
-def _quasi(
+def _maximize(
     codes: CohortLikelihood | None, moments: Sequence[Moment], f: Floats
-) -> LikelihoodEstimate:
-    """Maximise the quasi-likelihood from f by scoring steps."""
-    n = sum(tally.n for _, tally in moments) + (codes.n if codes else 0)
+) -> tuple[Floats, float, Evidence]:
+    """Maximise the quasi-likelihood from f by scoring steps; return f, its gap, its evidence."""
     for step in range(_STEPS):
-        each = [_moments_evidence(*moment, f) for moment in moments]
-        if codes:
-            each.append(_codes_evidence(codes, f))
-        score = np.sum([score for score, _ in each], axis=0)
-        information = np.sum([information for _, information in each], axis=0)
+        score, information = _evidence(codes, moments, f)
         gap = float(score.max() - f @ score)
         if gap <= _ENOUGH:
             break
@@ -257,10 +258,15 @@ def _quasi(
         if step >= _STEPS // 4:
             target += f  # whole steps may go back and forth between two weights
         f = _kept(codes, f, target / target.sum())
+    return f, gap, (score, information)
+
+
+def _scored(f: Floats, evidence: Evidence, n: int, method: str) -> tuple[Estimate, Floats]:
+    """Return the estimate one unconstrained scoring step from f, and its covariance."""
+    score, information = evidence
     covariance = tangent_inverse(information)
-    free = f + covariance @ score
     error = np.sqrt(np.diag(covariance))
-    return LikelihoodEstimate(f, gap, Estimate(free, error, n, (0.0, 1.0)), covariance)
+    return Estimate(f + covariance @ score, error, n, (0.0, 1.0), method), covariance
 
 
 def _kept(codes: CohortLikelihood | None, f: Floats, target: Floats) -> Floats:
@@ -268,6 +274,19 @@ def _kept(codes: CohortLikelihood | None, f: Floats, target: Floats) -> Floats:
     while codes and not codes.keeps_seen(codes.outputs(f), codes.outputs(target)):
         target = (f + target) / 2
     return target
+
+
+def _evidence(codes: CohortLikelihood | None, moments: Sequence[Moment], f: Floats) -> Evidence:
+    each = [_moments_evidence(*moment, f) for moment in moments]
+    if codes:
+        each.append(_codes_evidence(codes, f))
+    return _added(each)
+
+
+def _added(each: Sequence[Evidence]) -> Evidence:
+    score: Floats = np.sum([score for score, _ in each], axis=0)
+    information: Floats = np.sum([information for _, information in each], axis=0)
+    return score, information
 
 
 def _codes_evidence(likelihood: CohortLikelihood, f: Floats) -> Evidence:
@@ -286,7 +305,7 @@ def _moments_evidence(mechanism: Categorical, tally: Tally, f: Floats) -> Eviden
     level = np.trace(covariance) / k
     if covariance.sum() <= 1e-9 * k * level:
         covariance = covariance + level / k  # the estimate always sums to one: no news there
-    information = np.asarray(n * np.linalg.inv(covariance), dtype=np.float64)
+    information = n * inverse(covariance)
     return information @ (mechanism.debias(tally) - f), information
 
 
