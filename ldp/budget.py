@@ -111,10 +111,7 @@ class Budget:
         withheld must be decided before their values are known. Raises `InvalidInput` where an
         attribute does not exist, or none is left.
         """
-        if not set(attributes) <= set(range(len(self.chances))):
-            raise InvalidInput(
-                f"attributes are 0..{len(self.chances) - 1}, got {sorted(attributes)}"
-            )
+        self._check_exist(attributes)
         left = [0 if j in attributes else chance for j, chance in enumerate(self.chances)]
         if not any(left):
             raise InvalidInput("a user who withholds every attribute has nothing to report")
@@ -125,10 +122,20 @@ class Budget:
         return Budget(tuple(epsilons), tuple(left))
 
     def with_epsilon(self, attribute: int, epsilon: float) -> "Budget":
-        """Return the budget with another epsilon for an attribute, as a level of its own."""
+        """Return the budget with another epsilon for an attribute, as a level of its own.
+
+        Raises `InvalidInput` where the attribute does not exist, or the epsilon is not valid.
+        """
+        self._check_exist([attribute])
         epsilons = list(self.epsilons)
         epsilons[attribute] = epsilon
         return replace(self, epsilons=tuple(epsilons))
+
+    def _check_exist(self, attributes: Collection[int]) -> None:
+        if not set(attributes) <= set(range(len(self.chances))):
+            raise InvalidInput(
+                f"attributes are 0..{len(self.chances) - 1}, got {sorted(attributes)}"
+            )
 
     def variance(self, attributes: Sequence[Attribute]) -> float:
         """Return sum_j importance_j V_j(epsilon_j) / chance_j, n times the weighted variance."""

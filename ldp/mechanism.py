@@ -21,6 +21,9 @@ from ldp.estimation import Estimate, estimate
 from ldp.exact import ONE, certainly_at_most, check_epsilon, log_upper
 from ldp.tally import Tally
 
+MAX_MATRIX = 1 << 24
+"""Channels with more entries are too large to be multiplied with."""
+
 Codes = NDArray[Any]
 """Randomised answers, one per row: shape (n, *code_shape), dtype `code_dtype`."""
 
@@ -223,12 +226,12 @@ class Categorical(Mechanism):
         """Return the covariance of `debias`, shape (k, k), for n draws from a population.
 
         `truth` broadcasts to shape (k,). Exact where tallies count codes, at the cost of one
-        `debias` per code. Otherwise the coordinates of a report's estimate are taken to be
-        uncorrelated given its category, whence -f_i f_j / n off the diagonal: exact for
-        independent bits or noise, an approximation for hashing (see there).
+        `debias` per code, up to `MAX_MATRIX` entries. Otherwise the coordinates of a report's
+        estimate are taken to be uncorrelated given its category, whence -f_i f_j / n off the
+        diagonal: exact for independent bits or noise, an approximation for hashing (see there).
         """
         f = np.broadcast_to(np.asarray(truth, dtype=float), (self.k,))
-        matrix = self.matrix()
+        matrix = self.matrix() if self.k * self.tally_size <= MAX_MATRIX else None
         if matrix is None:
             result = np.outer(f, -f) / n
             np.fill_diagonal(result, self.variance(f, n))

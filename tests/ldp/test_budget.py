@@ -266,6 +266,7 @@ def test_one_attribute_gets_everything() -> None:
         (lambda: attribute(2, cap=-1.0), "of 2: cap must be finite and > 0"),
         (lambda: sample(1.0, [Attribute("x", lambda e: 0.0)]), "x: a variance must be finite"),
         (lambda: sample(1.0, [attribute(2)]).withhold([0]), "nothing to report"),
+        (lambda: sample(1.0, [attribute(2)]).with_epsilon(-1, 1.0), r"attributes are 0..0, got"),
         (lambda: sample(1.0, [attribute(2)]).withhold([1]), r"attributes are 0..0, got \[1\]"),
     ],
 )
