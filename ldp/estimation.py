@@ -1,6 +1,6 @@
 """From tallies to estimates that carry their error."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
@@ -27,6 +27,8 @@ class Estimate:
     standard_error: NDArray[np.float64]
     n: int
     bounds: tuple[float, float]
+    method: str = "debias"
+    """How cohorts were pooled; "debias" where there was nothing to pool."""
 
     def interval(
         self, confidence: float = 0.95, *, simultaneous: bool = False
@@ -49,12 +51,16 @@ class Estimate:
         """Return the same estimate in units in which the parameter's range is `bounds`."""
         factor = (bounds[1] - bounds[0]) / (self.bounds[1] - self.bounds[0])
         value = bounds[0] + (self.value - self.bounds[0]) * factor
-        return Estimate(value, self.standard_error * factor, self.n, bounds)
+        return Estimate(value, self.standard_error * factor, self.n, bounds, self.method)
 
 
-def estimate(cohorts: Sequence[tuple["Mechanism", "Tally"]]) -> Estimate:
+Cohorts = Sequence[tuple["Mechanism", "Tally"]]
+
+
+def estimate(cohorts: Cohorts) -> Estimate:
     """Pool cohorts that estimate the same parameters, by inverse variance per coordinate.
 
+    `ldp.pooling.pool` offers this and the methods that use more of what is known.
     The weights of cohort g are n_g / V_g(f), V_g being the variance of one report at a first
     pooled estimate f (clipped to its range) that every cohort shares, not at the cohort's own:
     a weight then depends on the noise only through that f, which keeps the bias of order 1/n,
@@ -66,6 +72,28 @@ def estimate(cohorts: Sequence[tuple["Mechanism", "Tally"]]) -> Estimate:
     s = f p + (1 - f) q, that of a sample from a population, which exceeds the variance for the
     fixed sample (Wang et al. 2017, theorem 2) by f(1 - f) / n.
     """
+    return _weighted(cohorts, "inverse_variance", lambda variances: 1 / variances)
+
+
+def scalar_weighted(cohorts: Cohorts) -> Estimate:
+    """Pool with one weight per cohort, in inverse proportion to its total variance.
+
+    The least total variance that one number per cohort allows; otherwise as `estimate`.
+    Source: Nie et al., "A utility-optimized framework for personalized private histogram
+    estimation", IEEE TKDE 31(4), 2019: their weights for cohorts of different epsilon.
+    """
+    return _weighted(
+        cohorts,
+        "scalar",
+        lambda variances: np.ones_like(variances) / variances.sum(axis=1, keepdims=True),
+    )
+
+
+def present(cohorts: Cohorts) -> tuple[Cohorts, int, tuple[float, float]]:
+    """Return the cohorts that have reports, how many parameters they have, and their bounds.
+
+    Raises `InvalidInput` where there is none, or where these differ.
+    """
     cohorts = [(mechanism, tally) for mechanism, tally in cohorts if tally.n]
     if not cohorts:
         raise InvalidInput("there are no reports to estimate from")
@@ -73,23 +101,29 @@ def estimate(cohorts: Sequence[tuple["Mechanism", "Tally"]]) -> Estimate:
     if len(shapes) > 1:
         raise InvalidInput(f"cohorts of different parameters cannot be pooled: {sorted(shapes)}")
     ((parameters, bounds),) = shapes
+    return cohorts, parameters, bounds
+
+
+def _weighted(
+    cohorts: Cohorts, method: str, weigh: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+) -> Estimate:
+    """Average with the weights that `weigh` makes of variances, both (cohorts, parameters)."""
+    cohorts, parameters, bounds = present(cohorts)
     values = np.array([mechanism.debias(tally) for mechanism, tally in cohorts])
 
-    def information(truth: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.array([1 / mechanism.variance(truth, tally.n) for mechanism, tally in cohorts])
+    def weights_at(truth: NDArray[np.float64]) -> NDArray[np.float64]:
+        weights = weigh(np.array([m.variance(truth, tally.n) for m, tally in cohorts]))
+        shares: NDArray[np.float64] = weights / weights.sum(axis=0)
+        return shares
 
-    first = _weighted(values, information(np.full(parameters, np.mean(bounds))))
+    first = (values * weights_at(np.full(parameters, np.mean(bounds)))).sum(axis=0)
     shared = np.clip(first, *bounds)
-    weights = information(shared)
+    weights = weights_at(shared)
     variances = np.array([m.tally_variance(shared, tally) for m, tally in cohorts])
     return Estimate(
-        value=_weighted(values, weights),
-        standard_error=np.sqrt((weights**2 * variances).sum(axis=0)) / weights.sum(axis=0),
+        value=(values * weights).sum(axis=0),
+        standard_error=np.sqrt((weights**2 * variances).sum(axis=0)),
         n=sum(tally.n for _, tally in cohorts),
         bounds=bounds,
+        method=method if len(cohorts) > 1 else "debias",
     )
-
-
-def _weighted(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    result: NDArray[np.float64] = (values * weights).sum(axis=0) / weights.sum(axis=0)
-    return result

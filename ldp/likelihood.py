@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from ldp.errors import InvalidInput
 from ldp.estimation import Estimate
-from ldp.mechanism import Mechanism
-from ldp.mechanisms import KRR
+from ldp.mechanism import Categorical, Mechanism
 from ldp.simplex import definite, maximize_quadratic, tangent_inverse
 
 Floats = NDArray[np.float64]
@@ -100,10 +99,7 @@ def channel_matrix(mechanism: Mechanism) -> Floats:
     Only for mechanisms whose tally counts the codes one by one. Raises `InvalidInput` where
     the channel is too large, or the tally is not a count per code.
     """
-    if isinstance(mechanism, KRR):  # in closed form: a million equal fractions are slow
-        p, q = mechanism.support
-        matrix = np.full((mechanism.k, mechanism.k), float(q))
-        np.fill_diagonal(matrix, float(p))
+    if isinstance(mechanism, Categorical) and (matrix := mechanism.matrix()) is not None:
         return matrix
     rows = np.array(mechanism.channel().rows, dtype=np.float64)
     if rows.shape[1] != mechanism.tally_size:
@@ -124,7 +120,7 @@ def maximum_likelihood(cohorts: Sequence[Cohort]) -> LikelihoodEstimate:
     Source: concave maximisation on a simplex; standard errors by Fisher's information on the
     simplex's tangent space, T (T' I T)**-1 T'.
     """
-    pooled = _Pooled(cohorts)
+    pooled = CohortLikelihood(cohorts)
     f = np.full(pooled.k, 1 / pooled.k)
     for _ in range(_EM_START):
         f = f * pooled.gradient(pooled.outputs(f)) / pooled.n
@@ -144,7 +140,7 @@ def iterative_bayesian_update(
     Source: Agrawal and Aggarwal, PODS 2001; ElSalamouny and Palamidessi,
     "Generalized iterative Bayesian update", EuroS&P 2020, for several channels.
     """
-    pooled = _Pooled(cohorts)
+    pooled = CohortLikelihood(cohorts)
     f = np.full(pooled.k, 1 / pooled.k)
     gradient = pooled.gradient(pooled.outputs(f))
     for _ in range(iterations):
@@ -163,7 +159,7 @@ def fisher_covariance(channels: Sequence[tuple[Floats, int]], frequencies: Float
     `maximum_likelihood` does.
     """
     cohorts = [Cohort(q, np.eye(1, np.shape(q)[1], dtype=np.int64)[0] * n) for q, n in channels]
-    pooled = _Pooled(cohorts)
+    pooled = CohortLikelihood(cohorts)
     outputs = pooled.outputs(np.asarray(frequencies, dtype=np.float64))
     if min(m.min() for m in outputs) <= 0:
         raise InvalidInput("a code has no probability at these frequencies: there is no bound")
@@ -174,7 +170,7 @@ def fisher_covariance(channels: Sequence[tuple[Floats, int]], frequencies: Float
 _EM_START = 3
 
 
-class _Pooled:
+class CohortLikelihood:
     """The cohorts' likelihood: gradients, and information as diagonal or as matrix.
 
     Where Q = 1 a' + d I, as k-RR's, Q diag(w) Q' is d**2 diag(w) up to terms that vanish on
@@ -297,7 +293,7 @@ def _ratio(numerator: Floats, denominator: Floats) -> Floats:
     return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)
 
 
-def _newton(pooled: _Pooled, f: Floats) -> tuple[Floats, float]:
+def _newton(pooled: CohortLikelihood, f: Floats) -> tuple[Floats, float]:
     """Maximise from an interior point; return the frequencies and their certified gap."""
     enough = max(GAP, 1e-12 * pooled.n)  # below it a double does not resolve the gradient
     outputs = pooled.outputs(f)
@@ -326,7 +322,7 @@ def _newton(pooled: _Pooled, f: Floats) -> tuple[Floats, float]:
 
 
 def _climb(
-    pooled: _Pooled, f: Floats, outputs: Outputs, step: Floats, slope: float
+    pooled: CohortLikelihood, f: Floats, outputs: Outputs, step: Floats, slope: float
 ) -> tuple[Floats, Outputs]:
     """Go from f along `step`, halving it until the likelihood rises enough (Armijo)."""
     start = pooled.log_likelihood(outputs)
@@ -343,7 +339,7 @@ def _climb(
     return f, outputs
 
 
-def _with_error(pooled: _Pooled, f: Floats, gap: float) -> LikelihoodEstimate:
+def _with_error(pooled: CohortLikelihood, f: Floats, gap: float) -> LikelihoodEstimate:
     """Add one scoring step without the constraint f >= 0, and its covariance.
 
     With the weights held fixed the step is generalised least squares, linear in the counts and

@@ -21,6 +21,9 @@ from ldp.estimation import Estimate, estimate
 from ldp.exact import ONE, certainly_at_most, check_epsilon, log_upper
 from ldp.tally import Tally
 
+MAX_MATRIX = 1 << 24
+"""Channels with more entries are too large to be multiplied with."""
+
 Codes = NDArray[Any]
 """Randomised answers, one per row: shape (n, *code_shape), dtype `code_dtype`."""
 
@@ -224,6 +227,34 @@ class Categorical(Mechanism):
     def bounds(self) -> tuple[float, float]:
         return 0.0, 1.0
 
+    def matrix(self) -> NDArray[np.float64] | None:
+        """Return Pr[code | category] in doubles, shape (k, tally_size), if tallies count codes.
+
+        Such a tally has all that the reports say: its likelihood is a multinomial one. None
+        where a tally counts something else, as the categories that a report supports; then
+        `debias` and `covariance` are what it says of the frequencies.
+        """
+        return None
+
+    def covariance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
+        """Return the covariance of `debias`, shape (k, k), for n draws from a population.
+
+        `truth` broadcasts to shape (k,). Exact where tallies count codes, at the cost of one
+        `debias` per code, up to `MAX_MATRIX` entries. Otherwise the coordinates of a report's
+        estimate are taken to be uncorrelated given its category, whence -f_i f_j / n off the
+        diagonal: exact for independent bits or noise, an approximation for hashing (see there).
+        """
+        f = np.broadcast_to(np.asarray(truth, dtype=float), (self.k,))
+        matrix = self.matrix() if self.k * self.tally_size <= MAX_MATRIX else None
+        if matrix is None:
+            result = np.outer(f, -f) / n
+            np.fill_diagonal(result, self.variance(f, n))
+            return result
+        units = np.eye(self.tally_size, dtype=np.int64)
+        values = np.array([self.debias(Tally(1, unit)) for unit in units])
+        exact: NDArray[np.float64] = (values.T * (f @ matrix)) @ values - np.outer(f, f)
+        return exact / n
+
     def _check_value(self, value: int) -> int:
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
             raise InvalidInput(f"{self.name}: a category is an integer, got {value!r}")
@@ -297,6 +328,13 @@ def check_below(name: str, codes: Codes, bound: int) -> None:
     """Raise `InvalidInput` unless every integer code is below `bound`."""
     if codes.size and codes.max() >= bound:
         raise InvalidInput(f"a {name} code must be below {bound}, got {codes.max()}")
+
+
+def two_valued(k: int, own: Fraction, other: Fraction) -> NDArray[np.float64]:
+    """Return the channel that reports the category with `own`, any other with `other`."""
+    matrix = np.full((k, k), float(other))
+    np.fill_diagonal(matrix, float(own))
+    return matrix
 
 
 def integer_dtype(codes: int) -> np.dtype[Any]:

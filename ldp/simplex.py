@@ -83,7 +83,7 @@ def tangent_inverse(information: Floats) -> Floats:
     if information.ndim == 1:
         if information.min() <= 0:
             raise indistinct
-        inverse = np.diag(1 / information)
+        inverted = np.diag(1 / information)
     else:
         try:
             factor = _cholesky(_bordered(information))
@@ -92,17 +92,34 @@ def tangent_inverse(information: Floats) -> Floats:
         pivots = np.diag(factor[0])
         if (pivots.min() / pivots.max()) ** 2 < 1e-13:
             raise indistinct
-        lower = dpotri(factor[0], lower=1, overwrite_c=1)[0]
-        inverse = np.tril(lower) + np.tril(lower, -1).T
-    across = inverse.sum(axis=1)
-    result: Floats = inverse - np.outer(across, across) / across.sum()
+        inverted = _inverse(factor[0])
+    across = inverted.sum(axis=1)
+    result: Floats = inverted - np.outer(across, across) / across.sum()
     return result
+
+
+def inverse(matrix: Floats) -> Floats:
+    """Return the inverse of a positive definite matrix, shape (k, k).
+
+    Raises `InvalidInput` where it is not definite.
+    """
+    try:
+        return _inverse(_cholesky(matrix.copy())[0])
+    except LinAlgError:
+        raise InvalidInput("a covariance is not positive definite") from None
 
 
 def _bordered(information: Floats) -> Floats:
     """Make the information definite off the tangent space too, where its value is free."""
     bordered: Floats = information + np.trace(information) / len(information)
     return bordered
+
+
+def _inverse(factor: Floats) -> Floats:
+    """Return the inverse of a matrix from its lower Cholesky factor, which is overwritten."""
+    lower = dpotri(factor, lower=1, overwrite_c=1)[0]
+    full: Floats = np.tril(lower) + np.tril(lower, -1).T
+    return full
 
 
 def _cholesky(matrix: Floats) -> tuple[Floats, bool]:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ldp.bits import toss_rows
 from ldp.channel import Channel
@@ -16,7 +16,7 @@ from ldp.coins import Coins
 from ldp.errors import InvalidInput
 from ldp.exact import ONE, ceil_threshold, check_epsilon, exp_bounds, log_upper
 from ldp.longitudinal import Devices, Longitudinal
-from ldp.mechanism import Codes, FrequencyOracle, check_threshold
+from ldp.mechanism import Codes, FrequencyOracle, check_threshold, two_valued
 from ldp.mechanisms.krr import KRR, krr_channel
 from ldp.mechanisms.unary import UnaryEncoding, bits_channel
 from ldp.tally import Tally
@@ -129,6 +129,9 @@ class KRRChain(_Chain):
 
     def report_many(self, memos: Codes, coins: Coins) -> Codes:
         return self.instantaneous_round.randomize_many(memos, coins)
+
+    def matrix(self) -> NDArray[np.float64]:
+        return two_valued(self.k, *self.support)
 
     def channel(self) -> Channel:
         """Enumerate the k x k channel of one report."""

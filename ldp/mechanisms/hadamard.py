@@ -90,6 +90,12 @@ class HRR(Counted, FrequencyOracle):
         signed[1:] = tally.counts[::2] - tally.counts[1::2]
         return (tally.n + walsh_hadamard(signed)[: self.k]) // 2
 
+    def matrix(self) -> NDArray[np.float64]:
+        odd = _parity(np.arange(self.k)[:, None] & np.arange(1, self.order))
+        bits = np.stack([odd, 1 - odd], axis=2).reshape(self.k, self.tally_size)
+        flip = self.flip / ONE
+        return np.where(bits, flip, 1 - flip) / (self.order - 1)
+
     def channel(self) -> Channel:
         """Enumerate the k x 2 (order - 1) channel."""
         if self.tally_size > MAX_OUTPUTS:
@@ -226,6 +232,13 @@ class HadamardResponse(Counted, Categorical):
         contrast = float(self._size * (within - without))
         in_block = np.asarray(mass) * contrast + float(self.width * without)
         return in_block / contrast**2 - np.square(f)
+
+    def matrix(self) -> NDArray[np.float64]:
+        within, without = self._chances()
+        v = np.arange(self.k)[:, None]
+        block, point = np.divmod(np.arange(self.tally_size), self.width)
+        outside = _parity(1 + v // self.blocks & point) | (v % self.blocks != block)
+        return np.where(outside, float(without), float(within))
 
     def channel(self) -> Channel:
         """Enumerate the k x (blocks * width) channel."""

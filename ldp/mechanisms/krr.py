@@ -5,13 +5,13 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ldp.channel import MAX_OUTPUTS, Channel
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
 from ldp.exact import ONE, ceil_threshold, exp_bounds
-from ldp.mechanism import Codes, Counted, FrequencyOracle, check_threshold
+from ldp.mechanism import Codes, Counted, FrequencyOracle, check_threshold, two_valued
 from ldp.tally import Tally
 
 _BLOCK = 1 << 17
@@ -71,6 +71,9 @@ class KRR(Counted, FrequencyOracle):
         for start in range(0, len(codes), _BLOCK):
             counts += np.bincount(codes[start : start + _BLOCK], minlength=self.k)
         return Tally(len(codes), counts)
+
+    def matrix(self) -> NDArray[np.float64]:
+        return two_valued(self.k, *self.support)
 
     def channel(self) -> Channel:
         return krr_channel(self.k, *self.support)

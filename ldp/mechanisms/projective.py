@@ -200,21 +200,32 @@ class ProjectiveGeometry(Counted, FrequencyOracle):
     def supports(self, tally: Tally) -> NDArray[np.int64]:
         return hyperplane_counts(tally.counts, self._field, self.dimension)[: self.k]
 
+    def matrix(self) -> NDArray[np.float64]:
+        within, without = self._chances()
+        return np.where(self._incidence(), float(within), float(without))
+
     def channel(self) -> Channel:
         """Enumerate the k x K channel."""
         if self.points > MAX_OUTPUTS:
             raise InvalidInput(f"a channel of {self.points} codes is too large to enumerate")
-        p, on = Fraction(self.include, ONE), self._on
-        within, without = p / on, (1 - p) / self._outside
+        within, without = self._chances()
+        rows = (tuple(within if on else without for on in row) for row in self._incidence())
+        return Channel(tuple(range(self.points)), tuple(rows))
+
+    def _chances(self) -> tuple[Fraction, Fraction]:
+        """Return the probability of one point on the own hyperplane, and of one off it."""
+        p = Fraction(self.include, ONE)
+        return p / self._on, (1 - p) / self._outside
+
+    def _incidence(self) -> NDArray[np.bool_]:
+        """Return which points lie on which categories' hyperplanes, shape (k, K)."""
         f = self._field
         points, _ = self._coordinates(np.arange(self.points))
-        rows = []
-        for v in points[:, : self.k].T:
-            product = np.zeros(self.points, dtype=np.uint32)
-            for coordinate, column in zip(v, points, strict=True):
-                product = f.add(product, f.multiply(coordinate, column))
-            rows.append(tuple(without if x else within for x in product))
-        return Channel(tuple(range(self.points)), tuple(rows))
+        product = np.zeros((self.k, self.points), dtype=np.uint32)
+        for column in points:
+            product = f.add(product, f.multiply(column[: self.k, None], column))
+        on: NDArray[np.bool_] = product == 0
+        return on
 
 
 def _reached(numbers: NDArray[Any], bounds: list[int]) -> NDArray[np.intp]:

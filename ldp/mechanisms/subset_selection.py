@@ -171,6 +171,20 @@ class SubsetSelection(FrequencyOracle):
             return Tally(len(codes), column_sums(codes, self.k))
         return Tally(len(codes), np.bincount(codes.ravel(), minlength=self.k))
 
+    def covariance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
+        """Return the exact covariance: a subset's size is fixed, so its members are not
+        independent given the category."""
+        f = np.broadcast_to(np.asarray(truth, dtype=float), (self.k,))
+        p, q = self.support
+        # The chances that a subset has the own category and a given other, and two given others.
+        own = p * Fraction(self.size - 1, self.k - 1)
+        others = (self.size - 1) * (self.size - 2 * p) / max(1, (self.k - 1) * (self.k - 2))
+        s = f * float(p - q) + float(q)
+        both = float(others) + float(own - others) * np.add.outer(f, f)
+        result: NDArray[np.float64] = (both - np.outer(s, s)) / (n * float(p - q) ** 2)
+        np.fill_diagonal(result, self.variance(f, n))
+        return result
+
     def channel(self) -> Channel:
         """Enumerate the k x C(k, size) channel; an output is a tuple of sorted categories."""
         if math.comb(self.k, self.size) > MAX_OUTPUTS:

@@ -132,6 +132,9 @@ class ChannelTable(Counted, Categorical):
         values: NDArray[np.float64] = self._inverse @ (tally.counts / tally.n)
         return values
 
+    def matrix(self) -> NDArray[np.float64]:
+        return self._matrix
+
     def covariance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
         """Return the covariance of `debias`, shape (k, k), for n draws from a population.
 

@@ -1,0 +1,322 @@
+"""Pooling cohorts: one population, seen through several levels, policies and mechanisms.
+
+What a cohort says of the frequencies is, near some f, a score and an information; cohorts are
+independent, so both add up. Where a tally counts codes (`Categorical.matrix`) they are those of
+its multinomial likelihood, and nothing in the reports is lost. Where it counts supports, as for
+unary encoding, subsets and hashes, the whole reports' likelihood cannot be had from it, and
+they are those of its mean and covariance, a quasi-likelihood: the estimate is the best of those
+linear in the counts (Wedderburn, "Quasi-likelihood functions, generalized linear models, and the
+Gauss-Newton method", Biometrika 61, 1974). The covariances are exact, but for those between two
+categories under hashing, which are those of ideal hashing (`Categorical.covariance`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import chdtrc
+
+from ldp.consistency import project
+from ldp.errors import InvalidInput
+from ldp.estimation import Cohorts, Estimate, estimate, present, scalar_weighted
+from ldp.likelihood import Cohort, CohortLikelihood, LikelihoodEstimate, maximum_likelihood
+from ldp.mechanism import MAX_MATRIX, Categorical
+from ldp.simplex import definite, inverse, maximize_quadratic, tangent_inverse
+from ldp.tally import Tally
+
+Floats = NDArray[np.float64]
+
+Method = Literal["mle", "gls", "inverse_variance", "scalar"]
+
+MAX_CATEGORIES = 1 << 12
+"""Up to so many, methods that work with k x k matrices are offered."""
+
+_STEPS = 40
+
+_ENOUGH = 1e-3
+"""Log-likelihood, in nats, from which another step would not move an estimate visibly."""
+
+
+@dataclass(frozen=True)
+class Homogeneity:
+    """The test that all cohorts are samples of one population.
+
+    `statistic` has the chi-squared distribution with `degrees` degrees of freedom if they are;
+    `p_value` is the probability that it exceeds what was found.
+    """
+
+    statistic: float
+    degrees: int
+    p_value: float
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What to tell an analyst: the estimate, the test behind it, and a warning or "".
+
+    The estimate is pooled, or stratified where the test rejected; its `method` says which.
+    """
+
+    estimate: Estimate
+    homogeneity: Homogeneity | None
+    warning: str
+
+
+def pool(cohorts: Cohorts, method: Method | None = None) -> Estimate:
+    """Pool the cohorts' reports into one unbiased estimate, tagged with the method.
+
+    | method           | weights                                    | for                     |
+    |------------------|--------------------------------------------|-------------------------|
+    | mle              | Fisher's information of each tally         | k <= 4096 categories    |
+    | gls              | inverse covariance matrix of each `debias` | k <= 4096 categories    |
+    | inverse_variance | one per cohort and parameter               | every mechanism         |
+    | scalar           | one per cohort (Nie et al.)                | every mechanism         |
+
+    Without a method it is the first that applies. mle is asymptotically the best that the
+    tallies allow (the Cramer-Rao bound where all of them count codes); gls equals it where
+    the channels are square, and loses what `debias` does elsewhere; both use that frequencies
+    sum to one, and their values do. What mle takes off the total variance is, where cohorts
+    differ in epsilon alone, about 1% of inverse variances' and 5% of scalar weights'; where they
+    protect different values, or use different mechanisms, about 10% and 30 to 40%.
+    Values are unconstrained and the intervals are population intervals around them (`Estimate`);
+    `fit` has the most likely distribution too. All weights come from one estimate that the
+    cohorts share, so the bias is of order 1/n.
+
+    Assumes that the cohorts are samples of one population: `answer` tests it first.
+    Cost: O(cohorts k**3) for mle and gls, O(cohorts k) for the others. Raises `InvalidInput`
+    where there are no reports, the parameters differ, or the method does not apply.
+    """
+    if method is not None and method not in get_args(Method):
+        raise InvalidInput(f"unknown method {method!r}; the methods are {get_args(Method)}")
+    if method is None:
+        method = "mle" if _fits_matrices(cohorts) else "inverse_variance"
+    match method:
+        case "mle":
+            return fit(cohorts).unconstrained
+        case "gls":
+            _, moments = _parts(cohorts, codes=False)
+            start = _start(cohorts)
+            return _scored(start, _evidence(None, moments, start), _reports(cohorts), "gls")[0]
+        case "inverse_variance":
+            return estimate(cohorts)
+        case "scalar":
+            return scalar_weighted(cohorts)
+
+
+def fit(cohorts: Cohorts) -> LikelihoodEstimate:
+    """Return the most likely frequencies of the cohorts, and the unconstrained estimate.
+
+    If all tallies count codes this is `maximum_likelihood`, with its certified gap. Otherwise
+    it is the maximum of the quasi-likelihood, by scoring steps whose quadratic model is
+    maximised on the simplex; `gap` is then what the score says another step could gain.
+    Raises `InvalidInput` as `pool` does.
+    """
+    codes, moments = _parts(cohorts)
+    if not moments:
+        found = maximum_likelihood(codes)
+        return replace(found, unconstrained=replace(found.unconstrained, method="mle"))
+    likelihood = CohortLikelihood(codes) if codes else None
+    f, gap, evidence = _maximize(likelihood, moments, _start(cohorts))
+    unconstrained, covariance = _scored(f, evidence, _reports(cohorts), "mle")
+    return LikelihoodEstimate(f, gap, unconstrained, covariance)
+
+
+def homogeneity(cohorts: Cohorts) -> Homogeneity:
+    """Test that two or more cohorts with reports are samples of one population.
+
+    The statistic is sum_g (f_g - f)' I_g (f_g - f), f_g being what cohort g alone says of the
+    frequencies and I_g its information near the pooled f; for one parameter, Cochran's sum. It
+    is the likelihood-ratio statistic to second order, with (G - 1) (k - 1) degrees of freedom,
+    and unlike it keeps its level where true frequencies are zero, and exists where a tally
+    has no likelihood. Raises `InvalidInput` as `pool` does, and for fewer than two cohorts.
+    """
+    cohorts, parameters, _ = present(cohorts)
+    if len(cohorts) < 2:
+        raise InvalidInput("homogeneity is a question for two or more cohorts with reports")
+    if parameters == 1:
+        return _cochran(cohorts)
+    f = _start(cohorts)
+    codes, moments = _parts(cohorts)
+    each = [_codes_evidence(CohortLikelihood([cohort]), f) for cohort in codes]
+    each += [_moments_evidence(*moment, f) for moment in moments]
+    total, common = _added(each)
+    step = tangent_inverse(common) @ total
+    statistic = 0.0
+    for score, information in each:
+        own = tangent_inverse(information) @ score - step
+        statistic += float(own @ information @ own)
+    return _test(statistic, (len(each) - 1) * (f.size - 1))
+
+
+def stratified(cohorts: Cohorts, shares: ArrayLike | None = None) -> Estimate:
+    """Return sum_g w_g p_g, the population's parameters when the cohorts differ.
+
+    `shares`, shape (cohorts,), are the strata's known shares of the population. Without them
+    the cohorts' shares of the reports are used, which says what those who answered are like;
+    the error then has the spread between the cohorts too, because who answers is a sample.
+    Raises `InvalidInput` for shares that are no distribution, for a cohort without reports
+    that has a share, and as `pool` does.
+    """
+    counts = np.array([tally.n for _, tally in cohorts], dtype=float)
+    _, _, bounds = present(cohorts)
+    weights = counts / counts.sum() if shares is None else np.asarray(shares, dtype=float)
+    if weights.shape != counts.shape or not (weights >= 0).all() or abs(weights.sum() - 1) > 1e-9:
+        raise InvalidInput(f"shares must be {counts.size} numbers >= 0 that sum to one")
+    if (weights[counts == 0] > 0).any():
+        raise InvalidInput("a cohort without reports has a share: there is no estimate of it")
+    seen = counts > 0
+    alone = [m.estimate(tally) for (m, tally), here in zip(cohorts, seen, strict=True) if here]
+    values = np.array([e.value for e in alone])
+    variances = np.array([e.standard_error**2 for e in alone])
+    w = weights[seen, np.newaxis]
+    value = (w * values).sum(axis=0)
+    variance = (w**2 * variances).sum(axis=0)
+    if shares is None:
+        spread = (w * (values - value) ** 2).sum(axis=0) - (w * (1 - w) * variances).sum(axis=0)
+        variance = variance + np.maximum(spread, 0) / counts.sum()
+    return Estimate(value, np.sqrt(variance), int(counts.sum()), bounds, "stratified")
+
+
+def answer(cohorts: Cohorts, method: Method | None = None, *, significance: float = 0.01) -> Answer:
+    """Test the cohorts for homogeneity, then pool them, or stratify where they differ.
+
+    Pooling weighs cohorts by precision, so if they differ it describes nobody; the stratified
+    estimate describes those who answered. `significance` is the chance that like cohorts are
+    stratified, which costs precision but no coverage. Differences too small for the test to see
+    stay in a pooled estimate, as a bias that its interval does not have. Raises `InvalidInput`
+    unless 0 < significance < 1, and as `pool` does. Where there is one cohort, or more than
+    `MAX_CATEGORIES`, there is no test.
+    """
+    if not 0 < significance < 1:
+        raise InvalidInput(f"significance must lie strictly between 0 and 1, got {significance}")
+    cohorts, parameters, _ = present(cohorts)
+    if len(cohorts) < 2 or not (parameters == 1 or _fits_matrices(cohorts)):
+        return Answer(pool(cohorts, method), None, "")
+    test = homogeneity(cohorts)
+    if test.p_value >= significance:
+        return Answer(pool(cohorts, method), test, "")
+    warning = (
+        f"the cohorts differ (chi-squared {test.statistic:.1f} on {test.degrees} degrees of "
+        f"freedom, p = {test.p_value:.2g}): they are not pooled but weighted by their shares"
+    )
+    return Answer(stratified(cohorts), test, warning)
+
+
+Moment = tuple[Categorical, Tally]
+Evidence = tuple[Floats, Floats]
+"""A score, shape (k,), and an information, shape (k, k), both on {x : sum x = 0}."""
+
+
+def _fits_matrices(cohorts: Cohorts) -> bool:
+    return all(isinstance(m, Categorical) and m.k <= MAX_CATEGORIES for m, _ in cohorts)
+
+
+def _parts(cohorts: Cohorts, *, codes: bool = True) -> tuple[list[Cohort], list[Moment]]:
+    """Split the cohorts into those with a likelihood of codes, and those with moments."""
+    cohorts, _, _ = present(cohorts)
+    likelihoods, moments = [], []
+    for mechanism, tally in cohorts:
+        if not isinstance(mechanism, Categorical) or mechanism.k > MAX_CATEGORIES:
+            raise InvalidInput(
+                f"mle and gls are for 2..{MAX_CATEGORIES} categories, not for {mechanism.name} "
+                f"of {mechanism.parameters} parameters: use inverse_variance"
+            )
+        small = mechanism.k * mechanism.tally_size <= MAX_MATRIX
+        matrix = mechanism.matrix() if codes and small else None
+        if matrix is None:
+            moments.append((mechanism, tally))
+        else:
+            likelihoods.append(Cohort(matrix, tally.counts))
+    return likelihoods, moments
+
+
+def _reports(cohorts: Cohorts) -> int:
+    return sum(tally.n for _, tally in cohorts)
+
+
+def _start(cohorts: Cohorts) -> Floats:
+    """Return a positive distribution near the frequencies: half a step from any zero."""
+    near = project(estimate(cohorts).value)
+    near += 1 / (_reports(cohorts) + near.size)
+    start: Floats = near / near.sum()
+    return start
+
+
+def _maximize(
+    codes: CohortLikelihood | None, moments: Sequence[Moment], f: Floats
+) -> tuple[Floats, float, Evidence]:
+    """Maximise the quasi-likelihood from f by scoring steps; return f, its gap, its evidence."""
+    for step in range(_STEPS):
+        score, information = _evidence(codes, moments, f)
+        gap = float(score.max() - f @ score)
+        if gap <= _ENOUGH:
+            break
+        curvature = definite(information)
+        target = maximize_quadratic(curvature, score + curvature @ f, f > 0)
+        if step >= _STEPS // 4:
+            target += f  # whole steps may go back and forth between two weights
+        f = _kept(codes, f, target / target.sum())
+    return f, gap, (score, information)
+
+
+def _scored(f: Floats, evidence: Evidence, n: int, method: str) -> tuple[Estimate, Floats]:
+    """Return the estimate one unconstrained scoring step from f, and its covariance."""
+    score, information = evidence
+    covariance = tangent_inverse(information)
+    error = np.sqrt(np.diag(covariance))
+    return Estimate(f + covariance @ score, error, n, (0.0, 1.0), method), covariance
+
+
+def _kept(codes: CohortLikelihood | None, f: Floats, target: Floats) -> Floats:
+    """Go from f to the target, or less far where a code that came would become impossible."""
+    while codes and not codes.keeps_seen(codes.outputs(f), codes.outputs(target)):
+        target = (f + target) / 2
+    return target
+
+
+def _evidence(codes: CohortLikelihood | None, moments: Sequence[Moment], f: Floats) -> Evidence:
+    each = [_moments_evidence(*moment, f) for moment in moments]
+    if codes:
+        each.append(_codes_evidence(codes, f))
+    return _added(each)
+
+
+def _added(each: Sequence[Evidence]) -> Evidence:
+    score: Floats = np.sum([score for score, _ in each], axis=0)
+    information: Floats = np.sum([information for _, information in each], axis=0)
+    return score, information
+
+
+def _codes_evidence(likelihood: CohortLikelihood, f: Floats) -> Evidence:
+    outputs = likelihood.outputs(f)
+    weights = likelihood.expected_weights(outputs)
+    information = likelihood.information(weights)
+    dense: Floats = np.diag(information) if information.ndim == 1 else information
+    return likelihood.residuals(outputs, weights), dense
+
+
+def _moments_evidence(mechanism: Categorical, tally: Tally, f: Floats) -> Evidence:
+    """Return n C**-1 (debias - f) and n C**-1, C being the covariance of one report's debias."""
+    k, n = f.size, tally.n
+    seen = np.maximum(f, 1 / (n + k))  # where f is zero a variance must not be
+    covariance = mechanism.covariance(seen / seen.sum(), 1)
+    level = np.trace(covariance) / k
+    if covariance.sum() <= 1e-9 * k * level:
+        covariance = covariance + level / k  # the estimate always sums to one: no news there
+    information = n * inverse(covariance)
+    return information @ (mechanism.debias(tally) - f), information
+
+
+def _cochran(cohorts: Cohorts) -> Homogeneity:
+    pooled = estimate(cohorts)
+    truth = np.clip(pooled.value, *pooled.bounds)
+    values = np.array([m.debias(tally)[0] for m, tally in cohorts])
+    variances = np.array([m.tally_variance(truth, tally)[0] for m, tally in cohorts])
+    center = (values / variances).sum() / (1 / variances).sum()
+    return _test(float(((values - center) ** 2 / variances).sum()), len(cohorts) - 1)
+
+
+def _test(statistic: float, degrees: int) -> Homogeneity:
+    return Homogeneity(statistic, degrees, float(chdtrc(degrees, statistic)))

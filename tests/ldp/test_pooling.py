@@ -1,0 +1,515 @@
+"""Pooling against enumeration, published bounds, naive references and simulation."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.stats import chi2, ncx2
+
+from ldp import (
+    HRR,
+    KRR,
+    ChannelTable,
+    DBitFlip,
+    HadamardResponse,
+    InvalidInput,
+    KRRChain,
+    LocalHashing,
+    OneBitMean,
+    ProjectiveGeometry,
+    SubsetSelection,
+    SummingHistogram,
+    Tally,
+    UnaryEncoding,
+)
+from ldp.estimation import Cohorts, Estimate
+from ldp.likelihood import fisher_covariance
+from ldp.mechanism import Categorical, Mechanism
+from ldp.pooling import Method, answer, fit, homogeneity, pool, stratified
+from ldp.recycling import recycle
+from ldp.testing import SeededCoins
+
+Floats = NDArray[np.float64]
+
+LEVELS, SHARES, N = (0.5, 1.0, 2.0, 4.0), (0.4, 0.3, 0.2, 0.1), 20_000
+METHODS: tuple[Method, ...] = ("mle", "gls", "inverse_variance", "scalar")
+
+
+def zipf(k: int, exponent: float) -> Floats:
+    weight = np.arange(1, k + 1.0) ** -exponent
+    distribution: Floats = weight / weight.sum()
+    return distribution
+
+
+UNIFORM, SKEWED = np.full(8, 1 / 8), zipf(8, 1.5)
+
+
+def matrix(mechanism: Categorical) -> Floats:
+    found = mechanism.matrix()
+    assert found is not None
+    return found
+
+
+def expected(mechanism: Categorical, truth: Floats, n: float) -> Tally:
+    """The tally of codes that n reports give on average, rounded."""
+    counts = np.round(n * truth @ matrix(mechanism)).astype(np.int64)
+    return Tally(int(counts.sum()), counts)
+
+
+def of_levels(truths: Sequence[Floats]) -> Cohorts:
+    """The expected cohorts of k-RR at four levels."""
+    levels = zip(LEVELS, SHARES, truths, strict=True)
+    return [(m := KRR(8, epsilon), expected(m, f, N * share)) for epsilon, share, f in levels]
+
+
+def simulated(
+    mechanism: Mechanism, truth: Floats, n: int, runs: int, coins: SeededCoins
+) -> list[Tally]:
+    # Seeded by the mechanism too: two cohorts are never the same people.
+    seed = [n, *mechanism.name.encode()]
+    values = np.random.default_rng(seed).choice(truth.size, n * runs, p=truth)
+    codes = mechanism.randomize_many(values, coins)
+    return [mechanism.tally(codes[n * i : n * (i + 1)]) for i in range(runs)]
+
+
+def total_variance(estimate: Estimate) -> float:
+    return float(np.sum(estimate.standard_error**2))
+
+
+# --- what a mechanism says ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        KRR(5, 1.0),
+        KRRChain.calibrate(5, 1.0, 2.0),
+        HRR(5, 1.0),
+        HRR(8, 2.0),
+        HadamardResponse(7, 2.0),
+        HadamardResponse(9, 0.3),
+        ProjectiveGeometry(9, 1.0),
+        ChannelTable.from_rows(2.0, [[0.6, 0.3, 0.1], [0.2, 0.5, 0.3]]),
+    ],
+    ids=repr,
+)
+def test_a_mechanism_that_counts_codes_says_its_channel_in_doubles(mechanism: Categorical) -> None:
+    exact = np.array(mechanism.channel().rows, dtype=float)
+    assert matrix(mechanism) == pytest.approx(exact, rel=1e-12)
+
+
+def as_bits(outputs: tuple[Any, ...]) -> NDArray[Any]:
+    return np.array(outputs, dtype="u1")[:, np.newaxis]
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "codes"),
+    [
+        (KRR(4, 1.0), np.array),
+        (HRR(5, 1.0), np.array),
+        (HadamardResponse(7, 2.0), np.array),
+        (ProjectiveGeometry(7, 1.0), np.array),
+        (UnaryEncoding(4, 1.0), as_bits),
+        (UnaryEncoding.symmetric(3, 4.0), as_bits),
+        (
+            SubsetSelection(5, 1.0, size=2),
+            lambda sets: as_bits(tuple(sum(1 << v for v in chosen) for chosen in sets)),
+        ),
+        (
+            SubsetSelection(6, 0.5, size=3),
+            lambda sets: as_bits(tuple(sum(1 << v for v in chosen) for chosen in sets)),
+        ),
+        (SubsetSelection(2, 1.0), lambda sets: as_bits(tuple(1 << v for (v,) in sets))),
+        (SummingHistogram.on_grid(3, 2.0, 1, 1), lambda levels: np.array(levels, dtype="u1")),
+        (DBitFlip(4, 1.0, 2), lambda answers: np.array(answers, dtype="u1")),
+    ],
+    ids=repr,
+)
+def test_the_covariance_is_that_of_the_enumerated_reports(
+    mechanism: Categorical, codes: Callable[[tuple[Any, ...]], NDArray[Any]]
+) -> None:
+    channel = mechanism.channel()
+    truth = zipf(mechanism.k, 1.0)
+    chances = truth @ np.array(channel.rows, dtype=float)
+    reports = codes(channel.outputs)
+    values = np.array(
+        [mechanism.debias(mechanism.tally(reports[i : i + 1])) for i in range(len(reports))]
+    )
+    mean = chances @ values
+    assert mean == pytest.approx(truth)
+    exact = (values.T * chances) @ values - np.outer(mean, mean)
+    assert mechanism.covariance(truth, 7) == pytest.approx(exact / 7, rel=1e-9, abs=1e-12)
+    assert np.diag(exact) == pytest.approx(mechanism.variance(truth, 1))
+
+
+# --- published numbers -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("truth", "numbers"),
+    [(UNIFORM, (3.451, 3.451, 3.451, 3.451)), (SKEWED, (2.901, 2.901, 2.927, 3.033))],
+    ids=["uniform", "skewed"],
+)
+def test_the_errors_of_four_levels(truth: Floats, numbers: tuple[float, ...]) -> None:
+    cohorts = of_levels([truth] * 4)
+    for method, number in zip(METHODS, numbers, strict=True):
+        assert 1e4 * total_variance(pool(cohorts, method)) == pytest.approx(number, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("truth", "strict", "recycled"), [(UNIFORM, 77.76, 5.78), (SKEWED, 77.66, 4.79)]
+)
+def test_the_errors_of_the_strictest_level_for_all_and_of_recycling(
+    truth: Floats, strict: float, recycled: float
+) -> None:
+    assert 1e4 * KRR(8, 0.5).variance(truth, N).sum() == pytest.approx(strict, rel=1e-4)
+    # Recycled down to each level in turn, of which the best is to use the loosest cohort alone.
+    errors = []
+    for at, level in enumerate(LEVELS):
+        n = round(N * sum(SHARES[at:]))
+        chain = recycle(KRR(8, 5.0), level)
+        errors.append(1e4 * chain.variance(truth, n).sum())
+    assert min(errors) == pytest.approx(recycled, rel=2e-3)
+    assert 1e4 * total_variance(pool(of_levels([truth] * 4))) < min(errors)
+
+
+def revealing(k: int, sensitive: tuple[int, ...]) -> ChannelTable:
+    """Utility-optimised k-RR at epsilon 1, mixed with 1e-12 of uniform so that it is a table."""
+    e, v = np.exp(1.0), len(sensitive)
+    channel = np.zeros((k, k))
+    channel[:, sensitive] = 1 / (e + v - 1)
+    for x in range(k):
+        channel[x, x] = (e if x in sensitive else e - 1) / (e + v - 1)
+    return ChannelTable.from_rows(32.0, ((1 - 1e-12) * channel + 1e-12 / k).tolist())
+
+
+@pytest.mark.parametrize(
+    ("maps", "best", "scalar"),
+    [(((0, 1), (4, 5)), 1.137, 1.646), (((0, 1, 2), (3, 4, 5)), 1.678, 2.839)],
+)
+def test_the_errors_of_two_sensitivity_maps(
+    maps: tuple[tuple[int, ...], ...], best: float, scalar: float
+) -> None:
+    cohorts = [(m := revealing(6, s), expected(m, zipf(6, 1.0), 10_000)) for s in maps]
+    assert 1e4 * total_variance(pool(cohorts, "mle")) == pytest.approx(best, rel=1e-3)
+    assert 1e4 * total_variance(pool(cohorts, "gls")) == pytest.approx(best, rel=1e-3)
+    assert 1e4 * total_variance(pool(cohorts, "scalar")) == pytest.approx(scalar, rel=1e-3)
+
+
+# --- maximum likelihood ------------------------------------------------------------------
+
+
+def test_maximum_likelihood_is_where_bayes_rule_report_by_report_leads() -> None:
+    rng = np.random.default_rng(2)
+    mechanisms = [
+        KRR(4, 1.0),
+        HRR(4, 2.0),
+        ChannelTable.from_rows(3.0, rng.dirichlet(np.full(5, 9.0), size=4).tolist()),
+    ]
+    truth = np.array([0.5, 0.3, 0.15, 0.05])
+    cohorts = [(m, Tally(2000, rng.multinomial(2000, truth @ matrix(m)))) for m in mechanisms]
+    f = np.full(4, 0.25)
+    for _ in range(3000):
+        after = np.zeros(4)
+        for m, tally in cohorts:
+            for y, count in enumerate(tally.counts):
+                joint = f * matrix(m)[:, y]
+                after += count * joint / joint.sum() / 6000
+        f = after
+    assert fit(cohorts).value == pytest.approx(f, abs=1e-5)
+
+
+def test_the_quasi_likelihood_of_codes_is_their_likelihood() -> None:
+    rng = np.random.default_rng(3)
+    mechanisms = [KRR(6, epsilon) for epsilon in LEVELS]
+    counts = [rng.multinomial(5000, zipf(6, 1.0) @ matrix(m)) for m in mechanisms]
+    cohorts = [(m, Tally(5000, c)) for m, c in zip(mechanisms, counts, strict=True)]
+    exact, moments = pool(cohorts, "mle"), pool(cohorts, "gls")
+    # Both have their weights at the same maximum, to the accuracy with which it is sought.
+    assert moments.value == pytest.approx(exact.value, abs=1e-4)
+    assert moments.standard_error == pytest.approx(exact.standard_error, rel=1e-3)
+
+
+def test_the_covariance_of_mixed_cohorts_is_the_inverse_of_the_sum_of_informations() -> None:
+    truth = zipf(4, 1.0)
+    bits, codes = UnaryEncoding(4, 1.0), KRR(4, 2.0)
+    p, q = (float(x) for x in bits.support)
+    supports = np.round(30_000 * (q + (p - q) * truth)).astype(np.int64)
+    found = fit([(bits, Tally(30_000, supports)), (codes, expected(codes, truth, 10_000))])
+    channel = np.array(bits.channel().rows, dtype=float)
+    each = np.arange(16)[:, np.newaxis] >> np.arange(4) & 1
+    debiased = (each - q) / (p - q)
+    covariance = (debiased.T * (truth @ channel)) @ debiased - np.outer(truth, truth)
+    information = 30_000 * np.linalg.inv(covariance)
+    information += 10_000 * matrix(codes) @ np.diag(1 / (truth @ matrix(codes))) @ matrix(codes).T
+    basis = np.vstack([np.eye(3), -np.ones(3)])
+    exact = basis @ np.linalg.inv(basis.T @ information @ basis) @ basis.T
+    assert found.unconstrained.value == pytest.approx(truth, abs=1e-3)
+    assert found.covariance == pytest.approx(exact, rel=5e-3)
+
+
+MIXED = (
+    (UnaryEncoding(8, 0.5), 2000),
+    (SubsetSelection(8, 1.0, size=2), 1500),
+    (LocalHashing(8, 2.0), 1500),
+    (HRR(8, 1.0), 1000),
+    (KRR(8, 4.0), 1000),
+)
+
+
+@pytest.mark.slow
+def test_mixed_mechanisms_pool_without_bias_with_their_stated_error(coins: SeededCoins) -> None:
+    runs, truth = 1500, SKEWED
+    tallies = [simulated(mechanism, truth, n, runs, coins) for mechanism, n in MIXED]
+    errors: dict[Method, list[Floats]] = {"mle": [], "inverse_variance": []}
+    covered, stated, p_values = [], [], []
+    for run in zip(*tallies, strict=True):
+        cohorts = [(mechanism, tally) for (mechanism, _), tally in zip(MIXED, run, strict=True)]
+        for method, found in errors.items():
+            estimate = pool(cohorts, method)
+            found.append(estimate.value - truth)
+            if method == "mle":
+                covered.append(np.abs(found[-1]) <= 1.959964 * estimate.standard_error)
+                stated.append(total_variance(estimate))
+        if len(p_values) < 400:
+            p_values.append(homogeneity(cohorts).p_value)
+    best, simple = (np.array(errors[method]) for method in errors)
+    assert np.abs(best.mean(axis=0) / (best.std(axis=0) / np.sqrt(runs))).max() < 4
+    squared = float(np.mean(best**2, axis=0).sum())
+    assert squared == pytest.approx(np.mean(stated), rel=0.05)
+    assert squared < 0.97 * float(np.mean(simple**2, axis=0).sum())
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.01)
+    # Hashing is the one whose covariance is approximate.
+    assert np.mean(np.array(p_values) < 0.05) == pytest.approx(
+        0.05, abs=4 * np.sqrt(0.05 * 0.95 / 400)
+    )
+
+
+def test_the_most_likely_distribution_of_mixed_cohorts_leaves_nothing_to_gain(
+    coins: SeededCoins,
+) -> None:
+    truth = np.array([0.6, 0.3, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0])
+    cohorts = [(m, simulated(m, truth, n, 1, coins)[0]) for m, n in MIXED]
+    found = fit(cohorts)
+    assert found.gap <= 1e-3
+    assert found.value.min() >= 0
+    assert np.count_nonzero(found.value == 0) >= 1
+    assert found.value.sum() == pytest.approx(1)
+    assert found.unconstrained.value.sum() == pytest.approx(1)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_a_few_reports_of_any_mechanisms_are_pooled(seed: int, k: int, size: int) -> None:
+    rng, coins = np.random.default_rng(seed), SeededCoins(seed)
+    makers = [KRR, HRR, HadamardResponse, LocalHashing, ProjectiveGeometry, SubsetSelection]
+    makers += [SummingHistogram, UnaryEncoding, UnaryEncoding.symmetric]
+    truth = rng.dirichlet(np.full(k, 0.2))
+    cohorts = []
+    for _ in range(size):
+        mechanism = makers[rng.integers(len(makers))](k, float(rng.choice([0.1, 1, 4, 16])))
+        values = rng.choice(k, rng.choice([1, 3, 10, 1000]), p=truth)
+        cohorts.append((mechanism, mechanism.tally(mechanism.randomize_many(values, coins))))
+    found = fit(cohorts)
+    assert found.gap <= 1e-3
+    assert found.value.min() >= 0
+    for estimate in [answer(cohorts).estimate, *(pool(cohorts, method) for method in METHODS)]:
+        assert np.isfinite(estimate.value).all()
+        assert (estimate.standard_error > 0).all()
+
+
+# --- the choice of a method --------------------------------------------------------------
+
+
+def test_an_estimate_is_tagged_with_its_method() -> None:
+    cohorts = of_levels([SKEWED] * 4)
+    assert [pool(cohorts, method).method for method in METHODS] == list(METHODS)
+    assert pool(cohorts).method == "mle"
+    assert pool(cohorts[:1], "inverse_variance").method == "debias"
+
+
+def test_means_and_large_domains_are_pooled_by_inverse_variance() -> None:
+    means = [(OneBitMean(e), Tally(100, np.array([40, 60]))) for e in (1.0, 2.0)]
+    assert pool(means).method == "inverse_variance"
+    large = [(KRR(5000, e), Tally(5000, np.ones(5000, dtype=int))) for e in (1.0, 2.0)]
+    assert pool(large).method == "inverse_variance"
+    with pytest.raises(InvalidInput, match=r"for 2\.\.4096 categories, not for krr of 5000"):
+        pool(large, "mle")
+    with pytest.raises(InvalidInput, match="not for onebit of 1 parameters: use inverse_variance"):
+        pool(means, "gls")
+
+
+def test_an_unknown_method_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="unknown method 'em'; the methods are"):
+        pool(of_levels([UNIFORM] * 4), "em")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", [None, *METHODS])
+def test_no_reports_are_an_error_and_empty_cohorts_do_not_count(method: Method | None) -> None:
+    cohorts = list(of_levels([SKEWED] * 4))
+    empty = (KRR(8, 3.0), Tally.empty(8))
+    assert np.array_equal(pool([*cohorts, empty], method).value, pool(cohorts, method).value)
+    with pytest.raises(InvalidInput, match="no reports to estimate from"):
+        pool([empty], method)
+
+
+# --- homogeneity -------------------------------------------------------------------------
+
+
+def shifted(f: Floats, source: int, target: int, mass: float) -> Floats:
+    other = f.copy()
+    other[[source, target]] += -mass, mass
+    return other
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "truth", [SKEWED, np.array([0.7, 0.3, 0, 0, 0, 0, 0, 0])], ids=["skewed", "zeros"]
+)
+def test_the_test_of_homogeneity_rejects_like_cohorts_as_often_as_it_says(truth: Floats) -> None:
+    rng = np.random.default_rng(7)
+    mechanisms = [KRR(8, epsilon) for epsilon in LEVELS]
+    outputs = [truth @ matrix(m) for m in mechanisms]
+    sizes = [round(N * share) for share in SHARES]
+    runs, rejected = 1500, 0
+    for _ in range(runs):
+        cohorts = [
+            (m, Tally(n, rng.multinomial(n, y)))
+            for m, n, y in zip(mechanisms, sizes, outputs, strict=True)
+        ]
+        rejected += homogeneity(cohorts).p_value < 0.05
+    assert rejected / runs == pytest.approx(0.05, abs=4 * np.sqrt(0.05 * 0.95 / runs))
+
+
+def test_its_power_for_a_shift_of_five_points() -> None:
+    # Five points from the third value to the first, in the cohort of epsilon 2.
+    truths = [SKEWED, SKEWED, shifted(SKEWED, 2, 0, 0.05), SKEWED]
+    found = homogeneity(of_levels(truths))
+    assert found.degrees == 3 * 7
+    power = ncx2.sf(chi2.isf(0.05, found.degrees), found.degrees, found.statistic)
+    assert power == pytest.approx(0.675, abs=0.003)
+
+
+@pytest.mark.slow
+def test_its_simulated_power_is_the_predicted_one() -> None:
+    rng = np.random.default_rng(8)
+    truths = [SKEWED, SKEWED, shifted(SKEWED, 2, 0, 0.05), SKEWED]
+    parts = [
+        (m := KRR(8, epsilon), round(N * share), f @ matrix(m))
+        for epsilon, share, f in zip(LEVELS, SHARES, truths, strict=True)
+    ]
+    rejected = [
+        homogeneity([(m, Tally(n, rng.multinomial(n, y))) for m, n, y in parts]).p_value < 0.05
+        for _ in range(800)
+    ]
+    assert np.mean(rejected) == pytest.approx(0.675, abs=4 * np.sqrt(0.675 * 0.325 / 800))
+
+
+def test_its_statistic_is_twice_the_log_likelihood_ratio_in_large_samples() -> None:
+    truths = [SKEWED, SKEWED, shifted(SKEWED, 2, 0, 0.01), SKEWED]
+    cohorts = [(m, Tally(100 * t.n, 100 * t.counts)) for m, t in of_levels(truths)]
+
+    def log_likelihood(part: Cohorts) -> float:
+        f = fit(part).value
+        return sum(float(t.counts @ np.log(f @ matrix(m))) for m, t in part)
+
+    ratio = 2 * (sum(log_likelihood([c]) for c in cohorts) - log_likelihood(cohorts))
+    assert homogeneity(cohorts).statistic == pytest.approx(ratio, rel=0.02)
+    assert ratio > 50
+
+
+def test_means_are_compared_by_their_weighted_spread() -> None:
+    cohorts = [(OneBitMean(1.0), Tally(10_000, np.array([4000, 6000]))) for _ in range(2)]
+    assert homogeneity(cohorts).statistic == pytest.approx(0, abs=1e-9)
+    other = (OneBitMean(1.0), Tally(10_000, np.array([4200, 5800])))
+    found = homogeneity([cohorts[0], other])
+    # Two shares of 0.6 and 0.58 of 10000 each; how their variances are pooled matters little.
+    assert found.degrees == 1
+    assert found.statistic == pytest.approx(0.02**2 / (2 * 0.59 * 0.41 / 10_000), rel=1e-2)
+
+
+def test_one_cohort_has_nothing_to_be_compared_with() -> None:
+    with pytest.raises(InvalidInput, match="two or more cohorts with reports"):
+        homogeneity(of_levels([SKEWED] * 4)[:1])
+
+
+# --- strata ------------------------------------------------------------------------------
+
+
+def test_strata_are_weighted_by_their_shares() -> None:
+    low, high = np.array([0.9, 0.1]), np.array([0.5, 0.5])
+    cohorts = [
+        (m := KRR(2, e), expected(m, f, n)) for e, f, n in ((1.0, low, 3000), (3.0, high, 1000))
+    ]
+    found = stratified(cohorts)
+    assert found.method == "stratified"
+    assert found.value == pytest.approx(0.75 * low + 0.25 * high, abs=1e-3)
+    assert stratified(cohorts, [0.5, 0.5]).value == pytest.approx((low + high) / 2, abs=1e-3)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_error_of_strata_covers_who_happens_to_answer(known: bool) -> None:
+    rng = np.random.default_rng(11)
+    shares, truths = np.array([0.6, 0.4]), np.array([[0.9, 0.05, 0.05], [0.1, 0.8, 0.1]])
+    mechanisms = KRR(3, 6.0), KRR(3, 7.0)
+    truth, runs, errors, stated = shares @ truths, 2000, [], []
+    for _ in range(runs):
+        sizes = [600, 400] if known else rng.multinomial(1000, shares)
+        cohorts = [
+            (m, Tally(int(n), rng.multinomial(n, f @ matrix(m))))
+            for m, n, f in zip(mechanisms, sizes, truths, strict=True)
+        ]
+        found = stratified(cohorts, shares if known else None)
+        errors.append(found.value - truth)
+        stated.append(found.standard_error**2)
+    assert np.mean(stated, axis=0) == pytest.approx(np.mean(np.square(errors), axis=0), rel=0.13)
+
+
+def test_cohorts_that_differ_are_stratified_with_a_warning() -> None:
+    alike = answer(of_levels([SKEWED] * 4))
+    assert (alike.estimate.method, alike.warning) == ("mle", "")
+    truths = [SKEWED, SKEWED, SKEWED, shifted(SKEWED, 0, 7, 0.3)]
+    differing = answer(of_levels(truths))
+    assert differing.estimate.method == "stratified"
+    assert differing.homogeneity is not None
+    assert differing.homogeneity.p_value < 1e-6
+    assert "the cohorts differ (chi-squared" in differing.warning
+    assert differing.estimate.value == pytest.approx(np.array(SHARES) @ truths, abs=1e-3)
+
+
+def test_one_cohort_is_answered_without_a_test() -> None:
+    found = answer(of_levels([SKEWED] * 4)[:1])
+    assert found.homogeneity is None
+    assert found.warning == ""
+
+
+@pytest.mark.parametrize(
+    ("shares", "message"),
+    [
+        ([0.5, 0.6], "shares must be 2 numbers >= 0 that sum to one"),
+        ([1.0], "shares must be 2 numbers"),
+        ([1.5, -0.5], "shares must be 2 numbers >= 0"),
+        ([0.5, 0.5], "a cohort without reports has a share"),
+    ],
+)
+def test_shares_that_cannot_be_are_refused(shares: list[float], message: str) -> None:
+    cohorts = [(KRR(2, 1.0), Tally(10, np.array([5, 5]))), (KRR(2, 2.0), Tally.empty(2))]
+    with pytest.raises(InvalidInput, match=message):
+        stratified(cohorts, shares)
+
+
+@pytest.mark.parametrize("significance", [0.0, 1.0, float("nan")])
+def test_a_significance_that_is_no_probability_is_refused(significance: float) -> None:
+    with pytest.raises(InvalidInput, match="significance must lie strictly between 0 and 1"):
+        answer(of_levels([SKEWED] * 4), significance=significance)
+
+
+def test_the_bound_for_mixed_levels_is_attained_by_codes() -> None:
+    cohorts = of_levels([SKEWED] * 4)
+    channels = [(matrix(m), t.n) for m, t in cohorts]  # type: ignore[arg-type]
+    bound = fisher_covariance(channels, SKEWED)
+    assert fit(cohorts).covariance == pytest.approx(bound, rel=0.01, abs=1e-8)
