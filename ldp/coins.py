@@ -104,7 +104,7 @@ class Coins:
             return  # a number that agreed so far is not below the threshold
         live = np.flatnonzero(undecided)
         octets = undecided[live].astype("<u8", copy=False).view(np.uint8)
-        open_bits = np.flatnonzero(np.unpackbits(octets, bitorder="little"))
+        open_bits = np.flatnonzero(np.unpackbits(octets, bitorder="little").view(np.bool_))
         below = self.words(open_bits.size) < np.uint64(rest)
         bits = np.zeros(64 * live.size, dtype=np.bool_)
         bits[open_bits[below]] = True

@@ -34,7 +34,7 @@ def test_the_first_residues_bound_the_buckets() -> None:
 
 def test_given_the_function_a_report_is_krr_of_the_bucket() -> None:
     # So the worst ratio over all codes is KRR's, whatever the prime; whole channels are
-    # enumerated for small primes in test_structured_oracles.
+    # enumerated for small primes in test_exactness.
     mechanism = LocalHashing(3, 0.5, prime=53)
     krr = KRR(mechanism.buckets, 0.5).channel()
     channel = mechanism.channel()
