@@ -3,10 +3,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hearsay.v1 import collector_pb2_grpc
-from support import Server
 
+from hearsay.v1 import collector_pb2_grpc
 from ldp.testing import SeededCoins
+from support import Server
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server import survey as surveys
 

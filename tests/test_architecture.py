@@ -4,10 +4,10 @@ import ast
 import sys
 from pathlib import Path
 
-import hearsay
-import hearsay_server
 import pytest
 
+import hearsay
+import hearsay_server
 import ldp
 
 PACKAGES = {

@@ -6,8 +6,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from hearsay_server import catalogue
 
+from hearsay_server import catalogue
 from ldp import mechanisms
 from ldp.mechanisms import _IN_PLANS
 

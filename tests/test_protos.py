@@ -4,8 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import hearsay
 import pytest
+
+import hearsay
 
 ROOT = Path(__file__).resolve().parent.parent
 

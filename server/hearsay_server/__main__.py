@@ -7,7 +7,6 @@ def main() -> None:
     """Run the command; tell what is wrong in one line where the user can mend it."""
     try:
         from hearsay import InvalidInput, Unreachable
-
         from hearsay_server.cli import app
     except ModuleNotFoundError as error:
         sys.exit(f"hearsay: needs {error.name}: pip install 'hearsay[server]'")

@@ -8,16 +8,16 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import hearsay.plan
 import typer
 from google.protobuf.json_format import MessageToDict
-from hearsay import Analyst
-from hearsay.transport import call, open_channel
-from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+import hearsay.plan
+from hearsay import Analyst
+from hearsay.transport import call, open_channel
+from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server import serve as serving
 from hearsay_server import survey as surveys
 from hearsay_server import tools

@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-import hearsay.plan
 import numpy as np
 import pandas as pd
-from hearsay import Analyst, Client, Unreachable
-from hearsay.plan import Categorical, Numeric
-from hearsay.transport import call, open_channel
-from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, survey_pb2
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+import hearsay.plan
+from hearsay import Analyst, Client, Unreachable
+from hearsay.plan import Categorical, Numeric
+from hearsay.transport import call, open_channel
+from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, survey_pb2
 from hearsay_server import survey as surveys
 from hearsay_server.demo_results import Comparison, draw, show
 from ldp import FrequencyOracle, InvalidInput, Mechanism

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import numpy as np
+from numpy.typing import NDArray
+
 from hearsay import period
 from hearsay.plan import Plan
 from hearsay.v1 import collector_pb2
-from numpy.typing import NDArray
-
 from ldp import InvalidInput, Tally
 
 Reason = collector_pb2.Reason

@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
+
 from hearsay.transport import is_loopback
 from hearsay.v1 import (
     admin_pb2,
@@ -20,7 +21,6 @@ from hearsay.v1 import (
     collector_pb2,
     collector_pb2_grpc,
 )
-
 from hearsay_server.services import Admin, Analyst, Collector, Plans, decoder
 from hearsay_server.store import Store
 from hearsay_server.writer import Writer

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 import grpc
-import hearsay.plan
 import numpy as np
+
+import hearsay.plan
 from hearsay.plan import Categorical, Plan
 from hearsay.v1 import (
     admin_pb2,
@@ -18,7 +19,6 @@ from hearsay.v1 import (
     collector_pb2,
     collector_pb2_grpc,
 )
-
 from hearsay_server import survey as surveys
 from hearsay_server.intake import Cohort, Reason, Refused, decode
 from hearsay_server.store import Store, StoredSurvey

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import sqlalchemy as sa
-from hearsay.v1 import collector_pb2
 
+from hearsay.v1 import collector_pb2
 from hearsay_server.intake import Cohort, Reason, Refused
 from ldp import InvalidInput, Tally
 

@@ -7,13 +7,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import hearsay.plan
 from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import Message
+
+import hearsay.plan
 from hearsay import period
 from hearsay.plan import Categorical, Domain
 from hearsay.v1 import plan_pb2, survey_pb2
-
 from hearsay_server import catalogue
 from ldp import InvalidInput, Mechanism
 from ldp.exact import check_epsilon, float_below

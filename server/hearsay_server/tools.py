@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import hearsay.plan
 import typer
 from rich.console import Console
 from rich.table import Table
 
+import hearsay.plan
 from hearsay_server import catalogue
 from hearsay_server import survey as surveys
 from ldp import InvalidInput, Mechanism, planning

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from hearsay.v1 import collector_pb2
-
 from hearsay_server.intake import Cohort, Refused
 from hearsay_server.store import Store
 from ldp import Tally

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import grpc
 import pytest
+
 from hearsay import Analyst, Client, InvalidInput, Unreachable
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
-from support import SURVEY, Server
-
 from ldp.testing import SeededCoins
+from support import SURVEY, Server
 
 DAILY = SURVEY.replace('title = "A', 'period = "P1D"\ntitle = "A').replace("health", "daily")
 

@@ -1,9 +1,10 @@
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hearsay import InvalidInput, period
 from hypothesis import given
 from hypothesis import strategies as st
+
+from hearsay import InvalidInput, period
 
 UNITS = ["", "PT1H", "P1D", "P1W", "P1M", "P1Y"]
 

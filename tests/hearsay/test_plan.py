@@ -9,15 +9,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from hearsay import InvalidInput, plan
 from hearsay.plan import Categorical, Numeric
 from hearsay.v1 import plan_pb2
 from hearsay_server import survey as surveys
-from hypothesis import given
-from hypothesis import strategies as st
-from support import SURVEY
-
 from ldp import RAPPOR, KRRChain, Mechanism, OrderedExponential
+from support import SURVEY
 
 FROZEN = surveys.resolve(surveys.from_toml(SURVEY, "test.toml"))
 

@@ -1,4 +1,5 @@
 import pytest
+
 from hearsay import Client, Unreachable
 from hearsay.transport import is_loopback
 from support import Server

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from hearsay import Client
 from support import SURVEY, Server
 

@@ -5,11 +5,12 @@ import io
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+
 from hearsay import InvalidInput
 from hearsay_server import demo
 from hearsay_server import survey as surveys
 from hearsay_server.store import Store
-from rich.console import Console
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+
 from hearsay import Analyst, Client
 from hearsay.v1 import analyst_pb2
 from hearsay_server import catalogue
-from support import Server
-
 from ldp.testing import SeededCoins
+from support import Server
 
 DEVICES = 300
 VALUES = ("red", "green", "blue", "black", "white")

@@ -4,15 +4,15 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from hearsay import plan
 from hearsay.v1 import collector_pb2
 from hearsay_server import survey as surveys
 from hearsay_server.intake import Cohort, Refused, decode
-from hypothesis import given
-from hypothesis import strategies as st
-from support import SURVEY
-
 from ldp import Tally
+from support import SURVEY
 
 ONCE = SURVEY.replace('name = "age"', 'name = "age"\nmechanism = "onebit"')
 PLAN = plan.parse(surveys.resolve(surveys.from_toml(ONCE, "test.toml")))

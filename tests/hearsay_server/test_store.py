@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+
 from hearsay import InvalidInput, plan
 from hearsay.v1 import collector_pb2
 from hearsay_server import survey as surveys
 from hearsay_server.intake import Cohort, Refused, decode
 from hearsay_server.store import Store
-from support import SURVEY
-
 from ldp import Coins, Tally
+from support import SURVEY
 
 FROZEN = surveys.resolve(surveys.from_toml(SURVEY, "test.toml"))
 PLAN = plan.parse(FROZEN)

@@ -5,12 +5,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+
 from hearsay import InvalidInput, plan
 from hearsay_server import catalogue
 from hearsay_server import survey as surveys
-from support import SURVEY
-
 from ldp.choice import choose
+from support import SURVEY
 
 
 def resolve(toml: str) -> plan.Plan:

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
+from typer.testing import CliRunner
+
 from hearsay_server import catalogue
 from hearsay_server.__main__ import main
 from hearsay_server.cli import app
-from numpy.typing import ArrayLike
-from support import SURVEY
-from typer.testing import CliRunner
-
 from ldp import KRR, Coins
 from ldp.mechanism import Codes
+from support import SURVEY
 
 
 def hearsay(*arguments: object) -> subprocess.CompletedProcess[str]:

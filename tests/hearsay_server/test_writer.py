@@ -5,11 +5,11 @@ import threading
 from collections.abc import Mapping, Sequence
 
 import pytest
+
 from hearsay.v1 import collector_pb2
 from hearsay_server import writer
 from hearsay_server.intake import Cohort
 from hearsay_server.writer import Overloaded, Writer
-
 from ldp import Tally
 
 
