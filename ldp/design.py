@@ -1,0 +1,184 @@
+"""The channel of least variance that a policy allows, with a certificate.
+
+The information of a channel is linear in the weights of its columns, and columns that keep a
+policy are mixtures of the extreme rays of a cone. So the least variance is a convex program over
+weights of rays, with one row-sum constraint per class: values of a class are alike, hence by
+convexity some best channel treats them alike too.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ldp.columns import realise, subset_columns
+from ldp.errors import InvalidInput
+from ldp.mechanisms import PolicySubsets, PolicyTable, SubsetSelection
+from ldp.policy import Policy
+from ldp.rays import Pool, Prices, Rays
+
+Floats = NDArray[np.float64]
+
+_ROUNDS = 200
+_NEWTON = 200
+_ENOUGH = 1e-12
+_ACTIVE = 1e-7
+_BATCH = 24
+"""Columns added between two solutions."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """A mechanism that keeps the policy, and how near the best it is.
+
+    `variance` is the variance of one report, summed over the values, of the efficient estimate
+    at the planned frequencies; that of n reports is 1/n of it. No channel that keeps the policy
+    has less than `bound` there, by duality; where the classes are too large for all columns to
+    be looked at, `certified` is False, and the bound holds for those that were.
+    """
+
+    mechanism: PolicyTable | PolicySubsets
+    variance: float
+    bound: float
+    certified: bool
+
+    @property
+    def gap(self) -> float:
+        """The variance that might still be saved, relative to the bound."""
+        return self.variance / self.bound - 1
+
+
+def design(policy: Policy, frequencies: ArrayLike | None = None, *, gap: float = 1e-8) -> Design:
+    """Return the channel under `policy` of least summed variance, to a relative `gap`.
+
+    `frequencies`, shape (k,), is the population planned for; uniform where none is given. Its
+    totals by class count, because values of a class are treated alike. For one class it is
+    subset selection of the best size (Ye and Barg 2018); otherwise column generation: solve for
+    the weights of a few columns by an interior point method, price all others by the dual
+    solution, add the best of them, until none would help.
+    Raises `InvalidInput` for frequencies that are no distribution, or zero for a whole class,
+    and for policies with so many different distances that their columns cannot be listed.
+    Source: A-optimal design (Fedorov, 1972); extremal channels as in Kairouz, Oh and Viswanath,
+    JMLR 17, 2016; column generation with the dual bound of a convex program.
+    """
+    masses = _class_masses(policy, frequencies)
+    if len(policy.sizes) == 1:
+        best = SubsetSelection(policy.k, policy.epsilon)
+        variance = float(best.variance(np.full(policy.k, 1 / policy.k), 1).sum())
+        columns = subset_columns(policy.k, policy.epsilon, best.size)
+        return Design(realise(policy, columns), variance, variance, True)
+    pool = Pool(policy, masses)
+    rays, weights, variance, bound = _generate(pool, gap)
+    exact = [
+        (column, Fraction(float(weight)))
+        for column, weight in zip(pool.columns(rays), weights, strict=True)
+    ]
+    return Design(realise(policy, exact), variance, bound, pool.complete)
+
+
+def _class_masses(policy: Policy, frequencies: ArrayLike | None) -> Floats:
+    if frequencies is None:
+        return np.array(policy.sizes) / policy.k
+    f = np.asarray(frequencies, dtype=float)
+    if f.shape != (policy.k,) or not (f.min() >= 0 and abs(f.sum() - 1) <= 1e-9):  # nan too
+        raise InvalidInput(f"frequencies must be a distribution of {policy.k} values")
+    masses = np.bincount(np.array(policy.classes), weights=f)
+    if masses.min() <= 0:
+        raise InvalidInput(
+            f"planned frequencies must not be zero for a whole class, got {masses.tolist()}"
+        )
+    shares: Floats = masses / masses.sum()
+    return shares
+
+
+def _generate(pool: Pool, gap: float) -> tuple[Rays, Floats, float, float]:
+    """Return columns, their weights, the summed variance, and a lower bound of it."""
+    rays, bound = pool.start(), 0.0
+    constant = float((pool.masses**2 / pool.counts).sum())  # of n Var, whatever the channel
+    for _ in range(_ROUNDS):
+        weights, rows = _solve(pool, rays)
+        trace, prices = _prices(pool, rays, weights, rows)
+        excess, found = pool.search(prices, _BATCH)
+        if pool.complete and excess <= gap * trace / 4:
+            excess, found = pool.price(prices, _BATCH)
+        # With prices lowered by the excess no column is worth adding: they are feasible for the
+        # dual of the program linearised at the weights, where the trace is of degree -1.
+        bound = max(bound, 2 * trace + float(rows.sum()) - max(excess, 0.0))
+        rays = rays.where(weights > _ACTIVE * weights.max())
+        if trace - bound <= gap * trace or not found.pattern.size:
+            break
+        rays = rays.joined(found)
+    weights, rows = _solve(pool, rays)
+    trace, _ = _prices(pool, rays, weights, rows)
+    return rays, weights, trace - constant, bound - constant
+
+
+def _information(pool: Pool, rays: Rays, weights: Floats) -> tuple[Floats, Floats]:
+    """Return its eigenvalues within classes, and the matrix between their unit vectors."""
+    scaled = weights / rays.output
+    unit = rays.mean * np.sqrt(pool.counts)
+    return scaled @ rays.spread, (unit * scaled[:, None]).T @ unit
+
+
+def _prices(pool: Pool, rays: Rays, weights: Floats, rows: Floats) -> tuple[float, Prices]:
+    """Return the inverse information's trace, and what a column would save of it."""
+    within, between = _information(pool, rays, weights)
+    split = pool.counts > 1
+    inverse, root = np.linalg.inv(between), np.sqrt(pool.counts)
+    eigen = np.where(split, pool.counts - 1, 0) / np.where(split, within, 1)
+    save = eigen / np.where(split, within, 1)
+    trace = float(eigen.sum() + np.trace(inverse))
+    return trace, Prices(save, root[:, None] * (inverse @ inverse) * root, rows)
+
+
+def _solve(pool: Pool, rays: Rays) -> tuple[Floats, Floats]:
+    """Return the weights of least trace, shape (T,), and the prices of the row sums, shape (C,).
+
+    A primal-dual interior point method: Newton steps for
+    gradient - mean rows = slack, mean' weights = 1, weights slack = mu -> 0.
+    """
+    size, classes = rays.mean.shape
+    split = pool.counts > 1
+    unit = rays.mean * np.sqrt(pool.counts)
+    weights = np.full(size, 1 / rays.mean.sum(axis=0).max())
+    rows = np.zeros(classes)
+    slack = np.zeros(size)
+    for step in range(_NEWTON):
+        within, between = _information(pool, rays, weights)
+        inverse = np.linalg.inv(between)
+        safe = np.where(split, within, 1)
+        spread = rays.spread / rays.output[:, None]
+        along = unit @ inverse
+        once, twice = along @ unit.T, along @ along.T
+        outer = np.outer(rays.output, rays.output)
+        power = np.where(split, pool.counts - 1, 0) / safe**2
+        gradient = -(spread @ power) - np.diag(twice) / rays.output
+        hessian = (spread * (2 * power / safe)) @ spread.T + 2 * once * twice / outer
+        if step == 0:
+            slack = np.abs(gradient)
+        mu = float(weights @ slack) / size
+        primal = weights @ rays.mean - 1
+        dual = gradient - rays.mean @ rows - slack
+        if (
+            max(mu * size, np.abs(dual).max() * weights.sum())
+            < _ENOUGH * abs(float(gradient @ weights))
+            and np.abs(primal).max() < _ENOUGH
+        ):
+            break
+        target = 0.1 * mu
+        kkt = np.zeros((size + classes, size + classes))
+        kkt[:size, :size] = hessian + np.diag(slack / weights)
+        kkt[:size, size:] = -rays.mean
+        kkt[size:, :size] = rays.mean.T
+        right = np.concatenate([target / weights - slack - dual, -primal])
+        move = np.linalg.solve(kkt, right)
+        dw, dr = move[:size], move[size:]
+        ds = target / weights - slack - slack / weights * dw
+        reach = 1.0
+        for now, change in ((weights, dw), (slack, ds)):
+            falling = change < 0
+            if falling.any():
+                reach = min(reach, 0.99 * float((-now[falling] / change[falling]).min()))
+        weights, rows, slack = weights + reach * dw, rows + reach * dr, slack + reach * ds
+    return weights, rows
