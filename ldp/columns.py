@@ -167,8 +167,8 @@ def improved_rr(epsilon: float) -> PolicyTable | PolicySubsets:
     return utility_optimised_rr(2, [1], epsilon)
 
 
-def subset_columns(k: int, epsilon: float, size: int) -> list[tuple[Column, Fraction]]:
-    """Return subset selection of `size` of k values, all of one class."""
-    step = Policy.uniform(k, epsilon).distances[0][0]
-    weight = Fraction(k) / (size + (k - size) / _exp(step))
+def subset_columns(policy: Policy, size: int) -> list[tuple[Column, Fraction]]:
+    """Return subset selection of `size` values for a policy of one class."""
+    step = policy.distances[0][0]
+    weight = Fraction(policy.k) / (size + (policy.k - size) * _exp(-step))
     return [(Column((size,), (0,), (-step,)), weight)]

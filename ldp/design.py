@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 _ROUNDS = 200
 _NEWTON = 200
-_ENOUGH = 1e-12
+_ENOUGH = 1e-11
 _ACTIVE = 1e-7
 _BATCH = 24
 """Columns added between two solutions."""
@@ -66,7 +66,7 @@ def design(policy: Policy, frequencies: ArrayLike | None = None, *, gap: float =
     if len(policy.sizes) == 1:
         best = SubsetSelection(policy.k, policy.epsilon)
         variance = float(best.variance(np.full(policy.k, 1 / policy.k), 1).sum())
-        columns = subset_columns(policy.k, policy.epsilon, best.size)
+        columns = subset_columns(policy, best.size)
         return Design(realise(policy, columns), variance, variance, True)
     pool = Pool(policy, masses)
     rays, weights, variance, bound = _generate(pool, gap)
@@ -124,61 +124,51 @@ def _information(pool: Pool, rays: Rays, weights: Floats) -> tuple[Floats, Float
 def _prices(pool: Pool, rays: Rays, weights: Floats, rows: Floats) -> tuple[float, Prices]:
     """Return the inverse information's trace, and what a column would save of it."""
     within, between = _information(pool, rays, weights)
-    split = pool.counts > 1
+    safe = np.where(pool.counts > 1, within, 1)
     inverse, root = np.linalg.inv(between), np.sqrt(pool.counts)
-    eigen = np.where(split, pool.counts - 1, 0) / np.where(split, within, 1)
-    save = eigen / np.where(split, within, 1)
-    trace = float(eigen.sum() + np.trace(inverse))
-    return trace, Prices(save, root[:, None] * (inverse @ inverse) * root, rows)
+    variances = (pool.counts - 1) / safe
+    trace = float(variances.sum() + np.trace(inverse))
+    return trace, Prices(variances / safe, root[:, None] * (inverse @ inverse) * root, rows)
 
 
 def _solve(pool: Pool, rays: Rays) -> tuple[Floats, Floats]:
     """Return the weights of least trace, shape (T,), and the prices of the row sums, shape (C,).
 
-    A primal-dual interior point method: Newton steps for
-    gradient - mean rows = slack, mean' weights = 1, weights slack = mu -> 0.
+    A primal-dual interior point method: Newton steps for mean' weights = 1,
+    gradient = mean rows + slack and weights slack = mu, with mu falling to zero.
     """
     size, classes = rays.mean.shape
-    split = pool.counts > 1
-    unit = rays.mean * np.sqrt(pool.counts)
     weights = np.full(size, 1 / rays.mean.sum(axis=0).max())
-    rows = np.zeros(classes)
-    slack = np.zeros(size)
-    for step in range(_NEWTON):
-        within, between = _information(pool, rays, weights)
-        inverse = np.linalg.inv(between)
-        safe = np.where(split, within, 1)
-        spread = rays.spread / rays.output[:, None]
-        along = unit @ inverse
-        once, twice = along @ unit.T, along @ along.T
-        outer = np.outer(rays.output, rays.output)
-        power = np.where(split, pool.counts - 1, 0) / safe**2
-        gradient = -(spread @ power) - np.diag(twice) / rays.output
-        hessian = (spread * (2 * power / safe)) @ spread.T + 2 * once * twice / outer
-        if step == 0:
-            slack = np.abs(gradient)
-        mu = float(weights @ slack) / size
-        primal = weights @ rays.mean - 1
-        dual = gradient - rays.mean @ rows - slack
-        if (
-            max(mu * size, np.abs(dual).max() * weights.sum())
-            < _ENOUGH * abs(float(gradient @ weights))
-            and np.abs(primal).max() < _ENOUGH
-        ):
+    unit = -float(_derivatives(pool, rays, weights)[0] @ weights)  # the trace: of degree -1
+    rows, slack = np.zeros(classes), np.full(size, 1 / weights.sum())
+    kkt = np.zeros((size + classes, size + classes))
+    kkt[:size, size:], kkt[size:, :size] = -rays.mean, rays.mean.T
+    for _ in range(_NEWTON):
+        gradient, hessian = (part / unit for part in _derivatives(pool, rays, weights))
+        missing = 1 - weights @ rays.mean
+        complement = float(weights @ slack)
+        if complement < -_ENOUGH * float(gradient @ weights) and np.abs(missing).max() < _ENOUGH:
             break
-        target = 0.1 * mu
-        kkt = np.zeros((size + classes, size + classes))
+        target = 0.1 * complement / size / weights
         kkt[:size, :size] = hessian + np.diag(slack / weights)
-        kkt[:size, size:] = -rays.mean
-        kkt[size:, :size] = rays.mean.T
-        right = np.concatenate([target / weights - slack - dual, -primal])
-        move = np.linalg.solve(kkt, right)
-        dw, dr = move[:size], move[size:]
-        ds = target / weights - slack - slack / weights * dw
-        reach = 1.0
-        for now, change in ((weights, dw), (slack, ds)):
-            falling = change < 0
-            if falling.any():
-                reach = min(reach, 0.99 * float((-now[falling] / change[falling]).min()))
-        weights, rows, slack = weights + reach * dw, rows + reach * dr, slack + reach * ds
-    return weights, rows
+        move = np.linalg.solve(kkt, np.append(target - gradient + rays.mean @ rows, missing))
+        change = move[:size], target - slack - slack / weights * move[:size]
+        # Not quite to where the first weight or slack would vanish.
+        falls = [-d / now for now, d in zip((weights, slack), change, strict=True)]
+        reach = min(1.0, 0.99 / max(1e-9, *(float(fall.max()) for fall in falls)))
+        weights, slack = weights + reach * change[0], slack + reach * change[1]
+        rows = rows + reach * move[size:]
+    return weights, rows * unit
+
+
+def _derivatives(pool: Pool, rays: Rays, weights: Floats) -> tuple[Floats, Floats]:
+    """Return the gradient, shape (T,), and Hessian, shape (T, T), of the trace."""
+    within, between = _information(pool, rays, weights)
+    safe = np.where(pool.counts > 1, within, 1)
+    slope = (pool.counts - 1) / safe**2
+    spread = rays.spread / rays.output[:, None]
+    along = rays.mean * np.sqrt(pool.counts / rays.output[:, None])
+    across = np.linalg.solve(between, along.T)
+    once, twice = along @ across, across.T @ across
+    hessian = (spread * (2 * slope / safe)) @ spread.T + 2 * once * twice
+    return -(spread @ slope) - np.diag(twice), hessian

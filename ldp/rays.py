@@ -47,16 +47,23 @@ class Rays:
 
     def where(self, keep: NDArray[np.bool_]) -> "Rays":
         """Return the columns of a mask."""
-        return Rays(*(array[keep] for array in self._arrays))
+        return Rays(
+            self.pattern[keep],
+            self.sizes[keep],
+            self.mean[keep],
+            self.spread[keep],
+            self.output[keep],
+        )
 
     def joined(self, other: "Rays") -> "Rays":
         """Return the columns of both."""
-        pairs = zip(self._arrays, other._arrays, strict=True)
-        return Rays(*(np.concatenate(pair) for pair in pairs))
-
-    @property
-    def _arrays(self) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats, Floats, Floats]:
-        return self.pattern, self.sizes, self.mean, self.spread, self.output
+        return Rays(
+            np.concatenate([self.pattern, other.pattern]),
+            np.concatenate([self.sizes, other.sizes]),
+            np.concatenate([self.mean, other.mean]),
+            np.concatenate([self.spread, other.spread]),
+            np.concatenate([self.output, other.output]),
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -294,7 +294,9 @@ class PolicySubsets(PolicyMechanism):
         supports = tally.counts[self.types :].reshape(self.types, self.k) / tally.n
         model = self._model
         by_class = types @ model.constant
-        return by_class[self._class_of] + (model.slope[:, self._class_of] * supports).sum(axis=0)
+        own = self._class_of
+        values: Floats = by_class[own] + (model.slope[:, own] * supports).sum(axis=0)
+        return values
 
     def variance(self, truth: ArrayLike, n: int) -> Floats:
         """Return the variance of `debias`; `truth` is scaled to sum to one, zeros are uniform."""

@@ -138,13 +138,16 @@ class PolicyUnary(PolicyMechanism):
     def _check_codes(self, codes: Codes) -> None:
         if (codes[:, -1] & ~np.uint8(0xFF >> (-self.k % 8))).any():
             raise InvalidInput(f"a {self.name} code has a bit beyond its {self.k} categories")
-        revealed = sum(
-            column_sums_of(codes, mask)
-            for other, mask in zip(self.other, self._masks, strict=True)
-            if not other
-        )
-        if np.any(np.asarray(revealed) > 1):
+        if (self._reveals(codes) > 1).any():
             raise InvalidInput(f"a {self.name} code reveals two categories at once")
+
+    def _reveals(self, codes: Codes) -> NDArray[np.int64]:
+        """Return how many categories each row reveals, shape (n,)."""
+        sure = [mask for other, mask in zip(self.other, self._masks, strict=True) if not other]
+        total = np.zeros(len(codes), dtype=np.int64)
+        for mask in sure:
+            total += np.unpackbits(codes & mask, axis=1).sum(axis=1, dtype=np.int64)
+        return total
 
     @property
     def tally_size(self) -> int:
@@ -183,9 +186,3 @@ class PolicyUnary(PolicyMechanism):
                 row = [r * (1 - p) for r in row] + [r * p for r in row]
             rows.append(tuple(row))
         return Channel(tuple(range(1 << self.k)), tuple(rows))
-
-
-def column_sums_of(codes: Codes, mask: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Return how many bits of the mask each row has, shape (n,)."""
-    bits = np.unpackbits(codes & mask, axis=1)
-    return bits.sum(axis=1, dtype=np.int64)
