@@ -48,9 +48,9 @@ def realise(
 
     A kind with weight theta gives each of its N subsets a report of probability
     theta / N times the value's level; the weights must make the rows sum to one, within 10**-6.
-    Where rows of codes would take no more than `TABLE` weights it is a table, whose last code
-    is the blank report; otherwise the subsets' mechanism, whose last type is. What rounding
-    takes from a row, relatively 10**-12 or so, goes to the blank report, which tells nothing.
+    Where rows of codes would take no more than `TABLE` weights it is a table, otherwise the
+    subsets' mechanism. The last code, or type, is a blank report, which tells nothing and takes
+    up what rounding leaves of a row: a chance of 10**-12 or so.
     Raises `InvalidInput` where the rows do not sum to one, or the policy is not kept.
     """
     totals = [
@@ -85,12 +85,11 @@ def _subsets(
             low = _raised(theta, column.low[a], floor)
             inside.append(math.floor(high * size / count))
             outside.append(math.floor(low * (count - size) / count))
-        rows.append([*inside, 0, *outside, ONE - sum(inside) - sum(outside)])
-    blank = (0,) * len(policy.sizes)
+        rows.append([*inside, ONE - sum(inside) - sum(outside), *outside, 0])
     return PolicySubsets(
         policy.k,
         policy.epsilon,
-        tuple(size for column, _ in columns for size in column.sizes) + blank,
+        tuple(size for column, _ in columns for size in column.sizes) + policy.sizes,
         tuple(weight for row in rows for weight in row),
         policy.integers,
     )

@@ -109,6 +109,8 @@ def _generate(pool: Pool, gap: float) -> tuple[Rays, Floats, float, float]:
         if trace - bound <= gap * trace or not found.pattern.size:
             break
         rays = rays.joined(found)
+    needed = _basis(rays, _solve(pool, rays)[0])
+    rays = rays.where(needed)
     weights, rows = _solve(pool, rays)
     trace, _ = _prices(pool, rays, weights, rows)
     return rays, weights, trace - constant, bound - constant
@@ -119,6 +121,27 @@ def _information(pool: Pool, rays: Rays, weights: Floats) -> tuple[Floats, Float
     scaled = weights / rays.output
     unit = rays.mean * np.sqrt(pool.counts)
     return scaled @ rays.spread, (unit * scaled[:, None]).T @ unit
+
+
+def _basis(rays: Rays, weights: Floats) -> NDArray[np.bool_]:
+    """Choose columns that can make the same information, as few as it has entries.
+
+    Source: Caratheodory's theorem: where columns are linearly dependent, weights can move along
+    the dependence, information unchanged, until one of them is zero.
+    """
+    a, b = np.triu_indices(rays.mean.shape[1])
+    entries = np.column_stack([rays.spread, rays.mean[:, a] * rays.mean[:, b]])
+    share = entries * (weights / rays.output)[:, None]
+    left = np.arange(weights.size)
+    factor = np.ones(weights.size)
+    while left.size > share.shape[1]:
+        dependence = np.linalg.svd((share[left] * factor[left, None]).T)[2][-1]
+        dependence /= dependence[np.abs(dependence).argmax()]
+        factor[left] *= np.maximum(1 - dependence, 0)
+        left = left[1 - dependence > _ACTIVE]
+    chosen = np.zeros(weights.size, dtype=np.bool_)
+    chosen[left] = True
+    return chosen
 
 
 def _prices(pool: Pool, rays: Rays, weights: Floats, rows: Floats) -> tuple[float, Prices]:

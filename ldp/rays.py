@@ -21,7 +21,7 @@ from ldp.policy import UNIT, UNLIMITED, Policy
 Floats = NDArray[np.float64]
 Levels = tuple[int | None, ...]
 
-_MAX_STATES = 50_000
+_MAX_STATES = 20_000
 """Partial patterns that are followed before a policy is refused."""
 
 _MAX_OPTIONS = 256
