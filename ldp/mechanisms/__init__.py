@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from ldp.mechanisms.onebit import OneBitMean
     from ldp.mechanisms.ordered import OrderedExponential
     from ldp.mechanisms.piecewise import PiecewiseMechanism
+    from ldp.mechanisms.policy import PolicyMechanism, PolicyTable
+    from ldp.mechanisms.policy_subsets import PolicySubsets
+    from ldp.mechanisms.policy_unary import PolicyUnary
     from ldp.mechanisms.projective import ProjectiveGeometry
     from ldp.mechanisms.rappor import RAPPOR
     from ldp.mechanisms.square_wave import SquareWave
@@ -51,6 +54,10 @@ __all__ = [
     "OneBitMean",
     "OrderedExponential",
     "PiecewiseMechanism",
+    "PolicyMechanism",
+    "PolicySubsets",
+    "PolicyTable",
+    "PolicyUnary",
     "ProjectiveGeometry",
     "RandomizedResponse",
     "SquareWave",
@@ -80,6 +87,10 @@ _MODULES: Mapping[str, str] = {
     "OneBitMean": "onebit",
     "OrderedExponential": "ordered",
     "PiecewiseMechanism": "piecewise",
+    "PolicyMechanism": "policy",
+    "PolicySubsets": "policy_subsets",
+    "PolicyTable": "policy",
+    "PolicyUnary": "policy_unary",
     "ProjectiveGeometry": "projective",
     "RandomizedResponse": "krr",
     "SquareWave": "square_wave",
@@ -106,6 +117,9 @@ _IN_PLANS: Mapping[str, str] = {
     "onebit": "OneBitMean",
     "ordered": "OrderedExponential",
     "piecewise": "PiecewiseMechanism",
+    "policy_subsets": "PolicySubsets",
+    "policy_table": "PolicyTable",
+    "policy_unary": "PolicyUnary",
     "projective": "ProjectiveGeometry",
     "rappor": "RAPPOR",
     "she": "SummingHistogram",

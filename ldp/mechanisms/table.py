@@ -80,10 +80,13 @@ class ChannelTable(Counted, Categorical):
                 f"{self.name}: {self.k} rows of equally many weights, {self.k} or more and "
                 f"{_MAX_WEIGHTS} in all, are expected, got {len(self.weights)} weights"
             )
-        for row in self._rows:
-            thresholds(self.name, row)
+        self._check_rows()
         if np.linalg.matrix_rank(self._matrix) < self.k:
             raise InvalidInput(f"{self.name}: the table does not tell all categories apart")
+
+    def _check_rows(self) -> None:
+        for row in self._rows:
+            thresholds(self.name, row)
 
     @property
     def codes(self) -> int:
@@ -117,16 +120,19 @@ class ChannelTable(Counted, Categorical):
         return self.codes
 
     def randomize(self, value: int, coins: Coins) -> int:
-        return int(draw_many(self._thresholds[self._check_value(value)], 1, coins)[0])
+        return int(self._draw(self._check_value(value), 1, coins)[0])
 
     def randomize_many(self, values: ArrayLike, coins: Coins) -> Codes:
         array = self._check_values(values).astype(np.uint8)
         order = np.argsort(array, kind="stable")
         ends = np.cumsum(np.bincount(array, minlength=self.k))
         codes = np.empty(array.size, dtype=self.code_dtype)
-        for row, where in zip(self._thresholds, np.split(order, ends[:-1]), strict=True):
-            codes[where] = draw_many(row, where.size, coins)
+        for value, where in enumerate(np.split(order, ends[:-1])):
+            codes[where] = self._draw(value, where.size, coins)
         return codes
+
+    def _draw(self, value: int, n: int, coins: Coins) -> NDArray[np.intp]:
+        return draw_many(self._thresholds[value], n, coins)
 
     def debias(self, tally: Tally) -> NDArray[np.float64]:
         values: NDArray[np.float64] = self._inverse @ (tally.counts / tally.n)
