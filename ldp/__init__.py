@@ -12,6 +12,7 @@ from ldp.errors import InvalidInput
 from ldp.estimation import Estimate, estimate
 from ldp.mechanism import FrequencyOracle, Mechanism
 from ldp.mechanisms import build
+from ldp.policy import Policy
 from ldp.tally import Tally
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ __all__ = [
     "FrequencyOracle",
     "InvalidInput",
     "Mechanism",
+    "Policy",
     "Tally",
     "build",
     "estimate",

@@ -24,6 +24,9 @@ _ROUNDS = 200
 _NEWTON = 200
 _ENOUGH = 1e-11
 _ACTIVE = 1e-7
+_CHEAP = 1 << 22
+"""Columns that are priced together rather than searched."""
+
 _BATCH = 24
 """Columns added between two solutions."""
 
@@ -99,8 +102,11 @@ def _generate(pool: Pool, gap: float) -> tuple[Rays, Floats, float, float]:
     for _ in range(_ROUNDS):
         weights, rows = _solve(pool, rays)
         trace, prices = _prices(pool, rays, weights, rows)
-        excess, found = pool.search(prices, _BATCH)
-        if pool.complete and excess <= gap * trace / 4:
+        all_of_them = pool.columns_in_all <= _CHEAP
+        if not all_of_them:
+            excess, found = pool.search(prices, _BATCH)
+            all_of_them = pool.complete and excess <= gap * trace / 4
+        if all_of_them:
             excess, found = pool.price(prices, _BATCH)
         # With prices lowered by the excess no column is worth adding: they are feasible for the
         # dual of the program linearised at the weights, where the trace is of degree -1.
@@ -158,30 +164,40 @@ def _solve(pool: Pool, rays: Rays) -> tuple[Floats, Floats]:
     """Return the weights of least trace, shape (T,), and the prices of the row sums, shape (C,).
 
     A primal-dual interior point method: Newton steps for mean' weights = 1,
-    gradient = mean rows + slack and weights slack = mu, with mu falling to zero.
+    gradient = mean rows + slack and weights slack = mu, with mu falling to zero. Columns are in
+    units of their mean level, and the trace of its start.
     """
     size, classes = rays.mean.shape
-    weights = np.full(size, 1 / rays.mean.sum(axis=0).max())
-    unit = -float(_derivatives(pool, rays, weights)[0] @ weights)  # the trace: of degree -1
+    level = rays.mean.mean(axis=1)
+    mean = rays.mean / level[:, None]
+    weights = np.full(size, 1 / mean.sum(axis=0).max())
+    unit = -float(_derivatives(pool, rays, weights / level)[0] @ (weights / level))
     rows, slack = np.zeros(classes), np.full(size, 1 / weights.sum())
     kkt = np.zeros((size + classes, size + classes))
-    kkt[:size, size:], kkt[size:, :size] = -rays.mean, rays.mean.T
+    kkt[:size, size:], kkt[size:, :size] = -mean, mean.T
     for _ in range(_NEWTON):
-        gradient, hessian = (part / unit for part in _derivatives(pool, rays, weights))
-        missing = 1 - weights @ rays.mean
+        gradient, hessian = _derivatives(pool, rays, weights / level)
+        gradient, hessian = gradient / level / unit, hessian / np.outer(level, level) / unit
+        missing = 1 - weights @ mean
+        dual = gradient - mean @ rows - slack
         complement = float(weights @ slack)
-        if complement < -_ENOUGH * float(gradient @ weights) and np.abs(missing).max() < _ENOUGH:
+        trace = -float(gradient @ weights)  # of degree -1 in the weights
+        lack = max(complement, np.abs(dual).max()) / trace
+        if lack < _ENOUGH and np.abs(missing).max() < _ENOUGH:
             break
         target = 0.1 * complement / size / weights
         kkt[:size, :size] = hessian + np.diag(slack / weights)
-        move = np.linalg.solve(kkt, np.append(target - gradient + rays.mean @ rows, missing))
+        try:
+            move = np.linalg.solve(kkt, np.append(target - slack - dual, missing))
+        except np.linalg.LinAlgError:
+            break  # as near as doubles come; the bound says how near
         change = move[:size], target - slack - slack / weights * move[:size]
         # Not quite to where the first weight or slack would vanish.
         falls = [-d / now for now, d in zip((weights, slack), change, strict=True)]
         reach = min(1.0, 0.99 / max(1e-9, *(float(fall.max()) for fall in falls)))
         weights, slack = weights + reach * change[0], slack + reach * change[1]
         rows = rows + reach * move[size:]
-    return weights, rows * unit
+    return weights / level, rows * unit
 
 
 def _derivatives(pool: Pool, rays: Rays, weights: Floats) -> tuple[Floats, Floats]:

@@ -27,6 +27,9 @@ _MAX_STATES = 20_000
 _MAX_OPTIONS = 256
 """Subset sizes that are looked at in one class."""
 
+_SOME = 128
+"""Extreme patterns that a design starts with, at most."""
+
 _MAX_GRID = 1 << 25
 """Columns up to which all are priced."""
 
@@ -85,17 +88,16 @@ class Pool:
     def __init__(self, policy: Policy, masses: Floats) -> None:
         self.counts = np.array(policy.sizes)
         self.masses = masses
-        patterns = extreme_patterns(policy)
+        patterns = extreme_patterns(policy) + _spikes(policy)
         self._high = [high for high, _ in patterns]
         self._low = [low for _, low in patterns]
         self.high, self.low = _exp(self._high), _exp(self._low)
         self.options = [_options(int(count)) for count in self.counts]
         self.varies = self.high != self.low
         grids = np.where(self.varies, [options.size for options in self.options], 1)
-        self.complete = bool(
-            grids.prod(axis=1, dtype=float).sum() <= _MAX_GRID
-            and all(o.size >= n - 1 for o, n in zip(self.options, self.counts, strict=True))
-        )
+        self.columns_in_all = float(grids.prod(axis=1, dtype=float).sum())
+        every = all(o.size >= n - 1 for o, n in zip(self.options, self.counts, strict=True))
+        self.complete = every and self.columns_in_all <= _MAX_GRID
 
     def columns(self, rays: Rays) -> list[Column]:
         """Return the columns with their exact levels."""
@@ -110,11 +112,16 @@ class Pool:
         return Rays(pattern, sizes, mean, spread, mean @ self.masses)
 
     def start(self) -> Rays:
-        """Return enough columns for the row sums to be met, and all values told apart."""
-        each = np.arange(len(self.high))
-        halves = self.counts // 2, (self.counts + 1) // 2
-        sizes = np.concatenate([np.where(self.varies, half, 0) for half in halves])
-        return self.rays(np.tile(each, 2), sizes)
+        """Return columns that can meet the row sums, and tell all values apart: the spikes.
+
+        Some of the extreme ones, half of each class high, come with them to speed things up.
+        """
+        first = len(self.high) - self.counts.size
+        some = np.arange(0, first, -(-first // _SOME))
+        spikes = np.arange(first, len(self.high))
+        pattern = np.concatenate([some, some, spikes])
+        halves = np.where(np.arange(pattern.size) < some.size, 0, 1) + self.counts[:, None]
+        return self.rays(pattern, np.where(self.varies[pattern], halves.T // 2, 0))
 
     @staticmethod
     def _moments(
@@ -132,7 +139,7 @@ class Pool:
             start = [o[int(where * (o.size - 1))] for o in self.options]
             sizes = np.where(self.varies, start, 0)
             worth = np.full(len(sizes), -np.inf)
-            for _ in range(4):
+            for _ in range(2):
                 for a, options in enumerate(self.options):
                     tried = np.repeat(sizes[:, None], options.size, axis=1)
                     tried[..., a] = np.where(self.varies[:, a, None], options, tried[..., a])
@@ -262,6 +269,22 @@ def extreme_patterns(policy: Policy) -> list[tuple[Levels, Levels]]:
         key=lambda levels: [math.inf if level is None else -level for level in levels],
     )
     return [_by_class(levels, nodes) for levels in full]
+
+
+def _spikes(policy: Policy) -> list[tuple[Levels, Levels]]:
+    """Return for each class the pattern that raises some of its values by the least distance.
+
+    No policy forbids that, and weights of n / size on classes of n values make equal row sums.
+    """
+    least = min(d for row in policy.distances for d in row if d)
+    order = range(len(policy.sizes))
+    return [
+        (
+            tuple(0 if a == b else -least for b in order),
+            tuple(0 if a == b and policy.sizes[b] == 1 else -least for b in order),
+        )
+        for a in order
+    ]
 
 
 def _closed(levels: Levels, distance: list[list[int]]) -> bool:

@@ -16,7 +16,7 @@ from ldp.errors import InvalidInput
 from ldp.exact import ONE, ceil_threshold, exp_bounds, floor_threshold
 from ldp.mechanism import Codes
 from ldp.mechanisms.policy import PolicyMechanism
-from ldp.policy import Policy, Ratios
+from ldp.policy import UNIT, Policy, Ratios
 from ldp.tally import Tally
 
 _BLOCK = 1 << 17
@@ -58,8 +58,8 @@ class PolicyUnary(PolicyMechanism):
         `Policy.one_sided` does.
         """
         policy = Policy.one_sided(k, sensitive, epsilon)
-        exp_low = exp_bounds(Fraction(epsilon))[0]
-        half = exp_bounds(Fraction(epsilon) / 2)[0]
+        limit = Fraction(policy.distances[0][0] or policy.distances[0][1], UNIT)
+        exp_low, half = exp_bounds(limit)[0], exp_bounds(limit / 2)[0]
         own = floor_threshold(half / (half + 1)) if symmetric else ONE // 2
         p = Fraction(own, ONE)
         other = ceil_threshold(p / (p + exp_low * (1 - p)))

@@ -134,6 +134,15 @@ def test_classes_that_differ_in_name_only_are_one() -> None:
     assert split.variance == pytest.approx(22.6114, abs=5e-5)
 
 
+@settings(max_examples=40, deadline=None)
+@given(policy=policies())
+def test_treating_a_class_alike_loses_nothing(policy: Policy) -> None:
+    """With a class for every value, columns of any levels are allowed, and are no better."""
+    each = range(policy.k)
+    single = Policy.of(each, [[policy.distance(x, y) for y in each] for x in each])
+    assert design(policy).variance == pytest.approx(design(single).variance, rel=1e-7)
+
+
 def test_no_random_channel_under_the_policy_beats_the_bound() -> None:
     policy = Policy.input_discriminative([0, 0, 1, 1], [0.5, 1.5])
     bound, generator = design(policy).bound, np.random.default_rng(1)
@@ -170,6 +179,7 @@ def test_classes_too_large_to_price_every_column_are_designed_without_a_certific
     policy = Policy.one_sided(2000, range(1000), 1.0)
     result = design(policy)
     assert not result.certified
+    assert abs(result.gap) < 1e-7
     assert result.mechanism.variance(1 / 2000, 1).sum() == pytest.approx(result.variance, rel=1e-6)
 
 
