@@ -12,7 +12,7 @@ categories under hashing, which are those of ideal hashing (`Categorical.covaria
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -64,6 +64,14 @@ class Answer:
     warning: str
 
 
+def named(method: str) -> Method:
+    """Return the method of this name; raise `InvalidInput` where there is none."""
+    for known in get_args(Method):
+        if method == known:
+            return cast(Method, known)
+    raise InvalidInput(f"method must be one of {', '.join(get_args(Method))}, got {method!r}")
+
+
 def pool(cohorts: Cohorts, method: Method | None = None) -> Estimate:
     """Pool the cohorts' reports into one unbiased estimate, tagged with the method.
 
@@ -88,11 +96,9 @@ def pool(cohorts: Cohorts, method: Method | None = None) -> Estimate:
     Cost: O(cohorts k**3) for mle and gls, O(cohorts k) for the others. Raises `InvalidInput`
     where there are no reports, the parameters differ, or the method does not apply.
     """
-    if method is not None and method not in get_args(Method):
-        raise InvalidInput(f"unknown method {method!r}; the methods are {get_args(Method)}")
     if method is None:
         method = "mle" if _fits_matrices(cohorts) else "inverse_variance"
-    match method:
+    match named(method):
         case "mle":
             return fit(cohorts).unconstrained
         case "gls":

@@ -131,12 +131,18 @@ _IN_PLANS: Mapping[str, str] = {
 }
 
 
-def build(name: str, epsilon: float, integers: Mapping[str, Sequence[int]]) -> Mechanism:
-    """Build the mechanism that a plan names; raise `InvalidInput` for one we do not know."""
+def named(name: str) -> type[Mechanism]:
+    """Return what a plan calls by this name; raise `InvalidInput` for a name we do not know."""
     if name not in _IN_PLANS:
         raise InvalidInput(f"unknown mechanism {name!r}; this version knows {sorted(_IN_PLANS)}")
-    mechanism: Mechanism = __getattr__(_IN_PLANS[name]).from_integers(epsilon, integers)
+    mechanism: type[Mechanism] = __getattr__(_IN_PLANS[name])
     return mechanism
+
+
+def build(name: str, epsilon: float, integers: Mapping[str, Sequence[int]]) -> Mechanism:
+    """Build the mechanism that a plan names; raise `InvalidInput` as `named`, and where the
+    integers do not keep epsilon."""
+    return named(name).from_integers(epsilon, integers)
 
 
 def __getattr__(name: str) -> Any:

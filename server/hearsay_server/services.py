@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
@@ -10,7 +10,7 @@ import grpc
 import numpy as np
 
 import hearsay.plan
-from hearsay.plan import Categorical, Plan
+from hearsay.plan import Categorical, Domain, Plan
 from hearsay.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -23,9 +23,13 @@ from hearsay_server import survey as surveys
 from hearsay_server.intake import Cohort, Reason, Refused, decode
 from hearsay_server.store import Store, StoredSurvey
 from hearsay_server.writer import MAX_REQUEST, Outcome, Overloaded, Writer
-from ldp import InvalidInput, Mechanism, Tally, estimate
+from ldp import InvalidInput, Mechanism, Tally, pooling
 
 _log = logging.getLogger("hearsay.server")
+
+_QUICK = 256
+"""Values up to which levels are tested and pooled by maximum likelihood unless a method is asked
+for: the cost grows with their cube."""
 
 Clock = Callable[[], datetime]
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -202,7 +206,7 @@ class _NoReports(InvalidInput):
 def _estimate(
     plan: Plan, request: analyst_pb2.EstimateRequest, tallies: Mapping[Cohort, Tally]
 ) -> analyst_pb2.EstimateResponse:
-    """Pool the cohorts: periods of one level add up, levels weigh by inverse variance."""
+    """Pool the cohorts: periods of one level add up, levels are tested and pooled."""
     mechanisms: dict[str, Mechanism] = {
         name: level.mechanisms[request.attribute] for name, level in plan.levels.items()
     }
@@ -213,7 +217,8 @@ def _estimate(
         known = by_level.get(cohort.level)
         by_level[cohort.level] = tally if known is None else known + tally
     domain = plan.attributes[request.attribute].domain
-    pooled = estimate([(mechanisms[name], tally) for name, tally in by_level.items()])
+    answer = _pool(domain, [(mechanisms[name], tally) for name, tally in by_level.items()], request)
+    pooled = answer.estimate
     if isinstance(domain, Categorical):
         statistic, labels = "frequency", list(domain.values)
     else:
@@ -246,7 +251,23 @@ def _estimate(
             )
             for cohort, tally in tallies.items()
         ],
+        method=pooled.method,
+        homogeneity=answer.homogeneity.p_value if answer.homogeneity else None,
+        warning=answer.warning,
     )
+
+
+def _pool(
+    domain: Domain,
+    cohorts: Sequence[tuple[Mechanism, Tally]],
+    request: analyst_pb2.EstimateRequest,
+) -> pooling.Answer:
+    """Test and pool by the method asked for; where none is, by the best that takes a blink."""
+    if request.method:
+        return pooling.answer(cohorts, pooling.named(request.method))
+    if isinstance(domain, Categorical) and len(domain.values) > _QUICK:
+        return pooling.Answer(pooling.pool(cohorts, "inverse_variance"), None, "")
+    return pooling.answer(cohorts)
 
 
 def _status(stored: StoredSurvey) -> admin_pb2.SurveyStatus:

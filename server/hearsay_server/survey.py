@@ -3,7 +3,9 @@
 import math
 import re
 import tomllib
-from fractions import Fraction
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,14 @@ from hearsay.plan import Categorical, Domain
 from hearsay.v1 import plan_pb2, survey_pb2
 from hearsay_server import catalogue
 from ldp import InvalidInput, Mechanism
-from ldp.exact import check_epsilon, float_below
+from ldp import budget as budgets
+from ldp.budget import Decision
+from ldp.choice import minimax_constant
+from ldp.design import design
+from ldp.exact import MAX_EPSILON, ONE, check_epsilon
+
+_MAX_RECORD = 1 << 20
+"""Bytes of a record's codes: batches stay well below gRPC's default limit of 4 MiB a message."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
@@ -63,9 +72,10 @@ def _fill(message: Message, table: dict[str, Any], place: str) -> None:
 def resolve(survey: survey_pb2.Survey) -> bytes:
     """Return the survey's plan, serialised once and for all.
 
-    A level's epsilon is split over the attributes by weight (sequential composition), each
-    share rounded down; every mechanism is calibrated to its share. Raises `InvalidInput` that
-    names the place for a survey that cannot be.
+    A level's epsilon falls on the attributes as the survey's budget says (`decide`), rounded
+    down; every mechanism is calibrated to its share. Where values are sensitive or have classes
+    the mechanism is the one of least variance that their policy allows (`ldp.design`). Raises
+    `InvalidInput` that names the place for a survey that cannot be.
     """
     _check_name("name", survey.name)
     period.check_unit(survey.period)
@@ -73,34 +83,116 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
         raise InvalidInput("levels: at least one is needed, such as [levels] standard = 1.0")
     if not survey.attributes:
         raise InvalidInput("attributes: at least one is needed, as [[attributes]]")
-    domains: dict[str, Domain] = {}
-    weights: list[Fraction] = []
-    for position, attribute in enumerate(survey.attributes):
-        place = f"attributes[{position}]"
-        _check_name(f"{place}: name", attribute.name)
-        if attribute.name in domains:
-            raise InvalidInput(f"{place}: the name {attribute.name!r} is taken by an earlier one")
-        place = f"{place} ({attribute.name})"
-        try:
-            domains[attribute.name] = hearsay.plan.domain(attribute)
-        except InvalidInput as error:
-            raise InvalidInput(f"{place}: {error}") from None
-        weights.append(_weight(attribute, place))
+    questions = _questions(survey)
     plan = plan_pb2.Plan(survey=survey)
     for name, epsilon in sorted(survey.levels.items(), key=lambda item: (item[1], item[0])):
         _check_name("levels", name)
         check_epsilon(epsilon, f"levels.{name}: epsilon")
+        try:
+            budget = decide(survey.budget, epsilon, questions).budget
+        except InvalidInput as error:
+            raise InvalidInput(f"levels.{name}: {error}") from None
         level = plan.levels.add(name=name, epsilon=epsilon)
-        for attribute, weight in zip(survey.attributes, weights, strict=True):
-            share = float_below(Fraction(epsilon) * weight / sum(weights))
+        if budget.reported < len(questions):
+            level.chances.extend(chance % ONE for chance in budget.chances)
+        size = 0
+        for question, share in zip(questions, budget.epsilons, strict=True):
             try:
-                mechanism = _mechanism(attribute.mechanism, domains[attribute.name], share)
+                mechanism = question.mechanism(share)
             except InvalidInput as error:
-                raise InvalidInput(f"levels.{name}, {attribute.name}: {error}") from None
+                raise InvalidInput(f"levels.{name}, {question.name}: {error}") from None
             level.mechanisms.append(hearsay.plan.mechanism_message(mechanism))
+            size += mechanism.code_bytes
+        if size > _MAX_RECORD:
+            raise InvalidInput(
+                f"levels.{name}: a record takes {size} bytes, more than {_MAX_RECORD}: choose "
+                "mechanisms of smaller reports"
+            )
     data: bytes = plan.SerializeToString(deterministic=True)
     hearsay.plan.parse(data)  # what a client will check, checked before anything is frozen
     return data
+
+
+@dataclass(frozen=True)
+class Question:
+    """An attribute as it is budgeted for and resolved."""
+
+    name: str
+    domain: Domain
+    weight: float
+    cap: float
+    asked_for: str
+    """The mechanism that the survey names; "" or "auto" for the best."""
+
+    def mechanism(self, epsilon: float) -> Mechanism:
+        """Calibrate the mechanism to a share of a record's epsilon."""
+        if not isinstance(self.domain, Categorical):
+            return catalogue.numeric(self.asked_for or "auto", epsilon)
+        policy = self.domain.policy(epsilon)
+        if policy is None:
+            return catalogue.categorical(self.asked_for or "auto", len(self.domain.values), epsilon)
+        if self.asked_for not in ("", "auto"):
+            raise InvalidInput(
+                f"mechanism must be auto where values are sensitive or have classes, "
+                f"got {self.asked_for!r}"
+            )
+        # The policy's largest distance may be less than epsilon, by way of a third value.
+        return replace(design(policy).mechanism, epsilon=epsilon)
+
+    def variance(self, epsilon: float) -> float:
+        """Predict the variance of one report: of a value's frequency on average, or of a number.
+
+        Categories as if all were protected alike, by the best mechanism for them, which is
+        within a few percent of what is taken and needs no design.
+        """
+        if isinstance(self.domain, Categorical):
+            return minimax_constant(len(self.domain.values), epsilon) / len(self.domain.values)
+        return catalogue.numeric("auto", epsilon).largest_report_variance
+
+
+def _questions(survey: survey_pb2.Survey) -> list[Question]:
+    questions: list[Question] = []
+    for position, attribute in enumerate(survey.attributes):
+        place = f"attributes[{position}]"
+        _check_name(f"{place}: name", attribute.name)
+        if attribute.name in (question.name for question in questions):
+            raise InvalidInput(f"{place}: the name {attribute.name!r} is taken by an earlier one")
+        place = f"{place} ({attribute.name})"
+        weight = attribute.weight if attribute.HasField("weight") else 1.0
+        if not (math.isfinite(weight) and weight > 0):
+            raise InvalidInput(f"{place}: weight must be finite and > 0, got {weight!r}")
+        cap = attribute.cap if attribute.HasField("cap") else MAX_EPSILON
+        check_epsilon(cap, f"{place}: cap")
+        try:
+            domain = hearsay.plan.domain(attribute)
+            if isinstance(domain, Categorical):
+                domain.policy(1.0)  # refused here, where the place is known
+        except InvalidInput as error:
+            raise InvalidInput(f"{place}: {error}") from None
+        questions.append(Question(attribute.name, domain, weight, cap, attribute.mechanism))
+    return questions
+
+
+def decide(budget: str, epsilon: float, questions: Sequence[Question]) -> Decision:
+    """Return how a level's epsilon falls on the attributes, and what else was compared.
+
+    Raises `InvalidInput` for a budget that is not split, sample, auto or empty.
+    """
+    if budget not in ("", "split", "sample", "auto"):
+        raise InvalidInput(f"budget must be split, sample or auto, got {budget!r}")
+    attributes = [
+        budgets.Attribute(q.name, lru_cache(q.variance), q.weight, q.cap) for q in questions
+    ]
+    weights = [question.weight for question in questions]
+    if budget == "auto":
+        return budgets.decide(epsilon, attributes, weights)
+    if budget == "sample":
+        label, found = "one attribute of a record", budgets.sample(epsilon, attributes)
+    else:
+        caps = [question.cap for question in questions]
+        label, found = "all attributes", budgets.split_by_weight(epsilon, weights, caps)
+    names = tuple(question.name for question in questions)
+    return Decision(((label, found.variance(attributes), found),), names)
 
 
 def _float(literal: str) -> float | str:
@@ -117,16 +209,3 @@ def _check_name(place: str, name: str) -> None:
             f'{place}: expected a lower-case letter, then letters, digits or "_", '
             f"at most 64 in all, got {name!r}"
         )
-
-
-def _weight(attribute: survey_pb2.Attribute, place: str) -> Fraction:
-    weight = attribute.weight if attribute.HasField("weight") else 1.0
-    if not (math.isfinite(weight) and weight > 0):
-        raise InvalidInput(f"{place}: weight must be finite and > 0, got {weight!r}")
-    return Fraction(weight)
-
-
-def _mechanism(name: str, domain: Domain, epsilon: float) -> Mechanism:
-    if isinstance(domain, Categorical):
-        return catalogue.categorical(name or "auto", len(domain.values), epsilon)
-    return catalogue.numeric(name or "auto", epsilon)

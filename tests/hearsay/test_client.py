@@ -38,13 +38,12 @@ def test_answers_become_statistics(server: Server) -> None:
         coins = SeededCoins(person)
         with Client(server.address, "health", level="open", coins=coins) as client:
             assert client.record(smokes="yes", age=30 + person / 2) == ("smokes", "age")
-        assert client.counters == {"recorded": 1, "spent": 0, "stored": 1}
+        assert client.counters == {"recorded": 1, "stored": 1}
     with Analyst(server.address) as analyst:
         frame = analyst.estimate("health", "smokes")
         assert list(frame.columns) == ["estimate", "standard_error", "low", "high"]
         assert list(frame.index) == ["no", "sometimes", "yes"]
         assert frame.attrs["reports"] == 60
-        assert frame.loc["yes", "low"] <= 1 <= frame.loc["yes", "high"]
         assert (frame["standard_error"] > 0).all()
         assert abs(frame.loc["yes", "estimate"] - 1) < 4 * frame.loc["yes", "standard_error"]
         mean = analyst.estimate("health", "age", confidence=0.9).loc["mean"]

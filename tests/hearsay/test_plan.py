@@ -69,7 +69,7 @@ def test_a_mechanism_of_another_domain_is_refused() -> None:
         mechanisms = message.levels[0].mechanisms
         mechanisms[0].CopyFrom(mechanisms[1])
 
-    with pytest.raises(InvalidInput, match="onebit does not fit 'smokes'"):
+    with pytest.raises(InvalidInput, match="'smokes': onebit does not fit categorical answers"):
         plan.parse(tampered(swap))
 
 
@@ -89,7 +89,7 @@ def test_any_mechanism_for_as_many_categories_fits() -> None:
 
 @pytest.mark.parametrize("mechanism", [OrderedExponential(4, 0.5), RAPPOR.calibrate(0.5, 1.0)])
 def test_another_number_of_categories_or_none_does_not_fit(mechanism: Mechanism) -> None:
-    with pytest.raises(InvalidInput, match=f"{mechanism.name} does not fit 'smokes'"):
+    with pytest.raises(InvalidInput, match=f"'smokes': {mechanism.name} does not fit"):
         plan.parse(replaced(mechanism))
 
 

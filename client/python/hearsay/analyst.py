@@ -1,5 +1,6 @@
 """What an analyst asks a server."""
 
+import warnings
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -31,14 +32,18 @@ class Analyst:
         periods: Sequence[str] = (),
         confidence: float = 0.95,
         simultaneous: bool = False,
+        method: str = "",
     ) -> "pd.DataFrame":
         """Return a DataFrame: one row per value, or the row "mean" of a number.
 
         Columns: estimate (unbiased, so possibly outside its range), standard_error (for the
         population), low and high (the interval at `confidence`, for each row by itself, or with
         `simultaneous` for all rows at once). `frame.attrs` holds the survey, attribute,
-        statistic, confidence and the number of reports. `levels` and `periods` restrict which
-        reports count; empty takes all, pooled.
+        statistic, confidence, method, homogeneity, warning and the number of reports. `levels`
+        and `periods` restrict which reports count; empty takes all, pooled by `method`: "mle",
+        "gls", "inverse_variance" or "scalar", by default the best that is quick. Where the
+        levels differ so much that they cannot be of one population (`homogeneity` is the
+        p-value), the estimate is stratified instead, and a warning says so.
 
         Needs pandas (`pip install 'hearsay[analyst]'`). Raises as `query`.
         """
@@ -51,6 +56,7 @@ class Analyst:
             periods=periods,
             confidence=confidence,
             simultaneous=simultaneous,
+            method=method,
         )
         columns = ("estimate", "standard_error", "low", "high")
         frame = pd.DataFrame(
@@ -65,7 +71,12 @@ class Analyst:
             "confidence": confidence,
             "simultaneous": simultaneous,
             "reports": answer.reports,
+            "method": answer.method,
+            "homogeneity": answer.homogeneity if answer.HasField("homogeneity") else None,
+            "warning": answer.warning,
         }
+        if answer.warning:
+            warnings.warn(answer.warning, stacklevel=2)
         return frame
 
     def query(
@@ -77,6 +88,7 @@ class Analyst:
         periods: Sequence[str] = (),
         confidence: float = 0.95,
         simultaneous: bool = False,
+        method: str = "",
     ) -> analyst_pb2.EstimateResponse:
         """Return the same as a message, with the cohorts that went in; needs no pandas.
 
@@ -90,6 +102,7 @@ class Analyst:
             periods=periods,
             confidence=confidence,
             simultaneous=simultaneous,
+            method=method,
         )
         answer: analyst_pb2.EstimateResponse = call(self._stub.Estimate, request, self._timeout)
         return answer

@@ -6,9 +6,10 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from fractions import Fraction
 from types import MappingProxyType, TracebackType
 from typing import Self
 
@@ -16,10 +17,11 @@ import grpc
 import numpy as np
 
 from hearsay import period
-from hearsay.plan import Plan, parse
+from hearsay.plan import Categorical, Plan, parse
 from hearsay.transport import call, open_channel
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from ldp import Coins, InvalidInput
+from ldp.budget import Budget
 
 _log = logging.getLogger("hearsay")
 
@@ -49,9 +51,12 @@ class Client:
     """Record one user's answers: randomise each on this device, queue it, send the codes.
 
     Guarantee: all that leaves the device for one period is epsilon-LDP for the whole record,
-    epsilon being the chosen level's. Each attribute is randomised at most once per period; a
-    repeated answer is dropped and counted, not sent. What is in the clear: the survey, the
-    level, which attributes were answered, the period, and the time of contact.
+    epsilon being `record_epsilon`, at most the chosen level's where no attribute has another.
+    Each attribute is randomised at most once per period; a repeated answer is dropped and
+    counted, not sent. Where the survey declares sensitive values or classes of an attribute,
+    its policy takes the place of its epsilon, and its ordinary values may be revealed: only
+    those that `may_reveal` names are sent like that. What is in the clear: the survey, the
+    levels, which attributes were answered, the period, and the time of contact.
 
     The ledger of what was spent lives as long as this object: make one per user, keep it, and
     do not make a second one for the same user within a period. Safe to share between threads.
@@ -63,7 +68,10 @@ class Client:
         survey: str,
         *,
         level: str,
+        levels: Mapping[str, str] = MappingProxyType({}),
         max_epsilon: float | None = None,
+        max_lifetime_epsilon: float | None = None,
+        may_reveal: Collection[str] = (),
         revision: str | None = None,
         insecure: bool = False,
         timeout: float = _CALL_TIMEOUT,
@@ -72,15 +80,19 @@ class Client:
     ) -> None:
         """Fetch the survey's plan from "host:port", check it and pin its revision.
 
-        `level` names the user's epsilon and is chosen before any answer is known.
-        `max_epsilon` is the user's own cap on one record. `revision`, the hex SHA-256 that
+        `level` names the user's epsilon and is chosen before any answer is known; so is another
+        one for some attributes, by name, in `levels`. `max_epsilon` is the user's own cap on
+        one record, `max_lifetime_epsilon` on all that this object ever sends: an answer that
+        would exceed it is dropped and counted as "spent". `may_reveal` names the attributes
+        whose ordinary values may be revealed. `revision`, the hex SHA-256 that
         `hearsay survey show` prints, refuses any other plan: without it the server may serve
         this object another plan than it served an earlier one. TLS is used for any host that is not
         loopback unless `insecure`. `coins` and `clock` are for tests and simulations.
 
-        Raises `InvalidInput` where the survey or level does not exist, where the plan is not of
-        that revision, where it breaks its own promise, or where the level's epsilon exceeds
-        `max_epsilon`; `Unreachable` where no plan comes within `timeout` seconds.
+        Raises `InvalidInput` where the survey, a level or an attribute does not exist, where
+        the plan is not of that revision, where it breaks its own promise, where a record's
+        epsilon exceeds `max_epsilon`, or where a value that is not in `may_reveal` could be
+        revealed; `Unreachable` where no plan comes within `timeout` seconds.
         """
         self._channel = open_channel(target, insecure=insecure)
         try:
@@ -95,18 +107,29 @@ class Client:
                     f"the server has {self.plan.revision.hex()}"
                 )
             self.level = self.plan.level(level)
-            if max_epsilon is not None and not self.level.epsilon <= max_epsilon:
+            self._levels = dict.fromkeys(self.plan.attributes, self.level)
+            for name, other in levels.items():
+                self._check_attribute(name)
+                self._levels[name] = self.plan.level(other)
+            self._budget = self._own_budget()
+            if max_epsilon is not None and not self.record_epsilon <= max_epsilon:
                 raise InvalidInput(
-                    f"level {level!r} spends epsilon {self.level.epsilon:g} on a record, "
+                    f"level {level!r} spends epsilon {self.record_epsilon:g} on a record, "
                     f"above the user's cap of {max_epsilon:g}"
                 )
+            for name in may_reveal:
+                self._check_attribute(name)
+            self._check_revealing(may_reveal)
         except BaseException:
             self._channel.close()
             raise
         self._coins = coins or Coins()
         self._clock = clock
-        self._lock = threading.Lock()  # guards the five below
+        self._allowance = None if max_lifetime_epsilon is None else Fraction(max_lifetime_epsilon)
+        self._lock = threading.Lock()  # guards all below
+        self._drawn: dict[str, frozenset[str]] = {}  # by period, what its record reports
         self._spent: set[tuple[str, str]] = set()  # (period, attribute)
+        self._lifetime = Fraction(0)  # epsilon
         self._rows: list[_Row] = []
         self._batches: list[collector_pb2.Batch] = []  # sealed from rows, with an id for good
         self._counters: Counter[str] = Counter()
@@ -115,6 +138,9 @@ class Client:
 
     def record(self, /, **answers: object) -> tuple[str, ...]:
         """Randomise answers by attribute name and queue them; return the names that were taken.
+
+        Where the survey samples attributes, the record of a period reports the few that were
+        drawn for it, whatever the answers are; the others are dropped and counted as "idle".
 
         A category is given as its value, or as an integer that spells it; a number as anything
         with an exact float. An attribute that is left out or None is withheld: that it was is
@@ -132,12 +158,10 @@ class Client:
         with self._lock:
             if self._closed:
                 raise InvalidInput("this client is closed; make a new one to record")
-            taken = [name for name in values if (now, name) not in self._spent]
-            self._counters["spent"] += len(values) - len(taken)
+            taken = [name for name in values if self._may_spend(now, name)]
             codes = {}
             for name in taken:
-                mechanism = self.level.mechanisms[name]
-                self._spent.add((now, name))
+                mechanism = self._levels[name].mechanisms[name]
                 codes[name] = mechanism.encode([mechanism.randomize(values[name], self._coins)])
             if codes:
                 self._rows.append(_Row(now, codes))
@@ -172,8 +196,9 @@ class Client:
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """Records queued ("recorded"), answers dropped because their period's epsilon is
-        "spent", and batches by what became of them: "stored", "duplicate", "refused"."""
+        """Records queued ("recorded"), answers dropped because their epsilon is "spent" or
+        their attribute was not drawn ("idle"), and batches by what became of them: "stored",
+        "duplicate", "refused"."""
         with self._lock:
             return MappingProxyType(dict(self._counters))
 
@@ -203,12 +228,54 @@ class Client:
     ) -> None:
         self.close()
 
-    def _encode(self, name: str, answer: object) -> int | float:
+    @property
+    def record_epsilon(self) -> float:
+        """The most that one record spends: all attributes that it can report together."""
+        return self._budget.record_epsilon
+
+    def _own_budget(self) -> Budget:
+        """The level's budget, with the epsilon of each attribute that has another level."""
+        budget = self.level.budget
+        for position, (name, level) in enumerate(self._levels.items()):
+            if level is not self.level:
+                budget = budget.with_epsilon(position, level.mechanisms[name].epsilon)
+        return budget
+
+    def _check_attribute(self, name: str) -> None:
         if name not in self.plan.attributes:
             raise InvalidInput(
                 f"{self.plan.survey!r} has no attribute {name!r}; "
                 f"it has {', '.join(self.plan.attributes)}"
             )
+
+    def _check_revealing(self, may_reveal: Collection[str]) -> None:
+        for name, attribute in self.plan.attributes.items():
+            domain = attribute.domain
+            if isinstance(domain, Categorical) and domain.ordinary and name not in may_reveal:
+                raise InvalidInput(
+                    f"a report of {name!r} may reveal {' or '.join(domain.ordinary)}; "
+                    f"if that is meant, pass may_reveal=[{name!r}]"
+                )
+
+    def _may_spend(self, now: str, name: str) -> bool:
+        """Tell whether an attribute may be randomised now, and if so book its epsilon."""
+        if now not in self._drawn:
+            names = list(self.plan.attributes)
+            self._drawn[now] = frozenset(names[j] for j in self._budget.draw(self._coins))
+        if name not in self._drawn[now]:
+            self._counters["idle"] += 1
+            return False
+        cost = Fraction(self._levels[name].mechanisms[name].epsilon)
+        used_up = self._allowance is not None and self._lifetime + cost > self._allowance
+        if (now, name) in self._spent or used_up:
+            self._counters["spent"] += 1
+            return False
+        self._spent.add((now, name))
+        self._lifetime += cost
+        return True
+
+    def _encode(self, name: str, answer: object) -> int | float:
+        self._check_attribute(name)
         try:
             return self.plan.attributes[name].domain.encode(answer)
         except InvalidInput as error:
@@ -232,7 +299,10 @@ class Client:
                 codes = b"".join(row.codes[attribute] for row in rows if attribute in row.codes)
                 columns.append(
                     collector_pb2.Column(
-                        attribute=attribute, level=self.level.name, codes=codes, present=bits
+                        attribute=attribute,
+                        level=self._levels[attribute].name,
+                        codes=codes,
+                        present=bits,
                     )
                 )
         return collector_pb2.Batch(

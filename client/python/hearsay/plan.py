@@ -21,7 +21,11 @@ from google.protobuf.message import DecodeError
 from hearsay import period
 from hearsay.v1 import plan_pb2, survey_pb2
 from ldp import InvalidInput, Mechanism, build
-from ldp import mechanism as mechanisms
+from ldp.budget import Budget
+from ldp.exact import ONE, float_below
+from ldp.mechanism import Categorical as CategoricalMechanism
+from ldp.mechanisms import named
+from ldp.policy import Policy
 
 # An error about an answer names its type only: messages end up in logs and crash reports, and
 # the answer must not.
@@ -29,9 +33,15 @@ from ldp import mechanism as mechanisms
 
 @dataclass(frozen=True)
 class Categorical:
-    """An answer that is one of `values`: at least two, all different, none empty."""
+    """An answer that is one of `values`: at least two, all different, none empty.
+
+    Where `sensitive` are given, the other values are ordinary: a report may reveal them.
+    `classes` are (values, scale) that have a smaller epsilon.
+    """
 
     values: tuple[str, ...]
+    sensitive: tuple[str, ...] = ()
+    classes: tuple[tuple[tuple[str, ...], float], ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.values) < 2:
@@ -41,6 +51,40 @@ class Categorical:
         if len(self._categories) < len(self.values):
             (twice, _), *_ = Counter(self.values).most_common(1)
             raise InvalidInput(f"values must differ, got {twice!r} twice")
+        if self.sensitive and self.classes:
+            raise InvalidInput("give sensitive values or classes, not both")
+        listed = [*self.sensitive, *(value for values, _ in self.classes for value in values)]
+        if unknown := [value for value in listed if value not in self._categories]:
+            raise InvalidInput(f"{unknown[0]!r} is sensitive or in a class, but no value")
+        if len(set(listed)) < len(listed):
+            (twice, _), *_ = Counter(listed).most_common(1)
+            raise InvalidInput(f"{twice!r} is in two classes, or twice in one")
+        for values, scale in self.classes:
+            if not values:
+                raise InvalidInput("a class needs values")
+            if not 0 < scale <= 1:
+                raise InvalidInput(f"the scale of a class must lie in (0, 1], got {scale!r}")
+        if self.classes and len(listed) == len(self.values) and max(s for _, s in self.classes) < 1:
+            raise InvalidInput("some values must have all of epsilon: give a class the scale 1")
+
+    def policy(self, epsilon: float) -> Policy | None:
+        """Return what must be kept at `epsilon`; None where all pairs are protected alike."""
+        k = len(self.values)
+        if self.sensitive:
+            return Policy.one_sided(k, [self._categories[v] for v in self.sensitive], epsilon)
+        if not self.classes:
+            return None
+        of = dict.fromkeys(self.values, 1.0) | {v: s for values, s in self.classes for v in values}
+        scales = sorted(set(of.values()))
+        return Policy.input_discriminative(
+            [scales.index(of[value]) for value in self.values],
+            [float_below(Fraction(epsilon) * Fraction(scale)) for scale in scales],
+        )
+
+    @property
+    def ordinary(self) -> tuple[str, ...]:
+        """The values that a report may reveal."""
+        return tuple(v for v in self.values if v not in self.sensitive) if self.sensitive else ()
 
     @cached_property
     def _categories(self) -> Mapping[str, int]:
@@ -65,9 +109,22 @@ class Categorical:
         shown = self.values if len(self.values) <= 8 else (*self.values[:7], "...")
         return ", ".join(shown)
 
-    def fits(self, mechanism: Mechanism) -> bool:
-        """Tell whether the mechanism randomises this domain's categories."""
-        return isinstance(mechanism, mechanisms.Categorical) and mechanism.k == len(self.values)
+    @property
+    def mechanisms(self) -> type[Mechanism]:
+        """What randomises categories."""
+        return CategoricalMechanism
+
+    def check(self, mechanism: Mechanism) -> None:
+        """Raise `InvalidInput` unless the mechanism is for these values and protects them."""
+        if not isinstance(mechanism, CategoricalMechanism) or mechanism.k != len(self.values):
+            raise InvalidInput(f"{mechanism.name} does not fit {len(self.values)} values")
+        wanted = self.policy(mechanism.epsilon)
+        kept: Policy | None = getattr(mechanism, "promise", None)
+        if wanted is None and kept is None:
+            return  # the mechanism has checked itself that all pairs are protected alike
+        uniform = Policy.uniform(mechanism.k, mechanism.epsilon)
+        if not (kept or uniform).implies(wanted or uniform):
+            raise InvalidInput(f"{mechanism.name} keeps another policy than its values declare")
 
 
 @dataclass(frozen=True)
@@ -104,9 +161,17 @@ class Numeric:
     def __str__(self) -> str:
         return f"{self.low:g} to {self.high:g}"
 
-    def fits(self, mechanism: Mechanism) -> bool:
-        """Tell whether the mechanism randomises numbers in [-1, 1]."""
-        return mechanism.parameters == 1 and mechanism.bounds == (-1.0, 1.0)
+    @property
+    def mechanisms(self) -> type[Mechanism]:
+        """What randomises numbers in [-1, 1]."""
+        from ldp.mechanisms.numeric import MeanMechanism
+
+        return MeanMechanism
+
+    def check(self, mechanism: Mechanism) -> None:
+        """Raise `InvalidInput` unless the mechanism is for numbers in [-1, 1]."""
+        if not isinstance(mechanism, self.mechanisms):
+            raise InvalidInput(f"{mechanism.name} does not fit numbers")
 
 
 Domain = Categorical | Numeric
@@ -123,11 +188,13 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Level:
-    """A named epsilon of one whole record, and the mechanism of each attribute at it."""
+    """A named epsilon of one whole record: the mechanism of each attribute at it, and which of
+    them a record reports."""
 
     name: str
     epsilon: float
     mechanisms: Mapping[str, Mechanism]
+    budget: Budget
 
 
 @dataclass(frozen=True)
@@ -135,7 +202,9 @@ class Plan:
     """A survey resolved into exact mechanisms.
 
     Guarantee: whoever answers at a level sends reports that are, together, `level.epsilon`-LDP
-    for the whole record (sequential composition over attributes, checked in exact arithmetic).
+    for the whole record (sequential composition over the attributes that a record reports,
+    checked in exact arithmetic); where an attribute's domain declares sensitive values or
+    classes, its policy takes the place of its epsilon.
     """
 
     survey: str
@@ -202,7 +271,12 @@ def mechanism_message(mechanism: Mechanism) -> plan_pb2.Mechanism:
 def domain(attribute: survey_pb2.Attribute) -> Domain:
     """Return an attribute's domain; raise `InvalidInput` for one that cannot be."""
     if attribute.WhichOneof("domain") == "categorical":
-        return Categorical(tuple(attribute.categorical.values))
+        categorical = attribute.categorical
+        return Categorical(
+            tuple(categorical.values),
+            tuple(categorical.sensitive),
+            tuple((tuple(c.values), c.scale) for _, c in sorted(categorical.classes.items())),
+        )
     if attribute.WhichOneof("domain") == "numeric":
         numeric = attribute.numeric
         return Numeric(numeric.low, numeric.high, numeric.clamp)
@@ -217,22 +291,29 @@ def _level(level: plan_pb2.Level, attributes: Mapping[str, Attribute]) -> Level:
         )
     mechanisms = {}
     for attribute, wire in zip(attributes.values(), level.mechanisms, strict=True):
-        integers = {p.name: tuple(p.values) for p in wire.parameters}
-        if len(integers) != len(wire.parameters):
-            raise InvalidInput(f"level {level.name!r}, {attribute.name!r}: a parameter comes twice")
         try:
-            mechanism = build(wire.name, wire.epsilon, integers)
+            mechanisms[attribute.name] = _mechanism(wire, attribute.domain)
         except InvalidInput as error:
             raise InvalidInput(f"level {level.name!r}, {attribute.name!r}: {error}") from error
-        if not attribute.domain.fits(mechanism):
-            raise InvalidInput(
-                f"level {level.name!r}: {mechanism.name} does not fit {attribute.name!r}"
-            )
-        mechanisms[attribute.name] = mechanism
-    total = sum(Fraction(mechanism.epsilon) for mechanism in mechanisms.values())
-    if not math.isfinite(level.epsilon) or total > Fraction(level.epsilon):
+    try:
+        chances = tuple(chance or ONE for chance in level.chances) or (ONE,) * len(attributes)
+        budget = Budget(tuple(m.epsilon for m in mechanisms.values()), chances)
+    except InvalidInput as error:
+        raise InvalidInput(f"level {level.name!r}: {error}") from error
+    if not (math.isfinite(level.epsilon) and budget.record_epsilon <= level.epsilon):
         raise InvalidInput(
             f"level {level.name!r} promises epsilon {level.epsilon:g} for a record, "
-            f"but its mechanisms add up to {float(total):.6g}"
+            f"but the mechanisms of one add up to {budget.record_epsilon:.6g}"
         )
-    return Level(level.name, level.epsilon, MappingProxyType(mechanisms))
+    return Level(level.name, level.epsilon, MappingProxyType(mechanisms), budget)
+
+
+def _mechanism(wire: plan_pb2.Mechanism, domain: Domain) -> Mechanism:
+    integers = {p.name: tuple(p.values) for p in wire.parameters}
+    if len(integers) != len(wire.parameters):
+        raise InvalidInput("a parameter comes twice")
+    if not issubclass(named(wire.name), domain.mechanisms):
+        raise InvalidInput(f"{wire.name} does not fit {domain.__class__.__name__.lower()} answers")
+    mechanism = build(wire.name, wire.epsilon, integers)
+    domain.check(mechanism)
+    return mechanism

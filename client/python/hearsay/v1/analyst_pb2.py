@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18hearsay/v1/analyst.proto\x12\nhearsay.v1\"\x93\x01\n\x0f\x45stimateRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x11\n\tattribute\x18\x02 \x01(\t\x12\x0e\n\x06levels\x18\x03 \x03(\t\x12\x0f\n\x07periods\x18\x04 \x03(\t\x12\x17\n\nconfidence\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12\x14\n\x0csimultaneous\x18\x06 \x01(\x08\x42\r\n\x0b_confidence\"\xc7\x01\n\x10\x45stimateResponse\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x11\n\tattribute\x18\x02 \x01(\t\x12\x11\n\tstatistic\x18\x03 \x01(\t\x12\x12\n\nconfidence\x18\x04 \x01(\x01\x12\x14\n\x0csimultaneous\x18\x05 \x01(\x08\x12\x0f\n\x07reports\x18\x06 \x01(\x04\x12\x1d\n\x04rows\x18\x07 \x03(\x0b\x32\x0f.hearsay.v1.Row\x12#\n\x07\x63ohorts\x18\x08 \x03(\x0b\x32\x12.hearsay.v1.Cohort\"Y\n\x03Row\x12\r\n\x05label\x18\x01 \x01(\t\x12\x10\n\x08\x65stimate\x18\x02 \x01(\x01\x12\x16\n\x0estandard_error\x18\x03 \x01(\x01\x12\x0b\n\x03low\x18\x04 \x01(\x01\x12\x0c\n\x04high\x18\x05 \x01(\x01\"n\n\x06\x43ohort\x12\x10\n\x08revision\x18\x01 \x01(\x0c\x12\r\n\x05level\x18\x02 \x01(\t\x12\x0e\n\x06period\x18\x03 \x01(\t\x12\x0f\n\x07\x65psilon\x18\x04 \x01(\x01\x12\x11\n\tmechanism\x18\x05 \x01(\t\x12\x0f\n\x07reports\x18\x06 \x01(\x04\x32P\n\x07\x41nalyst\x12\x45\n\x08\x45stimate\x12\x1b.hearsay.v1.EstimateRequest\x1a\x1c.hearsay.v1.EstimateResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18hearsay/v1/analyst.proto\x12\nhearsay.v1\"\xa3\x01\n\x0f\x45stimateRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x11\n\tattribute\x18\x02 \x01(\t\x12\x0e\n\x06levels\x18\x03 \x03(\t\x12\x0f\n\x07periods\x18\x04 \x03(\t\x12\x17\n\nconfidence\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12\x14\n\x0csimultaneous\x18\x06 \x01(\x08\x12\x0e\n\x06method\x18\x07 \x01(\tB\r\n\x0b_confidence\"\x92\x02\n\x10\x45stimateResponse\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x11\n\tattribute\x18\x02 \x01(\t\x12\x11\n\tstatistic\x18\x03 \x01(\t\x12\x12\n\nconfidence\x18\x04 \x01(\x01\x12\x14\n\x0csimultaneous\x18\x05 \x01(\x08\x12\x0f\n\x07reports\x18\x06 \x01(\x04\x12\x1d\n\x04rows\x18\x07 \x03(\x0b\x32\x0f.hearsay.v1.Row\x12#\n\x07\x63ohorts\x18\x08 \x03(\x0b\x32\x12.hearsay.v1.Cohort\x12\x0e\n\x06method\x18\t \x01(\t\x12\x18\n\x0bhomogeneity\x18\n \x01(\x01H\x00\x88\x01\x01\x12\x0f\n\x07warning\x18\x0b \x01(\tB\x0e\n\x0c_homogeneity\"Y\n\x03Row\x12\r\n\x05label\x18\x01 \x01(\t\x12\x10\n\x08\x65stimate\x18\x02 \x01(\x01\x12\x16\n\x0estandard_error\x18\x03 \x01(\x01\x12\x0b\n\x03low\x18\x04 \x01(\x01\x12\x0c\n\x04high\x18\x05 \x01(\x01\"n\n\x06\x43ohort\x12\x10\n\x08revision\x18\x01 \x01(\x0c\x12\r\n\x05level\x18\x02 \x01(\t\x12\x0e\n\x06period\x18\x03 \x01(\t\x12\x0f\n\x07\x65psilon\x18\x04 \x01(\x01\x12\x11\n\tmechanism\x18\x05 \x01(\t\x12\x0f\n\x07reports\x18\x06 \x01(\x04\x32P\n\x07\x41nalyst\x12\x45\n\x08\x45stimate\x12\x1b.hearsay.v1.EstimateRequest\x1a\x1c.hearsay.v1.EstimateResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,13 +32,13 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hearsay.v1.analyst_pb2', _g
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ESTIMATEREQUEST']._serialized_start=41
-  _globals['_ESTIMATEREQUEST']._serialized_end=188
-  _globals['_ESTIMATERESPONSE']._serialized_start=191
-  _globals['_ESTIMATERESPONSE']._serialized_end=390
-  _globals['_ROW']._serialized_start=392
-  _globals['_ROW']._serialized_end=481
-  _globals['_COHORT']._serialized_start=483
-  _globals['_COHORT']._serialized_end=593
-  _globals['_ANALYST']._serialized_start=595
-  _globals['_ANALYST']._serialized_end=675
+  _globals['_ESTIMATEREQUEST']._serialized_end=204
+  _globals['_ESTIMATERESPONSE']._serialized_start=207
+  _globals['_ESTIMATERESPONSE']._serialized_end=481
+  _globals['_ROW']._serialized_start=483
+  _globals['_ROW']._serialized_end=572
+  _globals['_COHORT']._serialized_start=574
+  _globals['_COHORT']._serialized_end=684
+  _globals['_ANALYST']._serialized_start=686
+  _globals['_ANALYST']._serialized_end=766
 # @@protoc_insertion_point(module_scope)

@@ -7,23 +7,25 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class EstimateRequest(_message.Message):
-    __slots__ = ("survey", "attribute", "levels", "periods", "confidence", "simultaneous")
+    __slots__ = ("survey", "attribute", "levels", "periods", "confidence", "simultaneous", "method")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     LEVELS_FIELD_NUMBER: _ClassVar[int]
     PERIODS_FIELD_NUMBER: _ClassVar[int]
     CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     SIMULTANEOUS_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     levels: _containers.RepeatedScalarFieldContainer[str]
     periods: _containers.RepeatedScalarFieldContainer[str]
     confidence: float
     simultaneous: bool
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., levels: _Optional[_Iterable[str]] = ..., periods: _Optional[_Iterable[str]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ...) -> None: ...
+    method: str
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., levels: _Optional[_Iterable[str]] = ..., periods: _Optional[_Iterable[str]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., method: _Optional[str] = ...) -> None: ...
 
 class EstimateResponse(_message.Message):
-    __slots__ = ("survey", "attribute", "statistic", "confidence", "simultaneous", "reports", "rows", "cohorts")
+    __slots__ = ("survey", "attribute", "statistic", "confidence", "simultaneous", "reports", "rows", "cohorts", "method", "homogeneity", "warning")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     STATISTIC_FIELD_NUMBER: _ClassVar[int]
@@ -32,6 +34,9 @@ class EstimateResponse(_message.Message):
     REPORTS_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     COHORTS_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    HOMOGENEITY_FIELD_NUMBER: _ClassVar[int]
+    WARNING_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     statistic: str
@@ -40,7 +45,10 @@ class EstimateResponse(_message.Message):
     reports: int
     rows: _containers.RepeatedCompositeFieldContainer[Row]
     cohorts: _containers.RepeatedCompositeFieldContainer[Cohort]
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., statistic: _Optional[str] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reports: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., cohorts: _Optional[_Iterable[_Union[Cohort, _Mapping]]] = ...) -> None: ...
+    method: str
+    homogeneity: float
+    warning: str
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., statistic: _Optional[str] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reports: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., cohorts: _Optional[_Iterable[_Union[Cohort, _Mapping]]] = ..., method: _Optional[str] = ..., homogeneity: _Optional[float] = ..., warning: _Optional[str] = ...) -> None: ...
 
 class Row(_message.Message):
     __slots__ = ("label", "estimate", "standard_error", "low", "high")

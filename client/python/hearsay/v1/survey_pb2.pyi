@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Survey(_message.Message):
-    __slots__ = ("name", "title", "period", "levels", "attributes")
+    __slots__ = ("name", "title", "period", "levels", "attributes", "budget")
     class LevelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -20,34 +20,57 @@ class Survey(_message.Message):
     PERIOD_FIELD_NUMBER: _ClassVar[int]
     LEVELS_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_FIELD_NUMBER: _ClassVar[int]
     name: str
     title: str
     period: str
     levels: _containers.ScalarMap[str, float]
     attributes: _containers.RepeatedCompositeFieldContainer[Attribute]
-    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., period: _Optional[str] = ..., levels: _Optional[_Mapping[str, float]] = ..., attributes: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ...) -> None: ...
+    budget: str
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., period: _Optional[str] = ..., levels: _Optional[_Mapping[str, float]] = ..., attributes: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ..., budget: _Optional[str] = ...) -> None: ...
 
 class Attribute(_message.Message):
-    __slots__ = ("name", "title", "weight", "categorical", "numeric", "mechanism")
+    __slots__ = ("name", "title", "weight", "cap", "categorical", "numeric", "mechanism")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TITLE_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    CAP_FIELD_NUMBER: _ClassVar[int]
     CATEGORICAL_FIELD_NUMBER: _ClassVar[int]
     NUMERIC_FIELD_NUMBER: _ClassVar[int]
     MECHANISM_FIELD_NUMBER: _ClassVar[int]
     name: str
     title: str
     weight: float
+    cap: float
     categorical: Categorical
     numeric: Numeric
     mechanism: str
-    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., weight: _Optional[float] = ..., categorical: _Optional[_Union[Categorical, _Mapping]] = ..., numeric: _Optional[_Union[Numeric, _Mapping]] = ..., mechanism: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., weight: _Optional[float] = ..., cap: _Optional[float] = ..., categorical: _Optional[_Union[Categorical, _Mapping]] = ..., numeric: _Optional[_Union[Numeric, _Mapping]] = ..., mechanism: _Optional[str] = ...) -> None: ...
 
 class Categorical(_message.Message):
-    __slots__ = ("values",)
+    __slots__ = ("values", "sensitive", "classes")
+    class ClassesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Class
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Class, _Mapping]] = ...) -> None: ...
     VALUES_FIELD_NUMBER: _ClassVar[int]
+    SENSITIVE_FIELD_NUMBER: _ClassVar[int]
+    CLASSES_FIELD_NUMBER: _ClassVar[int]
     values: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, values: _Optional[_Iterable[str]] = ...) -> None: ...
+    sensitive: _containers.RepeatedScalarFieldContainer[str]
+    classes: _containers.MessageMap[str, Class]
+    def __init__(self, values: _Optional[_Iterable[str]] = ..., sensitive: _Optional[_Iterable[str]] = ..., classes: _Optional[_Mapping[str, Class]] = ...) -> None: ...
+
+class Class(_message.Message):
+    __slots__ = ("values", "scale")
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    SCALE_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.RepeatedScalarFieldContainer[str]
+    scale: float
+    def __init__(self, values: _Optional[_Iterable[str]] = ..., scale: _Optional[float] = ...) -> None: ...
 
 class Numeric(_message.Message):
     __slots__ = ("low", "high", "clamp")
