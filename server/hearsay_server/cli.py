@@ -82,6 +82,17 @@ def create_survey(
     _out.print(f"{status.survey} is registered, revision {status.revision.hex()[:12]}")
 
 
+@survey_app.command("explain")
+def explain_survey(
+    file: Annotated[Path, typer.Argument(help="The survey, as TOML.")],
+    users: Annotated[int, typer.Option(help="How many users to predict the errors for.")] = 10_000,
+) -> None:
+    """Say what a survey would mean, before it is registered: protection, cost and errors."""
+    from hearsay_server import explain
+
+    explain.show(explain.explain(surveys.from_file(file), str(file), users), _out)
+
+
 @survey_app.command("list")
 def list_surveys(
     target: Target = DEFAULT_ADDRESS, insecure: Insecure = False, as_json: AsJson = False
@@ -162,6 +173,9 @@ def query(
     simultaneous: Annotated[
         bool, typer.Option(help="Intervals that cover all values at once.")
     ] = False,
+    method: Annotated[
+        str, typer.Option(help="How levels are pooled: mle, gls, inverse_variance or scalar.")
+    ] = "",
     target: Target = DEFAULT_ADDRESS,
     insecure: Insecure = False,
     as_json: AsJson = False,
@@ -178,7 +192,10 @@ def query(
             periods=period or (),
             confidence=confidence,
             simultaneous=simultaneous,
+            method=method,
         )
+    if answer.warning:
+        Console(stderr=True).print(f"warning: {escape(answer.warning)}", soft_wrap=True)
     if as_json:
         document = MessageToDict(
             answer,
@@ -208,7 +225,7 @@ def query(
             f"{row.low:.4f} to {row.high:.4f}",
         )
     _out.print(table)
-    _out.print(f"{answer.reports:,} reports in {len(answer.cohorts)} cohorts")
+    _out.print(f"{answer.reports:,} reports in {len(answer.cohorts)} cohorts, {answer.method}")
 
 
 @app.command()

@@ -183,29 +183,31 @@ class _Exhibit:
 
 def _collect(source: Source, address: str, seed: int | None, console: Console) -> _Exhibit:
     """Let every respondent be a device: a client of its own, with a level of its own."""
+    may_reveal = [a.name for a in source.survey.attributes if a.categorical.sensitive]
     chooser = random.Random(seed)
     levels = sorted(source.survey.levels)
     chosen = [chooser.choice(levels) for _ in source.respondents]
 
-    def device(number: int) -> _Exhibit:
+    def device(number: int) -> _Exhibit | None:
         answers = source.respondents[number]
         coins = None if seed is None else SeededCoins((seed << 32) + number)
         name = source.survey.name
-        client = Client(address, name, level=chosen[number], coins=coins)
-        client.record(**answers)
-        (batch,) = client.outbox()
-        if not client.close() or client.counters.get("stored") != 1:
+        client = Client(address, name, level=chosen[number], may_reveal=may_reveal, coins=coins)
+        taken = client.record(**answers)
+        batches = client.outbox()
+        if not client.close() or client.counters.get("stored", 0) != len(batches):
             raise Unreachable(f"respondent {number} could not deliver: {dict(client.counters)}")
-        return _Exhibit(answers, client.level, client.plan, batch)
+        return _Exhibit(answers, client.level, client.plan, batches[0]) if taken else None
 
     columns = (TextColumn("devices"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress, ThreadPoolExecutor(_THREADS) as pool:
         task = progress.add_task("devices", total=len(source.respondents))
-        exhibits = pool.map(device, range(len(source.respondents)))
-        first = next(exhibits)
-        progress.advance(task)
-        for _ in exhibits:
+        first = None
+        for exhibit in pool.map(device, range(len(source.respondents))):
+            first = first or exhibit
             progress.advance(task)
+    if first is None:
+        raise InvalidInput("nobody had an answer to an attribute that was drawn for them")
     return first
 
 
@@ -266,7 +268,7 @@ def _describe(domain: hearsay.plan.Domain, mechanism: Mechanism, codes: bytes) -
         share = (float(mechanism.debias(tally)[0]) + 1) / 2
         return f"{raw}  counts as {domain.low + share * (domain.high - domain.low):.1f}"
     if not isinstance(mechanism, FrequencyOracle):
-        return raw
+        return f"{raw}  ({mechanism.name})"
     supported = mechanism.supports(tally)
     said = [value for value, count in zip(domain.values, supported, strict=True) if count]
     return escape(f"{raw}  says: {' or '.join(said) or 'none'}")

@@ -83,20 +83,20 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
         raise InvalidInput("levels: at least one is needed, such as [levels] standard = 1.0")
     if not survey.attributes:
         raise InvalidInput("attributes: at least one is needed, as [[attributes]]")
-    questions = _questions(survey)
+    asked = questions(survey)
     plan = plan_pb2.Plan(survey=survey)
     for name, epsilon in sorted(survey.levels.items(), key=lambda item: (item[1], item[0])):
         _check_name("levels", name)
         check_epsilon(epsilon, f"levels.{name}: epsilon")
         try:
-            budget = decide(survey.budget, epsilon, questions).budget
+            budget = decide(survey.budget, epsilon, asked).budget
         except InvalidInput as error:
             raise InvalidInput(f"levels.{name}: {error}") from None
         level = plan.levels.add(name=name, epsilon=epsilon)
-        if budget.reported < len(questions):
+        if budget.reported < len(asked):
             level.chances.extend(chance % ONE for chance in budget.chances)
         size = 0
-        for question, share in zip(questions, budget.epsilons, strict=True):
+        for question, share in zip(asked, budget.epsilons, strict=True):
             try:
                 mechanism = question.mechanism(share)
             except InvalidInput as error:
@@ -150,12 +150,13 @@ class Question:
         return catalogue.numeric("auto", epsilon).largest_report_variance
 
 
-def _questions(survey: survey_pb2.Survey) -> list[Question]:
-    questions: list[Question] = []
+def questions(survey: survey_pb2.Survey) -> list[Question]:
+    """Return the attributes; raise `InvalidInput` that names the place for one that cannot be."""
+    found: list[Question] = []
     for position, attribute in enumerate(survey.attributes):
         place = f"attributes[{position}]"
         _check_name(f"{place}: name", attribute.name)
-        if attribute.name in (question.name for question in questions):
+        if attribute.name in (question.name for question in found):
             raise InvalidInput(f"{place}: the name {attribute.name!r} is taken by an earlier one")
         place = f"{place} ({attribute.name})"
         weight = attribute.weight if attribute.HasField("weight") else 1.0
@@ -169,8 +170,8 @@ def _questions(survey: survey_pb2.Survey) -> list[Question]:
                 domain.policy(1.0)  # refused here, where the place is known
         except InvalidInput as error:
             raise InvalidInput(f"{place}: {error}") from None
-        questions.append(Question(attribute.name, domain, weight, cap, attribute.mechanism))
-    return questions
+        found.append(Question(attribute.name, domain, weight, cap, attribute.mechanism))
+    return found
 
 
 def decide(budget: str, epsilon: float, questions: Sequence[Question]) -> Decision:
