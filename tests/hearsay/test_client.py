@@ -147,6 +147,112 @@ def test_a_level_above_the_users_cap_is_refused(server: Server) -> None:
         Client(server.address, "health", level="strict", max_epsilon=float("nan"))
 
 
+def test_an_attribute_may_have_a_level_of_its_own(server: Server) -> None:
+    open_ = {"age": "open"}
+    with Client(server.address, "health", level="strict", levels=open_) as client:
+        assert client.record_epsilon == 0.5 + 2.0
+        client.record(smokes="no", age=30)
+        (batch,) = client.outbox()
+        assert [(c.attribute, c.level) for c in batch.columns] == [
+            ("smokes", "strict"),
+            ("age", "open"),
+        ]
+    assert client.counters["stored"] == 1
+    with pytest.raises(
+        InvalidInput, match=r"spends epsilon 2\.5 on a record, above the user's cap"
+    ):
+        Client(server.address, "health", level="strict", levels=open_, max_epsilon=2.0)
+    with pytest.raises(InvalidInput, match="'health' has no attribute 'drinks'"):
+        Client(server.address, "health", level="strict", levels={"drinks": "open"})
+    with pytest.raises(InvalidInput, match="level must be one of strict, open, got 'lax'"):
+        Client(server.address, "health", level="strict", levels={"age": "lax"})
+
+
+def test_what_is_spent_for_life_stays_under_its_cap(server: Server) -> None:
+    server.create(DAILY)
+    calendar = Calendar()
+    with Client(
+        server.address, "daily", level="strict", max_lifetime_epsilon=1.5, clock=calendar
+    ) as client:
+        calendar.now = YESTERDAY
+        assert client.record(smokes="no", age=30) == ("smokes", "age")  # 0.5 each
+        calendar.now = TODAY
+        assert client.record(smokes="no", age=30) == ("smokes",)
+        calendar.now = TODAY + timedelta(days=1)
+        assert client.record(smokes="no", age=30) == ()
+        assert client.counters["spent"] == 3
+
+
+def test_a_sampled_record_reports_what_was_drawn_whatever_the_answers(server: Server) -> None:
+    server.create(DAILY.replace('title = "A', 'budget = "sample"\ntitle = "A'))
+    seen = set()
+    for person in range(30):
+        coins = SeededCoins(person)
+        with Client(
+            server.address, "daily", level="strict", coins=coins, clock=Calendar()
+        ) as client:
+            first = client.record(smokes="no") + client.record(age=30)
+            assert len(first) == 1
+            assert client.record(smokes="yes", age=20) == ()  # the other is not drawn either
+            assert client.counters["idle"] == 2
+            seen |= set(first)
+    assert seen == {"smokes", "age"}
+
+
+def test_nothing_is_revealed_that_the_app_did_not_allow(server: Server) -> None:
+    server.create(
+        SURVEY.replace("health", "delicate")
+        .replace('mechanism = "krr"', "")
+        .replace('"sometimes", "yes"]', '"sometimes", "yes"]\nsensitive = ["yes"]')
+    )
+    with pytest.raises(
+        InvalidInput, match=r"a report of 'smokes' may reveal no or sometimes; .*may_reveal="
+    ):
+        Client(server.address, "delicate", level="strict")
+    with pytest.raises(InvalidInput, match="'delicate' has no attribute 'drinks'"):
+        Client(server.address, "delicate", level="strict", may_reveal=["drinks"])
+    for person in range(200):
+        coins = SeededCoins(person)
+        with Client(
+            server.address, "delicate", level="open", may_reveal=["smokes"], coins=coins
+        ) as client:
+            client.record(smokes=("no", "yes", "no", "no")[person % 4])
+    with Analyst(server.address) as analyst:
+        frame = analyst.estimate("delicate", "smokes")
+        truth = [0.75, 0.0, 0.25]
+        assert (abs(frame["estimate"] - truth) <= 4 * frame["standard_error"]).all()
+        assert frame.attrs["method"] == "mle"
+
+
+def test_levels_that_differ_are_not_pooled_in_silence(server: Server) -> None:
+    for person in range(240):
+        level = ("strict", "open")[person % 2]
+        with Client(server.address, "health", level=level, coins=SeededCoins(person)) as client:
+            client.record(smokes="yes" if level == "open" else "no")
+    with Analyst(server.address) as analyst:
+        with pytest.warns(UserWarning, match="the cohorts differ"):
+            frame = analyst.estimate("health", "smokes")
+        assert frame.attrs["method"] == "stratified"
+        assert frame.attrs["homogeneity"] < 0.01
+        one = analyst.estimate("health", "smokes", levels=["open"])
+        assert one.attrs["homogeneity"] is None
+        assert one.attrs["warning"] == ""
+        with pytest.raises(InvalidInput, match=r"method must be one of mle, gls, .* got 'magic'"):
+            analyst.estimate("health", "smokes", method="magic")
+
+
+@pytest.mark.parametrize("method", ["mle", "gls", "inverse_variance", "scalar"])
+def test_an_analyst_may_choose_how_levels_are_pooled(server: Server, method: str) -> None:
+    for person in range(60):
+        level = ("strict", "open")[person % 2]
+        with Client(server.address, "health", level=level, coins=SeededCoins(person)) as client:
+            client.record(smokes="no", age=40)
+    with Analyst(server.address) as analyst:
+        frame = analyst.estimate("health", "smokes", method=method)
+        assert frame.attrs["method"] == method
+        assert abs(frame.loc["no", "estimate"] - 1) < 4 * frame.loc["no", "standard_error"]
+
+
 def test_an_unknown_survey_or_level_is_refused(server: Server) -> None:
     with pytest.raises(InvalidInput, match="there is no survey 'wealth' here"):
         Client(server.address, "wealth", level="strict")

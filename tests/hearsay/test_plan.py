@@ -101,6 +101,64 @@ def test_a_missing_mechanism_is_refused() -> None:
         plan.parse(tampered(drop))
 
 
+DELICATE = SURVEY.replace('mechanism = "krr"', "").replace(
+    'values = ["no", "sometimes", "yes"]',
+    'values = ["no", "sometimes", "yes"]\nsensitive = ["yes"]',
+)
+
+
+def delicate(change: Callable[[plan_pb2.Plan], object]) -> bytes:
+    frozen = surveys.resolve(surveys.from_toml(DELICATE, "test.toml"))
+    message = plan_pb2.Plan.FromString(frozen)
+    change(message)
+    return message.SerializeToString()
+
+
+def test_a_policy_that_protects_less_than_the_domain_declares_is_refused() -> None:
+    def more(message: plan_pb2.Plan) -> None:  # "sometimes" is now declared sensitive as well
+        message.survey.attributes[0].categorical.sensitive.append("sometimes")
+
+    def all_of_them(message: plan_pb2.Plan) -> None:
+        del message.survey.attributes[0].categorical.sensitive[:]
+
+    def another(message: plan_pb2.Plan) -> None:
+        message.survey.attributes[0].categorical.sensitive[0] = "no"
+
+    assert plan.parse(delicate(lambda message: None)).attributes["smokes"].domain.ordinary
+    for change in (more, all_of_them, another):
+        with pytest.raises(InvalidInput, match="keeps another policy than its values declare"):
+            plan.parse(delicate(change))
+
+
+def test_a_mechanism_that_protects_more_than_declared_is_taken() -> None:
+    def declare(message: plan_pb2.Plan) -> None:
+        message.survey.attributes[0].categorical.sensitive.append("yes")
+
+    assert plan.parse(tampered(declare))  # k-RR protects all values alike
+
+
+def test_chances_that_are_no_budget_are_refused() -> None:
+    def one_chance(message: plan_pb2.Plan) -> None:
+        message.levels[0].chances.append(5)
+
+    def half(message: plan_pb2.Plan) -> None:
+        message.levels[0].chances.extend([1 << 62, 1 << 62])
+
+    with pytest.raises(InvalidInput, match="'strict': a budget has one epsilon and one chance"):
+        plan.parse(tampered(one_chance))
+    with pytest.raises(InvalidInput, match=r"'strict': the chances must sum to a multiple of 2"):
+        plan.parse(tampered(half))
+
+
+def test_attributes_that_may_be_reported_together_are_added_up() -> None:
+    sampled = SURVEY.replace('title = "A', 'budget = "sample"\ntitle = "A')
+    message = plan_pb2.Plan.FromString(surveys.resolve(surveys.from_toml(sampled, "test.toml")))
+    plan.parse(message.SerializeToString())
+    message.levels[1].chances[:] = [0, 0]  # always, both: twice the epsilon of the level
+    with pytest.raises(InvalidInput, match=r"'open' promises epsilon 4 .* add up to 8"):
+        plan.parse(message.SerializeToString())
+
+
 def test_a_mechanism_of_a_later_version_is_refused() -> None:
     def rename(message: plan_pb2.Plan) -> None:
         message.levels[0].mechanisms[0].name = "quantum"

@@ -1,5 +1,6 @@
 """A survey that cannot be is refused with the place and the reason."""
 
+import math
 import re
 from fractions import Fraction
 
@@ -10,6 +11,7 @@ from hearsay import InvalidInput, plan
 from hearsay_server import catalogue
 from hearsay_server import survey as surveys
 from ldp.choice import choose
+from ldp.exact import certainly_at_most
 from support import SURVEY
 
 
@@ -155,6 +157,65 @@ REFUSED = {
         'mechanism = "loloha"',
         "levels.strict, smokes: mechanism must be one of auto, krr,",
     ),
+    "sensitive value that is none": (
+        'values = ["no", "sometimes", "yes"]',
+        'values = ["no", "sometimes", "yes"]\nsensitive = ["often"]',
+        "attributes[0] (smokes): 'often' is sensitive or in a class, but no value",
+    ),
+    "sensitive value twice": (
+        'values = ["no", "sometimes", "yes"]',
+        'values = ["no", "sometimes", "yes"]\nsensitive = ["yes", "yes"]',
+        "attributes[0] (smokes): 'yes' is in two classes, or twice in one",
+    ),
+    "sensitive values and classes": (
+        'values = ["no", "sometimes", "yes"]',
+        'values = ["no", "yes"]\nsensitive = ["yes"]\n'
+        '[attributes.categorical.classes.hard]\nvalues = ["yes"]\nscale = 0.5',
+        "attributes[0] (smokes): give sensitive values or classes, not both",
+    ),
+    "value in two classes": (
+        'values = ["no", "sometimes", "yes"]',
+        'values = ["no", "sometimes", "yes"]\n'
+        '[attributes.categorical.classes.a]\nvalues = ["yes"]\nscale = 0.5\n'
+        '[attributes.categorical.classes.b]\nvalues = ["no", "yes"]\nscale = 0.2',
+        "attributes[0] (smokes): 'yes' is in two classes, or twice in one",
+    ),
+    "class without values": (
+        'values = ["no", "sometimes", "yes"]',
+        'values = ["no", "yes"]\n[attributes.categorical.classes.a]\nscale = 0.5',
+        "attributes[0] (smokes): a class needs values",
+    ),
+    "scale above one": (
+        'values = ["no", "sometimes", "yes"]',
+        'values = ["no", "yes"]\n[attributes.categorical.classes.a]\nvalues = ["yes"]\nscale = 1.5',
+        "attributes[0] (smokes): the scale of a class must lie in (0, 1], got 1.5",
+    ),
+    "scale of nothing": (
+        'values = ["no", "sometimes", "yes"]',
+        'values = ["no", "yes"]\n[attributes.categorical.classes.a]\nvalues = ["yes"]',
+        "attributes[0] (smokes): the scale of a class must lie in (0, 1], got 0.0",
+    ),
+    "all values scaled down": (
+        'values = ["no", "sometimes", "yes"]',
+        'values = ["no", "yes"]\n'
+        '[attributes.categorical.classes.a]\nvalues = ["no", "yes"]\nscale = 0.5',
+        "attributes[0] (smokes): some values must have all of epsilon: give a class the scale 1",
+    ),
+    "mechanism where the policy decides": (
+        'values = ["no", "sometimes", "yes"]',
+        'values = ["no", "sometimes", "yes"]\nsensitive = ["yes"]',
+        "levels.strict, smokes: mechanism must be auto where values are sensitive or have classes",
+    ),
+    "unknown budget": (
+        'title = "A',
+        'budget = "spend"\ntitle = "A',
+        "levels.strict: budget must be split, sample or auto, got 'spend'",
+    ),
+    "cap of nothing": (
+        'name = "age"',
+        'name = "age"\ncap = 0',
+        "attributes[1] (age): cap must be finite and > 0, got 0.0",
+    ),
     "unknown period": (
         'title = "A',
         'period = "daily"\ntitle = "A',
@@ -232,3 +293,63 @@ def test_what_a_plan_cannot_carry_is_not_resolved() -> None:
     low = resolve(SURVEY.replace('name = "age"', 'name = "age"\nmechanism = "hybrid"'))
     assert low.levels["strict"].mechanisms["age"].name == "onebit"
     assert low.levels["open"].mechanisms["age"].name == "hybrid"
+
+
+DELICATE = SURVEY.replace('mechanism = "krr"', "").replace(
+    'values = ["no", "sometimes", "yes"]', 'values = ["no", "sometimes", "yes"]\n{}'
+)
+SENSITIVE = DELICATE.format('sensitive = ["sometimes", "yes"]')
+CLASSES = DELICATE.format('[attributes.categorical.classes.hard]\nvalues = ["yes"]\nscale = 0.25')
+
+
+def test_sensitive_values_are_protected_and_others_may_be_revealed() -> None:
+    for level in resolve(SENSITIVE).levels.values():
+        mechanism = level.mechanisms["smokes"]
+        channel = mechanism.channel()
+        assert channel.epsilon == math.inf
+        for column in zip(*channel.rows, strict=True):
+            no, sometimes, yes = column
+            assert max(sometimes, yes) == 0 or min(column) > 0  # or it tells of the no for sure
+            if sometimes or yes:
+                worst = max(yes / sometimes, sometimes / yes, yes / no, sometimes / no)
+                assert certainly_at_most(worst, mechanism.epsilon)
+        assert any(column[0] and not column[1] for column in zip(*channel.rows, strict=True))
+
+
+def test_classes_have_their_share_of_epsilon() -> None:
+    for level in resolve(CLASSES).levels.values():
+        mechanism = level.mechanisms["smokes"]
+        no, sometimes, yes = mechanism.channel().rows
+        quarter = mechanism.epsilon / 4
+
+        def worst(a: tuple[Fraction, ...], b: tuple[Fraction, ...]) -> Fraction:
+            return max(max(p / q, q / p) for p, q in zip(a, b, strict=True))
+
+        for other in (no, sometimes):
+            assert certainly_at_most(worst(yes, other), quarter)
+        assert math.log(worst(yes, no)) > 0.999 * quarter
+        # By way of "yes" the two cannot be further apart than twice as far as each is from it.
+        assert math.log(worst(no, sometimes)) == pytest.approx(2 * quarter, rel=1e-3)
+
+
+def test_a_sampled_attribute_has_all_of_epsilon() -> None:
+    sampled = resolve(SURVEY.replace('title = "A', 'budget = "sample"\ntitle = "A'))
+    for level in sampled.levels.values():
+        assert {m.epsilon for m in level.mechanisms.values()} == {level.epsilon}
+        assert sum(level.budget.chances) == 1 << 64
+        assert level.budget.record_epsilon == level.epsilon
+
+
+def test_a_cap_holds_and_leaves_the_rest_to_the_others() -> None:
+    capped = resolve(SURVEY.replace('name = "age"', 'name = "age"\ncap = 0.25'))
+    for level in capped.levels.values():
+        assert level.mechanisms["age"].epsilon == 0.25
+        assert level.mechanisms["smokes"].epsilon == pytest.approx(level.epsilon - 0.25)
+
+
+def test_auto_takes_the_budget_of_less_predicted_error() -> None:
+    automatic = SURVEY.replace('title = "A', 'budget = "auto"\ntitle = "A')
+    for level in resolve(automatic).levels.values():
+        assert level.budget.reported == 1  # two attributes at epsilon 1 or 4: better one of them
+    lavish = resolve(automatic.replace("open = 4.0", "open = 30.0"))
+    assert lavish.levels["open"].budget.reported == 2

@@ -1,0 +1,75 @@
+"""What a survey would mean, told before it is registered."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_cli import hearsay
+
+from hearsay import InvalidInput
+from hearsay_server import survey as surveys
+from hearsay_server.explain import explain
+from ldp.testing import SeededCoins
+from support import SURVEY
+
+DELICATE = SURVEY.replace('mechanism = "krr"', "").replace(
+    '"sometimes", "yes"]', '"sometimes", "yes"]\nsensitive = ["yes"]'
+)
+
+
+def test_predicted_errors_are_those_of_a_simulation() -> None:
+    toml = SURVEY.replace('title = "A', 'budget = "sample"\ntitle = "A')
+    explanation = explain(surveys.from_toml(toml, "t"), "t", 3000)
+    level = explanation.plan.levels["strict"]
+    row = next(r for r in explanation.rows if (r.level, r.attribute) == ("strict", "smokes"))
+    mechanism, coins = level.mechanisms["smokes"], SeededCoins(5)
+    generator = np.random.default_rng(5)
+    squares = []
+    for _ in range(300):
+        n = generator.binomial(3000, row.chance)
+        codes = mechanism.randomize_many(generator.integers(3, size=n), coins)
+        squares.append(np.mean((mechanism.debias(mechanism.tally(codes)) - 1 / 3) ** 2))
+    assert row.error == pytest.approx(np.sqrt(np.mean(squares)), rel=0.1)
+
+
+def test_levels_together_do_better_than_the_strictest_for_all() -> None:
+    explanation = explain(surveys.from_toml(SURVEY, "t"), "t", 10_000)
+    for attribute in ("smokes", "age"):
+        assert explanation.pooled[attribute] < explanation.strict[attribute]
+    (strict,) = [r for r in explanation.rows if (r.level, r.attribute) == ("strict", "age")]
+    assert explanation.strict["age"] == strict.error
+
+
+def test_protections_are_said_in_words() -> None:
+    explanation = explain(surveys.from_toml(DELICATE, "t"), "t", 100)
+    assert list(explanation.protections) == [
+        "smokes: yes from no or sometimes by 1 epsilon",
+        "smokes: no or sometimes may be told from yes for certain",
+        "smokes: no or sometimes may be told from each other for certain",
+        "age: every number from every other, by epsilon",
+    ]
+
+
+def test_a_survey_that_cannot_be_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"^t\.toml: levels.strict: epsilon must be finite"):
+        bad = SURVEY.replace("strict = 1.0", "strict = nan")
+        explain(surveys.from_toml(bad, "t"), "t.toml", 100)
+    with pytest.raises(InvalidInput, match="users must be at least 1, got 0"):
+        explain(surveys.from_toml(SURVEY, "t"), "t", 0)
+
+
+def test_the_command_tells_it_all(tmp_path: Path) -> None:
+    file = tmp_path / "survey.toml"
+    file.write_text(DELICATE.replace('title = "A', 'budget = "auto"\ntitle = "A'))
+    done = hearsay("survey", "explain", file, "--users", 500)
+    assert done.returncode == 0
+    for told in (
+        "1 of 2 attributes, drawn for each record",
+        "instead of all 2 attributes at once",
+        "smokes: yes from no or sometimes by 1 epsilon",
+        "whole record",
+        "Each level by itself, with 500 users at it",
+        "against the strictest for all",
+        "times as many",
+    ):
+        assert told in done.stdout
