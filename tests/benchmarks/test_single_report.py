@@ -8,11 +8,14 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from ldp import Coins, Mechanism, mechanisms
+from ldp.design import design
 from ldp.longitudinal import Longitudinal
+from ldp.policy import Policy
 
 K, EPSILON, LIFETIME = 1024, 1.0, 2.0
 
-# The domains of `ordered` and `table` end at 64 and 256; numbers have no k, strings any.
+# The domains of `ordered` and `table` end at 64 and 256, and that of `policy_table` where a
+# design would be larger than a mixture of subsets; numbers have no k, strings any.
 MAKE: Mapping[str, Callable[[], Mechanism]] = {
     "cms": lambda: mechanisms.CountMeanSketch(K, EPSILON),
     "dbitflip": lambda: mechanisms.DBitFlip(K, EPSILON, 16),
@@ -29,6 +32,9 @@ MAKE: Mapping[str, Callable[[], Mechanism]] = {
     "onebit": lambda: mechanisms.OneBitMean(EPSILON),
     "ordered": lambda: mechanisms.OrderedExponential(64, EPSILON),
     "piecewise": lambda: mechanisms.PiecewiseMechanism(EPSILON),
+    "policy_subsets": lambda: design(Policy.one_sided(K, range(16), EPSILON)).mechanism,
+    "policy_table": lambda: design(Policy.one_sided(16, range(4), EPSILON)).mechanism,
+    "policy_unary": lambda: mechanisms.PolicyUnary.utility_optimised(K, range(16), EPSILON),
     "projective": lambda: mechanisms.ProjectiveGeometry(K, EPSILON),
     "rappor": lambda: mechanisms.RAPPOR.calibrate(EPSILON, LIFETIME),
     "she": lambda: mechanisms.SummingHistogram(K, EPSILON),

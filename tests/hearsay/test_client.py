@@ -181,6 +181,8 @@ def test_what_is_spent_for_life_stays_under_its_cap(server: Server) -> None:
         calendar.now = TODAY + timedelta(days=1)
         assert client.record(smokes="no", age=30) == ()
         assert client.counters["spent"] == 3
+    with pytest.raises(InvalidInput, match="max_lifetime_epsilon must be finite and >= 0, got nan"):
+        Client(server.address, "daily", level="strict", max_lifetime_epsilon=float("nan"))
 
 
 def test_a_sampled_record_reports_what_was_drawn_whatever_the_answers(server: Server) -> None:

@@ -1,6 +1,7 @@
 """The device's side: randomise here, send only that."""
 
 import logging
+import math
 import os
 import random
 import threading
@@ -86,8 +87,8 @@ class Client:
         would exceed it is dropped and counted as "spent". `may_reveal` names the attributes
         whose ordinary values may be revealed. `revision`, the hex SHA-256 that
         `hearsay survey show` prints, refuses any other plan: without it the server may serve
-        this object another plan than it served an earlier one. TLS is used for any host that is not
-        loopback unless `insecure`. `coins` and `clock` are for tests and simulations.
+        this object another plan than it served an earlier one. TLS is used for any host that
+        is not loopback unless `insecure`. `coins` and `clock` are for tests and simulations.
 
         Raises `InvalidInput` where the survey, a level or an attribute does not exist, where
         the plan is not of that revision, where it breaks its own promise, where a record's
@@ -120,6 +121,10 @@ class Client:
             for name in may_reveal:
                 self._check_attribute(name)
             self._check_revealing(may_reveal)
+            if max_lifetime_epsilon is not None and not 0 <= max_lifetime_epsilon < math.inf:
+                raise InvalidInput(
+                    f"max_lifetime_epsilon must be finite and >= 0, got {max_lifetime_epsilon!r}"
+                )
         except BaseException:
             self._channel.close()
             raise
