@@ -196,7 +196,21 @@ class PolicySubsets(PolicyMechanism):
         return (1 + -(-self.k // 8),)
 
     def randomize(self, value: int, coins: Coins) -> Codes:
-        code: Codes = self.randomize_many(np.array([self._check_value(value)]), coins)[0]
+        value = self._check_value(value)
+        own = self._class_of[value]
+        events, limits = self._draws[own]
+        event = int(events[draw_many(limits, 1, coins)[0]])
+        outside, kind = divmod(event, self.types)
+        bits = np.zeros(self.k, dtype=np.bool_)
+        for a, members in enumerate(self._members):
+            size = self._sizes[kind][a]
+            if a == own:
+                members, size = members[members != value], size - 1 + outside
+            if size:
+                bits[members[coins.permutation(members.size)[:size]]] = True
+        bits[value] = not outside
+        code = np.empty(self.code_shape, dtype=np.uint8)
+        code[0], code[1:] = kind, np.packbits(bits, bitorder="little")
         return code
 
     def randomize_many(self, values: ArrayLike, coins: Coins) -> Codes:

@@ -221,9 +221,9 @@ def test_the_sampler_draws_from_its_channel(mechanism: PolicyMechanism, coins: S
             continue
         shares = expected[usual] / expected[usual].sum()
         assert chisquare(counts[usual], n * shares).pvalue > 1e-4
-    few = np.array([mechanism.randomize(0, coins) for _ in range(5000)])
-    counts = seen(mechanism, few.astype(mechanism.code_dtype), channel.outputs)[usual]
-    assert chisquare(counts, 5000 * shares).pvalue > 1e-4
+        few = np.array([mechanism.randomize(value, coins) for _ in range(5000)])
+        counts = seen(mechanism, few.astype(mechanism.code_dtype), channel.outputs)[usual]
+        assert chisquare(counts, 5000 * shares).pvalue > 1e-4
 
 
 @pytest.mark.slow
