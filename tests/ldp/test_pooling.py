@@ -30,8 +30,8 @@ from ldp.design import design
 from ldp.estimation import Cohorts, Estimate
 from ldp.likelihood import fisher_covariance
 from ldp.mechanism import Categorical, Mechanism
-from ldp.pooling import Method, answer, fit, homogeneity, pool, stratified
 from ldp.policy import Policy
+from ldp.pooling import Method, answer, fit, homogeneity, pool, stratified
 from ldp.recycling import recycle
 from ldp.testing import SeededCoins
 
