@@ -22,6 +22,8 @@ from ldp.mechanisms.chains import UnaryChain, chained, check_round, flip_bits, o
 from ldp.tally import Tally
 
 _COHORT_BYTES = 2
+_MAX_HASHES = 64
+"""Far beyond the best number, and few enough for the exact ratio's power."""
 _BLOCK = 1 << 12
 """Reports unpacked at once by a tally."""
 
@@ -41,8 +43,8 @@ class RAPPOR(Longitudinal):
     one string `lifetime_epsilon`-LDP, a life with d distinct strings d times that. Two strings
     differ in at most 2 `hashes` bits, so both are `hashes` times the log odds ratio of a bit.
     Cost: 2 bytes of cohort and ceil(bits / 8).
-    Raises `InvalidInput` unless 1 <= hashes, 2 hashes <= bits <= 2**16, 1 <= cohorts <= 2**16,
-    cohorts * bits <= 2**24 and 0 < other < own < 2**64 in both rounds.
+    Raises `InvalidInput` unless 1 <= hashes <= 64, 2 hashes <= bits <= 2**16,
+    1 <= cohorts <= 2**16, cohorts * bits <= 2**24 and 0 < other < own < 2**64 in both rounds.
     Source: Erlingsson, Pihur and Korolova, "RAPPOR: randomized aggregatable
     privacy-preserving ordinal response", CCS 2014, theorem 1 and equations 2 and 3.
     """
@@ -69,8 +71,7 @@ class RAPPOR(Longitudinal):
 
         Both rounds are symmetric. Raises `InvalidInput` unless epsilon < lifetime_epsilon.
         """
-        if hashes < 1:
-            raise InvalidInput(f"{cls.name}: hashes must be >= 1, got {hashes}")
+        _check_hashes(hashes)
         one, life = (
             float_below(Fraction(check_epsilon(value, what)) / hashes)
             for value, what in ((epsilon, "epsilon"), (lifetime_epsilon, "lifetime_epsilon"))
@@ -88,6 +89,7 @@ class RAPPOR(Longitudinal):
         """
         if not (0 < f < 1 and 0 < p < q < 1):
             raise InvalidInput(f"{cls.name}: 0 < f < 1 and 0 < p < q < 1, got {f}, {p} and {q}")
+        _check_hashes(hashes)
         half = ceil_threshold(Fraction(f) / 2)
         permanent = ONE - half, half
         instantaneous = floor_threshold(Fraction(q)), ceil_threshold(Fraction(p))
@@ -97,10 +99,10 @@ class RAPPOR(Longitudinal):
         return cls(epsilon, bits, hashes, cohorts, permanent, instantaneous)
 
     def _calibrate(self) -> None:
-        if self.hashes < 1 or not 2 * self.hashes <= self.bits <= 1 << 16:
+        _check_hashes(self.hashes)
+        if not 2 * self.hashes <= self.bits <= 1 << 16:
             raise InvalidInput(
-                f"{self.name}: 1 <= hashes and 2 hashes <= bits <= {1 << 16}, "
-                f"got {self.hashes} and {self.bits}"
+                f"{self.name}: 2 hashes <= bits <= {1 << 16}, got {self.hashes} and {self.bits}"
             )
         if not 1 <= self.cohorts <= 1 << 16 or self.cohorts * self.bits > 1 << 24:
             raise InvalidInput(
@@ -284,3 +286,8 @@ class RAPPOR(Longitudinal):
             for ones in combinations(range(self.bits), self.hashes)
         )
         return Channel(outputs, rows)
+
+
+def _check_hashes(hashes: int) -> None:
+    if not 1 <= hashes <= _MAX_HASHES:
+        raise InvalidInput(f"{RAPPOR.name}: hashes must lie in 1..{_MAX_HASHES}, got {hashes}")

@@ -162,7 +162,8 @@ def test_a_tally_counts_what_a_loop_counts(coins: SeededCoins) -> None:
     ("change", "reason"),
     [
         ({"bits": 3}, "2 hashes <= bits <= 65536, got 2 and 3"),
-        ({"hashes": 0}, "hashes must be >= 1, got 0"),
+        ({"hashes": 0}, r"hashes must lie in 1\.\.64, got 0"),
+        ({"hashes": 65, "bits": 130}, r"hashes must lie in 1\.\.64, got 65"),
         ({"cohorts": 0}, "cohorts must lie in 1..65536"),
         ({"cohorts": 1 << 16, "bits": 1 << 12}, "cohorts times bits within 16777216"),
     ],
@@ -170,6 +171,21 @@ def test_a_tally_counts_what_a_loop_counts(coins: SeededCoins) -> None:
 def test_a_shape_that_cannot_be_is_refused(change: dict[str, int], reason: str) -> None:
     with pytest.raises(InvalidInput, match=reason):
         RAPPOR.calibrate(1.0, 2.0, **change)
+
+
+@pytest.mark.parametrize("hashes", [65, 8192, 1 << 15, 10**18])
+def test_too_many_hashes_are_refused_before_any_power(
+    hashes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def formed(*_: object) -> None:
+        raise AssertionError("the odds of a bit were asked for, to be raised to a power")
+
+    monkeypatch.setattr("ldp.mechanisms.rappor.odds_ratio", formed)
+    pair = (3 * (ONE // 4), ONE // 4)
+    with pytest.raises(InvalidInput, match=f"got {hashes}"):
+        RAPPOR(1.0, 1 << 16, hashes, 1, pair, pair)
+    with pytest.raises(InvalidInput, match=f"got {hashes}"):
+        RAPPOR.published(0.5, 0.5, 0.75, bits=1 << 16, hashes=hashes)
 
 
 def test_epsilons_and_rounds_that_cannot_be_are_refused() -> None:
