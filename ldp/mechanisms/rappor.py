@@ -18,7 +18,14 @@ from ldp.errors import InvalidInput
 from ldp.exact import ONE, ceil_threshold, check_epsilon, float_below, floor_threshold, log_upper
 from ldp.longitudinal import Devices, Longitudinal
 from ldp.mechanism import Codes
-from ldp.mechanisms.chains import UnaryChain, chained, check_round, flip_bits, odds_ratio
+from ldp.mechanisms.chains import (
+    UnaryChain,
+    bits_epsilon,
+    chained,
+    check_round,
+    flip_bits,
+    odds_ratio,
+)
 from ldp.tally import Tally
 
 _COHORT_BYTES = 2
@@ -39,9 +46,11 @@ class RAPPOR(Longitudinal):
     The parameters are the shares of strings that set each bit of each cohort, shape
     (cohorts * bits,); `ldp.dictionary.estimate_strings` turns a tally into frequencies of
     strings.
-    Guarantee: one report is epsilon-LDP for every pair of strings, any number of reports of
-    one string `lifetime_epsilon`-LDP, a life with d distinct strings d times that. Two strings
-    differ in at most 2 `hashes` bits, so both are `hashes` times the log odds ratio of a bit.
+    Guarantee: one report is epsilon-LDP for every pair of strings, any number of reports of a
+    string that never changes `memo_epsilon`-LDP; d distinct strings cost d times that between
+    lives that change at the same times ONLY, and any two lives `epsilon_of_any_lives`, which
+    grows with the reports, and with `bits`. Two strings differ in at most 2 `hashes` bits, so
+    epsilon and `memo_epsilon` are `hashes` times the log odds ratio of a bit.
     Cost: 2 bytes of cohort and ceil(bits / 8).
     Raises `InvalidInput` unless 1 <= hashes <= 64, 2 hashes <= bits <= 2**16,
     1 <= cohorts <= 2**16, cohorts * bits <= 2**24 and 0 < other < own < 2**64 in both rounds.
@@ -61,20 +70,20 @@ class RAPPOR(Longitudinal):
     def calibrate(
         cls,
         epsilon: float,
-        lifetime_epsilon: float,
+        memo_epsilon: float,
         *,
         bits: int = 128,
         hashes: int = 2,
         cohorts: int = 64,
     ) -> Self:
-        """Return RAPPOR of `epsilon` per report and `lifetime_epsilon` per string.
+        """Return RAPPOR of `epsilon` per report and `memo_epsilon` per string.
 
-        Both rounds are symmetric. Raises `InvalidInput` unless epsilon < lifetime_epsilon.
+        Both rounds are symmetric. Raises `InvalidInput` unless epsilon < memo_epsilon.
         """
         _check_hashes(hashes)
         one, life = (
             float_below(Fraction(check_epsilon(value, what)) / hashes)
-            for value, what in ((epsilon, "epsilon"), (lifetime_epsilon, "lifetime_epsilon"))
+            for value, what in ((epsilon, "epsilon"), (memo_epsilon, "memo_epsilon"))
         )
         chain = UnaryChain.l_sue(2, one, life)
         return cls(epsilon, bits, hashes, cohorts, chain.permanent, chain.instantaneous)
@@ -118,6 +127,11 @@ class RAPPOR(Longitudinal):
     def _memo_ratio(self) -> Fraction:
         own, other = self.permanent
         return odds_ratio(Fraction(own, ONE), Fraction(other, ONE)) ** self.hashes
+
+    @property
+    def instantaneous_epsilon(self) -> float:
+        """Two memos may differ in all bits, so this is `bits` times what tells a bit."""
+        return bits_epsilon(self.bits, self.instantaneous)
 
     @property
     def memo_limit(self) -> int:
