@@ -9,21 +9,30 @@ analysis of privacy amplification by shuffling", FOCS 2021 (FMT).
 """
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betainc, gammaln, xlog1py, xlogy
+from scipy.special import betainc
+from scipy.stats import binom
 
 from ldp.channel import Channel
 from ldp.errors import InvalidInput
 from ldp.exact import check_epsilon, exp_bounds, float_below
+from ldp.longitudinal import Longitudinal
 from ldp.mechanism import Mechanism
 from ldp.mechanisms import KRR
 
 _SLACK = 1 + 1e-6
 """What binomial tails in doubles, good to better than 1e-8, are rounded up by."""
+
+_MOST_REPORTS = 10**10
+"""The largest cohort that is bounded numerically: more than there are people."""
+
+_BLOCKS = 1 << 14
+"""Numbers of clones at which the divergence is evaluated."""
 
 _FLAW = (
     "the variation-ratio bound is refused: for k-RR with k >= 4 exact enumeration exceeds it "
@@ -53,20 +62,36 @@ def closed_form(epsilon: float, n: int, delta: float) -> float:
 def shuffled(mechanism: Mechanism, n: int, delta: float, *, bound: str = "clones") -> float:
     """Return an epsilon that n shuffled reports of one cohort keep at `delta`, never too small.
 
-    `bound` is "clones", numerical, with the mechanism's own clone mass (2 / (e**epsilon + 1)
-    for k-RR, e**-epsilon for any other); or "closed", FMT's formula, several times larger.
-    "variation-ratio" is refused, since it is violated (its published relatives have an erratum:
-    Feldman, McMillan and Talwar, SODA 2023, lemma 3.5). Raises `InvalidInput` for that and any
-    other name, and as the bounds do.
+    It is `bounded` with the mechanism's own clone mass: 2 / (e**epsilon + 1) for k-RR,
+    e**-epsilon for any other. Raises `InvalidInput` for a `Longitudinal` mechanism and as
+    `bounded` does.
+    """
+    if isinstance(mechanism, Longitudinal):
+        raise InvalidInput(
+            f"{mechanism.name} is not bounded: its reports share a memo from round to round, and "
+            "many carry a hash, categories or cohort drawn for life, so shuffling does not unlink "
+            "a device's reports and the rounds do not compose"
+        )
+    mass = krr_clone_mass(mechanism) if isinstance(mechanism, KRR) else None
+    return bounded(mechanism.realised_epsilon, n, delta, mass, bound=bound)
+
+
+def bounded(
+    epsilon: float, n: int, delta: float, mass: float | None = None, *, bound: str = "clones"
+) -> float:
+    """Return what n shuffled reports of any randomizer of local `epsilon` keep at `delta`.
+
+    `bound` is "clones", `clone_bound` with `mass`, or "closed", `closed_form`, several times
+    larger. "variation-ratio" is refused, since it is violated (its published relatives have an
+    erratum: Feldman, McMillan and Talwar, SODA 2023, lemma 3.5). Raises `InvalidInput` for that
+    and any other name, and as the bounds do.
     """
     if bound == "variation-ratio":
         raise InvalidInput(_FLAW)
-    epsilon = mechanism.realised_epsilon
     if bound == "closed":
         return closed_form(epsilon, n, delta)
     if bound != "clones":
         raise InvalidInput(f"unknown bound {bound!r}; the bounds are 'clones' and 'closed'")
-    mass = krr_clone_mass(mechanism) if isinstance(mechanism, KRR) else None
     return clone_bound(epsilon, n, delta, mass)
 
 
@@ -75,16 +100,17 @@ def clone_bound(epsilon: float, n: int, delta: float, mass: float | None = None)
 
     `mass` is how likely another's report imitates one of the two compared; e**-epsilon, the
     default, is true of every epsilon-LDP randomizer, and `clone_mass` gives a channel's own.
-    Raises `InvalidInput` unless 0 < mass <= 1, n >= 1 and 0 < delta < 1.
+    Cost: 20 sqrt(n mass) steps. Raises `InvalidInput` unless 0 < mass <= 1,
+    1 <= n <= 10**10 and 0 < delta < 1.
     """
     _check(epsilon, n, delta)
-    mass = _default_mass(epsilon) if mass is None else mass
+    others = _Clones.of(n, _default_mass(epsilon) if mass is None else mass)
     low, high = 0.0, epsilon
-    if clone_delta(epsilon, n, 0.0, mass) <= delta:
+    if others.delta(epsilon, 0.0) <= delta:
         return 0.0
     while high - low > 1e-6 * high:
         middle = (low + high) / 2
-        if clone_delta(epsilon, n, middle, mass) <= delta:
+        if others.delta(epsilon, middle) <= delta:
             high = middle
         else:
             low = middle
@@ -97,32 +123,56 @@ def clone_delta(epsilon: float, n: int, shuffled: float, mass: float | None = No
     The hockey-stick divergence of (A + D, C - A + 1 - D) and (A + 1 - D, C - A + D), with
     C ~ Bin(n - 1, mass), A ~ Bin(C, 1/2), D ~ Bernoulli(e**eps / (e**eps + 1)). Given C the
     likelihood ratio rises with the first count, so the divergence is a difference of tails.
+    One more clone is post-processing and only lessens it, so blocks of C count as their least.
     """
     _check(epsilon, n, 0.5)
-    mass = _default_mass(epsilon) if mass is None else mass
-    if not 0 < mass <= 1:
-        raise InvalidInput(f"a clone mass lies in (0, 1], got {mass}")
     if not shuffled >= 0:
         raise InvalidInput(f"the shuffled epsilon must be >= 0, got {shuffled}")
-    if shuffled >= epsilon:
-        return 0.0
-    others = n - 1
-    reach = 10 * math.sqrt(others * mass * (1 - mass)) + 40
-    low = max(0, math.floor(others * mass - reach))
-    high = min(others, math.ceil(others * mass + reach))
-    clones = np.arange(low, high + 1)
-    # Fewer or more clones than these are granted to the observer.
-    outside = float(_tail(high + 1, others, mass) + _tail(others - low + 1, others, 1 - mass))
-    e, w = math.exp(shuffled), 1 / (1 + math.exp(-epsilon))
-    # The first count tells the inputs apart by more than e from here on.
-    share = (e * w - (1 - w)) / ((1 + e) * (2 * w - 1))
-    first = np.floor((clones + 1) * share) + 1
-    fewer = _tail(first, clones, 0.5)
-    more = fewer + _point(first - 1, clones, 0.5)
-    p = w * more + (1 - w) * fewer
-    q = (1 - w) * more + w * fewer
-    inside = float(_point(clones, others, mass) @ np.maximum(p - e * q, 0))
-    return min(1.0, (inside + outside) * _SLACK)
+    others = _Clones.of(n, _default_mass(epsilon) if mass is None else mass)
+    return others.delta(epsilon, shuffled)
+
+
+@dataclass(frozen=True)
+class _Clones:
+    """How many of the others imitate one of the two compared: at least `counts[i]` with
+    probability `chances[i]`, or, with probability `outside`, any number."""
+
+    counts: NDArray[np.int64]
+    chances: NDArray[np.float64]
+    outside: float
+
+    @classmethod
+    def of(cls, n: int, mass: float) -> Self:
+        if n > _MOST_REPORTS:
+            raise InvalidInput(
+                f"n must be at most {_MOST_REPORTS} for the numerical bound, got {n}; the bound "
+                f"at {_MOST_REPORTS} holds for every larger cohort too"
+            )
+        if not 0 < mass <= 1:
+            raise InvalidInput(f"a clone mass lies in (0, 1], got {mass}")
+        others = n - 1
+        reach = 10 * math.sqrt(others * mass * (1 - mass)) + 40
+        low = max(0, math.floor(others * mass - reach))
+        high = min(others, math.ceil(others * mass + reach))
+        counts = np.arange(low, high + 1)
+        chances = binom.pmf(counts, others, mass)
+        starts = np.arange(0, counts.size, -(-counts.size // _BLOCKS))
+        outside = _tail(high + 1, others, mass) + _tail(others - low + 1, others, 1 - mass)
+        return cls(counts[starts], np.add.reduceat(chances, starts), float(outside))
+
+    def delta(self, epsilon: float, shuffled: float) -> float:
+        if shuffled >= epsilon:
+            return 0.0
+        e, w = math.exp(shuffled), 1 / (1 + math.exp(-epsilon))
+        # The first count tells the inputs apart by more than e from here on.
+        share = (e * w - (1 - w)) / ((1 + e) * (2 * w - 1))
+        first = np.floor((self.counts + 1) * share) + 1
+        fewer = _tail(first, self.counts, 0.5)
+        more = fewer + binom.pmf(first - 1, self.counts, 0.5)
+        p = w * more + (1 - w) * fewer
+        q = (1 - w) * more + w * fewer
+        inside = float(self.chances @ np.maximum(p - e * q, 0))
+        return min(1.0, (inside + self.outside) * _SLACK)
 
 
 def clone_mass(channel: Channel) -> float:
@@ -151,13 +201,6 @@ def _tail(count: ArrayLike, n: ArrayLike, p: float) -> NDArray[np.float64]:
     count, n = np.asarray(count, dtype=float), np.asarray(n, dtype=float)
     inside = betainc(np.maximum(count, 1), np.maximum(n - count + 1, 1), p)
     return np.where(count < 1, 1.0, np.where(count > n, 0.0, inside))
-
-
-def _point(count: NDArray[Any], n: int | NDArray[Any], p: float) -> NDArray[np.float64]:
-    """Return Pr[Bin(n, p) = count]."""
-    ways = gammaln(n + 1) - gammaln(count + 1) - gammaln(n - count + 1)
-    result: NDArray[np.float64] = np.exp(ways + xlogy(count, p) + xlog1py(n - count, -p))
-    return result
 
 
 def _default_mass(epsilon: float) -> float:

@@ -87,6 +87,11 @@ def include_threshold(inside: int, outside: int, epsilon: float) -> int:
     return floor_threshold(weight / (weight + outside))
 
 
+def float_above(value: Fraction) -> float:
+    """Return the smallest double >= value, so that bounds of a cost never fall short."""
+    return -float_below(-value)
+
+
 def float_below(value: Fraction) -> float:
     """Return the largest double <= value, so that shares of a budget never exceed it."""
     result = float(value)

@@ -14,7 +14,7 @@ from ldp.bits import toss_rows
 from ldp.channel import Channel
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
-from ldp.exact import ONE, ceil_threshold, check_epsilon, exp_bounds, log_upper
+from ldp.exact import ONE, ceil_threshold, check_epsilon, exp_bounds, float_above, log_upper
 from ldp.longitudinal import Devices, Longitudinal
 from ldp.mechanism import Codes, FrequencyOracle, check_threshold, two_valued
 from ldp.mechanisms.krr import KRR, krr_channel
@@ -28,7 +28,7 @@ class _Chain(Longitudinal, FrequencyOracle):
     @property
     @abstractmethod
     def permanent_round(self) -> KRR | UnaryEncoding:
-        """The mechanism that draws a memo; its epsilon is `lifetime_epsilon`."""
+        """The mechanism that draws a memo; its epsilon is `memo_epsilon`."""
 
     @property
     def memo_limit(self) -> int:
@@ -64,8 +64,9 @@ class KRRChain(_Chain):
 
     `permanent` and `instantaneous` are the two rounds' `KRR.resample`; `calibrate` computes
     them. A chain of two k-RR is a k-RR: its keep probabilities multiply.
-    Guarantee: one report is epsilon-LDP, any number of reports of one category
-    `lifetime_epsilon`-LDP, a life with d distinct categories d times that (d <= k).
+    Guarantee: one report is epsilon-LDP, any number of reports of a category that never changes
+    `memo_epsilon`-LDP; d distinct categories cost d times that between lives that change at the
+    same times ONLY, and any two lives `epsilon_of_any_lives`, which grows with the reports.
     Cost: one code of 1, 2 or 4 bytes; a memo takes as many.
     Raises `InvalidInput` unless 2 <= k <= 2**32 and both rounds add noise.
     Source: Arcolezi, Couchot, Al Bouna and Xiao, "Improving the utility of locally
@@ -81,13 +82,13 @@ class KRRChain(_Chain):
     instantaneous: int
 
     @classmethod
-    def calibrate(cls, k: int, epsilon: float, lifetime_epsilon: float) -> Self:
-        """Return the chain of `epsilon` per report and `lifetime_epsilon` per category.
+    def calibrate(cls, k: int, epsilon: float, memo_epsilon: float) -> Self:
+        """Return the chain of `epsilon` per report and `memo_epsilon` per category.
 
-        Raises `InvalidInput` unless epsilon < lifetime_epsilon.
+        Raises `InvalidInput` unless epsilon < memo_epsilon.
         """
-        _check_rounds(epsilon, lifetime_epsilon)
-        permanent = KRR(k, lifetime_epsilon).resample
+        _check_rounds(epsilon, memo_epsilon)
+        permanent = KRR(k, memo_epsilon).resample
         whole = k / (exp_bounds(Fraction(epsilon))[0] + k - 1)  # resample of the two together
         kept = (1 - whole) / (1 - Fraction(permanent, ONE))
         return cls(k, epsilon, permanent, ceil_threshold(1 - kept))
@@ -106,6 +107,10 @@ class KRRChain(_Chain):
     def instantaneous_round(self) -> KRR:
         """The mechanism that turns a memo into a report; alone it protects nothing for life."""
         return _krr(self.k, self.instantaneous)
+
+    @property
+    def instantaneous_epsilon(self) -> float:
+        return self.instantaneous_round.realised_epsilon
 
     def _worst_ratio(self) -> Fraction:
         p, q = self.support
@@ -145,8 +150,9 @@ class UnaryChain(_Chain):
     `permanent` and `instantaneous` are pairs (own, other): a bit that is 1 stays 1 with
     own / 2**64, one that is 0 becomes 1 with other / 2**64. `l_sue`, `l_oue` and `l_osue`
     compute them.
-    Guarantee: one report is epsilon-LDP, any number of reports of one category
-    `lifetime_epsilon`-LDP, a life with d distinct categories d times that (d <= k).
+    Guarantee: one report is epsilon-LDP, any number of reports of a category that never changes
+    `memo_epsilon`-LDP; d distinct categories cost d times that between lives that change at the
+    same times ONLY, and any two lives `epsilon_of_any_lives`, which grows with the reports.
     Cost: ceil(k / 8) bytes; a memo takes as many.
     Raises `InvalidInput` unless 2 <= k <= 2**20 and 0 < other < own < 2**64 in both rounds.
     Source: Erlingsson, Pihur and Korolova, CCS 2014 (L-SUE with one hash is basic RAPPOR);
@@ -160,32 +166,32 @@ class UnaryChain(_Chain):
     instantaneous: tuple[int, ...]
 
     @classmethod
-    def l_sue(cls, k: int, epsilon: float, lifetime_epsilon: float) -> Self:
+    def l_sue(cls, k: int, epsilon: float, memo_epsilon: float) -> Self:
         """Return the chain of two symmetric rounds: the report's channel is SUE(epsilon)."""
-        _check_rounds(epsilon, lifetime_epsilon)
-        first = UnaryEncoding.symmetric(k, lifetime_epsilon)
+        _check_rounds(epsilon, memo_epsilon)
+        first = UnaryEncoding.symmetric(k, memo_epsilon)
         return cls._weakest(first, epsilon, _symmetric)
 
     @classmethod
-    def l_oue(cls, k: int, epsilon: float, lifetime_epsilon: float) -> Self:
+    def l_oue(cls, k: int, epsilon: float, memo_epsilon: float) -> Self:
         """Return the chain of two rounds that keep a 1 with probability 1/2.
 
         Two such rounds lose much of a true 1, so epsilon must stay below
-        ln((2 e**lifetime_epsilon + 1) / 3); raises `InvalidInput` otherwise. `l_osue` has no
+        ln((2 e**memo_epsilon + 1) / 3); raises `InvalidInput` otherwise. `l_osue` has no
         such limit and less variance.
         """
-        _check_rounds(epsilon, lifetime_epsilon)
-        first = UnaryEncoding(k, lifetime_epsilon)
+        _check_rounds(epsilon, memo_epsilon)
+        first = UnaryEncoding(k, memo_epsilon)
         return cls._weakest(first, epsilon, lambda other: (ONE // 2, other))
 
     @classmethod
-    def l_osue(cls, k: int, epsilon: float, lifetime_epsilon: float) -> Self:
+    def l_osue(cls, k: int, epsilon: float, memo_epsilon: float) -> Self:
         """Return OUE followed by a symmetric round: the report's channel is OUE(epsilon).
 
         Keeping a memo so costs no accuracy at all.
         """
-        _check_rounds(epsilon, lifetime_epsilon)
-        return cls._weakest(UnaryEncoding(k, lifetime_epsilon), epsilon, _symmetric)
+        _check_rounds(epsilon, memo_epsilon)
+        return cls._weakest(UnaryEncoding(k, memo_epsilon), epsilon, _symmetric)
 
     @classmethod
     def _weakest(
@@ -218,6 +224,11 @@ class UnaryChain(_Chain):
         own, other = self.permanent
         ratio = odds_ratio(Fraction(own, ONE), Fraction(other, ONE))
         return UnaryEncoding(self.k, log_upper(ratio), own, other)
+
+    @property
+    def instantaneous_epsilon(self) -> float:
+        """Two memos may differ in all k bits, so this is k times what tells a bit."""
+        return bits_epsilon(self.k, self.instantaneous)
 
     def _worst_ratio(self) -> Fraction:
         return odds_ratio(*self.support)
@@ -256,6 +267,13 @@ def odds_ratio(p: Fraction, q: Fraction) -> Fraction:
     return p * (1 - q) / ((1 - p) * q)
 
 
+def bits_epsilon(bits: int, pair: tuple[int, ...]) -> float:
+    """Return the epsilon, rounded up, of a round (own, other) over rows of so many bits."""
+    own, other = pair
+    ratio = max(Fraction(own, other), Fraction(ONE - other, ONE - own))
+    return float_above(bits * Fraction(log_upper(ratio)))
+
+
 def check_round(name: str, pair: tuple[int, ...]) -> None:
     """Raise `InvalidInput` unless a round is (own, other) with 0 < other < own < 2**64."""
     if len(pair) != 2:
@@ -274,9 +292,8 @@ def _krr(k: int, resample: int) -> KRR:
     return KRR(k, log_upper(1 + Fraction(k * (ONE - resample), resample)), resample)
 
 
-def _check_rounds(epsilon: float, lifetime_epsilon: float) -> None:
-    if check_epsilon(epsilon) >= check_epsilon(lifetime_epsilon, "lifetime_epsilon"):
+def _check_rounds(epsilon: float, memo_epsilon: float) -> None:
+    if check_epsilon(epsilon) >= check_epsilon(memo_epsilon, "memo_epsilon"):
         raise InvalidInput(
-            f"epsilon of one report must be below lifetime_epsilon {lifetime_epsilon:g}, "
-            f"got {epsilon:g}"
+            f"epsilon of one report must be below memo_epsilon {memo_epsilon:g}, got {epsilon:g}"
         )

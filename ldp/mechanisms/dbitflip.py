@@ -27,11 +27,13 @@ class DBitFlip(Longitudinal, Categorical):
 
     Answers flip with flip / 2**64 and are kept: every report of a value is the same, so a
     CHANGE OF VALUE IS VISIBLE to whoever sees two reports that differ, and that the value
-    stayed within the categories not asked is likely where they agree. Use a chain or
-    `LOLOHA`, whose reports carry fresh noise, where the change itself is a secret.
-    Guarantee: epsilon-LDP for any number of reports of one value (a memo and a report are the
-    same, so `lifetime_epsilon` is `realised_epsilon`); categories not asked share a memo, so a
-    whole life costs at most min(d + 1, k) memos.
+    stayed within the categories not asked is likely where they agree. A chain or `LOLOHA`,
+    whose reports carry fresh noise, blurs a change, and hides it from few reports only.
+    Guarantee: epsilon-LDP for any number of reports of a value that never changes (a memo and a
+    report are the same, so `memo_epsilon` is `realised_epsilon`). Any two lives: none, from
+    the second report on. Categories not asked share a memo, so lives that change between the
+    asked at the same times differ by at most min(d + 1, k) memos; but which are asked is drawn,
+    so below d = k - 1 no life that changes is sure of that.
     e**realised_epsilon is ((1 - flip) / flip)**2, without the square for d = 1, where two
     values differ in one answer only: there flip is smaller than published.
     A code is d integers 2 v + answer, v ascending; cost: d times 1, 2 or 4 bytes, and k steps
@@ -61,6 +63,11 @@ class DBitFlip(Longitudinal, Categorical):
 
     def _memo_ratio(self) -> Fraction:
         return self._worst_ratio()
+
+    @property
+    def instantaneous_epsilon(self) -> float:
+        """Infinite: a report is its memo."""
+        return math.inf
 
     @property
     def memo_limit(self) -> int:

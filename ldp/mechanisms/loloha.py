@@ -25,12 +25,14 @@ from ldp.tally import Tally
 class LOLOHA(Longitudinal, FrequencyOracle):
     """Hash the category with a function drawn once for life; chain the bucket by k-RR.
 
-    Categories in one bucket share a memo, so a life costs at most `buckets` memos, however
-    large k is: 2 buckets (BiLOLOHA) protect a life best, `best_buckets` has the least variance.
+    Categories in one bucket share a memo, so a device comes to use at most `buckets` of them,
+    however large k is: 2 (BiLOLOHA) have fewest changes, `best_buckets` has the least variance.
     `permanent` and `instantaneous` are those of the `KRRChain` over the buckets; a code is one
     of `LocalHashing` with the same buckets and prime.
-    Guarantee: one report is epsilon-LDP, any number of reports of one bucket
-    `lifetime_epsilon`-LDP, a whole life min(buckets, k) times that.
+    Guarantee: one report is epsilon-LDP, any number of reports of a category that never changes
+    `memo_epsilon`-LDP; lives whose BUCKETS change at the same times differ by at most
+    min(buckets, k) times that, any two by `epsilon_of_any_lives`, which grows with the reports.
+    A change to a category of the same bucket is none; which these are, every report tells.
     Cost: one code of 4 or 8 bytes; a tally of n reports takes n k steps.
     Raises `InvalidInput` as `LocalHashing` and `KRRChain` do.
     Source: Arcolezi, Pinzon, Palamidessi and Gambs, "Frequency estimation of evolving data
@@ -48,16 +50,16 @@ class LOLOHA(Longitudinal, FrequencyOracle):
 
     @classmethod
     def calibrate(
-        cls, k: int, epsilon: float, lifetime_epsilon: float, buckets: int | None = None
+        cls, k: int, epsilon: float, memo_epsilon: float, buckets: int | None = None
     ) -> Self:
-        """Return LOLOHA of `epsilon` per report and `lifetime_epsilon` per bucket.
+        """Return LOLOHA of `epsilon` per report and `memo_epsilon` per bucket.
 
         Without `buckets` it takes `best_buckets(epsilon)`. Raises `InvalidInput` unless
-        epsilon < lifetime_epsilon.
+        epsilon < memo_epsilon.
         """
         if buckets is None:
             buckets = best_buckets(epsilon)
-        chain = KRRChain.calibrate(buckets, epsilon, lifetime_epsilon)
+        chain = KRRChain.calibrate(buckets, epsilon, memo_epsilon)
         prime = hash_prime(k, buckets)
         return cls(k, epsilon, buckets, prime, chain.permanent, chain.instantaneous)
 
@@ -81,6 +83,10 @@ class LOLOHA(Longitudinal, FrequencyOracle):
 
     def _memo_ratio(self) -> Fraction:
         return self.chain._memo_ratio()
+
+    @property
+    def instantaneous_epsilon(self) -> float:
+        return self.chain.instantaneous_epsilon
 
     @property
     def memo_limit(self) -> int:

@@ -18,10 +18,19 @@ from ldp.errors import InvalidInput
 from ldp.exact import ONE, ceil_threshold, check_epsilon, float_below, floor_threshold, log_upper
 from ldp.longitudinal import Devices, Longitudinal
 from ldp.mechanism import Codes
-from ldp.mechanisms.chains import UnaryChain, chained, check_round, flip_bits, odds_ratio
+from ldp.mechanisms.chains import (
+    UnaryChain,
+    bits_epsilon,
+    chained,
+    check_round,
+    flip_bits,
+    odds_ratio,
+)
 from ldp.tally import Tally
 
 _COHORT_BYTES = 2
+_MAX_HASHES = 64
+"""Far beyond the best number, and few enough for the exact ratio's power."""
 _BLOCK = 1 << 12
 """Reports unpacked at once by a tally."""
 
@@ -37,12 +46,14 @@ class RAPPOR(Longitudinal):
     The parameters are the shares of strings that set each bit of each cohort, shape
     (cohorts * bits,); `ldp.dictionary.estimate_strings` turns a tally into frequencies of
     strings.
-    Guarantee: one report is epsilon-LDP for every pair of strings, any number of reports of
-    one string `lifetime_epsilon`-LDP, a life with d distinct strings d times that. Two strings
-    differ in at most 2 `hashes` bits, so both are `hashes` times the log odds ratio of a bit.
+    Guarantee: one report is epsilon-LDP for every pair of strings, any number of reports of a
+    string that never changes `memo_epsilon`-LDP; d distinct strings cost d times that between
+    lives that change at the same times ONLY, and any two lives `epsilon_of_any_lives`, which
+    grows with the reports, and with `bits`. Two strings differ in at most 2 `hashes` bits, so
+    epsilon and `memo_epsilon` are `hashes` times the log odds ratio of a bit.
     Cost: 2 bytes of cohort and ceil(bits / 8).
-    Raises `InvalidInput` unless 1 <= hashes, 2 hashes <= bits <= 2**16, 1 <= cohorts <= 2**16,
-    cohorts * bits <= 2**24 and 0 < other < own < 2**64 in both rounds.
+    Raises `InvalidInput` unless 1 <= hashes <= 64, 2 hashes <= bits <= 2**16,
+    1 <= cohorts <= 2**16, cohorts * bits <= 2**24 and 0 < other < own < 2**64 in both rounds.
     Source: Erlingsson, Pihur and Korolova, "RAPPOR: randomized aggregatable
     privacy-preserving ordinal response", CCS 2014, theorem 1 and equations 2 and 3.
     """
@@ -59,21 +70,20 @@ class RAPPOR(Longitudinal):
     def calibrate(
         cls,
         epsilon: float,
-        lifetime_epsilon: float,
+        memo_epsilon: float,
         *,
         bits: int = 128,
         hashes: int = 2,
         cohorts: int = 64,
     ) -> Self:
-        """Return RAPPOR of `epsilon` per report and `lifetime_epsilon` per string.
+        """Return RAPPOR of `epsilon` per report and `memo_epsilon` per string.
 
-        Both rounds are symmetric. Raises `InvalidInput` unless epsilon < lifetime_epsilon.
+        Both rounds are symmetric. Raises `InvalidInput` unless epsilon < memo_epsilon.
         """
-        if hashes < 1:
-            raise InvalidInput(f"{cls.name}: hashes must be >= 1, got {hashes}")
+        _check_hashes(hashes)
         one, life = (
             float_below(Fraction(check_epsilon(value, what)) / hashes)
-            for value, what in ((epsilon, "epsilon"), (lifetime_epsilon, "lifetime_epsilon"))
+            for value, what in ((epsilon, "epsilon"), (memo_epsilon, "memo_epsilon"))
         )
         chain = UnaryChain.l_sue(2, one, life)
         return cls(epsilon, bits, hashes, cohorts, chain.permanent, chain.instantaneous)
@@ -88,6 +98,7 @@ class RAPPOR(Longitudinal):
         """
         if not (0 < f < 1 and 0 < p < q < 1):
             raise InvalidInput(f"{cls.name}: 0 < f < 1 and 0 < p < q < 1, got {f}, {p} and {q}")
+        _check_hashes(hashes)
         half = ceil_threshold(Fraction(f) / 2)
         permanent = ONE - half, half
         instantaneous = floor_threshold(Fraction(q)), ceil_threshold(Fraction(p))
@@ -97,10 +108,10 @@ class RAPPOR(Longitudinal):
         return cls(epsilon, bits, hashes, cohorts, permanent, instantaneous)
 
     def _calibrate(self) -> None:
-        if self.hashes < 1 or not 2 * self.hashes <= self.bits <= 1 << 16:
+        _check_hashes(self.hashes)
+        if not 2 * self.hashes <= self.bits <= 1 << 16:
             raise InvalidInput(
-                f"{self.name}: 1 <= hashes and 2 hashes <= bits <= {1 << 16}, "
-                f"got {self.hashes} and {self.bits}"
+                f"{self.name}: 2 hashes <= bits <= {1 << 16}, got {self.hashes} and {self.bits}"
             )
         if not 1 <= self.cohorts <= 1 << 16 or self.cohorts * self.bits > 1 << 24:
             raise InvalidInput(
@@ -116,6 +127,11 @@ class RAPPOR(Longitudinal):
     def _memo_ratio(self) -> Fraction:
         own, other = self.permanent
         return odds_ratio(Fraction(own, ONE), Fraction(other, ONE)) ** self.hashes
+
+    @property
+    def instantaneous_epsilon(self) -> float:
+        """Two memos may differ in all bits, so this is `bits` times what tells a bit."""
+        return bits_epsilon(self.bits, self.instantaneous)
 
     @property
     def memo_limit(self) -> int:
@@ -284,3 +300,8 @@ class RAPPOR(Longitudinal):
             for ones in combinations(range(self.bits), self.hashes)
         )
         return Channel(outputs, rows)
+
+
+def _check_hashes(hashes: int) -> None:
+    if not 1 <= hashes <= _MAX_HASHES:
+        raise InvalidInput(f"{RAPPOR.name}: hashes must lie in 1..{_MAX_HASHES}, got {hashes}")

@@ -280,11 +280,12 @@ def shuffle(
     Holds against everyone but the shuffler, if the other members of the cohort are honest.
     Cohort, attribute and level are in the clear, so reports of others do not count.
     """
-    from ldp import KRR, OneBitMean, amplification
+    from ldp import KRR, amplification
 
-    # Any other mechanism is bounded by its epsilon alone; one bit is the simplest to build.
-    mechanism: Mechanism = OneBitMean(epsilon) if krr is None else KRR(krr, epsilon)
-    central = amplification.shuffled(mechanism, n, delta, bound=bound)
+    if krr is None:
+        central = amplification.bounded(epsilon, n, delta, bound=bound)
+    else:
+        central = amplification.shuffled(KRR(krr, epsilon), n, delta, bound=bound)
     if as_json:
         document = {"epsilon": epsilon, "n": n, "delta": delta, "shuffled_epsilon": central}
         typer.echo(json.dumps(document, indent=2))

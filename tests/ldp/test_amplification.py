@@ -7,7 +7,17 @@ from fractions import Fraction
 
 import pytest
 
-from ldp import KRR, InvalidInput, UnaryEncoding
+from ldp import (
+    KRR,
+    LOLOHA,
+    RAPPOR,
+    DBitFlip,
+    InvalidInput,
+    KRRChain,
+    Mechanism,
+    UnaryEncoding,
+    amplification,
+)
 from ldp.amplification import (
     clone_bound,
     clone_delta,
@@ -150,6 +160,40 @@ def test_no_channel_has_less_than_the_default_clone_mass() -> None:
 def test_the_violated_bound_is_refused_with_its_counterexample() -> None:
     with pytest.raises(InvalidInput, match=r"k >= 4 exact enumeration exceeds it .*n = 8"):
         shuffled(KRR(4, 1.0), 1000, 1e-6, bound="variation-ratio")
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        KRRChain.calibrate(4, 1.0, 2.0),
+        LOLOHA.calibrate(4, 1.0, 2.0),
+        RAPPOR.calibrate(1.0, 2.0),
+        DBitFlip(4, 1.0, 2),
+    ],
+    ids=lambda mechanism: mechanism.name,
+)
+@pytest.mark.parametrize("bound", ["clones", "closed"])
+def test_reports_that_link_a_device_s_rounds_are_refused(mechanism: Mechanism, bound: str) -> None:
+    with pytest.raises(InvalidInput, match=r"share a memo from round to round.* drawn for life"):
+        shuffled(mechanism, 10**5, 1e-6, bound=bound)
+
+
+def test_blocks_of_clones_bound_from_above_and_closely(monkeypatch: pytest.MonkeyPatch) -> None:
+    each = [clone_delta(1.0, 10**4, x * 0.01) for x in range(1, 7)]
+    monkeypatch.setattr(amplification, "_BLOCKS", 300)  # of some 1000 numbers of clones
+    blocks = [clone_delta(1.0, 10**4, x * 0.01) for x in range(1, 7)]
+    for exact, thinned in zip(each, blocks, strict=True):
+        assert exact < thinned < 1.02 * exact
+
+
+def test_the_largest_cohort_follows_the_square_root_law_and_a_larger_one_is_refused() -> None:
+    smaller, largest = (clone_bound(4.0, n, 1e-6) for n in (10**8, 10**10))
+    # A fixed delta buys relatively less of a larger cohort's noise: less than a tenth remains.
+    assert 0.07 * smaller < largest < 0.1 * smaller
+    with pytest.raises(InvalidInput, match=r"at most 10000000000 .* got 1000000000000; the bound"):
+        clone_bound(1.0, 10**12, 1e-6)
+    with pytest.raises(InvalidInput, match="at most 10000000000"):
+        clone_delta(1.0, 10**12, 0.1)
 
 
 def test_the_closed_bound_can_be_asked_for() -> None:

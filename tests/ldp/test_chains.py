@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -70,7 +71,7 @@ def test_one_report_meets_epsilon_and_a_memo_its_lifetime(
         assert 0.999 * epsilon <= channel.epsilon == chain.realised_epsilon <= epsilon
         memo = chain.permanent_round.channel()
         assert memo.satisfies(lifetime)
-        assert 0.999 * lifetime <= memo.epsilon == chain.lifetime_epsilon <= lifetime
+        assert 0.999 * lifetime <= memo.epsilon == chain.memo_epsilon <= lifetime
 
 
 @pytest.mark.parametrize("family", [UnaryChain.l_sue, UnaryChain.l_oue, UnaryChain.l_osue])
@@ -79,7 +80,7 @@ def test_the_epsilon_of_a_unary_chain_is_the_same_at_every_size(family: Family) 
     for k in (8, 16, 1024):
         large = family(k, 1.0, 2.0)
         assert large.realised_epsilon == small.realised_epsilon
-        assert large.lifetime_epsilon == small.lifetime_epsilon
+        assert large.memo_epsilon == small.memo_epsilon
     assert family(8, 1.0, 2.0).channel().epsilon == small.realised_epsilon
 
 
@@ -108,24 +109,24 @@ def test_two_reports_of_one_memo_may_cost_more_than_twice_one() -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.__name__)
-def test_a_change_of_value_costs_another_lifetime(family: Family) -> None:
+def test_two_lives_that_change_at_the_same_time_cost_two_memos(family: Family) -> None:
     chain = family(3, 1.0, 2.0)
     memo = chain.permanent_round.channel().rows
-    pairs = [[a * b for a in first for b in second] for first in memo for second in memo]
+    pairs = [[a * b for a in memo[v] for b in memo[w]] for v, w in permutations(range(3), 2)]
     worst = max(max(column) / min(column) for column in zip(*pairs, strict=True))
-    assert log_upper(worst) == pytest.approx(2 * chain.lifetime_epsilon, rel=1e-12)
-    assert certainly_at_most(worst, chain.epsilon_for_life(2))
+    assert log_upper(worst) == pytest.approx(2 * chain.memo_epsilon, rel=1e-12)
+    assert certainly_at_most(worst, chain.epsilon_of_same_changes(2))
 
 
-def test_the_lifetime_is_bounded_by_the_number_of_categories() -> None:
+def test_the_memos_are_bounded_by_the_number_of_categories() -> None:
     chain = UnaryChain.l_osue(5, 1.0, 2.0)
-    one = chain.lifetime_epsilon
-    assert chain.epsilon_for_life(0) == 0
-    assert chain.epsilon_for_life(1) == one
-    assert chain.epsilon_for_life(3) == pytest.approx(3 * one)
-    assert chain.epsilon_for_life(50) == chain.epsilon_for_life(5) >= 5 * one
+    one = chain.memo_epsilon
+    assert chain.epsilon_of_same_changes(0) == 0
+    assert chain.epsilon_of_same_changes(1) == one
+    assert chain.epsilon_of_same_changes(3) == pytest.approx(3 * one)
+    assert chain.epsilon_of_same_changes(50) == chain.epsilon_of_same_changes(5) >= 5 * one
     with pytest.raises(InvalidInput, match="must be >= 0, got -1"):
-        chain.epsilon_for_life(-1)
+        chain.epsilon_of_same_changes(-1)
 
 
 def test_the_published_l_grr_misses_its_epsilon_and_ours_does_not() -> None:
@@ -247,9 +248,9 @@ def test_values_share_a_memo_only_with_themselves() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.__name__)
 def test_one_report_must_cost_less_than_a_life(family: Family) -> None:
-    with pytest.raises(InvalidInput, match="must be below lifetime_epsilon 1, got 1"):
+    with pytest.raises(InvalidInput, match="must be below memo_epsilon 1, got 1"):
         family(4, 1.0, 1.0)
-    with pytest.raises(InvalidInput, match="lifetime_epsilon must be finite and > 0, got nan"):
+    with pytest.raises(InvalidInput, match="memo_epsilon must be finite and > 0, got nan"):
         family(4, 1.0, math.nan)
     with pytest.raises(InvalidInput, match="k must lie in 2"):
         family(1, 1.0, 2.0)

@@ -1,6 +1,8 @@
 """dBitFlip: a few bits for life."""
 
+import math
 from fractions import Fraction
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -22,7 +24,7 @@ def test_the_worst_log_ratio_is_epsilon_and_never_more(epsilon: float, k: int, d
     channel = mechanism.channel()
     assert channel.satisfies(epsilon)
     assert 0.999 * epsilon <= channel.epsilon == mechanism.realised_epsilon <= epsilon
-    assert mechanism.lifetime_epsilon == mechanism.realised_epsilon
+    assert mechanism.memo_epsilon == mechanism.realised_epsilon
 
 
 def test_one_asked_category_may_be_answered_more_truly_than_published() -> None:
@@ -40,18 +42,31 @@ def test_categories_not_asked_share_a_memo(coins: SeededCoins) -> None:
     assert keys == [value if value in asked else 10 for value in range(10)]
     assert len(set(keys)) == mechanism.memo_limit == 4
     assert DBitFlip(3, 1.0, 3).memo_limit == 3
-    assert mechanism.epsilon_for_life(10) == mechanism.epsilon_for_life(4)
-    assert mechanism.epsilon_for_life(4) == pytest.approx(4.0)
+    assert mechanism.epsilon_of_same_changes(10) == mechanism.epsilon_of_same_changes(4)
+    assert mechanism.epsilon_of_same_changes(4) == pytest.approx(4.0)
 
 
-def test_a_change_of_value_costs_another_lifetime() -> None:
+def test_two_lives_that_change_at_the_same_time_cost_two_memos() -> None:
     channel = DBitFlip(3, 1.0, 2).channel()
     asked = [i for i, code in enumerate(channel.outputs) if [e >> 1 for e in code] == [0, 1]]
     rows = [[3 * row[i] for i in asked] for row in channel.rows]  # of one device's questions
-    pairs = [[a * b for a in first for b in second] for first in rows for second in rows]
+    pairs = [[a * b for a in first for b in second] for first, second in permutations(rows, 2)]
     worst = max(max(column) / min(column) for column in zip(*pairs, strict=True))
     assert log_upper(worst) == pytest.approx(2.0)
-    assert certainly_at_most(worst, DBitFlip(3, 1.0, 2).epsilon_for_life(2))
+    assert certainly_at_most(worst, DBitFlip(3, 1.0, 2).epsilon_of_same_changes(2))
+
+
+def test_a_change_of_value_is_plain_to_see_in_two_reports(coins: SeededCoins) -> None:
+    mechanism = DBitFlip(10, 1.0, 4)
+    asked = mechanism.enroll(coins)
+    own, other = asked[0], asked[1]
+    seen = {
+        tuple(mechanism.memoize(asked, own, coins)) == tuple(mechanism.memoize(asked, other, coins))
+        for _ in range(50)
+    }
+    assert False in seen  # which no life without a change can bring about
+    assert mechanism.epsilon_of_any_lives(1) == mechanism.realised_epsilon
+    assert mechanism.epsilon_of_any_lives(2) == math.inf
 
 
 def test_every_report_of_a_memo_is_the_same(coins: SeededCoins) -> None:

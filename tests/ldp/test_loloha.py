@@ -18,11 +18,11 @@ EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
 def test_both_epsilons_are_those_of_the_buckets_chain(epsilon: float, k: int) -> None:
     loloha = LOLOHA.calibrate(k, epsilon, 2 * epsilon)
     assert 0.999 * epsilon <= loloha.realised_epsilon <= epsilon
-    assert 0.999 * 2 * epsilon <= loloha.lifetime_epsilon <= 2 * epsilon
+    assert 0.999 * 2 * epsilon <= loloha.memo_epsilon <= 2 * epsilon
     if loloha.buckets < 100:  # 2982 at epsilon 8
         assert loloha.realised_epsilon == loloha.chain.channel().epsilon
         memo = loloha.chain.permanent_round.channel()
-        assert loloha.lifetime_epsilon == memo.epsilon
+        assert loloha.memo_epsilon == memo.epsilon
 
 
 @pytest.mark.parametrize("buckets", [2, 3, 4])
@@ -37,17 +37,17 @@ def test_reports_of_one_device_stay_within_the_lifetime_of_a_bucket(
     memo = chain.permanent_round.channel().rows
     permanent = [memo[loloha.memo_key(device, value)] for value in range(5)]
     ratio = worst_joint_ratio(permanent, chain.instantaneous_round.channel().rows, 3)
-    assert certainly_at_most(ratio, loloha.lifetime_epsilon)
+    assert certainly_at_most(ratio, loloha.memo_epsilon)
     assert log_upper(ratio) > loloha.realised_epsilon
 
 
-def test_a_life_costs_a_memo_per_bucket_however_many_values_it_has(coins: SeededCoins) -> None:
+def test_a_device_uses_a_memo_per_bucket_however_many_values_it_has(coins: SeededCoins) -> None:
     loloha = LOLOHA.calibrate(1000, 1.0, 2.0, buckets=2)
     device = loloha.enroll(coins)
     assert {loloha.memo_key(device, value) for value in range(1000)} == {0, 1}
     assert loloha.memo_limit == 2
-    assert loloha.epsilon_for_life(1000) == loloha.epsilon_for_life(2)
-    assert loloha.epsilon_for_life(2) == pytest.approx(4.0)
+    assert loloha.epsilon_of_same_changes(1000) == loloha.epsilon_of_same_changes(2)
+    assert loloha.epsilon_of_same_changes(2) == pytest.approx(4.0)
     assert LOLOHA.calibrate(3, 3.0, 4.0).memo_limit == 3  # of 21 buckets
 
 
@@ -117,7 +117,7 @@ def test_what_cannot_be_is_refused(coins: SeededCoins) -> None:
         LOLOHA(4, 1.0, 1, 37, ONE // 2, ONE // 2)
     with pytest.raises(InvalidInput, match="k must lie in 2"):
         LOLOHA.calibrate(1, 1.0, 2.0)
-    with pytest.raises(InvalidInput, match="must be below lifetime_epsilon"):
+    with pytest.raises(InvalidInput, match="must be below memo_epsilon"):
         LOLOHA.calibrate(4, 2.0, 2.0)
     with pytest.raises(InvalidInput, match=f"a device keeps {loloha.device_bytes} bytes, got 3"):
         loloha.memoize(bytes(3), 1, coins)

@@ -38,7 +38,7 @@ def test_both_epsilons_are_met_whatever_the_number_of_hashes(
     memo = bit_rows(filters(mechanism), bits, *mechanism.permanent)
     worst = max(max(column) / min(column) for column in zip(*memo, strict=True))
     assert certainly_at_most(worst, 2 * epsilon)
-    assert 0.999 * 2 * epsilon <= log_upper(worst) == mechanism.lifetime_epsilon
+    assert 0.999 * 2 * epsilon <= log_upper(worst) == mechanism.memo_epsilon
 
 
 @pytest.mark.parametrize("hashes", [1, 2, 3, 7, 16])
@@ -47,13 +47,13 @@ def test_epsilon_does_not_depend_on_the_number_of_bits(epsilon: float, hashes: i
     # Two filters differ in 2 hashes bits wherever there are so many; each pair is independent.
     large = RAPPOR.calibrate(epsilon, 2 * epsilon, hashes=hashes)
     assert 0.999 * epsilon <= large.realised_epsilon <= epsilon
-    assert 0.999 * 2 * epsilon <= large.lifetime_epsilon <= 2 * epsilon
+    assert 0.999 * 2 * epsilon <= large.memo_epsilon <= 2 * epsilon
 
 
 def test_the_published_parameters_give_the_published_epsilons() -> None:
     mechanism = RAPPOR.published(0.5, 0.5, 0.75, hashes=2)
-    assert mechanism.lifetime_epsilon == pytest.approx(4.39445, abs=5e-6)
-    assert mechanism.lifetime_epsilon == pytest.approx(2 * 2 * math.log(0.75 / 0.25))
+    assert mechanism.memo_epsilon == pytest.approx(4.39445, abs=5e-6)
+    assert mechanism.memo_epsilon == pytest.approx(2 * 2 * math.log(0.75 / 0.25))
     assert mechanism.epsilon == pytest.approx(1.07429, abs=5e-6)
     with pytest.raises(InvalidInput, match="0 < f < 1 and 0 < p < q < 1"):
         RAPPOR.published(0.0, 0.5, 0.75)
@@ -77,10 +77,12 @@ def test_reports_of_one_memo_together_stay_within_its_lifetime(reports: int) -> 
     assert log_upper(ratio) > mechanism.realised_epsilon
 
 
-def test_another_string_costs_another_lifetime() -> None:
+def test_another_string_costs_another_memo() -> None:
     mechanism = small(1.0, 8, 2)
-    assert mechanism.epsilon_for_life(3) == pytest.approx(3 * mechanism.lifetime_epsilon)
-    assert mechanism.epsilon_for_life(1000) == mechanism.epsilon_for_life(math.comb(8, 2))
+    assert mechanism.epsilon_of_same_changes(3) == pytest.approx(3 * mechanism.memo_epsilon)
+    assert mechanism.epsilon_of_same_changes(1000) == mechanism.epsilon_of_same_changes(
+        math.comb(8, 2)
+    )
 
 
 @pytest.mark.slow
@@ -162,7 +164,8 @@ def test_a_tally_counts_what_a_loop_counts(coins: SeededCoins) -> None:
     ("change", "reason"),
     [
         ({"bits": 3}, "2 hashes <= bits <= 65536, got 2 and 3"),
-        ({"hashes": 0}, "hashes must be >= 1, got 0"),
+        ({"hashes": 0}, r"hashes must lie in 1\.\.64, got 0"),
+        ({"hashes": 65, "bits": 130}, r"hashes must lie in 1\.\.64, got 65"),
         ({"cohorts": 0}, "cohorts must lie in 1..65536"),
         ({"cohorts": 1 << 16, "bits": 1 << 12}, "cohorts times bits within 16777216"),
     ],
@@ -172,10 +175,25 @@ def test_a_shape_that_cannot_be_is_refused(change: dict[str, int], reason: str) 
         RAPPOR.calibrate(1.0, 2.0, **change)
 
 
+@pytest.mark.parametrize("hashes", [65, 8192, 1 << 15, 10**18])
+def test_too_many_hashes_are_refused_before_any_power(
+    hashes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def formed(*_: object) -> None:
+        raise AssertionError("the odds of a bit were asked for, to be raised to a power")
+
+    monkeypatch.setattr("ldp.mechanisms.rappor.odds_ratio", formed)
+    pair = (3 * (ONE // 4), ONE // 4)
+    with pytest.raises(InvalidInput, match=f"got {hashes}"):
+        RAPPOR(1.0, 1 << 16, hashes, 1, pair, pair)
+    with pytest.raises(InvalidInput, match=f"got {hashes}"):
+        RAPPOR.published(0.5, 0.5, 0.75, bits=1 << 16, hashes=hashes)
+
+
 def test_epsilons_and_rounds_that_cannot_be_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="must be below lifetime_epsilon"):
+    with pytest.raises(InvalidInput, match="must be below memo_epsilon"):
         RAPPOR.calibrate(2.0, 2.0)
-    with pytest.raises(InvalidInput, match="lifetime_epsilon must be finite and > 0, got inf"):
+    with pytest.raises(InvalidInput, match="memo_epsilon must be finite and > 0, got inf"):
         RAPPOR.calibrate(2.0, math.inf)
     with pytest.raises(InvalidInput, match="permanent other must be below own"):
         RAPPOR(8.0, 8, 2, 1, (ONE // 4, ONE // 2), (ONE // 2, ONE // 4))
