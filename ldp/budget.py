@@ -89,7 +89,19 @@ class Budget:
         Exact, rounded up to a double: the sum for a split budget, the largest one where one
         attribute is sampled.
         """
-        return parallel([self._spent(start) for start in self._starts]).epsilon
+        return self.epsilon_of(range(len(self.chances)))
+
+    def epsilon_of(self, attributes: Collection[int]) -> float:
+        """The same where only some attributes are ever reported, and the others withheld.
+
+        Which are withheld must be decided before their values are known. Drawing them is not
+        undone: the others are reported as often as by everybody, so that nobody counts more.
+        Raises `InvalidInput` where an attribute does not exist.
+        """
+        self._check_exist(attributes)
+        if not attributes:
+            return 0.0
+        return parallel([self._spent(start, attributes) for start in self._starts]).epsilon
 
     def draw(self, coins: Coins) -> tuple[int, ...]:
         """Return the attributes that one record reports, in order; drawn for each record."""
@@ -102,24 +114,6 @@ class Budget:
         for j, (start, chance) in enumerate(zip(self._starts, self.chances, strict=True)):
             drawn[:, j] = chance == ONE or words - np.uint64(start) < np.uint64(chance)
         return drawn
-
-    def withhold(self, attributes: Collection[int]) -> "Budget":
-        """Return the budget of a user who never reports some attributes.
-
-        What a split budget would spend on them is not spent. A sampled one draws as many of
-        the others, in the proportions they had, if there are as many. Which attributes are
-        withheld must be decided before their values are known. Raises `InvalidInput` where an
-        attribute does not exist, or none is left.
-        """
-        self._check_exist(attributes)
-        left = [0 if j in attributes else chance for j, chance in enumerate(self.chances)]
-        if not any(left):
-            raise InvalidInput("a user who withholds every attribute has nothing to report")
-        if min(chance for chance in self.chances if chance) < ONE:
-            size = min(self.reported, sum(chance > 0 for chance in left))
-            left = list(_chances([Fraction(chance) for chance in left], size))
-        epsilons = (e if chance else 0.0 for e, chance in zip(self.epsilons, left, strict=True))
-        return Budget(tuple(epsilons), tuple(left))
 
     def with_epsilon(self, attribute: int, epsilon: float) -> "Budget":
         """Return the budget with another epsilon for an attribute, as a level of its own.
@@ -156,33 +150,29 @@ class Budget:
             if (word - start) % ONE < chance:
                 yield j
 
-    def _spent(self, word: int) -> Guarantee:
-        return sequential([Guarantee(self.epsilons[j]) for j in self._selected(word)])
+    def _spent(self, word: int, attributes: Collection[int]) -> Guarantee:
+        reported = [j for j in self._selected(word) if j in attributes]
+        return sequential([Guarantee(self.epsilons[j]) for j in reported])
 
 
 @dataclass(frozen=True)
 class Decision:
-    """The budget of least predicted variance, and what it was compared with.
+    """The budgets of least predicted variance, and what they were compared with.
 
-    `candidates` are (label, predicted variance, budget), the best first; `str()` tells them.
+    `candidates` are (label, predicted variance, budgets), the best first, with one budget per
+    level; `str()` tells them.
     """
 
-    candidates: tuple[tuple[str, float, Budget], ...]
-    names: tuple[str, ...]
+    candidates: tuple[tuple[str, float, tuple[Budget, ...]], ...]
 
     @property
-    def budget(self) -> Budget:
-        """The budget chosen."""
+    def budgets(self) -> tuple[Budget, ...]:
+        """The budgets chosen, one per level."""
         return self.candidates[0][2]
 
     def __str__(self) -> str:
-        label, variance, budget = self.candidates[0]
-        lines = [
-            f"{label}: weighted variance of one record {variance:.6g}, "
-            f"epsilon of a record {budget.record_epsilon:.6g}."
-        ]
-        for name, epsilon, chance in zip(self.names, budget.epsilons, budget.chances, strict=True):
-            lines.append(f"  {name}: epsilon {epsilon:.6g} in {chance / ONE:.2%} of the records")
+        label, variance, _ = self.candidates[0]
+        lines = [f"{label}: weighted variance of one record {variance:.6g}"]
         lines += [f"  instead of {label}: {other:.6g}" for label, other, _ in self.candidates[1:]]
         return "\n".join(lines)
 
@@ -231,48 +221,63 @@ def split(epsilon: float, attributes: Sequence[Attribute]) -> Budget:
     return Budget(tuple(float_below(value * scale) for value in exact), (ONE,) * len(exact))
 
 
-def sample(epsilon: float, attributes: Sequence[Attribute], size: int = 1) -> Budget:
+def sample(
+    epsilons: Sequence[float], attributes: Sequence[Attribute], size: int = 1
+) -> tuple[Budget, ...]:
     """Report `size` attributes of each record, drawn anew, with epsilon / size each.
 
-    The chances have the least weighted variance: they are in proportion to
-    sqrt(importance V(epsilon)), up to one. Raises `InvalidInput` unless
-    1 <= size <= len(attributes), and where a variance is not positive.
+    `epsilons` are those of the levels; there is a budget for each, and all have the same
+    chances, so that every user's attributes count alike, and a user may have another level for
+    one of them. The chances have the least weighted variance, on average over the levels: they
+    are in proportion to sqrt(importance V), up to one. Raises `InvalidInput` unless
+    1 <= size <= len(attributes), and where a variance is not positive, or an importance is so
+    small that its attribute would never be reported.
     Source: for one attribute Neyman's allocation.
     """
     _check_attributes(attributes)
     if not 1 <= size <= len(attributes):
         raise InvalidInput(f"size must lie in 1..{len(attributes)}, got {size}")
-    share = float_below(Fraction(check_epsilon(epsilon)) / size)
-    epsilons = tuple(min(share, attribute.cap) for attribute in attributes)
-    costs = [
-        Fraction(math.sqrt(attribute.importance * _variance(attribute, e)))
-        for attribute, e in zip(attributes, epsilons, strict=True)
-    ]
-    return Budget(epsilons, _chances(costs, size))
+    shares = [float_below(Fraction(check_epsilon(epsilon)) / size) for epsilon in epsilons]
+    costs = []
+    for attribute in attributes:
+        variances = [_variance(attribute, min(share, attribute.cap)) for share in shares]
+        costs.append(Fraction(math.sqrt(attribute.importance * sum(variances))))
+    chances = _chances(costs, size)
+    for attribute, chance in zip(attributes, chances, strict=True):
+        if not chance:
+            raise InvalidInput(
+                f"{attribute.name}: its importance {attribute.importance:g} is so small beside "
+                "the others' that it would never be reported"
+            )
+    return tuple(Budget(tuple(min(s, a.cap) for a in attributes), chances) for s in shares)
 
 
-def decide(
-    epsilon: float, attributes: Sequence[Attribute], weights: Sequence[float] | None = None
-) -> Decision:
+def decide(epsilons: Sequence[float], attributes: Sequence[Attribute]) -> Decision:
     """Compare splitting with sampling 1, 2, ... attributes, by predicted weighted variance.
 
-    Splitting is by `weights` where they are given, otherwise optimal. Raises `InvalidInput` as
-    `split`, `split_by_weight` and `sample` do. Cost: O(attributes**2) variances.
+    `epsilons` are those of the levels, which all get budgets of one kind; compared is the
+    average over them. Raises `InvalidInput` as `split` and `sample` do. Cost:
+    O(levels attributes**2) variances.
     """
     _check_attributes(attributes)
     d = len(attributes)
-    if weights is None:
-        whole = split(epsilon, attributes)
-    else:
-        whole = split_by_weight(epsilon, weights, [attribute.cap for attribute in attributes])
-    candidates = [(f"all {d} attributes at once", whole)]
+    candidates = [(f"all {d} attributes at once", tuple(split(e, attributes) for e in epsilons))]
     candidates += [
-        (f"{size} of {d} attributes, drawn for each record", sample(epsilon, attributes, size))
+        (f"{size} of {d} attributes, drawn for each record", sample(epsilons, attributes, size))
         for size in range(1, d)
     ]
-    compared = [(label, budget.variance(attributes), budget) for label, budget in candidates]
-    compared.sort(key=lambda candidate: candidate[1])
-    return Decision(tuple(compared), tuple(attribute.name for attribute in attributes))
+    return compared(candidates, attributes)
+
+
+def compared(
+    candidates: Sequence[tuple[str, tuple[Budget, ...]]], attributes: Sequence[Attribute]
+) -> Decision:
+    """Return labelled candidates in order of their predicted variance, averaged over levels."""
+    rated = [
+        (label, sum(budget.variance(attributes) for budget in levels) / len(levels), levels)
+        for label, levels in candidates
+    ]
+    return Decision(tuple(sorted(rated, key=lambda candidate: candidate[1])))
 
 
 def _check_attributes(attributes: Sequence[Attribute]) -> None:

@@ -19,6 +19,9 @@ UNIT = 1 << 58
 """The integer that stands for a distance of one: MAX_EPSILON fits 64 bits, and so do exactly
 all doubles from 1/64 to it."""
 
+MAX_CLASSES = 64
+"""A policy that somebody else wrote may have so many: closing it takes the cube of their number."""
+
 UNLIMITED = (1 << 64) - 1
 """The integer that stands for no protection at all."""
 
@@ -97,11 +100,13 @@ class Policy:
 
     @classmethod
     def one_sided(cls, k: int, sensitive: Iterable[int], epsilon: float) -> Self:
-        """Return utility-optimised LDP: the sensitive values are protected, the others are not.
+        """Return one-sided LDP: the sensitive values are protected, the others are not.
 
         A sensitive value is within epsilon of every other value; an ordinary one may be
         revealed, but a report that a sensitive value can cause is as likely, to e**epsilon, to
-        come from any other. Where all values are sensitive this is epsilon-LDP.
+        come from any other. Where all values are sensitive this is epsilon-LDP. It is implied by
+        utility-optimised LDP, which in addition bounds what protected reports say of ordinary
+        values.
         Raises `InvalidInput` for no sensitive value, a repeated one, or one outside 0..k-1.
         Source: Murakami and Kawamoto, "Utility-optimized local differential privacy mechanisms
         for distribution estimation", USENIX Security 2019, definition 1.
@@ -290,6 +295,8 @@ class Policy:
     def from_integers(cls, integers: Sequence[int]) -> Self:
         """Read what `integers` gave; raise `InvalidInput` where it is no policy."""
         size = integers[0] if integers else 0
+        if size > MAX_CLASSES:
+            raise InvalidInput(f"a policy has at most {MAX_CLASSES} classes, got {size}")
         if size < 1 or len(integers) < 1 + size + size * size:
             raise InvalidInput(
                 "a policy is its number of classes, every value's class and all distances, got "

@@ -23,8 +23,8 @@ class Row:
     """One attribute at one level.
 
     `chance` is the share of records that report it, `error` the predicted standard error of a
-    value's frequency (root mean square over values, all equally frequent) or of the mean (the
-    worst number), in the attribute's units.
+    value's frequency (root mean square over values, if all are equally frequent) or of the mean
+    (for the worst numbers), in the attribute's units.
     """
 
     level: str
@@ -46,7 +46,7 @@ class Explanation:
 
     plan: Plan
     users: int
-    budgets: Sequence[str]
+    decision: str
     rows: Sequence[Row]
     protections: Sequence[str]
     pooled: dict[str, float]
@@ -64,6 +64,7 @@ def explain(survey: survey_pb2.Survey, source: str, users: int) -> Explanation:
     questions = surveys.questions(survey)
     rows = [row for level in plan.levels.values() for row in _rows(plan, level, users)]
     levels = len(plan.levels)
+    epsilons = [level.epsilon for level in plan.levels.values()]
     pooled, strict = {}, {}
     for name in plan.attributes:
         errors = [row.error for row in rows if row.attribute == name]
@@ -74,10 +75,7 @@ def explain(survey: survey_pb2.Survey, source: str, users: int) -> Explanation:
     return Explanation(
         plan=plan,
         users=users,
-        budgets=[
-            f"{level.name}: {surveys.decide(survey.budget, level.epsilon, questions)}"
-            for level in plan.levels.values()
-        ],
+        decision=str(surveys.decide(survey.budget, epsilons, questions)),
         rows=rows,
         protections=[line for q in questions for line in _protections(q)],
         pooled=pooled,
@@ -138,9 +136,8 @@ def show(explanation: Explanation, console: Console) -> None:
     """Print an explanation."""
     plan = explanation.plan
     console.print(f"[bold]{plan.survey}[/bold]  {escape(plan.title)}")
-    console.print("\n[bold]How a record's epsilon falls on its attributes[/bold]")
-    for line in explanation.budgets:
-        console.print(escape(line), soft_wrap=True)
+    console.print("\n[bold]What a record reports[/bold]")
+    console.print(escape(explanation.decision), soft_wrap=True)
     console.print("\n[bold]Who is protected from what[/bold]")
     for line in explanation.protections:
         console.print(f"  {escape(line)}", soft_wrap=True)
@@ -168,6 +165,11 @@ def show(explanation: Explanation, console: Console) -> None:
         table.add_section()
     console.print(table)
     title = f"{explanation.users:,} users, evenly over the levels, against the strictest for all"
+    console.print(
+        "Errors are standard errors: of a frequency on average, if all values are equally "
+        "frequent; of a mean at worst.",
+        soft_wrap=True,
+    )
     compared = Table("attribute", title=title)
     for heading in ("error", "error, all strictest", "users it would take"):
         compared.add_column(heading, justify="right")

@@ -266,7 +266,9 @@ def _pool(
     if request.method:
         return pooling.answer(cohorts, pooling.named(request.method))
     if isinstance(domain, Categorical) and len(domain.values) > _QUICK:
-        return pooling.Answer(pooling.pool(cohorts, "inverse_variance"), None, "")
+        pooled = pooling.pool(cohorts, "inverse_variance")
+        untested = f"with more than {_QUICK} values, whether the levels differ was not tested"
+        return pooling.Answer(pooled, None, untested if len(cohorts) > 1 else "")
     return pooling.answer(cohorts)
 
 

@@ -5,10 +5,11 @@ import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import Message
 
@@ -26,6 +27,8 @@ from ldp.exact import MAX_EPSILON, ONE, check_epsilon
 
 _MAX_RECORD = 1 << 20
 """Bytes of a record's codes: batches stay well below gRPC's default limit of 4 MiB a message."""
+
+_ANCHORS = tuple(math.log(epsilon) for epsilon in (0.25, 0.5, 1.0, 2.0, 4.0))
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
@@ -84,14 +87,13 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
     if not survey.attributes:
         raise InvalidInput("attributes: at least one is needed, as [[attributes]]")
     asked = questions(survey)
-    plan = plan_pb2.Plan(survey=survey)
-    for name, epsilon in sorted(survey.levels.items(), key=lambda item: (item[1], item[0])):
+    levels = sorted(survey.levels.items(), key=lambda item: (item[1], item[0]))
+    for name, epsilon in levels:
         _check_name("levels", name)
         check_epsilon(epsilon, f"levels.{name}: epsilon")
-        try:
-            budget = decide(survey.budget, epsilon, asked).budget
-        except InvalidInput as error:
-            raise InvalidInput(f"levels.{name}: {error}") from None
+    plan = plan_pb2.Plan(survey=survey)
+    decided = decide(survey.budget, [epsilon for _, epsilon in levels], asked)
+    for (name, epsilon), budget in zip(levels, decided.budgets, strict=True):
         level = plan.levels.add(name=name, epsilon=epsilon)
         if budget.reported < len(asked):
             level.chances.extend(chance % ONE for chance in budget.chances)
@@ -142,12 +144,28 @@ class Question:
     def variance(self, epsilon: float) -> float:
         """Predict the variance of one report: of a value's frequency on average, or of a number.
 
-        Categories as if all were protected alike, by the best mechanism for them, which is
-        within a few percent of what is taken and needs no design.
+        For categories the least possible for a uniform population; where values are sensitive
+        or have classes, as much more or less than without as it is at the nearest epsilons for
+        which a channel was designed.
         """
-        if isinstance(self.domain, Categorical):
-            return minimax_constant(len(self.domain.values), epsilon) / len(self.domain.values)
-        return catalogue.numeric("auto", epsilon).largest_report_variance
+        if not isinstance(self.domain, Categorical):
+            return catalogue.numeric("auto", epsilon).largest_report_variance
+        k = len(self.domain.values)
+        factor = math.exp(np.interp(math.log(epsilon), _ANCHORS, self._log_factors))
+        return factor * minimax_constant(k, epsilon) / k
+
+    @cached_property
+    def _log_factors(self) -> list[float]:
+        """By what factor the policy changes the variance, at the epsilons of `_ANCHORS`."""
+        if not isinstance(self.domain, Categorical) or self.domain.policy(1.0) is None:
+            return [0.0] * len(_ANCHORS)
+        found = []
+        for epsilon in map(math.exp, _ANCHORS):
+            policy = self.domain.policy(epsilon)
+            assert policy is not None
+            least = minimax_constant(policy.k, epsilon)
+            found.append(math.log(design(policy, gap=1e-3).variance / least))
+        return found
 
 
 def questions(survey: survey_pb2.Survey) -> list[Question]:
@@ -174,26 +192,27 @@ def questions(survey: survey_pb2.Survey) -> list[Question]:
     return found
 
 
-def decide(budget: str, epsilon: float, questions: Sequence[Question]) -> Decision:
-    """Return how a level's epsilon falls on the attributes, and what else was compared.
+def decide(budget: str, epsilons: Sequence[float], asked: Sequence[Question]) -> Decision:
+    """Return how each level's epsilon falls on the attributes, and what else was compared.
 
-    Raises `InvalidInput` for a budget that is not split, sample, auto or empty.
+    All levels get budgets of one kind, with the same chances where attributes are sampled: then
+    a level of less epsilon has less for every attribute, so that users may mix levels, and
+    every user counts alike. Raises `InvalidInput` for a budget that is not split, sample, auto
+    or empty, and for a weight so small that its attribute would never be reported.
     """
-    if budget not in ("", "split", "sample", "auto"):
-        raise InvalidInput(f"budget must be split, sample or auto, got {budget!r}")
-    attributes = [
-        budgets.Attribute(q.name, lru_cache(q.variance), q.weight, q.cap) for q in questions
-    ]
-    weights = [question.weight for question in questions]
-    if budget == "auto":
-        return budgets.decide(epsilon, attributes, weights)
-    if budget == "sample":
-        label, found = "one attribute of a record", budgets.sample(epsilon, attributes)
-    else:
-        caps = [question.cap for question in questions]
-        label, found = "all attributes", budgets.split_by_weight(epsilon, weights, caps)
-    names = tuple(question.name for question in questions)
-    return Decision(((label, found.variance(attributes), found),), names)
+    attributes = [budgets.Attribute(q.name, lru_cache(q.variance), q.weight, q.cap) for q in asked]
+    match budget:
+        case "auto":
+            return budgets.decide(epsilons, attributes)
+        case "sample":
+            found = "one attribute of a record", budgets.sample(epsilons, attributes)
+        case "" | "split":
+            weights, caps = [q.weight for q in asked], [q.cap for q in asked]
+            each = tuple(budgets.split_by_weight(e, weights, caps) for e in epsilons)
+            found = "all attributes, by weight", each
+        case _:
+            raise InvalidInput(f"budget must be split, sample or auto, got {budget!r}")
+    return budgets.compared([found], attributes)
 
 
 def _float(literal: str) -> float | str:

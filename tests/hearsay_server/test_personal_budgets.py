@@ -125,12 +125,17 @@ def test_every_pair_of_records_keeps_the_declared_policy_and_some_pair_uses_it(
         for level, attribute in zip(chosen, survey.attributes, strict=True)
     ]
     weights = [Fraction(attribute.weight) for attribute in survey.attributes]
+    shares = []
+    for position, (level, weight) in enumerate(zip(chosen, weights, strict=True)):
+        share = Fraction(level.epsilon) * (weight / sum(weights) if splits(level) else 1)
+        if survey.budget == "auto" and splits(level):  # not by weight, but all of it
+            share = Fraction(level.budget.epsilons[position])
+            spent = sum(map(Fraction, level.budget.epsilons))
+            assert 0.999 * level.epsilon <= spent <= Fraction(level.epsilon)
+        shares.append(share)
     limits = [
-        declared(
-            attribute.categorical,
-            Fraction(level.epsilon) * (weight / sum(weights) if splits(level) else 1),
-        )
-        for attribute, level, weight in zip(survey.attributes, chosen, weights, strict=True)
+        declared(attribute.categorical, share)
+        for attribute, share in zip(survey.attributes, shares, strict=True)
     ]
     columns = of_records(mechanisms, own.budget)
     records = list(product(*(range(len(a.categorical.values)) for a in survey.attributes)))

@@ -62,18 +62,15 @@ levels = st.sampled_from([0.1, 0.5, 1.0, 2.0, 3.7])
 @given(
     st.lists(st.tuples(levels, st.floats(0.01, 100)), min_size=2, max_size=3),
     st.integers(1, 3),
-    st.booleans(),
 )
 @settings(max_examples=40, deadline=None)
 def test_the_whole_record_enumerated_spends_what_the_account_says(
-    parts: list[tuple[float, float]], size: int, withheld: bool
+    parts: list[tuple[float, float]], size: int
 ) -> None:
     attributes = [Attribute("a", lambda e, w=weight: w / e**2) for _, weight in parts]
-    budget = sample(1.0, attributes, min(size, len(parts)))
+    (budget,) = sample([1.0], attributes, min(size, len(parts)))
     for j, (epsilon, _) in enumerate(parts):  # a level of its own for each attribute
         budget = budget.with_epsilon(j, epsilon)
-    if withheld:
-        budget = budget.withhold([0])
     channel = record_channel(budget, (2, 3, 2)[: len(parts)])
     assert channel.satisfies(budget.record_epsilon)
     assert channel.epsilon >= 0.999999 * budget.record_epsilon
@@ -86,23 +83,22 @@ def test_a_split_budget_spends_its_sum_and_a_sampled_one_its_maximum() -> None:
     assert Budget(epsilons, (ONE // 4, ONE // 4, ONE // 2)).record_epsilon == 0.3
 
 
-def test_what_is_withheld_is_not_spent_in_a_split_budget() -> None:
-    budget = split_by_weight(1.0, [2, 1, 1]).withhold([0])
-    assert budget.epsilons == (0.0, 0.25, 0.25)
-    assert budget.record_epsilon == 0.5
-    assert budget.reported == 2
+def test_what_is_withheld_is_not_spent() -> None:
+    assert split_by_weight(1.0, [2, 1, 1]).epsilon_of([1, 2]) == 0.5
+    sampled = Budget((1.0, 2.0, 4.0), (ONE // 2, ONE // 4, ONE // 4))
+    assert sampled.epsilon_of([0, 1]) == 2.0
+    assert sampled.epsilon_of([]) == 0.0
+    with pytest.raises(InvalidInput, match=r"attributes are 0..2, got \[3\]"):
+        sampled.epsilon_of([3])
 
 
-def test_a_sampled_budget_draws_as_often_from_what_is_left() -> None:
-    budget = Budget((1.0, 2.0, 4.0), (ONE // 2, ONE // 4, ONE // 4)).withhold([2])
-    assert sum(budget.chances) == ONE
-    assert budget.chances[0] / ONE == pytest.approx(2 / 3)
-    assert budget.record_epsilon == 2.0
-
-
-def test_two_of_three_become_both_of_those_left() -> None:
-    budget = sample(2.0, [attribute(3)] * 3, 2).withhold([1])
-    assert budget.chances == (ONE, 0, ONE)
+def test_levels_share_their_chances() -> None:
+    attributes = [Attribute("a", lambda e: 1 / e**2), Attribute("b", lambda e: 5 / e)]
+    low, high = sample([0.5, 6.0], attributes)
+    assert low.chances == high.chances
+    assert (low.epsilons, high.epsilons) == ((0.5, 0.5), (6.0, 6.0))
+    (alone,) = sample([0.5], attributes)
+    assert alone.chances != low.chances  # what is best for one level is not for both
 
 
 @given(
@@ -115,7 +111,7 @@ def test_chances_are_exact_integers_that_sum_to_the_number_reported(
 ) -> None:
     size = min(size, len(costs))
     attributes = [Attribute("a", lambda e, c=cost: c) for cost in costs]
-    budget = sample(1.0, attributes, size)
+    (budget,) = sample([1.0], attributes, size)
     assert sum(budget.chances) == size * ONE
     assert budget.reported == size
     assert all(len(chosen) == size for chosen in selections(budget))
@@ -126,7 +122,7 @@ def test_chances_are_exact_integers_that_sum_to_the_number_reported(
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_records_draw_each_attribute_with_its_chance(size: int, coins: SeededCoins) -> None:
-    budget = sample(1.0, MIXED, size)
+    (budget,) = sample([1.0], MIXED, size)
     drawn = budget.draw_many(200_000, coins)
     assert set(drawn.sum(axis=1)) == {size}
     chances = np.array(budget.chances) / ONE
@@ -135,7 +131,7 @@ def test_records_draw_each_attribute_with_its_chance(size: int, coins: SeededCoi
 
 
 def test_one_record_and_many_select_alike(coins: SeededCoins) -> None:
-    budget = sample(1.0, MIXED, 2)
+    (budget,) = sample([1.0], MIXED, 2)
     counts = np.zeros(3)
     for _ in range(4000):
         counts[list(budget.draw(coins))] += 1
@@ -164,7 +160,7 @@ def test_sampling_one_beats_splitting_below_the_published_epsilon(
     attributes = [attribute(k)] * d
 
     def advantage(epsilon: float) -> float:
-        whole, one = split(epsilon, attributes), sample(epsilon, attributes)
+        whole, (one,) = split(epsilon, attributes), sample([epsilon], attributes)
         return whole.variance(attributes) - one.variance(attributes)
 
     assert brentq(advantage, 1.0, 30.0, xtol=1e-3) == pytest.approx(crossover, rel=0.01)
@@ -176,7 +172,9 @@ def test_the_published_variances_of_ten_attributes(
 ) -> None:
     attributes = [attribute(10)] * 10
     assert split(epsilon, attributes).variance(attributes) / 10 == pytest.approx(whole, rel=2e-3)
-    assert sample(epsilon, attributes).variance(attributes) / 10 == pytest.approx(one, rel=3e-3)
+    assert sample([epsilon], attributes)[0].variance(attributes) / 10 == pytest.approx(
+        one, rel=3e-3
+    )
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0, 8.0])
@@ -202,7 +200,7 @@ def test_a_split_is_as_good_as_a_general_solver_finds(epsilon: float) -> None:
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_no_other_chances_have_less_variance(size: int) -> None:
-    best = sample(1.0, MIXED, size)
+    (best,) = sample([1.0], MIXED, size)
     least = best.variance(MIXED)
     rng = np.random.default_rng(4)
     for _ in range(100):
@@ -228,25 +226,26 @@ def test_weighted_shares_never_exceed_epsilon() -> None:
 
 def test_the_decision_is_the_least_predicted_variance_and_says_so() -> None:
     attributes = [attribute(10)] * 10
-    small, large = decide(1.0, attributes), decide(12.0, attributes)
-    assert (small.budget.reported, large.budget.reported) == (1, 3)
+    small, large = decide([1.0], attributes), decide([12.0], attributes)
+    assert (small.budgets[0].reported, large.budgets[0].reported) == (1, 3)
     assert len(small.candidates) == 10
     assert str(small).startswith(
-        "1 of 10 attributes, drawn for each record: weighted variance of one record 387.269, "
-        "epsilon of a record 1."
+        "1 of 10 attributes, drawn for each record: weighted variance of one record 387.269\n"
     )
-    assert "of 10: epsilon 1 in 10.00% of the records" in str(small)
     assert "instead of all 10 attributes at once: 3998.57" in str(small)
 
 
-def test_a_decision_can_hold_to_the_weights() -> None:
-    decision = decide(8.0, [attribute(2)] * 2, weights=[3, 1])
-    whole = next(budget for label, _, budget in decision.candidates if label.startswith("all"))
-    assert whole.epsilons == (6.0, 2.0)
+def test_levels_have_budgets_of_one_kind() -> None:
+    decision = decide([1.0, 12.0], [attribute(10)] * 10)
+    assert {budget.reported for budget in decision.budgets} == {1}
+    for level in range(2):  # and the kind is the one of least average variance
+        assert (
+            decision.budgets[level].variance([attribute(10)] * 10) <= 2 * decision.candidates[0][1]
+        )
 
 
 def test_one_attribute_gets_everything() -> None:
-    assert decide(1.0, [attribute(4)]).budget == Budget((1.0,), (ONE,))
+    assert decide([1.0], [attribute(4)]).budgets == (Budget((1.0,), (ONE,)),)
 
 
 @pytest.mark.parametrize(
@@ -261,13 +260,18 @@ def test_one_attribute_gets_everything() -> None:
         (lambda: split_by_weight(1.0, [1, 2], [1]), "2 weights have as many caps, got 1"),
         (lambda: split_by_weight(-1.0, [1.0]), "epsilon must be finite and > 0"),
         (lambda: split(1.0, []), "at least one attribute"),
-        (lambda: sample(1.0, [attribute(2)], 2), r"size must lie in 1..1, got 2"),
+        (lambda: sample([1.0], [attribute(2)], 2), r"size must lie in 1..1, got 2"),
         (lambda: attribute(2, importance=0.0), "of 2: importance must be finite and > 0"),
         (lambda: attribute(2, cap=-1.0), "of 2: cap must be finite and > 0"),
-        (lambda: sample(1.0, [Attribute("x", lambda e: 0.0)]), "x: a variance must be finite"),
-        (lambda: sample(1.0, [attribute(2)]).withhold([0]), "nothing to report"),
-        (lambda: sample(1.0, [attribute(2)]).with_epsilon(-1, 1.0), r"attributes are 0..0, got"),
-        (lambda: sample(1.0, [attribute(2)]).withhold([1]), r"attributes are 0..0, got \[1\]"),
+        (lambda: sample([1.0], [Attribute("x", lambda e: 0.0)]), "x: a variance must be finite"),
+        (
+            lambda: sample([1.0], [attribute(2), attribute(2, importance=1e-45)]),
+            "of 2: its importance 1e-45 is so small",
+        ),
+        (
+            lambda: sample([1.0], [attribute(2)])[0].with_epsilon(-1, 1.0),
+            r"attributes are 0..0, got",
+        ),
     ],
 )
 def test_an_impossible_budget_is_refused(make: object, message: str) -> None:

@@ -72,6 +72,7 @@ class Client:
         levels: Mapping[str, str] = MappingProxyType({}),
         max_epsilon: float | None = None,
         max_lifetime_epsilon: float | None = None,
+        withhold: Collection[str] = (),
         may_reveal: Collection[str] = (),
         revision: str | None = None,
         insecure: bool = False,
@@ -84,8 +85,10 @@ class Client:
         `level` names the user's epsilon and is chosen before any answer is known; so is another
         one for some attributes, by name, in `levels`. `max_epsilon` is the user's own cap on
         one record, `max_lifetime_epsilon` on all that this object ever sends: an answer that
-        would exceed it is dropped and counted as "spent". `may_reveal` names the attributes
-        whose ordinary values may be revealed. `revision`, the hex SHA-256 that
+        would exceed it is dropped and counted as "spent". `withhold` names the attributes that
+        this user never answers, whatever `record` is given; decide it before the answers are
+        known. `may_reveal` names the attributes whose ordinary values may be revealed.
+        `revision`, the hex SHA-256 that
         `hearsay survey show` prints, refuses any other plan: without it the server may serve
         this object another plan than it served an earlier one. TLS is used for any host that
         is not loopback unless `insecure`. `coins` and `clock` are for tests and simulations.
@@ -113,6 +116,15 @@ class Client:
                 self._check_attribute(name)
                 self._levels[name] = self.plan.level(other)
             self._budget = self._own_budget()
+            for name in withhold:
+                self._check_attribute(name)
+            self._withheld = frozenset(withhold)
+            allowed = max(chosen.epsilon for chosen in (self.level, *self._levels.values()))
+            if self.record_epsilon > allowed:
+                raise InvalidInput(
+                    f"these levels together spend epsilon {self.record_epsilon:g} on a record, "
+                    f"more than the loosest of them, {allowed:g}: the plan does not go by levels"
+                )
             if max_epsilon is not None and not self.record_epsilon <= max_epsilon:
                 raise InvalidInput(
                     f"level {level!r} spends epsilon {self.record_epsilon:g} on a record, "
@@ -159,6 +171,7 @@ class Client:
         """
         given = {name: answer for name, answer in answers.items() if answer is not None}
         values = {name: self._encode(name, answer) for name, answer in given.items()}
+        values = {name: value for name, value in values.items() if name not in self._withheld}
         now = period.label(self.plan.period, self._clock())
         with self._lock:
             if self._closed:
@@ -236,7 +249,8 @@ class Client:
     @property
     def record_epsilon(self) -> float:
         """The most that one record spends: all attributes that it can report together."""
-        return self._budget.record_epsilon
+        names = enumerate(self.plan.attributes)
+        return self._budget.epsilon_of([j for j, name in names if name not in self._withheld])
 
     def _own_budget(self) -> Budget:
         """The level's budget, with the epsilon of each attribute that has another level."""
@@ -256,7 +270,9 @@ class Client:
     def _check_revealing(self, may_reveal: Collection[str]) -> None:
         for name, attribute in self.plan.attributes.items():
             domain = attribute.domain
-            if isinstance(domain, Categorical) and domain.ordinary and name not in may_reveal:
+            if name in self._withheld or not isinstance(domain, Categorical):
+                continue
+            if domain.ordinary and name not in may_reveal:
                 raise InvalidInput(
                     f"a report of {name!r} may reveal {' or '.join(domain.ordinary)}; "
                     f"if that is meant, pass may_reveal=[{name!r}]"
