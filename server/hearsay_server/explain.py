@@ -24,7 +24,7 @@ class Row:
 
     `chance` is the share of records that report it, `error` the predicted standard error of a
     value's frequency (root mean square over values, if all are equally frequent) or of the mean
-    (for the worst numbers), in the attribute's units.
+    (noise as for the worst number, numbers spread evenly), in the attribute's units.
     """
 
     level: str
@@ -99,7 +99,7 @@ def _rows(plan: Plan, level: Level, users: int) -> list[Row]:
 def _variance(mechanism: Mechanism) -> float:
     """Predict the variance of one report, on average over its values or at the worst number."""
     if isinstance(mechanism, MeanMechanism):
-        return mechanism.largest_report_variance
+        return mechanism.largest_report_variance + surveys.SPREAD
     uniform = np.full(mechanism.parameters, 1 / mechanism.parameters)
     return float(np.mean(mechanism.variance(uniform, 1)))
 
@@ -167,7 +167,7 @@ def show(explanation: Explanation, console: Console) -> None:
     title = f"{explanation.users:,} users, evenly over the levels, against the strictest for all"
     console.print(
         "Errors are standard errors: of a frequency on average, if all values are equally "
-        "frequent; of a mean at worst.",
+        "frequent; of a mean, if numbers are spread evenly and noise is at its worst.",
         soft_wrap=True,
     )
     compared = Table("attribute", title=title)

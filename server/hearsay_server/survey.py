@@ -28,6 +28,9 @@ from ldp.exact import MAX_EPSILON, ONE, check_epsilon
 _MAX_RECORD = 1 << 20
 """Bytes of a record's codes: batches stay well below gRPC's default limit of 4 MiB a message."""
 
+SPREAD = 1 / 3
+"""The variance of numbers spread evenly over [-1, 1]: a population's own, which sampling meets."""
+
 _ANCHORS = tuple(math.log(epsilon) for epsilon in (0.25, 0.5, 1.0, 2.0, 4.0))
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -144,12 +147,13 @@ class Question:
     def variance(self, epsilon: float) -> float:
         """Predict the variance of one report: of a value's frequency on average, or of a number.
 
-        For categories the least possible for a uniform population; where values are sensitive
+        For numbers that of the worst one, in a population spread evenly over the range. For
+        categories the least possible for a uniform population; where values are sensitive
         or have classes, as much more or less than without as it is at the nearest epsilons for
         which a channel was designed.
         """
         if not isinstance(self.domain, Categorical):
-            return catalogue.numeric("auto", epsilon).largest_report_variance
+            return catalogue.numeric("auto", epsilon).largest_report_variance + SPREAD
         k = len(self.domain.values)
         factor = math.exp(np.interp(math.log(epsilon), _ANCHORS, self._log_factors))
         return factor * minimax_constant(k, epsilon) / k
