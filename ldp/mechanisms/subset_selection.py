@@ -166,10 +166,15 @@ class SubsetSelection(FrequencyOracle):
         if (codes[:, 1:] <= codes[:, :-1]).any():
             raise InvalidInput(f"a {self.name} code's indices must be in increasing order")
 
-    def tally(self, codes: Codes) -> Tally:
+    def _counted(self, codes: Codes) -> Tally:
         if self._masked:
             return Tally(len(codes), column_sums(codes, self.k))
         return Tally(len(codes), np.bincount(codes.ravel(), minlength=self.k))
+
+    def _supported(self, codes: Codes, value: int) -> NDArray[Any]:
+        if self._masked:
+            return codes[:, value >> 3] >> (value & 7) & 1
+        return (codes == value).any(axis=1)
 
     def covariance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
         """Return the exact covariance: a subset's size is fixed, so its members are not

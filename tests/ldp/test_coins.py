@@ -141,7 +141,8 @@ def test_packed_coins_of_a_short_threshold_need_no_tie_break() -> None:
 
 @pytest.mark.parametrize("top", [0, 1, 68, 128, 255])
 def test_few_coins_are_decided_as_their_numbers_compare(top: int) -> None:
-    # As above, with 256 coins; the one that ties with the first octet is alone, and loses at its next bit.
+    # As above, with 256 coins; the one that ties with the first octet is alone, and loses at
+    # its next bit.
     patterns = all_patterns(8)
     agrees = np.packbits(patterns[top] == patterns, axis=0, bitorder="little").T
     script = [*(row.tobytes() for row in agrees), bytes(32)]
