@@ -222,7 +222,10 @@ class CountMeanSketch(_Sketch):
 
     def _supported(self, codes: Codes, value: int) -> NDArray[Any]:
         buckets = self._hashed(codes["function"], np.asarray(value))
-        return codes["bits"][np.arange(len(codes)), buckets >> 3] >> (buckets & 7) & 1
+        supported: NDArray[Any] = (
+            codes["bits"][np.arange(len(codes)), buckets >> 3] >> (buckets & 7) & 1
+        )
+        return supported
 
     def _bucket_supports(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         return counts

@@ -159,7 +159,8 @@ class DBitFlip(Longitudinal, Categorical):
     def evidence(self, codes: Codes, value: int) -> NDArray[np.int64]:
         """Return 0 where the category was not asked, 1 where the answer is no, 2 where yes."""
         asked = codes >> 1 == self._check_value(value)
-        return np.sum(asked * (1 + (codes & 1)), axis=1, dtype=np.int64)
+        answers: NDArray[np.int64] = (asked * (1 + (codes & 1))).sum(axis=1, dtype=np.int64)
+        return answers
 
     def debias(self, tally: Tally) -> NDArray[np.float64]:
         p, q = (float(x) for x in self.support)

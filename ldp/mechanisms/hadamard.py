@@ -87,7 +87,8 @@ class HRR(Counted, FrequencyOracle):
 
     def _supported(self, codes: Codes, value: int | NDArray[np.int64]) -> NDArray[Any]:
         rows, bits = np.divmod(codes.astype(np.int64), 2)
-        return _parity(rows + 1 & value) == bits
+        supported: NDArray[Any] = _parity(rows + 1 & value) == bits
+        return supported
 
     def supports(self, tally: Tally) -> NDArray[np.int64]:
         signed = np.zeros(self.order, dtype=np.int64)

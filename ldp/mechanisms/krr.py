@@ -73,7 +73,8 @@ class KRR(Counted, FrequencyOracle):
         return Tally(len(codes), counts)
 
     def _supported(self, codes: Codes, value: int) -> NDArray[Any]:
-        return codes == value
+        supported: NDArray[Any] = codes == value
+        return supported
 
     def matrix(self) -> NDArray[np.float64]:
         return two_valued(self.k, *self.support)

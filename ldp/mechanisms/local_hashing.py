@@ -154,7 +154,8 @@ class LocalHashing(FrequencyOracle):
         functions, buckets = np.divmod(codes, self.buckets)
         a, b = np.divmod(functions, self.prime)
         own = self.code_dtype.type(value)
-        return np.asarray(hashed(a, b, own, self.prime, self.buckets) == buckets)
+        supported: NDArray[Any] = hashed(a, b, own, self.prime, self.buckets) == buckets
+        return supported
 
     def channel(self) -> Channel:
         """Enumerate the k x (prime**2 buckets) channel."""

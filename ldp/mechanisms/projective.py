@@ -206,7 +206,8 @@ class ProjectiveGeometry(Counted, FrequencyOracle):
         product = np.zeros(len(codes), dtype=np.uint32)
         for column in points:
             product = f.add(product, f.multiply(column[:-1], column[-1:]))
-        return product == 0
+        supported: NDArray[Any] = product == 0
+        return supported
 
     def matrix(self) -> NDArray[np.float64]:
         within, without = self._chances()

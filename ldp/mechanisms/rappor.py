@@ -237,7 +237,9 @@ class RAPPOR(Longitudinal):
         cohorts, rows = np.unique(self._cohorts(codes), return_inverse=True)
         places = np.array([self.positions(int(cohort), value) for cohort in cohorts])[rows]
         octets = np.take_along_axis(codes[:, _COHORT_BYTES:], places >> 3, axis=1)
-        return (octets >> (places & 7).astype(np.uint8) & 1).sum(axis=1, dtype=np.int64)
+        bits = octets >> (places & 7).astype(np.uint8) & 1
+        ones: NDArray[np.int64] = bits.sum(axis=1, dtype=np.int64)
+        return ones
 
     def counts(self, tally: Tally) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return a tally's reports, shape (cohorts,), and ones, shape (cohorts, bits)."""

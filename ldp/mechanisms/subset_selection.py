@@ -174,7 +174,8 @@ class SubsetSelection(FrequencyOracle):
     def _supported(self, codes: Codes, value: int) -> NDArray[Any]:
         if self._masked:
             return codes[:, value >> 3] >> (value & 7) & 1
-        return (codes == value).any(axis=1)
+        supported: NDArray[Any] = (codes == value).any(axis=1)
+        return supported
 
     def covariance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
         """Return the exact covariance: a subset's size is fixed, so its members are not
