@@ -145,10 +145,12 @@ class Mechanism(ABC):
 
         Raises `InvalidInput` unless each is possible.
         """
-        return self._as_codes(codes).tobytes()
+        array = self._as_codes(codes)
+        self._check_codes(array)
+        return array.tobytes()
 
     def _as_codes(self, codes: ArrayLike | Sequence[Any]) -> Codes:
-        """Return `codes` in `code_dtype`; raise `InvalidInput` unless each is possible."""
+        """Return `codes` in `code_dtype`; raise `InvalidInput` unless they have a code's form."""
         dtype, shape = self.code_dtype, self.code_shape
         given = as_array(self.name, codes)
         if given.shape == (0,):
@@ -156,7 +158,7 @@ class Mechanism(ABC):
         array = given
         if given.dtype != dtype and given.dtype.kind in "ui" and dtype.kind == "u":
             array = given.astype(dtype)
-            # A 64-bit number that changed its sign survives this, and exceeds every bound.
+            # A 64-bit number that changed its sign survives this, and then exceeds every bound.
             if array.astype(given.dtype).tobytes() != given.tobytes():
                 raise InvalidInput(
                     f"a {self.name} code is made of integers in 0..{np.iinfo(dtype).max}, "
@@ -167,7 +169,6 @@ class Mechanism(ABC):
                 f"{self.name} codes have the shape {('n', *shape)} and the type {dtype}, "
                 f"got {given.shape} and {given.dtype}"
             )
-        self._check_codes(array)
         return array
 
     def decode(self, data: bytes, n: int) -> Codes:
@@ -195,7 +196,9 @@ class Mechanism(ABC):
 
         Raises `InvalidInput` unless each is possible.
         """
-        return self._counted(self._as_codes(codes))
+        array = self._as_codes(codes)
+        self._check_codes(array)
+        return self._counted(array)
 
     @abstractmethod
     def _counted(self, codes: Codes) -> Tally:

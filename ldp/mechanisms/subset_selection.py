@@ -2,6 +2,7 @@
 
 import math
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -165,6 +166,11 @@ class SubsetSelection(FrequencyOracle):
             raise InvalidInput(f"a {self.name} index must be below {self.k}, got {codes.max()}")
         if (codes[:, 1:] <= codes[:, :-1]).any():
             raise InvalidInput(f"a {self.name} code's indices must be in increasing order")
+
+    def tally(self, codes: ArrayLike | Sequence[Any]) -> Tally:
+        """Count as any mechanism does, but without looking for masks of another size, which
+        takes longer than to count: `decode` has done it."""
+        return self._counted(self._as_codes(codes)) if self._masked else super().tally(codes)
 
     def _counted(self, codes: Codes) -> Tally:
         if self._masked:
