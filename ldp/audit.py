@@ -15,10 +15,8 @@ from scipy.special import betaincinv
 
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
-from ldp.hashing import hashed
 from ldp.mechanism import Categorical, Codes, Mechanism
-from ldp.mechanisms import LOLOHA, CountMeanSketch, HadamardCountMeanSketch, LocalHashing
-from ldp.mechanisms.hadamard import _parity
+from ldp.mechanisms.numeric import MeanMechanism
 
 MAX_CELLS = 1 << 16
 """Channels with more inputs times possible codes are not enumerated."""
@@ -76,7 +74,7 @@ class Audit:
 
 def in_bulk(mechanism: Mechanism, value: Any, n: int, coins: Coins) -> Codes:
     """Draw by `randomize_many`."""
-    return mechanism.randomize_many(np.repeat(np.asarray(value)[None], n, axis=0), coins)
+    return mechanism.randomize_many([value] * n, coins)
 
 
 def one_by_one(mechanism: Mechanism, value: Any, n: int, coins: Coins) -> Codes:
@@ -98,11 +96,12 @@ def audit(
 ) -> Audit:
     """Compare every pair of `values`, and return the worst that can be shown.
 
-    `values` are by default the first three categories and the last, or the ends of the range;
-    `statistic` reduces codes in which no bit by itself depends on the input; for those with a
-    random hash function it is by default which of the values a report supports. Half of the
-    `draws` for an input choose the pair and the event (codes by likelihood ratio, or six
-    telling bits of long codes); then draws / 2 fresh reports of each of the two give
+    `values` are by default the first three categories and the last, the ends of the range, or
+    three strings. Half of the `draws` for an input choose the pair and the event, by likelihood
+    ratio: a set of codes, or of six telling bits of long codes, or of what the mechanism's
+    `evidence` says of the two values, as in reports with a random hash function no bit by
+    itself depends on the input; or else of what `statistic` makes of the codes. Then
+    draws / 2 fresh reports of each of the two give
     Clopper-Pearson bounds at (1 - confidence) / 2, which hold jointly. So a sound mechanism is
     accused with probability at most 1 - confidence, however many events were tried. Raises
     `InvalidInput` for fewer than 2 values or 100 draws, or a confidence or delta out of range.
@@ -119,14 +118,18 @@ def audit(
             "confidence must lie strictly between 0 and 1 and delta in [0, 1), "
             f"got {confidence} and {delta}"
         )
-    statistic = statistic or _supported(mechanism, values)
     half, miss = draws // 2, (1 - confidence) / 2
     training = [draw(mechanism, value, half, coins) for value in values]
     pairs = [(i, j) for i in range(len(values)) for j in range(i)]
     events = [
         event
         for i, j in pairs
-        for event in _events(training[i], training[j], (i, j), statistic, miss, delta)
+        for label in (
+            [statistic]
+            if statistic
+            else [_label(training[i], training[j]), _evidence(mechanism, (values[i], values[j]))]
+        )
+        for event in _events(training[i], training[j], (i, j), label, miss, delta)
     ]
     best = max(events, key=lambda event: event.promise)
     first, second = (values[i] for i in best.inputs)
@@ -166,40 +169,17 @@ class _Event:
 def _default_values(mechanism: Mechanism) -> Sequence[Any]:
     if isinstance(mechanism, Categorical):
         return sorted({0, 1, min(2, mechanism.k - 1), mechanism.k - 1})
-    return mechanism.bounds
+    return mechanism.bounds if isinstance(mechanism, MeanMechanism) else ("a", "b", "c")
 
 
-def _supported(mechanism: Mechanism, values: Sequence[Any]) -> Statistic | None:
-    """Return the statistic of a mechanism that reports a hash function: bit i of it is 1 where
-    a report supports values[i]; None for any other mechanism."""
-    if not isinstance(mechanism, LocalHashing | LOLOHA | CountMeanSketch | HadamardCountMeanSketch):
-        return None
+def _evidence(mechanism: Mechanism, pair: tuple[Any, Any]) -> Statistic:
+    """Return the statistic that joins what a code says of either value, as far as 255 goes."""
 
     def statistic(codes: Codes) -> NDArray[np.integer[Any]]:
-        bits = [_supports(mechanism, codes, np.full(len(codes), value)) for value in values]
-        packed: NDArray[np.int64] = (1 << np.arange(len(bits))) @ np.array(bits, dtype=np.int64)
-        return packed
+        first, second = (np.minimum(mechanism.evidence(codes, value), 255) for value in pair)
+        return first << 8 | second
 
     return statistic
-
-
-def _supports(mechanism: Mechanism, codes: Codes, values: NDArray[np.int64]) -> NDArray[Any]:
-    """Tell which codes support their value; each has the function in its own place."""
-    result: NDArray[Any]
-    if isinstance(mechanism, CountMeanSketch):
-        buckets = mechanism._hashed(codes["function"], values)
-        result = codes["bits"][np.arange(len(codes)), buckets >> 3] >> (buckets & 7) & 1
-    elif isinstance(mechanism, HadamardCountMeanSketch):
-        functions, signs = np.divmod(codes.astype(np.int64), mechanism._outputs)
-        rows = signs // 2 + 1
-        result = _parity(rows & mechanism._hashed(functions, values)) == signs % 2
-    else:
-        assert isinstance(mechanism, LocalHashing | LOLOHA)
-        functions, buckets = np.divmod(codes, mechanism.buckets)
-        a, b = np.divmod(functions, mechanism.prime)
-        own = values.astype(codes.dtype)
-        result = hashed(a, b, own, mechanism.prime, mechanism.buckets) == buckets
-    return result
 
 
 def _exact(mechanism: Mechanism) -> float | None:
@@ -216,22 +196,28 @@ def _events(
     a: Codes,
     b: Codes,
     inputs: tuple[int, int],
-    statistic: Statistic | None,
+    label: Statistic,
     miss: float,
     delta: float,
 ) -> list[_Event]:
-    """Return the most telling event for either direction: unions of likeliest labels."""
-    label = statistic or _label(a, b)
-    labels_a, labels_b = label(a), label(b)
-    size = int(max(labels_a.max(), labels_b.max())) + 1
-    seen_a, seen_b = (np.bincount(labels, minlength=size) for labels in (labels_a, labels_b))
+    """Return the most telling event for either direction: unions of likeliest labels.
+
+    One half of the codes ranks the labels, the other tells how many of them to take: many rare
+    labels would otherwise look better than they are.
+    """
+    size = 1 + int(max(label(codes).max() for codes in (a, b)))
+    rank, test = (
+        [np.bincount(label(codes[half::2]), minlength=size) for codes in (a, b)] for half in (0, 1)
+    )
     events = []
-    for own, other, ordered in ((seen_a, seen_b, inputs), (seen_b, seen_a, inputs[::-1])):
-        order = np.argsort(-(own + 0.5) / (other + 0.5), kind="stable")[:_PREFIXES]
-        bounds = _clopper_pearson(np.cumsum(own[order]), np.cumsum(other[order]), len(a), miss)
-        promise = _log_ratio(*bounds, delta)
+    for own, other in ((0, 1), (1, 0)):
+        order = np.argsort(-(rank[own] + 0.5) / (rank[other] + 0.5), kind="stable")[:_PREFIXES]
+        likely, unlikely = (np.cumsum(test[i][order]) for i in (own, other))
+        promise = _log_ratio(*_clopper_pearson(likely, unlikely, len(a) // 2, miss), delta)
         best = int(np.argmax(promise))
-        events.append(_Event(label, order[: best + 1], ordered, float(promise[best])))
+        events.append(
+            _Event(label, order[: best + 1], (inputs[own], inputs[other]), float(promise[best]))
+        )
     return events
 
 

@@ -18,8 +18,9 @@ from ldp.exact import ONE
 _BULK = 1 << 11
 """Bytes from which a keystream beats the system's generator, its key included."""
 
-_ROUNDS = 8
-"""Bits of their binary expansions that packed coins compare together, before the rest."""
+_ROUNDS = 12
+"""Bits of their binary expansions that packed coins compare together, before the rest: each
+more halves the coins that are left over, and to find those can cost more than their bits."""
 
 _FEW = 1 << 8
 """Bytes of packed coins up to which Python's integers beat arrays."""
@@ -85,8 +86,8 @@ class Coins:
     def _toss(self, threshold: int, heads: NDArray[np.uint64]) -> None:
         """Set the bits of `heads`, all zero, that come up; 0 < threshold < 2**64.
 
-        The first bits are compared for 64 coins at a time, one word per bit; the one coin in
-        256 that is still undecided draws the rest of its own number.
+        The first bits are compared for 64 coins at a time, one word per bit; a coin that
+        is still undecided then, one in 2**_ROUNDS, draws the rest of its own number.
         """
         trailing_zeros = (threshold & -threshold).bit_length() - 1
         rounds = min(_ROUNDS, 64 - trailing_zeros)

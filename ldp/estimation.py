@@ -97,6 +97,12 @@ def present(cohorts: Cohorts) -> tuple[Cohorts, int, tuple[float, float]]:
     cohorts = [(mechanism, tally) for mechanism, tally in cohorts if tally.n]
     if not cohorts:
         raise InvalidInput("there are no reports to estimate from")
+    for mechanism, tally in cohorts:
+        if tally.counts.size != mechanism.tally_size:
+            raise InvalidInput(
+                f"a {mechanism.name} tally has {mechanism.tally_size} counts, "
+                f"got {tally.counts.size}"
+            )
     shapes = {(mechanism.parameters, mechanism.bounds) for mechanism, _ in cohorts}
     if len(shapes) > 1:
         raise InvalidInput(f"cohorts of different parameters cannot be pooled: {sorted(shapes)}")

@@ -27,7 +27,7 @@ def check_epsilon(epsilon: float, what: str = "epsilon") -> float:
     """Return `epsilon` as a float, or raise `InvalidInput` unless 0 < epsilon <= 32."""
     if isinstance(epsilon, bool) or not isinstance(epsilon, int | float):
         raise InvalidInput(f"{what} must be a number, got {epsilon!r}")
-    if not math.isfinite(epsilon) or epsilon <= 0:
+    if not 0 < epsilon < math.inf:  # an int may be beyond all floats
         raise InvalidInput(f"{what} must be finite and > 0, got {epsilon!r}")
     if epsilon > MAX_EPSILON:
         raise InvalidInput(f"{what} must be at most {MAX_EPSILON:g}, got {epsilon!r}")

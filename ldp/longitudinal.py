@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
 from ldp.exact import float_above, log_upper
-from ldp.mechanism import Codes, Mechanism
+from ldp.mechanism import Codes, Mechanism, as_array
 
 Devices = NDArray[np.uint8]
 """What devices drew for life before any value: shape (n, device_bytes), one row each."""
@@ -165,7 +165,7 @@ class Longitudinal(Mechanism):
         return self.randomize_many([value], coins)[0]
 
     def randomize_many(self, values: ArrayLike, coins: Coins) -> Codes:
-        shape = np.shape(values)
+        shape = as_array(self.name, values).shape
         devices = self.enroll_many(shape[0] if shape else 0, coins)
         return self.report_many(self.memoize_many(devices, values, coins), coins)
 

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, fields
 from fractions import Fraction
+from functools import cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -51,6 +52,12 @@ class Mechanism(ABC):
                     f"got {getattr(self, field)!r}"
                 )
         self._calibrate()
+        for field, values in self.integers.items():
+            if max(values, default=0) >= ONE:
+                raise InvalidInput(
+                    f"{self.name}: {field} must be below 2**64, for a plan to hold it, "
+                    f"got {getattr(self, field)!r}"
+                )
         self._check_privacy()
 
     def _check_privacy(self) -> None:
@@ -134,8 +141,35 @@ class Mechanism(ABC):
         """Raise `InvalidInput` unless every code can come out of `randomize`."""
 
     def encode(self, codes: ArrayLike | Sequence[Any]) -> bytes:
-        """Return the codes, shape (n, *code_shape), as n * code_bytes bytes."""
-        return np.asarray(codes, dtype=self.code_dtype).tobytes()
+        """Return the codes, shape (n, *code_shape), as n * code_bytes bytes.
+
+        Raises `InvalidInput` unless each is possible.
+        """
+        array = self._as_codes(codes)
+        self._check_codes(array)
+        return array.tobytes()
+
+    def _as_codes(self, codes: ArrayLike | Sequence[Any]) -> Codes:
+        """Return `codes` in `code_dtype`; raise `InvalidInput` unless they have a code's form."""
+        dtype, shape = self.code_dtype, self.code_shape
+        given = as_array(self.name, codes)
+        if given.shape == (0,):
+            return np.empty((0, *shape), dtype=dtype)
+        array = given
+        if given.dtype != dtype and given.dtype.kind in "ui" and dtype.kind == "u":
+            array = given.astype(dtype)
+            # A 64-bit number that changed its sign survives this, and then exceeds every bound.
+            if array.astype(given.dtype).tobytes() != given.tobytes():
+                raise InvalidInput(
+                    f"a {self.name} code is made of integers in 0..{np.iinfo(dtype).max}, "
+                    f"got {given.min()}..{given.max()}"
+                )
+        if array.dtype != dtype or not array.ndim or array.shape[1:] != shape:
+            raise InvalidInput(
+                f"{self.name} codes have the shape {('n', *shape)} and the type {dtype}, "
+                f"got {given.shape} and {given.dtype}"
+            )
+        return array
 
     def decode(self, data: bytes, n: int) -> Codes:
         """Read `n` codes in place.
@@ -157,9 +191,26 @@ class Mechanism(ABC):
     def tally_size(self) -> int:
         """The number of counts in a tally."""
 
+    def tally(self, codes: ArrayLike | Sequence[Any]) -> Tally:
+        """Count the codes, shape (n, *code_shape): the sufficient statistic of a cohort.
+
+        Raises `InvalidInput` unless each is possible.
+        """
+        array = self._as_codes(codes)
+        self._check_codes(array)
+        return self._counted(array)
+
     @abstractmethod
-    def tally(self, codes: Codes) -> Tally:
-        """Count the codes, shape (n, *code_shape): the sufficient statistic of a cohort."""
+    def _counted(self, codes: Codes) -> Tally:
+        """Return the tally of codes that are possible."""
+
+    def evidence(self, codes: Codes, value: Any) -> NDArray[np.int64]:
+        """Return how each code bears on `value`, as a small integer >= 0, shape (n,).
+
+        For a frequency oracle that is 1 where the code supports the category, else 0. Zeros
+        say that there is nothing to tell beyond the code itself.
+        """
+        return np.zeros(len(codes), dtype=np.int64)
 
     @abstractmethod
     def debias(self, tally: Tally) -> NDArray[np.float64]:
@@ -210,7 +261,7 @@ class Counted(Mechanism):
     def _check_codes(self, codes: Codes) -> None:
         check_below(self.name, codes, self.tally_size)
 
-    def tally(self, codes: Codes) -> Tally:
+    def _counted(self, codes: Codes) -> Tally:
         return Tally(len(codes), np.bincount(codes, minlength=self.tally_size))
 
 
@@ -263,7 +314,7 @@ class Categorical(Mechanism):
         return int(value)
 
     def _check_values(self, values: ArrayLike) -> NDArray[np.integer[Any]]:
-        array = np.asarray(values)
+        array = as_array(self.name, values)
         if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
             raise InvalidInput(
                 f"{self.name}: categories are a 1-d integer array, "
@@ -302,6 +353,13 @@ class FrequencyOracle(Categorical):
         """Return how many reports support each category, shape (k,)."""
         return tally.counts
 
+    def evidence(self, codes: Codes, value: int) -> NDArray[np.int64]:
+        return np.asarray(self._supported(codes, self._check_value(value)), dtype=np.int64)
+
+    @abstractmethod
+    def _supported(self, codes: Codes, value: int) -> NDArray[Any]:
+        """Tell which codes support the category, shape (n,)."""
+
     def debias(self, tally: Tally) -> NDArray[np.float64]:
         p, q = self.support
         return (self.supports(tally) / tally.n - float(q)) / float(p - q)
@@ -310,6 +368,14 @@ class FrequencyOracle(Categorical):
         p, q = self.support
         supported = np.asarray(truth, dtype=float) * float(p - q) + float(q)
         return supported * (1 - supported) / (n * float(p - q) ** 2)
+
+
+def as_array(name: str, values: ArrayLike | Sequence[Any]) -> NDArray[Any]:
+    """Return `values` as an array; raise `InvalidInput` where their lengths differ."""
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise InvalidInput(f"{name}: a 1-d array is expected, got a list: {error}") from None
 
 
 def check_threshold(name: str, threshold: int) -> None:
@@ -337,6 +403,7 @@ def two_valued(k: int, own: Fraction, other: Fraction) -> NDArray[np.float64]:
     return matrix
 
 
+@cache
 def integer_dtype(codes: int) -> np.dtype[Any]:
     """Return the narrowest little-endian dtype for the integers 0..codes-1."""
     return np.dtype(next(f"<u{size}" for size in (1, 2, 4, 8) if codes <= 1 << 8 * size))

@@ -10,19 +10,30 @@ from ldp.errors import InvalidInput
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """The number of reports `n` and integer `counts`, shape (m,), of one cohort.
+    """The number of reports `n` and integer `counts` >= 0, shape (m,), of one cohort.
 
     Tallies form a commutative monoid under `+`: merging those of two batches is the tally of
-    both together, in any order. The counts are read-only.
+    both together, in any order. The counts are read-only, and zero where n is. Raises
+    `InvalidInput` for what cannot count reports.
     """
 
     n: int
     counts: NDArray[np.int64]
 
     def __post_init__(self) -> None:
-        if self.n < 0:
+        if isinstance(self.n, bool) or not isinstance(self.n, int | np.integer) or self.n < 0:
             raise InvalidInput(f"a tally cannot hold {self.n} reports")
-        counts = np.array(self.counts, dtype=np.int64)
+        given = np.asarray(self.counts)
+        if given.ndim != 1 or given.dtype.kind not in "iu":
+            raise InvalidInput(
+                f"counts are a 1-d integer array, got {given.dtype} of shape {given.shape}"
+            )
+        counts = given.astype(np.int64)
+        if counts.size and counts.min() < 0:  # of unsigned ones too, beyond 2**63
+            raise InvalidInput(f"counts must lie in 0..2**63 - 1, got {given[counts < 0][0]}")
+        if not self.n and counts.any():
+            raise InvalidInput(f"no reports cannot have counts, got {counts.sum()} in all")
+        object.__setattr__(self, "n", int(self.n))
         counts.flags.writeable = False
         object.__setattr__(self, "counts", counts)
 
@@ -52,7 +63,7 @@ class Tally:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Tally":
-        """Read what `to_bytes` wrote; raise `InvalidInput` for any other length."""
+        """Read what `to_bytes` wrote; raise `InvalidInput` for any other bytes."""
         if len(data) < 16 or len(data) % 8:
             raise InvalidInput(f"a tally takes 8 bytes for n and 8 per count, got {len(data)}")
         n = int.from_bytes(data[:8], "little")

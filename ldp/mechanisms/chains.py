@@ -48,8 +48,11 @@ class _Chain(Longitudinal, FrequencyOracle):
     def _check_codes(self, codes: Codes) -> None:
         self.permanent_round._check_codes(codes)
 
-    def tally(self, codes: Codes) -> Tally:
-        return self.permanent_round.tally(codes)
+    def _counted(self, codes: Codes) -> Tally:
+        return self.permanent_round._counted(codes)
+
+    def _supported(self, codes: Codes, value: int) -> NDArray[Any]:
+        return self.permanent_round._supported(codes, value)
 
     def memo_key(self, device: bytes, value: int) -> int:
         return self._check_value(value)

@@ -212,13 +212,20 @@ class CountMeanSketch(_Sketch):
             )
         self._inner._check_codes(codes["bits"])
 
-    def tally(self, codes: Codes) -> Tally:
+    def _counted(self, codes: Codes) -> Tally:
         counts = np.zeros((self.hashes, self.buckets), dtype=np.int64)
         order = np.argsort(codes["function"], kind="stable")
         bounds = np.searchsorted(codes["function"][order], np.arange(self.hashes + 1))
         for function, (start, end) in enumerate(pairwise(bounds)):
-            counts[function] = self._inner.tally(codes["bits"][order[start:end]]).counts
+            counts[function] = self._inner._counted(codes["bits"][order[start:end]]).counts
         return Tally(len(codes), counts.ravel())
+
+    def _supported(self, codes: Codes, value: int) -> NDArray[Any]:
+        buckets = self._hashed(codes["function"], np.asarray(value))
+        supported: NDArray[Any] = (
+            codes["bits"][np.arange(len(codes)), buckets >> 3] >> (buckets & 7) & 1
+        )
+        return supported
 
     def _bucket_supports(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         return counts
@@ -262,6 +269,10 @@ class HadamardCountMeanSketch(Counted, _Sketch):
     def _join(self, functions: NDArray[Any], codes: Codes) -> Codes:
         joined = functions.astype(self.code_dtype) * self._outputs + codes
         return joined.astype(self.code_dtype, copy=False)
+
+    def _supported(self, codes: Codes, value: int) -> NDArray[Any]:
+        functions, signs = np.divmod(codes.astype(np.int64), self._outputs)
+        return self._inner._supported(signs, self._hashed(functions, np.asarray(value)))
 
     def _bucket_supports(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         return self._inner.supports(Tally(int(counts.sum()), counts))

@@ -159,9 +159,15 @@ class DBitFlip(Longitudinal, Categorical):
     def tally_size(self) -> int:
         return 2 * self.k
 
-    def tally(self, codes: Codes) -> Tally:
+    def _counted(self, codes: Codes) -> Tally:
         """Count each category's answers: 2 v of no, 2 v + 1 of yes."""
         return Tally(len(codes), np.bincount(codes.ravel(), minlength=2 * self.k))
+
+    def evidence(self, codes: Codes, value: int) -> NDArray[np.int64]:
+        """Return 0 where the category was not asked, 1 where the answer is no, 2 where yes."""
+        asked = codes >> 1 == self._check_value(value)
+        answers: NDArray[np.int64] = (asked * (1 + (codes & 1))).sum(axis=1, dtype=np.int64)
+        return answers
 
     def debias(self, tally: Tally) -> NDArray[np.float64]:
         p, q = (float(x) for x in self.support)

@@ -85,6 +85,11 @@ class HRR(Counted, FrequencyOracle):
             codes[start : start + _BLOCK] = 2 * rows + bits
         return codes
 
+    def _supported(self, codes: Codes, value: int | NDArray[np.int64]) -> NDArray[Any]:
+        rows, bits = np.divmod(codes.astype(np.int64), 2)
+        supported: NDArray[Any] = _parity(rows + 1 & value) == bits
+        return supported
+
     def supports(self, tally: Tally) -> NDArray[np.int64]:
         signed = np.zeros(self.order, dtype=np.int64)
         signed[1:] = tally.counts[::2] - tally.counts[1::2]

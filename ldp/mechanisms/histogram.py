@@ -143,7 +143,7 @@ class SummingHistogram(Categorical):
     def _check_codes(self, codes: Codes) -> None:
         check_below(self.name, codes, len(self.weights))
 
-    def tally(self, codes: Codes) -> Tally:
+    def _counted(self, codes: Codes) -> Tally:
         return Tally(len(codes), codes.sum(axis=0, dtype=np.int64))
 
     def debias(self, tally: Tally) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
 from ldp.exact import ONE
+from ldp.mechanism import check_threshold
 from ldp.mechanisms.numeric import MeanMechanism, check_size
 from ldp.mechanisms.onebit import OneBitMean
 from ldp.mechanisms.piecewise import DEFAULT_GRID, PiecewiseMechanism, variance_terms
@@ -25,13 +26,14 @@ class HybridMechanism(MeanMechanism):
     """Answer by `OneBitMean` with probability onebit / 2**64, else by `PiecewiseMechanism`.
 
     The codes 0 and 1 are those of the one bit, the rest those of the piecewise mechanism,
-    shifted by 2. For epsilon above `THRESHOLD` one bit is taken with e**(-epsilon / 2), which
-    makes the variance of a report the same for every number and its largest value the least of
-    the three mechanisms as published; else always. `optimal` does better still.
+    shifted by 2. Without integers one bit is taken with e**(-epsilon / 2), which makes the
+    variance of a report the same for every number and its largest value the least of the three
+    mechanisms as published; `optimal` does better still. Up to an epsilon of `THRESHOLD` it
+    would be best to take one bit always, which is `OneBitMean`.
     Guarantee: epsilon-LDP for every pair of numbers: which of the two answers does not depend
     on the number, and each is epsilon-LDP; realised_epsilon is the larger of theirs.
-    Cost: one code of 2 bytes (1 for a small grid, or where one bit is always taken). Raises
-    `InvalidInput` as the two do, and unless 1 <= onebit <= 2**64.
+    Cost: one code of 2 bytes (1 for a small grid). Raises `InvalidInput` as the two do, unless
+    0 < onebit < 2**64, and for an epsilon up to `THRESHOLD` without `onebit`.
     Source: Wang, Xiao, Yang et al., "Collecting and analyzing multidimensional data with local
     differential privacy", ICDE 2019, section III-C.
     """
@@ -45,12 +47,12 @@ class HybridMechanism(MeanMechanism):
     onebit: int = 0
 
     @classmethod
-    def optimal(cls, epsilon: float, grid: int = DEFAULT_GRID) -> Self:
+    def optimal(cls, epsilon: float, grid: int = DEFAULT_GRID) -> Self | OneBitMean:
         """Return the mechanism whose window and mixture minimise the worst number's variance.
 
         As in the published one the variance does not depend on the number. It is 0.5% less at
-        epsilon 1, 6% at 2 and 29% at 4; the search, which also decides where one bit alone is
-        better, is ours.
+        epsilon 1, 6% at 2 and 29% at 4; the search is ours. Where one bit alone is better, as
+        it is up to an epsilon of about 0.61, that is `OneBitMean`.
         """
         windows = np.arange(1, 2 * grid)
         middle, slope = variance_terms(epsilon, windows / grid)
@@ -59,18 +61,22 @@ class HybridMechanism(MeanMechanism):
         alone = float(bit.scores[1] ** 2)
         mixed = share * middle + (1 - share) * alone
         best = int(np.argmin(mixed))
-        onebit = int((1 - share[best]) * ONE) if mixed[best] < alone else ONE
-        return cls(epsilon, grid, int(windows[best]), onebit=onebit)
+        if mixed[best] >= alone:
+            return bit
+        return cls(epsilon, grid, int(windows[best]), onebit=int((1 - share[best]) * ONE))
 
     def _calibrate(self) -> None:
         for part in (self._piecewise, self._bit):
             for field, (value,) in part.integers.items():
                 object.__setattr__(self, field, value)
         if self.onebit == 0:
-            share = math.exp(-self.epsilon / 2) if self.epsilon > THRESHOLD else 1.0
-            object.__setattr__(self, "onebit", int(share * ONE))
-        if self.onebit > ONE:
-            raise InvalidInput(f"{self.name}: onebit must be at most 2**64, got {self.onebit}")
+            if self.epsilon <= THRESHOLD:
+                raise InvalidInput(
+                    f"{self.name}: up to an epsilon of {THRESHOLD:g} one bit alone is better: "
+                    f"use OneBitMean, got {self.epsilon:g}"
+                )
+            object.__setattr__(self, "onebit", int(math.exp(-self.epsilon / 2) * ONE))
+        check_threshold(f"{self.name}: onebit", self.onebit)
         check_size(self.name, self.grid, self.codes)
 
     @cached_property
@@ -82,8 +88,7 @@ class HybridMechanism(MeanMechanism):
         return OneBitMean(self.epsilon, self.flip)
 
     def _worst_ratio(self) -> Fraction:
-        bit = self._bit._worst_ratio()
-        return bit if self.onebit == ONE else max(bit, self._piecewise._worst_ratio())
+        return max(self._bit._worst_ratio(), self._piecewise._worst_ratio())
 
     @property
     def steps(self) -> int:
@@ -91,11 +96,11 @@ class HybridMechanism(MeanMechanism):
 
     @property
     def tally_size(self) -> int:
-        return 2 if self.onebit == ONE else 2 + self._piecewise.codes
+        return 2 + self._piecewise.codes
 
     @property
     def scores(self) -> tuple[Fraction, ...]:
-        return (self._bit.scores + self._piecewise.scores)[: self.codes]
+        return self._bit.scores + self._piecewise.scores
 
     def _report(self, point: int, coins: Coins) -> int:
         if coins.bernoulli(self.onebit):
@@ -105,8 +110,6 @@ class HybridMechanism(MeanMechanism):
     def _report_many(self, points: NDArray[np.uint32], coins: Coins) -> NDArray[Any]:
         ends = (coins.below_many(self.grid, points.size) < points).astype(np.uint32)
         bits = self._bit._report_many(ends, coins)
-        if self.onebit == ONE:
-            return bits
         codes = self._piecewise._report_many(points, coins)
         codes += np.uint32(2)
         return np.where(coins.bernoulli_many(self.onebit, points.size), bits, codes)
@@ -118,8 +121,6 @@ class HybridMechanism(MeanMechanism):
             for point in range(self.grid + 1)
         )
         up = np.arange(self.grid + 1)
-        if self.onebit == ONE:
-            return ups, np.column_stack((up[::-1], up))
         inner, index = self._piecewise._table()
         return (
             ups + tuple((1 - share) * probability for probability in inner),

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -66,11 +66,15 @@ class KRR(Counted, FrequencyOracle):
             np.bitwise_xor(kept, (kept ^ drawn) & mask, out=codes[start : start + _BLOCK])
         return codes
 
-    def tally(self, codes: Codes) -> Tally:
+    def _counted(self, codes: Codes) -> Tally:
         counts = np.zeros(self.k, dtype=np.int64)
         for start in range(0, len(codes), _BLOCK):
             counts += np.bincount(codes[start : start + _BLOCK], minlength=self.k)
         return Tally(len(codes), counts)
+
+    def _supported(self, codes: Codes, value: int) -> NDArray[Any]:
+        supported: NDArray[Any] = codes == value
+        return supported
 
     def matrix(self) -> NDArray[np.float64]:
         return two_valued(self.k, *self.support)

@@ -127,7 +127,7 @@ class LocalHashing(FrequencyOracle):
     def _check_codes(self, codes: Codes) -> None:
         check_below(self.name, codes, self._codes)
 
-    def tally(self, codes: Codes) -> Tally:
+    def _counted(self, codes: Codes) -> Tally:
         return self._tally(codes, _compiled() if len(codes) * self.k >= _COMPILE else None)
 
     def _tally(self, codes: Codes, kernel: Any) -> Tally:
@@ -149,6 +149,13 @@ class LocalHashing(FrequencyOracle):
             np.minimum(x, x + prime, out=x)
             (kernel or _count)(x, a.astype(narrow), size.astype(narrow), prime, counts)
         return Tally(len(codes), counts)
+
+    def _supported(self, codes: Codes, value: int) -> NDArray[Any]:
+        functions, buckets = np.divmod(codes, self.buckets)
+        a, b = np.divmod(functions, self.prime)
+        own = self.code_dtype.type(value)
+        supported: NDArray[Any] = hashed(a, b, own, self.prime, self.buckets) == buckets
+        return supported
 
     def channel(self) -> Channel:
         """Enumerate the k x (prime**2 buckets) channel."""

@@ -153,8 +153,11 @@ class LOLOHA(Longitudinal, FrequencyOracle):
     def _check_codes(self, codes: Codes) -> None:
         self._form._check_codes(codes)
 
-    def tally(self, codes: Codes) -> Tally:
-        return self._form.tally(codes)
+    def _counted(self, codes: Codes) -> Tally:
+        return self._form._counted(codes)
+
+    def _supported(self, codes: Codes, value: int) -> NDArray[Any]:
+        return self._form._supported(codes, value)
 
     def channel(self) -> Channel:
         """Enumerate the k x (prime**2 buckets) channel of one report."""

@@ -13,7 +13,7 @@ from ldp.channel import Channel
 from ldp.coins import Coins
 from ldp.errors import InvalidInput
 from ldp.exact import ONE
-from ldp.mechanism import Codes, Counted
+from ldp.mechanism import Codes, Counted, as_array
 from ldp.tally import Tally
 
 MAX_CODES = 1 << 16
@@ -72,17 +72,16 @@ class MeanMechanism(Counted):
         return -1.0, 1.0
 
     def randomize(self, value: float, coins: Coins) -> int:
-        if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
             raise InvalidInput(f"{self.name}: a number is expected, got {value!r}")
-        number = float(value)
-        if not (math.isfinite(number) and -1 <= number <= 1):
+        if not -1 <= value <= 1:
             raise InvalidInput(f"{self.name}: a number must lie in [-1, 1], got {value!r}")
-        position = (Fraction(number) + 1) / 2 * self.steps
+        position = (Fraction(float(value)) + 1) / 2 * self.steps
         point = math.floor(position)
         return self._report(point + coins.bernoulli(int((position - point) * ONE)), coins)
 
     def randomize_many(self, values: ArrayLike, coins: Coins) -> Codes:
-        array = np.asarray(values)
+        array = as_array(self.name, values)
         if array.ndim != 1 or array.dtype.kind not in "iuf":
             raise InvalidInput(
                 f"{self.name}: numbers are a 1-d array, got {array.dtype} of shape {array.shape}"

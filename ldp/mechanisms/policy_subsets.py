@@ -287,7 +287,7 @@ class PolicySubsets(PolicyMechanism):
     def tally_size(self) -> int:
         return self.types * (self.k + 1)
 
-    def tally(self, codes: Codes) -> Tally:
+    def _counted(self, codes: Codes) -> Tally:
         """Count types, then for each type how often each category was in the subset."""
         counts = np.bincount(codes[:, 0], minlength=self.types)
         supports = [column_sums(codes[codes[:, 0] == t, 1:], self.k) for t in range(self.types)]

@@ -143,7 +143,7 @@ class PolicyUnary(PolicyMechanism):
     def tally_size(self) -> int:
         return self.k
 
-    def tally(self, codes: Codes) -> Tally:
+    def _counted(self, codes: Codes) -> Tally:
         return Tally(len(codes), column_sums(codes, self.k))
 
     @cached_property

@@ -200,6 +200,15 @@ class ProjectiveGeometry(Counted, FrequencyOracle):
     def supports(self, tally: Tally) -> NDArray[np.int64]:
         return hyperplane_counts(tally.counts, self._field, self.dimension)[: self.k]
 
+    def _supported(self, codes: Codes, value: int) -> NDArray[Any]:
+        f = self._field
+        points, _ = self._coordinates(np.append(codes, value))
+        product = np.zeros(len(codes), dtype=np.uint32)
+        for column in points:
+            product = f.add(product, f.multiply(column[:-1], column[-1:]))
+        supported: NDArray[Any] = product == 0
+        return supported
+
     def matrix(self) -> NDArray[np.float64]:
         within, without = self._chances()
         return np.where(self._incidence(), float(within), float(without))

@@ -17,7 +17,7 @@ from ldp.coins import Coins
 from ldp.errors import InvalidInput
 from ldp.exact import ONE, ceil_threshold, check_epsilon, float_below, floor_threshold, log_upper
 from ldp.longitudinal import Devices, Longitudinal
-from ldp.mechanism import Codes
+from ldp.mechanism import Codes, as_array
 from ldp.mechanisms.chains import (
     UnaryChain,
     bits_epsilon,
@@ -185,10 +185,9 @@ class RAPPOR(Longitudinal):
 
     def _filters(self, devices: Devices, values: ArrayLike) -> NDArray[np.uint8]:
         """Return the packed filters, shape (n, ceil(bits / 8)), hashing each string once."""
-        if np.shape(values) != (len(devices),):
-            raise InvalidInput(
-                f"{self.name}: strings are a 1-d array, got the shape {np.shape(values)}"
-            )
+        shape = as_array(self.name, values).shape
+        if shape != (len(devices),):
+            raise InvalidInput(f"{self.name}: strings are a 1-d array, got the shape {shape}")
         strings = list(cast(Iterable[str], values))  # numpy would drop a string's trailing NULs
         known: dict[tuple[int, str], int] = {}
         cohorts = self._cohorts(devices).tolist()
@@ -234,7 +233,7 @@ class RAPPOR(Longitudinal):
     def tally_size(self) -> int:
         return self.cohorts * (self.bits + 1)
 
-    def tally(self, codes: Codes) -> Tally:
+    def _counted(self, codes: Codes) -> Tally:
         """Count each cohort's reports and, after those, its ones by bit."""
         cohorts = self._cohorts(codes)
         order = np.argsort(cohorts, kind="stable")
@@ -248,6 +247,15 @@ class RAPPOR(Longitudinal):
             ones[present] += np.add.reduceat(unpacked, first, axis=0, dtype=np.int64)
         reports = np.bincount(cohorts, minlength=self.cohorts)
         return Tally(len(codes), np.concatenate([reports, ones.ravel()]))
+
+    def evidence(self, codes: Codes, value: str) -> NDArray[np.int64]:
+        """Return how many of the string's bits, in the report's cohort, are set: 0..hashes."""
+        cohorts, rows = np.unique(self._cohorts(codes), return_inverse=True)
+        places = np.array([self.positions(int(cohort), value) for cohort in cohorts])[rows]
+        octets = np.take_along_axis(codes[:, _COHORT_BYTES:], places >> 3, axis=1)
+        bits = octets >> (places & 7).astype(np.uint8) & 1
+        ones: NDArray[np.int64] = bits.sum(axis=1, dtype=np.int64)
+        return ones
 
     def counts(self, tally: Tally) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return a tally's reports, shape (cohorts,), and ones, shape (cohorts, bits)."""

@@ -2,6 +2,7 @@
 
 import math
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -166,10 +167,21 @@ class SubsetSelection(FrequencyOracle):
         if (codes[:, 1:] <= codes[:, :-1]).any():
             raise InvalidInput(f"a {self.name} code's indices must be in increasing order")
 
-    def tally(self, codes: Codes) -> Tally:
+    def tally(self, codes: ArrayLike | Sequence[Any]) -> Tally:
+        """Count as any mechanism does, but without looking for masks of another size, which
+        takes longer than to count: `decode` has done it."""
+        return self._counted(self._as_codes(codes)) if self._masked else super().tally(codes)
+
+    def _counted(self, codes: Codes) -> Tally:
         if self._masked:
             return Tally(len(codes), column_sums(codes, self.k))
         return Tally(len(codes), np.bincount(codes.ravel(), minlength=self.k))
+
+    def _supported(self, codes: Codes, value: int) -> NDArray[Any]:
+        if self._masked:
+            return codes[:, value >> 3] >> (value & 7) & 1
+        supported: NDArray[Any] = (codes == value).any(axis=1)
+        return supported
 
     def covariance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
         """Return the exact covariance: a subset's size is fixed, so its members are not

@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ldp.bits import check_unused_bits, column_sums, row_bytes, single_bits, toss_rows
 from ldp.channel import MAX_OUTPUTS, Channel
@@ -90,8 +90,11 @@ class UnaryEncoding(FrequencyOracle):
     def _check_codes(self, codes: Codes) -> None:
         check_unused_bits(self.name, codes, self.k)
 
-    def tally(self, codes: Codes) -> Tally:
+    def _counted(self, codes: Codes) -> Tally:
         return Tally(len(codes), column_sums(codes, self.k))
+
+    def _supported(self, codes: Codes, value: int) -> NDArray[Any]:
+        return codes[:, value >> 3] >> (value & 7) & 1
 
     def channel(self) -> Channel:
         return bits_channel(self.k, *self.support)

@@ -46,12 +46,6 @@ def automatic(k: int, epsilon: float) -> Choice:
     return choose(k, epsilon, max_bytes=_MAX_BYTES)
 
 
-def _hybrid(epsilon: float) -> MeanMechanism:
-    mixed = HybridMechanism.optimal(epsilon)
-    # Where one bit is always taken its share is 2**64, which no integer of a plan holds.
-    return OneBitMean(epsilon) if mixed.tally_size == 2 else mixed
-
-
 def _auto_numeric(epsilon: float) -> MeanMechanism:
     named = [make(epsilon) for name, make in NUMERIC.items() if name != "auto"]
     return min(named, key=lambda mechanism: mechanism.largest_report_variance)
@@ -81,7 +75,7 @@ NUMERIC: Mapping[str, Callable[[float], MeanMechanism]] = {
     "auto": _auto_numeric,
     "onebit": OneBitMean,
     "piecewise": PiecewiseMechanism.optimal,
-    "hybrid": _hybrid,
+    "hybrid": HybridMechanism.optimal,
     "laplace": LaplaceMechanism,
     "square_wave": SquareWave,
 }

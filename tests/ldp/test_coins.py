@@ -103,43 +103,48 @@ def test_the_real_coins_are_fair(n: int) -> None:
     assert abs(bits.mean() - 0.5) < 6 * 0.5 / np.sqrt(bits.size)
 
 
-ALL_PATTERNS = np.arange(256)[:, None] >> np.arange(7, -1, -1) & 1  # first bit first
+ROUNDS = coins_module._ROUNDS
 
 
-@pytest.mark.parametrize("top", [0, 1, 68, 127, 128, 255])
-@pytest.mark.parametrize("rest", [1, (1 << 56) - 1])
+def all_patterns(bits: int) -> np.ndarray:
+    return np.arange(1 << bits)[:, None] >> np.arange(bits - 1, -1, -1) & 1  # first bit first
+
+
+@pytest.mark.parametrize("top", [0, 1, 68, 1 << ROUNDS - 1, (1 << ROUNDS) - 1])
+@pytest.mark.parametrize("rest", [1, (1 << 64 - ROUNDS) - 1])
 def test_packed_coins_are_decided_as_their_numbers_compare(top: int, rest: int) -> None:
-    # 256 coins whose numbers begin with each of the 256 octets: exactly `top` of them are below
-    # the threshold, the one that ties is decided by the number's other bits, and no other.
-    threshold = top << 56 | rest
-    octet = np.array([top >> 7 - i & 1 for i in range(8)])
-    agrees = np.packbits(octet == ALL_PATTERNS, axis=0, bitorder="little").T.tobytes()
-    for tie, expected in ((0, top + 1), (ONE - 1, top), ((rest << 8), top)):
+    # Coins whose numbers begin with each of the patterns: exactly `top` of them are below the
+    # threshold, the one that ties is decided by the number's other bits, and no other.
+    patterns = all_patterns(ROUNDS)
+    agrees = np.packbits(patterns[top] == patterns, axis=0, bitorder="little").T.tobytes()
+    for tie, expected in ((0, top + 1), (ONE - 1, top), (rest << ROUNDS, top)):
         script = [agrees, tie.to_bytes(8, "little")]
-        heads = np.zeros(4, dtype=np.uint64)
-        ScriptedCoins(script)._toss(threshold, heads)
+        heads = np.zeros(len(patterns) // 64, dtype=np.uint64)
+        ScriptedCoins(script)._toss(top << 64 - ROUNDS | rest, heads)
         below = np.unpackbits(heads.view(np.uint8), bitorder="little")
         assert np.flatnonzero(below).tolist() == list(range(expected))
 
 
 def test_packed_coins_of_a_short_threshold_need_no_tie_break() -> None:
-    for bits in range(1, 9):
-        patterns = np.arange(256)[:, None] >> np.arange(bits - 1, -1, -1) & 1
-        agrees = np.packbits(patterns == 1, axis=0, bitorder="little").T.tobytes()
+    size = 1 << ROUNDS
+    for bits in range(1, ROUNDS + 1):
+        patterns = all_patterns(ROUNDS) >= 1
+        agrees = np.packbits(patterns[:, -bits:], axis=0, bitorder="little").T
         threshold = ((1 << bits) - 1) << 64 - bits
-        heads = np.zeros(4, dtype=np.uint64)
-        ScriptedCoins([agrees])._toss(threshold, heads)
-        assert sum(int(word).bit_count() for word in heads) == 256 - (256 >> bits)
-        rows = [agrees[start : start + 32] for start in range(0, len(agrees), 32)]
+        heads = np.zeros(size // 64, dtype=np.uint64)
+        ScriptedCoins([agrees.tobytes()])._toss(threshold, heads)
+        assert sum(int(word).bit_count() for word in heads) == size - (size >> bits)
+        rows = [row[:32].tobytes() for row in agrees]
         few = ScriptedCoins(rows).bernoulli_bytes(threshold, 32)
-        assert np.array_equal(few, heads.view(np.uint8))
+        assert np.array_equal(few, heads.view(np.uint8)[:32])
 
 
 @pytest.mark.parametrize("top", [0, 1, 68, 128, 255])
 def test_few_coins_are_decided_as_their_numbers_compare(top: int) -> None:
-    # As above; the coin that ties with the first octet is alone, and loses at its next bit.
-    octet = np.array([top >> 7 - i & 1 for i in range(8)])
-    agrees = np.packbits(octet == ALL_PATTERNS, axis=0, bitorder="little").T
+    # As above, with 256 coins; the one that ties with the first octet is alone, and loses at
+    # its next bit.
+    patterns = all_patterns(8)
+    agrees = np.packbits(patterns[top] == patterns, axis=0, bitorder="little").T
     script = [*(row.tobytes() for row in agrees), bytes(32)]
     for next_bit in (0, 1):
         threshold = top << 56 | next_bit << 55 | 1

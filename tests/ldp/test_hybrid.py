@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from ldp import HybridMechanism, OneBitMean, PiecewiseMechanism
+from ldp import HybridMechanism, InvalidInput, OneBitMean, PiecewiseMechanism
 from ldp.exact import ONE
 from ldp.mechanisms.hybrid import THRESHOLD
 from ldp.testing import SeededCoins
@@ -30,7 +30,7 @@ def test_its_largest_variance_is_the_published_one(epsilon: float, worst: float)
     assert HybridMechanism(epsilon).report_variance(NUMBERS).max() == pytest.approx(worst, rel=0.01)
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 0.5, 0.62, 1.0, 2.0, 8.0])
+@pytest.mark.parametrize("epsilon", [0.61, 0.62, 1.0, 2.0, 8.0])
 def test_its_largest_variance_is_the_least_of_the_three(epsilon: float) -> None:
     hybrid, piecewise, bit = (
         family(epsilon).report_variance(NUMBERS).max()
@@ -49,16 +49,20 @@ def test_the_optimal_mixture_saves_what_its_docstring_says(epsilon: float, saved
 
 
 def test_the_optimal_mixture_is_one_bit_too_where_that_is_better() -> None:
-    assert HybridMechanism.optimal(0.5).onebit == ONE
-    assert HybridMechanism.optimal(0.65).onebit < ONE
+    for epsilon in (0.1, 0.5, 0.6):
+        assert HybridMechanism.optimal(epsilon) == OneBitMean(epsilon)
+    assert isinstance(HybridMechanism.optimal(0.65), HybridMechanism)
 
 
-def test_up_to_the_threshold_it_is_one_bit_and_nothing_else() -> None:
-    low, high = HybridMechanism(0.609), HybridMechanism(0.61)
-    assert (low.onebit, low.codes, low.code_bytes) == (ONE, 2, 1)
-    assert high.onebit < ONE
-    assert high.codes > 1000
-    assert np.allclose(low.report_variance(NUMBERS), OneBitMean(0.609).report_variance(NUMBERS))
+def test_up_to_the_threshold_one_bit_alone_is_asked_for_instead() -> None:
+    with pytest.raises(InvalidInput, match=r"one bit alone is better: use OneBitMean, got 0\.609"):
+        HybridMechanism(0.609)
+    assert HybridMechanism(0.61).codes > 1000
+
+
+def test_a_share_that_no_plan_can_carry_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"onebit must lie strictly between 0 and 2\*\*64"):
+        HybridMechanism(1.0, onebit=ONE)
 
 
 def test_either_answer_comes_with_its_share_whatever_the_number(coins: SeededCoins) -> None:

@@ -2,11 +2,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike
 
 from ldp import InvalidInput, Tally
 
 counts = st.lists(st.integers(0, 2**40), min_size=3, max_size=3)
-tallies = st.builds(Tally, st.integers(0, 2**40), counts.map(np.array))
+tallies = st.builds(Tally, st.integers(1, 2**40), counts.map(np.array))
 
 
 @given(tallies, tallies, tallies)
@@ -26,12 +27,42 @@ def test_bytes_round_trip(tally: Tally) -> None:
 
 
 @given(st.binary(max_size=40))
-def test_any_other_length_is_refused(data: bytes) -> None:
-    if len(data) >= 16 and len(data) % 8 == 0:
-        assert Tally.from_bytes(data).to_bytes() == data
-    else:
+def test_any_other_bytes_are_refused(data: bytes) -> None:
+    if len(data) < 16 or len(data) % 8:
         with pytest.raises(InvalidInput, match=f"8 per count, got {len(data)}"):
             Tally.from_bytes(data)
+        return
+    try:
+        assert Tally.from_bytes(data).to_bytes() == data
+    except InvalidInput as refusal:
+        assert "must lie in 0..2**63 - 1" in str(refusal) or "no reports cannot" in str(refusal)
+
+
+@pytest.mark.parametrize(
+    ("counts", "reason"),
+    [
+        ([3, -1], r"counts must lie in 0\.\.2\*\*63 - 1, got -1"),
+        (np.array([1, 1 << 63], dtype=np.uint64), "got 9223372036854775808"),
+        ([1.5, 2.0], r"1-d integer array, got float64 of shape \(2,\)"),
+        ([True, False], "1-d integer array, got bool"),
+        ([[1], [2]], r"of shape \(2, 1\)"),
+        (3, r"of shape \(\)"),
+    ],
+)
+def test_what_counts_no_reports_is_refused(counts: ArrayLike, reason: str) -> None:
+    with pytest.raises(InvalidInput, match=reason):
+        Tally(3, counts)  # type: ignore[arg-type]
+
+
+def test_no_reports_have_no_counts() -> None:
+    with pytest.raises(InvalidInput, match="no reports cannot have counts, got 7 in all"):
+        Tally(0, np.array([3, 4]))
+
+
+@pytest.mark.parametrize("n", [-1, 1.0, True, None])
+def test_what_is_no_number_of_reports_is_refused(n: int) -> None:
+    with pytest.raises(InvalidInput, match=f"cannot hold {n} reports"):
+        Tally(n, np.zeros(2, dtype=np.int64))
 
 
 def test_a_tally_cannot_be_changed_through_its_array() -> None:
@@ -46,8 +77,3 @@ def test_a_tally_cannot_be_changed_through_its_array() -> None:
 def test_tallies_of_different_shapes_do_not_merge() -> None:
     with pytest.raises(InvalidInput, match="tallies of 2 and 3 counts do not merge"):
         Tally.empty(2) + Tally.empty(3)
-
-
-def test_a_negative_number_of_reports_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="cannot hold -1 reports"):
-        Tally(-1, np.zeros(2, dtype=np.int64))
