@@ -169,8 +169,11 @@ class Mechanism(ABC):
     def variance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
         """Return the variance of `debias` for n independent draws from a population.
 
-        `truth` broadcasts to the parameters. The n records are a sample, so their own spread
-        is part of the variance: this is what an interval for the population needs.
+        `truth` has shape (parameters,), or () where one parameter is known and the others are
+        not: the result is then that of each parameter if it had this truth and the others
+        shared the rest evenly (where a mechanism says so, at their worst); of shape (), if that
+        is the same for all. The n records are a sample, so their own spread is part of the
+        variance: this is what an interval for the population needs.
         """
 
     def tally_variance(self, truth: ArrayLike, tally: Tally) -> NDArray[np.float64]:
