@@ -184,6 +184,16 @@ class Mechanism(ABC):
         """
         return self.variance(truth, tally.n)
 
+    def moments(
+        self, truth: NDArray[np.float64], n: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Return the second and third central moments of `debias`, of the shape of `truth`,
+        whose last axis is the parameters'.
+
+        None where those of a parameter depend on more than its own truth.
+        """
+        return None
+
     @property
     @abstractmethod
     def parameters(self) -> int:
@@ -313,6 +323,14 @@ class FrequencyOracle(Categorical):
         p, q = self.support
         supported = np.asarray(truth, dtype=float) * float(p - q) + float(q)
         return supported * (1 - supported) / (n * float(p - q) ** 2)
+
+    def moments(
+        self, truth: NDArray[np.float64], n: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        p, q = map(float, self.support)
+        s = truth * (p - q) + q
+        variance = s * (1 - s) / (n * (p - q) ** 2)
+        return variance, variance * (1 - 2 * s) / (n * (p - q))
 
 
 def check_threshold(name: str, threshold: int) -> None:

@@ -222,10 +222,10 @@ class HadamardResponse(Counted, Categorical):
         f = np.asarray(truth, dtype=float)
         block = np.arange(self.k) % self.blocks
         if f.ndim:
-            mass = np.clip(np.bincount(block, weights=f, minlength=self.blocks), 0, 1)[block]
+            masses = np.bincount(block, weights=f, minlength=self.blocks).clip(0, 1)
         else:
-            mass = f + (1 - f) * (np.bincount(block)[block] - 1) / (self.k - 1)
-        return np.asarray(self._variance(f, mass) / n)
+            masses = f + (1 - f) / (self.k - 1) * (np.bincount(block) - 1)
+        return np.asarray(self._variance(f, masses[block]) / n)
 
     def tally_variance(self, truth: ArrayLike, tally: Tally) -> NDArray[np.float64]:
         """Return the variance, the mass of a block being what the reports in it say.

@@ -169,8 +169,9 @@ class ChannelTable(Counted, Categorical):
         handful of equal codes never claims an error of zero.
         """
         outputs = (tally.counts + self._matrix.mean(axis=0)) / (tally.n + 1)
-        variance: NDArray[np.float64] = self._inverse**2 @ outputs - (self._inverse @ outputs) ** 2
-        return variance / tally.n
+        deviations = self._inverse - (self._inverse @ outputs)[:, np.newaxis]
+        variance: NDArray[np.float64] = deviations**2 @ outputs / tally.n
+        return variance
 
     def channel(self) -> Channel:
         """Enumerate the k x m channel."""
