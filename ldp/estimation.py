@@ -1,7 +1,8 @@
 """From tallies to estimates that carry their error."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,11 @@ from ldp.errors import InvalidInput
 if TYPE_CHECKING:
     from ldp.mechanism import Mechanism
     from ldp.tally import Tally
+
+_HALVINGS = 32  # far below the standard error of any survey
+
+Interval = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""The low ends and the high ones, each of shape (parameters,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,29 +35,47 @@ class Estimate:
     bounds: tuple[float, float]
     method: str = "debias"
     """How cohorts were pooled; "debias" where there was nothing to pool."""
+    test_inversion: "Callable[[float], Interval] | None" = None
+    """The values that a score test does not reject at z standard errors, by z; None without."""
 
-    def interval(
-        self, confidence: float = 0.95, *, simultaneous: bool = False
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def interval(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Interval:
         """Return (low, high), each of shape (parameters,).
 
-        Each Wald interval covers its own parameter with probability `confidence`; with
-        `simultaneous` all cover at once (Bonferroni). They are clipped to `bounds` after they
-        were computed, which costs no coverage. Raises `InvalidInput` unless
-        0 < confidence < 1.
+        Each interval covers its own parameter with probability `confidence`; with
+        `simultaneous` all cover at once (Bonferroni). Where `test_inversion` is given, as for
+        pure frequency oracles, they hold what the score test does not reject, and cover rare
+        values of small cohorts too. Otherwise they are Wald's, value -+ z standard_error, and
+        need some ten expected reports on either side of every decision. They are clipped to
+        `bounds` after they were computed, which costs no coverage; where the truth is a bound,
+        errors to that side are then none, and the coverage is (1 + confidence) / 2.
+        Raises `InvalidInput` unless 0 < confidence < 1.
         """
         if not 0 < confidence < 1:
             raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}")
         miss = (1 - confidence) / (self.value.size if simultaneous else 1)
-        reach = -NormalDist().inv_cdf(miss / 2) * self.standard_error
-        low, high = self.value - reach, self.value + reach
+        z = -NormalDist().inv_cdf(miss / 2)
+        if self.test_inversion is None:
+            reach = z * self.standard_error
+            low, high = self.value - reach, self.value + reach
+        else:
+            low, high = self.test_inversion(z)
         return np.clip(low, *self.bounds), np.clip(high, *self.bounds)
 
     def rescaled(self, bounds: tuple[float, float]) -> "Estimate":
         """Return the same estimate in units in which the parameter's range is `bounds`."""
         factor = (bounds[1] - bounds[0]) / (self.bounds[1] - self.bounds[0])
-        value = bounds[0] + (self.value - self.bounds[0]) * factor
-        return Estimate(value, self.standard_error * factor, self.n, bounds, self.method)
+
+        def moved(values: NDArray[np.float64]) -> NDArray[np.float64]:
+            return bounds[0] + (values - self.bounds[0]) * factor
+
+        def inverted(z: float) -> Interval:
+            assert self.test_inversion is not None
+            low, high = self.test_inversion(z)
+            return moved(low), moved(high)
+
+        inversion = inverted if self.test_inversion else None
+        error = self.standard_error * factor
+        return Estimate(moved(self.value), error, self.n, bounds, self.method, inversion)
 
 
 Cohorts = Sequence[tuple["Mechanism", "Tally"]]
@@ -65,6 +89,7 @@ def estimate(cohorts: Cohorts) -> Estimate:
     pooled estimate f (clipped to its range) that every cohort shares, not at the cohort's own:
     a weight then depends on the noise only through that f, which keeps the bias of order 1/n,
     and a count of zero never gets a variance of zero. Cohorts without reports do not count.
+    Where every cohort has `moments`, as frequency oracles have, intervals invert the score test.
 
     Assumes that the cohorts are samples of one population. Raises `InvalidInput` where no
     report is there, or where the cohorts' parameters differ.
@@ -72,7 +97,41 @@ def estimate(cohorts: Cohorts) -> Estimate:
     s = f p + (1 - f) q, that of a sample from a population, which exceeds the variance for the
     fixed sample (Wang et al. 2017, theorem 2) by f(1 - f) / n.
     """
-    return _weighted(cohorts, "inverse_variance", lambda variances: 1 / variances)
+    pooled = _weighted(cohorts, "inverse_variance", lambda variances: 1 / variances)
+    truth = np.full(pooled.value.shape, np.mean(pooled.bounds))
+    if any(mechanism.moments(truth, 1) is None for mechanism, _ in cohorts):
+        return pooled
+    return replace(pooled, test_inversion=partial(_invert_score_test, present(cohorts)[0]))
+
+
+def _invert_score_test(cohorts: Cohorts, z: float) -> Interval:
+    """Return the ends of {f : |sum_g w_g (f_g - f)| <= z sqrt(sum_g w_g)}, w_g = n_g / V_g(f).
+
+    The variances are those at the hypothesis f, not at the estimate, which makes the test
+    right where counts are small; one cohort's is the interval of Wilson (Journal of the
+    American Statistical Association 22, 1927) for its supports. Where the statistic is skewed,
+    the limit of its longer tail is put farther out, by skewness (z**2 - 1) / 6 standard errors
+    (Cornish and Fisher): a single support where hardly any is expected is no great surprise.
+    """
+    values = np.array([[mechanism.debias(tally)] for mechanism, tally in cohorts])
+    _, parameters, bounds = present(cohorts)
+    side = np.array([[1], [-1]])  # of the two ends on which the estimate is
+
+    def rejected(f: NDArray[np.float64]) -> NDArray[np.bool_]:
+        moments = np.array([mechanism.moments(f, tally.n) for mechanism, tally in cohorts])
+        weights = 1 / moments[:, 0]
+        total = weights.sum(axis=0)
+        excess = side * (weights * (values - f)).sum(axis=0)
+        skewed = side * (weights**3 * moments[:, 1]).sum(axis=0) / total
+        beyond = excess > z * np.sqrt(total) + np.maximum(skewed * (z**2 - 1) / 6, 0)
+        return np.asarray(beyond)
+
+    low, high = (np.full((2, parameters), bound) for bound in bounds)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        upwards = rejected(middle) == (side == 1)
+        low, high = np.where(upwards, middle, low), np.where(upwards, high, middle)
+    return low[0], high[1]
 
 
 def scalar_weighted(cohorts: Cohorts) -> Estimate:

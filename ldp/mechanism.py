@@ -220,8 +220,11 @@ class Mechanism(ABC):
     def variance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
         """Return the variance of `debias` for n independent draws from a population.
 
-        `truth` broadcasts to the parameters. The n records are a sample, so their own spread
-        is part of the variance: this is what an interval for the population needs.
+        `truth` has shape (parameters,), or () where one parameter is known and the others are
+        not: the result is then that of each parameter if it had this truth and the others
+        shared the rest evenly (where a mechanism says so, at their worst); of shape (), if that
+        is the same for all. The n records are a sample, so their own spread is part of the
+        variance: this is what an interval for the population needs.
         """
 
     def tally_variance(self, truth: ArrayLike, tally: Tally) -> NDArray[np.float64]:
@@ -231,6 +234,16 @@ class Mechanism(ABC):
         depends on more of the population overrides this.
         """
         return self.variance(truth, tally.n)
+
+    def moments(
+        self, truth: NDArray[np.float64], n: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Return the second and third central moments of `debias`, of the shape of `truth`,
+        whose last axis is the parameters'.
+
+        None where those of a parameter depend on more than its own truth.
+        """
+        return None
 
     @property
     @abstractmethod
@@ -368,6 +381,14 @@ class FrequencyOracle(Categorical):
         p, q = self.support
         supported = np.asarray(truth, dtype=float) * float(p - q) + float(q)
         return supported * (1 - supported) / (n * float(p - q) ** 2)
+
+    def moments(
+        self, truth: NDArray[np.float64], n: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        p, q = map(float, self.support)
+        s = truth * (p - q) + q
+        variance = s * (1 - s) / (n * (p - q) ** 2)
+        return variance, variance * (1 - 2 * s) / (n * (p - q))
 
 
 def as_array(name: str, values: ArrayLike | Sequence[Any]) -> NDArray[Any]:

@@ -1,12 +1,14 @@
 """Plan a survey: how many reports, how much epsilon, how small a change.
 
 Everything follows from a mechanism's own `variance(truth, n)`, which is that of an estimate of
-the population and falls as 1/n; the intervals are those of `Estimate.interval`. `truth` is the
-parameter one plans for, a number or an array of shape (parameters,): of an array the parameter
-of largest variance decides. For rare categories plan with 0, to be safe with the worst.
+the population. It falls as 1/n, but for the sketches, whose collisions leave an error that no
+number of reports removes. `truth` is what one plans for: one parameter, of whose others nothing
+is known (see `Mechanism.variance`), or all of them, an array of shape (parameters,). The
+parameter of largest variance decides. For rare categories plan with 0.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from statistics import NormalDist
 
@@ -18,6 +20,9 @@ from ldp.exact import MAX_EPSILON
 from ldp.mechanism import Mechanism
 
 _NORMAL = NormalDist()
+
+_MAX_N = 10**18
+"""More reports than anyone will have."""
 
 
 def half_width(
@@ -33,8 +38,7 @@ def half_width(
     With `simultaneous` the intervals of all parameters cover at once (Bonferroni). Raises
     `InvalidInput` unless n >= 1, 0 < confidence < 1 and the truth lies in the bounds.
     """
-    spread = math.sqrt(_one_report_variance(mechanism, truth) / _check_n(n))
-    return _reach(mechanism, confidence, simultaneous) * spread
+    return _reach(mechanism, confidence, simultaneous) * _error(mechanism, truth, n)
 
 
 def sample_size(
@@ -45,13 +49,13 @@ def sample_size(
     confidence: float = 0.95,
     simultaneous: bool = False,
 ) -> int:
-    """Return the least n whose half-width is at most `target`: z**2 V / target**2.
+    """Return the least n whose half-width is at most `target`.
 
-    Raises `InvalidInput` as `half_width` does, and unless the target is finite and positive.
+    Raises `InvalidInput` as `half_width` does, unless the target is finite and positive, and
+    where no number of reports reaches it.
     """
     reach = _reach(mechanism, confidence, simultaneous)
-    variance = _one_report_variance(mechanism, truth)
-    return max(1, math.ceil(variance * (reach / _check_positive(target, "target")) ** 2))
+    return _least_n(mechanism, truth, _check_positive(target, "target") / reach)
 
 
 def least_epsilon(
@@ -98,19 +102,19 @@ def two_wave_sample_size(
     """Return the reports per wave that show a change of `change` with probability `power`.
 
     For two independent waves of equal size and the two-sided test at 1 - confidence:
-    (z_{1 - alpha/2} + z_power)**2 2 V / change**2, V being one report's variance at `truth`.
-    Raises `InvalidInput` unless 1 - confidence < power < 1 and the change is positive.
+    the least n with (z_{1 - alpha/2} + z_power) sqrt(2 variance(truth, n)) <= change. Raises
+    `InvalidInput` unless 1 - confidence < power < 1 and the change is positive, and where no
+    number of reports shows it.
     """
-    reach = _detection_reach(confidence, power)
-    variance = 2 * _one_report_variance(mechanism, truth)
-    return max(1, math.ceil(variance * (reach / _check_positive(change, "change")) ** 2))
+    reach = _detection_reach(confidence, power) * math.sqrt(2)
+    return _least_n(mechanism, truth, _check_positive(change, "change") / reach)
 
 
 def two_wave_power(
     mechanism: Mechanism, truth: ArrayLike, change: float, n: int, *, confidence: float = 0.95
 ) -> float:
     """Return the probability that two waves of n reports each show a change of `change`."""
-    spread = math.sqrt(2 * _one_report_variance(mechanism, truth) / _check_n(n))
+    spread = math.sqrt(2) * _error(mechanism, truth, n)
     shift = _check_positive(change, "change") / spread
     reach = _two_sided(confidence)
     return _NORMAL.cdf(shift - reach) + _NORMAL.cdf(-shift - reach)
@@ -125,7 +129,7 @@ def detectable_change(
     power: float = 0.8,
 ) -> float:
     """Return the least change that two waves of n reports each show with probability `power`."""
-    spread = math.sqrt(2 * _one_report_variance(mechanism, truth) / _check_n(n))
+    spread = math.sqrt(2) * _error(mechanism, truth, n)
     return _detection_reach(confidence, power) * spread
 
 
@@ -133,18 +137,35 @@ def detectable_value(mechanism: Mechanism, n: int, *, confidence: float = 0.95) 
     """Return the estimate above which a parameter is not zero, over all parameters at once.
 
     z_{1 - alpha/parameters} times the standard error at zero: with probability `confidence`
-    no absent category exceeds it (Bonferroni).
+    no absent category exceeds it (Bonferroni), where the others share the population as evenly
+    as `Mechanism.variance` takes them to.
     """
     miss = (1 - _check_share(confidence, "confidence")) / mechanism.parameters
-    return _NORMAL.inv_cdf(1 - miss) * math.sqrt(_one_report_variance(mechanism, 0) / _check_n(n))
+    return _NORMAL.inv_cdf(1 - miss) * _error(mechanism, 0, n)
 
 
-def _one_report_variance(mechanism: Mechanism, truth: ArrayLike) -> float:
+def _error(mechanism: Mechanism, truth: ArrayLike, n: int) -> float:
+    """Return the largest standard error of an estimate from n reports."""
+    if n < 1:
+        raise InvalidInput(f"n must be at least 1, got {n}")
     array = np.asarray(truth, dtype=float)
     low, high = mechanism.bounds
     if not array.size or not np.all((array >= low) & (array <= high)):
         raise InvalidInput(f"the truth planned for must lie in [{low:g}, {high:g}], got {truth!r}")
-    return float(np.max(mechanism.variance(array, 1)))
+    return math.sqrt(np.max(mechanism.variance(array, n)))
+
+
+def _least_n(mechanism: Mechanism, truth: ArrayLike, error: float) -> int:
+    """Return the least n whose standard error is at most `error`."""
+    least = _error(mechanism, truth, _MAX_N)
+    if least > error:
+        raise InvalidInput(
+            f"{mechanism.name}: a standard error of {error:.3g} is out of reach, "
+            f"{_MAX_N:.0e} reports leave {least:.3g}"
+        )
+    return 1 + bisect_left(
+        range(1, _MAX_N), True, key=lambda n: _error(mechanism, truth, n) <= error
+    )
 
 
 def _reach(mechanism: Mechanism, confidence: float, simultaneous: bool) -> float:
@@ -172,9 +193,3 @@ def _check_positive(value: float, what: str) -> float:
     if not (math.isfinite(value) and value > 0):
         raise InvalidInput(f"{what} must be finite and > 0, got {value}")
     return value
-
-
-def _check_n(n: int) -> int:
-    if n < 1:
-        raise InvalidInput(f"n must be at least 1, got {n}")
-    return n

@@ -149,6 +149,9 @@ class _Sketch(FrequencyOracle):
         collisions = c / (1 - c) / self.hashes * others
         return np.asarray(super().variance(f, n) + collisions * (1 - 1 / n))
 
+    def moments(self, truth: NDArray[np.float64], n: int) -> None:
+        return None  # collisions depend on all categories
+
     def channel(self) -> Channel:
         """Enumerate the channel; an output is a function's number and its oracle's output."""
         outputs = self.hashes * self._outputs

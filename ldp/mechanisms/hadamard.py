@@ -222,14 +222,28 @@ class HadamardResponse(Counted, Categorical):
         return values
 
     def variance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
-        """Return the variance; `truth` has shape (k,), or () for that frequency in a block
-        of its own. Infeasible truths are taken to fill their blocks at most."""
+        """Return the variance; `truth` has shape (k,), or () for one frequency, the others
+        sharing the rest evenly. Infeasible truths are taken to fill their blocks at most."""
         f = np.asarray(truth, dtype=float)
-        mass = f
+        block = np.arange(self.k) % self.blocks
         if f.ndim:
-            block = np.arange(self.k) % self.blocks
-            mass = np.clip(np.bincount(block, weights=f, minlength=self.blocks), 0, 1)[block]
-        return np.asarray(self._variance(f, mass) / n)
+            masses = np.bincount(block, weights=f, minlength=self.blocks).clip(0, 1)
+        else:
+            masses = f + (1 - f) / (self.k - 1) * (np.bincount(block) - 1)
+        return np.asarray(self._variance(f, masses[block]) / n)
+
+    def tally_variance(self, truth: ArrayLike, tally: Tally) -> NDArray[np.float64]:
+        """Return the variance, the mass of a block being what the reports in it say.
+
+        These the tally has exactly, where a sum of a block's estimates has the noise of them
+        all. A block holds its category at least, so none lacks an error for want of reports.
+        """
+        f = np.asarray(truth, dtype=float)
+        within, without = self._chances()
+        seen = tally.counts.reshape(self.blocks, self.width).sum(axis=1) / tally.n
+        masses = (seen - float(self.width * without)) / float(self._size * (within - without))
+        mass = np.maximum(masses[np.arange(self.k) % self.blocks], f)
+        return np.asarray(self._variance(f, mass) / tally.n)
 
     def _variance(self, f: ArrayLike, mass: ArrayLike) -> Any:
         """Return the variance of one report for frequencies f in blocks of total `mass`."""

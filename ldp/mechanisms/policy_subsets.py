@@ -313,8 +313,12 @@ class PolicySubsets(PolicyMechanism):
         return values
 
     def variance(self, truth: ArrayLike, n: int) -> Floats:
-        """Return the variance of `debias`; `truth` is scaled to sum to one, zeros are uniform."""
-        shares = np.broadcast_to(np.asarray(truth, dtype=float), (self.k,))
+        """Return the variance of `debias`; `truth` of shape (k,) is scaled to sum to one, zeros
+        are uniform."""
+        shares = np.asarray(truth, dtype=float)
+        if not shares.ndim:  # values of one class fare alike
+            alone = [self._alone(members[0], float(shares), n) for members in self.promise.members]
+            return np.array(alone)[self._class_of]
         shares = shares / shares.sum() if shares.any() else np.full(self.k, 1 / self.k)
         model, own = self._model, self._class_of
         masses = np.bincount(own, weights=shares, minlength=len(self.promise.sizes))
@@ -326,6 +330,12 @@ class PolicySubsets(PolicyMechanism):
         second = chance @ model.constant**2
         cross = (model.slope * (2 * model.constant + model.slope))[:, own]
         return np.asarray((second[own] + (cross * inside).sum(axis=0) - shares**2) / n)
+
+    def _alone(self, value: int, frequency: float, n: int) -> float:
+        """Return the variance of the frequency of `value`, the others sharing the rest evenly."""
+        truth = np.full(self.k, (1 - frequency) / (self.k - 1))
+        truth[value] = frequency
+        return float(self.variance(truth, n)[value])
 
     def channel(self) -> Channel:
         """Enumerate the channel; an output is (type, sorted categories)."""

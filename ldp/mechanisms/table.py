@@ -153,7 +153,25 @@ class ChannelTable(Counted, Categorical):
         return covariance
 
     def variance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
-        return np.diag(self.covariance(truth, n))
+        """Return the variance of `debias`; `truth` of shape (k,) is taken as in `covariance`."""
+        f = np.asarray(truth, dtype=float)
+        if f.ndim:
+            return np.diag(self.covariance(f, n))
+        rest = (1 - f) / (self.k - 1)
+        outputs = rest * self._matrix.sum(axis=0) + (f - rest) * self._matrix  # row v: v has f
+        variance: NDArray[np.float64] = ((self._inverse**2 * outputs).sum(axis=1) - f**2) / n
+        return variance
+
+    def tally_variance(self, truth: ArrayLike, tally: Tally) -> NDArray[np.float64]:
+        """Return the variance of `debias` under the shares of the codes in the tally.
+
+        One more report, of each code as uniform truth gives it, is counted with them, so that a
+        handful of equal codes never claims an error of zero.
+        """
+        outputs = (tally.counts + self._matrix.mean(axis=0)) / (tally.n + 1)
+        deviations = self._inverse - (self._inverse @ outputs)[:, np.newaxis]
+        variance: NDArray[np.float64] = deviations**2 @ outputs / tally.n
+        return variance
 
     def channel(self) -> Channel:
         """Enumerate the k x m channel."""

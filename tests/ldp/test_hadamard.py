@@ -71,11 +71,26 @@ def test_the_estimate_of_a_whole_tally_of_expectations_is_the_truth() -> None:
     assert mechanism.debias(tally) == pytest.approx(truth, abs=1e-12)
 
 
-def test_a_frequency_alone_is_taken_to_have_a_block_to_itself() -> None:
-    mechanism = HadamardResponse(8, 2.0)
-    alone = np.zeros(8)
-    alone[3] = 0.25
-    assert mechanism.variance(0.25, 10) == pytest.approx(mechanism.variance(alone, 10)[3])
+def test_for_one_frequency_the_others_share_the_rest_evenly() -> None:
+    mechanism = HadamardResponse(9, 2.0, blocks=2)
+    for v in range(9):
+        truth = np.full(9, 0.75 / 8)
+        truth[v] = 0.25
+        assert mechanism.variance(0.25, 10)[v] == pytest.approx(mechanism.variance(truth, 10)[v])
+
+
+@pytest.mark.parametrize(("k", "epsilon"), [(8, 4.0), (1024, 2.0)])
+def test_intervals_cover_95_percent_and_are_no_wider_than_needed(k: int, epsilon: float) -> None:
+    mechanism, n = HadamardResponse(k, epsilon), 20_000
+    truth = 1 / np.arange(1, k + 1)
+    truth /= truth.sum()
+    rng = np.random.default_rng(1)
+    tallies = rng.multinomial(n, truth @ mechanism.matrix(), size=400 if k > 8 else 4000)
+    estimates = [mechanism.estimate(Tally(n, counts)) for counts in tallies]
+    errors = np.mean([e.standard_error**2 for e in estimates], axis=0)
+    assert errors == pytest.approx(mechanism.variance(truth, n), rel=0.02)
+    reached = [np.abs(e.value - truth) <= 1.959964 * e.standard_error for e in estimates]
+    assert 0.94 <= np.mean(reached) <= 0.96
 
 
 @pytest.mark.parametrize("mechanism", [HRR(9, 1.0), HadamardResponse(9, 1.0)], ids=repr)

@@ -5,7 +5,17 @@ import math
 import numpy as np
 import pytest
 
-from ldp import KRR, InvalidInput, Mechanism, OneBitMean, UnaryEncoding
+from ldp import (
+    KRR,
+    CountMeanSketch,
+    HadamardResponse,
+    InvalidInput,
+    Mechanism,
+    OneBitMean,
+    OrderedExponential,
+    Tally,
+    UnaryEncoding,
+)
 from ldp.planning import (
     detectable_change,
     detectable_value,
@@ -74,6 +84,44 @@ def test_of_several_parameters_the_worst_decides() -> None:
     truth = np.array([0.7, 0.1, 0.1, 0.1])
     widths = [half_width(mechanism, f, 1000) for f in truth]
     assert half_width(mechanism, truth, 1000) == max(widths)
+
+
+@pytest.mark.parametrize(
+    "mechanism", [HadamardResponse(1000, 4.0), OrderedExponential(16, 1.0)], ids=repr
+)
+def test_one_value_is_planned_with_the_noise_of_the_others(mechanism: Mechanism) -> None:
+    uniform = np.full(mechanism.parameters, 1 / mechanism.parameters)
+    n = sample_size(mechanism, uniform[0], 0.01)
+    assert n == sample_size(mechanism, uniform, 0.01)
+    if mechanism.name == "hadamard":
+        assert n == 5843
+
+
+def test_the_truth_planned_for_matters_to_tables() -> None:
+    mechanism = OrderedExponential(8, 1.0)
+    widths = [half_width(mechanism, f, 1000) for f in (0, 0.1, 0.5, 1)]
+    assert len(set(widths)) == 4
+
+
+def test_no_absent_category_is_detected() -> None:
+    mechanism, n, runs = HadamardResponse(256, 4.0), 10_000, 400
+    truth = np.full(256, 1 / 128)
+    absent = np.random.default_rng(1).permutation(256)[:128]
+    truth[absent] = 0
+    tallies = np.random.default_rng(2).multinomial(n, truth @ mechanism.matrix(), size=runs)
+    limit = detectable_value(mechanism, n)
+    alarms = [(mechanism.debias(Tally(n, t))[absent] > limit).any() for t in tallies]
+    assert np.mean(alarms) <= 0.05
+
+
+def test_what_collisions_leave_is_planned_for() -> None:
+    sketch = CountMeanSketch(100, 4.0, hashes=64, buckets=64)
+    n = sample_size(sketch, 0.01, 0.035)
+    assert half_width(sketch, 0.01, n) <= 0.035 < half_width(sketch, 0.01, n - 1)
+    with pytest.raises(InvalidInput, match=r"out of reach, 1e\+18 reports leave 0.0156"):
+        sample_size(sketch, 0.01, 0.03)
+    with pytest.raises(InvalidInput, match="out of reach"):
+        two_wave_sample_size(sketch, 0.01, 0.06)
 
 
 def test_the_least_epsilon_for_rare_categories_has_its_closed_form() -> None:

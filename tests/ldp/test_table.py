@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from ldp import KRR, ChannelTable, InvalidInput
+from ldp import KRR, ChannelTable, InvalidInput, OrderedExponential, Tally
 from ldp.exact import ONE
 
 WIDE = [[0.5, 0.25, 0.15, 0.1], [0.1, 0.25, 0.15, 0.5]]  # worst ratio 5
@@ -88,3 +88,30 @@ def test_no_other_unbiased_linear_estimate_is_better_at_uniform_truth() -> None:
         other = plain[0] + step * null[0]
         assert other @ matrix.T == pytest.approx([1, 0], abs=1e-9)
         assert (other**2) @ outputs - 0.25 >= best - 1e-12
+
+
+def test_for_one_frequency_the_others_share_the_rest_evenly() -> None:
+    mechanism = OrderedExponential(5, 1.0)
+    for v in range(5):
+        truth = np.full(5, 0.1)
+        truth[v] = 0.6
+        assert mechanism.variance(0.6, 10)[v] == pytest.approx(mechanism.variance(truth, 10)[v])
+
+
+@pytest.mark.parametrize("k", [8, 16])
+def test_intervals_cover_95_percent(k: int) -> None:
+    mechanism, n = OrderedExponential(k, 1.0), 5000
+    truth = 1 / np.arange(1, k + 1)
+    truth /= truth.sum()
+    tallies = np.random.default_rng(1).multinomial(n, truth @ mechanism.matrix(), size=8000)
+    estimates = [mechanism.estimate(Tally(n, counts)) for counts in tallies]
+    reached = [np.abs(e.value - truth) <= 1.959964 * e.standard_error for e in estimates]
+    covered = np.mean(reached, axis=0)
+    assert 0.94 <= covered.min() <= covered.max() <= 0.96
+
+
+def test_a_handful_of_equal_codes_has_an_error() -> None:
+    mechanism = ChannelTable.from_rows(2.0, WIDE)
+    for n in (1, 3):
+        found = mechanism.estimate(Tally(n, np.array([n, 0, 0, 0])))
+        assert (found.standard_error**2 > mechanism.variance(0.5, n) / 4).all()
