@@ -28,6 +28,8 @@ from ldp.exact import MAX_EPSILON, ONE, check_epsilon
 _MAX_RECORD = 1 << 20
 """Bytes of a record's codes: batches stay well below gRPC's default limit of 4 MiB a message."""
 
+_NOISE_ANCHORS = tuple(math.log(2.0) * step for step in (-7, -5, -3, -2, -1, 0, 1, 2, 3, 4, 5))
+
 SPREAD = 1 / 3
 """The variance of numbers spread evenly over [-1, 1]: a population's own, which sampling meets."""
 
@@ -153,7 +155,8 @@ class Question:
         which a channel was designed.
         """
         if not isinstance(self.domain, Categorical):
-            return catalogue.numeric("auto", epsilon).largest_report_variance + SPREAD
+            noise = np.interp(math.log(epsilon), _NOISE_ANCHORS, _log_noise())
+            return math.exp(noise) + SPREAD
         k = len(self.domain.values)
         factor = math.exp(np.interp(math.log(epsilon), _ANCHORS, self._log_factors))
         return factor * minimax_constant(k, epsilon) / k
@@ -170,6 +173,13 @@ class Question:
             least = minimax_constant(policy.k, epsilon)
             found.append(math.log(design(policy, gap=1e-3).variance / least))
         return found
+
+
+@lru_cache(maxsize=1)
+def _log_noise() -> tuple[float, ...]:
+    """The log variance of one report of the worst number, at the epsilons of `_NOISE_ANCHORS`."""
+    found = (catalogue.numeric("auto", math.exp(anchor)) for anchor in _NOISE_ANCHORS)
+    return tuple(math.log(mechanism.largest_report_variance) for mechanism in found)
 
 
 def questions(survey: survey_pb2.Survey) -> list[Question]:
