@@ -173,7 +173,8 @@ def stratified(cohorts: Cohorts, shares: ArrayLike | None = None) -> Estimate:
     if (weights[counts == 0] > 0).any():
         raise InvalidInput("a cohort without reports has a share: there is no estimate of it")
     seen = counts > 0
-    alone = [m.estimate(tally) for (m, tally), here in zip(cohorts, seen, strict=True) if here]
+    # `pool` knows that a value never revealed may be rare; the variance at zero would be none.
+    alone = [pool([cohort]) for cohort, here in zip(cohorts, seen, strict=True) if here]
     values = np.array([e.value for e in alone])
     variances = np.array([e.standard_error**2 for e in alone])
     w = weights[seen, np.newaxis]

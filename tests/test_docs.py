@@ -1,15 +1,18 @@
-"""What the documentation says of the mechanisms is what is there."""
+"""What the documentation says is what is there."""
 
 import importlib.util
 from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 from hearsay_server import catalogue
-from ldp import mechanisms
+from ldp import Tally, mechanisms
+from ldp.likelihood import channel_matrix
 from ldp.mechanisms import _IN_PLANS
+from ldp.pooling import pool
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -49,14 +52,48 @@ def test_every_name_of_a_survey_is_there_with_its_mechanism() -> None:
 
 
 def test_the_table_of_choices_is_what_choose_predicts() -> None:
-    text = (DOCS / "mechanisms.md").read_text(encoding="utf-8")
-    kept = text.partition("<!-- choice -->\n")[2].partition("\n<!-- end -->")[0]
-    assert kept == script().table(), "run `python docs/mechanisms.py`"
+    kept = marked("mechanisms.md", "choice")
+    assert kept == script("mechanisms").table(), "run `python docs/mechanisms.py`"
 
 
-def script() -> ModuleType:
+def test_the_table_of_errors_is_what_the_estimators_have() -> None:
+    drawn = script("personal_budgets")
+    kept = marked("personal-budgets.md", "errors")
+    assert kept == drawn.table(), "run `python docs/personal_budgets.py`"
+
+
+def test_a_survey_is_explained_as_the_guide_shows() -> None:
+    shown = marked("personal-budgets.md", "explain").removeprefix("```\n").removesuffix("\n```")
+    printed = script("personal_budgets").explained().splitlines()
+    assert shown.splitlines() == printed, "run `python docs/personal_budgets.py`"
+
+
+@pytest.mark.slow
+def test_pooled_reports_have_the_errors_of_the_table() -> None:
+    drawn = script("personal_budgets")
+    shares = drawn.MIXES[2]
+    source = np.random.default_rng(5)
+    squares = []
+    for _ in range(300):
+        cohorts = []
+        for mechanism, n in drawn.cohorts(shares, drawn.MAPS):
+            chances = drawn.TRUTH @ channel_matrix(mechanism)
+            cohorts.append((mechanism, Tally(n, source.multinomial(n, chances / chances.sum()))))
+        found = [pool(cohorts, method).value for method in ("scalar", "mle")]
+        squares.append((np.array(found) - drawn.TRUTH) ** 2)
+    simulated = 100 * np.sqrt(np.mean(squares, axis=(0, 2)))
+    assert simulated == pytest.approx(drawn.errors(shares, drawn.MAPS)[1:], rel=0.05)
+
+
+def marked(page: str, name: str) -> str:
+    """The part of a page that a script wrote."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return text.partition(f"<!-- {name} -->\n")[2].partition("\n<!-- end -->")[0]
+
+
+def script(name: str) -> ModuleType:
     pytest.importorskip("matplotlib")
-    spec = importlib.util.spec_from_file_location("draw_mechanisms", DOCS / "mechanisms.py")
+    spec = importlib.util.spec_from_file_location(f"draw_{name}", DOCS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -26,9 +26,11 @@ from ldp import (
     Tally,
     UnaryEncoding,
 )
+from ldp.design import design
 from ldp.estimation import Cohorts, Estimate
 from ldp.likelihood import fisher_covariance
 from ldp.mechanism import Categorical, Mechanism
+from ldp.policy import Policy
 from ldp.pooling import Method, answer, fit, homogeneity, pool, stratified
 from ldp.recycling import recycle
 from ldp.testing import SeededCoins
@@ -467,6 +469,18 @@ def test_the_error_of_strata_covers_who_happens_to_answer(known: bool) -> None:
         errors.append(found.value - truth)
         stated.append(found.standard_error**2)
     assert np.mean(stated, axis=0) == pytest.approx(np.mean(np.square(errors), axis=0), rel=0.13)
+
+
+def test_strata_cover_a_rare_value_that_no_report_revealed() -> None:
+    truth = np.array([0.005, 0.595, 0.2, 0.2])
+    mechanisms = [design(Policy.one_sided(4, (2, 3), e)).mechanism for e in (0.5, 3.0)]
+    rng, covered = np.random.default_rng(12), []
+    for _ in range(300):
+        chances = [truth @ matrix(m) for m in mechanisms]
+        tallies = [Tally(150, rng.multinomial(150, c / c.sum())) for c in chances]
+        low, high = stratified(list(zip(mechanisms, tallies, strict=True))).interval()
+        covered.append(low[0] <= truth[0] <= high[0])
+    assert np.mean(covered) >= 0.94
 
 
 def test_cohorts_that_differ_are_stratified_with_a_warning() -> None:
