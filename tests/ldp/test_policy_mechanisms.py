@@ -210,7 +210,8 @@ def seen(mechanism: Mechanism, codes: np.ndarray, outputs: tuple) -> np.ndarray:
 )
 def test_the_sampler_draws_from_its_channel(mechanism: PolicyMechanism, coins: SeededCoins) -> None:
     channel, n = mechanism.channel(), 1_000_000
-    for value in (1, 0):  # the sensitive value of Mangat's is sure of its answer
+    # Of every class; the sensitive value of Mangat's is sure of its answer.
+    for value in (members[-1] for members in mechanism.promise.members):
         expected = n * np.array(channel.rows[value], dtype=float)
         codes = mechanism.randomize_many(np.full(n, value), coins)
         counts = seen(mechanism, codes, channel.outputs)

@@ -20,12 +20,15 @@ from ldp import (
     KRRChain,
     LocalHashing,
     OneBitMean,
+    PolicySubsets,
+    PolicyUnary,
     ProjectiveGeometry,
     SubsetSelection,
     SummingHistogram,
     Tally,
     UnaryEncoding,
 )
+from ldp.columns import utility_optimised_rr
 from ldp.design import design
 from ldp.estimation import Cohorts, Estimate
 from ldp.likelihood import fisher_covariance
@@ -108,6 +111,19 @@ def as_bits(outputs: tuple[Any, ...]) -> NDArray[Any]:
     return np.array(outputs, dtype="u1")[:, np.newaxis]
 
 
+def as_typed_bits(outputs: tuple[Any, ...]) -> NDArray[Any]:
+    return np.array([[t, sum(1 << v for v in chosen)] for t, chosen in outputs], dtype="u1")
+
+
+def subsets(policy: Policy) -> PolicySubsets:
+    """The policy's design as a mixture of subsets, however small it is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ldp.columns.TABLE", 0)
+        mechanism = design(policy).mechanism
+    assert isinstance(mechanism, PolicySubsets)
+    return mechanism
+
+
 @pytest.mark.parametrize(
     ("mechanism", "codes"),
     [
@@ -128,6 +144,13 @@ def as_bits(outputs: tuple[Any, ...]) -> NDArray[Any]:
         (SubsetSelection(2, 1.0), lambda sets: as_bits(tuple(1 << v for (v,) in sets))),
         (SummingHistogram.on_grid(3, 2.0, 1, 1), lambda levels: np.array(levels, dtype="u1")),
         (DBitFlip(4, 1.0, 2), lambda answers: np.array(answers, dtype="u1")),
+        (PolicyUnary.utility_optimised(5, [0, 3], 1.0), as_bits),
+        (utility_optimised_rr(5, [1, 3], 1.0), np.array),
+        (subsets(Policy.input_discriminative([0, 1, 0, 1, 1], [0.5, 2.0])), as_typed_bits),
+        (subsets(Policy.input_discriminative([0, 0, 1, 1, 1, 2], [0.5, 1.0, 3.0])), as_typed_bits),
+        (subsets(Policy.one_sided(6, [0, 2, 5], 1.0)), as_typed_bits),
+        (subsets(Policy.block([0, 1, 0, 1, 1], 1.0)), as_typed_bits),
+        (subsets(Policy.uniform(7, 0.5)), as_typed_bits),
     ],
     ids=repr,
 )
