@@ -23,7 +23,13 @@ from ldp.errors import InvalidInput
 from ldp.estimation import Cohorts, Estimate, estimate, present, scalar_weighted
 from ldp.likelihood import Cohort, CohortLikelihood, LikelihoodEstimate, maximum_likelihood
 from ldp.mechanism import MAX_MATRIX, Categorical
-from ldp.simplex import definite, inverse, maximize_quadratic, tangent_inverse
+from ldp.simplex import (
+    definite,
+    inverse,
+    maximize_quadratic,
+    tangent_inverse,
+    tangent_pseudoinverse,
+)
 from ldp.tally import Tally
 
 Floats = NDArray[np.float64]
@@ -35,6 +41,9 @@ MAX_CATEGORIES = 1 << 12
 
 _STEPS = 40
 
+FEW = 5.0
+"""Counts expected to be smaller are not nearly normal (Cochran, Biometrics 10, 1954)."""
+
 _ENOUGH = 1e-3
 """Log-likelihood, in nats, from which another step would not move an estimate visibly."""
 
@@ -43,8 +52,8 @@ _ENOUGH = 1e-3
 class Homogeneity:
     """The test that all cohorts are samples of one population.
 
-    `statistic` has the chi-squared distribution with `degrees` degrees of freedom if they are;
-    `p_value` is the probability that it exceeds what was found.
+    `statistic` is nearly chi-squared with `degrees` degrees of freedom if they are; `p_value` is
+    the probability that it exceeds what was found, 1 where nothing is frequent enough to test.
     """
 
     statistic: float
@@ -132,11 +141,14 @@ def fit(cohorts: Cohorts) -> LikelihoodEstimate:
 def homogeneity(cohorts: Cohorts) -> Homogeneity:
     """Test that two or more cohorts with reports are samples of one population.
 
-    The statistic is sum_g (f_g - f)' I_g (f_g - f), f_g being what cohort g alone says of the
-    frequencies and I_g its information near the pooled f; for one parameter, Cochran's sum. It
-    is the likelihood-ratio statistic to second order, with (G - 1) (k - 1) degrees of freedom,
-    and unlike it keeps its level where true frequencies are zero, and exists where a tally
-    has no likelihood. Raises `InvalidInput` as `pool` does, and for fewer than two cohorts.
+    The statistic is a quadratic (Wald) form, sum_g (f_g - f)' I_g (f_g - f), f_g being what
+    cohort g alone says of the frequencies and I_g its information near the pooled f; for one
+    parameter, Cochran's sum. It is not the likelihood ratio, which it equals to second order,
+    but exists where a tally has no likelihood. Codes, or coordinates of an estimate, of which
+    a cohort expects fewer than `FEW` are taken together, as Cochran's rule has it (Biometrics
+    10, 1954), and the degrees are those of what is left: (G - 1) (k - 1) where nothing is
+    rare. Cohorts that differ in their rare values only are then found alike. Raises
+    `InvalidInput` as `pool` does, and for fewer than two cohorts.
     """
     cohorts, parameters, _ = present(cohorts)
     if len(cohorts) < 2:
@@ -145,15 +157,43 @@ def homogeneity(cohorts: Cohorts) -> Homogeneity:
         return _cochran(cohorts)
     f = _start(cohorts)
     codes, moments = _parts(cohorts)
-    each = [_codes_evidence(CohortLikelihood([cohort]), f) for cohort in codes]
-    each += [_moments_evidence(*moment, f) for moment in moments]
+    each = [_codes_evidence(CohortLikelihood([_coarse(cohort, f)]), f) for cohort in codes]
+    each += [_moments_evidence(*moment, f, coarse=True) for moment in moments]
     total, common = _added(each)
-    step = tangent_inverse(common) @ total
-    statistic = 0.0
+    inverted, rank = tangent_pseudoinverse(common)
+    step = inverted @ total
+    statistic, degrees = 0.0, -rank
     for score, information in each:
-        own = tangent_inverse(information) @ score - step
+        inverted, rank = tangent_pseudoinverse(information)
+        own = inverted @ score - step
         statistic += float(own @ information @ own)
-    return _test(statistic, (len(each) - 1) * (f.size - 1))
+        degrees += rank
+    return _test(statistic, degrees)
+
+
+def _coarse(cohort: Cohort, f: Floats) -> Cohort:
+    """Take together the codes that are rare at f, unless they are no rarer than usual."""
+    chances = f @ cohort.channel
+    usual = cohort.channel.mean(axis=0)
+    groups = _grouped(cohort.n * chances, chances < usual / 2)
+    if groups is None:
+        return cohort
+    return Cohort(cohort.channel @ groups.T, cohort.counts @ groups.T.astype(np.int64))
+
+
+def _grouped(expected: Floats, candidates: NDArray[np.bool_]) -> Floats | None:
+    """Return the rows 0/1, shape (groups, size), that take candidates below `FEW` together.
+
+    The next smallest join them until `FEW` are expected of them all. None if there are none.
+    """
+    rare = candidates & (expected < FEW)
+    if not rare.any():
+        return None
+    order = np.lexsort((expected, ~rare))
+    enough = int(np.searchsorted(np.cumsum(expected[order]), FEW)) + 1
+    together = np.zeros(expected.size, dtype=np.bool_)
+    together[order[: max(int(rare.sum()), enough)]] = True
+    return np.vstack([together, np.eye(expected.size)[~together]]).astype(np.float64)
 
 
 def stratified(cohorts: Cohorts, shares: ArrayLike | None = None) -> Estimate:
@@ -304,15 +344,25 @@ def _codes_evidence(likelihood: CohortLikelihood, f: Floats) -> Evidence:
     return likelihood.residuals(outputs, weights), dense
 
 
-def _moments_evidence(mechanism: Categorical, tally: Tally, f: Floats) -> Evidence:
-    """Return n C**-1 (debias - f) and n C**-1, C being the covariance of one report's debias."""
+def _moments_evidence(
+    mechanism: Categorical, tally: Tally, f: Floats, *, coarse: bool = False
+) -> Evidence:
+    """Return n C**-1 (debias - f) and n C**-1, C being the covariance of one report's debias.
+
+    If `coarse`, those of the sums over what is rare, and of the other coordinates.
+    """
     k, n = f.size, tally.n
     seen = np.maximum(f, 1 / (n + k))  # where f is zero a variance must not be
     covariance = mechanism.covariance(seen / seen.sum(), 1)
     level = np.trace(covariance) / k
     if covariance.sum() <= 1e-9 * k * level:
         covariance = covariance + level / k  # the estimate always sums to one: no news there
-    information = n * inverse(covariance)
+    step = np.maximum(mechanism.step, 1e-9)
+    groups = _grouped(n * np.diag(covariance) / step**2, mechanism.step > 0) if coarse else None
+    if groups is None:
+        information = n * inverse(covariance)
+    else:
+        information = n * groups.T @ inverse(groups @ covariance @ groups.T) @ groups
     return information @ (mechanism.debias(tally) - f), information
 
 
@@ -326,4 +376,5 @@ def _cochran(cohorts: Cohorts) -> Homogeneity:
 
 
 def _test(statistic: float, degrees: int) -> Homogeneity:
-    return Homogeneity(statistic, degrees, float(chdtrc(degrees, statistic)))
+    p_value = float(chdtrc(degrees, statistic)) if degrees else 1.0
+    return Homogeneity(statistic, degrees, p_value)

@@ -303,6 +303,11 @@ class PolicySubsets(PolicyMechanism):
             np.array(self._rows, dtype=float).reshape(-1, 2, self.types) / ONE,
         )
 
+    @property
+    def step(self) -> Floats:
+        largest: Floats = np.abs(self._model.slope).max(axis=0)[self._class_of]
+        return largest
+
     def debias(self, tally: Tally) -> Floats:
         types = tally.counts[: self.types] / tally.n
         supports = tally.counts[self.types :].reshape(self.types, self.k) / tally.n
@@ -319,7 +324,7 @@ class PolicySubsets(PolicyMechanism):
     def variance(self, truth: ArrayLike, n: int) -> Floats:
         """Return the variance of `debias`; `truth` is scaled to sum to one, zeros are uniform."""
         shares, model, own = self._shares(truth), self._model, self._class_of
-        masses = np.bincount(own, weights=shares, minlength=len(self.promise.sizes))
+        masses = np.bincount(own, shares, len(self.promise.sizes)).astype(np.float64)
         chance = masses @ model.chance  # of each type, shape (types,)
         # The chance of a type whose subset has the category, shape (types, k).
         others = (chance - masses[:, None] * model.chance) * model.share
@@ -332,7 +337,7 @@ class PolicySubsets(PolicyMechanism):
     def covariance(self, truth: ArrayLike, n: int) -> Floats:
         """Return the exact covariance of `debias`, shape (k, k); `truth` as for `variance`."""
         shares, own = self._shares(truth), self._class_of
-        masses = np.bincount(own, weights=shares, minlength=len(self.promise.sizes))
+        masses = np.bincount(own, shares, len(self.promise.sizes)).astype(np.float64)
         base, lift = self._model.products(np.array(self.promise.sizes), masses)
         lifted = shares[:, None] * lift[np.ix_(own, own)]
         result: Floats = base[np.ix_(own, own)] + lifted + lifted.T - np.outer(shares, shares)
