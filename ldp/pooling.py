@@ -11,7 +11,7 @@ categories under hashing, which are those of ideal hashing (`Categorical.covaria
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 import numpy as np
@@ -99,7 +99,11 @@ def pool(cohorts: Cohorts, method: Method | None = None) -> Estimate:
     protect different values, or use different mechanisms, about 10% and 30 to 40%.
     Values are unconstrained and the intervals are population intervals around them (`Estimate`);
     `fit` has the most likely distribution too. All weights come from one estimate that the
-    cohorts share, so the bias is of order 1/n.
+    cohorts share, that of inverse variances, and from no count of their own: the bias is of
+    order 1/n, and mle does not lose to inverse variances where most categories are rare, as
+    the maximum of the likelihood does (there a code that happens to be seen weighs more). Rare
+    codes count as 4 expected ones in mle's errors, whose intervals are then too wide rather
+    than too short; those of inverse variances miss values that are rare and revealed.
 
     Assumes that the cohorts are samples of one population: `answer` tests it first.
     Cost: O(cohorts k**3) for mle and gls, O(cohorts k) for the others. Raises `InvalidInput`
@@ -125,17 +129,20 @@ def fit(cohorts: Cohorts) -> LikelihoodEstimate:
 
     If all tallies count codes this is `maximum_likelihood`, with its certified gap. Otherwise
     it is the maximum of the quasi-likelihood, by scoring steps whose quadratic model is
-    maximised on the simplex; `gap` is then what the score says another step could gain.
+    maximised on the simplex; `gap` is then what the score says another step could gain. The
+    unconstrained estimate is one scoring step from what `pool` says its weights are from.
     Raises `InvalidInput` as `pool` does.
     """
     codes, moments = _parts(cohorts)
-    if not moments:
-        found = maximum_likelihood(codes)
-        return replace(found, unconstrained=replace(found.unconstrained, method="mle"))
     likelihood = CohortLikelihood(codes) if codes else None
-    f, gap, evidence = _maximize(likelihood, moments, _start(cohorts))
-    unconstrained, covariance = _scored(f, evidence, _reports(cohorts), "mle")
-    return LikelihoodEstimate(f, gap, unconstrained, covariance)
+    start, n = _start(cohorts), _reports(cohorts)
+    if likelihood and not moments:
+        found = maximum_likelihood(codes)
+        f, gap, evidence = found.value, found.gap, _codes_score(likelihood, start)
+    else:
+        f, gap = _maximize(likelihood, moments, start)
+        evidence = _evidence(likelihood, moments, start)
+    return LikelihoodEstimate(f, gap, *_scored(start, evidence, n, "mle"))
 
 
 def homogeneity(cohorts: Cohorts) -> Homogeneity:
@@ -293,8 +300,8 @@ def _start(cohorts: Cohorts) -> Floats:
 
 def _maximize(
     codes: CohortLikelihood | None, moments: Sequence[Moment], f: Floats
-) -> tuple[Floats, float, Evidence]:
-    """Maximise the quasi-likelihood from f by scoring steps; return f, its gap, its evidence."""
+) -> tuple[Floats, float]:
+    """Maximise the quasi-likelihood from f by scoring steps; return f and its gap."""
     for step in range(_STEPS):
         score, information = _evidence(codes, moments, f)
         gap = float(score.max() - f @ score)
@@ -305,7 +312,7 @@ def _maximize(
         if step >= _STEPS // 4:
             target += f  # whole steps may go back and forth between two weights
         f = _kept(codes, f, target / target.sum())
-    return f, gap, (score, information)
+    return f, gap
 
 
 def _scored(f: Floats, evidence: Evidence, n: int, method: str) -> tuple[Estimate, Floats]:
@@ -336,12 +343,16 @@ def _added(each: Sequence[Evidence]) -> Evidence:
     return score, information
 
 
-def _codes_evidence(likelihood: CohortLikelihood, f: Floats) -> Evidence:
+def _codes_score(likelihood: CohortLikelihood, f: Floats) -> Evidence:
+    """Return the codes' evidence, its information of shape (k,) if that is diagonal."""
     outputs = likelihood.outputs(f)
     weights = likelihood.expected_weights(outputs)
-    information = likelihood.information(weights)
-    dense: Floats = np.diag(information) if information.ndim == 1 else information
-    return likelihood.residuals(outputs, weights), dense
+    return likelihood.residuals(outputs, weights), likelihood.information(weights)
+
+
+def _codes_evidence(likelihood: CohortLikelihood, f: Floats) -> Evidence:
+    score, information = _codes_score(likelihood, f)
+    return score, np.diag(information) if information.ndim == 1 else information
 
 
 def _moments_evidence(
