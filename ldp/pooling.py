@@ -101,9 +101,10 @@ def pool(cohorts: Cohorts, method: Method | None = None) -> Estimate:
     `fit` has the most likely distribution too. All weights come from one estimate that the
     cohorts share, that of inverse variances, and from no count of their own: the bias is of
     order 1/n, and mle does not lose to inverse variances where most categories are rare, as
-    the maximum of the likelihood does (there a code that happens to be seen weighs more). Rare
-    codes count as 4 expected ones in mle's errors, whose intervals are then too wide rather
-    than too short; those of inverse variances miss values that are rare and revealed.
+    the maximum of the likelihood does (there a code that happens to be seen weighs more). A
+    code counts as 4 expected ones at least in mle's errors: of 50 values by Zipf's law at 125
+    reports per level its 95% intervals cover 99% on average and 91% at worst, those of inverse
+    variances 66% and 40%, as they have no width for a value that is never revealed.
 
     Assumes that the cohorts are samples of one population: `answer` tests it first.
     Cost: O(cohorts k**3) for mle and gls, O(cohorts k) for the others. Raises `InvalidInput`
@@ -153,8 +154,8 @@ def homogeneity(cohorts: Cohorts) -> Homogeneity:
     parameter, Cochran's sum. It is not the likelihood ratio, which it equals to second order,
     but exists where a tally has no likelihood. Codes, or coordinates of an estimate, of which
     a cohort expects fewer than `FEW` are taken together, as Cochran's rule has it (Biometrics
-    10, 1954), and the degrees are those of what is left: (G - 1) (k - 1) where nothing is
-    rare. Cohorts that differ in their rare values only are then found alike. Raises
+    10, 1954), but not codes that come half as often as at the uniform distribution or more.
+    The degrees are those of what is left: (G - 1) (k - 1) where nothing is rare. Cohorts that differ in their rare values only are then found alike. Raises
     `InvalidInput` as `pool` does, and for fewer than two cohorts.
     """
     cohorts, parameters, _ = present(cohorts)
@@ -179,7 +180,11 @@ def homogeneity(cohorts: Cohorts) -> Homogeneity:
 
 
 def _coarse(cohort: Cohort, f: Floats) -> Cohort:
-    """Take together the codes that are rare at f, unless they are no rarer than usual."""
+    """Take together the codes that are rare at f, and not because there are many codes.
+
+    Where all are nearly as rare their chances are known, and many small terms add up to what
+    is nearly chi-squared.
+    """
     chances = f @ cohort.channel
     usual = cohort.channel.mean(axis=0)
     groups = _grouped(cohort.n * chances, chances < usual / 2)
