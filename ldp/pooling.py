@@ -34,6 +34,10 @@ from ldp.tally import Tally
 
 Floats = NDArray[np.float64]
 
+Moment = tuple[Categorical, Tally]
+Evidence = tuple[Floats, Floats]
+"""A score, shape (k,), and an information, shape (k, k), both on {x : sum x = 0}."""
+
 Method = Literal["mle", "gls", "inverse_variance", "scalar"]
 
 MAX_CATEGORIES = 1 << 12
@@ -155,8 +159,9 @@ def homogeneity(cohorts: Cohorts) -> Homogeneity:
     but exists where a tally has no likelihood. Codes, or coordinates of an estimate, of which
     a cohort expects fewer than `FEW` are taken together, as Cochran's rule has it (Biometrics
     10, 1954), but not codes that come half as often as at the uniform distribution or more.
-    The degrees are those of what is left: (G - 1) (k - 1) where nothing is rare. Cohorts that differ in their rare values only are then found alike. Raises
-    `InvalidInput` as `pool` does, and for fewer than two cohorts.
+    The degrees are those of what is left: (G - 1) (k - 1) where nothing is rare. Cohorts that
+    differ in their rare values only are then found alike. Raises `InvalidInput` as `pool`
+    does, and for fewer than two cohorts.
     """
     cohorts, parameters, _ = present(cohorts)
     if len(cohorts) < 2:
@@ -165,7 +170,7 @@ def homogeneity(cohorts: Cohorts) -> Homogeneity:
         return _cochran(cohorts)
     f = _start(cohorts)
     codes, moments = _parts(cohorts)
-    each = [_codes_evidence(CohortLikelihood([_coarse(cohort, f)]), f) for cohort in codes]
+    each = [_coarse_evidence(cohort, f) for cohort in codes]
     each += [_moments_evidence(*moment, f, coarse=True) for moment in moments]
     total, common = _added(each)
     inverted, rank = tangent_pseudoinverse(common)
@@ -187,10 +192,18 @@ def _coarse(cohort: Cohort, f: Floats) -> Cohort:
     """
     chances = f @ cohort.channel
     usual = cohort.channel.mean(axis=0)
-    groups = _grouped(cohort.n * chances, chances < usual / 2)
+    groups = _grouped(cohort.n * chances, chances <= usual / 2)
     if groups is None:
         return cohort
     return Cohort(cohort.channel @ groups.T, cohort.counts @ groups.T.astype(np.int64))
+
+
+def _coarse_evidence(cohort: Cohort, f: Floats) -> Evidence:
+    """Return the evidence of codes of which none is rare, so that no weight needs a bound."""
+    likelihood = CohortLikelihood([_coarse(cohort, f)])
+    outputs = likelihood.outputs(f)
+    weights = [cohort.n / chances for chances in outputs]
+    return likelihood.residuals(outputs, weights), _dense(likelihood.information(weights))
 
 
 def _grouped(expected: Floats, candidates: NDArray[np.bool_]) -> Floats | None:
@@ -263,11 +276,6 @@ def answer(cohorts: Cohorts, method: Method | None = None, *, significance: floa
     return Answer(stratified(cohorts), test, warning)
 
 
-Moment = tuple[Categorical, Tally]
-Evidence = tuple[Floats, Floats]
-"""A score, shape (k,), and an information, shape (k, k), both on {x : sum x = 0}."""
-
-
 def _fits_matrices(cohorts: Cohorts) -> bool:
     return all(isinstance(m, Categorical) and m.k <= MAX_CATEGORIES for m, _ in cohorts)
 
@@ -338,7 +346,8 @@ def _kept(codes: CohortLikelihood | None, f: Floats, target: Floats) -> Floats:
 def _evidence(codes: CohortLikelihood | None, moments: Sequence[Moment], f: Floats) -> Evidence:
     each = [_moments_evidence(*moment, f) for moment in moments]
     if codes:
-        each.append(_codes_evidence(codes, f))
+        score, information = _codes_score(codes, f)
+        each.append((score, _dense(information)))
     return _added(each)
 
 
@@ -355,9 +364,8 @@ def _codes_score(likelihood: CohortLikelihood, f: Floats) -> Evidence:
     return likelihood.residuals(outputs, weights), likelihood.information(weights)
 
 
-def _codes_evidence(likelihood: CohortLikelihood, f: Floats) -> Evidence:
-    score, information = _codes_score(likelihood, f)
-    return score, np.diag(information) if information.ndim == 1 else information
+def _dense(information: Floats) -> Floats:
+    return np.diag(information) if information.ndim == 1 else information
 
 
 def _moments_evidence(
