@@ -158,7 +158,7 @@ def homogeneity(cohorts: Cohorts) -> Homogeneity:
     parameter, Cochran's sum. It is not the likelihood ratio, which it equals to second order,
     but exists where a tally has no likelihood. Codes, or coordinates of an estimate, of which
     a cohort expects fewer than `FEW` are taken together, as Cochran's rule has it (Biometrics
-    10, 1954), but not codes that come half as often as at the uniform distribution or more.
+    10, 1954), but not codes expected once that come half as often as at the uniform distribution.
     The degrees are those of what is left: (G - 1) (k - 1) where nothing is rare. Cohorts that
     differ in their rare values only are then found alike. Raises `InvalidInput` as `pool`
     does, and for fewer than two cohorts.
@@ -187,12 +187,12 @@ def homogeneity(cohorts: Cohorts) -> Homogeneity:
 def _coarse(cohort: Cohort, f: Floats) -> Cohort:
     """Take together the codes that are rare at f, and not because there are many codes.
 
-    Where all are nearly as rare their chances are known, and many small terms add up to what
-    is nearly chi-squared.
+    Where all are nearly as rare their chances are known, and many small terms, of one or more
+    expected, add up to what is nearly chi-squared.
     """
     chances = f @ cohort.channel
     usual = cohort.channel.mean(axis=0)
-    groups = _grouped(cohort.n * chances, chances <= usual / 2)
+    groups = _grouped(cohort.n * chances, chances <= np.maximum(usual / 2, 1 / cohort.n))
     if groups is None:
         return cohort
     return Cohort(cohort.channel @ groups.T, cohort.counts @ groups.T.astype(np.int64))

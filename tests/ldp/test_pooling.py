@@ -517,6 +517,17 @@ def test_homogeneity_keeps_its_level_for_mixtures_of_subsets(
     assert 0.02 <= np.mean(rejected) <= 0.075 + 2 * np.sqrt(0.05 * 0.95 / runs)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [300, 700])
+def test_homogeneity_keeps_its_level_where_there_are_about_as_many_codes_as_reports(n: int) -> None:
+    rng, runs, truth = np.random.default_rng(24), 100, zipf(256, 1.2)
+    mechanisms = [HadamardResponse(256, epsilon) for epsilon in (1.0, 2.0, 4.0, 6.0)]
+    rejected = [
+        homogeneity(drawn(mechanisms, [truth] * 4, n, rng)).p_value < 0.05 for _ in range(runs)
+    ]
+    assert np.mean(rejected) <= 0.075 + 2 * np.sqrt(0.05 * 0.95 / runs)
+
+
 def test_nothing_is_tested_where_nothing_is_frequent() -> None:
     few = [(m, Tally(2, np.eye(1, m.codes, 0, dtype=np.int64)[0] * 2)) for m in with_a_tail()]
     found = homogeneity(few)
