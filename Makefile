@@ -11,7 +11,7 @@ demo: $(VENV)/.demo
 	$(BIN)/hearsay demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -233,15 +233,16 @@ class CohortLikelihood:
     def expected_weights(self, outputs: Outputs) -> Outputs:
         """Return n_g / Pr[code], the weights of Fisher's information.
 
-        A code never seen may have a probability that the estimate puts at zero: its variance
+        A code may have a probability that the estimate puts at zero, or near it: its variance
         must not be zero too, so it counts as at least 4/n (cf. Agresti and Coull, The American
-        Statistician 52, 1998), or its mean over the categories where that is less.
+        Statistician 52, 1998), or its mean over the categories where that is less. This holds
+        whether the code was seen or not: weights that ask for the count bias the estimate.
         """
         weights = []
         for mean, c, m in zip(self._means, self._counts, outputs, strict=True):
             n = c.sum()
-            unseen = np.maximum(m, np.minimum(4 / (n + 4), mean))
-            weights.append(_ratio(np.full(m.shape, n), np.where(c == 0, unseen, m)))
+            least = np.minimum(4 / (n + 4), mean)
+            weights.append(_ratio(np.full(m.shape, n), np.maximum(m, least)))
         return weights
 
     def observed_weights(self, outputs: Outputs) -> Outputs:

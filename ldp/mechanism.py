@@ -300,6 +300,15 @@ class Categorical(Mechanism):
         """
         return None
 
+    @property
+    def step(self) -> NDArray[np.float64]:
+        """By how much one count moves each coordinate of one report's `debias`, shape (k,).
+
+        n variance / step**2 is then a count of about what a coordinate's noise is made of, for
+        telling whether it is nearly normal. Zero where this is no question.
+        """
+        return np.zeros(self.k)
+
     def covariance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
         """Return the covariance of `debias`, shape (k, k), for n draws from a population.
 
@@ -361,6 +370,11 @@ class FrequencyOracle(Categorical):
     @property
     def tally_size(self) -> int:
         return self.k
+
+    @property
+    def step(self) -> NDArray[np.float64]:
+        p, q = self.support
+        return np.full(self.k, 1 / float(p - q))
 
     def supports(self, tally: Tally) -> NDArray[np.int64]:
         """Return how many reports support each category, shape (k,)."""

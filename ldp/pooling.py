@@ -11,7 +11,7 @@ categories under hashing, which are those of ideal hashing (`Categorical.covaria
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 import numpy as np
@@ -23,10 +23,20 @@ from ldp.errors import InvalidInput
 from ldp.estimation import Cohorts, Estimate, estimate, present, scalar_weighted
 from ldp.likelihood import Cohort, CohortLikelihood, LikelihoodEstimate, maximum_likelihood
 from ldp.mechanism import MAX_MATRIX, Categorical
-from ldp.simplex import definite, inverse, maximize_quadratic, tangent_inverse
+from ldp.simplex import (
+    definite,
+    inverse,
+    maximize_quadratic,
+    tangent_inverse,
+    tangent_pseudoinverse,
+)
 from ldp.tally import Tally
 
 Floats = NDArray[np.float64]
+
+Moment = tuple[Categorical, Tally]
+Evidence = tuple[Floats, Floats]
+"""A score, shape (k,), and an information, shape (k, k), both on {x : sum x = 0}."""
 
 Method = Literal["mle", "gls", "inverse_variance", "scalar"]
 
@@ -34,6 +44,9 @@ MAX_CATEGORIES = 1 << 12
 """Up to so many, methods that work with k x k matrices are offered."""
 
 _STEPS = 40
+
+FEW = 5.0
+"""Counts expected to be smaller are not nearly normal (Cochran, Biometrics 10, 1954)."""
 
 _ENOUGH = 1e-3
 """Log-likelihood, in nats, from which another step would not move an estimate visibly."""
@@ -43,8 +56,8 @@ _ENOUGH = 1e-3
 class Homogeneity:
     """The test that all cohorts are samples of one population.
 
-    `statistic` has the chi-squared distribution with `degrees` degrees of freedom if they are;
-    `p_value` is the probability that it exceeds what was found.
+    `statistic` is nearly chi-squared with `degrees` degrees of freedom if they are; `p_value` is
+    the probability that it exceeds what was found, 1 where nothing is frequent enough to test.
     """
 
     statistic: float
@@ -90,7 +103,12 @@ def pool(cohorts: Cohorts, method: Method | None = None) -> Estimate:
     protect different values, or use different mechanisms, about 10% and 30 to 40%.
     Values are unconstrained and the intervals are population intervals around them (`Estimate`);
     `fit` has the most likely distribution too. All weights come from one estimate that the
-    cohorts share, so the bias is of order 1/n.
+    cohorts share, that of inverse variances, and from no count of their own: the bias is of
+    order 1/n, and mle does not lose to inverse variances where most categories are rare, as
+    the maximum of the likelihood does (there a code that happens to be seen weighs more). A
+    code counts as 4 expected ones at least in mle's errors: of 50 values by Zipf's law at 125
+    reports per level its 95% intervals cover 99% on average and 91% at worst, those of inverse
+    variances 66% and 40%, as they have no width for a value that is never revealed.
 
     Assumes that the cohorts are samples of one population: `answer` tests it first.
     Cost: O(cohorts k**3) for mle and gls, O(cohorts k) for the others. Raises `InvalidInput`
@@ -116,27 +134,34 @@ def fit(cohorts: Cohorts) -> LikelihoodEstimate:
 
     If all tallies count codes this is `maximum_likelihood`, with its certified gap. Otherwise
     it is the maximum of the quasi-likelihood, by scoring steps whose quadratic model is
-    maximised on the simplex; `gap` is then what the score says another step could gain.
+    maximised on the simplex; `gap` is then what the score says another step could gain. The
+    unconstrained estimate is one scoring step from what `pool` says its weights are from.
     Raises `InvalidInput` as `pool` does.
     """
     codes, moments = _parts(cohorts)
-    if not moments:
-        found = maximum_likelihood(codes)
-        return replace(found, unconstrained=replace(found.unconstrained, method="mle"))
     likelihood = CohortLikelihood(codes) if codes else None
-    f, gap, evidence = _maximize(likelihood, moments, _start(cohorts))
-    unconstrained, covariance = _scored(f, evidence, _reports(cohorts), "mle")
-    return LikelihoodEstimate(f, gap, unconstrained, covariance)
+    start, n = _start(cohorts), _reports(cohorts)
+    if likelihood and not moments:
+        found = maximum_likelihood(codes)
+        f, gap, evidence = found.value, found.gap, _codes_score(likelihood, start)
+    else:
+        f, gap = _maximize(likelihood, moments, start)
+        evidence = _evidence(likelihood, moments, start)
+    return LikelihoodEstimate(f, gap, *_scored(start, evidence, n, "mle"))
 
 
 def homogeneity(cohorts: Cohorts) -> Homogeneity:
     """Test that two or more cohorts with reports are samples of one population.
 
-    The statistic is sum_g (f_g - f)' I_g (f_g - f), f_g being what cohort g alone says of the
-    frequencies and I_g its information near the pooled f; for one parameter, Cochran's sum. It
-    is the likelihood-ratio statistic to second order, with (G - 1) (k - 1) degrees of freedom,
-    and unlike it keeps its level where true frequencies are zero, and exists where a tally
-    has no likelihood. Raises `InvalidInput` as `pool` does, and for fewer than two cohorts.
+    The statistic is a quadratic (Wald) form, sum_g (f_g - f)' I_g (f_g - f), f_g being what
+    cohort g alone says of the frequencies and I_g its information near the pooled f; for one
+    parameter, Cochran's sum. It is not the likelihood ratio, which it equals to second order,
+    but exists where a tally has no likelihood. Codes, or coordinates of an estimate, of which
+    a cohort expects fewer than `FEW` are taken together, as Cochran's rule has it (Biometrics
+    10, 1954), but not codes expected once that come half as often as at the uniform distribution.
+    The degrees are those of what is left: (G - 1) (k - 1) where nothing is rare. Cohorts that
+    differ in their rare values only are then found alike. Raises `InvalidInput` as `pool`
+    does, and for fewer than two cohorts.
     """
     cohorts, parameters, _ = present(cohorts)
     if len(cohorts) < 2:
@@ -145,15 +170,55 @@ def homogeneity(cohorts: Cohorts) -> Homogeneity:
         return _cochran(cohorts)
     f = _start(cohorts)
     codes, moments = _parts(cohorts)
-    each = [_codes_evidence(CohortLikelihood([cohort]), f) for cohort in codes]
-    each += [_moments_evidence(*moment, f) for moment in moments]
+    each = [_coarse_evidence(cohort, f) for cohort in codes]
+    each += [_moments_evidence(*moment, f, coarse=True) for moment in moments]
     total, common = _added(each)
-    step = tangent_inverse(common) @ total
-    statistic = 0.0
+    inverted, rank = tangent_pseudoinverse(common)
+    step = inverted @ total
+    statistic, degrees = 0.0, -rank
     for score, information in each:
-        own = tangent_inverse(information) @ score - step
+        inverted, rank = tangent_pseudoinverse(information)
+        own = inverted @ score - step
         statistic += float(own @ information @ own)
-    return _test(statistic, (len(each) - 1) * (f.size - 1))
+        degrees += rank
+    return _test(statistic, degrees)
+
+
+def _coarse(cohort: Cohort, f: Floats) -> Cohort:
+    """Take together the codes that are rare at f, and not because there are many codes.
+
+    Where all are nearly as rare their chances are known, and many small terms, of one or more
+    expected, add up to what is nearly chi-squared.
+    """
+    chances = f @ cohort.channel
+    usual = cohort.channel.mean(axis=0)
+    groups = _grouped(cohort.n * chances, chances <= np.maximum(usual / 2, 1 / cohort.n))
+    if groups is None:
+        return cohort
+    return Cohort(cohort.channel @ groups.T, cohort.counts @ groups.T.astype(np.int64))
+
+
+def _coarse_evidence(cohort: Cohort, f: Floats) -> Evidence:
+    """Return the evidence of codes of which none is rare, so that no weight needs a bound."""
+    likelihood = CohortLikelihood([_coarse(cohort, f)])
+    outputs = likelihood.outputs(f)
+    weights = [cohort.n / chances for chances in outputs]
+    return likelihood.residuals(outputs, weights), _dense(likelihood.information(weights))
+
+
+def _grouped(expected: Floats, candidates: NDArray[np.bool_]) -> Floats | None:
+    """Return the rows 0/1, shape (groups, size), that take candidates below `FEW` together.
+
+    The next smallest join them until `FEW` are expected of them all. None if there are none.
+    """
+    rare = candidates & (expected < FEW)
+    if not rare.any():
+        return None
+    order = np.lexsort((expected, ~rare))
+    enough = int(np.searchsorted(np.cumsum(expected[order]), FEW)) + 1
+    together = np.zeros(expected.size, dtype=np.bool_)
+    together[order[: max(int(rare.sum()), enough)]] = True
+    return np.vstack([together, np.eye(expected.size)[~together]]).astype(np.float64)
 
 
 def stratified(cohorts: Cohorts, shares: ArrayLike | None = None) -> Estimate:
@@ -211,11 +276,6 @@ def answer(cohorts: Cohorts, method: Method | None = None, *, significance: floa
     return Answer(stratified(cohorts), test, warning)
 
 
-Moment = tuple[Categorical, Tally]
-Evidence = tuple[Floats, Floats]
-"""A score, shape (k,), and an information, shape (k, k), both on {x : sum x = 0}."""
-
-
 def _fits_matrices(cohorts: Cohorts) -> bool:
     return all(isinstance(m, Categorical) and m.k <= MAX_CATEGORIES for m, _ in cohorts)
 
@@ -253,8 +313,8 @@ def _start(cohorts: Cohorts) -> Floats:
 
 def _maximize(
     codes: CohortLikelihood | None, moments: Sequence[Moment], f: Floats
-) -> tuple[Floats, float, Evidence]:
-    """Maximise the quasi-likelihood from f by scoring steps; return f, its gap, its evidence."""
+) -> tuple[Floats, float]:
+    """Maximise the quasi-likelihood from f by scoring steps; return f and its gap."""
     for step in range(_STEPS):
         score, information = _evidence(codes, moments, f)
         gap = float(score.max() - f @ score)
@@ -265,7 +325,7 @@ def _maximize(
         if step >= _STEPS // 4:
             target += f  # whole steps may go back and forth between two weights
         f = _kept(codes, f, target / target.sum())
-    return f, gap, (score, information)
+    return f, gap
 
 
 def _scored(f: Floats, evidence: Evidence, n: int, method: str) -> tuple[Estimate, Floats]:
@@ -286,7 +346,8 @@ def _kept(codes: CohortLikelihood | None, f: Floats, target: Floats) -> Floats:
 def _evidence(codes: CohortLikelihood | None, moments: Sequence[Moment], f: Floats) -> Evidence:
     each = [_moments_evidence(*moment, f) for moment in moments]
     if codes:
-        each.append(_codes_evidence(codes, f))
+        score, information = _codes_score(codes, f)
+        each.append((score, _dense(information)))
     return _added(each)
 
 
@@ -296,23 +357,36 @@ def _added(each: Sequence[Evidence]) -> Evidence:
     return score, information
 
 
-def _codes_evidence(likelihood: CohortLikelihood, f: Floats) -> Evidence:
+def _codes_score(likelihood: CohortLikelihood, f: Floats) -> Evidence:
+    """Return the codes' evidence, its information of shape (k,) if that is diagonal."""
     outputs = likelihood.outputs(f)
     weights = likelihood.expected_weights(outputs)
-    information = likelihood.information(weights)
-    dense: Floats = np.diag(information) if information.ndim == 1 else information
-    return likelihood.residuals(outputs, weights), dense
+    return likelihood.residuals(outputs, weights), likelihood.information(weights)
 
 
-def _moments_evidence(mechanism: Categorical, tally: Tally, f: Floats) -> Evidence:
-    """Return n C**-1 (debias - f) and n C**-1, C being the covariance of one report's debias."""
+def _dense(information: Floats) -> Floats:
+    return np.diag(information) if information.ndim == 1 else information
+
+
+def _moments_evidence(
+    mechanism: Categorical, tally: Tally, f: Floats, *, coarse: bool = False
+) -> Evidence:
+    """Return n C**-1 (debias - f) and n C**-1, C being the covariance of one report's debias.
+
+    If `coarse`, those of the sums over what is rare, and of the other coordinates.
+    """
     k, n = f.size, tally.n
     seen = np.maximum(f, 1 / (n + k))  # where f is zero a variance must not be
     covariance = mechanism.covariance(seen / seen.sum(), 1)
     level = np.trace(covariance) / k
     if covariance.sum() <= 1e-9 * k * level:
         covariance = covariance + level / k  # the estimate always sums to one: no news there
-    information = n * inverse(covariance)
+    step = np.maximum(mechanism.step, 1e-9)
+    groups = _grouped(n * np.diag(covariance) / step**2, mechanism.step > 0) if coarse else None
+    if groups is None:
+        information = n * inverse(covariance)
+    else:
+        information = n * groups.T @ inverse(groups @ covariance @ groups.T) @ groups
     return information @ (mechanism.debias(tally) - f), information
 
 
@@ -326,4 +400,5 @@ def _cochran(cohorts: Cohorts) -> Homogeneity:
 
 
 def _test(statistic: float, degrees: int) -> Homogeneity:
-    return Homogeneity(statistic, degrees, float(chdtrc(degrees, statistic)))
+    p_value = float(chdtrc(degrees, statistic)) if degrees else 1.0
+    return Homogeneity(statistic, degrees, p_value)

@@ -98,6 +98,22 @@ def tangent_inverse(information: Floats) -> Floats:
     return result
 
 
+def tangent_pseudoinverse(information: Floats) -> tuple[Floats, int]:
+    """Return `tangent_inverse` and its rank, k - 1, or where singular a ridge's and the rank.
+
+    Where the information is not singular the ridge's inverts it, to about 1e-6.
+    """
+    size = len(information)
+    try:
+        return tangent_inverse(information), size - 1
+    except InvalidInput:
+        ridge = 1e-10 * float(np.trace(information)) / size
+        if not ridge:
+            return np.zeros((size, size)), 0
+        inverted = tangent_inverse(information + ridge * np.eye(size))
+        return inverted, size - 1 - round(ridge * float(np.trace(inverted)))
+
+
 def inverse(matrix: Floats) -> Floats:
     """Return the inverse of a positive definite matrix, shape (k, k).
 

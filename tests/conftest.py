@@ -3,10 +3,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from hearsay.v1 import collector_pb2_grpc
 from ldp.testing import SeededCoins
 from support import Server
+
+# The same examples every time: a verdict that changes by itself helps nobody.
+settings.register_profile("suite", derandomize=True, deadline=None)
+settings.load_profile("suite")
 
 
 @pytest.fixture

@@ -43,7 +43,8 @@ class PolicySubsets(PolicyMechanism):
     linearly on the subset, so these counts are all that the efficient estimate needs there:
     `debias` is generalised least squares at the uniform population, unbiased everywhere, and
     attains the Cramer-Rao bound at that population. For other populations the subsets
-    themselves tell more. It sums to one.
+    themselves tell more: for 32 sensitive values of 64 at epsilon 1, the total variance is 1.05
+    times the bound for Zipf's law of exponent 1.5, and 1.09 times for 2. It sums to one.
     Guarantee: `policy`, for every report and every two values; see `PolicyMechanism`. Within a
     type a report's probability depends on the value's class and on its being in the subset
     only, so the check over types is exact.
@@ -303,6 +304,11 @@ class PolicySubsets(PolicyMechanism):
             np.array(self._rows, dtype=float).reshape(-1, 2, self.types) / ONE,
         )
 
+    @property
+    def step(self) -> Floats:
+        largest: Floats = np.abs(self._model.slope).max(axis=0)[self._class_of]
+        return largest
+
     def debias(self, tally: Tally) -> Floats:
         types = tally.counts[: self.types] / tally.n
         supports = tally.counts[self.types :].reshape(self.types, self.k) / tally.n
@@ -312,16 +318,19 @@ class PolicySubsets(PolicyMechanism):
         values: Floats = by_class[own] + (model.slope[:, own] * supports).sum(axis=0)
         return values
 
+    def _shares(self, truth: ArrayLike) -> Floats:
+        shares = np.broadcast_to(np.asarray(truth, dtype=float), (self.k,))
+        return shares / shares.sum() if shares.any() else np.full(self.k, 1 / self.k)
+
     def variance(self, truth: ArrayLike, n: int) -> Floats:
         """Return the variance of `debias`; `truth` of shape (k,) is scaled to sum to one, zeros
         are uniform."""
-        shares = np.asarray(truth, dtype=float)
-        if not shares.ndim:  # values of one class fare alike
-            alone = [self._alone(members[0], float(shares), n) for members in self.promise.members]
+        given = np.asarray(truth, dtype=float)
+        if not given.ndim:  # values of one class fare alike
+            alone = [self._alone(members[0], float(given), n) for members in self.promise.members]
             return np.array(alone)[self._class_of]
-        shares = shares / shares.sum() if shares.any() else np.full(self.k, 1 / self.k)
-        model, own = self._model, self._class_of
-        masses = np.bincount(own, weights=shares, minlength=len(self.promise.sizes))
+        shares, model, own = self._shares(given), self._model, self._class_of
+        masses = np.bincount(own, shares, len(self.promise.sizes)).astype(np.float64)
         chance = masses @ model.chance  # of each type, shape (types,)
         # The chance of a type whose subset has the category, shape (types, k).
         others = (chance - masses[:, None] * model.chance) * model.share
@@ -336,6 +345,17 @@ class PolicySubsets(PolicyMechanism):
         truth = np.full(self.k, (1 - frequency) / (self.k - 1))
         truth[value] = frequency
         return float(self.variance(truth, n)[value])
+
+    def covariance(self, truth: ArrayLike, n: int) -> Floats:
+        """Return the exact covariance of `debias`, shape (k, k); `truth` as for `variance`."""
+        shares, own = self._shares(truth), self._class_of
+        masses = np.bincount(own, shares, len(self.promise.sizes)).astype(np.float64)
+        base, lift = self._model.products(np.array(self.promise.sizes), masses)
+        lifted = shares[:, None] * lift[np.ix_(own, own)]
+        result: Floats = base[np.ix_(own, own)] + lifted + lifted.T - np.outer(shares, shares)
+        result /= n
+        np.fill_diagonal(result, self.variance(shares, n))
+        return result
 
     def channel(self) -> Channel:
         """Enumerate the channel; an output is (type, sorted categories)."""
@@ -416,6 +436,36 @@ class _Model:
             (step * inverse / output).T,
             True,
         )
+
+    def products(self, counts: NDArray[np.int64], masses: Floats) -> tuple[Floats, Floats]:
+        """Return (base, lift), both (C, C), for classes of such sizes and total frequencies.
+
+        The mean product of a report's estimates of two categories i and j, of classes a and b
+        and frequencies f_i and f_j, is base[a, b] + lift[a, b] f_i + lift[b, a] f_j. Given type
+        and value, what a subset has of two classes is independent; in one class it has pairs.
+        """
+        n = counts[:, None].astype(float)
+        w = self.share * n
+        chance = masses @ self.chance
+        slope, gain = self.slope.T, self.inside - self.joint
+        mean = self.constant.T + slope * self.share
+        extra = masses[:, None] * (self.joint - self.chance * self.share)
+        across = (slope * extra) @ mean.T
+        base = (mean * chance) @ mean.T + across + across.T
+        lift = (slope * gain) @ mean.T
+        # The chances that a subset has a pair of the class, with the value elsewhere, in the pair,
+        # and in the class beside it.
+        rest = (w - 1) / np.maximum(n - 1, 1)
+        within = self.inside * rest
+        beside = rest * (self.inside * (w - 2) + (self.chance - self.inside) * w)
+        beside /= np.maximum(n - 2, 1)
+        pairs = (chance - masses[:, None] * self.chance) * self.share * rest
+        pairs += masses[:, None] * beside - self.share * (chance * self.share + 2 * extra)
+        np.einsum("aa->a", base)[:] += (slope**2 * pairs).sum(axis=1)
+        np.einsum("aa->a", lift)[:] += (slope**2 * (within - beside - gain * self.share)).sum(
+            axis=1
+        )
+        return base, lift
 
 
 def _uniform(count: int, size: int, n: int, coins: Coins) -> NDArray[np.bool_]:

@@ -151,6 +151,11 @@ class PolicyUnary(PolicyMechanism):
         own, other = (np.array(t, dtype=float)[self._classes] / ONE for t in (self.own, self.other))
         return own, other
 
+    @property
+    def step(self) -> NDArray[np.float64]:
+        own, other = self._support
+        return np.asarray(1 / (own - other))
+
     def debias(self, tally: Tally) -> NDArray[np.float64]:
         own, other = self._support
         values: NDArray[np.float64] = (tally.counts / tally.n - other) / (own - other)

@@ -26,6 +26,7 @@ from ldp.design import design
 from ldp.exact import ONE
 from ldp.mechanisms import PolicyMechanism
 from ldp.policy import UNIT, UNLIMITED, Policy
+from ldp.simplex import tangent_inverse
 from ldp.testing import SeededCoins
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -210,7 +211,8 @@ def seen(mechanism: Mechanism, codes: np.ndarray, outputs: tuple) -> np.ndarray:
 )
 def test_the_sampler_draws_from_its_channel(mechanism: PolicyMechanism, coins: SeededCoins) -> None:
     channel, n = mechanism.channel(), 1_000_000
-    for value in (1, 0):  # the sensitive value of Mangat's is sure of its answer
+    # Of every class; the sensitive value of Mangat's is sure of its answer.
+    for value in (members[-1] for members in mechanism.promise.members):
         expected = n * np.array(channel.rows[value], dtype=float)
         codes = mechanism.randomize_many(np.full(n, value), coins)
         counts = seen(mechanism, codes, channel.outputs)
@@ -407,3 +409,28 @@ def test_a_wrong_policy_shows_in_what_a_client_compares() -> None:
     promised = Policy.one_sided(4, [0, 1], 1.0)
     assert utility_optimised_rr(4, [0, 1], 1.0).promise.implies(promised)
     assert not utility_optimised_rr(4, [0], 1.0).promise.implies(promised)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("exponent", "ratio"), [(0.0, 1.0), (1.5, 1.05), (2.0, 1.09)])
+def test_mixtures_of_subsets_attain_the_bound_for_the_uniform_population_only(
+    exponent: float, ratio: float, coins: SeededCoins
+) -> None:
+    k, n = 64, 100_000
+    mechanism = design(Policy.one_sided(k, range(32), 1.0)).mechanism
+    assert isinstance(mechanism, PolicySubsets)
+    truth = np.arange(1, k + 1.0) ** -exponent
+    truth /= truth.sum()
+    levels = np.array(
+        [
+            [[float(x or 0) for x in mechanism._levels(c, t)] for t in range(mechanism.types)]
+            for c in mechanism.promise.classes
+        ]
+    )
+    codes = mechanism.randomize_many(np.random.default_rng(5).choice(k, n, p=truth), coins)
+    bits = np.unpackbits(codes[:, 1:], axis=1, count=k, bitorder="little")
+    # Fisher's information is the mean square of the scores, here of simulated reports.
+    chances = levels[np.arange(k), codes[:, :1], 1 - bits]
+    scores = chances / (chances @ truth)[:, None]
+    bound = np.trace(tangent_inverse(scores.T @ scores))
+    assert mechanism.variance(truth, n).sum() / bound == pytest.approx(ratio, abs=0.01)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ldp import InvalidInput
-from ldp.simplex import definite, maximize_quadratic, tangent_inverse
+from ldp.simplex import definite, maximize_quadratic, tangent_inverse, tangent_pseudoinverse
 
 Floats = NDArray[np.float64]
 
@@ -62,3 +62,14 @@ def test_the_tangent_inverse_inverts_on_the_tangent_space(diagonal: bool) -> Non
 def test_no_information_is_no_covariance(information: Floats) -> None:
     with pytest.raises(InvalidInput, match="do not tell all categories apart"):
         tangent_inverse(information)
+
+
+@pytest.mark.parametrize("rank", [0, 1, 3, 4])
+def test_the_pseudoinverse_solves_what_the_information_covers_and_knows_its_rank(rank: int) -> None:
+    rng = np.random.default_rng(2)
+    root = rng.normal(size=(5, rank))
+    root -= root.mean(axis=0)
+    information = root @ root.T
+    inverted, found = tangent_pseudoinverse(information)
+    assert found == rank
+    assert information @ inverted @ information == pytest.approx(information, abs=1e-5)
