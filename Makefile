@@ -11,7 +11,7 @@ demo: $(VENV)/.demo
 	$(BIN)/hearsay demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -19,7 +19,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 
 bench: $(VENV)/.dev
-	$(BIN)/python -m pytest tests/benchmarks --benchmark-only --benchmark-columns=median,iqr,rounds
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/benchmarks --benchmark-only --benchmark-columns=median,iqr,rounds
 
 protos: $(VENV)/.dev
 	$(BIN)/python protos/generate.py client/python

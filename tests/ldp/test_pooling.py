@@ -153,7 +153,7 @@ def subsets(policy: Policy) -> PolicySubsets:
         (subsets(Policy.block([0, 1, 0, 1, 1], 1.0)), as_typed_bits),
         (subsets(Policy.uniform(7, 0.5)), as_typed_bits),
     ],
-    ids=repr,
+    ids=lambda part: getattr(part, "name", None),
 )
 def test_the_covariance_is_that_of_the_enumerated_reports(
     mechanism: Categorical, codes: Callable[[tuple[Any, ...]], NDArray[Any]]
@@ -161,7 +161,8 @@ def test_the_covariance_is_that_of_the_enumerated_reports(
     channel = mechanism.channel()
     truth = zipf(mechanism.k, 1.0)
     chances = truth @ np.array(channel.rows, dtype=float)
-    reports = codes(channel.outputs)
+    possible = chances > 0  # the channel's table also lists codes that no category can cause
+    reports, chances = codes(channel.outputs)[possible], chances[possible]
     values = np.array(
         [mechanism.debias(mechanism.tally(reports[i : i + 1])) for i in range(len(reports))]
     )
@@ -306,7 +307,7 @@ def test_mixed_mechanisms_pool_without_bias_with_their_stated_error(coins: Seede
     best, simple = (np.array(errors[method]) for method in errors)
     assert np.abs(best.mean(axis=0) / (best.std(axis=0) / np.sqrt(runs))).max() < 4
     squared = float(np.mean(best**2, axis=0).sum())
-    assert squared == pytest.approx(np.mean(stated), rel=0.05)
+    assert squared == pytest.approx(np.mean(stated), rel=0.07)  # three standard errors of 600 runs
     assert squared < 0.97 * float(np.mean(simple**2, axis=0).sum())
     assert np.mean(covered) == pytest.approx(0.95, abs=0.01)
     # Hashing is the one whose covariance is approximate.
