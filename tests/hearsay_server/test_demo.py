@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+import hearsay.plan
 from hearsay import InvalidInput
 from hearsay_server import demo
 from hearsay_server import survey as surveys
 from hearsay_server.store import Store
+from ldp.mechanisms.policy import PolicyMechanism
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 
@@ -64,6 +66,17 @@ def test_the_whole_job_on_the_marriage_survey(redbook: demo.Source, tmp_path: Pa
     store = Store(tmp_path / "data")
     (stored,) = store.surveys()
     assert (stored.records, stored.batches) == (800, 800)
+    for level in hearsay.plan.parse(stored.plan).levels.values():
+        assert level.budget.reported == 1  # "auto" samples
+        assert {m.epsilon for m in level.mechanisms.values()} == {level.epsilon}
+        affair = level.mechanisms["affair"]
+        assert isinstance(affair, PolicyMechanism)
+        revealed = [affair.promise.members[a] for a in affair.promise.ordinary]
+        assert revealed == [(0,)]  # a "no" may be revealed, a "yes" never
+    assert (
+        sum(t.n for a in redbook.respondents[0] for t in store.tallies("redbook", a).values())
+        == 800
+    )
     tallies = store.tallies("redbook", "affair")
     assert {cohort.level for cohort in tallies} == {"strict", "standard", "open"}
     store.close()
