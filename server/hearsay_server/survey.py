@@ -20,7 +20,7 @@ from hearsay.v1 import plan_pb2, survey_pb2
 from hearsay_server import catalogue
 from ldp import InvalidInput, Mechanism
 from ldp import budget as budgets
-from ldp.budget import Decision
+from ldp.budget import Budget, Decision
 from ldp.choice import minimax_constant
 from ldp.design import design
 from ldp.exact import MAX_EPSILON, ONE, check_epsilon
@@ -97,8 +97,8 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
         _check_name("levels", name)
         check_epsilon(epsilon, f"levels.{name}: epsilon")
     plan = plan_pb2.Plan(survey=survey)
-    decided = decide(survey.budget, [epsilon for _, epsilon in levels], asked)
-    for (name, epsilon), budget in zip(levels, decided.budgets, strict=True):
+    allocated = _allocate(survey.budget, [epsilon for _, epsilon in levels], asked)
+    for (name, epsilon), budget in zip(levels, allocated, strict=True):
         level = plan.levels.add(name=name, epsilon=epsilon)
         if budget.reported < len(asked):
             level.chances.extend(chance % ONE for chance in budget.chances)
@@ -221,12 +221,24 @@ def decide(budget: str, epsilons: Sequence[float], asked: Sequence[Question]) ->
         case "sample":
             found = "one attribute of a record", budgets.sample(epsilons, attributes)
         case "" | "split":
-            weights, caps = [q.weight for q in asked], [q.cap for q in asked]
-            each = tuple(budgets.split_by_weight(e, weights, caps) for e in epsilons)
-            found = "all attributes, by weight", each
+            found = "all attributes, by weight", _by_weight(epsilons, asked)
         case _:
             raise InvalidInput(f"budget must be split, sample or auto, got {budget!r}")
     return budgets.compared([found], attributes)
+
+
+def _allocate(
+    budget: str, epsilons: Sequence[float], asked: Sequence[Question]
+) -> tuple[Budget, ...]:
+    """Return what `decide` does, without predicting variances where nothing is compared."""
+    if budget in ("", "split"):
+        return _by_weight(epsilons, asked)
+    return decide(budget, epsilons, asked).budgets
+
+
+def _by_weight(epsilons: Sequence[float], asked: Sequence[Question]) -> tuple[Budget, ...]:
+    weights, caps = [q.weight for q in asked], [q.cap for q in asked]
+    return tuple(budgets.split_by_weight(epsilon, weights, caps) for epsilon in epsilons)
 
 
 def _float(literal: str) -> float | str:
