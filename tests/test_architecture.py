@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+import dpsgd
 import hearsay
 import hearsay_server
 import ldp
 
 PACKAGES = {
     "ldp": (Path(ldp.__file__).parent, set()),
+    "dpsgd": (Path(dpsgd.__file__).parent, {"ldp"}),
     "hearsay": (Path(hearsay.__file__).parent, {"ldp"}),
     "hearsay_server": (Path(hearsay_server.__file__).parent, {"ldp", "hearsay"}),
 }

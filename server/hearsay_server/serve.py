@@ -21,7 +21,10 @@ from hearsay.v1 import (
     collector_pb2,
     collector_pb2_grpc,
 )
-from hearsay_server.services import Admin, Analyst, Collector, Plans, decoder
+from hearsay_server.services.admin import Admin
+from hearsay_server.services.analyst import Analyst
+from hearsay_server.services.collector import Collector
+from hearsay_server.services.plans import Plans, decoder
 from hearsay_server.store import Store
 from hearsay_server.writer import Writer
 from ldp import InvalidInput

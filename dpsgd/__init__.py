@@ -1,0 +1,1 @@
+"""Gaussian accounting and private training."""

@@ -1,0 +1,60 @@
+"""What operators call."""
+
+import asyncio
+
+import grpc
+
+import hearsay.plan
+from hearsay.v1 import admin_pb2, admin_pb2_grpc
+from hearsay_server import survey as surveys
+from hearsay_server.services.answers import Context, abort, no_survey
+from hearsay_server.services.plans import Plans
+from hearsay_server.store import Store, StoredSurvey
+from hearsay_server.writer import Writer
+from ldp import InvalidInput
+
+
+class Admin(admin_pb2_grpc.AdminServicer):
+    """What operators call."""
+
+    def __init__(self, plans: Plans, store: Store, writer: Writer) -> None:
+        self._plans = plans
+        self._store = store
+        self._writer = writer
+
+    async def CreateSurvey(  # noqa: N802
+        self, request: admin_pb2.CreateSurveyRequest, context: Context
+    ) -> admin_pb2.SurveyStatus:
+        try:
+            plan = await asyncio.to_thread(surveys.resolve, request.survey)
+        except InvalidInput as error:
+            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        try:
+            return _status(await self._writer.run(lambda: self._plans.create(plan)))
+        except InvalidInput as error:
+            await abort(context, grpc.StatusCode.ALREADY_EXISTS, str(error))
+
+    async def ListSurveys(  # noqa: N802
+        self, request: admin_pb2.ListSurveysRequest, context: Context
+    ) -> admin_pb2.ListSurveysResponse:
+        found = await asyncio.to_thread(self._store.surveys)
+        return admin_pb2.ListSurveysResponse(surveys=map(_status, found))
+
+    async def ShowSurvey(  # noqa: N802
+        self, request: admin_pb2.ShowSurveyRequest, context: Context
+    ) -> admin_pb2.ShowSurveyResponse:
+        stored = await asyncio.to_thread(self._store.surveys)
+        found = [s for s in stored if s.survey == request.survey]
+        if not found:
+            await abort(context, grpc.StatusCode.NOT_FOUND, no_survey(request.survey))
+        return admin_pb2.ShowSurveyResponse(status=_status(found[0]), plan=found[0].plan)
+
+
+def _status(stored: StoredSurvey) -> admin_pb2.SurveyStatus:
+    return admin_pb2.SurveyStatus(
+        survey=stored.survey,
+        title=hearsay.plan.parse(stored.plan).title,
+        revision=stored.revision,
+        batches=stored.batches,
+        records=stored.records,
+    )
