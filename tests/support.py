@@ -5,10 +5,12 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from hearsay import MEMORY, Client
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server import survey as surveys
 
@@ -29,6 +31,19 @@ name = "age"
 low = 20
 high = 60
 """
+
+
+def device(address: str, survey: str, **choices: Any) -> Client:
+    """A client that is ready to answer, with its ledger in memory; raises where it cannot be."""
+    client = Client(
+        address, survey, **{"ledger": MEMORY, "consent": True, "strict": True, **choices}
+    )
+    try:
+        assert client.ready(), client.status()
+    except BaseException:
+        client.close(0)
+        raise
+    return client
 
 
 class Server:

@@ -217,6 +217,8 @@ def _life(account: _Account) -> Fraction:
 
 
 def _may_spend(account: _Account, survey: str, name: str, epsilon: float, caps: Caps) -> bool:
+    if caps.life is None and not caps.attribute_life:
+        return True
     cost = Fraction(epsilon)
     if caps.life is not None and _life(account) + cost > Fraction(caps.life):
         return False
