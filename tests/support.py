@@ -4,6 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,23 @@ name = "age"
 low = 20
 high = 60
 """
+
+
+class Calendar:
+    """A clock that a test sets; it begins today at noon."""
+
+    def __init__(self, days: int = 0) -> None:
+        self.now = datetime.now(UTC).replace(hour=12) + timedelta(days=days)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def pass_days(self, days: int) -> None:
+        self.now += timedelta(days=days)
+
+
+DAILY = SURVEY.replace('title = "A', 'period = "P1D"\ntitle = "A').replace("health", "daily")
+"""The same survey, answered every day."""
 
 
 def device(address: str, survey: str, **choices: Any) -> Client:

@@ -15,23 +15,10 @@ from hearsay import MEMORY, Analyst, Caps, Client, InvalidInput, Reason, Unreach
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from ldp import Coins
 from ldp.testing import SeededCoins
-from support import SURVEY, Server, device
-
-DAILY = SURVEY.replace('title = "A', 'period = "P1D"\ntitle = "A').replace("health", "daily")
-
+from support import DAILY, SURVEY, Calendar, Server, device
 
 TODAY = datetime.now(UTC).replace(hour=12)
 YESTERDAY = TODAY - timedelta(days=1)
-
-
-class Calendar:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now = TODAY
-
-    def __call__(self) -> datetime:
-        return self.now
 
 
 def test_answers_become_statistics(server: Server) -> None:
@@ -154,7 +141,7 @@ def test_a_level_above_the_users_cap_is_refused(server: Server) -> None:
     device(server.address, "health", level="strict", caps=Caps(record=1.0)).close()
     with pytest.raises(InvalidInput, match=r"'open' spends epsilon 4 .* cap of 2"):
         device(server.address, "health", level="open", caps=Caps(record=2.0))
-    with pytest.raises(InvalidInput, match="'strict' spends epsilon 0.5 on 'age', .* cap of 0.4"):
+    with pytest.raises(InvalidInput, match=r"'strict' spends epsilon 0.5 on 'age', .* cap of 0.4"):
         device(server.address, "health", level="strict", caps=Caps(attribute={"age": 0.4}))
     with pytest.raises(InvalidInput, match="the cap record must be finite and >= 0, got nan"):
         Caps(record=float("nan"))

@@ -128,6 +128,7 @@ class Client:
         self._settled = threading.Event()  # there are terms, or a plan was refused
         self._dropped: Counter[str] = Counter()  # not in the file yet
         self._counting = threading.Lock()
+        self._keeping = threading.RLock()  # one writer of counters at a time; taken first
         self._last = Status(Reason.READY)  # of the last answer
         self._closed = False
         self._sender = Sender(
@@ -204,7 +205,8 @@ class Client:
             self._ledger.check("", self._terms, now=self._clock(), caps=self._caps)
         except Trouble as trouble:
             return trouble.status
-        return self._last  # looking may go well where writing does not
+        # Looking may go well where writing does not.
+        return self._last if self._last.reason in _OF_WRITING else Status(Reason.READY)
 
     def grant(self) -> None:
         """Note the user's consent to this survey in the ledger; raise nothing."""
@@ -263,13 +265,14 @@ class Client:
         "invalid", "overflow" (reports beyond the queue), "revoked", "period_closed", and those
         of `Reason`; batches by what became of them: "stored", "duplicate", "refused". Kept in
         the ledger."""
-        try:
-            self._keep_counters()
-            kept = outbox.counters(self._store, self._survey)
-        except Trouble:
-            kept = {}
-        with self._counting:
-            return MappingProxyType(dict(Counter(kept) + self._dropped))
+        with self._keeping:
+            try:
+                self._keep_counters()
+                kept = outbox.counters(self._store, self._survey)
+            except Trouble:
+                kept = {}
+            with self._counting:
+                return MappingProxyType(dict(Counter(kept) + self._dropped))
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Send what waits; return whether all of it was answered within `timeout` seconds.
@@ -393,15 +396,13 @@ class Client:
             self._dropped[str(reason)] += answers
 
     def _keep_counters(self) -> None:
-        with self._counting:
-            dropped, self._dropped = self._dropped, Counter()
-        if dropped:
-            try:
+        with self._keeping:
+            with self._counting:
+                dropped = self._dropped.copy()
+            if dropped:
                 outbox.count(self._store, self._survey, dropped)
-            except Trouble:
                 with self._counting:
-                    self._dropped += dropped
-                raise
+                    self._dropped -= dropped
 
     def _left(self) -> int:
         waiting = self.outbox()
@@ -513,7 +514,7 @@ class Client:
         deadline = time.monotonic() + _FORK_WAIT
         self._held = [
             lock
-            for lock in (self._sender.sending, self._counting)
+            for lock in (self._sender.sending, self._keeping, self._counting)
             if lock.acquire(timeout=max(0.0, deadline - time.monotonic()))
         ]
         # A connection must not be shared by two processes, so none exists while there are two.
@@ -526,7 +527,7 @@ class Client:
     def _after_fork(self, *, child: bool) -> None:
         if child:
             quiet = self._sender.sending in self._held
-            self._counting = threading.Lock()
+            self._counting, self._keeping = threading.Lock(), threading.RLock()
             self._dropped = Counter()  # the parent counts them
             settled = self._settled.is_set()
             self._settled = threading.Event()
@@ -559,6 +560,9 @@ class Person:
         """Return what was spent on this person, as `Client.ledger` does."""
         return self._client.ledger(self._name)
 
+
+_OF_WRITING = (Reason.DISK, Reason.LOCKED)
+"""What only an answer finds out."""
 
 _FORK_WAIT = 2.0
 """Seconds that a fork waits for a call and a transaction under way to end."""

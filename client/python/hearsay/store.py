@@ -209,7 +209,7 @@ class Store:
         else:
             try:
                 connection = _connect(self.file, _BUSY)
-                _check(connection, self.file)
+                _check_pages(connection)
             except sqlite3.DatabaseError as error:
                 if _reason(error) is not Reason.CORRUPT:
                     raise
@@ -266,6 +266,7 @@ def _connect(file: Path | None, busy: float) -> sqlite3.Connection:
         name, timeout=busy, isolation_level=None, check_same_thread=False, cached_statements=64
     )
     try:
+        _check(connection)
         # A commit does not wait for the disk, a checkpoint does; the sender does both by itself.
         for pragma in (
             "journal_mode = WAL",
@@ -280,18 +281,21 @@ def _connect(file: Path | None, busy: float) -> sqlite3.Connection:
     return connection
 
 
-def _check(connection: sqlite3.Connection, file: Path) -> None:
+def _check(connection: sqlite3.Connection) -> None:
+    """Raise `Trouble` unless the database is a ledger that this version knows, or new."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application != _APPLICATION and (application or version or tables):
-        connection.close()
-        raise Trouble(Reason.NOT_A_LEDGER, f"{file} is a database of something else")
+        raise Trouble(Reason.NOT_A_LEDGER, "the file is a database of something else")
     if version > _SCHEMA:
-        connection.close()
         raise Trouble(
-            Reason.NEWER_SCHEMA, f"{file} has schema {version}; this version knows {_SCHEMA}"
+            Reason.NEWER_SCHEMA, f"the file has schema {version}; this version knows {_SCHEMA}"
         )
+
+
+def _check_pages(connection: sqlite3.Connection) -> None:
+    """Raise what SQLite raises for a damaged file, where it is one."""
     if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
         connection.close()
         error = sqlite3.DatabaseError("the ledger is damaged")
