@@ -290,9 +290,9 @@ def test_no_server_is_no_error_and_nothing_is_lost(
 def test_a_server_that_lost_the_answer_counts_a_retry_once(server: Server) -> None:
     client = device(server.address, "health", level="strict")
     client.record(smokes="no", age=40)
-    outbox.seal(client._store, "health", Coins(), rows=512, size=1 << 20)
-    (batch,) = client.outbox().batches
-    with server.channel() as channel:
+    with client._sender.sending, server.channel() as channel:
+        outbox.seal(client._store, "health", Coins(), rows=512, size=1 << 20)
+        (batch,) = client.outbox().batches
         request = collector_pb2.SubmitRequest(batches=[batch])
         collector_pb2_grpc.CollectorStub(channel).Submit(request)  # answered, but not to us
     assert client.close()

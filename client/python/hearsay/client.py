@@ -388,6 +388,8 @@ class Client:
         terms = self._terms
         if terms is None:
             self._sender.start()
+            if not self._has_consent():  # or the ledger is shut, which raises
+                raise Trouble(Reason.NO_CONSENT)
             raise Trouble(self._refused.reason, self._refused.detail)
         return terms
 
