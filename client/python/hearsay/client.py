@@ -9,7 +9,6 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -53,7 +52,9 @@ class Client:
 
     Guarantee: all that leaves the device for one person and period is epsilon-LDP for the whole
     record, epsilon being `record_epsilon`, at most the chosen level's where no attribute has
-    another; over periods epsilons add up, and the caps for life bound the sum. Each attribute is
+    another; over periods epsilons add up, and the caps for life bound the sum. A memoised
+    attribute costs its memo's epsilon once per distinct value, which bounds what all its reports
+    tell between lives that change at the same times (`Memoizer`), and no others. Each attribute is
     randomised at most once per person and period; a repeated answer is dropped and counted. It
     holds across crashes, restarts, threads, forks and processes that share the ledger's file.
     Where the survey declares sensitive values or classes of an attribute, its policy takes the
@@ -78,6 +79,7 @@ class Client:
         caps: Caps = _NO_CAPS,
         withhold: Collection[str] = (),
         may_reveal: Collection[str] = (),
+        may_tell_changes: Collection[str] = (),
         revision: str | None = None,
         tls: Tls | None = None,
         token: Token | None = None,
@@ -97,7 +99,8 @@ class Client:
         Decide these before any answer is known: `level` names the user's epsilon, `levels` that
         of some attributes, by name; `caps` are the app's; `withhold` names the attributes that
         are never answered, whatever `record` is given; `may_reveal` those whose ordinary values
-        may be revealed. `revision`, the hex SHA-256 that `hearsay survey show` prints, refuses
+        may be revealed, `may_tell_changes` the memoised ones, whose reports tell when an answer
+        changes. `revision`, the hex SHA-256 that `hearsay survey show` prints, refuses
         any other plan. Without it another plan is taken as long as it does not spend more on a
         record than the first one did, or than `caps.record` where that is given.
 
@@ -112,7 +115,12 @@ class Client:
             target = GrpcTransport(target, tls=tls, token=token, insecure=insecure)
         self._survey = survey
         self._choices = Choices(
-            level, dict(levels), frozenset(withhold), frozenset(may_reveal), revision
+            level=level,
+            levels=dict(levels),
+            withhold=frozenset(withhold),
+            may_reveal=frozenset(may_reveal),
+            may_tell_changes=frozenset(may_tell_changes),
+            revision=revision,
         )
         self._caps = caps
         self._delivery = delivery
@@ -486,7 +494,7 @@ class Client:
 
     def _check_trusted(self, connection: "sqlite3.Connection", terms: Terms) -> None:
         """Raise `InvalidInput` where a record costs more than by the first plan, uncapped."""
-        choices = replace(self._choices, revision=None, may_reveal=frozenset())
+        choices = self._choices
         key = repr((choices.level, sorted(choices.levels.items()), sorted(choices.withhold)))
         connection.execute("INSERT OR IGNORE INTO surveys (survey) VALUES (?)", (self._survey,))
         (stored,) = connection.execute(
