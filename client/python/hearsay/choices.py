@@ -77,8 +77,8 @@ class Choices:
         """Return the terms under a plan.
 
         Raises `InvalidInput` where the plan lacks a level or attribute, is not of the revision,
-        spends more on a record than the loosest level chosen, or could reveal a value that
-        `may_reveal` does not allow.
+        spends more on a record than the loosest level chosen, or could reveal a value, or tell
+        when an answer changes, which `may_reveal` or `may_tell_changes` does not allow.
         """
         if self.revision is not None and plan.revision.hex() != self.revision:
             raise InvalidInput(
