@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dpsgd.accounting import Relation
-from dpsgd.contraction import Spent, contracted_epsilon, hockey_stick, replacement_epsilon
+from dpsgd.accounting import Accountant, Relation
+from dpsgd.contraction import contracted_epsilon, hockey_stick, replacement_epsilon
 from ldp import InvalidInput, Mechanism
 
 
@@ -40,21 +40,21 @@ class LevelGuarantee:
 
 @dataclass(frozen=True)
 class Account:
-    """The guarantees of a training on reports: `spent` is the accountant's epsilon at `delta`
-    under `relation` (inf: not private), `levels` what follows for a record of each level.
+    """The guarantees of a training on reports: `spent` is its own epsilon at `delta` under
+    `relation` (inf and None: no noise), `levels` what follows for a record of each level.
 
     All else that the training saw of a record is public, and is covered by `spent` alone.
     """
 
     delta: float
-    relation: Relation
+    relation: Relation | None
     spent: float
     levels: tuple[LevelGuarantee, ...]
 
     def __str__(self) -> str:
-        training = "not private, so delta is 0"
-        if math.isfinite(self.spent):
-            training = f"({self.spent:.4g}, {self.delta:g})-DP, {self.relation.value}, of rows"
+        training = "without noise"
+        if self.relation is not None:
+            training = f"({self.spent:.4g}, {self.delta:g})-DP in rows, {self.relation.value}"
         lines = [
             f"training: {training}",
             "for a record's randomised answers being any others (what else was trained on: public)",
@@ -65,7 +65,7 @@ class Account:
                 f"  {level.level:12} {level.local:14.4g} {level.model:12.4g}  {level.why} "
                 f"(training alone {level.central:.4g}, contraction {level.contracted:.4g})"
             )
-        if math.isfinite(self.spent):
+        if self.relation is not None:
             lines.append(f"  reports at delta 0, model at delta {self.delta:g}")
         return "\n".join(lines)
 
@@ -74,18 +74,17 @@ def account(
     records: Mapping[str, Sequence[Mechanism]],
     *,
     delta: float,
-    spent: Spent | None = None,
-    relation: Relation = Relation.ADD_REMOVE,
+    accountant: Accountant | None = None,
 ) -> Account:
     """State what the reports, the private training and both together promise.
 
     `records` gives for each level the mechanisms of all that one record reported and the
-    training saw. `spent` is the accountant's epsilon at a delta (`engine.get_epsilon`), under
-    `relation`; None for a training without noise. A person is taken to be one row of the
-    training; the guarantees of several add up.
-    Guarantee: every epsilon is for replacing one record's answers. Adding and removing a record
-    says nothing about local reports, since whether one reports is not hidden; so a training
-    accounted that way counts as a removal and an addition (`replacement_epsilon`).
+    training saw. `accountant` has the history of the training; None for one without noise. A
+    person is taken to be one row of the training; the guarantees of several add up.
+    Guarantee: every epsilon of a level is for replacing one record's answers. A training whose
+    accountant adds and removes records counts as a removal and an addition
+    (`replacement_epsilon`); local reports promise nothing under that relation, since whether
+    somebody reported is not hidden.
     Raises `InvalidInput` unless 0 < delta < 1, there are records, and their mechanisms'
     guarantees hold for every pair of answers (see `hockey_stick`).
     Source: the theorem of `dpsgd.contraction`.
@@ -101,16 +100,20 @@ def account(
             LevelGuarantee(
                 level=level,
                 local=sum(mechanism.realised_epsilon for mechanism in record),
-                central=_replacing(spent, relation, delta),
+                central=_replacing(accountant, delta),
                 contracted=contracted_epsilon(
-                    record, _replacing(spent, relation, min(delta / variation, (1 + delta) / 2))
+                    record, _replacing(accountant, min(delta / variation, (1 + delta) / 2))
                 ),
             )
         )
-    return Account(delta, relation, math.inf if spent is None else spent(delta), tuple(levels))
+    if accountant is None:
+        return Account(delta, None, math.inf, tuple(levels))
+    return Account(delta, accountant.relation, accountant.get_epsilon(delta), tuple(levels))
 
 
-def _replacing(spent: Spent | None, relation: Relation, delta: float) -> float:
-    if spent is None:
+def _replacing(accountant: Accountant | None, delta: float) -> float:
+    if accountant is None:
         return math.inf
-    return spent(delta) if relation is Relation.REPLACE_ONE else replacement_epsilon(spent, delta)
+    if accountant.relation is Relation.REPLACE_ONE:
+        return accountant.get_epsilon(delta)
+    return replacement_epsilon(accountant.get_epsilon, delta)

@@ -3,15 +3,17 @@
 import gzip
 import math
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ldp import InvalidInput
 
-_DTYPES = {
+_DTYPES: Mapping[int, np.dtype[Any]] = {
     0x08: np.dtype(">u1"),
     0x09: np.dtype(">i1"),
     0x0B: np.dtype(">i2"),
@@ -38,7 +40,7 @@ def load(folder: Path) -> tuple[Split, Split]:
     return _split(folder, "train"), _split(folder, "t10k")
 
 
-def read(file: Path) -> NDArray[np.generic]:
+def read(file: Path) -> NDArray[Any]:
     """Return the array of one idx file, in the machine's own byte order.
 
     Raises `InvalidInput` where the file cannot be read, is no idx file, or holds fewer or more
@@ -58,7 +60,8 @@ def read(file: Path) -> NDArray[np.generic]:
     expected = start + dtype.itemsize * math.prod(shape)
     if len(data) != expected:
         raise InvalidInput(f"{file} of shape {shape} has {expected} bytes, got {len(data)}")
-    return np.frombuffer(data, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
+    found = np.frombuffer(data, dtype, offset=start).reshape(shape)
+    return found.astype(dtype.newbyteorder("="), copy=False)
 
 
 def _split(folder: Path, name: str) -> Split:

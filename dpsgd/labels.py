@@ -83,7 +83,8 @@ class RRWithPrior:
         tables = {size: self._table(size) for size in np.unique(sizes).tolist()}
         p, q, outside = np.array([[float(v) for v in tables[s]] for s in sizes.tolist()]).T
         inside = np.where(ranks == own, p[:, np.newaxis], q[:, np.newaxis])
-        return np.where(ranks < sizes[:, np.newaxis], inside, outside[:, np.newaxis])
+        rows: Floats = np.where(ranks < sizes[:, np.newaxis], inside, outside[:, np.newaxis])
+        return rows
 
     def channel(self, prior: ArrayLike) -> Channel:
         """Enumerate the exact channel under one prior, shape (k,); excluded labels have zeros."""
