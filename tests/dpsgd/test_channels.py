@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from reported import CATEGORICAL, every_code
 
 from dpsgd.channels import Cohort, Reports, indicators, likelihoods, numbers
 from ldp import (
@@ -15,7 +16,7 @@ from ldp import (
     SummingHistogram,
 )
 from ldp.testing import SeededCoins
-from reported import CATEGORICAL, every_code
+
 
 @pytest.mark.parametrize("name", CATEGORICAL)
 def test_likelihoods_are_the_columns_of_the_channel(name: str) -> None:
@@ -33,7 +34,9 @@ def test_indicators_are_one_for_the_truth_on_average_and_zero_for_others(name: s
     assert mean == pytest.approx(np.eye(mechanism.k), abs=1e-9)
 
 
-@pytest.mark.parametrize("mechanism", [OneBitMean(1.0), PiecewiseMechanism(1.0, grid=64)], ids=["1", "pm"])
+@pytest.mark.parametrize(
+    "mechanism", [OneBitMean(1.0), PiecewiseMechanism(1.0, grid=64)], ids=["1", "pm"]
+)
 def test_numbers_are_unbiased_on_the_whole_grid(mechanism: Mechanism) -> None:
     channel = np.array(mechanism.channel().rows, dtype=float)
     plugged = numbers(mechanism, np.arange(channel.shape[1], dtype=mechanism.code_dtype))

@@ -5,13 +5,13 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from reported import CATEGORICAL, every_code
 from torch.nn.functional import cross_entropy
 
 from dpsgd.channels import Reports, indicators, likelihoods
 from dpsgd.losses import backward_cross_entropy, forward_cross_entropy
 from ldp import KRR, HadamardResponse, InvalidInput, SubsetSelection, UnaryEncoding
 from ldp.testing import SeededCoins
-from reported import CATEGORICAL, every_code
 
 
 def tensor(array: object) -> torch.Tensor:
@@ -125,7 +125,10 @@ def test_the_corrected_losses_recover_the_truth_and_the_plain_one_does_not() -> 
 
     def fitted(loss, rows) -> np.ndarray:
         model = torch.nn.Linear(2, 3, bias=False).double()
-        optimizer = torch.optim.LBFGS(model.parameters(), max_iter=100)
+        torch.nn.init.zeros_(model.weight)
+        optimizer = torch.optim.LBFGS(
+            model.parameters(), max_iter=100, line_search_fn="strong_wolfe"
+        )
         inputs = tensor(features)
 
         def closure() -> torch.Tensor:
