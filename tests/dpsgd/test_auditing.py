@@ -185,8 +185,15 @@ def test_bad_scores_and_guesses_are_refused(scores, included, counts, reason) ->
 
 @pytest.mark.parametrize(
     "arguments",
-    [(1.0, 0.0, 10, 5, 6), (1.0, 0.0, 4, 5, 5), (1.0, 0.0, 4, 0, 0), (-1.0, 0.0, 4, 2, 1)]
-    + [(math.nan, 0.0, 4, 2, 1), (1.0, -0.1, 4, 2, 1), (1.0, 1.5, 4, 2, 1)],
+    [
+        (1.0, 0.0, 10, 5, 6),
+        (1.0, 0.0, 4, 5, 5),
+        (1.0, 0.0, 4, 0, 0),
+        (-1.0, 0.0, 4, 2, 1),
+        (math.nan, 0.0, 4, 2, 1),
+        (1.0, -0.1, 4, 2, 1),
+        (1.0, 1.5, 4, 2, 1),
+    ],
 )
 def test_a_p_value_of_what_cannot_be_is_refused(arguments) -> None:
     with pytest.raises(InvalidInput, match="expected"):
