@@ -23,8 +23,9 @@ class Scattering(nn.Module):
 
     c = 1 + 2 l + l**2 for l angles: a local mean, the two scales' wavelet moduli, and of the
     moduli at the finer scale those at the coarser one. Each sample by itself, nothing
-    trainable. Cost: about 2 MB an image while it runs, so go in batches of some hundreds. Raises `InvalidInput` unless height and width are multiples of 4 above 8 and there
-    is an angle.
+    trainable. Cost: about 2 MB an image while it runs, so go in batches of some hundreds.
+    Raises `InvalidInput` unless height and width are multiples of 4 above 8 and there is an
+    angle.
     Source: Bruna and Mallat, "Invariant scattering convolution networks", IEEE TPAMI 35(8),
     2013, with Morlet wavelets of centre frequency 3 pi / 4 / 2**j and width 0.8 2**j.
     """
@@ -54,11 +55,13 @@ class Scattering(nn.Module):
         second = self._moduli(torch.fft.fft2(fine).unsqueeze(2), 1).flatten(1, 2)
         whole = torch.cat([padded.unsqueeze(1), fine, coarse, second], dim=1)
         smooth = torch.fft.ifft2(torch.fft.fft2(whole) * self.lowpass).real
-        return smooth[..., _PAD:-_PAD:4, _PAD:-_PAD:4]
+        inner: Tensor = smooth[..., _PAD:-_PAD:4, _PAD:-_PAD:4]
+        return inner
 
     def _moduli(self, spectrum: Tensor, scale: int) -> Tensor:
         filters: Tensor = self.get_buffer("wavelets")[scale]
-        return torch.fft.ifft2(spectrum * filters).abs()
+        moduli: Tensor = torch.fft.ifft2(spectrum * filters).abs()
+        return moduli
 
 
 def linear_on_scattering(classes: int, angles: int = 8) -> nn.Sequential:
