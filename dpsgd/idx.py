@@ -61,7 +61,7 @@ def read(file: Path) -> NDArray[Any]:
     if len(data) != expected:
         raise InvalidInput(f"{file} of shape {shape} has {expected} bytes, got {len(data)}")
     found = np.frombuffer(data, dtype, offset=start).reshape(shape)
-    return found.astype(dtype.newbyteorder("="), copy=False)
+    return found.astype(dtype.newbyteorder("="))  # a copy that may be written to
 
 
 def _split(folder: Path, name: str) -> Split:

@@ -51,6 +51,7 @@ def test_every_type_is_read_in_its_byte_order(tmp_path: Path, code: int, dtype: 
     found = idx.read(tmp_path / "x")
     assert np.array_equal(found, array)
     assert found.dtype.isnative
+    assert found.flags.writeable
 
 
 @pytest.mark.parametrize(
