@@ -1,10 +1,12 @@
 """Figures that papers compare with, built from composition alone."""
 
 import math
+from collections.abc import Callable
 
 from dpsgd.accounting.composition import Guarantee, advanced, amplified, optimal
-from dpsgd.accounting.events import Event, Relation, check_delta
+from dpsgd.accounting.events import Event, Relation, check_delta, check_noise_multiplier
 from dpsgd.accounting.gaussian import epsilon_of_mean
+from ldp import InvalidInput
 
 _SPLITS = tuple(i / 20 for i in range(1, 20))
 
@@ -32,10 +34,34 @@ def abadis_baseline(noise_multiplier: float, rate: float, steps: int, delta: flo
     Source: Abadi et al., CCS 2016, section 5.1 and figure 2.
     """
     check_delta(delta)
+    check_noise_multiplier(noise_multiplier)
+    if not 0 < rate <= 1 or steps < 1:
+        raise InvalidInput(f"rate must lie in (0, 1] and steps be >= 1, got {rate} and {steps}")
 
     def at(share: float) -> float:
-        per_step = (1 - share) * delta / (rate * steps)
+        per_step = min(0.5, (1 - share) * delta / (rate * steps))
         epsilon = rate * math.sqrt(2 * math.log(1.25 / per_step)) / noise_multiplier
         return math.sqrt(2 * steps * math.log(1 / (share * delta))) * epsilon + steps * epsilon**2
 
     return min(at(share) for share in _SPLITS)
+
+
+def _composed(
+    event: Event,
+    relation: Relation,
+    delta: float,
+    share: float,
+    compose: Callable[[Guarantee, int, float], Guarantee],
+) -> float:
+    event.check_relation(relation)
+    check_delta(delta)
+    if event.silent:
+        return 0.0
+    rate, steps = event.sampling.rate, event.steps
+    # 1e-8 less, for what is rounded up on the way.
+    per_step = min(0.5, (1 - share) * (1 - 1e-8) * delta / rate / steps)
+    epsilon = epsilon_of_mean(1 / event.noise_per_difference(relation), per_step)
+    if not epsilon < 300:
+        return math.inf
+    step = amplified(Guarantee(epsilon, per_step), rate)
+    return compose(step, steps, share * delta * (1 - 1e-8)).epsilon
