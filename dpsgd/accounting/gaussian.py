@@ -65,16 +65,20 @@ def gaussian_epsilon(noise_multiplier: float, delta: float) -> float:
 
 
 def delta_of_mean(mean: float, epsilon: float) -> float:
-    """Return delta at epsilon of telling N(mean, 1) from N(0, 1), rounded up; mean > 0."""
+    """Return delta at epsilon of telling N(mean, 1) from N(0, 1), rounded up; mean >= 0."""
     if math.isinf(mean):
         return 1.0
+    most = mean / math.sqrt(2 * math.pi) * _ROUNDED_UP + math.ulp(0.0)  # total variation
+    if mean < 1e-100:
+        return most
     first = float(log_ndtr(mean / 2 - epsilon / mean))
     second = float(log_ndtr(-mean / 2 - epsilon / mean))
     if math.isinf(first):
         return math.ulp(0.0)
     error = 1e-15 * (1 + epsilon - first - (0 if math.isinf(second) else second))
     gap = min(0.0, epsilon + second - first)
-    return min(1.0, -math.exp(first) * math.expm1(gap - error) * _ROUNDED_UP)
+    exact = -math.exp(first) * math.expm1(gap - error) * _ROUNDED_UP
+    return min(1.0, most, exact + math.ulp(0.0))
 
 
 def epsilon_of_mean(mean: float, delta: float) -> float:

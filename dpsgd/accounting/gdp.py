@@ -54,14 +54,13 @@ class CentralLimitApproximation(GDPAccountant):
             raise InvalidInput(f"{self.name} is for PoissonSampling or NoSampling")
 
     def _mean(self, events: Sequence[Event]) -> float:
-        whole = [e for e in events if isinstance(e.sampling, NoSampling)]
-        means = [super()._mean(whole)]
+        means = [super()._mean([e for e in events if isinstance(e.sampling, NoSampling)])]
         for event in events:
-            if event in whole:
+            if isinstance(event.sampling, NoSampling):
                 continue
-            square = event.noise_per_difference(self.relation) ** -2
-            if square > 700:
+            mean = 1 / event.noise_per_difference(self.relation)
+            if mean > 26:  # e**(mean**2) is no double
                 return math.inf
             rate, steps = event.sampling.rate, event.steps
-            means.append(rate * math.sqrt(steps * math.expm1(square)))
+            means.append(rate * math.sqrt(steps * math.expm1(mean * mean)))
         return math.hypot(*means)

@@ -7,10 +7,9 @@ import numpy as np
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
 
-from dpsgd.accounting.accountant import Accountant
 from dpsgd.accounting.events import Event, FixedSizeSampling, NoSampling, Relation
-from dpsgd.accounting.renyi import divergence
 from dpsgd.accounting.rdp import RDPAccountant
+from dpsgd.accounting.renyi import divergence
 
 _FINEST = 1e-4
 """The step of the grid of privacy losses, where the run is neither very long nor very loud."""
