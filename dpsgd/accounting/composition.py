@@ -33,7 +33,7 @@ def amplified(guarantee: Guarantee, rate: float) -> Guarantee:
 
 
 def advanced(guarantee: Guarantee, times: int, slack: float) -> Guarantee:
-    """Compose `times` equal guarantees, paying `slack` of delta for an epsilon of about sqrt(times).
+    """Compose `times` equal guarantees, paying `slack` of delta for a smaller epsilon.
 
     (sqrt(2 t ln(1 / slack)) e + t e (exp(e) - 1), t delta + slack). Raises `InvalidInput` unless
     times >= 0 and 0 < slack < 1, and where the epsilon is no double.

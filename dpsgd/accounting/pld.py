@@ -91,7 +91,8 @@ class PLDAccountant(RDPAccountant):
             elif event.steps > 1:
                 spread = math.sqrt(2 * divergence(event, self.relation, 1e-7))
                 fine = min(fine, spread / 4)
-            coarse = max(coarse, (0.5 / z + 20) / z / _MOST_LOSSES)
+            loss = GaussianPrivacyLoss(z, sampling_prob=event.sampling.rate)
+            coarse = max(coarse, loss.connect_dots_bounds().epsilon_upper / _MOST_LOSSES)
         return max(fine, coarse)
 
 

@@ -14,7 +14,7 @@ from dpsgd.accounting.renyi import divergence
 GRID = [
     (q, z, excess)
     for q, z in [(0.01, 1.0), (0.01, 4.0), (0.5, 0.3), (1e-6, 2.0), (0.2, 0.05), (0.001, 100.0)]
-    for excess in (1e-3, 0.4, 6.37, 63.2)
+    for excess in (1e-3, 0.4, 6.37)
 ]
 
 
