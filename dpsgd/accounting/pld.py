@@ -114,6 +114,8 @@ def _losses(
     else:
         lowest = math.floor(bounds.epsilon_lower / grid)
         deltas = loss.get_delta_for_epsilon(np.arange(lowest, highest + 1) * grid)
+    # Masses are second differences of deltas, so rounding moves mass between neighbours on the grid
+    # and nets to nothing; where it makes one negative it is set to 0, which only adds mass.
     single = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
         grid, lowest, highest, np.clip(deltas, 0, 1)
     ).to_dense_pmf()
