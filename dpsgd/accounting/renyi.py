@@ -21,8 +21,10 @@ _SLACK = 1 + 1e-9
 """What results are rounded up by: far more than the error of quadrature and of doubles."""
 _TAIL = 12.0
 """Standard deviations beyond which a Gaussian is neglected: less than 1e-32."""
-_LARGEST_SUM = 2e4
-"""How far apart, in deviations, the range is still integrated whole."""
+_LEAST_NOISE = 1e-2
+"""Below it the unsampled divergence is taken, which is hardly larger there."""
+_FARTHEST = 2e4
+"""Above noise of 1e3, how many deviations are still integrated; beyond, as above."""
 
 
 def divergence(event: Event, relation: Relation, excess: float) -> float:
@@ -47,14 +49,15 @@ def divergence(event: Event, relation: Relation, excess: float) -> float:
     if isinstance(event.sampling, NoSampling) or not math.isfinite(whole):
         return whole
     order, far = 1 + excess, (1 + excess) / z
-    if not 1e-3 <= z or (z > 1e3 and far > _LARGEST_SUM):
+    if z < _LEAST_NOISE or (z > 1e3 and far > _FARTHEST):
         return whole
     fixed = isinstance(event.sampling, FixedSizeSampling)
     start = 0.5 / z if fixed else -_TAIL
-    # L's exponent is convex with slopes in (0, order / z): the integrand has its peaks within
-    # 2 z of 0 and of order / z, and between what is left out is at most its ends.
+    # L**order has its peaks within 2 z of 0 and of order / z: where its logarithm's slope
+    # w order / z equals x, a peak needs w (1 - w) order < z**2. Between those places it is at
+    # most what it is at the ends, and g(L) is at most L**order, or below L = 1 the order.
     reach = _TAIL + (max(2 * z, 4000.0) if z > 400 else 10 * z)
-    if far <= 2 * reach:
+    if excess < 1 or far <= 2 * reach:
         windows, gap = [(start, far + _TAIL)], None
     else:
         windows = [(start, reach)] if start < reach else []
@@ -95,19 +98,18 @@ def _ratio(x: Floats, z: float, rate: float) -> tuple[Floats, Floats]:
 
 
 def _log_poisson(u: Floats, log_ratio: Floats, excess: float) -> Floats:
-    """Return ln(L**a - 1 - a (L - 1)), a = 1 + excess; never below."""
+    """Return ln(L**a - 1 - a (L - 1)), a = 1 + excess."""
     order = 1 + excess
-    result = order * log_ratio  # L > 1 and a ln L > 30, where the rest is less than rounding
-    small = order * np.abs(u) < 0.1
-    v = u[small]
+    v, grown = u[small := order * np.abs(u) < 0.1], excess * log_ratio
+    # g / L = L**excess - 1 - excess (1 - 1 / L); where that cancels, the binomial series of g.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rest = np.expm1(np.minimum(grown, 30.0)) + excess * np.expm1(-log_ratio)
+        result = log_ratio + np.where(grown < 30, np.log(rest), grown)
     series = np.ones_like(v)
-    for k in range(14, 2, -1):  # the binomial series from its third term
+    for k in range(14, 2, -1):
         series = 1 + (order - k + 1) * v / k * series
     result[small] = np.log(order * excess / 2 * series) + 2 * np.log(np.abs(v))
-    middle = ~small & (result <= 30)
-    v, log_v = u[middle], log_ratio[middle]
-    result[middle] = np.log((1 + v) * np.expm1(excess * log_v) - excess * v)
-    return result
+    return np.asarray(result)
 
 
 def _log_fixed_size(u: Floats, log_ratio: Floats, excess: float) -> Floats:
