@@ -74,7 +74,9 @@ def test_a_damaged_file_is_refused(tmp_path: Path, data: bytes, reason: str) -> 
 
 
 @pytest.mark.parametrize(
-    "data", [b"no gzip", gzip.compress(b"x" * 99)[:-9], b"\x1f\x8b\x08\0\0\0\0\0\0\0\xff\xff"]
+    "data",
+    [b"no gzip", gzip.compress(b"x" * 99)[:-9], b"\x1f\x8b\x08\0\0\0\0\0\0\0\xff\xff"],
+    ids=["other", "short", "broken"],
 )
 def test_a_damaged_gzip_is_refused(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "x.gz").write_bytes(data)
