@@ -326,8 +326,14 @@ def test_rdp_is_between_pld_and_the_moments_and_more_noise_helps(
 
 @pytest.mark.parametrize(
     ("q", "sigma", "steps", "delta"),
-    [(0.01, 0.1, 100, 1e-5), (0.001, 10.0, 10**9, 1e-5), (0.01, 4.0, 100, 1e-15)],
-    ids=["loud", "long", "tiny-delta"],
+    [
+        (0.01, 0.1, 100, 1e-5),
+        (0.01, 0.001, 10**5, 1e-5),
+        (0.5, 1e-90, 10, 1e-5),
+        (0.001, 10.0, 10**9, 1e-5),
+        (0.01, 4.0, 100, 1e-15),
+    ],
+    ids=["loud", "louder", "loudest", "long", "tiny-delta"],
 )
 def test_pld_answers_where_its_package_does_not(
     q: float, sigma: float, steps: int, delta: float
