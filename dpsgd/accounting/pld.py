@@ -51,7 +51,8 @@ class PLDAccountant(RDPAccountant):
         left = delta - _allowance(events)
         if bound == 0 or left <= delta / 2 or not self._tractable(events):
             return bound
-        found = max(pmf.get_epsilon_for_delta(left) for pmf in self._composed(events))
+        with np.errstate(over="ignore"):  # e**epsilon beyond doubles: infinite, and not the least
+            found = max(pmf.get_epsilon_for_delta(left) for pmf in self._composed(events))
         return min(bound, float(found))
 
     def _delta(self, events: Sequence[Event], epsilon: float) -> float:
