@@ -21,6 +21,8 @@ it was ever seen to take (unsampled steps against the exact curve: 2.5e-17 for e
 _TRUNCATED = 1e-15
 _MOST_STEPS = 10**7
 """Of sampled steps; beyond, the transforms take minutes and rounding is no longer small."""
+_LARGEST_EPSILON = 1e6
+"""Where the grid is so coarse that e to the power of its step ceases to be a double."""
 
 
 class PLDAccountant(RDPAccountant):
@@ -30,8 +32,8 @@ class PLDAccountant(RDPAccountant):
     the grid (connect the dots), the tails that are cut off, and an allowance of 1e-15 of delta a
     step for rounding in the Fourier transforms, which dp-accounting leaves out and which makes
     its own answers too small below a delta of about 1e-10. Where the allowance is more than half
-    of delta, beyond 10**7 sampled steps, and wherever it is smaller, the Rényi bound of
-    `RDPAccountant` is returned.
+    of delta, beyond 10**7 sampled steps or an epsilon of 10**6, and wherever it is smaller, the
+    Rényi bound of `RDPAccountant` is returned.
     Cost: 10 ms to a few seconds, kept until the history changes; every different event adds a
     convolution.
     Source: Doroshenko et al., "Connect the dots", PETS 2022; for fixed-size sampling the curve
@@ -49,7 +51,8 @@ class PLDAccountant(RDPAccountant):
         left = delta - _allowance(events)
         if bound == 0 or left <= delta / 2 or not self._tractable(events):
             return bound
-        found = max(pmf.get_epsilon_for_delta(left) for pmf in self._composed(events))
+        with np.errstate(over="ignore"):  # e**epsilon beyond doubles: infinite, and not the least
+            found = max(pmf.get_epsilon_for_delta(left) for pmf in self._composed(events))
         return min(bound, float(found))
 
     def _delta(self, events: Sequence[Event], epsilon: float) -> float:
@@ -62,7 +65,7 @@ class PLDAccountant(RDPAccountant):
 
     def _tractable(self, events: Sequence[Event]) -> bool:
         sampled = sum(e.steps for e in events if not isinstance(e.sampling, NoSampling))
-        return sampled <= _MOST_STEPS and math.isfinite(super()._epsilon(events, 1e-12))
+        return sampled <= _MOST_STEPS and super()._epsilon(events, 1e-12) <= _LARGEST_EPSILON
 
     def _composed(self, events: Sequence[Event]) -> list[pld_pmf.PLDPmf]:
         """Return the loss distributions of the events together: one, or remove and add."""

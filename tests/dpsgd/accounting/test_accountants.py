@@ -288,14 +288,14 @@ EXTREME = st.floats(-300, 300).map(lambda power: 10.0**power)
 @settings(max_examples=60, deadline=None)
 @given(
     noise=st.one_of(EXTREME, st.floats(0.02, 50)),
-    rate=st.floats(0, 1),
+    rate=st.one_of(st.floats(0, 1), st.sampled_from([5e-324, 1e-200, 1 - 1e-16])),
     steps=st.one_of(st.integers(0, 10**4), st.integers(0, 10**18)),
     delta=st.one_of(st.sampled_from([1e-15, 1e-300, 1 - 1e-12]), st.floats(1e-12, 0.9)),
 )
 def test_every_input_has_an_answer_that_is_not_negative(
     noise: float, rate: float, steps: int, delta: float
 ) -> None:
-    sampled: list[type[Accountant]] = [SAMPLED[0], SAMPLED[2], CentralLimitApproximation]
+    sampled: list[type[Accountant]] = [*SAMPLED[::2], CentralLimitApproximation]
     for kind in sampled:
         accountant = after(kind, PoissonSampling(rate), noise, steps)
         epsilon = accountant.get_epsilon(delta)
@@ -326,8 +326,14 @@ def test_rdp_is_between_pld_and_the_moments_and_more_noise_helps(
 
 @pytest.mark.parametrize(
     ("q", "sigma", "steps", "delta"),
-    [(0.01, 0.1, 100, 1e-5), (0.001, 10.0, 10**9, 1e-5), (0.01, 4.0, 100, 1e-15)],
-    ids=["loud", "long", "tiny-delta"],
+    [
+        (0.01, 0.1, 100, 1e-5),
+        (0.01, 0.001, 10**5, 1e-5),
+        (0.5, 1e-90, 10, 1e-5),
+        (0.001, 10.0, 10**9, 1e-5),
+        (0.01, 4.0, 100, 1e-15),
+    ],
+    ids=["loud", "louder", "loudest", "long", "tiny-delta"],
 )
 def test_pld_answers_where_its_package_does_not(
     q: float, sigma: float, steps: int, delta: float
