@@ -18,7 +18,7 @@ import hearsay.plan
 from hearsay import Analyst
 from hearsay.transport import call, open_channel
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
-from hearsay_server import account, tools
+from hearsay_server import account, codegen, device, tools
 from hearsay_server import serve as serving
 from hearsay_server import survey as surveys
 from hearsay_server.tools import AsJson
@@ -36,6 +36,8 @@ app = typer.Typer(
 )
 survey_app = typer.Typer(help="Register and inspect surveys.", no_args_is_help=True)
 app.add_typer(survey_app, name="survey")
+app.add_typer(device.app, name="device")
+app.command()(codegen.codegen)
 
 Target = Annotated[str, typer.Option(help="The server, as HOST:PORT.")]
 Insecure = Annotated[bool, typer.Option(help="Forgo TLS for a host that is not loopback.")]
@@ -80,6 +82,17 @@ def create_survey(
         except InvalidInput as error:
             raise InvalidInput(f"{file}: {error}") from None
     _out.print(f"{status.survey} is registered, revision {status.revision.hex()[:12]}")
+
+
+@survey_app.command("plan")
+def plan_survey(
+    file: Annotated[Path, typer.Argument(help="The survey, as TOML.")],
+    out: Annotated[Path, typer.Option(help="Where to write the plan's bytes.")],
+) -> None:
+    """Resolve a survey into its plan, without a server: for an app's own tests."""
+    plan = surveys.resolve(surveys.from_file(file))
+    out.write_bytes(plan)
+    _out.print(f"{out} has revision {hearsay.plan.parse(plan).revision.hex()}")
 
 
 @survey_app.command("explain")
