@@ -10,7 +10,7 @@ from hearsay_server import codegen
 from hearsay_server import survey as surveys
 from support import SURVEY, Server, device
 
-ODD = SURVEY.replace('"smokes"', '"does-smoke"').replace('"age"', '"class"') + (
+ODD = SURVEY.replace('"smokes"', '"from"').replace('"age"', '"class"') + (
     '[[attributes]]\nname = "class_"\ntitle = "A \\"quoted\\" \\\\ title"\n'
     '[attributes.categorical]\nvalues = ["a \\"b\\"", "é", "\\\\"]\n'
 )
@@ -56,7 +56,7 @@ def test_names_and_values_may_be_anything(server: Server) -> None:
     exec(compile(source, "typed.py", "exec"), module)
     record = module["record_odd"]
     with device(server.address, "odd", level="open") as client:
-        taken = record(client, does_smoke="yes", class_=33, class__2='a "b"')  # type: ignore[operator]
-        assert taken == ("does-smoke", "class", "class_")
+        taken = record(client, from_="yes", class_=33, class__2='a "b"')  # type: ignore[operator]
+        assert taken == ("from", "class", "class_")
         assert record(client, class__2="\\") == ()  # type: ignore[operator]
         assert client.counters["spent"] == 1
