@@ -17,9 +17,19 @@ if TYPE_CHECKING:
 class Analyst:
     """Ask for debiased statistics, each with its error."""
 
-    def __init__(self, target: str, *, insecure: bool = False, timeout: float = 30.0) -> None:
-        """Connect to "host:port"; each question waits at most `timeout` seconds."""
-        self._channel: grpc.Channel = open_channel(target, insecure=insecure)
+    def __init__(
+        self,
+        target: str,
+        *,
+        token: str | None = None,
+        insecure: bool = False,
+        timeout: float = 30.0,
+    ) -> None:
+        """Connect to "host:port"; each question waits at most `timeout` seconds.
+
+        `token` is the analyst's, where the server asks for one.
+        """
+        self._channel: grpc.Channel = open_channel(target, insecure=insecure, token=token)
         self._stub = analyst_pb2_grpc.AnalystStub(self._channel)
         self._timeout = timeout
 

@@ -26,11 +26,30 @@ class _Rpc(Protocol[_Request, _Response]):
     def __call__(self, request: _Request, *, timeout: float) -> _Response: ...
 
 
-def open_channel(target: str, *, insecure: bool = False) -> grpc.Channel:
+def open_channel(target: str, *, insecure: bool = False, token: str | None = None) -> grpc.Channel:
     """Open a channel to "host:port" or "unix:path": with TLS unless the host is loopback.
 
-    `insecure` forgoes TLS for any host; then whoever is on the path can read and forge batches.
+    `insecure` forgoes TLS for any host; then whoever is on the path can read and forge batches,
+    and use the `token` that goes with every call.
     """
+    channel = _open(target, insecure)
+    return channel if token is None else grpc.intercept_channel(channel, _Bearer(token))
+
+
+class _Bearer(grpc.UnaryUnaryClientInterceptor):
+    """Send a token with every call, with or without TLS."""
+
+    def __init__(self, token: str) -> None:
+        self._entry = ("authorization", f"Bearer {token}")
+
+    def intercept_unary_unary(
+        self, continuation: Any, client_call_details: Any, request: Any
+    ) -> Any:
+        metadata = (*(client_call_details.metadata or ()), self._entry)
+        return continuation(client_call_details._replace(metadata=metadata), request)
+
+
+def _open(target: str, insecure: bool) -> grpc.Channel:
     if is_loopback(target):
         # A proxy of the environment must not see what was never to leave this machine.
         return grpc.insecure_channel(target, [("grpc.enable_http_proxy", 0)])

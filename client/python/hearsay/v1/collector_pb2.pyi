@@ -17,6 +17,7 @@ class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     BAD_ROWS: _ClassVar[Reason]
     BAD_COLUMN: _ClassVar[Reason]
     BAD_CODES: _ClassVar[Reason]
+    OVER_QUOTA: _ClassVar[Reason]
 REASON_UNSPECIFIED: Reason
 BAD_ID: Reason
 UNKNOWN_SURVEY: Reason
@@ -25,6 +26,7 @@ BAD_PERIOD: Reason
 BAD_ROWS: Reason
 BAD_COLUMN: Reason
 BAD_CODES: Reason
+OVER_QUOTA: Reason
 
 class GetPlanRequest(_message.Message):
     __slots__ = ("survey",)
