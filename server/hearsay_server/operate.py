@@ -55,7 +55,7 @@ def _with_an_option_for_every_key(command: Callable[..., None]) -> Callable[...,
 
 
 def _help(key: config.Key) -> str:
-    default = "" if key.default in (None, "", False) else f" [default: {key.default}]"
+    default = "" if key.default in (None, "", False) else f" (default {key.default})"
     return f"{key.help}{default}"
 
 
