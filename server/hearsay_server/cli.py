@@ -16,7 +16,7 @@ import hearsay.plan
 from hearsay import Analyst
 from hearsay.transport import call, open_channel
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
-from hearsay_server import operate, tools
+from hearsay_server import connect, operate, tools
 from hearsay_server import survey as surveys
 from hearsay_server.tools import AsJson
 from ldp import InvalidInput
@@ -25,13 +25,13 @@ DEFAULT_ADDRESS = "127.0.0.1:50051"
 _TIMEOUT = 30.0
 
 app = typer.Typer(
-    help="Collect statistics under local differential privacy.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 survey_app = typer.Typer(help="Register and inspect surveys.", no_args_is_help=True)
+app.callback()(connect.options)
 app.command()(operate.serve)
 app.command()(operate.health)
 app.add_typer(survey_app, name="survey")
@@ -53,6 +53,7 @@ _out = Console()
 
 @survey_app.command("create")
 def create_survey(
+    context: typer.Context,
     file: Annotated[Path, typer.Argument(help="The survey, as TOML.")],
     target: Target = DEFAULT_ADDRESS,
     insecure: Insecure = False,
@@ -60,7 +61,7 @@ def create_survey(
 ) -> None:
     """Register a survey: resolve it into its plan and freeze that."""
     survey = surveys.from_file(file)
-    with open_channel(target, insecure=insecure, token=token) as channel:
+    with open_channel(target, tls=connect.tls(context), token=token, insecure=insecure) as channel:
         stub = admin_pb2_grpc.AdminStub(channel)
         try:
             status = call(stub.CreateSurvey, admin_pb2.CreateSurveyRequest(survey=survey), _TIMEOUT)
@@ -82,13 +83,14 @@ def explain_survey(
 
 @survey_app.command("list")
 def list_surveys(
+    context: typer.Context,
     target: Target = DEFAULT_ADDRESS,
     insecure: Insecure = False,
     token: Token = None,
     as_json: AsJson = False,
 ) -> None:
     """List the surveys and what has come in."""
-    with open_channel(target, insecure=insecure, token=token) as channel:
+    with open_channel(target, tls=connect.tls(context), token=token, insecure=insecure) as channel:
         stub = admin_pb2_grpc.AdminStub(channel)
         answer = call(stub.ListSurveys, admin_pb2.ListSurveysRequest(), _TIMEOUT)
     if as_json:
@@ -116,6 +118,7 @@ def list_surveys(
 
 @survey_app.command("show")
 def show_survey(
+    context: typer.Context,
     survey: Annotated[str, typer.Argument(help="The survey's name.")],
     target: Target = DEFAULT_ADDRESS,
     insecure: Insecure = False,
@@ -123,7 +126,7 @@ def show_survey(
     as_json: AsJson = False,
 ) -> None:
     """Show a survey's plan: every mechanism with the epsilon that its integers realise."""
-    with open_channel(target, insecure=insecure, token=token) as channel:
+    with open_channel(target, tls=connect.tls(context), token=token, insecure=insecure) as channel:
         stub = admin_pb2_grpc.AdminStub(channel)
         answer = call(stub.ShowSurvey, admin_pb2.ShowSurveyRequest(survey=survey), _TIMEOUT)
     plan = hearsay.plan.parse(answer.plan)
@@ -156,6 +159,7 @@ def show_survey(
 
 @app.command()
 def query(
+    context: typer.Context,
     survey: Annotated[str, typer.Argument(help="The survey's name.")],
     attribute: Annotated[str, typer.Argument(help="The attribute's name.")],
     level: Annotated[list[str] | None, typer.Option(help="Only this level; repeatable.")] = None,
@@ -176,7 +180,7 @@ def query(
     """Ask for an attribute's debiased frequencies, or its mean, with their errors."""
     if as_json and as_csv:
         raise InvalidInput("choose one of --json and --csv")
-    with Analyst(target, insecure=insecure, token=token) as analyst:
+    with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
         answer = analyst.query(
             survey,
             attribute,

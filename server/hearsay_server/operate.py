@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import grpc
 import typer
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from rich.console import Console
@@ -18,10 +17,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from hearsay.transport import call, open_channel
-from hearsay_server import config, logs, tokens
+from hearsay_server import config, connect, logs, tokens
 from hearsay_server import serve as serving
 from hearsay_server.health import LIVE
-from ldp import InvalidInput
 
 token_app = typer.Typer(
     help="Make, list, rotate and revoke tokens, whether or not the server runs.",
@@ -133,6 +131,7 @@ def revoke_token(
 
 
 def health(
+    context: typer.Context,
     target: Annotated[str, typer.Option(help="The server, as HOST:PORT.")] = "127.0.0.1:50051",
     live: Annotated[
         bool, typer.Option("--live", help="Ask only whether the process answers.")
@@ -140,19 +139,9 @@ def health(
     insecure: Annotated[
         bool, typer.Option(help="Forgo TLS for a host that is not loopback.")
     ] = False,
-    ca: Annotated[
-        Path | None, typer.Option(help="Speak TLS, loopback or not, and trust this CA, PEM.")
-    ] = None,
-    server_name: Annotated[
-        str, typer.Option(help="The name in the server's certificate, with --ca.")
-    ] = "",
-    certificate: Annotated[
-        Path | None, typer.Option(help="For a server that wants one (mutual TLS), with --ca.")
-    ] = None,
-    key: Annotated[Path | None, typer.Option(help="Its private key.")] = None,
 ) -> None:
     """Ask a server whether it can take reports; exit with 1 where it cannot."""
-    with _channel(target, insecure, ca, server_name, certificate, key) as channel:
+    with open_channel(target, tls=connect.tls(context), insecure=insecure) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)  # its types are those of an aio server
         request = health_pb2.HealthCheckRequest(service=LIVE if live else "")
         status = call(stub.Check, request, 5.0).status
@@ -160,29 +149,6 @@ def health(
     typer.echo(name)
     if status != health_pb2.HealthCheckResponse.SERVING:
         raise typer.Exit(1)
-
-
-def _channel(
-    target: str,
-    insecure: bool,
-    ca: Path | None,
-    server_name: str,
-    certificate: Path | None,
-    key: Path | None,
-) -> grpc.Channel:
-    if ca is None:
-        if server_name or certificate or key:
-            raise InvalidInput("--server-name, --certificate and --key go with --ca")
-        return open_channel(target, insecure=insecure)
-    try:
-        root, own_key, own = [
-            file.read_bytes() if file else None for file in (ca, key, certificate)
-        ]
-    except OSError as error:
-        raise InvalidInput(f"cannot read a certificate: {error}") from None
-    options = [("grpc.ssl_target_name_override", server_name)] if server_name else []
-    credentials = grpc.ssl_channel_credentials(root, own_key, own)
-    return grpc.secure_channel(target, credentials, options)
 
 
 def _tokens(config_file: Path | None, data: Path | None) -> tokens.Tokens:
