@@ -12,8 +12,15 @@ from ldp import InvalidInput
 PREFIX = "HEARSAY_"
 """Of the environment variables that name a key."""
 
-_NOT_OURS = {"HEARSAY_CONFIG", "HEARSAY_TOKEN"}
-"""Variables that are read elsewhere: where the file is, and what a client sends."""
+_NOT_OURS = {
+    "HEARSAY_CONFIG",
+    "HEARSAY_TOKEN",
+    "HEARSAY_CA",
+    "HEARSAY_CERTIFICATE",
+    "HEARSAY_KEY",
+    "HEARSAY_SERVER_NAME",
+}
+"""Variables that are read elsewhere: where the file is, and how a command reaches a server."""
 
 
 @dataclass(frozen=True)

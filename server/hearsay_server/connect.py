@@ -11,14 +11,25 @@ from hearsay.transport import Tls
 def options(
     ca: Annotated[
         Path | None,
-        typer.Option(help="Speak TLS, on loopback too, and trust this CA, PEM."),
+        typer.Option(
+            help="Speak TLS, on loopback too, and trust this CA, PEM.", envvar="HEARSAY_CA"
+        ),
     ] = None,
     certificate: Annotated[
-        Path | None, typer.Option(help="For a server that asks for one (mutual TLS), PEM.")
+        Path | None,
+        typer.Option(
+            help="For a server that asks for one (mutual TLS), PEM.", envvar="HEARSAY_CERTIFICATE"
+        ),
     ] = None,
-    key: Annotated[Path | None, typer.Option(help="Its private key, PEM.")] = None,
+    key: Annotated[
+        Path | None, typer.Option(help="Its private key, PEM.", envvar="HEARSAY_KEY")
+    ] = None,
     server_name: Annotated[
-        str | None, typer.Option(help="The name in the server's certificate, if not the host's.")
+        str | None,
+        typer.Option(
+            help="The name in the server's certificate, if not the host's.",
+            envvar="HEARSAY_SERVER_NAME",
+        ),
     ] = None,
 ) -> None:
     """Collect statistics under local differential privacy."""

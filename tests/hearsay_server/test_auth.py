@@ -9,6 +9,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from serving import batch, connected, register, serving, submit
 
 from hearsay import Analyst, Unreachable
 from hearsay.v1 import (
@@ -21,7 +22,6 @@ from hearsay.v1 import (
 )
 from hearsay_server import tokens
 from hearsay_server.auth import ROLES
-from serving import batch, connected, register, serving, submit
 
 CALLS: dict[str, Callable[[grpc.Channel], Any]] = {
     "device": lambda channel: collector_pb2_grpc.CollectorStub(channel).GetPlan(

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import grpc
 import pytest
-
 from certificates import Authority
+from serving import connected, serving
+
 from hearsay.transport import Tls
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server.config import Config
 from hearsay_server.tls import credentials
 from ldp import InvalidInput
-from serving import connected, serving
 
 
 @pytest.fixture
