@@ -21,6 +21,7 @@ from support import Server
 
 Result = collector_pb2.Result
 IDLE = 1000
+HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"  # how a client begins
 
 
 def stored(address: str, revision: bytes, number: int) -> bool:
@@ -136,7 +137,7 @@ def test_a_thousand_idle_connections_disturb_nobody(tmp_path: Path) -> None:
         revision = register(address)
         idle = [stack.enter_context(plugged(address)) for _ in range(IDLE)]
         for connection in idle[::2]:  # these speak HTTP/2 and then say nothing
-            connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+            connection.sendall(HTTP2)
         assert stored(address, revision, 1)
         assert all(connection.recv(1) for connection in idle[::2])  # all were let in
 
@@ -147,30 +148,29 @@ def test_above_the_most_connections_new_ones_are_closed(tmp_path: Path) -> None:
         for _ in range(8):
             connection = stack.enter_context(plugged(address))
             connection.settimeout(10)
-            connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+            connection.sendall(HTTP2)
             with contextlib.suppress(ConnectionResetError):
                 answers.append(connection.recv(1))
         assert sum(map(bool, answers)) == 5
 
 
 def test_idle_connections_are_closed_after_a_while(tmp_path: Path) -> None:
-    with serving(tmp_path, max_connection_idle_seconds=1.0) as address:
-        with plugged(address) as connection:
-            connection.settimeout(20)
-            connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
-            while connection.recv(1024):  # ends with the connection
-                pass
+    keys = {"max_connection_idle_seconds": 1.0}
+    with serving(tmp_path, **keys) as address, plugged(address) as connection:
+        connection.settimeout(20)
+        connection.sendall(HTTP2)
+        while connection.recv(1024):  # ends with the connection
+            pass
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_random_bytes_on_the_port_end_their_connection_only(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
     with serving(tmp_path) as address:
         revision = register(address)
         for number in range(40):
             with plugged(address) as connection, contextlib.suppress(ConnectionError):
-                connection.sendall(preface * (number % 2) + chance.randbytes(2000))
+                connection.sendall(HTTP2 * (number % 2) + chance.randbytes(2000))
                 connection.shutdown(socket.SHUT_WR)
                 connection.settimeout(5)
                 while connection.recv(4096):
@@ -255,24 +255,26 @@ def test_neither_logs_nor_data_hold_an_address_of_a_peer(tmp_path: Path) -> None
                 ) as connection:
                     peers.add(connection.getsockname())
                     connection.sendall(message)
-        with _relayed_from("127.77.66.9", server.address, peers) as relay:
-            with connected(relay, "hearsay-guess") as channel:
-                stub = collector_pb2_grpc.CollectorStub(channel)
-                good, bad = batch(revision, 1), batch(revision, 2)
-                bad.columns[0].codes = b"\x09"
-                stub.Submit(collector_pb2.SubmitRequest(batches=[good, bad]), timeout=20)
-                for request in (
-                    collector_pb2.SubmitRequest(),
-                    collector_pb2.SubmitRequest(batches=[batch(revision, 3, rows=8 << 20)]),
-                ):
-                    with pytest.raises(grpc.RpcError):
-                        stub.Submit(request, timeout=20)
-                with sqlite3.connect(server.folder / "hearsay.db") as connection:
-                    connection.execute("ALTER TABLE tallies RENAME TO elsewhere")
-                connection.close()
-                request = analyst_pb2.EstimateRequest(survey="health", attribute="smokes")
+        with (
+            _relayed_from("127.77.66.9", server.address, peers) as relay,
+            connected(relay, "hearsay-guess") as channel,
+        ):
+            stub = collector_pb2_grpc.CollectorStub(channel)
+            good, bad = batch(revision, 1), batch(revision, 2)
+            bad.columns[0].codes = b"\x09"
+            stub.Submit(collector_pb2.SubmitRequest(batches=[good, bad]), timeout=20)
+            for request in (
+                collector_pb2.SubmitRequest(),
+                collector_pb2.SubmitRequest(batches=[batch(revision, 3, rows=8 << 20)]),
+            ):
                 with pytest.raises(grpc.RpcError):
-                    analyst_pb2_grpc.AnalystStub(channel).Estimate(request, timeout=20)
+                    stub.Submit(request, timeout=20)
+            with sqlite3.connect(server.folder / "hearsay.db") as connection:
+                connection.execute("ALTER TABLE tallies RENAME TO elsewhere")
+            connection.close()
+            request = analyst_pb2.EstimateRequest(survey="health", attribute="smokes")
+            with pytest.raises(grpc.RpcError):
+                analyst_pb2_grpc.AnalystStub(channel).Estimate(request, timeout=20)
     finally:
         server.stop(signal.SIGTERM)
     assert "a call failed" in server.log
