@@ -5,14 +5,13 @@ counts calls under way, and keeps what goes wrong inside from the caller.
 """
 
 import asyncio
-import contextlib
 import inspect
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import grpc
 from grpc_health.v1 import health
@@ -170,39 +169,37 @@ class Gate(grpc.aio.ServerInterceptor):
         make = getattr(grpc, f"{asked}_{answered}_rpc_method_handler")
 
         async def awaited(request: Any, context: Any) -> Any:
-            with self._counted():
-                async with _discreet(context):
-                    return await inner(request, context)
+            self._open += 1
+            try:
+                return await inner(request, context)
+            except grpc.aio.AbortError:
+                raise
+            except Exception:
+                await _fail(context)
+            finally:
+                self._open -= 1
 
-        async def generated(request: Any, context: Any) -> AsyncIterator[Any]:
-            with self._counted():
-                async with _discreet(context):
-                    async for answer in inner(request, context):
-                        yield answer
+        async def generated(requests: Any, context: Any) -> AsyncIterator[Any]:
+            self._open += 1
+            try:
+                async for answer in inner(requests, context):
+                    yield answer
+            except grpc.aio.AbortError:
+                raise
+            except Exception:
+                await _fail(context)
+            finally:
+                self._open -= 1
 
         outer = generated if inspect.isasyncgenfunction(inner) else awaited
         guarded: _Handler = make(outer, handler.request_deserializer, handler.response_serializer)
         return guarded
 
-    @contextlib.contextmanager
-    def _counted(self) -> Iterator[None]:
-        self._open += 1
-        try:
-            yield
-        finally:
-            self._open -= 1
 
-
-@contextlib.asynccontextmanager
-async def _discreet(context: Any) -> AsyncIterator[None]:
+async def _fail(context: Any) -> NoReturn:
     """Log what a handler did not expect, and tell the caller no more than that it failed."""
-    try:
-        yield
-    except grpc.aio.AbortError:
-        raise
-    except Exception:
-        _log.exception("a call failed")
-        await abort(context, grpc.StatusCode.INTERNAL, "the server failed to answer")
+    _log.exception("a call failed")
+    await abort(context, grpc.StatusCode.INTERNAL, "the server failed to answer")
 
 
 def _answering(error: Exception) -> _Handler:

@@ -36,6 +36,9 @@ class Collector(collector_pb2_grpc.CollectorServicer):
         self._writer = writer
         self._metrics = metrics
         self._rates = rates
+        self._outcomes = {
+            status: metrics.batches.labels(name) for status, name in _COUNTED_AS.items()
+        }
 
     async def GetPlan(  # noqa: N802
         self, request: collector_pb2.GetPlanRequest, context: Context
@@ -81,7 +84,7 @@ class Collector(collector_pb2_grpc.CollectorServicer):
 
     def _count(self, request: collector_pb2.SubmitRequest, results: list[Result]) -> None:
         for batch, result in zip(request.batches, results, strict=True):
-            self._metrics.batches.labels(_COUNTED_AS[result.status]).inc()
+            self._outcomes[result.status].inc()
             if result.status == Result.STORED:
                 self._metrics.rows.inc(batch.rows)
             elif result.status != Result.DUPLICATE:
