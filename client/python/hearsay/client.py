@@ -9,7 +9,6 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -53,7 +52,9 @@ class Client:
 
     Guarantee: all that leaves the device for one person and period is epsilon-LDP for the whole
     record, epsilon being `record_epsilon`, at most the chosen level's where no attribute has
-    another; over periods epsilons add up, and the caps for life bound the sum. Each attribute is
+    another; over periods epsilons add up, and the caps for life bound the sum. A memoised
+    attribute costs its memo's epsilon once per distinct value, which bounds what all its reports
+    tell between lives that change at the same times (`Memoizer`), and no others. Each attribute is
     randomised at most once per person and period; a repeated answer is dropped and counted. It
     holds across crashes, restarts, threads, forks and processes that share the ledger's file.
     Where the survey declares sensitive values or classes of an attribute, its policy takes the
@@ -78,6 +79,7 @@ class Client:
         caps: Caps = _NO_CAPS,
         withhold: Collection[str] = (),
         may_reveal: Collection[str] = (),
+        may_tell_changes: Collection[str] = (),
         revision: str | None = None,
         tls: Tls | None = None,
         token: Token | None = None,
@@ -97,7 +99,8 @@ class Client:
         Decide these before any answer is known: `level` names the user's epsilon, `levels` that
         of some attributes, by name; `caps` are the app's; `withhold` names the attributes that
         are never answered, whatever `record` is given; `may_reveal` those whose ordinary values
-        may be revealed. `revision`, the hex SHA-256 that `hearsay survey show` prints, refuses
+        may be revealed, `may_tell_changes` the memoised ones, whose reports tell when an answer
+        changes. `revision`, the hex SHA-256 that `hearsay survey show` prints, refuses
         any other plan. Without it another plan is taken as long as it does not spend more on a
         record than the first one did, or than `caps.record` where that is given.
 
@@ -112,7 +115,12 @@ class Client:
             target = GrpcTransport(target, tls=tls, token=token, insecure=insecure)
         self._survey = survey
         self._choices = Choices(
-            level, dict(levels), frozenset(withhold), frozenset(may_reveal), revision
+            level=level,
+            levels=dict(levels),
+            withhold=frozenset(withhold),
+            may_reveal=frozenset(may_reveal),
+            may_tell_changes=frozenset(may_tell_changes),
+            revision=revision,
         )
         self._caps = caps
         self._delivery = delivery
@@ -128,6 +136,7 @@ class Client:
         self._settled = threading.Event()  # there are terms, or a plan was refused
         self._dropped: Counter[str] = Counter()  # not in the file yet
         self._counting = threading.Lock()
+        self._keeping = threading.RLock()  # one writer of counters at a time; taken first
         self._last = Status(Reason.READY)  # of the last answer
         self._closed = False
         self._sender = Sender(
@@ -204,7 +213,8 @@ class Client:
             self._ledger.check("", self._terms, now=self._clock(), caps=self._caps)
         except Trouble as trouble:
             return trouble.status
-        return self._last  # looking may go well where writing does not
+        # Looking may go well where writing does not.
+        return self._last if self._last.reason in _OF_WRITING else Status(Reason.READY)
 
     def grant(self) -> None:
         """Note the user's consent to this survey in the ledger; raise nothing."""
@@ -263,13 +273,14 @@ class Client:
         "invalid", "overflow" (reports beyond the queue), "revoked", "period_closed", and those
         of `Reason`; batches by what became of them: "stored", "duplicate", "refused". Kept in
         the ledger."""
-        try:
-            self._keep_counters()
-            kept = outbox.counters(self._store, self._survey)
-        except Trouble:
-            kept = {}
-        with self._counting:
-            return MappingProxyType(dict(Counter(kept) + self._dropped))
+        with self._keeping:
+            try:
+                self._keep_counters()
+                kept = outbox.counters(self._store, self._survey)
+            except Trouble:
+                kept = {}
+            with self._counting:
+                return MappingProxyType(dict(Counter(kept) + self._dropped))
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Send what waits; return whether all of it was answered within `timeout` seconds.
@@ -385,6 +396,8 @@ class Client:
         terms = self._terms
         if terms is None:
             self._sender.start()
+            if not self._has_consent():  # or the ledger is shut, which raises
+                raise Trouble(Reason.NO_CONSENT)
             raise Trouble(self._refused.reason, self._refused.detail)
         return terms
 
@@ -393,15 +406,13 @@ class Client:
             self._dropped[str(reason)] += answers
 
     def _keep_counters(self) -> None:
-        with self._counting:
-            dropped, self._dropped = self._dropped, Counter()
-        if dropped:
-            try:
+        with self._keeping:
+            with self._counting:
+                dropped = self._dropped.copy()
+            if dropped:
                 outbox.count(self._store, self._survey, dropped)
-            except Trouble:
                 with self._counting:
-                    self._dropped += dropped
-                raise
+                    self._dropped -= dropped
 
     def _left(self) -> int:
         waiting = self.outbox()
@@ -483,7 +494,7 @@ class Client:
 
     def _check_trusted(self, connection: "sqlite3.Connection", terms: Terms) -> None:
         """Raise `InvalidInput` where a record costs more than by the first plan, uncapped."""
-        choices = replace(self._choices, revision=None, may_reveal=frozenset())
+        choices = self._choices
         key = repr((choices.level, sorted(choices.levels.items()), sorted(choices.withhold)))
         connection.execute("INSERT OR IGNORE INTO surveys (survey) VALUES (?)", (self._survey,))
         (stored,) = connection.execute(
@@ -513,7 +524,7 @@ class Client:
         deadline = time.monotonic() + _FORK_WAIT
         self._held = [
             lock
-            for lock in (self._sender.sending, self._counting)
+            for lock in (self._sender.sending, self._keeping, self._counting)
             if lock.acquire(timeout=max(0.0, deadline - time.monotonic()))
         ]
         # A connection must not be shared by two processes, so none exists while there are two.
@@ -526,7 +537,7 @@ class Client:
     def _after_fork(self, *, child: bool) -> None:
         if child:
             quiet = self._sender.sending in self._held
-            self._counting = threading.Lock()
+            self._counting, self._keeping = threading.Lock(), threading.RLock()
             self._dropped = Counter()  # the parent counts them
             settled = self._settled.is_set()
             self._settled = threading.Event()
@@ -559,6 +570,9 @@ class Person:
         """Return what was spent on this person, as `Client.ledger` does."""
         return self._client.ledger(self._name)
 
+
+_OF_WRITING = (Reason.DISK, Reason.LOCKED)
+"""What only an answer finds out."""
 
 _FORK_WAIT = 2.0
 """Seconds that a fork waits for a call and a transaction under way to end."""

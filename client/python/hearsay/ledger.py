@@ -12,6 +12,7 @@ from typing import Any
 
 from hearsay import outbox, period
 from hearsay.choices import Caps, Terms, total
+from hearsay.memo import Memoizer
 from hearsay.store import Store
 from hearsay.trouble import Reason, Trouble
 from hearsay.v1 import collector_pb2
@@ -93,14 +94,20 @@ class Ledger:
                     dropped[IDLE] += 1
                     continue
                 level = terms.levels[name]
-                mechanism = level.mechanisms[name]
-                if name in mine["spent"] or not _may_spend(
-                    account, survey, name, mechanism.epsilon, caps
-                ):
+                mechanism, memoizer = level.mechanisms[name], terms.memoizers.get(name)
+                memos = _Memos(connection, key, survey, name, memoizer) if memoizer else None
+                memo = memos.recall(value, coins) if memos else None
+                epsilon = 0.0 if memo else _cost(terms, name)
+                if name in mine["spent"] or not _may_spend(account, survey, name, epsilon, caps):
                     dropped[SPENT] += 1
                     continue
-                code = mechanism.encode([mechanism.randomize(value, coins)])
-                _spend(mine, name, mechanism.epsilon)
+                if memos and memoizer:
+                    memo = memo or memos.keep(value, coins)
+                    code = memoizer.report(memo, coins)
+                else:
+                    code = mechanism.encode([mechanism.randomize(value, coins)])
+                mine["spent"].append(name)
+                _spend(mine, name, epsilon)
                 taken.append(name)
                 report.columns.add(attribute=name, level=level.name, codes=code)
             connection.execute(
@@ -134,7 +141,7 @@ class Ledger:
         account: _Account = json.loads(stored[0]) if stored else {}
         mine = account.get(self._survey, {"period": "", "life": {}})
         found = []
-        for name, level in terms.levels.items():
+        for name in terms.levels:
             spent = mine["life"].get(name, {})
             life = total({name: spent})
             limits = []
@@ -146,7 +153,7 @@ class Ledger:
             found.append(
                 Spending(
                     attribute=name,
-                    epsilon=level.mechanisms[name].epsilon,
+                    epsilon=_cost(terms, name),
                     reports=sum(spent.values()),
                     life=float(life),
                     left=max(0.0, float(min(limits))) if limits else None,
@@ -199,7 +206,7 @@ class Ledger:
         created = self._store.created
         if created is None:
             return
-        if not terms.plan.period or caps.life is not None or caps.attribute_life:
+        if terms.count_for_life or caps.life is not None or caps.attribute_life:
             raise Trouble(
                 Reason.LOST_LEDGER,
                 "what an earlier ledger spent for life is not known; if there was none, make the "
@@ -217,6 +224,8 @@ def _life(account: _Account) -> Fraction:
 
 
 def _may_spend(account: _Account, survey: str, name: str, epsilon: float, caps: Caps) -> bool:
+    if not epsilon or (caps.life is None and not caps.attribute_life):
+        return True
     cost = Fraction(epsilon)
     if caps.life is not None and _life(account) + cost > Fraction(caps.life):
         return False
@@ -227,9 +236,64 @@ def _may_spend(account: _Account, survey: str, name: str, epsilon: float, caps: 
 
 
 def _spend(mine: dict[str, Any], name: str, epsilon: float) -> None:
-    mine["spent"].append(name)
-    times = mine["life"].setdefault(name, {})
-    times[epsilon.hex()] = times.get(epsilon.hex(), 0) + 1
+    if epsilon:
+        times = mine["life"].setdefault(name, {})
+        times[epsilon.hex()] = times.get(epsilon.hex(), 0) + 1
+
+
+def _cost(terms: Terms, name: str) -> float:
+    """Return what a report costs, or for a memoised attribute a new memo."""
+    memoizer = terms.memoizers.get(name)
+    return memoizer.epsilon if memoizer else terms.levels[name].mechanisms[name].epsilon
+
+
+class _Memos:
+    """The memos of one person and attribute, in one transaction."""
+
+    _DEVICE = -1  # the key of what the device drew before any answer
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        person: bytes,
+        survey: str,
+        attribute: str,
+        memoizer: Memoizer,
+    ) -> None:
+        self._connection = connection
+        self._where = (person, survey, attribute, memoizer.identity)
+        self._memoizer = memoizer
+
+    def recall(self, value: int | float, coins: Coins) -> bytes | None:
+        """Return the memo of a value; None where it has none yet."""
+        return self._get(self._memoizer.key(self._device(coins), int(value)))
+
+    def keep(self, value: int | float, coins: Coins) -> bytes:
+        """Draw and store the memo of a value."""
+        device = self._device(coins)
+        memo = self._memoizer.memoize(device, int(value), coins)
+        self._put(self._memoizer.key(device, int(value)), memo)
+        return memo
+
+    def _device(self, coins: Coins) -> bytes:
+        device = self._get(self._DEVICE)
+        if device is None:
+            device = self._memoizer.enroll(coins)
+            self._put(self._DEVICE, device)
+        return device
+
+    def _get(self, key: int) -> bytes | None:
+        found = self._connection.execute(
+            "SELECT memo FROM memos WHERE person = ? AND survey = ? AND attribute = ?"
+            " AND mechanism = ? AND key = ?",
+            (*self._where, key),
+        ).fetchone()
+        return None if found is None else bytes(found[0])
+
+    def _put(self, key: int, memo: bytes) -> None:
+        self._connection.execute(
+            "INSERT INTO memos VALUES (?, ?, ?, ?, ?, ?)", (*self._where, key, memo)
+        )
 
 
 def _queue(

@@ -11,8 +11,10 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
+from types import TracebackType
 
 from hearsay.trouble import Reason, Trouble
 from ldp import InvalidInput
@@ -42,11 +44,11 @@ CREATE TABLE memos (
     PRIMARY KEY (person, survey, attribute, mechanism, key)
 ) WITHOUT ROWID;
 CREATE TABLE reports (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT, survey TEXT NOT NULL, at REAL NOT NULL,
+    seq INTEGER PRIMARY KEY, survey TEXT NOT NULL, at REAL NOT NULL,
     report BLOB NOT NULL                -- a Batch of one row, without an id
 );
 CREATE TABLE batches (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT, id BLOB NOT NULL UNIQUE, survey TEXT NOT NULL,
+    seq INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, survey TEXT NOT NULL,
     period TEXT NOT NULL, rows INTEGER NOT NULL, size INTEGER NOT NULL, batch BLOB NOT NULL,
     leased REAL NOT NULL DEFAULT 0, left INTEGER NOT NULL DEFAULT 0
 );
@@ -54,7 +56,7 @@ CREATE TABLE forgets (
     id BLOB PRIMARY KEY, survey TEXT NOT NULL, period TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE sent (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT, survey TEXT NOT NULL, at REAL NOT NULL,
+    seq INTEGER PRIMARY KEY, survey TEXT NOT NULL, at REAL NOT NULL,
     became TEXT NOT NULL, batch BLOB NOT NULL
 );
 CREATE TABLE waiting (
@@ -91,6 +93,7 @@ class Store:
     def __init__(self, file: Path | None, clock: Callable[[], datetime]) -> None:
         """Name the file; None keeps all in memory, for as long as this process lives."""
         self.file = file
+        self._name = str(file)
         self._clock = clock
         self.created: datetime | None = None
         """When the ledger was made, where nobody vouched that it is the first; else None."""
@@ -104,18 +107,14 @@ class Store:
         self._inode = (0, 0)
         self._failed: tuple[float, Trouble] | None = None
 
-    @contextlib.contextmanager
-    def write(self) -> Iterator[sqlite3.Connection]:
+    def write(self) -> AbstractContextManager[sqlite3.Connection]:
         """Run one transaction, which outlives this process; raise `Trouble`, then nothing is
         written."""
-        with self._lock, _transaction(self._open()) as connection:
-            yield connection
+        return _Transaction(self._lock, self._open, "BEGIN IMMEDIATE")
 
-    @contextlib.contextmanager
-    def read(self) -> Iterator[sqlite3.Connection]:
+    def read(self) -> AbstractContextManager[sqlite3.Connection]:
         """Look at one state of the file; raise `Trouble` where that cannot be."""
-        with self._lock, _transaction(self._open(), "BEGIN") as connection:
-            yield connection
+        return _Transaction(self._lock, self._open, "BEGIN")
 
     @contextlib.contextmanager
     def write_durably(self) -> Iterator[sqlite3.Connection]:
@@ -194,10 +193,11 @@ class Store:
 
     def _is_there(self) -> bool:
         """Tell whether the file is still the one that is open: somebody may have removed it."""
+        # For every answer, so by the name as a string: a Path takes three times as long.
         if self.file is None:
             return True
         try:
-            found = self.file.stat()
+            found = os.stat(self._name)  # noqa: PTH116
         except OSError:
             return False
         return (found.st_dev, found.st_ino) == self._inode
@@ -209,7 +209,7 @@ class Store:
         else:
             try:
                 connection = _connect(self.file, _BUSY)
-                _check(connection, self.file)
+                _check_pages(connection)
             except sqlite3.DatabaseError as error:
                 if _reason(error) is not Reason.CORRUPT:
                     raise
@@ -266,6 +266,7 @@ def _connect(file: Path | None, busy: float) -> sqlite3.Connection:
         name, timeout=busy, isolation_level=None, check_same_thread=False, cached_statements=64
     )
     try:
+        _check(connection)
         # A commit does not wait for the disk, a checkpoint does; the sender does both by itself.
         for pragma in (
             "journal_mode = WAL",
@@ -280,18 +281,21 @@ def _connect(file: Path | None, busy: float) -> sqlite3.Connection:
     return connection
 
 
-def _check(connection: sqlite3.Connection, file: Path) -> None:
+def _check(connection: sqlite3.Connection) -> None:
+    """Raise `Trouble` unless the database is a ledger that this version knows, or new."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application != _APPLICATION and (application or version or tables):
-        connection.close()
-        raise Trouble(Reason.NOT_A_LEDGER, f"{file} is a database of something else")
+        raise Trouble(Reason.NOT_A_LEDGER, "the file is a database of something else")
     if version > _SCHEMA:
-        connection.close()
         raise Trouble(
-            Reason.NEWER_SCHEMA, f"{file} has schema {version}; this version knows {_SCHEMA}"
+            Reason.NEWER_SCHEMA, f"the file has schema {version}; this version knows {_SCHEMA}"
         )
+
+
+def _check_pages(connection: sqlite3.Connection) -> None:
+    """Raise what SQLite raises for a damaged file, where it is one."""
     if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
         connection.close()
         error = sqlite3.DatabaseError("the ledger is damaged")
@@ -301,7 +305,7 @@ def _check(connection: sqlite3.Connection, file: Path) -> None:
 
 def _create(connection: sqlite3.Connection, created: datetime | None) -> None:
     """Make the tables where there are none; another process may be doing so too."""
-    with _transaction(connection):
+    with _Transaction(threading.RLock(), lambda: connection, "BEGIN IMMEDIATE"):
         if connection.execute("PRAGMA user_version").fetchone() == (_SCHEMA,):
             return
         for statement in _TABLES.split(";\n"):
@@ -314,19 +318,53 @@ def _create(connection: sqlite3.Connection, created: datetime | None) -> None:
         connection.execute(f"PRAGMA user_version = {_SCHEMA}")
 
 
-@contextlib.contextmanager
-def _transaction(
-    connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE"
-) -> Iterator[sqlite3.Connection]:
-    with _translated():
-        connection.execute(begin)
+class _Transaction:
+    """All of what is done within it, or nothing; `Trouble` for what goes wrong with the file.
+
+    A class, because every answer goes through it, and a generator would cost more than a look
+    at the file.
+    """
+
+    __slots__ = ("_begin", "_connection", "_lock", "_open")
+
+    def __init__(
+        self, lock: threading.RLock, open_: Callable[[], sqlite3.Connection], begin: str
+    ) -> None:
+        self._lock = lock
+        self._open = open_
+        self._begin = begin
+
+    def __enter__(self) -> sqlite3.Connection:
+        self._lock.acquire()
         try:
-            yield connection
-            connection.execute("COMMIT")
-        except BaseException:
-            with contextlib.suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
+            self._connection = self._open()
+            self._connection.execute(self._begin)
+        except BaseException as error:
+            self._lock.release()
+            if isinstance(error, sqlite3.Error):
+                raise Trouble(_reason(error), str(error)) from error
             raise
+        return self._connection
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if error is None:
+                try:
+                    self._connection.execute("COMMIT")
+                    return
+                except sqlite3.Error as failure:
+                    error = failure
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error):
+                raise Trouble(_reason(error), str(error)) from error
+        finally:
+            self._lock.release()
 
 
 @contextlib.contextmanager
