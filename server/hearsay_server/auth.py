@@ -72,7 +72,7 @@ class Policy:
     def __init__(self, tokens: Tokens, *, loopback: bool, require_device_token: bool) -> None:
         """Ask for tokens: always off loopback, and on it as soon as one was ever made."""
         self._tokens = tokens
-        self._required = not loopback
+        self._required = not loopback or tokens.any()  # known before the first call comes
         self._require_device_token = require_device_token
         self._looks: dict[bytes, _Look] = {}  # by hash: a secret is not kept, even in memory
         self._checked = -_FRESH

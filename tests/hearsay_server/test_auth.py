@@ -84,6 +84,16 @@ def test_the_first_token_closes_an_open_server_within_a_second(tmp_path: Path) -
         assert code(address, "admin", texts["admin"]) == grpc.StatusCode.OK
 
 
+def test_a_server_with_tokens_is_closed_to_its_very_first_calls(tmp_path: Path) -> None:
+    made(tmp_path, "admin")
+    with serving(tmp_path) as address, connected(address) as channel:
+        stub = admin_pb2_grpc.AdminStub(channel)
+        calls = [
+            stub.ListSurveys.future(admin_pb2.ListSurveysRequest(), timeout=5) for _ in range(50)
+        ]
+        assert {call.code() for call in calls} == {grpc.StatusCode.UNAUTHENTICATED}
+
+
 def test_off_loopback_analysts_and_admins_need_a_token_though_none_was_made(
     tmp_path: Path,
 ) -> None:
