@@ -1,5 +1,6 @@
 """Who may call what."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +22,7 @@ from hearsay.v1 import (
     collector_pb2_grpc,
 )
 from hearsay_server import tokens
-from hearsay_server.auth import ROLES
+from hearsay_server.auth import ROLES, Denied, Policy
 
 CALLS: dict[str, Callable[[grpc.Channel], Any]] = {
     "device": lambda channel: collector_pb2_grpc.CollectorStub(channel).GetPlan(
@@ -84,14 +85,15 @@ def test_the_first_token_closes_an_open_server_within_a_second(tmp_path: Path) -
         assert code(address, "admin", texts["admin"]) == grpc.StatusCode.OK
 
 
-def test_a_server_with_tokens_is_closed_to_its_very_first_calls(tmp_path: Path) -> None:
+def test_where_there_are_tokens_the_very_first_calls_are_asked_for_one(tmp_path: Path) -> None:
     made(tmp_path, "admin")
-    with serving(tmp_path) as address, connected(address) as channel:
-        stub = admin_pb2_grpc.AdminStub(channel)
-        calls = [
-            stub.ListSurveys.future(admin_pb2.ListSurveysRequest(), timeout=5) for _ in range(50)
-        ]
-        assert {call.code() for call in calls} == {grpc.StatusCode.UNAUTHENTICATED}
+    policy = Policy(tokens.in_folder(tmp_path), loopback=True, require_device_token=False)
+
+    async def at_once() -> list[object]:
+        calls = [policy.admit("hearsay.v1.Admin", None) for _ in range(3)]
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    assert [type(answer) for answer in asyncio.run(at_once())] == [Denied] * 3
 
 
 def test_off_loopback_analysts_and_admins_need_a_token_though_none_was_made(
