@@ -70,7 +70,7 @@ def _survey(
         person: json.loads(account).get(name)
         for person, account in connection.execute("SELECT person, account FROM accounts")
     }
-    mine = accounts.get(b"") or {"period": "", "spent": [], "life": {}}
+    mine = accounts.get(b"") or {"period": "", "spent": {}, "life": {}}
     reports = connection.execute(
         "SELECT report FROM reports WHERE survey = ? ORDER BY seq", (name,)
     )
@@ -92,7 +92,7 @@ def _survey(
             ]
             for attribute, by_epsilon in mine["life"].items()
         },
-        "answered": {mine["period"]: mine["spent"]} if mine["period"] else {},
+        "answered": {mine["period"]: list(mine["spent"])} if mine["period"] else {},
         "counters": dict(
             connection.execute(
                 "SELECT name, count FROM counters WHERE survey = ? ORDER BY name", (name,)

@@ -259,6 +259,44 @@ def test_a_damaged_ledger_is_set_aside_and_fails_closed(
         assert client.record(smokes="no") == ("smokes",)
 
 
+def test_clients_at_other_levels_spend_no_more_together_than_each_alone(
+    server: Server, file: Path
+) -> None:
+    one = {"level": "strict", "levels": {"age": "open"}, "ledger": file}  # .5 + 2
+    two = {"level": "strict", "levels": {"smokes": "open"}, "ledger": file}  # 2 + .5
+    with device(server.address, "health", **one) as client:
+        assert client.record(age=30) == ("age",)
+    with device(server.address, "health", **two) as client:
+        assert client.record_epsilon == 2.5
+        assert client.record(smokes="no") == ()  # would make it 4
+        assert client.counters["spent"] == 1
+    with device(server.address, "health", **one) as client:
+        assert client.record(smokes="no") == ("smokes",)
+
+
+def test_a_plan_of_another_period_is_refused(server: Server, file: Path) -> None:
+    server.create(DAILY)
+    with device(server.address, "daily", level="strict", ledger=file):
+        pass
+    other = _other(server, DAILY.replace("P1D", "PT1H"))
+    with Client(other.address, "daily", level="strict", ledger=file) as client:
+        client._refresh(True)
+        assert client.record(smokes="no") == ()
+        assert "now has the period 'PT1H'; it was 'P1D'" in client.status().detail
+    other.stop()
+
+
+def test_a_ledger_is_its_owners_alone_to_read(server: Server, tmp_path: Path) -> None:
+    for name, make in (("made.db", create_ledger), ("found.db", lambda _: None)):
+        make(tmp_path / name)
+        with device_or_not(server, tmp_path / name):
+            assert (tmp_path / name).stat().st_mode & 0o077 == 0
+
+
+def device_or_not(server: Server, file: Path) -> Client:
+    return Client(server.address, "health", level="strict", ledger=file, consent=True)
+
+
 def test_a_plan_that_changes_is_taken_from_the_next_period_on(server: Server, file: Path) -> None:
     server.create(DAILY)
     calendar = Calendar(-1)

@@ -228,11 +228,14 @@ class Client:
         have reached it. What it acknowledged stays counted, and what was spent stays spent.
         """
         self._set_consent(False)
-        self._transport.interrupt()
+        paused = self._sender.pause(_REVOKE_WAIT)
         try:
             outbox.clear(self._store, self._survey, forget=forget)
         except Trouble as trouble:
             _log.error("the queue could not be emptied, but is not sent: %s", trouble)
+        finally:
+            if paused:
+                self._sender.sending.release()
         self._sender.wake()
 
     def limit(self, caps: Caps) -> None:
@@ -374,10 +377,11 @@ class Client:
             self._last = trouble.status
             self._drop(trouble.status.reason, len(values))
             return ()
-        except Exception:
+        except Exception as error:
             if self._strict:
                 raise
-            _log.exception("an answer could not be recorded")
+            # Without its message, which may have the answer in it.
+            _log.error("an answer could not be recorded: %s", type(error).__name__)
             self._drop("failed", len(values))
             return ()
         self._last = Status(Reason.READY)
@@ -501,6 +505,12 @@ class Client:
             "SELECT trusted FROM surveys WHERE survey = ?", (self._survey,)
         ).fetchone()
         trusted = json.loads(stored)
+        unit = trusted.setdefault("period", terms.plan.period)
+        if unit != terms.plan.period:
+            raise InvalidInput(
+                f"the plan of {self._survey!r} now has the period {terms.plan.period!r}; it was "
+                f"{unit!r}: what was spent in one cannot be held against the other"
+            )
         known = trusted.get(key, terms.record_epsilon)
         if self._caps.record is None and terms.record_epsilon > known:
             raise InvalidInput(
@@ -520,15 +530,15 @@ class Client:
         _log.error("the plan of %r is refused: %s", self._survey, why)
 
     def _before_fork(self) -> None:
-        self._transport.interrupt()
         deadline = time.monotonic() + _FORK_WAIT
+        self._quiet = self._sender.pause(_FORK_WAIT)
         self._held = [
             lock
-            for lock in (self._sender.sending, self._keeping, self._counting)
+            for lock in (self._keeping, self._counting)
             if lock.acquire(timeout=max(0.0, deadline - time.monotonic()))
         ]
         # A connection must not be shared by two processes, so none exists while there are two.
-        if self._sender.sending in self._held:
+        if self._quiet:
             self._transport.close()
         self._paused = self._store.hold(max(0.0, deadline - time.monotonic()))
         if self._paused:
@@ -536,7 +546,6 @@ class Client:
 
     def _after_fork(self, *, child: bool) -> None:
         if child:
-            quiet = self._sender.sending in self._held
             self._counting, self._keeping = threading.Lock(), threading.RLock()
             self._dropped = Counter()  # the parent counts them
             settled = self._settled.is_set()
@@ -545,12 +554,14 @@ class Client:
                 self._settled.set()
             self._sender.after_fork()
             self._store.after_fork()
-            self._transport.after_fork(usable=quiet)
+            self._transport.after_fork(usable=self._quiet)
             return
         if self._paused:
             self._store.let_go()
         for lock in self._held:
             lock.release()
+        if self._quiet:
+            self._sender.sending.release()
 
 
 class Person:
@@ -573,6 +584,9 @@ class Person:
 
 _OF_WRITING = (Reason.DISK, Reason.LOCKED)
 """What only an answer finds out."""
+
+_REVOKE_WAIT = 1.0
+"""Seconds that `revoke` waits for a call under way to end."""
 
 _FORK_WAIT = 2.0
 """Seconds that a fork waits for a call and a transaction under way to end."""

@@ -24,8 +24,8 @@ SPENT = "spent"
 """An answer was dropped because its attribute's epsilon, or a cap for life, is used up."""
 
 _Account = dict[str, dict[str, Any]]
-"""By survey: the current period, its revision, what was drawn for it and what is spent of it,
-and all that was ever spent: {attribute: {epsilon in hex: how many times}}."""
+"""By survey: the current period, its revision, what was drawn for it, what each attribute that was
+reported in it cost the record, and all that was ever spent: {attribute: {epsilon in hex: times}}."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,8 @@ class Ledger:
                 names = list(terms.plan.attributes)
                 drawn = [names[j] for j in terms.budget.draw(coins)]
                 revision = terms.plan.revision.hex()
-                mine |= {"period": label, "revision": revision, "drawn": drawn, "spent": []}
+                mine |= {"period": label, "revision": revision, "drawn": drawn, "spent": {}}
+            earlier = _sum(mine["spent"])
             taken: list[str] = []
             waiting = 0
             report = collector_pb2.Batch(
@@ -98,15 +99,23 @@ class Ledger:
                 memos = _Memos(connection, key, survey, name, memoizer) if memoizer else None
                 memo = memos.recall(value, coins) if memos else None
                 epsilon = 0.0 if memo else _cost(terms, name)
-                if name in mine["spent"] or not _may_spend(account, survey, name, epsilon, caps):
+                # Earlier answers of the period may have been given at other levels.
+                together = earlier + _sum({name: mechanism.epsilon.hex()}) if earlier else 0
+                if (
+                    name in mine["spent"]
+                    or together > Fraction(terms.record_epsilon)
+                    or not _may_spend(account, survey, name, epsilon, caps)
+                ):
                     dropped[SPENT] += 1
                     continue
+                if earlier:
+                    earlier = Fraction(together)
                 if memos and memoizer:
                     memo = memo or memos.keep(value, coins)
                     code = memoizer.report(memo, coins)
                 else:
                     code = mechanism.encode([mechanism.randomize(value, coins)])
-                mine["spent"].append(name)
+                mine["spent"][name] = mechanism.epsilon.hex()
                 _spend(mine, name, epsilon)
                 taken.append(name)
                 report.columns.add(attribute=name, level=level.name, codes=code)
@@ -217,6 +226,11 @@ class Ledger:
                 Reason.NEW_LEDGER,
                 f"the ledger was made in {label}: an earlier one may have spent in it",
             )
+
+
+def _sum(spent: Mapping[str, str]) -> Fraction:
+    """Add up epsilons in hex."""
+    return sum((Fraction(float.fromhex(epsilon)) for epsilon in spent.values()), Fraction(0))
 
 
 def _life(account: _Account) -> Fraction:

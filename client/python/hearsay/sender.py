@@ -112,6 +112,18 @@ class Sender:
         """Have a look at the queue now."""
         self._wake.set()
 
+    def pause(self, timeout: float) -> bool:
+        """End the call under way and keep others from beginning, until `sending` is released;
+        return whether that was so within `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        while True:
+            # Again and again: the next call may have begun just then.
+            self._transport.interrupt()
+            if self.sending.acquire(timeout=0.02):
+                return True
+            if time.monotonic() >= deadline:
+                return False
+
     def stop(self) -> None:
         """Stop for good, and end the call under way."""
         self._stop.set()
@@ -146,7 +158,12 @@ class Sender:
                 pause = max(retry_after, wait * random.uniform(0.5, 1.0))
                 if self._stop.is_set() or time.monotonic() + pause >= deadline:
                     return False
-                time.sleep(pause)
+                # Others may send, revoke or fork meanwhile.
+                self.sending.release()
+                try:
+                    time.sleep(pause)
+                finally:
+                    self.sending.acquire()
                 wait = min(2 * wait, _LONGEST_FLUSH_WAIT)
         finally:
             self.sending.release()

@@ -207,6 +207,8 @@ class Store:
             connection = _connect(None, _BUSY)
             _create(connection, created=None)
         else:
+            if not self.file.exists():
+                self.file.touch(mode=0o600)
             try:
                 connection = _connect(self.file, _BUSY)
                 _check_pages(connection)
