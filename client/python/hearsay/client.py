@@ -218,6 +218,8 @@ class Client:
         """Return whether answers are taken now, and if not, why."""
         if self._closed:
             return Status(Reason.CLOSED)
+        if self._revoked:
+            return Status(Reason.NO_CONSENT)
         try:
             self._catch_up()
             if not self._has_consent():
@@ -229,8 +231,8 @@ class Client:
             return trouble.status
         if self._last.reason in _OF_WRITING:  # looking may go well where writing does not
             try:
-                with self._store.write():
-                    self._last = Status(Reason.READY)
+                self._store.probe()
+                self._last = Status(Reason.READY)
             except Trouble as trouble:
                 return trouble.status
         return Status(Reason.READY)

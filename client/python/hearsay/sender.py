@@ -11,7 +11,7 @@ from datetime import datetime
 from hearsay import outbox
 from hearsay.store import Store
 from hearsay.transport import Transport, Unreachable
-from hearsay.trouble import Trouble
+from hearsay.trouble import Reason, Trouble
 from hearsay.v1 import collector_pb2
 from ldp import Coins, InvalidInput
 
@@ -160,6 +160,11 @@ class Sender:
                         retry_after = 0.0  # another process has them under way
                 except Unreachable as error:
                     retry_after = error.retry_after
+                except Trouble as trouble:
+                    _log.warning("nothing can be sent now: %s", trouble)
+                    if trouble.status.reason not in (Reason.LOCKED, Reason.DISK):
+                        return False
+                    retry_after = 0.0
                 except Exception as error:  # flushing must not raise into the app
                     _log.warning("nothing can be sent: %s", _words(error))
                     return False

@@ -132,6 +132,11 @@ class Store:
                     _sync(Path(f"{self.file}-wal"))
                     _sync(self.file.parent)
 
+    def probe(self) -> None:
+        """Write something; raise `Trouble` where that cannot be."""
+        with self.write() as connection:
+            connection.execute("INSERT OR REPLACE INTO settings VALUES ('probe', zeroblob(4096))")
+
     def checkpoint(self) -> None:
         """Move what was written from the log into the database, without holding up anybody."""
         if self.file is not None:
