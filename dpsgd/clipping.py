@@ -109,5 +109,5 @@ def check_norm(name: str, value: float) -> None:
 
 
 def _shortened(norms: Tensor, most: Tensor) -> Tensor:
-    # A norm of 0 gives infinity, which becomes 1.
-    return torch.clamp(most / norms, max=1.0)
+    # A norm of 0 gives infinity, which becomes 1. The quotient may have been rounded up.
+    return torch.clamp(most * (1 - 4 * torch.finfo(norms.dtype).eps) / norms, max=1.0)

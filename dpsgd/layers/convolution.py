@@ -1,0 +1,139 @@
+"""Convolutions: linear maps of unfolded patches."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from dpsgd.bookkeeping import Call, Gradients, Piece
+from dpsgd.layers.registry import rule
+from dpsgd.persample import Deferred, Dense, PerSample, gram_squares, prefers_dense
+
+_RUN = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+_Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
+
+
+@rule(nn.Conv1d, nn.Conv2d, nn.Conv3d)
+def convolution(layer: _Convolution, call: Call, input: Tensor) -> Tensor:  # noqa: A002
+    """Run a convolution; padding is made explicit, so that patches are what was multiplied."""
+    call.batch_dim(input, only=0)
+    rank = len(layer.kernel_size)
+    if input.ndim != rank + 2:
+        raise_rank(call, input, rank)
+    sides = _sides(layer)
+    zeros = layer.padding_mode == "zeros"
+    symmetric = all(low == high for low, high in sides)
+    padded = input
+    if not (zeros and symmetric):
+        flat = [side for pair in reversed(sides) for side in pair]
+        padded = F.pad(input, flat, mode="constant" if zeros else layer.padding_mode)
+        sides = [(0, 0)] * rank
+    weight = layer.weight.detach()
+    bias = None if layer.bias is None else layer.bias.detach()
+    padding = [low for low, _ in sides]
+    output: Tensor = _RUN[rank](
+        padded, weight, bias, layer.stride, padding, layer.dilation, layer.groups
+    )
+    return call.tap(output, lambda g, x: _gradients(layer, padding, x, g), padded)
+
+
+def raise_rank(call: Call, value: Tensor, rank: int) -> None:
+    """Raise `InvalidInput` for an input that is no batch of images."""
+    from ldp import InvalidInput
+
+    raise InvalidInput(
+        f"{call.name}: expected an input (batch, channels, and {rank} more), got "
+        f"{tuple(value.shape)}"
+    )
+
+
+def _sides(layer: _Convolution) -> list[tuple[int, int]]:
+    """Return the padding before and after, for each dimension."""
+    if layer.padding == "valid":
+        return [(0, 0)] * len(layer.kernel_size)
+    if layer.padding == "same":
+        totals = [d * (k - 1) for d, k in zip(layer.dilation, layer.kernel_size, strict=True)]
+        return [(total // 2, total - total // 2) for total in totals]
+    return [(int(side), int(side)) for side in layer.padding]
+
+
+def _gradients(
+    layer: _Convolution, padding: Sequence[int], inputs: Tensor, outputs: Tensor
+) -> Gradients:
+    dtype = layer.weight.dtype
+    inputs, outputs = inputs.to(dtype), outputs.to(dtype)
+    if layer.weight.requires_grad:
+        yield Piece(layer.weight), _weight_gradients(layer, padding, inputs, outputs)
+    if layer.bias is not None and layer.bias.requires_grad:
+        yield Piece(layer.bias), Dense(outputs.flatten(2).sum(2))
+
+
+def _weight_gradients(
+    layer: _Convolution, padding: Sequence[int], inputs: Tensor, outputs: Tensor
+) -> PerSample:
+    """Form the gradients where they are small; else keep their norms, and sum by convolution."""
+    batch, groups = inputs.shape[0], layer.groups
+    positions = outputs.shape[2:].numel()
+    grads = outputs.reshape(batch, groups, -1, positions)
+    patch = layer.weight[0].numel()
+    patches = _unfold(layer, padding, inputs).view(batch, groups, patch, positions)
+    if prefers_dense(positions, patch, grads.shape[2]):
+        return Dense((grads @ patches.mT).view(batch, *layer.weight.shape))
+    squares = gram_squares(patches.mT.flatten(0, 1), grads.mT.flatten(0, 1))
+    del patches
+
+    def summed(factors: Tensor) -> Tensor:
+        scaled = outputs * factors.view(-1, *[1] * (outputs.ndim - 1))
+        return _summed(layer, padding, inputs, scaled)
+
+    def formed() -> Tensor:
+        patches = _unfold(layer, padding, inputs).view(batch, groups, patch, positions)
+        return (grads @ patches.mT).view(batch, *layer.weight.shape)
+
+    def dropping(dropped: Tensor) -> PerSample:
+        mask = dropped.view(-1, *[1] * (inputs.ndim - 1))
+        kept = inputs.masked_fill(mask, 0), outputs.masked_fill(mask, 0)
+        return _weight_gradients(layer, padding, *kept)
+
+    return Deferred(squares.view(batch, groups).sum(1), summed, formed, dropping)
+
+
+def _unfold(layer: _Convolution, padding: Sequence[int], inputs: Tensor) -> Tensor:
+    """Return the patches that the kernel meets, (b, channels, *kernel, *positions), copied."""
+    if len(layer.kernel_size) == 2:
+        return F.unfold(inputs, layer.kernel_size, layer.dilation, list(padding), layer.stride)
+    if any(padding):
+        inputs = F.pad(inputs, [side for p in reversed(padding) for side in (p, p)])
+    strides, sizes = inputs.stride(), inputs.shape
+    windows = list(
+        zip(sizes[2:], layer.kernel_size, layer.dilation, layer.stride, strict=True)
+    )
+    positions = [(size - d * (k - 1) - 1) // s + 1 for size, k, d, s in windows]
+    inner = [stride * d for stride, d in zip(strides[2:], layer.dilation, strict=True)]
+    outer = [stride * s for stride, s in zip(strides[2:], layer.stride, strict=True)]
+    shape = (*sizes[:2], *layer.kernel_size, *positions)
+    view = inputs.as_strided(shape, (*strides[:2], *inner, *outer), inputs.storage_offset())
+    return view.reshape(sizes[0], sizes[1] * math.prod(layer.kernel_size), math.prod(positions))
+
+
+def _summed(
+    layer: _Convolution, padding: Sequence[int], inputs: Tensor, outputs: Tensor
+) -> Tensor:
+    rank = len(layer.kernel_size)
+    _, gradient, _ = torch.ops.aten.convolution_backward(
+        outputs,
+        inputs,
+        layer.weight.detach(),
+        None,
+        list(layer.stride),
+        list(padding),
+        list(layer.dilation),
+        False,
+        [0] * rank,
+        layer.groups,
+        [False, True, False],
+    )
+    result: Tensor = gradient
+    return result
