@@ -73,8 +73,8 @@ def _tapped_channels(
     normalize: Callable[[Tensor], Tensor],
 ) -> Tensor:
     def gradients(grads: Tensor, value: Tensor) -> Gradients:
-        flat = normalize(value).flatten(2), grads.flatten(2)
-        return _affine(layer, lambda x: x.sum(2) if x.ndim > 2 else x, *flat)
+        inner = tuple(range(2, grads.ndim))
+        return _affine(layer, lambda x: x.sum(inner) if inner else x, normalize(value), grads)
 
     return call.tap(output, gradients, value)
 
