@@ -48,6 +48,11 @@ class Piece:
         return torch.Size((rows, *self.parameter.shape[1:])) if self.parameter.ndim else torch.Size()
 
     @property
+    def dtype(self) -> torch.dtype:
+        """The type to take gradients in: float32, or the parameter's if that is wider."""
+        return torch.promote_types(self.parameter.dtype, torch.float32)
+
+    @property
     def value(self) -> Tensor:
         """The piece's values, which autograd does not follow."""
         values = self.parameter.detach()
@@ -97,7 +102,10 @@ class Bookkeeper:
 
     def take_sums(self) -> list[Tensor]:
         """Return the sums of clipped gradients since the last call, and start anew."""
-        sums = [self._sums.get(id(p), torch.zeros_like(p.detach())) for p in self.parameters]
+        sums = [
+            self._sums[id(p)] if id(p) in self._sums else p.new_zeros(p.shape, dtype=Piece(p).dtype)
+            for p in self.parameters
+        ]
         self._sums = {}
         return sums
 

@@ -2,15 +2,16 @@
 
 import math
 import os
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ldp import Coins, InvalidInput
+from ldp import Coins
 
 _BLOCK = 1 << 15
 """Values drawn together: what fits a core's cache."""
@@ -59,33 +60,38 @@ class KeystreamNoise(NoiseSource):
     def _fill_block(self, out: Tensor) -> None:
         pairs = (out.numel() + 1) // 2
         wide = self.dtype == torch.float64
-        words = self._coins.words(2 * pairs if wide else pairs)
-        bits = 64 if wide else 32
-        signed = torch.from_numpy(words.view("<i8" if wide else "<i4"))
-        first, second = signed[:pairs], signed[pairs:]
-        # (0, 1], the middles of 2**bits cells: the logarithm is finite.
-        uniform = first.to(self.dtype).mul_(2.0**-bits).add_(0.5 + 2.0 ** -(bits + 1))
+        bits, kind = (64, np.float64) if wide else (32, np.float32)
+        words = self._coins.words(2 * pairs if wide else pairs).view(f"<u{bits // 8}")
+        # Small values keep all of their bits: they make the tails. In (0, 1], so that the
+        # logarithm is finite.
+        uniform = torch.from_numpy(words[:pairs].astype(kind)).add_(0.5).mul_(2.0**-bits)
         radius = uniform.log_().mul_(-2).sqrt_()
-        angle = second.to(self.dtype).mul_(math.pi * 2.0 ** (1 - bits))
+        angle = torch.from_numpy(words[pairs:].astype(kind)).mul_(math.pi * 2.0 ** (1 - bits))
+        rest = out.numel() - pairs
         torch.mul(radius, angle.cos(), out=out[:pairs])
-        torch.mul(radius[: out.numel() - pairs], angle.sin_()[: out.numel() - pairs], out=out[pairs:])
+        torch.mul(radius[:rest], angle[:rest].sin_(), out=out[pairs:])
 
 
-class Noise:
-    """Add noise to sums, flat parameter by parameter, prefetched where it is drawn on a CPU.
+class NoisePrefetcher:
+    """Keep the noise of the next step ready, for parameters of the given shapes.
 
-    With `grid`, sums and noise are rounded to one public grid before they meet: see `privatize`.
+    On a CPU it is drawn by a thread while forward and backward run: for small models that is most
+    of a private step's cost.
     """
 
-    def __init__(self, source: NoiseSource, shapes: Sequence[torch.Size], device: torch.device):
+    def __init__(
+        self, source: NoiseSource, shapes: Sequence[torch.Size], device: torch.device
+    ) -> None:
         self._source = source
         self._shapes = shapes
         self._sizes = [shape.numel() for shape in shapes]
         self._device = device
-        self._worker = None if device.type == "cuda" else _worker()
+        self._on_device = isinstance(source, GeneratorNoise)
+        background = device.type == "cpu" or not self._on_device
+        self._worker = ThreadPoolExecutor(1, "dpsgd-noise") if background else None
         self._next: Future[Tensor] | None = None
 
-    def prefetch(self) -> None:
+    def begin(self) -> None:
         """Begin to draw what the next step needs."""
         if self._next is None and self._worker is not None:
             self._next = self._worker.submit(self._draw)
@@ -94,23 +100,39 @@ class Noise:
         """Return standard normal values in the shapes of the parameters, never the same twice."""
         drawn, self._next = self._next, None
         values = self._draw() if drawn is None else drawn.result()
-        parts = values.split(self._sizes)
+        parts = values.to(self._device).split(self._sizes)
         return [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
     def _draw(self) -> Tensor:
-        where = self._device if isinstance(self._source, GeneratorNoise) else "cpu"
-        values = torch.empty(sum(self._sizes), dtype=self._source.dtype, device=where)
+        device = self._device if self._on_device else "cpu"
+        values = torch.empty(sum(self._sizes), dtype=self._source.dtype, device=device)
         self._source.fill(values)
-        return values.to(self._device)
+        return values
 
 
-def grid_for(sensitivity: float, dimensions: int) -> float:
-    """Return the power of two to which the secure mode rounds.
+@dataclass(frozen=True)
+class Grid:
+    """Round sums and noise to multiples of one public power of two before they meet.
 
-    Rounding to it moves two sums apart by less than sensitivity / 4096 together.
+    What is proved, for normal values without error: rounding moves the sums of neighbours apart
+    by less than 1/4096 of their sensitivity, for which the noise is widened; multiples of the
+    grid, rounded, plus a multiple, are the rounded sum of both. So the release is the Gaussian
+    mechanism on a grid, rounded: no bit of it tells what floating-point addition did to the sum
+    (Mironov, "On significance of the least significant bits for differential privacy", CCS 2012).
+    What is not: that the normal values are exact (they have 53 bits and end at 9.4 standard
+    deviations), that the sums of clipped gradients were added without error, and anything about
+    timing.
     """
-    return 2.0 ** math.floor(math.log2(sensitivity / (4096 * math.sqrt(max(1, dimensions)))))
 
+    spacing: float
 
-GRID_SENSITIVITY = 1 + 1 / 4096
-"""The sensitivity of sums that were rounded to the grid, over that before."""
+    @classmethod
+    def for_sums(cls, sensitivity: float, dimensions: int) -> "Grid":
+        """Return the grid for sums of so many dimensions."""
+        return cls(2.0 ** math.floor(math.log2(sensitivity / (4096 * math.sqrt(dimensions)))))
+
+    def release(self, summed: Tensor, noise: Tensor, deviation: float) -> Tensor:
+        """Return the sum plus noise of a standard deviation of at least `deviation`."""
+        wide = noise * (deviation * (1 + 1 / 4096) / self.spacing)
+        steps = (summed.to(torch.float64) / self.spacing).round_() + wide.round_()
+        return (steps * self.spacing).to(summed.dtype)

@@ -131,8 +131,10 @@ class Physical:
     """A part of a logical batch, as the loader hands it out."""
 
     size: int
+    is_first: bool
     is_last: bool
     counts: bool
+    """Whether records take part anew; in parts of a shuffled epoch they do so once."""
 
 
 class PrivateDataLoader(DataLoader[Any]):
@@ -198,7 +200,7 @@ class _Draws(Sampler[list[int]]):
             parts = max(1, -(-len(records) // self.most))
             for i in range(parts):
                 part = records[i * self.most : (i + 1) * self.most].tolist()
-                waiting.append(Physical(len(part), i == parts - 1, self.sampler.counts(step)))
+                waiting.append(Physical(len(part), i == 0, i == parts - 1, self.sampler.counts(step)))
                 yield part
 
 

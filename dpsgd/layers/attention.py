@@ -87,7 +87,7 @@ def _tapped_row(call: Call, bias: nn.Parameter) -> Tensor:
 
     def gradients(grads: Tensor) -> Gradients:
         if bias.requires_grad:
-            yield Piece(bias), Dense(grads[:, None].to(bias.dtype))
+            yield Piece(bias), Dense(grads[:, None].to(Piece(bias).dtype))
 
     return call.tap(bias.detach().expand(call.batch, 1, -1).clone(), gradients)
 

@@ -62,7 +62,7 @@ def _sides(layer: _Convolution) -> list[tuple[int, int]]:
 def _gradients(
     layer: _Convolution, padding: Sequence[int], inputs: Tensor, outputs: Tensor
 ) -> Gradients:
-    dtype = layer.weight.dtype
+    dtype = Piece(layer.weight).dtype
     inputs, outputs = inputs.to(dtype), outputs.to(dtype)
     if layer.weight.requires_grad:
         yield Piece(layer.weight), _weight_gradients(layer, padding, inputs, outputs)

@@ -30,7 +30,7 @@ def embedding(layer: nn.Embedding, call: Call, input: Tensor) -> Tensor:  # noqa
         rows = ids.reshape(grads.shape[:2]).long()
         if layer.padding_idx is not None:
             grads = grads.masked_fill((rows == layer.padding_idx)[:, :, None], 0)
-        grads = grads.to(layer.weight.dtype)
+        grads = grads.to(Piece(layer.weight).dtype)
         yield Piece(layer.weight), Rows(rows, grads, layer.weight.shape)
 
     return call.tap(output, gradients, input)
@@ -72,7 +72,7 @@ def embedding_bag(
         spread = grads[:, None] * scale[:, :, None]
         yield (
             Piece(layer.weight),
-            Rows(ids.long(), spread.to(layer.weight.dtype), layer.weight.shape),
+            Rows(ids.long(), spread.to(Piece(layer.weight).dtype), layer.weight.shape),
         )
 
     return call.tap(output, gradients, ids, scale)

@@ -51,7 +51,7 @@ def by_sample(layer: nn.Module, call: Call, *args: Any, **kwargs: Any) -> Any:
 
 def _booking(call: Call, parameter: nn.Parameter) -> Callable[[Tensor], None]:
     def book(gradients: Tensor) -> None:
-        call.book([(Piece(parameter), Dense(gradients.detach()))])
+        call.book([(Piece(parameter), Dense(gradients.detach().to(Piece(parameter).dtype)))])
 
     return book
 

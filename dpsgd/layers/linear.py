@@ -28,7 +28,7 @@ def linear_gradients(
     weight: Piece, bias: Piece | None, inputs: Tensor, outputs: Tensor, dim: int
 ) -> Gradients:
     """Yield the gradients of a linear map from its inputs and output gradients."""
-    dtype = weight.parameter.dtype
+    dtype = weight.dtype
     outputs = _by_position(outputs, dim).to(dtype)
     if weight.parameter.requires_grad:
         yield weight, outer(_by_position(inputs, dim).to(dtype), outputs, weight.shape)

@@ -84,10 +84,10 @@ def _affine(
 ) -> Gradients:
     weight, bias = layer.weight, getattr(layer, "bias", None)
     if isinstance(weight, nn.Parameter) and weight.requires_grad:
-        grads = grads.to(weight.dtype)
-        yield Piece(weight), Dense(reduce(normal.to(weight.dtype) * grads))
+        grads = grads.to(Piece(weight).dtype)
+        yield Piece(weight), Dense(reduce(normal * grads))
     if isinstance(bias, nn.Parameter) and bias.requires_grad:
-        yield Piece(bias), Dense(reduce(grads.to(bias.dtype)))
+        yield Piece(bias), Dense(reduce(grads.to(Piece(bias).dtype)))
 
 
 def _detached(parameter: nn.Parameter | None) -> Tensor | None:

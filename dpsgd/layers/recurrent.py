@@ -74,7 +74,7 @@ def _unrolled(
     shift = None if recurrent_bias is None else recurrent_bias.value
 
     def gradients(grads: Tensor, before: Tensor) -> Gradients:
-        dtype = matrix.dtype
+        dtype = recurrent_weight.dtype
         return lazy_linear_gradients(
             recurrent_weight, recurrent_bias, before.to(dtype), grads.to(dtype)
         )
