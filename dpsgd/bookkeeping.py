@@ -45,7 +45,9 @@ class Piece:
     def shape(self) -> torch.Size:
         """The shape of the piece."""
         rows = self.parameter.shape[0] if self.stop is None else self.stop - self.start
-        return torch.Size((rows, *self.parameter.shape[1:])) if self.parameter.ndim else torch.Size()
+        return (
+            torch.Size((rows, *self.parameter.shape[1:])) if self.parameter.ndim else torch.Size()
+        )
 
     @property
     def dtype(self) -> torch.dtype:

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
 from dpsgd.accounting import Accountant
@@ -59,8 +59,8 @@ class Run:
         shapes = [p.shape for p in self._parameters]
         device = self._parameters[0].device
         self._noise = NoisePrefetcher(_source(device, secure, coins), shapes, device)
-        dimensions = sum(shape.numel() for shape in shapes)
-        self._grid = Grid.for_sums(policy.sensitivity, dimensions) if secure else None
+        self._dimensions = sum(shape.numel() for shape in shapes)
+        self._secure = secure
         optimizer.register_step_pre_hook(self._before_step)
 
     def drawn(self, part: Physical) -> None:
@@ -106,7 +106,7 @@ class Run:
         self._passed = True
 
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if any(value is not None for value in (*args, *kwargs.values())):
+        if any(value is not None for value in (*args[1:], *kwargs.values())):
             raise InvalidInput("a private optimizer steps without a closure")
         for group in optimizer.param_groups:
             for parameter in group["params"]:
@@ -137,15 +137,16 @@ class Run:
         self._drawn = []
 
     def _release(self) -> None:
-        deviation = self.noise_multiplier * self._policy.sensitivity
+        sensitivity = self._policy.sensitivity
+        deviation = self.noise_multiplier * sensitivity
+        grid = Grid.for_sums(sensitivity, self._dimensions) if self._secure else None
         sums, noise = self._keeper.take_sums(), self._noise.draw()
         for parameter, summed, drawn in zip(self._parameters, sums, noise, strict=True):
-            parameter.grad = self._noisy(summed, drawn, deviation).to(parameter.dtype)
-
-    def _noisy(self, summed: Tensor, drawn: Tensor, deviation: float) -> Tensor:
-        if self._grid is not None:
-            return self._grid.release(summed, drawn, deviation).div_(self._divisor)
-        return drawn.to(summed.dtype).mul_(deviation).add_(summed).div_(self._divisor)
+            if grid is not None:
+                noisy = grid.release(summed, drawn, deviation)
+            else:
+                noisy = drawn.to(summed.dtype).mul_(deviation).add_(summed)
+            parameter.grad = noisy.div_(self._divisor).to(parameter.dtype)
 
 
 def _source(device: torch.device, secure: bool, coins: Coins) -> NoiseSource:

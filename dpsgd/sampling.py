@@ -200,7 +200,9 @@ class _Draws(Sampler[list[int]]):
             parts = max(1, -(-len(records) // self.most))
             for i in range(parts):
                 part = records[i * self.most : (i + 1) * self.most].tolist()
-                waiting.append(Physical(len(part), i == 0, i == parts - 1, self.sampler.counts(step)))
+                waiting.append(
+                    Physical(len(part), i == 0, i == parts - 1, self.sampler.counts(step))
+                )
                 yield part
 
 
@@ -226,7 +228,9 @@ def _emptied(batch: Any) -> Any:
         return type(batch)(_emptied(value) for value in batch)
     if isinstance(batch, dict):
         return {key: _emptied(value) for key, value in batch.items()}
-    raise InvalidInput(f"cannot make an empty batch of a {type(batch).__name__}: collate to tensors")
+    raise InvalidInput(
+        f"cannot make an empty batch of a {type(batch).__name__}: collate to tensors"
+    )
 
 
 def sampler_for(loader: DataLoader[Any], sampling: str) -> BatchSampler:

@@ -10,6 +10,7 @@ from torch.nn import functional as F  # noqa: N812
 from dpsgd.bookkeeping import Call, Gradients, Piece
 from dpsgd.layers.registry import rule
 from dpsgd.persample import Deferred, Dense, PerSample, gram_squares, prefers_dense
+from ldp import InvalidInput
 
 _RUN = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
@@ -21,7 +22,9 @@ def convolution(layer: _Convolution, call: Call, input: Tensor) -> Tensor:  # no
     call.batch_dim(input, only=0)
     rank = len(layer.kernel_size)
     if input.ndim != rank + 2:
-        raise_rank(call, input, rank)
+        raise InvalidInput(
+            f"{call.name}: expected an input of rank {rank + 2}, got {tuple(input.shape)}"
+        )
     sides = _sides(layer)
     zeros = layer.padding_mode == "zeros"
     symmetric = all(low == high for low, high in sides)
@@ -37,16 +40,6 @@ def convolution(layer: _Convolution, call: Call, input: Tensor) -> Tensor:  # no
         padded, weight, bias, layer.stride, padding, layer.dilation, layer.groups
     )
     return call.tap(output, lambda g, x: _gradients(layer, padding, x, g), padded)
-
-
-def raise_rank(call: Call, value: Tensor, rank: int) -> None:
-    """Raise `InvalidInput` for an input that is no batch of images."""
-    from ldp import InvalidInput
-
-    raise InvalidInput(
-        f"{call.name}: expected an input (batch, channels, and {rank} more), got "
-        f"{tuple(value.shape)}"
-    )
 
 
 def _sides(layer: _Convolution) -> list[tuple[int, int]]:
@@ -107,9 +100,7 @@ def _unfold(layer: _Convolution, padding: Sequence[int], inputs: Tensor) -> Tens
     if any(padding):
         inputs = F.pad(inputs, [side for p in reversed(padding) for side in (p, p)])
     strides, sizes = inputs.stride(), inputs.shape
-    windows = list(
-        zip(sizes[2:], layer.kernel_size, layer.dilation, layer.stride, strict=True)
-    )
+    windows = list(zip(sizes[2:], layer.kernel_size, layer.dilation, layer.stride, strict=True))
     positions = [(size - d * (k - 1) - 1) // s + 1 for size, k, d, s in windows]
     inner = [stride * d for stride, d in zip(strides[2:], layer.dilation, strict=True)]
     outer = [stride * s for stride, s in zip(strides[2:], layer.stride, strict=True)]
@@ -118,14 +109,12 @@ def _unfold(layer: _Convolution, padding: Sequence[int], inputs: Tensor) -> Tens
     return view.reshape(sizes[0], sizes[1] * math.prod(layer.kernel_size), math.prod(positions))
 
 
-def _summed(
-    layer: _Convolution, padding: Sequence[int], inputs: Tensor, outputs: Tensor
-) -> Tensor:
+def _summed(layer: _Convolution, padding: Sequence[int], inputs: Tensor, outputs: Tensor) -> Tensor:
     rank = len(layer.kernel_size)
     _, gradient, _ = torch.ops.aten.convolution_backward(
         outputs,
         inputs,
-        layer.weight.detach(),
+        layer.weight.detach().to(inputs.dtype),
         None,
         list(layer.stride),
         list(padding),

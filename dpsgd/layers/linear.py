@@ -16,9 +16,7 @@ def linear(layer: nn.Linear, call: Call, input: Tensor) -> Tensor:  # noqa: A002
     return tapped_linear(call, input, weight, bias, call.batch_dim(input))
 
 
-def tapped_linear(
-    call: Call, value: Tensor, weight: Piece, bias: Piece | None, dim: int
-) -> Tensor:
+def tapped_linear(call: Call, value: Tensor, weight: Piece, bias: Piece | None, dim: int) -> Tensor:
     """Return value W^T + b with the gradients of W and b tapped; `dim` is the batch's."""
     output = F.linear(value, weight.value, None if bias is None else bias.value)
     return call.tap(output, lambda g, a: linear_gradients(weight, bias, a, g, dim), value)
