@@ -1,8 +1,8 @@
 """Which dimension of a layer's input is the batch.
 
 A size may equal the batch's by chance, and a layer that took one for the other would clip the
-wrong thing. So the first batch runs once more with one sample more, without gradients: the
-dimension that grew is the batch. Later calls are held to that.
+wrong thing. So two or three samples of the first batch run before it, without gradients: the
+dimension that is another then is the batch. Later calls are held to that.
 """
 
 from collections import Counter
@@ -74,21 +74,18 @@ class BatchDims:
         return dim
 
     def _compared(self, shape: torch.Size, probed: torch.Size, name: str) -> int | None:
+        sizes = self._batch, _fewer(self._batch or 0)
         if len(shape) == len(probed):
             pairs = list(enumerate(zip(shape, probed, strict=True)))
-            grown = [i for i, (size, more) in pairs if size != more]
-            if not grown:
+            different = [i for i, (size, other) in pairs if size != other]
+            if not different:
                 return None
-            if len(grown) == 1 and pairs[grown[0]][1] == (self._batch, self._batch_and_one):
-                return grown[0]
+            if len(different) == 1 and pairs[different[0]][1] == sizes:
+                return different[0]
         raise InvalidInput(
-            f"{name}: its input has shape {tuple(shape)} for {self._batch} samples and "
-            f"{tuple(probed)} for one more; keep the batch a dimension of its own"
+            f"{name}: its input has shape {tuple(shape)} for {sizes[0]} samples and "
+            f"{tuple(probed)} for {sizes[1]}; keep the batch a dimension of its own"
         )
-
-    @property
-    def _batch_and_one(self) -> int:
-        return (self._batch or 0) + 1
 
     def _as_other_calls(self, site: Site, name: str) -> int | None:
         layer, _, place = site
@@ -120,33 +117,41 @@ class BatchDims:
     def _probe(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], batch: int
     ) -> None:
-        def enlarged(value: Any) -> Any:
+        few = _fewer(batch)
+
+        def cut(value: Any) -> Any:
             dim = self._batch_dim
             if isinstance(value, Tensor) and value.ndim > dim and value.shape[dim] == batch:
-                return torch.cat([value, value.narrow(dim, 0, 1)], dim)
+                some = value.narrow(dim, 0, min(batch, few))
+                return some if batch >= few else torch.cat([some, some], dim).narrow(dim, 0, few)
             if type(value) in (list, tuple):
-                return type(value)(enlarged(v) for v in value)
+                return type(value)(cut(v) for v in value)
             if isinstance(value, dict):
-                return {k: enlarged(v) for k, v in value.items()}
+                return {k: cut(v) for k, v in value.items()}
             return value
 
-        self._batch, self.probing = batch + 1, True
+        self._batch, self.probing = few, True
         self._calls.clear()
         first = next(_tensors((args, kwargs)))
         done = False
         try:
             with torch.no_grad(), torch.random.fork_rng([first.device] if first.is_cuda else []):
-                module.forward(*enlarged(args), **enlarged(kwargs))
+                module.forward(*cut(args), **cut(kwargs))
             done = True
         except (RuntimeError, IndexError) as error:
             raise InvalidInput(
-                f"the module fails with {batch + 1} samples in place of {batch}, so its batches "
-                "cannot be told from the rest; is one of its inputs as large as a batch by chance?"
+                f"the module fails with {few} samples in place of {batch}, so its batches cannot "
+                "be told from the rest; is one of its inputs as large as a batch by chance?"
             ) from error
         finally:
             self._batch, self.probing = None, False
             if not done:
                 self._probed.clear()
+
+
+def _fewer(batch: int) -> int:
+    """Return another number of samples, at least 2: models squeeze dimensions of size 1."""
+    return 3 if batch == 2 else 2
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

@@ -71,7 +71,7 @@ def _weight_gradients(
     positions = outputs.shape[2:].numel()
     grads = outputs.reshape(batch, groups, -1, positions)
     patch = layer.weight[0].numel()
-    patches = _unfold(layer, padding, inputs).view(batch, groups, patch, positions)
+    patches = _unfold(layer, padding, inputs)
     if prefers_dense(positions, patch, grads.shape[2]):
         return Dense((grads @ patches.mT).view(batch, *layer.weight.shape))
     squares = gram_squares(patches.mT.flatten(0, 1), grads.mT.flatten(0, 1))
@@ -82,7 +82,7 @@ def _weight_gradients(
         return _summed(layer, padding, inputs, scaled)
 
     def formed() -> Tensor:
-        patches = _unfold(layer, padding, inputs).view(batch, groups, patch, positions)
+        patches = _unfold(layer, padding, inputs)
         return (grads @ patches.mT).view(batch, *layer.weight.shape)
 
     def dropping(dropped: Tensor) -> PerSample:
@@ -94,19 +94,20 @@ def _weight_gradients(
 
 
 def _unfold(layer: _Convolution, padding: Sequence[int], inputs: Tensor) -> Tensor:
-    """Return the patches that the kernel meets, (b, channels, *kernel, *positions), copied."""
-    if len(layer.kernel_size) == 2:
-        return F.unfold(inputs, layer.kernel_size, layer.dilation, list(padding), layer.stride)
+    """Return the patches that the kernel meets, (b, groups, patch, positions).
+
+    A copy of a strided view: several times as fast as F.unfold, and of any rank.
+    """
     if any(padding):
         inputs = F.pad(inputs, [side for p in reversed(padding) for side in (p, p)])
     strides, sizes = inputs.stride(), inputs.shape
     windows = list(zip(sizes[2:], layer.kernel_size, layer.dilation, layer.stride, strict=True))
     positions = [(size - d * (k - 1) - 1) // s + 1 for size, k, d, s in windows]
-    inner = [stride * d for stride, d in zip(strides[2:], layer.dilation, strict=True)]
-    outer = [stride * s for stride, s in zip(strides[2:], layer.stride, strict=True)]
+    within = [stride * d for stride, d in zip(strides[2:], layer.dilation, strict=True)]
+    between = [stride * s for stride, s in zip(strides[2:], layer.stride, strict=True)]
     shape = (*sizes[:2], *layer.kernel_size, *positions)
-    view = inputs.as_strided(shape, (*strides[:2], *inner, *outer), inputs.storage_offset())
-    return view.reshape(sizes[0], sizes[1] * math.prod(layer.kernel_size), math.prod(positions))
+    view = inputs.as_strided(shape, (*strides[:2], *within, *between), inputs.storage_offset())
+    return view.reshape(sizes[0], layer.groups, layer.weight[0].numel(), math.prod(positions))
 
 
 def _summed(layer: _Convolution, padding: Sequence[int], inputs: Tensor, outputs: Tensor) -> Tensor:

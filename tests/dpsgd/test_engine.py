@@ -480,7 +480,7 @@ def test_samples_folded_into_another_dimension_are_refused() -> None:
 
     _, module, _, loader = make(module=Folding())
     x, _ = next(iter(loader))
-    with pytest.raises(InvalidInput, match="samples to be a dimension"):
+    with pytest.raises(InvalidInput, match="a dimension of"):
         module(x)
 
 
