@@ -217,6 +217,8 @@ class Call:
         """
         if not torch.is_grad_enabled():
             return output
+        if output._is_view():
+            output = output.clone()  # or autograd would copy the gradients of its base
         saved = tuple(s.detach() for s in saved)
         tapped: Tensor = _Tap.apply(self._keeper.anchor, output, self, gradients, *saved)
         return tapped

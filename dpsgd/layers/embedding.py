@@ -22,18 +22,20 @@ def embedding(layer: nn.Embedding, call: Call, input: Tensor) -> Tensor:  # noqa
             )
         row = input if input.ndim == 1 else input[0]
         input, dim = row.expand(call.batch, *row.shape), 0  # noqa: A001
-    output = F.embedding(input, layer.weight.detach(), layer.padding_idx)
+    # Flat, because the output of more dimensions would be a view.
+    flat = F.embedding(input.flatten(), layer.weight.detach(), layer.padding_idx)
 
     def gradients(grads: Tensor, ids: Tensor) -> Gradients:
+        grads = grads.unflatten(0, ids.shape).movedim(dim, 0)
         ids = ids.movedim(dim, 0)
-        grads = grads.movedim(dim, 0).reshape(ids.shape[0], ids.shape[1:].numel(), -1)
+        grads = grads.reshape(ids.shape[0], ids.shape[1:].numel(), -1)
         rows = ids.reshape(grads.shape[:2]).long()
         if layer.padding_idx is not None:
             grads = grads.masked_fill((rows == layer.padding_idx)[:, :, None], 0)
         grads = grads.to(Piece(layer.weight).dtype)
         yield Piece(layer.weight), Rows(rows, grads, layer.weight.shape)
 
-    return call.tap(output, gradients, input)
+    return call.tap(flat, gradients, input).unflatten(0, input.shape)
 
 
 @rule(nn.EmbeddingBag)

@@ -18,8 +18,15 @@ def linear(layer: nn.Linear, call: Call, input: Tensor) -> Tensor:  # noqa: A002
 
 def tapped_linear(call: Call, value: Tensor, weight: Piece, bias: Piece | None, dim: int) -> Tensor:
     """Return value W^T + b with the gradients of W and b tapped; `dim` is the batch's."""
-    output = F.linear(value, weight.value, None if bias is None else bias.value)
-    return call.tap(output, lambda g, a: linear_gradients(weight, bias, a, g, dim), value)
+    # Flat, because the output of more than two dimensions would be a view.
+    flat = F.linear(value.flatten(0, -2), weight.value, None if bias is None else bias.value)
+    shape = value.shape[:-1]
+
+    def gradients(grads: Tensor, value: Tensor) -> Gradients:
+        return linear_gradients(weight, bias, value, grads.unflatten(0, shape), dim)
+
+    tapped = call.tap(flat, gradients, value)
+    return tapped if value.ndim == 2 else tapped.unflatten(0, shape)
 
 
 def linear_gradients(
