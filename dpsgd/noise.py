@@ -13,7 +13,6 @@ from torch import Tensor
 
 from ldp import Coins
 
-MODE = 'bg'
 _BLOCK = 1 << 15
 """Values drawn together: what fits a core's cache."""
 
@@ -106,34 +105,31 @@ class NoisePrefetcher:
         self._shapes = shapes
         self._sizes = [shape.numel() for shape in shapes]
         self._device = device
-        self._on_device = isinstance(source, GeneratorNoise)
-        background = device.type == "cpu" or not self._on_device
+        on_device = isinstance(source, GeneratorNoise)
+        where = device if on_device else torch.device("cpu")
+        self._values = torch.empty(sum(self._sizes), dtype=source.dtype, device=where)
+        background = where.type == "cpu"  # a GPU draws at once, and behind our back anyway
         self._worker = ThreadPoolExecutor(1, "dpsgd-noise") if background else None
         self._next: Future[Tensor] | None = None
 
     def begin(self) -> None:
         """Begin to draw what the next step needs."""
-        if MODE == "bg" and self._next is None and self._worker is not None:
-            self._next = self._worker.submit(self._draw)
+        if self._next is None and self._worker is not None:
+            self._next = self._worker.submit(self._fill)
 
     def draw(self) -> list[Tensor]:
-        """Return standard normal values in the shapes of the parameters, never the same twice."""
+        """Return standard normal values in the shapes of the parameters, never the same twice.
+
+        They are good until `begin` or `draw` is called again.
+        """
         drawn, self._next = self._next, None
-        values = self._draw() if drawn is None else drawn.result()
-        parts = values.to(self._device).split(self._sizes)
+        values = self._fill() if drawn is None else drawn.result()
+        parts: tuple[Tensor, ...] = torch.split(values.to(self._device), self._sizes)
         return [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
-    def _draw(self) -> Tensor:
-        device = self._device if self._on_device else "cpu"
-        values = torch.empty(sum(self._sizes), dtype=self._source.dtype, device=device)
-        if MODE == "par":
-            h = values.numel() // 2
-            f = self._worker.submit(self._source.fill, values[:h])
-            self._source.fill(values[h:])
-            f.result()
-        elif MODE != "none":
-            self._source.fill(values)
-        return values
+    def _fill(self) -> Tensor:
+        self._source.fill(self._values)
+        return self._values
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,7 @@ class Run:
         self._noise = NoisePrefetcher(_source(device, secure, coins), shapes, device)
         self._dimensions = sum(shape.numel() for shape in shapes)
         self._secure = secure
+        self._noise.begin()
         optimizer.register_step_pre_hook(self._before_step)
 
     def drawn(self, part: Physical) -> None:
@@ -145,7 +146,7 @@ class Run:
             if grid is not None:
                 noisy = grid.release(summed, drawn, deviation)
             else:
-                noisy = drawn.to(summed.dtype).mul_(deviation).add_(summed)
+                noisy = summed.add_(drawn, alpha=deviation)
             parameter.grad = noisy.div_(self._divisor).to(parameter.dtype)
 
 

@@ -1,7 +1,7 @@
 """Convolutions: linear maps of unfolded patches."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,10 @@ from dpsgd.persample import Deferred, Dense, PerSample, gram_squares, prefers_de
 from ldp import InvalidInput
 
 _RUN = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+_CACHED = 1 << 20
+"""Values unfolded together on a CPU: what stays in the cache."""
+_TOGETHER = 1 << 27
+"""Values unfolded together on other devices."""
 _Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 
@@ -67,30 +71,46 @@ def _weight_gradients(
     layer: _Convolution, padding: Sequence[int], inputs: Tensor, outputs: Tensor
 ) -> PerSample:
     """Form the gradients where they are small; else keep their norms, and sum by convolution."""
-    batch, groups = inputs.shape[0], layer.groups
-    positions = outputs.shape[2:].numel()
-    grads = outputs.reshape(batch, groups, -1, positions)
-    patch = layer.weight[0].numel()
-    patches = _unfold(layer, padding, inputs)
-    if prefers_dense(positions, patch, grads.shape[2]):
-        return Dense((grads @ patches.mT).view(batch, *layer.weight.shape))
-    squares = gram_squares(patches.mT.flatten(0, 1), grads.mT.flatten(0, 1))
-    del patches
+
+    def formed() -> Tensor:
+        total = outputs.new_empty(len(outputs), *layer.weight.shape)
+        for part, patches, grads in _parts(layer, padding, inputs, outputs):
+            shape = (len(grads), layer.groups, -1, patches.shape[2])
+            torch.matmul(grads, patches.mT, out=total[part].view(shape))
+        return total
 
     def summed(factors: Tensor) -> Tensor:
         scaled = outputs * factors.view(-1, *[1] * (outputs.ndim - 1))
         return _summed(layer, padding, inputs, scaled)
-
-    def formed() -> Tensor:
-        patches = _unfold(layer, padding, inputs)
-        return (grads @ patches.mT).view(batch, *layer.weight.shape)
 
     def dropping(dropped: Tensor) -> PerSample:
         mask = dropped.view(-1, *[1] * (inputs.ndim - 1))
         kept = inputs.masked_fill(mask, 0), outputs.masked_fill(mask, 0)
         return _weight_gradients(layer, padding, *kept)
 
-    return Deferred(squares.view(batch, groups).sum(1), summed, formed, dropping)
+    positions = outputs.shape[2:].numel()
+    if prefers_dense(positions, layer.weight[0].numel(), layer.out_channels // layer.groups):
+        return Dense(formed())
+    squares = outputs.new_empty(len(outputs))
+    for part, patches, grads in _parts(layer, padding, inputs, outputs):
+        each = gram_squares(patches.mT.flatten(0, 1), grads.mT.flatten(0, 1))
+        squares[part] = each.view(-1, layer.groups).sum(1)
+    return Deferred(squares, summed, formed, dropping)
+
+
+def _parts(
+    layer: _Convolution, padding: Sequence[int], inputs: Tensor, outputs: Tensor
+) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Yield patches and output gradients, (n, groups, ., positions), of some samples at a time.
+
+    Patches of the whole batch would be many times its size, and leave the cache.
+    """
+    grads = outputs.reshape(len(outputs), layer.groups, -1, outputs.shape[2:].numel())
+    patch = layer.weight[0].numel() * layer.groups * grads.shape[3]
+    step = max(1, (_CACHED if inputs.device.type == "cpu" else _TOGETHER) // max(1, patch))
+    for start in range(0, len(inputs), step):
+        part = slice(start, start + step)
+        yield part, _unfold(layer, padding, inputs[part]), grads[part]
 
 
 def _unfold(layer: _Convolution, padding: Sequence[int], inputs: Tensor) -> Tensor:
