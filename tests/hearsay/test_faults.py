@@ -39,10 +39,12 @@ def test_a_full_disk_drops_answers_and_recovers(server: Server, small_disk: Path
     with device(server.address, "health", level="strict", ledger=file) as client:
         assert client.person("first").record(smokes="no") == ("smokes",)
         server.stop()  # nothing leaves, so nothing makes room
-        with (small_disk / "ballast").open("wb", buffering=0) as ballast:
-            with contextlib.suppress(OSError):
-                while ballast.write(b"x" * 4096):
-                    pass
+        with (
+            (small_disk / "ballast").open("wb", buffering=0) as ballast,
+            contextlib.suppress(OSError),
+        ):
+            while ballast.write(b"x" * 4096):
+                pass
         for number in range(2000):
             if not client.person(str(number)).record(smokes="no"):
                 break
