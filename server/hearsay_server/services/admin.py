@@ -43,11 +43,10 @@ class Admin(admin_pb2_grpc.AdminServicer):
     async def ShowSurvey(  # noqa: N802
         self, request: admin_pb2.ShowSurveyRequest, context: Context
     ) -> admin_pb2.ShowSurveyResponse:
-        stored = await asyncio.to_thread(self._store.surveys)
-        found = [s for s in stored if s.survey == request.survey]
-        if not found:
+        found = await asyncio.to_thread(self._store.survey, request.survey)
+        if found is None:
             await abort(context, grpc.StatusCode.NOT_FOUND, no_survey(request.survey))
-        return admin_pb2.ShowSurveyResponse(status=_status(found[0]), plan=found[0].plan)
+        return admin_pb2.ShowSurveyResponse(status=_status(found), plan=found.plan)
 
 
 def _status(stored: StoredSurvey) -> admin_pb2.SurveyStatus:
@@ -57,4 +56,5 @@ def _status(stored: StoredSurvey) -> admin_pb2.SurveyStatus:
         revision=stored.revision,
         batches=stored.batches,
         records=stored.records,
+        closed=stored.closed,
     )

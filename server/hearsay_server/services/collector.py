@@ -1,5 +1,6 @@
 """What devices call."""
 
+import asyncio
 import logging
 
 import grpc
@@ -25,7 +26,7 @@ class Collector(collector_pb2_grpc.CollectorServicer):
     async def GetPlan(  # noqa: N802
         self, request: collector_pb2.GetPlanRequest, context: Context
     ) -> collector_pb2.GetPlanResponse:
-        plan = self._plans.frozen(request.survey)
+        plan = await asyncio.to_thread(self._plans.frozen, request.survey)
         if plan is None:
             await abort(context, grpc.StatusCode.NOT_FOUND, no_survey(request.survey))
         return collector_pb2.GetPlanResponse(plan=plan)
