@@ -4,11 +4,14 @@ import signal
 import socket
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from hearsay import MEMORY, Client
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server import survey as surveys
 
@@ -29,6 +32,36 @@ name = "age"
 low = 20
 high = 60
 """
+
+
+class Calendar:
+    """A clock that a test sets; it begins today at noon."""
+
+    def __init__(self, days: int = 0) -> None:
+        self.now = datetime.now(UTC).replace(hour=12) + timedelta(days=days)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def pass_days(self, days: int) -> None:
+        self.now += timedelta(days=days)
+
+
+DAILY = SURVEY.replace('title = "A', 'period = "P1D"\ntitle = "A').replace("health", "daily")
+"""The same survey, answered every day."""
+
+
+def device(address: str, survey: str, **choices: Any) -> Client:
+    """A client that is ready to answer, with its ledger in memory; raises where it cannot be."""
+    client = Client(
+        address, survey, **{"ledger": MEMORY, "consent": True, "strict": True, **choices}
+    )
+    try:
+        assert client.ready(), client.status()
+    except BaseException:
+        client.close(0)
+        raise
+    return client
 
 
 class Server:

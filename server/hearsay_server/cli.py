@@ -18,9 +18,9 @@ import hearsay.plan
 from hearsay import Analyst
 from hearsay.transport import call, open_channel
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
+from hearsay_server import account, tools
 from hearsay_server import serve as serving
 from hearsay_server import survey as surveys
-from hearsay_server import tools
 from hearsay_server.tools import AsJson
 from ldp import InvalidInput
 
@@ -259,3 +259,4 @@ def demo(
 app.command()(tools.plan)
 app.command()(tools.audit)
 app.command()(tools.shuffle)
+app.command()(account.account)

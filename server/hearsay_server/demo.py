@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import hearsay.plan
-from hearsay import Analyst, Client, Unreachable
+from hearsay import MEMORY, Analyst, Client, Unreachable
 from hearsay.plan import Categorical, Numeric
 from hearsay.transport import call, open_channel
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, survey_pb2
@@ -192,12 +192,22 @@ def _collect(source: Source, address: str, seed: int | None, console: Console) -
         answers = source.respondents[number]
         coins = None if seed is None else SeededCoins((seed << 32) + number)
         name = source.survey.name
-        client = Client(address, name, level=chosen[number], may_reveal=may_reveal, coins=coins)
-        taken = client.record(**answers)
-        batches = client.outbox()
-        if not client.close() or client.counters.get("stored", 0) != len(batches):
-            raise Unreachable(f"respondent {number} could not deliver: {dict(client.counters)}")
-        return _Exhibit(answers, client.level, client.plan, batches[0]) if taken else None
+        with Client(
+            address,
+            name,
+            level=chosen[number],
+            ledger=MEMORY,
+            consent=True,
+            may_reveal=may_reveal,
+            strict=True,
+            coins=coins,
+        ) as client:
+            client.ready()
+            taken = client.record(**answers)
+            if not client.flush() or client.counters.get("stored", 0) != bool(taken):
+                raise Unreachable(f"respondent {number} could not deliver: {dict(client.counters)}")
+            plan, sent = client.plan, client.outbox().sent
+        return _Exhibit(answers, plan.level(chosen[number]), plan, sent[0].batch) if taken else None
 
     columns = (TextColumn("devices"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress, ThreadPoolExecutor(_THREADS) as pool:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hearsay import Client
-from support import SURVEY, Server
+from support import SURVEY, Server, device
 
 
 def hearsay(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -22,7 +21,7 @@ def hearsay(*arguments: object) -> subprocess.CompletedProcess[str]:
 def answered(server: Server) -> Server:
     """The server, once thirty people have answered."""
     for person in range(30):
-        with Client(server.address, "health", level=("strict", "open")[person % 2]) as client:
+        with device(server.address, "health", level=("strict", "open")[person % 2]) as client:
             client.record(smokes=("no", "yes")[person % 3 == 0], age=20 + person)
     return server
 
