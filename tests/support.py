@@ -34,6 +34,14 @@ high = 60
 """
 
 
+def free_port() -> int:
+    """Return a port of loopback that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 class Calendar:
     """A clock that a test sets; it begins today at noon."""
 
@@ -67,11 +75,10 @@ def device(address: str, survey: str, **choices: Any) -> Client:
 class Server:
     """A real `hearsay serve` process on one port, which can be killed and started again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
+        self._options = options
+        self.address = f"127.0.0.1:{free_port()}"
         self._process: subprocess.Popen[str] | None = None
         self.log = ""
 
@@ -79,7 +86,7 @@ class Server:
         command = [sys.executable, "-m", "hearsay_server", "serve"]
         with (self.folder.parent / "log").open("a") as log:  # a pipe would fill up
             self._process = subprocess.Popen(
-                [*command, "--listen", self.address, "--data", str(self.folder)],
+                [*command, "--listen", self.address, "--data", str(self.folder), *self._options],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,

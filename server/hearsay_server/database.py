@@ -100,6 +100,14 @@ class Database:
         return work()
 
 
+def open_database(where: Path | str) -> Database:
+    """Open a folder with SQLite, or a "postgresql://" URL; make what is missing.
+
+    Raises `InvalidInput` as `open_folder` and `open_url` do.
+    """
+    return open_url(where) if isinstance(where, str) else open_folder(where)
+
+
 def open_folder(folder: Path) -> Database:
     """Open the SQLite database in `folder`; make both if they are missing.
 
@@ -114,7 +122,9 @@ def open_folder(folder: Path) -> Database:
         raise InvalidInput(f"cannot keep data in {folder}: {error}") from None
     file = folder / "hearsay.db"
     engine = sa.create_engine(
-        sa.URL.create("sqlite", database=str(file)), connect_args={"timeout": _BUSY}
+        sa.URL.create("sqlite", database=str(file)),
+        connect_args={"timeout": _BUSY},
+        hide_parameters=True,  # no reports in the log of an error
     )
     sa.event.listen(engine, "connect", _configure_sqlite)
     sa.event.listen(engine, "begin", _begin_sqlite)
@@ -152,7 +162,11 @@ def open_url(url: str) -> Database:
     options = {key: value for key, value in _PATIENCE.items() if key not in address.query}
     try:
         engine = sa.create_engine(
-            address, isolation_level="READ COMMITTED", connect_args=options, pool_timeout=_BUSY
+            address,
+            connect_args=options,
+            hide_parameters=True,
+            isolation_level="READ COMMITTED",
+            pool_timeout=_BUSY,
         )
     except ModuleNotFoundError:
         raise InvalidInput("PostgreSQL needs psycopg: pip install 'hearsay[postgres]'") from None

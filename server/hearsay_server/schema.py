@@ -69,3 +69,34 @@ tallies = sa.Table(
     sa.Column("writer", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("tally", sa.LargeBinary, nullable=False),
 )
+
+# Who may call what: the hash of each token, with the role it opens.
+tokens = sa.Table(
+    "tokens",
+    metadata,
+    sa.Column("hash", sa.LargeBinary, primary_key=True),
+    sa.Column("id", sa.Text, nullable=False, index=True),
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("label", sa.Text, nullable=False),
+    sa.Column("created", sa.Float, nullable=False),  # seconds since 1970, as `expires`
+    sa.Column("expires", sa.Float, nullable=True),
+)
+
+# What each device token sent, where that is limited.
+token_rows = sa.Table(
+    "token_rows",
+    metadata,
+    sa.Column("token", sa.Text, primary_key=True),  # its id
+    sa.Column("survey", sa.Text, primary_key=True),
+    sa.Column("period", sa.Text, primary_key=True),
+    sa.Column("rows", sa.BigInteger, nullable=False),
+)
+
+# What servers write to see whether they can.
+probes = sa.Table(
+    "probes",
+    metadata,
+    sa.Column("server", sa.Text, primary_key=True),
+    sa.Column("at", sa.Float, nullable=False),  # seconds since 1970
+    sa.Column("filler", sa.LargeBinary, nullable=False),
+)

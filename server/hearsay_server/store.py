@@ -8,6 +8,7 @@ number of processes, may share a database: a batch is counted by the one that in
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import sqlalchemy as sa
 
 from hearsay.v1 import collector_pb2, plan_pb2
 from hearsay_server import schema, shards
-from hearsay_server.database import Database, open_folder, open_url
+from hearsay_server.database import Database, open_database
 from hearsay_server.intake import NEVER, Cohort, Reason, Refused, closed, ends
 from hearsay_server.shards import Counted
 from ldp import InvalidInput, Tally
@@ -29,6 +30,11 @@ _COUNTED = {"preserve_rowcount": True}  # which is not always known of an insert
 
 _RACES = 20
 """Times that a group is judged anew because another process was faster with some of it."""
+
+_COLUMNS = tuple(column.name for column in schema.batches.c)
+
+Admit = Callable[[sa.Connection, int], None]
+"""Counts a batch toward what its sender may store, or raises `Refused`."""
 
 Decode = Callable[[collector_pb2.Batch], Mapping[Cohort, Tally]]
 """Returns what a batch counts, or raises `Refused`."""
@@ -52,9 +58,14 @@ class Store:
     def __init__(self, where: Path | str) -> None:
         """Open a folder with SQLite, or a "postgresql://" URL; make what is missing.
 
-        Raises `InvalidInput` as `open_folder` and `open_url` do.
+        Raises `InvalidInput` as `open_database` does.
         """
-        self.database: Database = open_url(where) if isinstance(where, str) else open_folder(where)
+        self.database: Database = open_database(where)
+
+    @property
+    def engine(self) -> sa.Engine:
+        """The database, for what keeps tables of its own in it."""
+        return self.database.engine
 
     def close(self) -> None:
         """Close the database and leave it to others."""
@@ -101,23 +112,35 @@ class Store:
             query = sa.select(_surveys.c.revision).where(_surveys.c.survey == survey, _PRESENT)
             return connection.execute(query).scalar_one_or_none()
 
-    def add(self, batches: Sequence[collector_pb2.Batch], decode: Decode) -> list[bool | Refused]:
+    def add(
+        self,
+        batches: Sequence[collector_pb2.Batch],
+        decode: Decode,
+        admit: Admit = lambda connection, position: None,
+    ) -> list[bool | Refused]:
         """Store batches in one durable transaction; return what became of each.
 
         True: it was new. False: the same batch is stored, or stands earlier in `batches`, and
         is not counted again. `Refused`: what `decode` raised, its period is closed, its device
-        asked to forget it, or the id is another batch's. When this raises, nothing is stored,
-        unless the connection broke while it was: then sending it again finds out.
+        asked to forget it, the id is another batch's, or what `admit` raised, which is given the
+        position of each batch that would be stored and the connection, so that what it counts is
+        counted in the same transaction. When this raises, nothing is stored, unless the
+        connection broke in the commit: then sending it again finds out.
         """
+        barred: dict[int, Refused] = {}  # by `admit`, in a transaction that was given up for it
         for _ in range(_RACES):
             # Decoding takes its time, so it is done before anything is locked. What it rests on
             # is looked at again with the insertion.
-            judged = self.database.retrying(lambda: self._judge(batches, decode))
-            if not judged.fresh or self.database.retrying(lambda: self._write(judged)):  # noqa: B023
+            judged = self.database.retrying(partial(self._judge, batches, decode, barred))
+            if not judged.fresh or self.database.retrying(
+                partial(self._write, judged, admit, barred)
+            ):
                 return judged.outcomes
         raise RuntimeError(f"others stored some of these {len(batches)} batches {_RACES} times")
 
-    def _judge(self, batches: Sequence[collector_pb2.Batch], decode: Decode) -> "_Judged":
+    def _judge(
+        self, batches: Sequence[collector_pb2.Batch], decode: Decode, barred: Mapping[int, Refused]
+    ) -> "_Judged":
         table = schema.batches
         query = sa.select(table.c.id, table.c.survey, table.c.rows, table.c.batch).where(
             table.c.id.in_({batch.id for batch in batches})
@@ -128,12 +151,14 @@ class Store:
         sums: dict[Cohort, Tally] = {}
         judged = _Judged(states, [], [], sums)
         today = int(time.time()) // _DAY
-        for batch in batches:
+        for position, batch in enumerate(batches):
             data = batch.SerializeToString(deterministic=True)
             try:
                 if batch.id in known:
                     judged.outcomes.append(_known(batch.id, data, *known[batch.id]))
                     continue
+                if position in barred:
+                    raise barred[position]
                 tallies = decode(batch)
                 closes = _check_open(batch, states.get(batch.survey))
             except Refused as refused:
@@ -143,22 +168,35 @@ class Store:
                 sums[cohort] = sums[cohort] + tally if cohort in sums else tally
             known[batch.id] = (batch.rows, data)
             judged.fresh.append(
-                _New(batch.id, batch.survey, batch.period, closes, today, batch.rows, data)
+                _New(
+                    position, batch.id, batch.survey, batch.period, closes, today, batch.rows, data
+                )
             )
             judged.outcomes.append(True)
         return judged
 
-    def _write(self, judged: "_Judged") -> bool:
-        """Store what was judged new; return False, and store nothing, where it is not any more."""
+    def _write(self, judged: "_Judged", admit: Admit, barred: dict[int, Refused]) -> bool:
+        """Store what was judged new; return False, and store nothing, where some of it is not.
+
+        Adds to `barred` what is not admitted.
+        """
         try:
             with self.database.appending() as connection:
                 if _states(connection, judged.states) != judged.states:
                     raise _Changed
                 # Two that insert the same ids wait for each other: in one order, not in a circle.
-                rows = [vars(new) for new in sorted(judged.fresh, key=lambda new: new.id)]
+                fresh = sorted(judged.fresh, key=lambda new: new.id)
+                rows = [{name: getattr(new, name) for name in _COLUMNS} for new in fresh]
                 insert = self.database.insert(schema.batches).on_conflict_do_nothing()
                 done = connection.execute(insert, rows, execution_options=_COUNTED)
                 if done.rowcount != len(rows):
+                    raise _Changed
+                for new in judged.fresh:
+                    try:
+                        admit(connection, new.position)
+                    except Refused as refused:
+                        barred[new.position] = refused
+                if any(new.position in barred for new in judged.fresh):
                     raise _Changed
                 shards.count(self.database, connection, _counted(judged.fresh))
                 shards.add(self.database, connection, judged.sums)
@@ -195,8 +233,9 @@ class _State:
 
 @dataclass(frozen=True)
 class _New:
-    """A row to insert."""
+    """A row to insert, and where its batch stands in the group."""
 
+    position: int
     id: bytes
     survey: str
     period: str

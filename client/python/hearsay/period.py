@@ -1,7 +1,6 @@
 """A survey's time unit: which period a moment belongs to. All in UTC."""
 
 from datetime import UTC, datetime, timedelta
-from datetime import UTC, datetime
 from functools import lru_cache
 
 from ldp import InvalidInput

@@ -1,4 +1,4 @@
-"""Periods that close, contents that can be dropped, tallies and counts by writer; PostgreSQL."""
+"""Periods that close, contents that can be dropped, shards by writer, tokens; PostgreSQL."""
 
 import time
 from collections import Counter
@@ -79,6 +79,29 @@ def _create() -> None:
         sa.Column("period", sa.Text, primary_key=True),
         sa.Column("writer", sa.BigInteger, primary_key=True, autoincrement=False),
         sa.Column("tally", sa.LargeBinary, nullable=False),
+    )
+    op.create_table(
+        "tokens",
+        sa.Column("hash", sa.LargeBinary, primary_key=True),
+        sa.Column("id", sa.Text, nullable=False),
+        sa.Column("role", sa.Text, nullable=False),
+        sa.Column("label", sa.Text, nullable=False),
+        sa.Column("created", sa.Float, nullable=False),
+        sa.Column("expires", sa.Float),
+    )
+    op.create_index("ix_tokens_id", "tokens", ["id"])
+    op.create_table(
+        "token_rows",
+        sa.Column("token", sa.Text, primary_key=True),
+        sa.Column("survey", sa.Text, primary_key=True),
+        sa.Column("period", sa.Text, primary_key=True),
+        sa.Column("rows", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
+        "probes",
+        sa.Column("server", sa.Text, primary_key=True),
+        sa.Column("at", sa.Float, nullable=False),
+        sa.Column("filler", sa.LargeBinary, nullable=False),
     )
 
 
