@@ -33,6 +33,9 @@ class Config:
     database: Annotated[
         str, "postgresql://USER:PASSWORD@HOST/NAME to keep it in, instead of the folder."
     ] = ""
+    keep_batches_days: Annotated[
+        int, "Drop the randomised rows after so many days; their sums stay. 0: keep them."
+    ] = 0
     listen: Annotated[str, "HOST:PORT; port 0 takes a free one."] = "127.0.0.1:50051"
     insecure: Annotated[bool, "Listen on an address that is not loopback, without TLS."] = False
 
@@ -79,7 +82,7 @@ class Config:
         for name in KEYS:
             if name.startswith("max_"):
                 self._check(name, 0 < getattr(self, name) < 1 << 31, "from 1 to 2^31 - 1")
-        for name in ("batches_per_second", "rows_per_token_and_period"):
+        for name in ("batches_per_second", "rows_per_token_and_period", "keep_batches_days"):
             value = getattr(self, name)
             self._check(name, 0 <= value < math.inf, "finite and >= 0")
         self._check("probe_seconds", 0 < self.probe_seconds < math.inf, "finite and > 0")

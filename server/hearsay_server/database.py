@@ -239,7 +239,8 @@ def _free_shard(presence: sa.Connection) -> int:
 
 def _configure_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None  # sqlite3 must not begin transactions of its own
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+    # What is deleted is overwritten, as far as files can promise that.
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON"):
         connection.execute(f"PRAGMA {pragma}")
 
 
