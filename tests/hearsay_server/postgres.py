@@ -65,6 +65,7 @@ class Postgres:
             "unix_socket_directories": str(self._folder),
             "max_connections": "60",
             "shared_buffers": "16MB",
+            "fsync": "off",  # only a machine that fails would tell; here processes do
         }
         options = [f"-c{name}={value}" for name, value in settings.items()]
         command = [*self._user, str(self._binaries / "postgres"), "-D", str(self._folder)]
@@ -108,7 +109,7 @@ class Postgres:
             yield cluster
         finally:
             if cluster._process is not None:
-                cluster.stop()
+                cluster.stop(signal.SIGQUIT)  # nothing of it is to be kept
 
 
 @pytest.fixture(scope="session")
