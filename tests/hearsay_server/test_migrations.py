@@ -7,12 +7,12 @@ import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from stored import DAY, ONCE, PLANS, batch, daily, decoded, register, remembered, tallied
 
 from hearsay import InvalidInput
 from hearsay_server import migrations, schema
 from hearsay_server.database import open_database
 from hearsay_server.store import Store
-from stored import DAY, ONCE, PLANS, batch, daily, decoded, register, remembered, tallied
 
 OLD = """
 CREATE TABLE surveys (survey TEXT NOT NULL, revision BLOB NOT NULL, plan BLOB NOT NULL,
