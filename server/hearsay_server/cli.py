@@ -16,7 +16,7 @@ import hearsay.plan
 from hearsay import Analyst
 from hearsay.transport import call, open_channel
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
-from hearsay_server import account, connect, operate, tools, upkeep
+from hearsay_server import account, codegen, connect, device, operate, tools, upkeep
 from hearsay_server import survey as surveys
 from hearsay_server.connect import DEFAULT_ADDRESS, Insecure, Target, Token
 from hearsay_server.tools import AsJson
@@ -35,6 +35,8 @@ app.callback()(connect.options)
 app.command()(operate.serve)
 app.command()(operate.health)
 app.add_typer(survey_app, name="survey")
+app.add_typer(device.app, name="device")
+app.command()(codegen.codegen)
 app.add_typer(operate.token_app, name="token")
 
 _out = Console()
@@ -57,6 +59,17 @@ def create_survey(
         except InvalidInput as error:
             raise InvalidInput(f"{file}: {error}") from None
     _out.print(f"{status.survey} is registered, revision {status.revision.hex()[:12]}")
+
+
+@survey_app.command("plan")
+def plan_survey(
+    file: Annotated[Path, typer.Argument(help="The survey, as TOML.")],
+    out: Annotated[Path, typer.Option(help="Where to write the plan's bytes.")],
+) -> None:
+    """Resolve a survey into its plan, without a server: for an app's own tests."""
+    plan = surveys.resolve(surveys.from_file(file))
+    out.write_bytes(plan)
+    _out.print(f"{out} has revision {hearsay.plan.parse(plan).revision.hex()}")
 
 
 @survey_app.command("explain")

@@ -109,8 +109,8 @@ async def running(config: Config) -> AsyncIterator[int]:
 
 def _options(config: Config) -> list[tuple[str, int]]:
     return [
-        # Else a second server on the port would take half of the calls, unnoticed.
-        ("grpc.so_reuseport", 0),
+        # Unasked, a second server on the port would take half of the calls, unnoticed.
+        ("grpc.so_reuseport", int(config.share_port)),
         ("grpc.max_receive_message_length", config.max_message_bytes),
         ("grpc.max_concurrent_streams", config.max_streams_per_connection),
         ("grpc.max_allowed_incoming_connections", config.max_connections),

@@ -100,25 +100,28 @@ class Postgres:
             connection.execute(f'CREATE DATABASE "{name}"')
         return self.url(name)
 
+    def is_running(self) -> bool:
+        return self._process is not None
+
     @classmethod
     @contextmanager
-    def running(cls, folder: Path) -> Iterator["Postgres"]:
-        """Run a cluster while the context lasts."""
-        cluster = cls(folder)
-        try:
-            yield cluster
-        finally:
-            if cluster._process is not None:
-                cluster.stop(signal.SIGQUIT)  # nothing of it is to be kept
+    def temporary(cls) -> Iterator["Postgres"]:
+        """Run a cluster in a temporary folder while the context lasts."""
+        with tempfile.TemporaryDirectory(prefix="hearsay-postgres-") as folder:
+            Path(folder).chmod(0o711)  # it runs as another user
+            cluster = cls(Path(folder) / "data")
+            try:
+                yield cluster
+            finally:
+                if cluster.is_running():
+                    cluster.stop(signal.SIGQUIT)  # nothing of it is to be kept
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     """A cluster that the tests of one process share; each takes a database of its own."""
-    with tempfile.TemporaryDirectory(prefix="hearsay-postgres-") as folder:
-        Path(folder).chmod(0o711)  # it runs as another user
-        with Postgres.running(Path(folder) / "data") as cluster:
-            yield cluster
+    with Postgres.temporary() as cluster:
+        yield cluster
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
