@@ -1,7 +1,8 @@
 """Counts and tallies: each writer adds to rows of its own, and they are read as sums."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, astuple, dataclass, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,6 +16,8 @@ _COHORT = [tallies.c[field.name] for field in fields(Cohort)]
 _SELECT = sa.select(*_COHORT, tallies.c.writer, tallies.c.tally).order_by(
     *_COHORT, tallies.c.writer
 )
+_THESE = sa.tuple_(*_COHORT).in_(sa.bindparam("cohorts", expanding=True))
+_SELECT_MINE = _SELECT.where(_THESE, tallies.c.writer == sa.bindparam("writer")).with_for_update()
 _ROW = [*_COHORT, tallies.c.writer]
 _SAME_ROW = [column == sa.bindparam(f"_{column.name}") for column in _ROW]
 _UPDATE = sa.update(tallies).where(*_SAME_ROW).values(tally=sa.bindparam("_tally"))
@@ -30,7 +33,11 @@ class Counted:
     dropped: int = 0
 
     def __add__(self, other: "Counted") -> "Counted":
-        return Counted(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+        return Counted(
+            self.batches + other.batches,
+            self.records + other.records,
+            self.dropped + other.dropped,
+        )
 
 
 Period = tuple[str, str]
@@ -41,19 +48,22 @@ def count(database: Database, connection: sa.Connection, more: Mapping[Period, C
     """Add to our rows of the counts; the numbers may be negative."""
     if not more:
         return
-    insert = database.insert(counts)
-    upsert = insert.on_conflict_do_update(
-        index_elements=[counts.c.survey, counts.c.period, counts.c.writer],
-        set_={
-            name: counts.c[name] + insert.excluded[name]
-            for name in ("batches", "records", "dropped")
-        },
-    )
     rows = [  # always in the same order, so that two of one shard do not wait for each other
-        {"survey": survey, "period": period, "writer": database.shard, **asdict(counted)}
+        {"survey": survey, "period": period, "writer": database.shard, **vars(counted)}
         for (survey, period), counted in sorted(more.items(), key=lambda item: item[0])
     ]
-    connection.execute(upsert, rows)
+    connection.execute(_upsert(database.insert), rows)
+
+
+@cache
+def _upsert(insert: Callable[[sa.Table], Any]) -> sa.Executable:
+    new = insert(counts)
+    added = {
+        name: counts.c[name] + new.excluded[name] for name in ("batches", "records", "dropped")
+    }
+    key = [counts.c.survey, counts.c.period, counts.c.writer]
+    upsert: sa.Executable = new.on_conflict_do_update(index_elements=key, set_=added)
+    return upsert
 
 
 def counted(connection: sa.Connection, survey: str) -> dict[str, Counted]:
@@ -71,9 +81,9 @@ def counted(connection: sa.Connection, survey: str) -> dict[str, Counted]:
 def add(database: Database, connection: sa.Connection, more: Mapping[Cohort, Tally]) -> None:
     """Add to our rows of the tallies."""
     cohorts = sorted(more)
-    mine = sa.tuple_(*_COHORT).in_([astuple(cohort) for cohort in cohorts])
-    query = _SELECT.where(mine, tallies.c.writer == database.shard).with_for_update()
-    stored = {Cohort(*row[:-2]): Tally.from_bytes(row[-1]) for row in connection.execute(query)}
+    mine = {"cohorts": [_key(cohort) for cohort in cohorts], "writer": database.shard}
+    rows = connection.execute(_SELECT_MINE, mine)
+    stored = {Cohort(*row[:-2]): Tally.from_bytes(row[-1]) for row in rows}
     new = [(cohort, more[cohort]) for cohort in cohorts if cohort not in stored]
     old = [(cohort, stored[cohort] + more[cohort]) for cohort in cohorts if cohort in stored]
     if old:
@@ -88,8 +98,7 @@ def subtract(database: Database, connection: sa.Connection, less: Mapping[Cohort
     Raises `InvalidInput`, before anything is changed, where they were not all counted.
     """
     for cohort, tally in sorted(less.items(), key=lambda item: item[0]):
-        here = sa.tuple_(*_COHORT).in_([astuple(cohort)])
-        rows = connection.execute(_SELECT.where(here)).all()
+        rows = connection.execute(_SELECT.where(_THESE), {"cohorts": [_key(cohort)]}).all()
         whole = _sum(rows).get(cohort, Tally.empty(tally.counts.size))
         rest = Tally(whole.n - tally.n, whole.counts - tally.counts)
         if rows:  # of one shard what it lacks may be in another's
@@ -111,8 +120,12 @@ def _sum(rows: Iterable[Any]) -> dict[Cohort, Tally]:
     return sums
 
 
+def _key(cohort: Cohort) -> tuple[object, ...]:
+    return tuple(vars(cohort).values())
+
+
 def _row(cohort: Cohort, writer: int, tally: Tally | None = None) -> dict[str, object]:
-    row: dict[str, object] = {**asdict(cohort), "writer": writer}
+    row: dict[str, object] = {**vars(cohort), "writer": writer}
     return row if tally is None else {**row, "tally": tally.to_bytes()}
 
 

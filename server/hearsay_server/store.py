@@ -31,6 +31,13 @@ _COUNTED = {"preserve_rowcount": True}  # which is not always known of an insert
 _RACES = 20
 """Times that a group is judged anew because another process was faster with some of it."""
 
+_KNOWN = sa.select(schema.batches.c.id, schema.batches.c.rows, schema.batches.c.batch).where(
+    schema.batches.c.id.in_(sa.bindparam("ids", expanding=True))
+)
+_STATES = sa.select(
+    *(_surveys.c[name] for name in ("survey", "revision", "unit", "closed_before"))
+).where(_surveys.c.survey.in_(sa.bindparam("surveys", expanding=True)), _PRESENT)
+
 _COLUMNS = tuple(column.name for column in schema.batches.c)
 
 Admit = Callable[[sa.Connection, int], None]
@@ -141,12 +148,10 @@ class Store:
     def _judge(
         self, batches: Sequence[collector_pb2.Batch], decode: Decode, barred: Mapping[int, Refused]
     ) -> "_Judged":
-        table = schema.batches
-        query = sa.select(table.c.id, table.c.survey, table.c.rows, table.c.batch).where(
-            table.c.id.in_({batch.id for batch in batches})
-        )
+        ids = {batch.id for batch in batches}
         with self.database.reading() as connection:
-            known = {row.id: (row.rows, row.batch) for row in connection.execute(query)}
+            rows = connection.execute(_KNOWN, {"ids": list(ids)})
+            known = {row.id: (row.rows, row.batch) for row in rows}
             states = _states(connection, {batch.survey for batch in batches})
         sums: dict[Cohort, Tally] = {}
         judged = _Judged(states, [], [], sums)
@@ -256,9 +261,8 @@ class _Judged:
 
 
 def _states(connection: sa.Connection, names: Iterable[str]) -> dict[str, _State]:
-    columns = [_surveys.c[name] for name in ("survey", "revision", "unit", "closed_before")]
-    query = sa.select(*columns).where(_surveys.c.survey.in_(list(names)), _PRESENT)
-    return {row[0]: _State(*row[1:]) for row in connection.execute(query)}
+    rows = connection.execute(_STATES, {"surveys": list(names)})
+    return {row[0]: _State(*row[1:]) for row in rows}
 
 
 def _known(id_: bytes, data: bytes, rows: int, stored: bytes | None) -> bool:

@@ -12,6 +12,7 @@ import socket
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from hearsay_server.config import Config
 from hearsay_server.database import open_database
@@ -38,7 +39,7 @@ async def serve(config: Config, arguments: Sequence[str], on_start: Callable[[st
             )
             for number in range(config.workers)
         ]
-        tasks = {asyncio.create_task(stop.wait())}
+        tasks: set[asyncio.Task[Any]] = {asyncio.create_task(stop.wait())}
         tasks |= {asyncio.create_task(worker.wait()) for worker in workers}
         started = asyncio.create_task(_started(workers))
         try:
