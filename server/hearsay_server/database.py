@@ -211,7 +211,8 @@ def _bring_up(connection: sa.Connection, name: str, alone: Callable[[], bool]) -
                 "others have it open: stop them, and start one first"
             )
         migrations.upgrade(connection)
-        _log.info("%s is of schema %d now, was %d", name, migrations.NEWEST, found)
+        if found:
+            _log.info("%s is of schema %d now, was %d", name, migrations.NEWEST, found)
 
 
 def _alone(presence: IO[bytes]) -> bool:

@@ -3,6 +3,7 @@
 A step, once released, never changes; it may use neither `schema` nor anything else that will.
 """
 
+import logging
 from typing import Any
 
 import sqlalchemy as sa
@@ -24,6 +25,8 @@ def version(connection: sa.Connection) -> int:
 
 def upgrade(connection: sa.Connection) -> None:
     """Take the steps that are missing, within the connection's transaction."""
+    # Our own log says what became of it; each plug-in of alembic's is no news.
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     from alembic import command
 
     old = version(connection)
