@@ -16,12 +16,12 @@ import hearsay.plan
 from hearsay import Analyst
 from hearsay.transport import call, open_channel
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
-from hearsay_server import account, codegen, connect, device, operate, tools
+from hearsay_server import account, codegen, connect, device, operate, tools, upkeep
 from hearsay_server import survey as surveys
+from hearsay_server.connect import DEFAULT_ADDRESS, Insecure, Target, Token
 from hearsay_server.tools import AsJson
 from ldp import InvalidInput
 
-DEFAULT_ADDRESS = "127.0.0.1:50051"
 _TIMEOUT = 30.0
 
 app = typer.Typer(
@@ -30,7 +30,7 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-survey_app = typer.Typer(help="Register and inspect surveys.", no_args_is_help=True)
+survey_app = typer.Typer(help="Register, inspect, close and delete surveys.", no_args_is_help=True)
 app.callback()(connect.options)
 app.command()(operate.serve)
 app.command()(operate.health)
@@ -38,17 +38,6 @@ app.add_typer(survey_app, name="survey")
 app.add_typer(device.app, name="device")
 app.command()(codegen.codegen)
 app.add_typer(operate.token_app, name="token")
-
-Target = Annotated[str, typer.Option(help="The server, as HOST:PORT.")]
-Insecure = Annotated[bool, typer.Option(help="Forgo TLS for a host that is not loopback.")]
-Token = Annotated[
-    str | None,
-    typer.Option(
-        help="The token that the server asks for; better in the environment.",
-        envvar="HEARSAY_TOKEN",
-        show_envvar=True,
-    ),
-]
 
 _out = Console()
 
@@ -269,3 +258,9 @@ app.command()(tools.plan)
 app.command()(tools.audit)
 app.command()(tools.shuffle)
 app.command()(account.account)
+app.command()(upkeep.verify)
+app.command()(upkeep.backup)
+app.command()(upkeep.restore)
+app.command()(upkeep.retention)
+survey_app.command("close")(upkeep.close_survey)
+survey_app.command("delete")(upkeep.delete_survey)

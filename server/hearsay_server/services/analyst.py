@@ -30,7 +30,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
     async def Estimate(  # noqa: N802
         self, request: analyst_pb2.EstimateRequest, context: Context
     ) -> analyst_pb2.EstimateResponse:
-        plan = self._plans.find(request.survey)
+        plan = await asyncio.to_thread(self._plans.find, request.survey)
         if plan is None:
             await abort(context, grpc.StatusCode.NOT_FOUND, no_survey(request.survey))
         if request.attribute not in plan.attributes:
