@@ -27,7 +27,7 @@ from ldp import InvalidInput
 class Piece:
     """Rows start..stop-1 of a parameter, or all of it; pieces of one parameter are disjoint."""
 
-    parameter: nn.Parameter
+    parameter: Tensor
     start: int = 0
     stop: int | None = None
 
@@ -100,7 +100,7 @@ class Bookkeeper:
             # nn.Module looks `forward` up on the instance first.
             layer.forward = _Tapped(self, layer, rule, layer_names[layer] or "the module")
         for parameter in self.parameters:
-            parameter.register_hook(self._refusal(self._names[id(parameter)]))
+            parameter.register_hook(self._refusal(self._names[id(parameter)]))  # type: ignore[no-untyped-call]
 
     def take_sums(self) -> list[Tensor]:
         """Return the sums of clipped gradients since the last call, and start anew."""
@@ -114,7 +114,7 @@ class Bookkeeper:
     def book(self, batch: int, gradients: Gradients) -> None:
         """Add per-sample gradients; called while a backward pass walks the taps."""
         if self._booked_batch is None:
-            torch.autograd.Variable._execution_engine.queue_callback(self._settle)  # type: ignore[attr-defined]
+            torch.autograd.Variable._execution_engine.queue_callback(self._settle)
         elif self._booked_batch != batch:
             first = self._forget()
             raise InvalidInput(
@@ -220,7 +220,9 @@ class Call:
         if output._is_view():
             output = output.clone()  # or autograd would copy the gradients of its base
         saved = tuple(s.detach() for s in saved)
-        tapped: Tensor = _Tap.apply(self._keeper.anchor, output, self, gradients, *saved)
+        tapped: Tensor = _Tap.apply(  # type: ignore[no-untyped-call]
+            self._keeper.anchor, output, self, gradients, *saved
+        )
         return tapped
 
     def book(self, gradients: Gradients) -> None:
@@ -232,7 +234,7 @@ class _Tap(torch.autograd.Function):
     """The identity, which books what its gradient tells on the way back."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         anchor: Tensor,
         output: Tensor,

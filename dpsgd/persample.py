@@ -265,7 +265,8 @@ def _joined(parts: list[Tensor]) -> Tensor:
 
 def _squares(values: Tensor) -> Tensor:
     flat = values.flatten(1) if values.ndim > 1 else values[:, None]
-    return torch.linalg.vector_norm(flat, dim=1).square()
+    norms: Tensor = torch.linalg.vector_norm(flat, dim=1)
+    return norms.square()
 
 
 def _drop(values: Tensor, dropped: Tensor) -> Tensor:

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sampler, SequentialSampler
-from torch.utils.data.dataloader import default_collate
 
 from dpsgd.accounting import FixedSizeSampling, NoSampling, PoissonSampling, Relation, Sampling
 from ldp import Coins, InvalidInput
@@ -123,7 +121,11 @@ class ShuffledBatches(BatchSampler):
         return step == 0
 
 
-SAMPLERS = {"poisson": PoissonBatches, "fixed": FixedSizeBatches, "shuffle": ShuffledBatches}
+SAMPLERS: dict[str, Callable[[int, int], BatchSampler]] = {
+    "poisson": PoissonBatches,
+    "fixed": FixedSizeBatches,
+    "shuffle": ShuffledBatches,
+}
 
 
 @dataclass(frozen=True)
@@ -192,7 +194,8 @@ class _Draws(Sampler[list[int]]):
         return self.sampler.steps
 
     def __iter__(self) -> Iterator[list[int]]:
-        self.waiting = waiting = deque()
+        waiting: deque[Physical] = deque()
+        self.waiting = waiting
         return self._epoch(waiting)
 
     def _epoch(self, waiting: deque[Physical]) -> Iterator[list[int]]:

@@ -48,7 +48,9 @@ def attention(
         k, v = (F.pad(t, (0, 0, 0, 1)) for t in (k, v))
         added += 1
     mask = _mask(layer, q, attn_mask, key_padding_mask, added)
-    q, k, v = (t.unflatten(2, (layer.num_heads, -1)).transpose(1, 2) for t in (q, k, v))
+    q, k, v = (
+        t.reshape(*t.shape[:2], layer.num_heads, layer.head_dim).transpose(1, 2) for t in (q, k, v)
+    )
     dropout = layer.dropout if layer.training else 0.0
     weights = None
     if need_weights:
@@ -82,7 +84,7 @@ def _projected(
     return q, k, v
 
 
-def _tapped_row(call: Call, bias: nn.Parameter) -> Tensor:
+def _tapped_row(call: Call, bias: Tensor) -> Tensor:
     """Return a bias as one more position of each sample, (b, 1, E)."""
 
     def gradients(grads: Tensor) -> Gradients:
@@ -104,7 +106,7 @@ def _mask(
     if attention is not None:
         mask = _additive(attention, query.dtype)
         if mask.ndim == 3:
-            mask = mask.unflatten(0, (-1, layer.num_heads))
+            mask = mask.reshape(len(query), layer.num_heads, *mask.shape[1:])
         total = F.pad(mask, (0, added))
     if padding is not None:
         mask = F.pad(_additive(padding, query.dtype), (0, added))[:, None, None]

@@ -105,7 +105,8 @@ def _parts(
 
     Patches of the whole batch would be many times its size, and leave the cache.
     """
-    grads = outputs.reshape(len(outputs), layer.groups, -1, outputs.shape[2:].numel())
+    channels = layer.out_channels // layer.groups
+    grads = outputs.reshape(len(outputs), layer.groups, channels, outputs.shape[2:].numel())
     patch = layer.weight[0].numel() * layer.groups * grads.shape[3]
     step = max(1, (_CACHED if inputs.device.type == "cpu" else _TOGETHER) // max(1, patch))
     for start in range(0, len(inputs), step):

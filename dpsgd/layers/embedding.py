@@ -26,16 +26,16 @@ def embedding(layer: nn.Embedding, call: Call, input: Tensor) -> Tensor:  # noqa
     flat = F.embedding(input.flatten(), layer.weight.detach(), layer.padding_idx)
 
     def gradients(grads: Tensor, ids: Tensor) -> Gradients:
-        grads = grads.unflatten(0, ids.shape).movedim(dim, 0)
-        ids = ids.movedim(dim, 0)
-        grads = grads.reshape(ids.shape[0], ids.shape[1:].numel(), -1)
-        rows = ids.reshape(grads.shape[:2]).long()
+        grads = grads.reshape(*ids.shape, grads.shape[1]).movedim(dim, 0)
+        rows = ids.movedim(dim, 0).long()
+        rows = rows.reshape(rows.shape[0], rows.shape[1:].numel())
+        grads = grads.reshape(*rows.shape, grads.shape[-1])
         if layer.padding_idx is not None:
             grads = grads.masked_fill((rows == layer.padding_idx)[:, :, None], 0)
         grads = grads.to(Piece(layer.weight).dtype)
         yield Piece(layer.weight), Rows(rows, grads, layer.weight.shape)
 
-    return call.tap(flat, gradients, input).unflatten(0, input.shape)
+    return call.tap(flat, gradients, input).view(*input.shape, flat.shape[1])
 
 
 @rule(nn.EmbeddingBag)

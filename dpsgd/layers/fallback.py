@@ -34,7 +34,7 @@ def by_sample(layer: nn.Module, call: Call, *args: Any, **kwargs: Any) -> Any:
     for name, parameter in plain.named_parameters():
         if parameter.requires_grad:
             many = parameter.detach().expand(call.batch, *parameter.shape).requires_grad_()
-            many.register_hook(_booking(call, parameter))
+            many.register_hook(_booking(call, parameter))  # type: ignore[no-untyped-call]
             repeated[name] = many
         else:
             frozen[name] = parameter.detach()

@@ -23,10 +23,10 @@ def tapped_linear(call: Call, value: Tensor, weight: Piece, bias: Piece | None, 
     shape = value.shape[:-1]
 
     def gradients(grads: Tensor, value: Tensor) -> Gradients:
-        return linear_gradients(weight, bias, value, grads.unflatten(0, shape), dim)
+        return linear_gradients(weight, bias, value, grads.reshape(*shape, grads.shape[1]), dim)
 
     tapped = call.tap(flat, gradients, value)
-    return tapped if value.ndim == 2 else tapped.unflatten(0, shape)
+    return tapped if value.ndim == 2 else tapped.view(*shape, flat.shape[1])
 
 
 def linear_gradients(

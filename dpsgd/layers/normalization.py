@@ -32,20 +32,13 @@ def rms_norm(layer: nn.RMSNorm, call: Call, input: Tensor) -> Tensor:  # noqa: A
 @rule(nn.GroupNorm)
 def group_norm(layer: nn.GroupNorm, call: Call, input: Tensor) -> Tensor:  # noqa: A002
     """Normalise groups of channels."""
-    groups, eps = layer.num_groups, layer.eps
-    call.batch_dim(input, only=0)
-    output = F.group_norm(input, groups, _detached(layer.weight), _detached(layer.bias), eps)
-    return _tapped_channels(call, layer, output, input, lambda x: F.group_norm(x, groups, eps=eps))
+    return _tapped_groups(layer, call, input, layer.num_groups)
 
 
 @rule(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
 def instance_norm(layer: _Instance, call: Call, input: Tensor) -> Tensor:  # noqa: A002
-    """Normalise each channel of each sample."""
-    eps = layer.eps
-    call.batch_dim(input, only=0)
-    weight, bias = _detached(layer.weight), _detached(layer.bias)
-    output = F.instance_norm(input, weight=weight, bias=bias, eps=eps)
-    return _tapped_channels(call, layer, output, input, lambda x: F.instance_norm(x, eps=eps))
+    """Normalise each channel of each sample: a group for each, which may be of no samples."""
+    return _tapped_groups(layer, call, input, layer.num_features)
 
 
 def _tapped_last(
@@ -65,18 +58,18 @@ def _tapped_last(
     return call.tap(output, gradients, value)
 
 
-def _tapped_channels(
-    call: Call,
-    layer: nn.GroupNorm | _Instance,
-    output: Tensor,
-    value: Tensor,
-    normalize: Callable[[Tensor], Tensor],
+def _tapped_groups(
+    layer: nn.GroupNorm | _Instance, call: Call, value: Tensor, groups: int
 ) -> Tensor:
+    call.batch_dim(value, only=0)
+    weight, bias = _detached(layer.weight), _detached(layer.bias)
+
     def gradients(grads: Tensor, value: Tensor) -> Gradients:
         inner = tuple(range(2, grads.ndim))
-        return _affine(layer, lambda x: x.sum(inner) if inner else x, normalize(value), grads)
+        normal = F.group_norm(value, groups, eps=layer.eps)
+        return _affine(layer, lambda x: x.sum(inner) if inner else x, normal, grads)
 
-    return call.tap(output, gradients, value)
+    return call.tap(F.group_norm(value, groups, weight, bias, layer.eps), gradients, value)
 
 
 def _affine(

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional as F  # noqa: N812
 from torch.utils.data import DataLoader, TensorDataset
 
 from dpsgd import PrivacyEngine
@@ -216,18 +216,14 @@ def main() -> None:
             table(name, arguments, batch, device, half)
 
 
-def table(
-    name: str, arguments: argparse.Namespace, batch: int, device: str, half: bool
-) -> None:
+def table(name: str, arguments: argparse.Namespace, batch: int, device: str, half: bool) -> None:
     """Print the modes of one model, times and growths also over those of plain PyTorch."""
     modes = ["plain", *(mode for mode in arguments.modes if mode != "plain")]
     seconds = times(name, modes, arguments.rounds, batch, device, half)
     goal = "; to reach: {} / {}".format(*GOALS[name]) if name in GOALS and device == "cpu" else ""
     sys.stdout.write(f"\n{name}, {'bfloat16' if half else 'float32'}{goal}\n")
     memory = {
-        mode: float("nan")
-        if arguments.no_memory
-        else growth_apart(name, mode, batch, device, half)
+        mode: float("nan") if arguments.no_memory else growth_apart(name, mode, batch, device, half)
         for mode in modes
     }
     for mode in modes:

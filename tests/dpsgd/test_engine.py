@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 import torch
+from oracle import by_loop
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional as F  # noqa: N812
 from torch.utils.data import DataLoader, Dataset, TensorDataset, WeightedRandomSampler
 
 from dpsgd import PerLayerClipping, PrivacyEngine
@@ -19,7 +20,6 @@ from dpsgd.accounting import NoSampling, PoissonSampling, RDPAccountant, Relatio
 from dpsgd.sampling import PrivateDataLoader
 from ldp import InvalidInput
 from ldp.testing import SeededCoins
-from oracle import by_loop
 
 N, BATCH = 64, 8
 
@@ -111,15 +111,16 @@ def test_noise_has_the_deviation_that_is_accounted_for(secure: bool) -> None:
     _, module, optimizer, loader = make(
         engine, module=module, dataset=dataset, noise=3.0, norm=0.5, batch=4
     )
-    for i, (x,) in enumerate(loader):
+    before = None
+    for (x,) in loader:
         module(x).sum().backward()
         optimizer.step()
         grad = module.weight.grad * 4 / (3.0 * 0.5)
         assert grad.dtype == torch.float32
         assert abs(grad.std() - 1) < 4 / math.sqrt(2 * grad.numel())
         assert abs(grad.mean()) < 4 / math.sqrt(grad.numel())
-        if i:
-            assert abs((grad * before).mean()) < 4 / math.sqrt(grad.numel())  # noqa: F821
+        if before is not None:
+            assert abs((grad * before).mean()) < 4 / math.sqrt(grad.numel())
         before = grad.clone()
 
 
@@ -298,7 +299,7 @@ def test_a_checkpoint_is_not_made_within_a_step_nor_loaded_after_one() -> None:
     with pytest.raises(InvalidInput, match="forgotten"):
         engine.load_state_dict(state)
     next(iter(loader))
-    with pytest.raises(InvalidInput, match="after optimizer.step"):
+    with pytest.raises(InvalidInput, match=r"after optimizer\.step"):
         engine.state_dict()
 
 

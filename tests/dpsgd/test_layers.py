@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from oracle import Recording, check, energy, energy_second, keep
 from torch import Tensor, nn
-
-from oracle import Recording, check, energy_second, keep
 
 BATCH = 5
 
@@ -145,6 +144,20 @@ CASES: dict[str, Case] = {
 def test_norms_and_clipped_sums_are_those_of_a_loop(name: str) -> None:
     layer, inputs = CASES[name]
     check(layer(), *inputs())
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
+@pytest.mark.filterwarnings("ignore:Initializing zero-element")
+@pytest.mark.parametrize("probed", [False, True], ids=["first", "later"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_batch_of_no_samples_adds_nothing(name: str, probed: bool) -> None:
+    layer, inputs = CASES[name]
+    module, given = layer(), inputs()
+    keeper = keep(module, Recording(1.0), reduction="mean")
+    if probed:
+        module(*given)
+    energy(module(*(x[:0] for x in given))).backward()
+    assert all(not summed.any() for summed in keeper.take_sums())
 
 
 class Attending(nn.Module):
@@ -348,8 +361,8 @@ class Own(nn.Module):
 
 
 class Mine(nn.Linear):
-    def forward(self, input: Tensor) -> Tensor:
-        return super().forward(2 * input)
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(2 * x)
 
 
 OTHERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
