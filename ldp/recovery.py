@@ -16,8 +16,8 @@ class RecoveredEstimate:
     """A recovered distribution, shape (k,), the assumed share, and the raw estimate behind it.
 
     What the recovered values are worth depends on the attack; no error is known. Forged reports
-    that are spread as assumed are taken out exactly; of an attack on a few targets they take
-    away little, and may then be farther from the truth than Norm-Sub alone.
+    that are spread as assumed are taken out exactly; after an attack on a few targets the result
+    may be farther from the truth than Norm-Sub alone.
     """
 
     value: NDArray[np.float64]
