@@ -6,7 +6,7 @@ in the transaction that stores their batch, so they are always those of the stor
 """
 
 import fcntl
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
@@ -184,6 +184,23 @@ class Store:
             query = query.where(_tallies.c.period.in_(periods))
         with self._engine.begin() as connection:
             return _read_tallies(connection.execute(query))
+
+    def batches(self, survey: str, page: int = 128) -> Iterator[list[collector_pb2.Batch]]:
+        """Yield a survey's stored batches, `page` at a time, in the order of their random ids.
+
+        Each page is a transaction of its own, so that a long reading holds nobody up; a batch
+        that comes in meanwhile may or may not be among them.
+        """
+        last = b""
+        query = sa.select(_batches.c.id, _batches.c.batch).order_by(_batches.c.id).limit(page)
+        while True:
+            here = query.where(_batches.c.survey == survey, _batches.c.id > last)
+            with self._engine.begin() as connection:
+                rows = connection.execute(here).all()
+            if not rows:
+                return
+            last = rows[-1].id
+            yield [collector_pb2.Batch.FromString(row.batch) for row in rows]
 
 
 def _find_surveys(
