@@ -22,13 +22,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import hearsay.plan
-from hearsay import Analyst, Client, Unreachable
+from hearsay import MEMORY, Analyst, Client, Unreachable
 from hearsay.plan import Categorical, Numeric
 from hearsay.transport import call, open_channel
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, survey_pb2
 from hearsay_server import survey as surveys
 from hearsay_server.demo_results import Comparison, draw, show
-from ldp import FrequencyOracle, InvalidInput, Mechanism
+from hearsay_server.describe import describe
+from ldp import InvalidInput
 from ldp.testing import SeededCoins
 
 _THREADS = 16
@@ -192,12 +193,22 @@ def _collect(source: Source, address: str, seed: int | None, console: Console) -
         answers = source.respondents[number]
         coins = None if seed is None else SeededCoins((seed << 32) + number)
         name = source.survey.name
-        client = Client(address, name, level=chosen[number], may_reveal=may_reveal, coins=coins)
-        taken = client.record(**answers)
-        batches = client.outbox()
-        if not client.close() or client.counters.get("stored", 0) != len(batches):
-            raise Unreachable(f"respondent {number} could not deliver: {dict(client.counters)}")
-        return _Exhibit(answers, client.level, client.plan, batches[0]) if taken else None
+        with Client(
+            address,
+            name,
+            level=chosen[number],
+            ledger=MEMORY,
+            consent=True,
+            may_reveal=may_reveal,
+            strict=True,
+            coins=coins,
+        ) as client:
+            client.ready()
+            taken = client.record(**answers)
+            if not client.flush() or client.counters.get("stored", 0) != bool(taken):
+                raise Unreachable(f"respondent {number} could not deliver: {dict(client.counters)}")
+            plan, sent = client.plan, client.outbox().sent
+        return _Exhibit(answers, plan.level(chosen[number]), plan, sent[0].batch) if taken else None
 
     columns = (TextColumn("devices"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress, ThreadPoolExecutor(_THREADS) as pool:
@@ -250,7 +261,7 @@ def _show_exhibit(exhibit: _Exhibit, console: Console) -> None:
             table.add_row(
                 name,
                 f"{kept:g}" if isinstance(kept, float) else escape(kept),
-                _describe(exhibit.plan.attributes[name].domain, mechanism, codes[name]),
+                escape(describe(exhibit.plan.attributes[name].domain, mechanism, codes[name])),
                 f"{mechanism.realised_epsilon:.3f}",
             )
     console.print(
@@ -258,17 +269,3 @@ def _show_exhibit(exhibit: _Exhibit, console: Console) -> None:
         f"{exhibit.level.name!r} (epsilon {exhibit.level.epsilon:g} for the whole record)"
     )
     console.print(table)
-
-
-def _describe(domain: hearsay.plan.Domain, mechanism: Mechanism, codes: bytes) -> str:
-    """Show a code, and what it counts for by itself."""
-    raw = codes.hex(" ") if len(codes) <= 8 else f"{codes[:8].hex(' ')} ..."
-    tally = mechanism.tally(mechanism.decode(codes, 1))
-    if isinstance(domain, Numeric):
-        share = (float(mechanism.debias(tally)[0]) + 1) / 2
-        return f"{raw}  counts as {domain.low + share * (domain.high - domain.low):.1f}"
-    if not isinstance(mechanism, FrequencyOracle):
-        return f"{raw}  ({mechanism.name})"
-    supported = mechanism.supports(tally)
-    said = [value for value, count in zip(domain.values, supported, strict=True) if count]
-    return escape(f"{raw}  says: {' or '.join(said) or 'none'}")

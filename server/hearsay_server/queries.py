@@ -14,9 +14,11 @@ from hearsay import period
 from hearsay.plan import Categorical, Domain, Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.intake import Cohort
+from hearsay_server.repeats import overstatement, widened
 from ldp import Estimate, FrequencyOracle, InvalidInput, Mechanism, Tally, pooling
 from ldp.consistency import make_consistent
 from ldp.distribution import Distribution, reconstruct
+from ldp.estimation import Cohorts
 from ldp.mechanisms.numeric import MeanMechanism
 from ldp.poisoning import Shift, largest_shift
 from ldp.recovery import ldp_recover
@@ -28,6 +30,8 @@ for: the cost grows with their cube."""
 _CONFIDENCE = 0.95
 _BINS = 10
 _MAX_BINS = 1024
+
+_SIGNIFICANCE = 0.01
 
 Tallies = Mapping[Cohort, Tally]
 Question = (
@@ -56,11 +60,16 @@ def pooled(
     if not tallies:
         raise NoReports(f"there are no such reports of {attribute!r} yet")
     cohorts = list(by_level(plan, attribute, tallies).values())
+    domain = plan.attributes[attribute].domain
     if forgeable:
-        return _pooled_by_weights(plan.attributes[attribute].domain, cohorts, method)
+        method = _forgeable(method)
+    if repeats(plan, attribute, tallies):
+        return _pooled_repeats(domain, cohorts, method, overstatement(tallies))
+    if forgeable:
+        return _pooled_though_different(domain, cohorts, method)
     if method:
         return pooling.answer(cohorts, pooling.named(method))
-    if _has_many(plan.attributes[attribute].domain):
+    if _has_many(domain):
         untested = f"with more than {_QUICK} values, whether the levels differ was not tested"
         value = pooling.pool(cohorts, "inverse_variance")
         return pooling.Answer(value, None, untested if len(cohorts) > 1 else "")
@@ -81,15 +90,25 @@ def _has_many(domain: Domain) -> bool:
     return isinstance(domain, Categorical) and len(domain.values) > _QUICK
 
 
-def _pooled_by_weights(
-    domain: Domain, cohorts: Sequence[tuple[Mechanism, Tally]], method: str
-) -> pooling.Answer:
+def repeats(plan: Plan, attribute: str, tallies: Tallies) -> bool:
+    """Tell whether devices may have sent the same codes in several of the cohorts' periods."""
+    memo = bool(plan.attributes[attribute].memo)
+    return memo and len({cohort.period for cohort in tallies}) > 1
+
+
+def _forgeable(method: str) -> str:
+    """Return a method whose weights say what forged reports can do."""
     if method not in ("", "inverse_variance", "scalar"):
         raise InvalidInput(
             "what forged reports can do is known for the methods inverse_variance and scalar, "
             f"not for {method!r}"
         )
-    value = pooling.pool(cohorts, pooling.named(method or "inverse_variance"))
+    return method or "inverse_variance"
+
+
+def _pooled_though_different(domain: Domain, cohorts: Cohorts, method: str) -> pooling.Answer:
+    """Pool without stratifying where the levels differ, but say so."""
+    value = pooling.pool(cohorts, pooling.named(method))
     if len(cohorts) < 2 or _has_many(domain):
         return pooling.Answer(value, None, "")
     test = pooling.homogeneity(cohorts)
@@ -97,7 +116,21 @@ def _pooled_by_weights(
         f"the levels differ (p = {test.p_value:.2g}), and are pooled all the same because forged "
         "reports were asked about: ask for each level by itself"
     )
-    return pooling.Answer(value, test, warning if test.p_value < 0.01 else "")
+    return pooling.Answer(value, test, warning if test.p_value < _SIGNIFICANCE else "")
+
+
+def _pooled_repeats(domain: Domain, cohorts: Cohorts, method: str, factor: float) -> pooling.Answer:
+    """Pool periods in which devices repeat their memos: the reports are not independent."""
+    if not method and _has_many(domain):
+        method = "inverse_variance"
+    value = widened(pooling.pool(cohorts, pooling.named(method) if method else None), factor)
+    warning = (
+        "devices repeat their memos over these periods: errors allow for the same reports in all "
+        f"of them ({factor:.3g} times those of independent ones)"
+    )
+    if len(cohorts) > 1:
+        warning += "; whether the levels differ can be tested in one period only"
+    return pooling.Answer(value, None, warning)
 
 
 @dataclass(frozen=True)
@@ -250,7 +283,8 @@ def distribution(
     shares = [each.histogram(scaled) for each in found]
     weights = np.array([1 / np.square(share.standard_error).sum() for share in shares])
     weights /= weights.sum()
-    histogram = _averaged(shares, weights)
+    factor = overstatement(tallies) if repeats(plan, question.attribute, tallies) else 1.0
+    histogram = widened(_averaged(shares, weights), factor)
     bins = [
         analyst_pb2.Bin(left=left, right=right, share=row)
         for left, right, row in zip(
@@ -263,7 +297,8 @@ def distribution(
     quantiles = []
     if question.quantiles:
         each = [distribution.quantiles(list(question.quantiles)) for distribution in found]
-        averaged = _averaged(each, weights).rescaled((domain.low, domain.high))
+        averaged = widened(_averaged(each, weights), factor)
+        averaged = averaged.rescaled((domain.low, domain.high))
         quantiles = _rows([f"{level:g}" for level in question.quantiles], averaged, confidence)
     return analyst_pb2.DistributionResponse(
         survey=plan.survey,

@@ -24,7 +24,7 @@ Batches = Iterable[Sequence[collector_pb2.Batch]]
 def chunks(
     plan: Plan, batches: Batches, source: np.random.Generator
 ) -> Iterator[analyst_pb2.ExportRowsResponse]:
-    """Yield the rows of the batches by period, each page's mixed in an order that `source` draws."""
+    """Yield the batches' rows by period, those of a page mixed in an order that `source` draws."""
     for page in batches:
         by_period = sorted(page, key=lambda batch: batch.period)
         for name, group in groupby(by_period, key=lambda batch: batch.period):

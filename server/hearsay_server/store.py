@@ -100,6 +100,11 @@ class Store:
             self._lock.close()
             raise
 
+    @property
+    def engine(self) -> sa.Engine:
+        """The database, for what keeps tables of its own in it."""
+        return self._engine
+
     def close(self) -> None:
         """Close the database and leave the folder to others."""
         self._engine.dispose()
@@ -133,11 +138,14 @@ class Store:
         self,
         batches: Sequence[collector_pb2.Batch],
         decode: Callable[[collector_pb2.Batch], Mapping[Cohort, Tally]],
+        admit: Callable[[sa.Connection, int], None] = lambda connection, position: None,
     ) -> list[bool | Refused]:
         """Store batches in one durable transaction; return what became of each.
 
         True: it was new. False: the same batch is stored, or stands earlier in `batches`, and
-        is not counted again. `Refused`: what `decode` raised, or the id is another batch's.
+        is not counted again. `Refused`: what `decode` raised, or the id is another batch's, or
+        what `admit` raised, which is given the position of each batch that would be stored and
+        the connection, so that what it counts is counted in the same transaction.
         When this raises, nothing is stored.
         """
         with self._writing() as connection:
@@ -147,13 +155,14 @@ class Store:
             fresh: list[collector_pb2.Batch] = []
             sums: dict[Cohort, Tally] = {}
             outcomes: list[bool | Refused] = []
-            for batch in batches:
+            for position, batch in enumerate(batches):
                 data = batch.SerializeToString(deterministic=True)
                 if batch.id in stored:
                     outcomes.append(False if stored[batch.id] == data else _taken(batch.id))
                     continue
                 try:
                     tallies = decode(batch)
+                    admit(connection, position)
                 except Refused as refused:
                     outcomes.append(refused)
                     continue
@@ -244,7 +253,8 @@ def _read_tallies(rows: Iterable[Any]) -> dict[Cohort, Tally]:
 
 
 def _open(file: Path) -> sa.Engine:
-    engine = sa.create_engine(sa.URL.create("sqlite", database=str(file)))
+    url = sa.URL.create("sqlite", database=str(file))
+    engine = sa.create_engine(url, hide_parameters=True)  # no reports in the log of an error
     sa.event.listen(engine, "connect", _configure)
     sa.event.listen(engine, "begin", _begin)
     with engine.execution_options(**_WRITE).begin() as connection:

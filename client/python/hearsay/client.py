@@ -1,157 +1,162 @@
 """The device's side: randomise here, send only that."""
 
+import atexit
+import json
 import logging
-import math
 import os
-import random
 import threading
 import time
+import weakref
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
-from fractions import Fraction
+from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Final, Self
 
-import grpc
-import numpy as np
-
-from hearsay import period
-from hearsay.plan import Categorical, Plan, parse
-from hearsay.transport import call, open_channel
-from hearsay.v1 import collector_pb2, collector_pb2_grpc
+from hearsay import outbox
+from hearsay.choices import Caps, Choices, Terms
+from hearsay.ledger import Ledger, Spending
+from hearsay.outbox import Outbox
+from hearsay.plan import Plan, parse
+from hearsay.sender import Delivery, Sender
+from hearsay.store import Store
+from hearsay.transport import GrpcTransport, Tls, Token, Transport
+from hearsay.trouble import Reason, Status, Trouble
 from ldp import Coins, InvalidInput
-from ldp.budget import Budget
+
+if TYPE_CHECKING:
+    import sqlite3
 
 _log = logging.getLogger("hearsay")
 
-_FIRST_WAIT, _LONGEST_WAIT = 0.1, 10.0
-"""Seconds between tries; each is drawn between half of it and the whole, then doubled."""
 
-_CALL_TIMEOUT = 10.0
-"""Seconds that one call may take."""
-
-_FINAL = {
-    collector_pb2.Result.STORED: "stored",
-    collector_pb2.Result.DUPLICATE: "duplicate",
-    collector_pb2.Result.REFUSED: "refused",
-}
-"""The statuses that end a batch, and how they are counted. Any other leaves it queued."""
+_NO_CAPS = Caps()
+_USUAL = Delivery()
 
 
-@dataclass(frozen=True)
-class _Row:
-    """One record, already randomised: the encoded code of each attribute that was answered."""
+class _Memory:
+    """The type of `MEMORY`."""
 
-    period: str
-    codes: Mapping[str, bytes]
+    def __repr__(self) -> str:
+        return "hearsay.MEMORY"
+
+
+MEMORY: Final = _Memory()
+"""As a client's ledger: keep it in this process's memory, and lose it with the process. Whoever
+runs the process again may spend a period's epsilon again."""
 
 
 class Client:
-    """Record one user's answers: randomise each on this device, queue it, send the codes.
+    """Record answers: randomise each on this device, queue it, send the codes.
 
-    Guarantee: all that leaves the device for one period is epsilon-LDP for the whole record,
-    epsilon being `record_epsilon`, at most the chosen level's where no attribute has another.
-    Each attribute is randomised at most once per period; a repeated answer is dropped and
-    counted, not sent. Where the survey declares sensitive values or classes of an attribute,
-    its policy takes the place of its epsilon, and its ordinary values may be revealed: only
-    those that `may_reveal` names are sent like that. What is in the clear: the survey, the
-    levels, which attributes were answered, the period, and the time of contact.
+    Guarantee: all that leaves the device for one person and period is epsilon-LDP for the whole
+    record, epsilon being `record_epsilon`, at most the chosen level's where no attribute has
+    another; over periods epsilons add up, and the caps for life bound the sum. A memoised
+    attribute costs its memo's epsilon once per distinct value, which bounds what all its reports
+    tell between lives that change at the same times (`Memoizer`), and no others. Each attribute is
+    randomised at most once per person and period; a repeated answer is dropped and counted. It
+    holds across crashes, restarts, threads, forks and processes that share the ledger's file.
+    Where the survey declares sensitive values or classes of an attribute, its policy takes the
+    place of its epsilon, and its ordinary values may be revealed: only those that `may_reveal`
+    names are sent like that. What is in the clear: the survey, the levels, which attributes
+    were answered, the period, and the time of contact.
 
-    The ledger of what was spent lives as long as this object: make one per user, keep it, and
-    do not make a second one for the same user within a period. Safe to share between threads.
+    Nothing is taken before `grant` (or `consent=True`). Nothing that the network, the disk or
+    the server does raises, or blocks for longer than a transaction of the file; what is dropped
+    is counted in `counters` by its reason, and `status` says why.
     """
 
     def __init__(
         self,
-        target: str,
+        target: str | Transport,
         survey: str,
         *,
         level: str,
+        ledger: str | os.PathLike[str] | _Memory,
+        consent: bool = False,
         levels: Mapping[str, str] = MappingProxyType({}),
-        max_epsilon: float | None = None,
-        max_lifetime_epsilon: float | None = None,
+        caps: Caps = _NO_CAPS,
         withhold: Collection[str] = (),
         may_reveal: Collection[str] = (),
+        may_tell_changes: Collection[str] = (),
         revision: str | None = None,
+        tls: Tls | None = None,
+        token: Token | None = None,
         insecure: bool = False,
-        timeout: float = _CALL_TIMEOUT,
+        delivery: Delivery = _USUAL,
+        strict: bool = False,
         coins: Coins | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Fetch the survey's plan from "host:port", check it and pin its revision.
+        """Prepare to answer a survey of the server at "host:port"; return at once.
 
-        `level` names the user's epsilon and is chosen before any answer is known; so is another
-        one for some attributes, by name, in `levels`. `max_epsilon` is the user's own cap on
-        one record, `max_lifetime_epsilon` on all that this object ever sends: an answer that
-        would exceed it is dropped and counted as "spent". `withhold` names the attributes that
-        this user never answers, whatever `record` is given; decide it before the answers are
-        known. `may_reveal` names the attributes whose ordinary values may be revealed.
-        `revision`, the hex SHA-256 that
-        `hearsay survey show` prints, refuses any other plan: without it the server may serve
-        this object another plan than it served an earlier one. TLS is used for any host that
-        is not loopback unless `insecure`. `coins` and `clock` are for tests and simulations.
+        The plan is fetched in the background, checked, and kept in the ledger with its
+        revision; `ready` waits for it. `ledger` is the file of this installation (one for all
+        its surveys, users and processes; see `create_ledger`), or `MEMORY`. `consent` grants,
+        as `grant` does; without it what was granted in the ledger's file holds.
 
-        Raises `InvalidInput` where the survey, a level or an attribute does not exist, where
-        the plan is not of that revision, where it breaks its own promise, where a record's
-        epsilon exceeds `max_epsilon`, or where a value that is not in `may_reveal` could be
-        revealed; `Unreachable` where no plan comes within `timeout` seconds.
+        Decide these before any answer is known: `level` names the user's epsilon, `levels` that
+        of some attributes, by name; `caps` are the app's; `withhold` names the attributes that
+        are never answered, whatever `record` is given; `may_reveal` those whose ordinary values
+        may be revealed, `may_tell_changes` the memoised ones, whose reports tell when an answer
+        changes. `revision`, the hex SHA-256 that `hearsay survey show` prints, refuses
+        any other plan. Without it another plan is taken as long as it does not spend more on a
+        record than the first one did, or than `caps.record` where that is given.
+
+        TLS is used for any host that is not loopback unless `insecure`; `tls` names its files,
+        `token` what the server knows this app by. `strict` is for development: what the
+        programmer can mend raises. `coins` and `clock` are for tests and simulations.
+        Raises `InvalidInput` where a file of `tls` cannot be read.
         """
-        self._channel = open_channel(target, insecure=insecure)
-        try:
-            self._stub = collector_pb2_grpc.CollectorStub(self._channel)
-            request = collector_pb2.GetPlanRequest(survey=survey)
-            self.plan: Plan = parse(call(self._stub.GetPlan, request, timeout).plan)
-            if self.plan.survey != survey:
-                raise InvalidInput(f"asked for the survey {survey!r}, got {self.plan.survey!r}")
-            if revision is not None and self.plan.revision.hex() != revision:
-                raise InvalidInput(
-                    f"expected revision {revision!r} of {survey!r}, "
-                    f"the server has {self.plan.revision.hex()}"
-                )
-            self.level = self.plan.level(level)
-            self._levels = dict.fromkeys(self.plan.attributes, self.level)
-            for name, other in levels.items():
-                self._check_attribute(name)
-                self._levels[name] = self.plan.level(other)
-            self._budget = self._own_budget()
-            for name in withhold:
-                self._check_attribute(name)
-            self._withheld = frozenset(withhold)
-            allowed = max(chosen.epsilon for chosen in (self.level, *self._levels.values()))
-            if self.record_epsilon > allowed:
-                raise InvalidInput(
-                    f"these levels together spend epsilon {self.record_epsilon:g} on a record, "
-                    f"more than the loosest of them, {allowed:g}: the plan does not go by levels"
-                )
-            if max_epsilon is not None and not self.record_epsilon <= max_epsilon:
-                raise InvalidInput(
-                    f"level {level!r} spends epsilon {self.record_epsilon:g} on a record, "
-                    f"above the user's cap of {max_epsilon:g}"
-                )
-            for name in may_reveal:
-                self._check_attribute(name)
-            self._check_revealing(may_reveal)
-            if max_lifetime_epsilon is not None and not 0 <= max_lifetime_epsilon < math.inf:
-                raise InvalidInput(
-                    f"max_lifetime_epsilon must be finite and >= 0, got {max_lifetime_epsilon!r}"
-                )
-        except BaseException:
-            self._channel.close()
-            raise
+        if isinstance(target, str):
+            if tls is not None:
+                tls.credentials()
+            target = GrpcTransport(target, tls=tls, token=token, insecure=insecure)
+        self._survey = survey
+        self._choices = Choices(
+            level=level,
+            levels=dict(levels),
+            withhold=frozenset(withhold),
+            may_reveal=frozenset(may_reveal),
+            may_tell_changes=frozenset(may_tell_changes),
+            revision=revision,
+        )
+        self._caps = caps
+        self._delivery = delivery
+        self._strict = strict
         self._coins = coins or Coins()
         self._clock = clock
-        self._allowance = None if max_lifetime_epsilon is None else Fraction(max_lifetime_epsilon)
-        self._lock = threading.Lock()  # guards all below
-        self._drawn: dict[str, frozenset[str]] = {}  # by period, what its record reports
-        self._spent: set[tuple[str, str]] = set()  # (period, attribute)
-        self._lifetime = Fraction(0)  # epsilon
-        self._rows: list[_Row] = []
-        self._batches: list[collector_pb2.Batch] = []  # sealed from rows, with an id for good
-        self._counters: Counter[str] = Counter()
+        self._transport = target
+        self._store = Store(None if isinstance(ledger, _Memory) else Path(ledger), clock)
+        self._ledger = Ledger(self._store, survey)
+        self._terms: Terms | None = None
+        self._fetched = 0.0  # when the plan was, by the clock, in seconds since 1970
+        self._refused = Status(Reason.NO_PLAN, "no plan has come yet")
+        self._settled = threading.Event()  # there are terms, or a plan was refused
+        self._dropped: Counter[str] = Counter()  # not in the file yet
+        self._counting = threading.Lock()
+        self._keeping = threading.RLock()  # one writer of counters at a time; taken first
+        self._last = Status(Reason.READY)  # of the last answer
         self._closed = False
-        self._sending = threading.Lock()  # one flush at a time; never taken while holding _lock
+        self._sender = Sender(
+            self._store,
+            self._transport,
+            survey,
+            delivery,
+            refresh=self._refresh,
+            allowed=self._may_send,
+            clock=clock,
+            coins=self._coins,
+        )
+        try:
+            self._take_known_plan()
+            if consent:
+                self.grant()
+        except Trouble as trouble:
+            self._last = trouble.status
+        _living.add(self)
+        self._sender.start()
 
     def record(self, /, **answers: object) -> tuple[str, ...]:
         """Randomise answers by attribute name and queue them; return the names that were taken.
@@ -163,77 +168,153 @@ class Client:
         with an exact float. An attribute that is left out or None is withheld: that it was is
         visible, its answer is not. So do not withhold because of the answer: leaving out what
         lies outside the domain tells that it did. Survey such numbers with `clamp`, and give
-        categories an "other". An attribute that was answered in this period already is dropped
-        and counted as "spent".
+        categories an "other". An attribute that was answered in this period already, or whose
+        epsilon a cap does not allow, is dropped and counted as "spent".
 
-        Raises `InvalidInput`, before anything is spent, for an unknown attribute, for an
-        answer outside its domain (the message does not repeat the answer), and after `close`.
+        Never raises, unless `strict`: then `InvalidInput`, before anything is spent, for an
+        unknown attribute, for an answer outside its domain (the message does not repeat the
+        answer), where the plan is refused, and after `close`. Otherwise those are dropped,
+        counted as "invalid" and logged. Takes some 50 µs; the answer itself is not kept.
         """
-        given = {name: answer for name, answer in answers.items() if answer is not None}
-        values = {name: self._encode(name, answer) for name, answer in given.items()}
-        values = {name: value for name, value in values.items() if name not in self._withheld}
-        now = period.label(self.plan.period, self._clock())
-        with self._lock:
-            if self._closed:
-                raise InvalidInput("this client is closed; make a new one to record")
-            taken = [name for name in values if self._may_spend(now, name)]
-            codes = {}
-            for name in taken:
-                mechanism = self._levels[name].mechanisms[name]
-                codes[name] = mechanism.encode([mechanism.randomize(values[name], self._coins)])
-            if codes:
-                self._rows.append(_Row(now, codes))
-                self._counters["recorded"] += 1
-        return tuple(taken)
+        return self._record("", answers)
 
-    def flush(self, timeout: float = 30.0) -> bool:
-        """Send what is queued; return whether all of it was answered within `timeout` seconds.
+    def person(self, name: str) -> "Person":
+        """Return what records the answers of one of several people who share this device.
 
-        A batch without an answer for good stays queued, and goes again with the same id and
-        bytes at the next flush, so the server counts it once. Neither the network nor the
-        server makes this raise. A batch that the server refuses is dropped, counted as
-        "refused" and logged with its reason.
+        Each has an account of their own; the file knows them by a keyed hash of `name`. For a
+        web backend, say, which answers for its users.
         """
-        return self._flush(timeout) if not self._closed else not self.outbox()
+        return Person(self, name)
 
-    def _flush(self, timeout: float) -> bool:
-        deadline = time.monotonic() + timeout
-        if not self._sending.acquire(timeout=max(0.0, timeout)):
-            return not self.outbox()
+    def ready(self, timeout: float = 10.0) -> bool:
+        """Wait until there is a plan; return whether answers are taken now.
+
+        Without consent there is nothing to wait for: the server is not even asked.
+
+        With `strict`, raises `InvalidInput` where the server's plan is refused.
+        """
+        status = self.status()
+        if status.reason is Reason.NO_PLAN:
+            self._settled.wait(timeout)
+            status = self.status()
+        if self._strict and status.reason is Reason.PLAN_REFUSED:
+            raise InvalidInput(status.detail)
+        return status.ready
+
+    def status(self) -> Status:
+        """Return whether answers are taken now, and if not, why."""
+        if self._closed:
+            return Status(Reason.CLOSED)
         try:
-            return self._send_all(deadline)
-        finally:
-            self._sending.release()
+            if not self._has_consent():
+                return Status(Reason.NO_CONSENT)
+            if self._terms is None:
+                return self._refused
+            self._ledger.check("", self._terms, now=self._clock(), caps=self._caps)
+        except Trouble as trouble:
+            return trouble.status
+        # Looking may go well where writing does not.
+        return self._last if self._last.reason in _OF_WRITING else Status(Reason.READY)
 
-    def outbox(self) -> Sequence[collector_pb2.Batch]:
-        """Return the batches that wait for an answer: exactly what leaves this device."""
-        with self._lock:
-            self._batches += self._seal(self._rows)
-            self._rows = []
-            return tuple(self._batches)
+    def grant(self) -> None:
+        """Note the user's consent to this survey in the ledger; raise nothing."""
+        self._set_consent(True)
+        self._sender.wake()
+
+    def revoke(self, *, forget: bool = False) -> None:
+        """Note that consent is revoked: stop sending and empty the queue; raise nothing.
+
+        With `forget`, the server is asked to delete the batches that were under way and may
+        have reached it. What it acknowledged stays counted, and what was spent stays spent.
+        """
+        self._set_consent(False)
+        self._transport.interrupt()
+        try:
+            outbox.clear(self._store, self._survey, forget=forget)
+        except Trouble as trouble:
+            _log.error("the queue could not be emptied, but is not sent: %s", trouble)
+        self._sender.wake()
+
+    def limit(self, caps: Caps) -> None:
+        """Set the user's own caps, kept in the ledger; of them and the app's the lower hold.
+
+        Raises `InvalidInput` where they cannot be kept.
+        """
+        try:
+            with self._store.write() as connection:
+                connection.execute(
+                    "INSERT INTO surveys (survey, caps) VALUES (?, ?)"
+                    " ON CONFLICT DO UPDATE SET caps = excluded.caps",
+                    (self._survey, json.dumps(caps.as_dict())),
+                )
+            self._take_known_plan()
+        except Trouble as trouble:
+            raise InvalidInput(f"the caps could not be kept: {trouble}") from None
+
+    def ledger(self, person: str = "") -> tuple[Spending, ...]:
+        """Return what was spent and what is left, by attribute; empty without a plan."""
+        if self._terms is None:
+            return ()
+        try:
+            return tuple(self._ledger.spendings(person, self._terms, self._caps, self._clock()))
+        except Trouble:
+            return ()
+
+    def outbox(self) -> Outbox:
+        """Return what waits and what left, decoded: exactly what the server gets to see."""
+        try:
+            return outbox.view(self._store, self._survey)
+        except Trouble:
+            return Outbox((), (), ())
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """Records queued ("recorded"), answers dropped because their epsilon is "spent" or
-        their attribute was not drawn ("idle"), and batches by what became of them: "stored",
-        "duplicate", "refused"."""
-        with self._lock:
-            return MappingProxyType(dict(self._counters))
+        """Records queued ("recorded"); answers and reports dropped, by reason: "spent", "idle",
+        "invalid", "overflow" (reports beyond the queue), "revoked", "period_closed", and those
+        of `Reason`; batches by what became of them: "stored", "duplicate", "refused". Kept in
+        the ledger."""
+        with self._keeping:
+            try:
+                self._keep_counters()
+                kept = outbox.counters(self._store, self._survey)
+            except Trouble:
+                kept = {}
+            with self._counting:
+                return MappingProxyType(dict(Counter(kept) + self._dropped))
+
+    def flush(self, timeout: float = 30.0) -> bool:
+        """Send what waits; return whether all of it was answered within `timeout` seconds.
+
+        A batch without an answer for good stays queued, and goes again with the same id and
+        bytes, so the server counts it once. A batch that the server refuses is dropped, counted
+        and logged with its reason.
+        """
+        if self._closed:
+            return self._is_empty()
+        return self._sender.flush(timeout) and self._is_empty()
 
     def close(self, timeout: float = 30.0) -> bool:
         """Flush, then disconnect; return whether nothing is left behind.
 
-        What could not be sent is lost with this object, and logged as an error. Closing again
-        does nothing.
+        What could not be sent waits in the ledger's file for the next client of it; with a
+        ledger in memory it is lost, and logged as an error. Closing again does nothing.
         """
-        with self._lock:
-            first, self._closed = not self._closed, True
-        if first:
-            self._flush(timeout)
-            self._channel.close()
-            if lost := len(self.outbox()):
-                _log.error("closed with %d batches that were never answered: they are lost", lost)
-        return not self.outbox()
+        if not self._closed:
+            sent = self._is_empty() or self._sender.flush(timeout)
+            self._closed = True
+            self._sender.stop()
+            self._sender.join(timeout=1.0)
+            self._transport.close()
+            if not sent and self._store.file is None and (left := self._left()):
+                _log.error("closed with %d reports that were never answered: they are lost", left)
+            empty = self._is_empty()
+            try:
+                self._keep_counters()
+            except Trouble as trouble:
+                _log.warning("the counters could not be kept: %s", trouble)
+            self._store.release()
+            return empty
+        return self._is_empty()
 
     def __enter__(self) -> Self:
         return self
@@ -247,129 +328,282 @@ class Client:
         self.close()
 
     @property
+    def plan(self) -> Plan:
+        """The plan; raises `InvalidInput` where there is none yet."""
+        return self._known_terms().plan
+
+    @property
     def record_epsilon(self) -> float:
-        """The most that one record spends: all attributes that it can report together."""
-        names = enumerate(self.plan.attributes)
-        return self._budget.epsilon_of([j for j, name in names if name not in self._withheld])
+        """The most that one record spends; raises `InvalidInput` without a plan."""
+        return self._known_terms().record_epsilon
 
-    def _own_budget(self) -> Budget:
-        """The level's budget, with the epsilon of each attribute that has another level."""
-        budget = self.level.budget
-        for position, (name, level) in enumerate(self._levels.items()):
-            if level is not self.level:
-                budget = budget.with_epsilon(position, level.mechanisms[name].epsilon)
-        return budget
+    def _known_terms(self) -> Terms:
+        if self._terms is None:
+            raise InvalidInput(f"{self._refused.detail}: wait for ready()")
+        return self._terms
 
-    def _check_attribute(self, name: str) -> None:
-        if name not in self.plan.attributes:
-            raise InvalidInput(
-                f"{self.plan.survey!r} has no attribute {name!r}; "
-                f"it has {', '.join(self.plan.attributes)}"
-            )
-
-    def _check_revealing(self, may_reveal: Collection[str]) -> None:
-        for name, attribute in self.plan.attributes.items():
-            domain = attribute.domain
-            if name in self._withheld or not isinstance(domain, Categorical):
-                continue
-            if domain.ordinary and name not in may_reveal:
-                raise InvalidInput(
-                    f"a report of {name!r} may reveal {' or '.join(domain.ordinary)}; "
-                    f"if that is meant, pass may_reveal=[{name!r}]"
-                )
-
-    def _may_spend(self, now: str, name: str) -> bool:
-        """Tell whether an attribute may be randomised now, and if so book its epsilon."""
-        if now not in self._drawn:
-            names = list(self.plan.attributes)
-            self._drawn[now] = frozenset(names[j] for j in self._budget.draw(self._coins))
-        if name not in self._drawn[now]:
-            self._counters["idle"] += 1
-            return False
-        cost = Fraction(self._levels[name].mechanisms[name].epsilon)
-        used_up = self._allowance is not None and self._lifetime + cost > self._allowance
-        if (now, name) in self._spent or used_up:
-            self._counters["spent"] += 1
-            return False
-        self._spent.add((now, name))
-        self._lifetime += cost
-        return True
-
-    def _encode(self, name: str, answer: object) -> int | float:
-        self._check_attribute(name)
+    def _record(self, person: str, answers: Mapping[str, object]) -> tuple[str, ...]:
         try:
-            return self.plan.attributes[name].domain.encode(answer)
+            terms = self._check_answering()
+            values = terms.encode(answers)
         except InvalidInput as error:
-            raise InvalidInput(f"{name} {error}") from None
+            if self._strict:
+                raise
+            _log.error("an answer was dropped: %s", error)
+            self._drop("invalid")
+            return ()
+        except Trouble as trouble:
+            if self._strict and trouble.status.reason in (Reason.PLAN_REFUSED, Reason.CLOSED):
+                raise InvalidInput(str(trouble)) from None
+            self._last = trouble.status
+            self._drop(trouble.status.reason, len(answers))
+            return ()
+        if not values:
+            return ()
+        try:
+            taken, dropped, waiting = self._ledger.record(
+                person,
+                terms,
+                values,
+                now=self._clock(),
+                caps=self._caps,
+                limits=(self._delivery.max_reports, self._delivery.max_bytes),
+                coins=self._coins,
+            )
+        except Trouble as trouble:
+            self._last = trouble.status
+            self._drop(trouble.status.reason, len(values))
+            return ()
+        except Exception:
+            if self._strict:
+                raise
+            _log.exception("an answer could not be recorded")
+            self._drop("failed", len(values))
+            return ()
+        self._last = Status(Reason.READY)
+        if taken or dropped:
+            with self._counting:
+                self._dropped += dropped
+                self._dropped["recorded"] += bool(taken)
+        self._sender.start()  # a forked child has none yet
+        if waiting == 1 or waiting >= self._delivery.batch_rows:
+            self._sender.wake()
+        return tuple(taken)
 
-    def _seal(self, rows: Sequence[_Row]) -> list[collector_pb2.Batch]:
-        """Turn rows into batches: one period each, in random order."""
-        batches = []
-        for name in dict.fromkeys(row.period for row in rows):
-            mine = [row for row in rows if row.period == name]
-            order = self._coins.permutation(len(mine))
-            batches.append(self._batch(name, [mine[i] for i in order]))
-        return batches
+    def _check_answering(self) -> Terms:
+        if self._closed:
+            raise Trouble(Reason.CLOSED, "this client is closed; make a new one to record")
+        terms = self._terms
+        if terms is None:
+            self._sender.start()
+            if not self._has_consent():  # or the ledger is shut, which raises
+                raise Trouble(Reason.NO_CONSENT)
+            raise Trouble(self._refused.reason, self._refused.detail)
+        return terms
 
-    def _batch(self, name: str, rows: Sequence[_Row]) -> collector_pb2.Batch:
-        columns = []
-        for attribute in self.plan.attributes:
-            present = [attribute in row.codes for row in rows]
-            if any(present):
-                bits = b"" if all(present) else np.packbits(present, bitorder="little").tobytes()
-                codes = b"".join(row.codes[attribute] for row in rows if attribute in row.codes)
-                columns.append(
-                    collector_pb2.Column(
-                        attribute=attribute,
-                        level=self._levels[attribute].name,
-                        codes=codes,
-                        present=bits,
-                    )
+    def _drop(self, reason: str, answers: int = 1) -> None:
+        with self._counting:
+            self._dropped[str(reason)] += answers
+
+    def _keep_counters(self) -> None:
+        with self._keeping:
+            with self._counting:
+                dropped = self._dropped.copy()
+            if dropped:
+                outbox.count(self._store, self._survey, dropped)
+                with self._counting:
+                    self._dropped -= dropped
+
+    def _left(self) -> int:
+        waiting = self.outbox()
+        return len(waiting.reports) + sum(batch.rows for batch in waiting.batches)
+
+    def _is_empty(self) -> bool:
+        try:
+            return not outbox.view(self._store, self._survey)
+        except Trouble:
+            return False
+
+    def _has_consent(self) -> bool:
+        with self._store.read() as connection:
+            found = connection.execute(
+                "SELECT consent FROM surveys WHERE survey = ?", (self._survey,)
+            ).fetchone()
+        return bool(found and found[0])
+
+    def _may_send(self) -> bool:
+        self._keep_counters()
+        return self._has_consent()
+
+    def _set_consent(self, granted: bool) -> None:
+        try:
+            with self._store.write_durably() as connection:
+                connection.execute(
+                    "INSERT INTO surveys (survey, consent) VALUES (?, ?)"
+                    " ON CONFLICT DO UPDATE SET consent = excluded.consent",
+                    (self._survey, granted),
                 )
-        return collector_pb2.Batch(
-            id=os.urandom(16),  # never from seeded coins: two simulations must not share ids
-            survey=self.plan.survey,
-            revision=self.plan.revision,
-            period=name,
-            rows=len(rows),
-            columns=columns,
+        except Trouble as trouble:
+            self._last = trouble.status
+            _log.error("consent could not be noted: %s", trouble)
+
+    def _take_known_plan(self) -> None:
+        """Take the plan that an earlier run has kept, if any."""
+        with self._store.read() as connection:
+            found = connection.execute(
+                "SELECT plan, fetched FROM surveys WHERE survey = ?", (self._survey,)
+            ).fetchone()
+        if found and found[0]:
+            self._take(found[0], fetched=found[1])
+
+    def _refresh(self, now: bool) -> None:
+        """Fetch the plan where there is none or an old one, or `now`."""
+        moment = self._clock().timestamp()
+        age = moment - self._fetched
+        if not now and self._settled.is_set() and 0 <= age < self._delivery.plan_age:
+            return
+        try:
+            data = self._transport.get_plan(self._survey, self._delivery.timeout)
+        except InvalidInput as error:  # there is no such survey, say
+            if self._terms is None:
+                self._refuse(str(error))
+            self._fetched = moment
+            return
+        self._take(data, fetched=moment)
+
+    def _take(self, data: bytes, *, fetched: float) -> None:
+        """Take a plan, and keep it, if it keeps all promises; else keep the reason why not."""
+        self._fetched = fetched
+        try:
+            plan = parse(data)
+            if plan.survey != self._survey:
+                raise InvalidInput(f"asked for the survey {self._survey!r}, got {plan.survey!r}")
+            terms = self._choices.against(plan)
+            with self._store.write() as connection:
+                terms.check_caps(self._caps.lower(self._ledger.own_caps(connection)))
+                self._check_trusted(connection, terms)
+                connection.execute(
+                    "UPDATE surveys SET plan = ?, fetched = ? WHERE survey = ?",
+                    (data, fetched, self._survey),
+                )
+        except InvalidInput as error:
+            self._refuse(str(error))
+            return
+        self._terms = terms
+        self._settled.set()
+
+    def _check_trusted(self, connection: "sqlite3.Connection", terms: Terms) -> None:
+        """Raise `InvalidInput` where a record costs more than by the first plan, uncapped."""
+        choices = self._choices
+        key = repr((choices.level, sorted(choices.levels.items()), sorted(choices.withhold)))
+        connection.execute("INSERT OR IGNORE INTO surveys (survey) VALUES (?)", (self._survey,))
+        (stored,) = connection.execute(
+            "SELECT trusted FROM surveys WHERE survey = ?", (self._survey,)
+        ).fetchone()
+        trusted = json.loads(stored)
+        known = trusted.get(key, terms.record_epsilon)
+        if self._caps.record is None and terms.record_epsilon > known:
+            raise InvalidInput(
+                f"the plan of {self._survey!r} now spends epsilon {terms.record_epsilon:g} on a "
+                f"record; it was {known:g}: if that is meant, allow it by caps.record"
+            )
+        trusted[key] = max(known, terms.record_epsilon)
+        connection.execute(
+            "UPDATE surveys SET trusted = ? WHERE survey = ?",
+            (json.dumps(trusted), self._survey),
         )
 
-    def _send_all(self, deadline: float) -> bool:
-        wait = _FIRST_WAIT
-        pending = list(self.outbox())
-        while pending:
-            left = []
-            for batch in pending:
-                remaining = deadline - time.monotonic()
-                if remaining <= 0 or not self._deliver(batch, min(remaining, _CALL_TIMEOUT)):
-                    left.append(batch)
-            # Spread retries out, so that a crowd of devices does not return at once.
-            pause = wait * random.uniform(0.5, 1.0)
-            if left and time.monotonic() + pause >= deadline:
-                return False
-            if left:
-                time.sleep(pause)
-            wait = min(2 * wait, _LONGEST_WAIT)
-            pending = left
-        return True
+    def _refuse(self, why: str) -> None:
+        self._refused = Status(Reason.PLAN_REFUSED, why)
+        self._terms = None
+        self._settled.set()
+        _log.error("the plan of %r is refused: %s", self._survey, why)
 
-    def _deliver(self, batch: collector_pb2.Batch, timeout: float) -> bool:
-        """Submit one batch; return whether it was answered for good, and so left the queue."""
-        request = collector_pb2.SubmitRequest(batches=[batch])
-        try:
-            (result,) = self._stub.Submit(request, timeout=timeout).results
-        except (grpc.RpcError, ValueError) as error:  # ValueError: not one result per batch
-            code = getattr(error, "code", None)
-            _log.warning("a batch was not answered and stays queued: %s", code() if code else error)
-            return False
-        became = _FINAL.get(result.status)
-        if became is None:
-            _log.warning("a batch stays queued: status %d, %s", result.status, result.detail)
-            return False
-        if became == "refused":
-            _log.error("a batch was refused: reason %d, %s", result.reason, result.detail)
-        with self._lock:
-            self._batches.remove(batch)
-            self._counters[became] += 1
-        return True
+    def _before_fork(self) -> None:
+        self._transport.interrupt()
+        deadline = time.monotonic() + _FORK_WAIT
+        self._held = [
+            lock
+            for lock in (self._sender.sending, self._keeping, self._counting)
+            if lock.acquire(timeout=max(0.0, deadline - time.monotonic()))
+        ]
+        # A connection must not be shared by two processes, so none exists while there are two.
+        if self._sender.sending in self._held:
+            self._transport.close()
+        self._paused = self._store.hold(max(0.0, deadline - time.monotonic()))
+        if self._paused:
+            self._store.release()
+
+    def _after_fork(self, *, child: bool) -> None:
+        if child:
+            quiet = self._sender.sending in self._held
+            self._counting, self._keeping = threading.Lock(), threading.RLock()
+            self._dropped = Counter()  # the parent counts them
+            settled = self._settled.is_set()
+            self._settled = threading.Event()
+            if settled:
+                self._settled.set()
+            self._sender.after_fork()
+            self._store.after_fork()
+            self._transport.after_fork(usable=quiet)
+            return
+        if self._paused:
+            self._store.let_go()
+        for lock in self._held:
+            lock.release()
+
+
+class Person:
+    """One of several people whose answers a client records."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        if not name:
+            raise InvalidInput("a person needs a name")
+        self._client = client
+        self._name = name
+
+    def record(self, /, **answers: object) -> tuple[str, ...]:
+        """Record this person's answers, as `Client.record` does."""
+        return self._client._record(self._name, answers)
+
+    def ledger(self) -> tuple[Spending, ...]:
+        """Return what was spent on this person, as `Client.ledger` does."""
+        return self._client.ledger(self._name)
+
+
+_OF_WRITING = (Reason.DISK, Reason.LOCKED)
+"""What only an answer finds out."""
+
+_FORK_WAIT = 2.0
+"""Seconds that a fork waits for a call and a transaction under way to end."""
+
+_living: "weakref.WeakSet[Client]" = weakref.WeakSet()
+"""The clients that a fork and the process's exit concern."""
+
+
+def _before_fork() -> None:
+    for client in list(_living):
+        client._before_fork()
+
+
+def _after_fork(*, child: bool) -> None:
+    for client in list(_living):
+        client._after_fork(child=child)
+
+
+@atexit.register
+def _flush_at_exit() -> None:
+    """Send what waits, for a bounded time; the rest waits in the file."""
+    begin = time.monotonic()
+    for client in list(_living):
+        if not client._closed:
+            spent = time.monotonic() - begin
+            client.close(max(0.0, client._delivery.exit_timeout - spent))
+
+
+if hasattr(os, "register_at_fork"):  # there is no fork on Windows
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=lambda: _after_fork(child=False),
+        after_in_child=lambda: _after_fork(child=True),
+    )

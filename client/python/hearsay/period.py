@@ -1,6 +1,7 @@
 """A survey's time unit: which period a moment belongs to. All in UTC."""
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from ldp import InvalidInput
 
@@ -25,7 +26,14 @@ def check_unit(unit: str) -> None:
 def label(unit: str, moment: datetime) -> str:
     """Name the period of `unit` that an aware `moment` belongs to, e.g. "2026-W27"."""
     check_unit(unit)
-    return moment.astimezone(UTC).strftime(_FORMATS[unit]) if unit else ONCE
+    if not unit:
+        return ONCE
+    return _label(unit, moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0))
+
+
+@lru_cache(maxsize=64)
+def _label(unit: str, hour: datetime) -> str:
+    return hour.strftime(_FORMATS[unit])
 
 
 def start(unit: str, name: str) -> datetime:

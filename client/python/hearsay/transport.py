@@ -1,10 +1,14 @@
 """How a client reaches a server."""
 
 import ipaddress
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import grpc
 
+from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from ldp import InvalidInput
 
 _Request = TypeVar("_Request", contravariant=True)
@@ -17,26 +21,202 @@ _OUR_FAULT = {
     grpc.StatusCode.FAILED_PRECONDITION,
 }
 
+_KEEP_ALIVE = [
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 0),
+]
+"""A connection that died unnoticed is found out by the call that uses it, within 70 s."""
+
+Token = str | Callable[[], str]
+"""What proves to the server who calls; a function is asked at every call."""
+
 
 class Unreachable(ConnectionError):
-    """The server did not answer, or could not."""
+    """The server did not answer, or could not; `retry_after` is when it asked to be asked again,
+    in seconds, 0 where it said nothing."""
+
+    def __init__(self, message: str, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True)
+class Tls:
+    """Files in PEM for TLS: the authorities to trust instead of the system's, and for a server
+    that asks who calls, a certificate (chain) with its key. `server_name` is the name to find
+    in the server's certificate where it is not the host's.
+
+    Raises `InvalidInput` where only one of the two is given.
+    """
+
+    authorities: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    server_name: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            raise InvalidInput("a client certificate needs its key, and a key its certificate")
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """Read the files; raise `InvalidInput` where one cannot be read."""
+        try:
+            contents = [
+                None if file is None else Path(file).read_bytes()
+                for file in (self.authorities, self.key, self.certificate)
+            ]
+        except OSError as error:
+            raise InvalidInput(f"cannot read a file for TLS: {error}") from None
+        return grpc.ssl_channel_credentials(*contents)
 
 
 class _Rpc(Protocol[_Request, _Response]):
     def __call__(self, request: _Request, *, timeout: float) -> _Response: ...
 
 
-def open_channel(target: str, *, insecure: bool = False) -> grpc.Channel:
+class Transport(Protocol):
+    """What the sender needs of a server. Every call raises `Unreachable` where no answer comes
+    within `timeout` seconds, and `InvalidInput` where the server refuses the request."""
+
+    def get_plan(self, survey: str, timeout: float) -> bytes:
+        """Return the bytes of a survey's plan."""
+
+    def submit(self, batch: collector_pb2.Batch, timeout: float) -> collector_pb2.Result:
+        """Hand over a batch; return what became of it."""
+
+    def forget(self, survey: str, period: str, ids: Sequence[bytes], timeout: float) -> None:
+        """Ask that batches be deleted, and never be taken."""
+
+    def interrupt(self) -> None:
+        """End the call under way, if any, as if no answer had come. Safe from any thread."""
+
+    def close(self) -> None:
+        """Disconnect; the next call connects again."""
+
+    def after_fork(self, *, usable: bool) -> None:
+        """Forget, in the child, what belongs to the parent; it was closed if `usable`."""
+
+
+class GrpcTransport:
+    """The Collector service of a real server, over one connection that is made when needed."""
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        tls: Tls | None = None,
+        token: Token | None = None,
+        insecure: bool = False,
+    ) -> None:
+        self._open: Callable[[], grpc.Channel] = lambda: open_channel(
+            target, tls=tls, insecure=insecure
+        )
+        self._token = token
+        self._channel: grpc.Channel | None = None
+        self._call: Any = None  # a grpc.Future that is under way
+        self._usable = True
+
+    def get_plan(self, survey: str, timeout: float) -> bytes:
+        request = collector_pb2.GetPlanRequest(survey=survey)
+        return bytes(self._run("GetPlan", request, timeout).plan)
+
+    def submit(self, batch: collector_pb2.Batch, timeout: float) -> collector_pb2.Result:
+        request = collector_pb2.SubmitRequest(batches=[batch])
+        results = self._run("Submit", request, timeout).results
+        if len(results) != 1:
+            raise Unreachable(f"the server answered one batch with {len(results)} results")
+        result: collector_pb2.Result = results[0]
+        return result
+
+    def forget(self, survey: str, period: str, ids: Sequence[bytes], timeout: float) -> None:
+        request = collector_pb2.ForgetRequest(survey=survey, period=period, ids=ids)
+        self._run("Forget", request, timeout)
+
+    def interrupt(self) -> None:
+        call = self._call
+        if call is not None:
+            call.cancel()
+
+    def close(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
+    def after_fork(self, *, usable: bool) -> None:
+        self._channel = self._call = None
+        self._usable = usable
+
+    def _run(self, name: str, request: Any, timeout: float) -> Any:
+        if not self._usable:
+            raise Unreachable("this process was forked in the middle of a call; others will send")
+        if self._channel is None:
+            self._channel = self._open()
+        rpc = getattr(collector_pb2_grpc.CollectorStub(self._channel), name)
+
+        def run(request: Any, *, timeout: float) -> Any:
+            # A future, because only that can be ended by another thread.
+            self._call = rpc.future(request, timeout=timeout, metadata=metadata(self._token))
+            try:
+                return self._call.result()
+            except grpc.FutureCancelledError as error:
+                raise Unreachable("the call was interrupted") from error
+            finally:
+                self._call = None
+
+        return call(run, request, timeout)
+
+
+def open_channel(
+    target: str,
+    *,
+    tls: Tls | None = None,
+    token: Token | None = None,
+    insecure: bool = False,
+) -> grpc.Channel:
     """Open a channel to "host:port" or "unix:path": with TLS unless the host is loopback.
 
-    `insecure` forgoes TLS for any host; then whoever is on the path can read and forge batches.
+    `tls` speaks it on loopback too. `insecure` forgoes TLS for any host; then whoever is on the
+    path can read and forge batches, and use the `token`, which goes with every call.
+    Raises `InvalidInput` where a file of `tls` cannot be read.
     """
+    channel = _open(target, tls, insecure)
+    return channel if token is None else grpc.intercept_channel(channel, _Bearer(token))
+
+
+class _Bearer(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
+    """Send a token with every call, with or without TLS."""
+
+    def __init__(self, token: Token) -> None:
+        self._token = token
+
+    def intercept_unary_unary(
+        self, continuation: Any, client_call_details: Any, request: Any
+    ) -> Any:
+        entries = (*(client_call_details.metadata or ()), *metadata(self._token))
+        return continuation(client_call_details._replace(metadata=entries), request)
+
+    intercept_unary_stream = intercept_unary_unary
+
+
+def _open(target: str, tls: Tls | None, insecure: bool) -> grpc.Channel:
+    if tls is not None:
+        name = tls.server_name
+        override = [] if name is None else [("grpc.ssl_target_name_override", name)]
+        return grpc.secure_channel(target, tls.credentials(), [*override, *_KEEP_ALIVE])
     if is_loopback(target):
         # A proxy of the environment must not see what was never to leave this machine.
-        return grpc.insecure_channel(target, [("grpc.enable_http_proxy", 0)])
+        return grpc.insecure_channel(target, [("grpc.enable_http_proxy", 0), *_KEEP_ALIVE])
     if insecure:
-        return grpc.insecure_channel(target)
-    return grpc.secure_channel(target, grpc.ssl_channel_credentials())
+        return grpc.insecure_channel(target, _KEEP_ALIVE)
+    return grpc.secure_channel(target, grpc.ssl_channel_credentials(), _KEEP_ALIVE)
+
+
+def metadata(token: Token | None) -> list[tuple[str, str]]:
+    """Return the metadata that carries a token."""
+    if token is None:
+        return []
+    return [("authorization", f"Bearer {token if isinstance(token, str) else token()}")]
 
 
 def is_loopback(target: str) -> bool:
@@ -64,4 +244,14 @@ def call(rpc: _Rpc[_Request, _Response], request: _Request, timeout: float) -> _
         status: Any = error  # what a stub raises is a Call as well
         if status.code() in _OUR_FAULT:
             raise InvalidInput(status.details()) from None
-        raise Unreachable(f"{status.code().name}: {status.details()}") from error
+        raise Unreachable(
+            f"{status.code().name}: {status.details()}", _retry_after(status)
+        ) from error
+
+
+def _retry_after(status: Any) -> float:
+    """Return the seconds that a server asks to wait, in its trailing metadata."""
+    for key, value in status.trailing_metadata() or ():
+        if key == "retry-after-ms" and value.isdigit():
+            return min(int(value) / 1000, 3600.0)
+    return 0.0

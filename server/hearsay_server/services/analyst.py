@@ -5,7 +5,8 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import astuple
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import TypeVar
 
 import grpc
 import numpy as np
@@ -33,18 +34,8 @@ reports, and more are rarely in one bucket of a hash."""
 
 _Value = TypeVar("_Value")
 _Answer = TypeVar("_Answer", bound=Message)
-_Asked = TypeVar("_Asked", analyst_pb2.EstimateRequest, analyst_pb2.DistributionRequest)
 
 By = analyst_pb2.EstimateByRequest
-
-
-class _AttributeQuestion(Protocol):
-    """What asks about an attribute."""
-
-    @property
-    def survey(self) -> str: ...
-    @property
-    def attribute(self) -> str: ...
 
 
 class Analyst(analyst_pb2_grpc.AnalystServicer):
@@ -76,7 +67,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             await abort(context, grpc.StatusCode.INVALID_ARGUMENT, detail)
         tallies = await _within(context, lambda: self._tallies(plan, question))
         for group, part in _grouped(plan, tallies, request.by).items():
-            yield await _within(context, lambda g=group, t=part: self._answer(plan, question, t, g))
+            yield await _within(context, partial(self._answer, plan, question, part, group))
 
     async def Watch(  # noqa: N802
         self, request: analyst_pb2.WatchRequest, context: Context
@@ -92,7 +83,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             tallies = await _within(context, lambda: self._tallies(plan, question, none=True))
             if tallies != last:
                 last = tallies
-                yield await _within(context, lambda t=tallies: self._answer(plan, question, t))
+                yield await _within(context, partial(self._answer, plan, question, tallies))
             try:
                 await asyncio.wait_for(self._stopping.wait(), interval)
             except TimeoutError:

@@ -1,12 +1,16 @@
 """What devices call."""
 
 import logging
+import time
 
 import grpc
 
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
-from hearsay_server.intake import Refused
-from hearsay_server.services.answers import Context, abort, no_survey
+from hearsay_server import auth
+from hearsay_server.intake import Reason, Refused
+from hearsay_server.limits import Rates, TooMany
+from hearsay_server.metrics import Metrics
+from hearsay_server.services.answers import Context, abort, no_survey, refuse
 from hearsay_server.services.plans import Plans
 from hearsay_server.writer import MAX_REQUEST, Outcome, Overloaded, Writer
 
@@ -14,13 +18,27 @@ _log = logging.getLogger("hearsay.server")
 
 Result = collector_pb2.Result
 
+_COUNTED_AS = {
+    Result.STORED: "stored",
+    Result.DUPLICATE: "duplicate",
+    Result.REFUSED: "refused",
+    Result.RETRY: "retry",
+}
+
 
 class Collector(collector_pb2_grpc.CollectorServicer):
     """What devices call."""
 
-    def __init__(self, plans: Plans, writer: Writer) -> None:
+    def __init__(
+        self, plans: Plans, writer: Writer, metrics: Metrics, rates: Rates | None = None
+    ) -> None:
         self._plans = plans
         self._writer = writer
+        self._metrics = metrics
+        self._rates = rates
+        self._outcomes = {
+            status: metrics.batches.labels(name) for status, name in _COUNTED_AS.items()
+        }
 
     async def GetPlan(  # noqa: N802
         self, request: collector_pb2.GetPlanRequest, context: Context
@@ -33,21 +51,44 @@ class Collector(collector_pb2_grpc.CollectorServicer):
     async def Submit(  # noqa: N802
         self, request: collector_pb2.SubmitRequest, context: Context
     ) -> collector_pb2.SubmitResponse:
-        if not 1 <= len(request.batches) <= MAX_REQUEST:
-            await abort(
-                context,
-                grpc.StatusCode.INVALID_ARGUMENT,
-                f"a request holds 1 to {MAX_REQUEST} batches, got {len(request.batches)}",
-            )
+        count = len(request.batches)
+        if not 1 <= count <= MAX_REQUEST:
+            detail = f"a request holds 1 to {MAX_REQUEST} batches, got {count}"
+            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, detail)
+        caller = auth.caller()
+        self._metrics.received.inc(count)
         try:
-            outcomes = await self._writer.add(request.batches)
+            self._check_rate(caller, count)
+            outcomes = await self._writer.add(request.batches, caller)
+        except TooMany as error:
+            self._metrics.limited.labels(error.limit).inc()
+            await refuse(context, error)
         except Overloaded as error:
-            await abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+            self._metrics.limited.labels("queue").inc()
+            await refuse(context, TooMany(str(error), "queue", retry_after=1.0))
         except Exception:
             # Nothing was acknowledged, so the client will come again with the same batches.
             _log.exception("batches could not be stored")
             await abort(context, grpc.StatusCode.UNAVAILABLE, "the batches could not be stored")
-        return collector_pb2.SubmitResponse(results=map(_result, outcomes))
+        results = [_result(outcome) for outcome in outcomes]
+        self._count(request, results)
+        return collector_pb2.SubmitResponse(results=results)
+
+    def _check_rate(self, caller: str, count: int) -> None:
+        if self._rates is None:
+            return
+        wait = self._rates.take(caller, count, time.monotonic())
+        if wait:
+            detail = f"a caller may send {self._rates.per_second:g} batches a second"
+            raise TooMany(detail, "rate", wait)
+
+    def _count(self, request: collector_pb2.SubmitRequest, results: list[Result]) -> None:
+        for batch, result in zip(request.batches, results, strict=True):
+            self._outcomes[result.status].inc()
+            if result.status == Result.STORED:
+                self._metrics.rows.inc(batch.rows)
+            elif result.status != Result.DUPLICATE:
+                self._metrics.refused.labels(Reason.Name(result.reason)).inc()
 
 
 def _result(outcome: Outcome) -> Result:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import hearsay.plan
 from hearsay.plan import Plan
 from hearsay.v1 import collector_pb2
+from hearsay_server.config import Config
 from hearsay_server.intake import Cohort, Reason, Refused, decode
 from hearsay_server.services.answers import Clock
 from hearsay_server.store import Store, StoredSurvey
@@ -44,11 +45,16 @@ class Plans:
 
 
 def decoder(
-    plans: Plans, clock: Clock = lambda: datetime.now(UTC)
+    plans: Plans,
+    clock: Clock = lambda: datetime.now(UTC),
+    max_rows: int = Config.max_batch_rows,
 ) -> Callable[[collector_pb2.Batch], Mapping[Cohort, Tally]]:
     """Return what turns a batch into tallies, or raises `Refused` and nothing else."""
 
     def decode_one(batch: collector_pb2.Batch) -> Mapping[Cohort, Tally]:
+        if batch.rows > max_rows:
+            detail = f"a batch holds at most {max_rows} rows here, got {batch.rows}"
+            raise Refused(Reason.BAD_ROWS, detail)
         try:
             return decode(batch, plans.find, clock())
         except Refused:

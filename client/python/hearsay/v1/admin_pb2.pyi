@@ -37,16 +37,40 @@ class ShowSurveyResponse(_message.Message):
     plan: bytes
     def __init__(self, status: _Optional[_Union[SurveyStatus, _Mapping]] = ..., plan: _Optional[bytes] = ...) -> None: ...
 
+class CloseSurveyRequest(_message.Message):
+    __slots__ = ("survey", "period")
+    SURVEY_FIELD_NUMBER: _ClassVar[int]
+    PERIOD_FIELD_NUMBER: _ClassVar[int]
+    survey: str
+    period: str
+    def __init__(self, survey: _Optional[str] = ..., period: _Optional[str] = ...) -> None: ...
+
+class DeleteSurveyRequest(_message.Message):
+    __slots__ = ("survey",)
+    SURVEY_FIELD_NUMBER: _ClassVar[int]
+    survey: str
+    def __init__(self, survey: _Optional[str] = ...) -> None: ...
+
+class DeleteSurveyResponse(_message.Message):
+    __slots__ = ("batches", "records")
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    batches: int
+    records: int
+    def __init__(self, batches: _Optional[int] = ..., records: _Optional[int] = ...) -> None: ...
+
 class SurveyStatus(_message.Message):
-    __slots__ = ("survey", "title", "revision", "batches", "records")
+    __slots__ = ("survey", "title", "revision", "batches", "records", "closed")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     TITLE_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_FIELD_NUMBER: _ClassVar[int]
     survey: str
     title: str
     revision: bytes
     batches: int
     records: int
-    def __init__(self, survey: _Optional[str] = ..., title: _Optional[str] = ..., revision: _Optional[bytes] = ..., batches: _Optional[int] = ..., records: _Optional[int] = ...) -> None: ...
+    closed: bool
+    def __init__(self, survey: _Optional[str] = ..., title: _Optional[str] = ..., revision: _Optional[bytes] = ..., batches: _Optional[int] = ..., records: _Optional[int] = ..., closed: bool = ...) -> None: ...

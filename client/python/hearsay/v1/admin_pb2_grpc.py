@@ -50,6 +50,16 @@ class AdminStub(object):
                 request_serializer=hearsay_dot_v1_dot_admin__pb2.ShowSurveyRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_admin__pb2.ShowSurveyResponse.FromString,
                 _registered_method=True)
+        self.CloseSurvey = channel.unary_unary(
+                '/hearsay.v1.Admin/CloseSurvey',
+                request_serializer=hearsay_dot_v1_dot_admin__pb2.CloseSurveyRequest.SerializeToString,
+                response_deserializer=hearsay_dot_v1_dot_admin__pb2.SurveyStatus.FromString,
+                _registered_method=True)
+        self.DeleteSurvey = channel.unary_unary(
+                '/hearsay.v1.Admin/DeleteSurvey',
+                request_serializer=hearsay_dot_v1_dot_admin__pb2.DeleteSurveyRequest.SerializeToString,
+                response_deserializer=hearsay_dot_v1_dot_admin__pb2.DeleteSurveyResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer(object):
@@ -79,6 +89,22 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CloseSurvey(self, request, context):
+        """Closes a survey, or its periods up to one, for good: what comes is refused with
+        PERIOD_CLOSED. Tallies stay. NOT_FOUND where there is no such survey; INVALID_ARGUMENT
+        where it has no such period.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteSurvey(self, request, context):
+        """Deletes a survey with all that came in. NOT_FOUND where there is none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -96,6 +122,16 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.ShowSurvey,
                     request_deserializer=hearsay_dot_v1_dot_admin__pb2.ShowSurveyRequest.FromString,
                     response_serializer=hearsay_dot_v1_dot_admin__pb2.ShowSurveyResponse.SerializeToString,
+            ),
+            'CloseSurvey': grpc.unary_unary_rpc_method_handler(
+                    servicer.CloseSurvey,
+                    request_deserializer=hearsay_dot_v1_dot_admin__pb2.CloseSurveyRequest.FromString,
+                    response_serializer=hearsay_dot_v1_dot_admin__pb2.SurveyStatus.SerializeToString,
+            ),
+            'DeleteSurvey': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteSurvey,
+                    request_deserializer=hearsay_dot_v1_dot_admin__pb2.DeleteSurveyRequest.FromString,
+                    response_serializer=hearsay_dot_v1_dot_admin__pb2.DeleteSurveyResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -180,6 +216,60 @@ class Admin(object):
             '/hearsay.v1.Admin/ShowSurvey',
             hearsay_dot_v1_dot_admin__pb2.ShowSurveyRequest.SerializeToString,
             hearsay_dot_v1_dot_admin__pb2.ShowSurveyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CloseSurvey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hearsay.v1.Admin/CloseSurvey',
+            hearsay_dot_v1_dot_admin__pb2.CloseSurveyRequest.SerializeToString,
+            hearsay_dot_v1_dot_admin__pb2.SurveyStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteSurvey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hearsay.v1.Admin/DeleteSurvey',
+            hearsay_dot_v1_dot_admin__pb2.DeleteSurveyRequest.SerializeToString,
+            hearsay_dot_v1_dot_admin__pb2.DeleteSurveyResponse.FromString,
             options,
             channel_credentials,
             insecure,

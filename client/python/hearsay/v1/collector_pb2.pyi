@@ -17,6 +17,9 @@ class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     BAD_ROWS: _ClassVar[Reason]
     BAD_COLUMN: _ClassVar[Reason]
     BAD_CODES: _ClassVar[Reason]
+    PERIOD_CLOSED: _ClassVar[Reason]
+    FORGOTTEN: _ClassVar[Reason]
+    OVER_QUOTA: _ClassVar[Reason]
 REASON_UNSPECIFIED: Reason
 BAD_ID: Reason
 UNKNOWN_SURVEY: Reason
@@ -25,6 +28,9 @@ BAD_PERIOD: Reason
 BAD_ROWS: Reason
 BAD_COLUMN: Reason
 BAD_CODES: Reason
+PERIOD_CLOSED: Reason
+FORGOTTEN: Reason
+OVER_QUOTA: Reason
 
 class GetPlanRequest(_message.Message):
     __slots__ = ("survey",)
@@ -49,6 +55,30 @@ class SubmitResponse(_message.Message):
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[Result]
     def __init__(self, results: _Optional[_Iterable[_Union[Result, _Mapping]]] = ...) -> None: ...
+
+class ForgetRequest(_message.Message):
+    __slots__ = ("survey", "period", "ids")
+    SURVEY_FIELD_NUMBER: _ClassVar[int]
+    PERIOD_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    survey: str
+    period: str
+    ids: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, survey: _Optional[str] = ..., period: _Optional[str] = ..., ids: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class ForgetResponse(_message.Message):
+    __slots__ = ("results",)
+    class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        STATUS_UNSPECIFIED: _ClassVar[ForgetResponse.Status]
+        FORGOTTEN: _ClassVar[ForgetResponse.Status]
+        SUMMED: _ClassVar[ForgetResponse.Status]
+    STATUS_UNSPECIFIED: ForgetResponse.Status
+    FORGOTTEN: ForgetResponse.Status
+    SUMMED: ForgetResponse.Status
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedScalarFieldContainer[ForgetResponse.Status]
+    def __init__(self, results: _Optional[_Iterable[_Union[ForgetResponse.Status, str]]] = ...) -> None: ...
 
 class Batch(_message.Message):
     __slots__ = ("id", "survey", "revision", "period", "rows", "columns")

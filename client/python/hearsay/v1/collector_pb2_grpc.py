@@ -45,6 +45,11 @@ class CollectorStub(object):
                 request_serializer=hearsay_dot_v1_dot_collector__pb2.SubmitRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_collector__pb2.SubmitResponse.FromString,
                 _registered_method=True)
+        self.Forget = channel.unary_unary(
+                '/hearsay.v1.Collector/Forget',
+                request_serializer=hearsay_dot_v1_dot_collector__pb2.ForgetRequest.SerializeToString,
+                response_deserializer=hearsay_dot_v1_dot_collector__pb2.ForgetResponse.FromString,
+                _registered_method=True)
 
 
 class CollectorServicer(object):
@@ -61,6 +66,16 @@ class CollectorServicer(object):
     def Submit(self, request, context):
         """Stores batches. An answer STORED or DUPLICATE is given only once the batch is durable.
         A batch is stored whole or refused whole, whatever becomes of the others.
+        RESOURCE_EXHAUSTED, with "retry-after-ms" in the trailing metadata, where too many wait.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Forget(self, request, context):
+        """Deletes batches and takes them out of the tallies, durably. Whoever knows the id of a batch
+        may: it is random, and its device's alone. One that has not come yet will be refused, until
+        its period closes. Asking again changes nothing. NOT_FOUND where there is no such survey.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -78,6 +93,11 @@ def add_CollectorServicer_to_server(servicer, server):
                     servicer.Submit,
                     request_deserializer=hearsay_dot_v1_dot_collector__pb2.SubmitRequest.FromString,
                     response_serializer=hearsay_dot_v1_dot_collector__pb2.SubmitResponse.SerializeToString,
+            ),
+            'Forget': grpc.unary_unary_rpc_method_handler(
+                    servicer.Forget,
+                    request_deserializer=hearsay_dot_v1_dot_collector__pb2.ForgetRequest.FromString,
+                    response_serializer=hearsay_dot_v1_dot_collector__pb2.ForgetResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -135,6 +155,33 @@ class Collector(object):
             '/hearsay.v1.Collector/Submit',
             hearsay_dot_v1_dot_collector__pb2.SubmitRequest.SerializeToString,
             hearsay_dot_v1_dot_collector__pb2.SubmitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Forget(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hearsay.v1.Collector/Forget',
+            hearsay_dot_v1_dot_collector__pb2.ForgetRequest.SerializeToString,
+            hearsay_dot_v1_dot_collector__pb2.ForgetResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,311 @@
+"""The reports that wait: sealed into batches, kept until they are answered, then remembered.
+
+A batch is sealed in a durable transaction before it leaves for the first time: its id and bytes
+are on the disk, and with them what was spent on it, so that every retry sends the same, whatever
+dies in between.
+"""
+
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+
+from hearsay.store import Store
+from hearsay.v1 import collector_pb2
+from ldp import Coins
+
+Batch = collector_pb2.Batch
+
+_UNANSWERED = 8
+"""Batches of a survey that may wait for an answer before more are sealed: so what piles up while
+the server is away goes in large batches. Those that the server put off do not count."""
+
+_LEASE = 30.0
+"""Seconds for which a process has a batch to itself. Two that send one do no harm."""
+
+_KEPT = 100
+"""Batches that are remembered after they left."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A batch that left the device: when (UTC), and what became of it."""
+
+    at: datetime
+    became: str
+    batch: Batch
+
+
+@dataclass(frozen=True)
+class Outbox:
+    """What waits and what left, decoded: exactly what the server gets to see.
+
+    `reports` are not in a batch yet, and each is shown as a batch of one row without an id;
+    `batches` are, and wait for an answer; `sent` are the last 100 that were answered.
+    """
+
+    reports: tuple[Batch, ...]
+    batches: tuple[Batch, ...]
+    sent: tuple[Sent, ...]
+
+    def __bool__(self) -> bool:
+        """Whether anything waits."""
+        return bool(self.reports or self.batches)
+
+
+def seal(store: Store, survey: str, coins: Coins, *, rows: int, size: int) -> None:
+    """Turn waiting reports into batches, durably: of one period and revision each, of at most
+    `rows` rows and about `size` bytes, the rows in random order."""
+    with store.write_durably() as connection:
+        (unanswered,) = connection.execute(
+            "SELECT count(*) FROM batches WHERE survey = ? AND leased >= 0", (survey,)
+        ).fetchone()
+        waiting = connection.execute(
+            "SELECT seq, report FROM reports WHERE survey = ? ORDER BY seq", (survey,)
+        ).fetchall()
+        for group in _groups(waiting, rows, size)[: max(0, _UNANSWERED - unanswered)]:
+            reports = [report for _, report in group]
+            batch = _batch([reports[i] for i in coins.permutation(len(group))])
+            connection.execute(
+                "INSERT INTO batches (id, survey, period, rows, size, batch)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
+                (
+                    batch.id,
+                    survey,
+                    batch.period,
+                    batch.rows,
+                    sum(report.ByteSize() for report in reports),
+                    batch.SerializeToString(deterministic=True),
+                ),
+            )
+            connection.executemany("DELETE FROM reports WHERE seq = ?", [(s,) for s, _ in group])
+
+
+def _groups(
+    waiting: Sequence[tuple[int, bytes]], rows: int, size: int
+) -> list[list[tuple[int, Batch]]]:
+    groups: list[list[tuple[int, Batch]]] = []
+    open_: dict[tuple[bytes, str], tuple[list[tuple[int, Batch]], int]] = {}
+    for seq, data in waiting:
+        report = Batch.FromString(data)
+        kind = (report.revision, report.period)
+        group, filled = open_.get(kind, ([], 0))
+        if not group or len(group) >= rows or filled + len(data) > size:
+            group, filled = [], 0
+            groups.append(group)
+        group.append((seq, report))
+        open_[kind] = group, filled + len(data)
+    return groups
+
+
+def _batch(reports: Sequence[Batch]) -> Batch:
+    """Put reports of one period and revision together, as the rows of a batch in this order."""
+    codes: dict[tuple[str, str], list[bytes | None]] = {}
+    for row, report in enumerate(reports):
+        for column in report.columns:
+            kept = codes.setdefault((column.attribute, column.level), [None] * len(reports))
+            kept[row] = column.codes
+    first = reports[0]
+    columns = []
+    for (attribute, level), by_row in sorted(codes.items()):
+        present = [code is not None for code in by_row]
+        bits = b"" if all(present) else np.packbits(present, bitorder="little").tobytes()
+        columns.append(
+            collector_pb2.Column(
+                attribute=attribute,
+                level=level,
+                codes=b"".join(code for code in by_row if code is not None),
+                present=bits,
+            )
+        )
+    return Batch(
+        id=os.urandom(16),  # never from seeded coins: two simulations must not share ids
+        survey=first.survey,
+        revision=first.revision,
+        period=first.period,
+        rows=len(reports),
+        columns=columns,
+    )
+
+
+def lease(store: Store, survey: str, now: float) -> list[Batch]:
+    """Return the sealed batches that no other process is sending, and mark them as ours.
+
+    `now` is in seconds since 1970. They are marked as having left, too: from here on the server
+    may have them.
+    """
+    with store.write_durably() as connection:
+        # A lease from the future is one of a clock that was set back since.
+        found = connection.execute(
+            "UPDATE batches SET leased = ?, left = 1"
+            " WHERE survey = ? AND (leased <= ? OR leased > ?) RETURNING seq, batch",
+            (now, survey, now - _LEASE, now),
+        ).fetchall()
+    return [Batch.FromString(data) for _, data in sorted(found)]
+
+
+def give_back(store: Store, survey: str) -> None:
+    """Let others, and the next try, send what was leased."""
+    with store.write() as connection:
+        connection.execute(
+            "UPDATE batches SET leased = 0 WHERE survey = ? AND leased > 0", (survey,)
+        )
+
+
+def put_off(store: Store, batch: Batch) -> None:
+    """Note that the server will perhaps take a batch later, but not now."""
+    with store.write() as connection:
+        connection.execute("UPDATE batches SET leased = -1 WHERE id = ?", (batch.id,))
+
+
+def settle(store: Store, batch: Batch, became: str, at: datetime) -> bool:
+    """Take a batch that was answered for good out of the queue; return whether it was there."""
+    with store.write() as connection:
+        found = connection.execute(
+            "DELETE FROM batches WHERE id = ? RETURNING rows, size, batch", (batch.id,)
+        ).fetchone()
+        if found is None:
+            return False
+        rows, size, data = found
+        _less(connection, rows, size)
+        connection.execute(
+            "INSERT INTO sent (survey, at, became, batch) VALUES (?, ?, ?, ?)",
+            (batch.survey, at.timestamp(), became, data),
+        )
+        connection.execute(
+            "DELETE FROM sent WHERE seq <= (SELECT max(seq) FROM sent) - ?", (_KEPT,)
+        )
+        _count(connection, batch.survey, {became: 1})
+    return True
+
+
+def drop_oldest(connection: sqlite3.Connection) -> tuple[int, int]:
+    """Drop the oldest batch or, where there is none, report; return its rows and bytes."""
+    found = connection.execute(
+        "DELETE FROM batches WHERE seq = (SELECT min(seq) FROM batches) RETURNING rows, size"
+    ).fetchone()
+    if found is None:
+        found = connection.execute(
+            "DELETE FROM reports WHERE seq = (SELECT min(seq) FROM reports)"
+            " RETURNING 1, length(report)"
+        ).fetchone()
+    rows, size = found or (0, 0)
+    _less(connection, rows, size)
+    return rows, size
+
+
+def clear(store: Store, survey: str, *, forget: bool) -> Counter[str]:
+    """Drop all that waits of a survey; with `forget`, keep the ids of those that may have left.
+
+    Returns how many reports were dropped, as "revoked".
+    """
+    with store.write_durably() as connection:
+        if forget:
+            connection.execute(
+                "INSERT OR IGNORE INTO forgets SELECT id, survey, period FROM batches"
+                " WHERE survey = ? AND left",
+                (survey,),
+            )
+        gone = connection.execute(
+            "DELETE FROM batches WHERE survey = ? RETURNING rows, size", (survey,)
+        ).fetchall()
+        gone += connection.execute(
+            "DELETE FROM reports WHERE survey = ? RETURNING 1, length(report)", (survey,)
+        ).fetchall()
+        rows, size = (sum(column) for column in zip(*gone, strict=True)) if gone else (0, 0)
+        _less(connection, rows, size)
+        dropped = Counter(revoked=rows) if rows else Counter()
+        _count(connection, survey, dropped)
+    return dropped
+
+
+def to_forget(store: Store, survey: str) -> Mapping[str, list[bytes]]:
+    """Return the ids that the server is to forget, by period."""
+    with store.read() as connection:
+        found = connection.execute(
+            "SELECT period, id FROM forgets WHERE survey = ? ORDER BY period, id", (survey,)
+        ).fetchall()
+    by_period: dict[str, list[bytes]] = {}
+    for period, id_ in found:
+        by_period.setdefault(period, []).append(id_)
+    return by_period
+
+
+def forgotten(store: Store, ids: Sequence[bytes]) -> None:
+    """Take ids off the list of those that the server is to forget."""
+    with store.write() as connection:
+        connection.executemany("DELETE FROM forgets WHERE id = ?", [(id_,) for id_ in ids])
+
+
+def waiting(store: Store, survey: str) -> tuple[int, int, float]:
+    """Return how many reports are not sealed, how many bytes they have, and when the oldest was
+    made (seconds since 1970; infinity where there is none)."""
+    with store.read() as connection:
+        reports, size, oldest = connection.execute(
+            "SELECT count(*), total(length(report)), min(at) FROM reports WHERE survey = ?",
+            (survey,),
+        ).fetchone()
+    return reports, int(size), float("inf") if oldest is None else oldest
+
+
+def unanswered(store: Store, survey: str) -> int:
+    """Return how many batches wait for an answer."""
+    with store.read() as connection:
+        (count,) = connection.execute(
+            "SELECT count(*) FROM batches WHERE survey = ?", (survey,)
+        ).fetchone()
+    return int(count)
+
+
+def view(store: Store, survey: str) -> Outbox:
+    """Return what waits and what left."""
+    with store.read() as connection:
+        reports = connection.execute(
+            "SELECT report FROM reports WHERE survey = ? ORDER BY seq", (survey,)
+        ).fetchall()
+        batches = connection.execute(
+            "SELECT batch FROM batches WHERE survey = ? ORDER BY seq", (survey,)
+        ).fetchall()
+        sent = connection.execute(
+            "SELECT at, became, batch FROM sent WHERE survey = ? ORDER BY seq", (survey,)
+        ).fetchall()
+    return Outbox(
+        tuple(Batch.FromString(data) for (data,) in reports),
+        tuple(Batch.FromString(data) for (data,) in batches),
+        tuple(
+            Sent(datetime.fromtimestamp(at, UTC), became, Batch.FromString(data))
+            for at, became, data in sent
+        ),
+    )
+
+
+def count(store: Store, survey: str, counts: Mapping[str, int]) -> None:
+    """Add to the counters of a survey."""
+    with store.write() as connection:
+        _count(connection, survey, counts)
+
+
+def counters(store: Store, survey: str) -> dict[str, int]:
+    """Return the counters of a survey."""
+    with store.read() as connection:
+        return dict(
+            connection.execute("SELECT name, count FROM counters WHERE survey = ?", (survey,))
+        )
+
+
+def _count(connection: sqlite3.Connection, survey: str, counts: Mapping[str, int]) -> None:
+    connection.executemany(
+        "INSERT INTO counters VALUES (?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET count = count + excluded.count",
+        [(survey, name, number) for name, number in counts.items()],
+    )
+
+
+def _less(connection: sqlite3.Connection, reports: int, size: int) -> None:
+    connection.execute(
+        "UPDATE waiting SET reports = reports - ?, bytes = bytes - ?", (reports, size)
+    )

@@ -1,0 +1,119 @@
+"""The history of what was released, and what every accountant answers about it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from dpsgd.accounting.events import (
+    Event,
+    NoSampling,
+    Relation,
+    Sampling,
+    check_delta,
+    check_epsilon,
+)
+from ldp import InvalidInput
+
+
+class Accountant(ABC):
+    """Keep the history of releases and bound what they amount to, under one relation.
+
+    Subclasses say what they bound; `is_guarantee` is False where the answer only approximates.
+    Raises `InvalidInput` unless `relation` is a `Relation`.
+    """
+
+    name: ClassVar[str]
+    is_guarantee: ClassVar[bool] = True
+
+    def __init__(self, relation: Relation) -> None:
+        if not isinstance(relation, Relation):
+            raise InvalidInput(f"relation must be a Relation, got {relation!r}")
+        self.relation = relation
+        self._history: list[Event] = []
+
+    @property
+    def history(self) -> tuple[Event, ...]:
+        """What was released, in order; runs of equal steps are one event."""
+        return tuple(self._history)
+
+    def step(self, *, noise_multiplier: float, sampling: Sampling, steps: int = 1) -> None:
+        """Record `steps` releases of a clipped sum with Gaussian noise.
+
+        `noise_multiplier` is the noise's standard deviation over max_grad_norm. Raises
+        `InvalidInput`, and records nothing, for a bad number and for a sampling that has no
+        guarantee under the relation or with this accountant.
+        """
+        event = Event(noise_multiplier, sampling, steps)
+        self._check(event)
+        if steps == 0:
+            return
+        last = self._history[-1] if self._history else None
+        if last and (last.noise_multiplier, last.sampling) == (noise_multiplier, sampling):
+            self._history[-1] = Event(noise_multiplier, sampling, last.steps + steps)
+        else:
+            self._history.append(event)
+
+    def get_epsilon(self, delta: float) -> float:
+        """Return an epsilon that the history keeps at `delta`; exactly 0 for an empty one.
+
+        Infinite where this accountant has no bound. Raises `InvalidInput` unless 0 < delta < 1.
+        """
+        check_delta(delta)
+        events = self._pooled()
+        return max(0.0, self._epsilon(events, delta)) if events else 0.0
+
+    def get_delta(self, epsilon: float) -> float:
+        """Return a delta that the history keeps at `epsilon`; exactly 0 for an empty one.
+
+        Raises `InvalidInput` unless epsilon is finite and >= 0.
+        """
+        check_epsilon(epsilon)
+        events = self._pooled()
+        return min(1.0, max(0.0, self._delta(events, epsilon))) if events else 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the history as JSON values, for a checkpoint."""
+        return {
+            "accountant": self.name,
+            "relation": self.relation.value,
+            "history": [event.to_dict() for event in self._history],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Replace the history by the one of a checkpoint.
+
+        Raises `InvalidInput`, and changes nothing, where the checkpoint is another accountant's
+        or relation's, or is malformed.
+        """
+        for key, ours in (("accountant", self.name), ("relation", self.relation.value)):
+            theirs = state.get(key)
+            if theirs != ours:
+                raise InvalidInput(f"the state's {key} is {theirs!r}, this one's {ours!r}")
+        history = state.get("history")
+        if not isinstance(history, list):
+            raise InvalidInput(f"the state's history must be a list, got {history!r}")
+        events = [Event.from_dict(document) for document in history]
+        for event in events:
+            self._check(event)
+        self._history = events
+
+    def _check(self, event: Event) -> None:
+        """Raise `InvalidInput` for an event that this accountant cannot bound."""
+        event.check_relation(self.relation)
+
+    def _pooled(self) -> list[Event]:
+        """Return what depended on the data, equal steps together wherever they were."""
+        steps: dict[tuple[float, Sampling], int] = {}
+        for event in self._history:
+            if not event.silent:
+                # A batch that always holds every record is no sampling.
+                sampling = event.sampling if event.sampling.rate < 1 else NoSampling()
+                key = (event.noise_multiplier, sampling)
+                steps[key] = steps.get(key, 0) + event.steps
+        return [Event(noise, sampling, count) for (noise, sampling), count in steps.items()]
+
+    @abstractmethod
+    def _epsilon(self, events: Sequence[Event], delta: float) -> float: ...
+
+    @abstractmethod
+    def _delta(self, events: Sequence[Event], epsilon: float) -> float: ...
