@@ -7,6 +7,19 @@ import typer
 
 from hearsay.transport import Tls
 
+DEFAULT_ADDRESS = "127.0.0.1:50051"
+
+Target = Annotated[str, typer.Option(help="The server, as HOST:PORT.")]
+Insecure = Annotated[bool, typer.Option(help="Forgo TLS for a host that is not loopback.")]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        help="The token that the server asks for; better in the environment.",
+        envvar="HEARSAY_TOKEN",
+        show_envvar=True,
+    ),
+]
+
 
 def options(
     ca: Annotated[

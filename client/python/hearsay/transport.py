@@ -1,7 +1,7 @@
 """How a client reaches a server."""
 
 import ipaddress
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -241,12 +241,28 @@ def call(rpc: _Rpc[_Request, _Response], request: _Request, timeout: float) -> _
     try:
         return rpc(request, timeout=timeout)
     except grpc.RpcError as error:
-        status: Any = error  # what a stub raises is a Call as well
-        if status.code() in _OUR_FAULT:
-            raise InvalidInput(status.details()) from None
-        raise Unreachable(
-            f"{status.code().name}: {status.details()}", _retry_after(status)
-        ) from error
+        raise _translated(error) from error
+
+
+def stream(rpc: Any, request: Any, timeout: float | None = None) -> Iterator[Any]:
+    """Yield what a call that streams answers, until it ends or the iterator is closed.
+
+    `timeout` is for all of it. Raises as `call`.
+    """
+    answers = rpc(request, timeout=timeout)
+    try:
+        yield from answers
+    except grpc.RpcError as error:
+        raise _translated(error) from error
+    finally:
+        answers.cancel()
+
+
+def _translated(status: Any) -> Exception:
+    """Return what to raise for an error of a stub, which is a Call as well."""
+    if status.code() in _OUR_FAULT:
+        return InvalidInput(status.details())
+    return Unreachable(f"{status.code().name}: {status.details()}", _retry_after(status))
 
 
 def _retry_after(status: Any) -> float:
