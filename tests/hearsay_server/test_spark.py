@@ -38,13 +38,14 @@ def session() -> Iterator[Any]:
     options = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.pyspark.python": sys.executable,
     }
     for name, value in options.items():
         builder = builder.config(name, value)
-    found = builder.getOrCreate()
-    yield found
-    found.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        found = builder.getOrCreate()
+        yield found
+        found.stop()
 
 
 @pytest.fixture(scope="module")
