@@ -13,7 +13,7 @@ from rich.table import Table
 import hearsay.plan
 from hearsay.transport import call, open_channel
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
-from hearsay_server import account, ask, codegen, connect, device, operate, tools
+from hearsay_server import account, ask, codegen, connect, device, operate, tools, upkeep
 from hearsay_server import survey as surveys
 from hearsay_server.connect import DEFAULT_ADDRESS, Insecure, Target, Token
 from hearsay_server.tools import AsJson
@@ -27,7 +27,7 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-survey_app = typer.Typer(help="Register and inspect surveys.", no_args_is_help=True)
+survey_app = typer.Typer(help="Register, inspect, close and delete surveys.", no_args_is_help=True)
 app.callback()(connect.options)
 app.command()(operate.serve)
 app.command()(operate.health)
@@ -190,3 +190,9 @@ app.command()(tools.plan)
 app.command()(tools.audit)
 app.command()(tools.shuffle)
 app.command()(account.account)
+app.command()(upkeep.verify)
+app.command()(upkeep.backup)
+app.command()(upkeep.restore)
+app.command()(upkeep.retention)
+survey_app.command("close")(upkeep.close_survey)
+survey_app.command("delete")(upkeep.delete_survey)

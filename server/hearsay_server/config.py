@@ -30,7 +30,15 @@ class Config:
     data: Annotated[Path, "The folder that holds everything; made if missing."] = Path(
         "hearsay-data"
     )
+    database: Annotated[
+        str, "postgresql://USER:PASSWORD@HOST/NAME to keep it in, instead of the folder."
+    ] = ""
+    keep_batches_days: Annotated[
+        int, "Drop the randomised rows after so many days; their sums stay. 0: keep them."
+    ] = 0
     listen: Annotated[str, "HOST:PORT; port 0 takes a free one."] = "127.0.0.1:50051"
+    workers: Annotated[int, "Processes that share the port; metrics are on one port each."] = 1
+    share_port: Annotated[bool, "Share the port with other servers of this machine."] = False
     insecure: Annotated[bool, "Listen on an address that is not loopback, without TLS."] = False
 
     tls_certificate: Annotated[
@@ -76,13 +84,19 @@ class Config:
         for name in KEYS:
             if name.startswith("max_"):
                 self._check(name, 0 < getattr(self, name) < 1 << 31, "from 1 to 2^31 - 1")
-        for name in ("batches_per_second", "rows_per_token_and_period"):
+        for name in ("batches_per_second", "rows_per_token_and_period", "keep_batches_days"):
             value = getattr(self, name)
             self._check(name, 0 <= value < math.inf, "finite and >= 0")
+        self._check("workers", 1 <= self.workers <= 64, "from 1 to 64")
         self._check("probe_seconds", 0 < self.probe_seconds < math.inf, "finite and > 0")
         self._check("log_format", self.log_format in ("text", "json"), "text or json")
         levels = ("debug", "info", "warning", "error")
         self._check("log_level", self.log_level in levels, "one of " + ", ".join(levels))
+
+    @property
+    def where(self) -> Path | str:
+        """Where everything is kept: the folder, or the URL of a database."""
+        return self.database or self.data
 
     def _check(self, name: str, good: bool, expected: str) -> None:
         if not good:

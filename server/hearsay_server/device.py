@@ -70,7 +70,8 @@ def _survey(
         person: json.loads(account).get(name)
         for person, account in connection.execute("SELECT person, account FROM accounts")
     }
-    mine = accounts.get(b"") or {"period": "", "spent": [], "life": {}}
+    mine = accounts.get(b"") or {"period": "", "spent": {}, "life": {}}
+    life = connection.execute("SELECT value FROM settings WHERE name = 'life'").fetchone()
     reports = connection.execute(
         "SELECT report FROM reports WHERE survey = ? ORDER BY seq", (name,)
     )
@@ -81,7 +82,7 @@ def _survey(
     return {
         "survey": name,
         "consent": bool(consent),
-        "caps": json.loads(caps),
+        "caps": json.loads(caps) | ({"life": life[0]} if life else {}),
         "revision": parsed.revision.hex() if parsed else None,
         "latest period": latest or None,
         "persons": sum(1 for person, account in accounts.items() if person and account),
@@ -92,7 +93,7 @@ def _survey(
             ]
             for attribute, by_epsilon in mine["life"].items()
         },
-        "answered": {mine["period"]: mine["spent"]} if mine["period"] else {},
+        "answered": {mine["period"]: list(mine["spent"])} if mine["period"] else {},
         "counters": dict(
             connection.execute(
                 "SELECT name, count FROM counters WHERE survey = ? ORDER BY name", (name,)

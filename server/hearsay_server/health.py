@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hearsay_server.metrics import Metrics
+from hearsay_server.schema import probes
 from hearsay_server.services.answers import Context, abort
 from hearsay_server.writer import Writer
 
@@ -32,29 +33,18 @@ _PROBE_BYTES = 1 << 16
 _LEFT_BEHIND = 86_400.0
 """Seconds after which the row of a server that is gone is removed."""
 
-metadata = sa.MetaData()
-
-_probes = sa.Table(
-    "probes",
-    metadata,
-    sa.Column("server", sa.Text, primary_key=True),
-    sa.Column("at", sa.Float, nullable=False),  # seconds since 1970
-    sa.Column("filler", sa.LargeBinary, nullable=False),
-)
-
 
 def prober(engine: sa.Engine) -> Callable[[], None]:
-    """Return what writes to the database durably, or raises; make its table where missing."""
-    metadata.create_all(engine)
+    """Return what writes to the database durably, or raises."""
     server = os.urandom(8).hex()
 
     def probe() -> None:
         now = time.time()
         row = {"server": server, "at": now, "filler": os.urandom(_PROBE_BYTES)}
-        old = sa.or_(_probes.c.server == server, _probes.c.at < now - _LEFT_BEHIND)
+        old = sa.or_(probes.c.server == server, probes.c.at < now - _LEFT_BEHIND)
         with engine.execution_options(hearsay_write=True).begin() as connection:
-            connection.execute(sa.delete(_probes).where(old))
-            connection.execute(sa.insert(_probes), row)
+            connection.execute(sa.delete(probes).where(old))
+            connection.execute(sa.insert(probes), row)
 
     return probe
 

@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from hearsay.transport import call, open_channel
-from hearsay_server import config, connect, logs, tokens
+from hearsay_server import config, connect, logs, tokens, workers
 from hearsay_server import serve as serving
 from hearsay_server.health import LIVE
 
@@ -70,7 +70,10 @@ def serve(config_file: ConfigFile = None, **flags: object) -> None:
         typer.echo(f"listening on {address}")
         sys.stdout.flush()
 
-    asyncio.run(serving.serve(setup, announce))
+    if setup.workers > 1:
+        asyncio.run(workers.serve(setup, sys.argv[1:], announce))
+    else:
+        asyncio.run(serving.serve(setup, announce))
 
 
 @token_app.command("create")
@@ -152,7 +155,7 @@ def health(
 
 
 def _tokens(config_file: Path | None, data: Path | None) -> tokens.Tokens:
-    return tokens.in_folder(config.load(config_file, os.environ, {"data": data}).data)
+    return tokens.tokens_of(config.load(config_file, os.environ, {"data": data}).where)
 
 
 def _hand_over(token: tokens.Token, text: str) -> None:

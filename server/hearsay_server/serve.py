@@ -19,6 +19,7 @@ from hearsay_server.config import Config
 from hearsay_server.health import Health, Readiness, prober
 from hearsay_server.limits import Rates
 from hearsay_server.metrics import Metrics, exposed
+from hearsay_server.retention import swept
 from hearsay_server.services.admin import Admin
 from hearsay_server.services.analyst import Analyst
 from hearsay_server.services.collector import Collector
@@ -54,7 +55,7 @@ async def running(config: Config) -> AsyncIterator[int]:
         )
     metrics = Metrics()
     async with contextlib.AsyncExitStack() as stack:  # unwinds in reverse, whatever fails
-        store = Store(config.data)
+        store = Store(config.where)
         stack.callback(store.close)
         known = tokens.Tokens(store.engine)
         if loopback and not known.any():
@@ -84,7 +85,7 @@ async def running(config: Config) -> AsyncIterator[int]:
             maximum_concurrent_rpcs=2 * config.max_open_calls,
         )
         rates = _rates(config)
-        collector = Collector(plans, writer, metrics, rates)
+        collector = Collector(plans, store, writer, metrics, rates)
         collector_pb2_grpc.add_CollectorServicer_to_server(collector, server)
         analyst = Analyst(plans, store)
         analyst_pb2_grpc.add_AnalystServicer_to_server(analyst, server)
@@ -104,13 +105,14 @@ async def running(config: Config) -> AsyncIterator[int]:
         await stack.enter_async_context(
             readiness.watched(writer, prober(store.engine), config.probe_seconds)
         )
+        await stack.enter_async_context(swept(writer, store.database, config.keep_batches_days))
         yield port
 
 
 def _options(config: Config) -> list[tuple[str, int]]:
     return [
-        # Else a second server on the port would take half of the calls, unnoticed.
-        ("grpc.so_reuseport", 0),
+        # Unasked, a second server on the port would take half of the calls, unnoticed.
+        ("grpc.so_reuseport", int(config.share_port)),
         ("grpc.max_receive_message_length", config.max_message_bytes),
         ("grpc.max_concurrent_streams", config.max_streams_per_connection),
         ("grpc.max_allowed_incoming_connections", config.max_connections),

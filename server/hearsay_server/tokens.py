@@ -18,6 +18,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from hearsay.v1 import collector_pb2
+from hearsay_server import schema
+from hearsay_server.database import open_database
 from hearsay_server.intake import Reason, Refused
 from ldp import InvalidInput
 
@@ -26,27 +28,7 @@ ROLES = ("device", "analyst", "admin")
 _PREFIX = "hearsay-"
 """So that scanners for leaked secrets, and people, know one when they see it."""
 
-metadata = sa.MetaData()
-
-_tokens = sa.Table(
-    "tokens",
-    metadata,
-    sa.Column("hash", sa.LargeBinary, primary_key=True),
-    sa.Column("id", sa.Text, nullable=False, index=True),
-    sa.Column("role", sa.Text, nullable=False),
-    sa.Column("label", sa.Text, nullable=False),
-    sa.Column("created", sa.Float, nullable=False),  # seconds since 1970, as `expires`
-    sa.Column("expires", sa.Float, nullable=True),
-)
-
-_token_rows = sa.Table(
-    "token_rows",
-    metadata,
-    sa.Column("token", sa.Text, primary_key=True),  # its id
-    sa.Column("survey", sa.Text, primary_key=True),
-    sa.Column("period", sa.Text, primary_key=True),
-    sa.Column("rows", sa.BigInteger, nullable=False),
-)
+_tokens, _token_rows = schema.tokens, schema.token_rows
 
 
 @dataclass(frozen=True)
@@ -73,10 +55,9 @@ class Tokens:
     """The tokens of one database."""
 
     def __init__(self, engine: sa.Engine, clock: Callable[[], float] = time.time) -> None:
-        """Use the database of `engine`; make the tables where they are missing."""
+        """Use the database of `engine`."""
         self._engine = engine
         self._clock = clock
-        metadata.create_all(engine)
 
     def _writing(self) -> AbstractContextManager[sa.Connection]:
         return self._engine.execution_options(hearsay_write=True).begin()
@@ -156,14 +137,14 @@ def charge(connection: sa.Connection, token: str, batch: collector_pb2.Batch, ca
         )
 
 
-def in_folder(folder: Path) -> Tokens:
-    """Return the tokens of a server's folder, whether or not the server runs."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        url = sa.URL.create("sqlite", database=str(folder / "hearsay.db"))
-        return Tokens(sa.create_engine(url, hide_parameters=True))
-    except (OSError, sa.exc.DatabaseError) as error:
-        raise InvalidInput(f"cannot keep tokens in {folder}: {error}") from None
+def tokens_of(where: Path | str) -> Tokens:
+    """Return the tokens of a folder or URL, whether or not a server runs there.
+
+    Raises `InvalidInput` as `open_database` does.
+    """
+    database = open_database(where)  # which makes or upgrades it
+    database.close()
+    return Tokens(database.engine)  # an engine connects again when it is used
 
 
 def _insert(connection: sa.Connection, token: Token) -> str:

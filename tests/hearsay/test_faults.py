@@ -1,8 +1,10 @@
 """The disk and the server at their worst: nothing raises, and nothing is lost in silence."""
 
+import contextlib
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent import futures
@@ -12,7 +14,7 @@ from typing import Any
 import grpc
 import pytest
 
-from hearsay import MEMORY, Client, Delivery, Reason, create_ledger
+from hearsay import MEMORY, Client, Delivery, Reason, create_ledger, store
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from support import DAILY, Calendar, Server, device
 
@@ -36,8 +38,13 @@ def test_a_full_disk_drops_answers_and_recovers(server: Server, small_disk: Path
     create_ledger(file)
     with device(server.address, "health", level="strict", ledger=file) as client:
         assert client.person("first").record(smokes="no") == ("smokes",)
-        (small_disk / "ballast").write_bytes(b"x" * (os.statvfs(small_disk).f_bavail * 4096))
         server.stop()  # nothing leaves, so nothing makes room
+        with (
+            (small_disk / "ballast").open("wb", buffering=0) as ballast,
+            contextlib.suppress(OSError),
+        ):
+            while ballast.write(b"x" * 4096):
+                pass
         for number in range(2000):
             if not client.person(str(number)).record(smokes="no"):
                 break
@@ -131,8 +138,13 @@ class Moody(collector_pb2_grpc.CollectorServicer):
         self.calls: list[float] = []
         self.tokens: list[str] = []
         self.forgotten: list[bytes] = []
+        self.delay = "400"
+        self.slow_plan = False
+        self.patience = threading.Event()
 
     def GetPlan(self, request: object, context: object) -> object:
+        if self.slow_plan:
+            self.patience.wait(20)
         return collector_pb2.GetPlanResponse(plan=self.plan)
 
     def Submit(self, request: object, context: Any) -> object:
@@ -140,8 +152,10 @@ class Moody(collector_pb2_grpc.CollectorServicer):
         self.tokens.append(dict(context.invocation_metadata()).get("authorization", ""))
         answer = self.answers.pop(0) if self.answers else collector_pb2.Result.STORED
         if answer == "exhausted":
-            context.set_trailing_metadata([("retry-after-ms", "400")])
+            context.set_trailing_metadata([("retry-after-ms", self.delay)])
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many wait")
+        if answer == "hang long":
+            self.patience.wait(20)
         if answer == "hang":
             time.sleep(0.5)
         result = collector_pb2.Result(status=answer) if isinstance(answer, int) else answer
@@ -280,3 +294,132 @@ client.record(smokes="no")
     with Client(server.address, "health", level="strict", ledger=file) as client:
         assert client.flush(timeout=20)
     assert server.show("health").status.records == 2
+
+
+def test_nothing_leaves_before_what_was_spent_is_on_the_disk(
+    moody: tuple[Moody, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servicer, address = moody
+    file = tmp_path / "ledger.db"
+    create_ledger(file)
+    synced: list[Path] = []
+    broken = [False]
+    real = store._sync
+
+    def sync(path: Path) -> None:
+        if broken[0]:
+            raise OSError("injected: the disk does not answer")
+        real(path)
+        synced.append(path)
+
+    monkeypatch.setattr(store, "_sync", sync)
+    with device(address, "health", level="strict", ledger=file) as client:
+        client.record(smokes="no")
+        del synced[:]
+        assert client.flush()
+        assert synced == [Path(f"{file}-wal"), tmp_path]
+        assert len(servicer.calls) == 1
+        broken[0] = True
+        client.record(age=30)
+        assert not client.flush(timeout=0.5)
+        assert len(servicer.calls) == 1
+        broken[0] = False
+        assert client.flush()
+        assert len(servicer.calls) == 2
+
+
+def test_revoking_ends_the_call_under_way(moody: tuple[Moody, str]) -> None:
+    servicer, address = moody
+    servicer.answers = ["hang long"]
+    patient = Delivery(batch_age=0.01, timeout=20.0)
+    with device(address, "health", level="strict", delivery=patient) as client:
+        client.record(smokes="no")
+        _wait_for(lambda: servicer.calls)
+        begin = time.monotonic()
+        client.revoke()
+        assert time.monotonic() - begin < 3
+        (sent,) = client.outbox().sent
+        assert sent.became == "revoked"  # it may have reached the server
+    servicer.patience.set()
+
+
+@pytest.mark.parametrize("delay", ["9" * 400, "-1", "soon", "1.5"])
+def test_a_retry_delay_that_is_none_is_not_believed(moody: tuple[Moody, str], delay: str) -> None:
+    servicer, address = moody
+    servicer.answers = ["exhausted"]
+    servicer.delay = delay
+    with device(address, "health", level="strict", delivery=QUICK) as client:
+        client.record(smokes="no")
+        assert client.flush(timeout=10)
+
+
+def test_what_the_app_brings_along_does_not_raise_out_of_flush(moody: tuple[Moody, str]) -> None:
+    _, address = moody
+    broken = [False]
+
+    def token() -> str:
+        if broken[0]:
+            raise KeyError("the secret is not there")
+        return "secret"
+
+    with device(address, "health", level="strict", token=token, strict=False) as client:
+        broken[0] = True
+        assert client.record(smokes=Unhashable("no")) == ()
+        assert client.counters == {"failed": 1}
+        assert client.record(smokes="no") == ("smokes",)
+        assert not client.flush(timeout=0.3)
+        broken[0] = False
+        assert client.flush()
+
+
+class Unhashable(str):
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_the_log_does_not_grow_while_the_server_is_away(server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    create_ledger(file)
+    few = Delivery(max_reports=50, first_wait=0.05, longest_wait=0.1)
+    with device(server.address, "health", level="strict", ledger=file, delivery=few) as client:
+        server.stop()
+        longest = 0
+        for number in range(3000):
+            client.person(str(number % 100)).record(smokes="no", age=30)
+            if number % 100 == 0:
+                client._sender._tidy()
+                longest = max(longest, Path(f"{file}-wal").stat().st_size)
+        client.revoke()
+    assert longest < 8 << 20
+
+
+def test_a_flush_ends_in_time_even_if_the_plan_is_due(moody: tuple[Moody, str]) -> None:
+    servicer, address = moody
+    old = Delivery(plan_age=0.001, timeout=20.0)
+    with device(address, "health", level="strict", delivery=old) as client:
+        client.record(smokes="no")
+        servicer.slow_plan = True
+        begin = time.monotonic()
+        client.flush(timeout=0.3)
+        assert time.monotonic() - begin < 5
+        servicer.slow_plan = False
+        servicer.patience.set()
+        client.flush()
+
+
+def test_one_surveys_queue_does_not_drop_anothers_reports(server: Server, tmp_path: Path) -> None:
+    server.create(DAILY)
+    file = tmp_path / "ledger.db"
+    create_ledger(file)
+    never = Delivery(batch_age=3600.0)
+    few = Delivery(batch_age=3600.0, max_reports=2)
+    with (
+        device(server.address, "health", level="strict", ledger=file, delivery=never) as one,
+        device(server.address, "daily", level="strict", ledger=file, delivery=few) as other,
+    ):
+        for person in range(5):
+            one.person(str(person)).record(smokes="no")
+            other.person(str(person)).record(smokes="no")
+        assert len(one.outbox().reports) == 5
+        assert len(other.outbox().reports) == 2
+        assert other.counters["overflow"] == 3
+        assert "overflow" not in one.counters

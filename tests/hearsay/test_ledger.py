@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hearsay import Caps, Client, InvalidInput, Reason, create_ledger
+from hearsay import Caps, Client, Delivery, InvalidInput, Reason, create_ledger
 from support import DAILY, Calendar, Server, device
 
 
@@ -259,6 +259,44 @@ def test_a_damaged_ledger_is_set_aside_and_fails_closed(
         assert client.record(smokes="no") == ("smokes",)
 
 
+def test_clients_at_other_levels_spend_no_more_together_than_each_alone(
+    server: Server, file: Path
+) -> None:
+    one = {"level": "strict", "levels": {"age": "open"}, "ledger": file}  # .5 + 2
+    two = {"level": "strict", "levels": {"smokes": "open"}, "ledger": file}  # 2 + .5
+    with device(server.address, "health", **one) as client:
+        assert client.record(age=30) == ("age",)
+    with device(server.address, "health", **two) as client:
+        assert client.record_epsilon == 2.5
+        assert client.record(smokes="no") == ()  # would make it 4
+        assert client.counters["spent"] == 1
+    with device(server.address, "health", **one) as client:
+        assert client.record(smokes="no") == ("smokes",)
+
+
+def test_a_plan_of_another_period_is_refused(server: Server, file: Path) -> None:
+    server.create(DAILY)
+    with device(server.address, "daily", level="strict", ledger=file):
+        pass
+    other = _other(server, DAILY.replace("P1D", "PT1H"))
+    with Client(other.address, "daily", level="strict", ledger=file) as client:
+        client._refresh(True, 10.0)
+        assert client.record(smokes="no") == ()
+        assert "now has the period 'PT1H'; it was 'P1D'" in client.status().detail
+    other.stop()
+
+
+def test_a_ledger_is_its_owners_alone_to_read(server: Server, tmp_path: Path) -> None:
+    for name, make in (("made.db", create_ledger), ("found.db", lambda _: None)):
+        make(tmp_path / name)
+        with device_or_not(server, tmp_path / name):
+            assert (tmp_path / name).stat().st_mode & 0o077 == 0
+
+
+def device_or_not(server: Server, file: Path) -> Client:
+    return Client(server.address, "health", level="strict", ledger=file, consent=True)
+
+
 def test_a_plan_that_changes_is_taken_from_the_next_period_on(server: Server, file: Path) -> None:
     server.create(DAILY)
     calendar = Calendar(-1)
@@ -267,7 +305,7 @@ def test_a_plan_that_changes_is_taken_from_the_next_period_on(server: Server, fi
         before = client.plan.revision
     other = _other(server, DAILY.replace("high = 60", "high = 70"))
     with device(other.address, "daily", level="strict", ledger=file, clock=calendar) as client:
-        client._refresh(True)
+        client._refresh(True, 10.0)
         assert client.plan.revision != before
         assert client.record(smokes="no", age=65) == ()
         assert client.status().reason is Reason.PLAN_CHANGED
@@ -283,7 +321,7 @@ def test_a_plan_that_costs_more_than_the_first_one_is_refused(server: Server, fi
     other = _other(server, DAILY.replace("strict = 1.0", "strict = 2.0"))
     with Client(other.address, "daily", level="strict", ledger=file) as client:
         assert client.ready()  # by the plan that is kept
-        client._refresh(True)
+        client._refresh(True, 10.0)
         assert client.record(smokes="no") == ()
         assert client.status().reason is Reason.PLAN_REFUSED
         assert "now spends epsilon 2 on a record; it was 1" in client.status().detail
@@ -291,7 +329,7 @@ def test_a_plan_that_costs_more_than_the_first_one_is_refused(server: Server, fi
         pass
     allowed = Caps(record=2.0)
     with device(other.address, "daily", level="strict", ledger=file, caps=allowed) as client:
-        client._refresh(True)
+        client._refresh(True, 10.0)
         assert client.record(smokes="no") == ("smokes",)
         assert client.record_epsilon == 2.0
     other.stop()
@@ -320,3 +358,82 @@ def test_another_level_does_not_open_what_is_spent(server: Server, file: Path) -
         client.record(smokes="no")
     with device(server.address, "health", level="open", ledger=file) as client:
         assert client.record(smokes="no") == ()  # another level opens nothing
+
+
+def test_a_period_in_which_nothing_was_taken_shuts_the_one_before(
+    server: Server, file: Path
+) -> None:
+    server.create(DAILY)
+    calendar = Calendar()
+    with device(
+        server.address, "daily", level="strict", ledger=file, clock=calendar, caps=Caps(life=0.5)
+    ) as client:
+        assert client.record(smokes="no") == ("smokes",)
+        calendar.pass_days(1)
+        assert client.record(smokes="no") == ()  # the cap
+        calendar.pass_days(-1)
+    with Client(server.address, "daily", level="strict", ledger=file) as client:
+        assert client.record(smokes="no", age=30) == ()
+        assert client.status().reason is Reason.CLOCK
+
+
+def test_consent_is_revoked_at_once_even_if_it_cannot_be_noted(server: Server, file: Path) -> None:
+    with device(server.address, "health", level="strict", ledger=file) as client:
+        client.record(smokes="no")
+        other = sqlite3.connect(file, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        client.revoke()
+        assert client.record(age=30) == ()
+        assert client.status().reason is Reason.NO_CONSENT
+        other.execute("ROLLBACK")
+        other.close()
+        assert client.flush()
+        assert not client.outbox()
+        assert client.record(age=30) == ()
+    with Client(server.address, "health", level="strict", ledger=file) as client:
+        assert client.status().reason is Reason.NO_CONSENT
+    assert server.show("health").status.records == 0
+
+
+def test_the_users_caps_bind_clients_that_are_running(server: Server, file: Path) -> None:
+    server.create(DAILY)
+    with (
+        device(server.address, "health", level="strict", ledger=file) as one,
+        device(server.address, "health", level="open", ledger=file) as other,
+        device(server.address, "daily", level="open", ledger=file) as another,
+    ):
+        one.limit(Caps(record=1.0, life=0.0))
+        assert other.record(smokes="no") == ()
+        assert other.status().reason is Reason.PLAN_REFUSED
+        assert another.record(smokes="no") == ()  # the cap for life is for all surveys
+        assert another.counters["spent"] == 1
+        one.limit(Caps())
+        assert other.record(smokes="no") == ("smokes",)
+
+
+def test_a_status_of_a_moment_does_not_stick(server: Server, file: Path) -> None:
+    with device(server.address, "health", level="strict", ledger=file) as client:
+        other = sqlite3.connect(file, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        assert client.record(smokes="no") == ()
+        assert client.status().reason is Reason.LOCKED
+        other.execute("ROLLBACK")
+        other.close()
+        assert client.status().ready
+
+
+def test_a_ledger_that_is_locked_at_the_start_is_caught_up_with(server: Server, file: Path) -> None:
+    with device(server.address, "health", level="strict", ledger=file):
+        pass
+    server.stop()  # so that the plan can only be the one that is kept
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    quick = Delivery(first_wait=0.05, longest_wait=0.1)
+    with Client(
+        server.address, "health", level="strict", ledger=file, consent=True, delivery=quick
+    ) as client:
+        other.execute("ROLLBACK")
+        other.close()
+        assert client.ready()
+        assert client.record(smokes="no") == ("smokes",)
+        client.revoke()

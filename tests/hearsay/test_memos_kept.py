@@ -119,3 +119,33 @@ def test_memos_that_may_have_been_lost_are_not_drawn_again(server: Server, tmp_p
         calendar.pass_days(5)
         assert client.record(drink="tea") == ()
         assert client.status().reason is Reason.LOST_LEDGER
+
+
+@pytest.mark.parametrize("memo", [0, 20])
+def test_a_plan_with_dearer_memos_or_none_is_refused(
+    server: Server, tmp_path: Path, file: Path, memo: int
+) -> None:
+    server.create(MEMOISED.format(memo=1))
+    with device(server.address, "habits", level="strict", ledger=file, **CHANGES):
+        pass
+    (tmp_path / "other").mkdir()
+    other = Server(tmp_path / "other" / "data")
+    other.start()
+    other.create(MEMOISED.format(memo=memo))
+    with Client(
+        other.address, "habits", level="strict", ledger=file, may_tell_changes=["drink"]
+    ) as client:
+        client._refresh(True, 10.0)
+        assert client.record(drink="tea") == ()
+        assert "a memo of 'drink' cost epsilon 0.4" in client.status().detail
+    other.stop()
+
+
+def test_a_value_does_not_stand_in_the_file(server: Server, file: Path) -> None:
+    server.create(MEMOISED.format(memo=1))
+    with device(server.address, "habits", level="strict", ledger=file, **CHANGES) as client:
+        client.record(drink="wine")
+        with client._store.read() as connection:
+            keys = [row[0] for row in connection.execute("SELECT key FROM memos")]
+    assert len(keys) == 2  # the device's, and the value's
+    assert all(len(key) == 16 for key in keys)

@@ -119,12 +119,6 @@ def test_a_port_in_use_is_said(server: Server, tmp_path: Path) -> None:
     assert f"hearsay: cannot listen on {server.address}: is the port in use?" in done.stderr
 
 
-def test_a_folder_in_use_is_said(server: Server) -> None:
-    done = hearsay("serve", "--data", server.folder, "--listen", "127.0.0.1:0")
-    assert done.returncode == 1
-    assert "is in use by another hearsay server" in done.stderr
-
-
 def test_without_the_server_extra_the_command_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['typer'] = None; from hearsay_server.__main__ import main; main()"

@@ -54,7 +54,7 @@ def test_what_is_meant_for_clients_is_no_key_of_the_server() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("listn = 1", "listn: there is no such key; there are data, listen, "),
+        ("listn = 1", "listn: there is no such key; there are data, database, "),
         ("[limits]\nrows = 1", "limits: there is no such key"),
         ("listen = 50051", "listen must be text, got 50051"),
         ("insecure = 1", "insecure must be true or false, got 1"),

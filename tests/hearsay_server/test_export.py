@@ -17,7 +17,7 @@ from hearsay.plan import Plan
 from hearsay_server import survey as surveys
 from hearsay_server.rows import chunks
 from hearsay_server.store import Store
-from hearsay_server.tokens import in_folder
+from hearsay_server.tokens import tokens_of
 from ldp import InvalidInput, Tally
 from support import SURVEY
 
@@ -229,7 +229,7 @@ def test_exporting_needs_an_analysts_token(tmp_path: Path) -> None:
         _, plan = register(address, SURVEY)
         answers = {"smokes": np.zeros(5, dtype=np.int64)}
         submit(address, batch(plan, "strict", "once", answers, 1))
-    _, secret = in_folder(tmp_path / "data").create("analyst")
+    _, secret = tokens_of(tmp_path / "data").create("analyst")
     with serving(tmp_path / "data") as address:
         with Analyst(address) as analyst, pytest.raises(Unreachable, match="UNAUTHENTICATED"):
             analyst.rows("health")

@@ -30,7 +30,7 @@ def scraped(port: int) -> dict[str, float]:
 
 def test_traffic_is_counted_by_what_became_of_it(tmp_path: Path) -> None:
     port = free_port()
-    _, admin = tokens.in_folder(tmp_path).create("admin")
+    _, admin = tokens.tokens_of(tmp_path).create("admin")
     with serving(tmp_path, metrics=str(port), batches_per_second=1.0) as address:
         revision = register(address, admin)
         good, late, bad = (batch(revision, number, rows=3) for number in range(3))

@@ -23,7 +23,7 @@ def test_a_token_is_made_listed_rotated_and_revoked(tmp_path: Path) -> None:
     data = ("--data", tmp_path)
     made = hearsay("token", "create", "--role", "analyst", "--label", "Ada", *data)
     text = made.stdout.strip()
-    known = tokens.in_folder(tmp_path)
+    known = tokens.tokens_of(tmp_path)
     token = known.find(hashed(text))
     assert token is not None
     assert f"{token.id} (analyst); keep it" in made.stderr
@@ -46,7 +46,7 @@ def test_a_bad_role_is_said_in_one_line(tmp_path: Path) -> None:
 
 
 def test_the_command_line_sends_the_token_of_the_environment(tmp_path: Path) -> None:
-    text = tokens.in_folder(tmp_path).create("admin")[1]
+    text = tokens.tokens_of(tmp_path).create("admin")[1]
     with serving(tmp_path) as address:
         target = ("survey", "list", "--target", address)
         assert hearsay(*target, HEARSAY_TOKEN=text).returncode == 0

@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from hearsay.v1 import collector_pb2
+from hearsay_server.database import open_folder
 from hearsay_server.intake import Reason, Refused
 from hearsay_server.tokens import Tokens, charge, hashed
 from ldp import InvalidInput
@@ -27,9 +28,9 @@ def clock() -> Clock:
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[sa.Engine]:
-    engine = sa.create_engine(f"sqlite:///{tmp_path / 'hearsay.db'}")
-    yield engine
-    engine.dispose()
+    database = open_folder(tmp_path)
+    yield database.engine
+    database.close()
 
 
 @pytest.fixture

@@ -154,6 +154,11 @@ class Terms:
         names = enumerate(self.plan.attributes)
         return self.budget.epsilon_of([j for j, name in names if name not in self.withheld])
 
+    def cost(self, name: str) -> float:
+        """Return what a report of an attribute costs, or for a memoised one a new memo."""
+        memoizer = self.memoizers.get(name)
+        return memoizer.epsilon if memoizer else self.levels[name].mechanisms[name].epsilon
+
     def check_caps(self, caps: Caps) -> None:
         """Raise `InvalidInput` where one record may spend more than a cap allows."""
         if caps.record is not None and self.record_epsilon > caps.record:

@@ -39,8 +39,8 @@ CREATE TABLE surveys (
     latest TEXT NOT NULL DEFAULT ''     -- period that was answered
 ) WITHOUT ROWID;
 CREATE TABLE accounts (person BLOB PRIMARY KEY, account TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE memos (
-    person BLOB, survey TEXT, attribute TEXT, mechanism BLOB, key INTEGER, memo BLOB NOT NULL,
+CREATE TABLE memos (                    -- keys are hashed, with the salt
+    person BLOB, survey TEXT, attribute TEXT, mechanism BLOB, key BLOB, memo BLOB NOT NULL,
     PRIMARY KEY (person, survey, attribute, mechanism, key)
 ) WITHOUT ROWID;
 CREATE TABLE reports (
@@ -60,16 +60,17 @@ CREATE TABLE sent (
     became TEXT NOT NULL, batch BLOB NOT NULL
 );
 CREATE TABLE waiting (
-    one INTEGER PRIMARY KEY CHECK (one = 1), reports INTEGER NOT NULL, bytes INTEGER NOT NULL
-);
+    survey TEXT PRIMARY KEY, reports INTEGER NOT NULL, bytes INTEGER NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE counters (
     survey TEXT, name TEXT, count INTEGER NOT NULL, PRIMARY KEY (survey, name)
 ) WITHOUT ROWID;
-INSERT INTO waiting VALUES (1, 0, 0);
 """
 
 _BUSY = 0.05
 """Seconds that an answer waits for another process's transaction."""
+_LONG_LOG = 1 << 20
+"""Bytes of the log from which it is worth a checkpoint."""
 _REOPEN = 1.0
 """Seconds between two tries to open what could not be opened."""
 
@@ -105,6 +106,7 @@ class Store:
         self._connection: sqlite3.Connection | None = None
         self._checkpointer: sqlite3.Connection | None = None
         self._inode = (0, 0)
+        self._checked = (0, 0)  # the inode whose pages were checked
         self._failed: tuple[float, Trouble] | None = None
 
     def write(self) -> AbstractContextManager[sqlite3.Connection]:
@@ -130,10 +132,18 @@ class Store:
                     _sync(Path(f"{self.file}-wal"))
                     _sync(self.file.parent)
 
+    def probe(self) -> None:
+        """Write something; raise `Trouble` where that cannot be."""
+        with self.write() as connection:
+            connection.execute("INSERT OR REPLACE INTO settings VALUES ('probe', zeroblob(4096))")
+
     def checkpoint(self) -> None:
         """Move what was written from the log into the database, without holding up anybody."""
         if self.file is not None:
             with self._syncing, _translated():
+                log = Path(f"{self.file}-wal")
+                if not log.exists() or log.stat().st_size < _LONG_LOG:
+                    return
                 if self._checkpointer is None:
                     self._checkpointer = _connect(self.file, _BUSY)
                 self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
@@ -158,18 +168,23 @@ class Store:
         self._lock.release()
         self._syncing.release()
 
-    def after_fork(self) -> None:
-        """Forget, in the child, what belongs to the parent."""
+    def after_fork(self, *, usable: bool) -> None:
+        """Forget, in the child, what belongs to the parent. Unless it was held, and so closed,
+        SQLite in this process cannot be trusted with the file any more: nothing is taken then."""
         self._lock, self._syncing = threading.RLock(), threading.RLock()
         if self.file is not None:
-            self._owner = os.getpid()
+            if usable:
+                self._owner = os.getpid()
             # Closing them here would drop the parent's place in the file.
             _abandoned.extend(c for c in (self._connection, self._checkpointer) if c)
             self._connection = self._checkpointer = None
 
     def _open(self) -> sqlite3.Connection:
         if self._owner != os.getpid():
-            raise Trouble(Reason.FORKED, "the ledger is in the memory of the parent process")
+            raise Trouble(
+                Reason.FORKED,
+                "the ledger is in the memory of the parent process, or was in use at the fork",
+            )
         if self._connection is not None and self._is_there():
             return self._connection
         if self._failed is not None and time.monotonic() < self._failed[0]:
@@ -207,9 +222,12 @@ class Store:
             connection = _connect(None, _BUSY)
             _create(connection, created=None)
         else:
+            if not self.file.exists():
+                self.file.touch(mode=0o600)
             try:
                 connection = _connect(self.file, _BUSY)
-                _check_pages(connection)
+                if self._checked != _inode(self.file):
+                    _check_pages(connection)
             except sqlite3.DatabaseError as error:
                 if _reason(error) is not Reason.CORRUPT:
                     raise
@@ -219,8 +237,7 @@ class Store:
                     with contextlib.suppress(FileNotFoundError):
                         Path(f"{self.file}{ending}").rename(f"{aside}{ending}")
                 connection = _connect(self.file, _BUSY)
-            found = self.file.stat()
-            self._inode = (found.st_dev, found.st_ino)
+            self._inode = self._checked = _inode(self.file)
             _create(connection, created=self._clock())
         settings = dict(connection.execute("SELECT name, value FROM settings"))
         self.salt = settings["salt"]
@@ -273,6 +290,7 @@ def _connect(file: Path | None, busy: float) -> sqlite3.Connection:
             "synchronous = NORMAL",
             "wal_autocheckpoint = 0",
             "checkpoint_fullfsync = ON",
+            f"journal_size_limit = {4 * _LONG_LOG}",
         ):
             connection.execute(f"PRAGMA {pragma}")
     except BaseException:
@@ -376,6 +394,11 @@ def _translated() -> Iterator[None]:
         raise Trouble(_reason(error), str(error)) from error
     except OSError as error:
         raise Trouble(Reason.DISK, str(error)) from error
+
+
+def _inode(file: Path) -> tuple[int, int]:
+    found = file.stat()
+    return found.st_dev, found.st_ino
 
 
 def _sync(path: Path) -> None:

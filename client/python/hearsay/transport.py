@@ -1,6 +1,7 @@
 """How a client reaches a server."""
 
 import ipaddress
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -216,7 +217,11 @@ def metadata(token: Token | None) -> list[tuple[str, str]]:
     """Return the metadata that carries a token."""
     if token is None:
         return []
-    return [("authorization", f"Bearer {token if isinstance(token, str) else token()}")]
+    try:
+        text = token if isinstance(token, str) else token()
+    except Exception as error:  # the app's own function; its words may have the token in them
+        raise Unreachable(f"no token could be had: {type(error).__name__}") from None
+    return [("authorization", f"Bearer {text}")]
 
 
 def is_loopback(target: str) -> bool:
@@ -268,6 +273,7 @@ def _translated(status: Any) -> Exception:
 def _retry_after(status: Any) -> float:
     """Return the seconds that a server asks to wait, in its trailing metadata."""
     for key, value in status.trailing_metadata() or ():
-        if key == "retry-after-ms" and value.isdigit():
+        # No more digits than a sane delay has: the server is not trusted, and int() may raise.
+        if key == "retry-after-ms" and re.fullmatch("[0-9]{1,10}", str(value)):
             return min(int(value) / 1000, 3600.0)
     return 0.0

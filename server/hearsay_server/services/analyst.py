@@ -12,6 +12,7 @@ import grpc
 import numpy as np
 from google.protobuf.message import Message
 
+import hearsay.plan
 from hearsay.plan import Categorical, Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2
 from hearsay_server import queries, rows
@@ -110,19 +111,21 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
     async def ExportRows(  # noqa: N802
         self, request: analyst_pb2.ExportRowsRequest, context: Context
     ) -> AsyncIterator[analyst_pb2.ExportRowsResponse]:
-        plan = await self._plan(request.survey, context)
+        frozen = await asyncio.to_thread(self._plans.frozen, request.survey)
+        if frozen is None:
+            await abort(context, grpc.StatusCode.NOT_FOUND, no_survey(request.survey))
+        plan = hearsay.plan.parse(frozen)
         pages = await _within(context, lambda: self._pages(plan, request))
-        yield analyst_pb2.ExportRowsResponse(plan=self._plans.frozen(request.survey) or b"")
-        source = np.random.default_rng()
-        chunks = rows.chunks(plan, pages, source)
+        yield analyst_pb2.ExportRowsResponse(plan=frozen)
+        chunks = rows.chunks(plan, pages, np.random.default_rng())
         while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
             yield chunk
 
-    async def _plan(self, survey: str, context: Context, attribute: str | None = None) -> Plan:
-        plan = self._plans.find(survey)
+    async def _plan(self, survey: str, context: Context, attribute: str) -> Plan:
+        plan = await asyncio.to_thread(self._plans.find, survey)
         if plan is None:
             await abort(context, grpc.StatusCode.NOT_FOUND, no_survey(survey))
-        if attribute is not None and attribute not in plan.attributes:
+        if attribute not in plan.attributes:
             await abort(
                 context,
                 grpc.StatusCode.NOT_FOUND,

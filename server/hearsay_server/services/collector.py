@@ -1,18 +1,25 @@
 """What devices call."""
 
+import asyncio
 import logging
 import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
 
 import grpc
 
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
-from hearsay_server import auth
+from hearsay_server import auth, forgetting
 from hearsay_server.intake import Reason, Refused
 from hearsay_server.limits import Rates, TooMany
 from hearsay_server.metrics import Metrics
+from hearsay_server.retention import NoSurvey
 from hearsay_server.services.answers import Context, abort, no_survey, refuse
 from hearsay_server.services.plans import Plans
+from hearsay_server.store import Store
 from hearsay_server.writer import MAX_REQUEST, Outcome, Overloaded, Writer
+from ldp import InvalidInput
 
 _log = logging.getLogger("hearsay.server")
 
@@ -30,9 +37,15 @@ class Collector(collector_pb2_grpc.CollectorServicer):
     """What devices call."""
 
     def __init__(
-        self, plans: Plans, writer: Writer, metrics: Metrics, rates: Rates | None = None
+        self,
+        plans: Plans,
+        store: Store,
+        writer: Writer,
+        metrics: Metrics,
+        rates: Rates | None = None,
     ) -> None:
         self._plans = plans
+        self._database = store.database
         self._writer = writer
         self._metrics = metrics
         self._rates = rates
@@ -43,7 +56,7 @@ class Collector(collector_pb2_grpc.CollectorServicer):
     async def GetPlan(  # noqa: N802
         self, request: collector_pb2.GetPlanRequest, context: Context
     ) -> collector_pb2.GetPlanResponse:
-        plan = self._plans.frozen(request.survey)
+        plan = await asyncio.to_thread(self._plans.frozen, request.survey)
         if plan is None:
             await abort(context, grpc.StatusCode.NOT_FOUND, no_survey(request.survey))
         return collector_pb2.GetPlanResponse(plan=plan)
@@ -73,6 +86,36 @@ class Collector(collector_pb2_grpc.CollectorServicer):
         results = [_result(outcome) for outcome in outcomes]
         self._count(request, results)
         return collector_pb2.SubmitResponse(results=results)
+
+    async def Forget(  # noqa: N802
+        self, request: collector_pb2.ForgetRequest, context: Context
+    ) -> collector_pb2.ForgetResponse:
+        count = len(request.ids)
+        if not 1 <= count <= MAX_REQUEST:
+            detail = f"a request holds 1 to {MAX_REQUEST} ids, got {count}"
+            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, detail)
+
+        def forget() -> Sequence[collector_pb2.ForgetResponse.Status]:
+            plan = self._plans.find(request.survey)
+            if plan is None:
+                raise NoSurvey(no_survey(request.survey))
+            now = datetime.now(UTC)
+            return forgetting.forget(self._database, plan, request.period, request.ids, now)
+
+        try:
+            self._check_rate(auth.caller(), count)
+            results = await self._writer.run(partial(self._database.retrying, forget))
+        except TooMany as error:
+            self._metrics.limited.labels(error.limit).inc()
+            await refuse(context, error)
+        except NoSurvey as error:
+            await abort(context, grpc.StatusCode.NOT_FOUND, str(error))
+        except InvalidInput as error:
+            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except Exception:
+            _log.exception("batches could not be forgotten")
+            await abort(context, grpc.StatusCode.UNAVAILABLE, "the batches could not be forgotten")
+        return collector_pb2.ForgetResponse(results=results)
 
     def _check_rate(self, caller: str, count: int) -> None:
         if self._rates is None:

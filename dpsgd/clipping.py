@@ -1,0 +1,113 @@
+"""How much of each sample's gradient counts."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ldp import InvalidInput
+
+
+class ClippingPolicy(ABC):
+    """Turn the norms of per-sample gradients into factors.
+
+    Formal guarantee of every policy: whatever a sample's gradient is, the gradient that counts
+    has a Euclidean norm of at most `sensitivity`, over all parameters together.
+    """
+
+    groups: int
+    """The number of groups of parameters that are clipped apart."""
+
+    @property
+    @abstractmethod
+    def sensitivity(self) -> float:
+        """The largest norm that one sample's clipped gradient can have."""
+
+    @abstractmethod
+    def group(self, parameter: str) -> int:
+        """Return the group, 0..groups-1, of the parameter with this name."""
+
+    @abstractmethod
+    def factors(self, norms: Tensor) -> Tensor:
+        """Return what to scale gradients by, from their finite norms; both (groups, b)."""
+
+
+@dataclass(frozen=True)
+class FlatClipping(ClippingPolicy):
+    """Scale a sample's whole gradient down to norm `max_grad_norm` where it is longer.
+
+    Source: Abadi et al., "Deep learning with differential privacy", CCS 2016, algorithm 1.
+    Raises `InvalidInput` unless max_grad_norm is finite and > 0.
+    """
+
+    max_grad_norm: float
+    groups = 1
+
+    def __post_init__(self) -> None:
+        check_norm("max_grad_norm", self.max_grad_norm)
+
+    @property
+    def sensitivity(self) -> float:
+        return self.max_grad_norm
+
+    def group(self, parameter: str) -> int:
+        return 0
+
+    def factors(self, norms: Tensor) -> Tensor:
+        return _shortened(norms, norms.new_tensor([[self.max_grad_norm]]))
+
+
+@dataclass(frozen=True)
+class PerLayerClipping(ClippingPolicy):
+    """Clip the gradient of each parameter by itself, to its own norm.
+
+    `max_grad_norms` maps every parameter that is trained to its norm. Source: McMahan et al.,
+    "Learning differentially private recurrent language models", ICLR 2018, section 3.1. Raises
+    `InvalidInput` unless every norm is finite and > 0.
+    """
+
+    max_grad_norms: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        if not self.max_grad_norms:
+            raise InvalidInput("max_grad_norms must name the parameters, got none")
+        for name, norm in self.max_grad_norms.items():
+            check_norm(f"the max_grad_norm of {name}", norm)
+
+    @classmethod
+    def evenly(cls, names: list[str], max_grad_norm: float) -> "PerLayerClipping":
+        """Give each of M parameters max_grad_norm / sqrt(M): together, max_grad_norm."""
+        check_norm("max_grad_norm", max_grad_norm)
+        return cls(dict.fromkeys(names, max_grad_norm / math.sqrt(max(1, len(names)))))
+
+    @property
+    def groups(self) -> int:  # type: ignore[override]
+        return len(self.max_grad_norms)
+
+    @property
+    def sensitivity(self) -> float:
+        return math.hypot(*self.max_grad_norms.values())
+
+    def group(self, parameter: str) -> int:
+        try:
+            return list(self.max_grad_norms).index(parameter)
+        except ValueError:
+            raise InvalidInput(f"max_grad_norms has no norm for {parameter}") from None
+
+    def factors(self, norms: Tensor) -> Tensor:
+        return _shortened(norms, norms.new_tensor(list(self.max_grad_norms.values()))[:, None])
+
+
+def check_norm(name: str, value: float) -> None:
+    """Raise `InvalidInput` unless the value is a finite number > 0."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not (math.isfinite(value) and value > 0):
+        raise InvalidInput(f"{name} must be finite and > 0, got {value!r}")
+
+
+def _shortened(norms: Tensor, most: Tensor) -> Tensor:
+    # A norm of 0 gives infinity, which becomes 1. The quotient may have been rounded up.
+    return torch.clamp(most * (1 - 4 * torch.finfo(norms.dtype).eps) / norms, max=1.0)

@@ -1,0 +1,209 @@
+"""Make the ordinary training loop of PyTorch differentially private."""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader
+
+from dpsgd.accounting import Accountant, RDPAccountant, Relation
+from dpsgd.clipping import ClippingPolicy, FlatClipping, check_norm
+from dpsgd.run import Run
+from dpsgd.sampling import PrivateDataLoader, sampler_for
+from dpsgd.validation import check_criterion, check_module, check_optimizer
+from ldp import Coins, InvalidInput
+
+
+class PrivacyEngine:
+    """Clip, add noise, and account for it.
+
+        engine = PrivacyEngine()
+        model, optimizer, loader = engine.make_private(
+            module=model, optimizer=optimizer, data_loader=loader,
+            noise_multiplier=1.1, max_grad_norm=1.0)
+        for x, y in loader:                     # as ever
+            optimizer.zero_grad()
+            loss_function(model(x), y).backward()
+            optimizer.step()
+        engine.get_epsilon(delta=1e-5)
+
+    Formal guarantee: what the optimizer's steps reveal is (epsilon, delta)-differentially private
+    under `relation`, for every delta at once, against one who sees every step. The data set's
+    size and the batch size count as public. The guarantee covers the parameters, not the losses
+    or batches that the loop prints.
+
+    `accountant` is a class of `dpsgd.accounting`. Noise comes from keystreams of the system's
+    generator on a CPU and from torch's generator, seeded by the system, on a GPU. With
+    `secure_mode` it comes from keystreams everywhere, with 64 bits, and is added on a grid
+    (`dpsgd.noise.Grid`). `coins` is for tests.
+    """
+
+    def __init__(
+        self,
+        *,
+        accountant: Callable[[Relation], Accountant] = RDPAccountant,
+        secure_mode: bool = False,
+        coins: Coins | None = None,
+    ) -> None:
+        self._make_accountant = accountant
+        self._secure = secure_mode
+        self._coins = coins or Coins()
+        self._run: Run | None = None
+
+    def make_private(
+        self,
+        *,
+        module: nn.Module,
+        optimizer: Optimizer,
+        data_loader: DataLoader[Any],
+        noise_multiplier: float,
+        max_grad_norm: float | ClippingPolicy,
+        sampling: str = "poisson",
+        loss_reduction: str = "mean",
+        max_physical_batch_size: int | None = None,
+        batch_dim: int = 0,
+        criterion: nn.Module | None = None,
+    ) -> tuple[nn.Module, Optimizer, PrivateDataLoader]:
+        """Return the module, the optimizer and a loader in the place of the given one.
+
+        Module and optimizer are the given objects, changed: whoever steps that optimizer adds
+        noise. noise_multiplier is the noise's standard deviation over the sensitivity of the
+        clipping, max_grad_norm a norm or a policy of `dpsgd.clipping`. The loader's batch_size is
+        the expected size of a logical batch, and what sums are divided by if loss_reduction is
+        "mean"; it is handed out in parts of at most max_physical_batch_size, and steps between
+        parts do nothing. `sampling` is "poisson", "fixed" or "shuffle" (`dpsgd.sampling` says
+        what each guarantees). batch_dim is the batch's dimension in the module's inputs. A
+        criterion is only checked.
+
+        Raises `InvalidInput`, and changes nothing, for whatever would break the guarantee.
+        """
+        if self._run is not None:
+            raise InvalidInput("this engine has made a module private already: use another")
+        check_norm("noise_multiplier", noise_multiplier)
+        policy = max_grad_norm
+        if not isinstance(policy, ClippingPolicy):
+            policy = FlatClipping(policy)
+        if loss_reduction not in ("mean", "sum"):
+            raise InvalidInput(f'loss_reduction must be "mean" or "sum", got {loss_reduction!r}')
+        if max_physical_batch_size is not None and max_physical_batch_size < 1:
+            raise InvalidInput(f"max_physical_batch_size must be >= 1: {max_physical_batch_size}")
+        check_module(module)
+        if criterion is not None:
+            check_criterion(criterion, loss_reduction)
+        check_optimizer(optimizer, module)
+        for name, parameter in module.named_parameters():
+            if parameter.requires_grad:
+                policy.group(name)
+        sampler = sampler_for(data_loader, sampling)
+        self._run = run = Run(
+            module,
+            optimizer,
+            sampler,
+            policy,
+            self._make_accountant(sampler.relation),
+            noise_multiplier,
+            loss_reduction=loss_reduction,
+            batch_dim=batch_dim,
+            secure=self._secure,
+            coins=self._coins,
+        )
+        loader = PrivateDataLoader(
+            data_loader, sampler, run.drawn, most=max_physical_batch_size, coins=self._coins
+        )
+        return module, optimizer, loader
+
+    def make_private_with_epsilon(
+        self,
+        *,
+        module: nn.Module,
+        optimizer: Optimizer,
+        data_loader: DataLoader[Any],
+        target_epsilon: float,
+        target_delta: float,
+        epochs: int,
+        max_grad_norm: float | ClippingPolicy,
+        sampling: str = "poisson",
+        loss_reduction: str = "mean",
+        max_physical_batch_size: int | None = None,
+        batch_dim: int = 0,
+        criterion: nn.Module | None = None,
+    ) -> tuple[nn.Module, Optimizer, PrivateDataLoader]:
+        """Do as `make_private`, with the least noise that keeps to an epsilon after all epochs."""
+        if epochs < 1:
+            raise InvalidInput(f"epochs must be >= 1, got {epochs}")
+        sampler = sampler_for(data_loader, sampling)
+        per_epoch = sum(sampler.counts(step) for step in range(sampler.steps))
+
+        def epsilon(noise_multiplier: float) -> float:
+            accountant = self._make_accountant(sampler.relation)
+            accountant.step(
+                noise_multiplier=noise_multiplier,
+                sampling=sampler.sampling,
+                steps=epochs * per_epoch,
+            )
+            return accountant.get_epsilon(target_delta)
+
+        return self.make_private(
+            module=module,
+            optimizer=optimizer,
+            data_loader=data_loader,
+            noise_multiplier=_least_noise(epsilon, target_epsilon),
+            max_grad_norm=max_grad_norm,
+            sampling=sampling,
+            loss_reduction=loss_reduction,
+            max_physical_batch_size=max_physical_batch_size,
+            batch_dim=batch_dim,
+            criterion=criterion,
+        )
+
+    @property
+    def accountant(self) -> Accountant:
+        """What has been released so far."""
+        return self._started.accountant
+
+    @property
+    def noise_multiplier(self) -> float:
+        """The noise's standard deviation over the sensitivity; may be set between steps."""
+        return self._started.noise_multiplier
+
+    @noise_multiplier.setter
+    def noise_multiplier(self, value: float) -> None:
+        check_norm("noise_multiplier", value)
+        self._started.noise_multiplier = value
+
+    def get_epsilon(self, delta: float) -> float:
+        """Return the epsilon, at `delta`, of all steps until now."""
+        return self._started.accountant.get_epsilon(delta)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint must hold besides the module's and the optimizer's state.
+
+        No state of a generator is in it: noise that was drawn twice would cancel out. Raises
+        `InvalidInput` between the parts of a logical batch.
+        """
+        return self._started.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint. Raises `InvalidInput`, and changes nothing, if it is not one."""
+        self._started.load_state_dict(state)
+
+    @property
+    def _started(self) -> Run:
+        if self._run is None:
+            raise InvalidInput("nothing is private yet: call make_private first")
+        return self._run
+
+
+def _least_noise(epsilon: Callable[[float], float], target: float) -> float:
+    """Return a noise multiplier that keeps to the target, within 1e-4 of the least."""
+    check_norm("target_epsilon", target)
+    low, high = 0.0, 1.0
+    while epsilon(high) > target:
+        low, high = high, 2 * high
+        if high > 1e9:
+            raise InvalidInput(f"no noise keeps to an epsilon of {target}")
+    while high - low > 1e-4 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if epsilon(middle) <= target else (middle, high)
+    return high

@@ -1,0 +1,120 @@
+"""Multi-head attention: four linear maps around a scaled dot product."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from dpsgd.bookkeeping import Call, Gradients, Piece
+from dpsgd.layers.linear import tapped_linear
+from dpsgd.layers.registry import rule
+from dpsgd.persample import Dense
+from ldp import InvalidInput
+
+
+@rule(nn.MultiheadAttention)
+def attention(
+    layer: nn.MultiheadAttention,
+    call: Call,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Attend. A packed in_proj is three linear maps; bias_k and bias_v are an added position."""
+    if query.ndim != 3:
+        raise InvalidInput(f"{call.name}: expected a query of rank 3, got {tuple(query.shape)}")
+    dim = 0 if layer.batch_first else 1
+    for given in (query, key, value):
+        call.batch_dim(given, only=dim)
+    if not layer.batch_first:
+        query, key, value = (t.transpose(0, 1) for t in (query, key, value))
+    if is_causal and attn_mask is None:
+        raise InvalidInput(f"{call.name}: is_causal is a hint about attn_mask, which is None")
+    q, k, v = _projected(layer, call, query, key, value)
+    added = 0
+    if layer.bias_k is not None and layer.bias_v is not None:
+        k, v = (
+            torch.cat([t, _tapped_row(call, bias)], 1)
+            for t, bias in ((k, layer.bias_k), (v, layer.bias_v))
+        )
+        added += 1
+    if layer.add_zero_attn:
+        k, v = (F.pad(t, (0, 0, 0, 1)) for t in (k, v))
+        added += 1
+    mask = _mask(layer, q, attn_mask, key_padding_mask, added)
+    q, k, v = (
+        t.reshape(*t.shape[:2], layer.num_heads, layer.head_dim).transpose(1, 2) for t in (q, k, v)
+    )
+    dropout = layer.dropout if layer.training else 0.0
+    weights = None
+    if need_weights:
+        scores = q @ k.mT / math.sqrt(q.shape[-1])
+        weights = torch.softmax(scores if mask is None else scores + mask, -1)
+        weights = F.dropout(weights, dropout, training=dropout > 0)
+        heads = weights @ v
+    else:
+        heads = F.scaled_dot_product_attention(q, k, v, mask, dropout)
+    heads = heads.transpose(1, 2).flatten(2)
+    out = layer.out_proj
+    bias = None if out.bias is None else Piece(out.bias)
+    output = tapped_linear(call, heads, Piece(out.weight), bias, 0)
+    if weights is not None and average_attn_weights:
+        weights = weights.mean(1)
+    return output if layer.batch_first else output.transpose(0, 1), weights
+
+
+def _projected(
+    layer: nn.MultiheadAttention, call: Call, *inputs: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    size = layer.embed_dim
+    projected = []
+    separate = (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
+    for i, (value, own) in enumerate(zip(inputs, separate, strict=True)):
+        rows = i * size, (i + 1) * size
+        weight = Piece(layer.in_proj_weight, *rows) if own is None else Piece(own)
+        bias = None if layer.in_proj_bias is None else Piece(layer.in_proj_bias, *rows)
+        projected.append(tapped_linear(call, value, weight, bias, 0))
+    q, k, v = projected
+    return q, k, v
+
+
+def _tapped_row(call: Call, bias: Tensor) -> Tensor:
+    """Return a bias as one more position of each sample, (b, 1, E)."""
+
+    def gradients(grads: Tensor) -> Gradients:
+        if bias.requires_grad:
+            yield Piece(bias), Dense(grads[:, None].to(Piece(bias).dtype))
+
+    return call.tap(bias.detach().expand(call.batch, 1, -1).clone(), gradients)
+
+
+def _mask(
+    layer: nn.MultiheadAttention,
+    query: Tensor,
+    attention: Tensor | None,
+    padding: Tensor | None,
+    added: int,
+) -> Tensor | None:
+    """Return both masks as one that is added to scores; what was added is never masked."""
+    total: Tensor | None = None
+    if attention is not None:
+        mask = _additive(attention, query.dtype)
+        if mask.ndim == 3:
+            mask = mask.reshape(len(query), layer.num_heads, *mask.shape[1:])
+        total = F.pad(mask, (0, added))
+    if padding is not None:
+        mask = F.pad(_additive(padding, query.dtype), (0, added))[:, None, None]
+        total = mask if total is None else total + mask
+    return total
+
+
+def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    if mask.dtype != torch.bool:
+        return mask.to(dtype)
+    return torch.zeros_like(mask, dtype=dtype).masked_fill(mask, -math.inf)

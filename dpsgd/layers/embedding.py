@@ -1,0 +1,95 @@
+"""Embeddings: gradients that fall on the rows that were looked up."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from dpsgd.bookkeeping import Call, Gradients, Piece
+from dpsgd.layers.registry import rule
+from dpsgd.persample import Rows
+from ldp import InvalidInput
+
+
+@rule(nn.Embedding)
+def embedding(layer: nn.Embedding, call: Call, input: Tensor) -> Tensor:  # noqa: A002
+    """Look rows up. Ids without a batch, (1, ...) or (T,), are repeated for each sample."""
+    dim = call.find_batch(input)
+    if dim is None:
+        if input.ndim != 1 and input.shape[0] != 1:
+            raise InvalidInput(
+                f"{call.name}: its ids have shape {tuple(input.shape)}, which holds no batch of "
+                f"{call.batch} samples: expand them to one row for each sample"
+            )
+        row = input if input.ndim == 1 else input[0]
+        input, dim = row.expand(call.batch, *row.shape), 0  # noqa: A001
+    # Flat, because the output of more dimensions would be a view.
+    flat = F.embedding(input.flatten(), layer.weight.detach(), layer.padding_idx)
+
+    def gradients(grads: Tensor, ids: Tensor) -> Gradients:
+        grads = grads.reshape(*ids.shape, grads.shape[1]).movedim(dim, 0)
+        rows = ids.movedim(dim, 0).long()
+        rows = rows.reshape(rows.shape[0], rows.shape[1:].numel())
+        grads = grads.reshape(*rows.shape, grads.shape[-1])
+        if layer.padding_idx is not None:
+            grads = grads.masked_fill((rows == layer.padding_idx)[:, :, None], 0)
+        grads = grads.to(Piece(layer.weight).dtype)
+        yield Piece(layer.weight), Rows(rows, grads, layer.weight.shape)
+
+    return call.tap(flat, gradients, input).view(*input.shape, flat.shape[1])
+
+
+@rule(nn.EmbeddingBag)
+def embedding_bag(
+    layer: nn.EmbeddingBag,
+    call: Call,
+    input: Tensor,  # noqa: A002
+    offsets: Tensor | None = None,
+    per_sample_weights: Tensor | None = None,
+) -> Tensor:
+    """Look rows up and add or average them: one bag for each sample.
+
+    Bags are the rows of `input`, or begin at `offsets` in a flat one; these are filled up to the
+    longest with rows of weight 0.
+    """
+    if offsets is None:
+        call.batch_dim(input, only=0)
+        ids, present = input, torch.ones_like(input, dtype=torch.bool)
+        weights = per_sample_weights
+    else:
+        call.batch_dim(offsets, only=0)
+        if layer.include_last_offset:
+            raise InvalidInput(f"{call.name}: include_last_offset leaves no batch of offsets")
+        ids, present, weights = _padded(input, offsets, per_sample_weights)
+    if layer.padding_idx is not None:
+        present = present & (ids != layer.padding_idx)
+    scale = present.to(layer.weight.dtype)
+    if weights is not None:
+        scale = scale * weights
+    elif layer.mode == "mean":
+        scale = scale / scale.sum(1, keepdim=True).clamp_min(1)
+    rows = F.embedding(ids, layer.weight.detach())
+    output = torch.einsum("btd,bt->bd", rows, scale)
+
+    def gradients(grads: Tensor, ids: Tensor, scale: Tensor) -> Gradients:
+        spread = grads[:, None] * scale[:, :, None]
+        yield (
+            Piece(layer.weight),
+            Rows(ids.long(), spread.to(Piece(layer.weight).dtype), layer.weight.shape),
+        )
+
+    return call.tap(output, gradients, ids, scale)
+
+
+def _padded(
+    ids: Tensor, offsets: Tensor, weights: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return flat bags as rows: ids, which of them are there, and weights."""
+    ends = torch.cat([offsets[1:], offsets.new_tensor([ids.numel()])])[: offsets.numel()]
+    lengths = ends - offsets
+    longest = int(lengths.max()) if lengths.numel() else 0
+    places = torch.arange(longest, device=ids.device)
+    present = places < lengths[:, None]
+    where = torch.where(present, offsets[:, None] + places, 0)
+    if not ids.numel():
+        where, present = where[:, :0], present[:, :0]
+    return ids[where], present, None if weights is None else weights[where]

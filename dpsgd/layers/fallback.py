@@ -1,0 +1,71 @@
+"""Any other layer: run for each sample with weights of its own."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+from dpsgd.bookkeeping import Call, Piece
+from dpsgd.persample import Dense
+from ldp import InvalidInput
+
+
+def by_sample(layer: nn.Module, call: Call, *args: Any, **kwargs: Any) -> Any:
+    """Run a layer under vmap, with every parameter repeated for each sample.
+
+    The gradients of the repeated parameters are those of the samples. Randomness, such as
+    dropout's, differs between samples, and is the same forward and backward. Raises
+    `InvalidInput` where an input has its batch elsewhere than in dimension 0.
+    """
+    leaves, structure = tree_flatten((args, kwargs))
+    dims = [call.find_batch(v) if isinstance(v, Tensor) else None for v in leaves]
+    if not torch.is_grad_enabled():  # looking for batch dimensions
+        return type(layer).forward(layer, *args, **kwargs)
+    if any(dims):
+        raise InvalidInput(f"{call.name}: its batch must be dimension 0 of its inputs, got {dims}")
+    plain = _Plain(layer)
+    if call.batch == 0:
+        values = {name: p.detach() for name, p in plain.named_parameters()}
+        output = torch.func.functional_call(plain, values, args, kwargs)
+        return tree_map(lambda v: call.tap(v, lambda _: ()) if _is_real(v) else v, output)
+    repeated, frozen = {}, {}
+    for name, parameter in plain.named_parameters():
+        if parameter.requires_grad:
+            many = parameter.detach().expand(call.batch, *parameter.shape).requires_grad_()
+            many.register_hook(_booking(call, parameter))  # type: ignore[no-untyped-call]
+            repeated[name] = many
+        else:
+            frozen[name] = parameter.detach()
+
+    def run(weights: dict[str, Tensor], *sample: Any) -> Any:
+        batch = [v if d is None else v[None] for v, d in zip(sample, dims, strict=True)]
+        args, kwargs = tree_unflatten(batch, structure)
+        output = torch.func.functional_call(plain, {**weights, **frozen}, args, kwargs)
+        return tree_map(lambda v: v.squeeze(0) if isinstance(v, Tensor) else v, output)
+
+    mapped = torch.func.vmap(run, in_dims=(0, *dims), randomness="different")
+    return mapped(repeated, *leaves)
+
+
+def _booking(call: Call, parameter: nn.Parameter) -> Callable[[Tensor], None]:
+    def book(gradients: Tensor) -> None:
+        call.book([(Piece(parameter), Dense(gradients.detach().to(Piece(parameter).dtype)))])
+
+    return book
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()
+
+
+class _Plain(nn.Module):
+    """A layer with the forward of its class, whatever its instance has."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return type(self.layer).forward(self.layer, *args, **kwargs)

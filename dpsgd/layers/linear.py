@@ -1,0 +1,63 @@
+"""Linear layers, and what others share with them."""
+
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from dpsgd.bookkeeping import Call, Gradients, Piece
+from dpsgd.layers.registry import rule
+from dpsgd.persample import Dense, Outer, PerSample, outer
+
+
+@rule(nn.Linear)
+def linear(layer: nn.Linear, call: Call, input: Tensor) -> Tensor:  # noqa: A002
+    """Run a linear layer on an input of any rank of at least 2."""
+    weight = Piece(layer.weight)
+    bias = None if layer.bias is None else Piece(layer.bias)
+    return tapped_linear(call, input, weight, bias, call.batch_dim(input))
+
+
+def tapped_linear(call: Call, value: Tensor, weight: Piece, bias: Piece | None, dim: int) -> Tensor:
+    """Return value W^T + b with the gradients of W and b tapped; `dim` is the batch's."""
+    # Flat, because the output of more than two dimensions would be a view.
+    flat = F.linear(value.flatten(0, -2), weight.value, None if bias is None else bias.value)
+    shape = value.shape[:-1]
+
+    def gradients(grads: Tensor, value: Tensor) -> Gradients:
+        return linear_gradients(weight, bias, value, grads.reshape(*shape, grads.shape[1]), dim)
+
+    tapped = call.tap(flat, gradients, value)
+    return tapped if value.ndim == 2 else tapped.view(*shape, flat.shape[1])
+
+
+def linear_gradients(
+    weight: Piece, bias: Piece | None, inputs: Tensor, outputs: Tensor, dim: int
+) -> Gradients:
+    """Yield the gradients of a linear map from its inputs and output gradients."""
+    dtype = weight.dtype
+    outputs = _by_position(outputs, dim).to(dtype)
+    if weight.parameter.requires_grad:
+        yield weight, outer(_by_position(inputs, dim).to(dtype), outputs, weight.shape)
+    if bias is not None and bias.parameter.requires_grad:
+        yield bias, summed(outputs)
+
+
+def summed(outputs: Tensor) -> PerSample:
+    """Return the gradients of a bias from output gradients of shape (b, T, p)."""
+    return Dense(outputs.squeeze(1) if outputs.shape[1] == 1 else outputs.sum(1))
+
+
+def lazy_linear_gradients(
+    weight: Piece, bias: Piece | None, inputs: Tensor, outputs: Tensor
+) -> Gradients:
+    """Yield gradients of one position of many, (b, d) and (b, p), to be joined later."""
+    if weight.parameter.requires_grad:
+        yield weight, Outer(inputs[:, None], outputs[:, None], weight.shape)
+    if bias is not None and bias.parameter.requires_grad:
+        yield bias, Dense(outputs)
+
+
+def _by_position(values: Tensor, dim: int) -> Tensor:
+    """Return (b, ..., d) as (b, T, d), wherever the batch was."""
+    values = values.movedim(dim, 0)
+    positions = values.shape[1:-1].numel()
+    return values.reshape(values.shape[0], positions, values.shape[-1])

@@ -1,0 +1,273 @@
+"""Gradients of single samples in the forms that layers leave them in.
+
+A form knows the norm of each sample's gradient and the sum of the gradients after each was
+scaled, and needs the gradients themselves for neither. Forms of one parameter that was used more
+than once are merged before a norm is taken, because norms do not add.
+
+Norms are rounded upwards where a difference of large numbers could make them come out too small:
+what is clipped by them is never longer than it should be.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+_SLACK = 16.0
+"""Rounding errors allowed for in a norm by Gram matrices, in units of the type's epsilon."""
+
+
+class PerSample(ABC):
+    """The gradients of one parameter for each of b samples."""
+
+    @abstractmethod
+    def squared_norms(self) -> Tensor:
+        """Return the squared Euclidean norm of each sample's gradient, shape (b,)."""
+
+    @abstractmethod
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        """Return the sum of factors[i] times gradient i, in the parameter's shape."""
+
+    @abstractmethod
+    def dense(self) -> Tensor:
+        """Return the gradients themselves, shape (b, *shape)."""
+
+    @abstractmethod
+    def without(self, dropped: Tensor) -> "PerSample":
+        """Return the same with the gradients of the dropped samples (a mask) zero."""
+
+    def merge(self, other: "PerSample") -> "PerSample":
+        """Return the sum of both, sample by sample."""
+        return Dense(self.dense() + other.dense())
+
+
+class Dense(PerSample):
+    """The gradients themselves, shape (b, *shape)."""
+
+    def __init__(self, gradients: Tensor) -> None:
+        self.gradients = gradients
+
+    def squared_norms(self) -> Tensor:
+        return _squares(self.gradients)
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        flat = self.gradients.flatten(1) if self.gradients.ndim > 1 else self.gradients[:, None]
+        return (factors @ flat).view(self.gradients.shape[1:])
+
+    def dense(self) -> Tensor:
+        return self.gradients
+
+    def without(self, dropped: Tensor) -> PerSample:
+        return Dense(_drop(self.gradients, dropped))
+
+
+class Outer(PerSample):
+    """Sums over positions of outer products of output gradients and inputs.
+
+    The gradient of sample i is the sum over t of outputs[i, t]^T inputs[i, t]; inputs have shape
+    (b, T, d), outputs (b, T, p) and the parameter p * d values. Repeated use adds positions.
+    Source: Goodfellow, "Efficient per-example gradient computations", 2015, for T = 1; Li et al.,
+    "Large language models can be strong differentially private learners", ICLR 2022, equation 4.
+    """
+
+    def __init__(self, inputs: Tensor, outputs: Tensor, shape: torch.Size) -> None:
+        self._inputs = [inputs]
+        self._outputs = [outputs]
+        self.shape = shape
+
+    @property
+    def inputs(self) -> Tensor:
+        """The inputs of all positions, shape (b, T, d)."""
+        return _joined(self._inputs)
+
+    @property
+    def outputs(self) -> Tensor:
+        """The output gradients of all positions, shape (b, T, p)."""
+        return _joined(self._outputs)
+
+    def squared_norms(self) -> Tensor:
+        inputs, outputs = self.inputs, self.outputs
+        if inputs.shape[1] == 1:
+            return _squares(inputs) * _squares(outputs)
+        return gram_squares(inputs, outputs)
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        inputs, outputs = self.inputs, self.outputs
+        if inputs.shape[2] < outputs.shape[2]:
+            inputs = inputs * factors[:, None, None]
+        else:
+            outputs = outputs * factors[:, None, None]
+        return (outputs.flatten(0, 1).T @ inputs.flatten(0, 1)).view(self.shape)
+
+    def dense(self) -> Tensor:
+        return (self.outputs.mT @ self.inputs).view(-1, *self.shape)
+
+    def without(self, dropped: Tensor) -> PerSample:
+        return Outer(_drop(self.inputs, dropped), _drop(self.outputs, dropped), self.shape)
+
+    def merge(self, other: PerSample) -> PerSample:
+        if isinstance(other, Outer):
+            self._inputs += other._inputs
+            self._outputs += other._outputs
+            return self
+        return Tied(self, other) if isinstance(other, Rows) else super().merge(other)
+
+
+class Rows(PerSample):
+    """Gradients that fall on few rows of a table: of an embedding.
+
+    gradients[i, t] is added to the row rows[i, t] of the gradient of sample i; rows have shape
+    (b, T), gradients (b, T, d). No one-hot matrix is formed.
+    """
+
+    def __init__(self, rows: Tensor, gradients: Tensor, shape: torch.Size) -> None:
+        self.rows = rows
+        self.gradients = gradients
+        self.shape = shape
+
+    def squared_norms(self) -> Tensor:
+        batch, positions, d = self.gradients.shape
+        if positions == 1:
+            return _squares(self.gradients)
+        if positions <= 2 * d:
+            same = self.rows[:, :, None] == self.rows[:, None, :]
+            gram = self.gradients @ self.gradients.mT
+            largest = gram.diagonal(dim1=1, dim2=2).sqrt().sum(1).square()
+            return _rounded_up((gram * same).sum((1, 2)), largest)
+        samples = torch.arange(batch, device=self.rows.device)[:, None]
+        keys, places = torch.unique(samples * self.shape[0] + self.rows, return_inverse=True)
+        summed = self.gradients.new_zeros(keys.numel(), d)
+        summed.index_add_(0, places.flatten(), self.gradients.flatten(0, 1))
+        owners = keys.div(self.shape[0], rounding_mode="floor")
+        return self.gradients.new_zeros(batch).index_add_(0, owners, _squares(summed))
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        scaled = (self.gradients * factors[:, None, None]).flatten(0, 1)
+        return self.gradients.new_zeros(self.shape).index_add_(0, self.rows.flatten(), scaled)
+
+    def dense(self) -> Tensor:
+        total = self.gradients.new_zeros(len(self.rows), *self.shape)
+        places = self.rows[:, :, None].expand_as(self.gradients)
+        return total.scatter_add_(1, places, self.gradients)
+
+    def without(self, dropped: Tensor) -> PerSample:
+        return Rows(self.rows, _drop(self.gradients, dropped), self.shape)
+
+    def merge(self, other: PerSample) -> PerSample:
+        if isinstance(other, Rows):
+            rows = torch.cat([self.rows, other.rows], 1)
+            return Rows(rows, torch.cat([self.gradients, other.gradients], 1), self.shape)
+        return Tied(other, self) if isinstance(other, Outer) else super().merge(other)
+
+
+class Tied(PerSample):
+    """An embedding whose table is the weight of a linear layer as well."""
+
+    def __init__(self, outer: Outer, rows: Rows) -> None:
+        self.outer = outer
+        self.rows = rows
+
+    def squared_norms(self) -> Tensor:
+        # Where the embedding's gradient e falls on row r, the sum of g_s h_s^T has g_s[r] h_s.
+        own, other = self.outer.squared_norms(), self.rows.squared_norms()
+        similar = self.outer.inputs @ self.rows.gradients.mT
+        outputs = self.outer.outputs
+        hit = outputs.gather(2, self.rows.rows[:, None, :].expand(-1, outputs.shape[1], -1))
+        cross = torch.einsum("bst,bst->b", similar, hit)
+        return _rounded_up(own + other + 2 * cross, own + other)
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        return self.outer.weighted_sum(factors) + self.rows.weighted_sum(factors)
+
+    def dense(self) -> Tensor:
+        return self.outer.dense() + self.rows.dense()
+
+    def without(self, dropped: Tensor) -> PerSample:
+        return self.outer.without(dropped).merge(self.rows.without(dropped))
+
+    def merge(self, other: PerSample) -> PerSample:
+        if isinstance(other, Outer):
+            return self.outer.merge(other).merge(self.rows)
+        if isinstance(other, Rows):
+            return self.outer.merge(self.rows.merge(other))
+        return super().merge(other)
+
+
+class Deferred(PerSample):
+    """Norms that are known, and gradients that are summed or formed only when asked for."""
+
+    def __init__(
+        self,
+        norms: Tensor,
+        summed: Callable[[Tensor], Tensor],
+        formed: Callable[[], Tensor],
+        dropping: Callable[[Tensor], PerSample],
+    ) -> None:
+        self._norms = norms
+        self._summed = summed
+        self._formed = formed
+        self._dropping = dropping
+
+    def squared_norms(self) -> Tensor:
+        return self._norms
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        return self._summed(factors)
+
+    def dense(self) -> Tensor:
+        return self._formed()
+
+    def without(self, dropped: Tensor) -> PerSample:
+        return self._dropping(dropped)
+
+
+def outer(inputs: Tensor, outputs: Tensor, shape: torch.Size) -> PerSample:
+    """Return the sum over positions of outer products, in the form that costs least.
+
+    One position is best left as it is. Of several, the gradients themselves are formed where
+    they are no larger than what they are formed from, or Gram matrices would cost more.
+    """
+    batch, positions, d = inputs.shape
+    p = outputs.shape[2]
+    if positions > 1 and prefers_dense(positions, d, p):
+        return Dense((outputs.mT @ inputs).view(batch, *shape))
+    return Outer(inputs, outputs, shape)
+
+
+def prefers_dense(positions: int, d: int, p: int) -> bool:
+    """Say whether p x d gradients are cheaper to form than Gram matrices of the positions."""
+    return p * d <= max(2 * positions**2, positions * (p + d))
+
+
+def gram_squares(inputs: Tensor, outputs: Tensor) -> Tensor:
+    """Return the squared norms of sums of outer products over T, from (b, T, d) and (b, T, p).
+
+    The two Gram matrices may cancel each other; what rounding can take away is added.
+    """
+    left, right = inputs @ inputs.mT, outputs @ outputs.mT
+    squares = torch.einsum("bst,bst->b", left, right)
+    diagonals = left.diagonal(dim1=1, dim2=2) * right.diagonal(dim1=1, dim2=2)
+    largest = diagonals.sqrt().sum(1).square()
+    return _rounded_up(squares, largest)
+
+
+def _rounded_up(squares: Tensor, largest: Tensor) -> Tensor:
+    """Return squares that came from numbers as large as `largest`, plus what rounding hid."""
+    return squares.clamp_min(0) + _SLACK * torch.finfo(squares.dtype).eps * largest
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    if len(parts) > 1:
+        parts[:] = [torch.cat(parts, 1)]
+    return parts[0]
+
+
+def _squares(values: Tensor) -> Tensor:
+    flat = values.flatten(1) if values.ndim > 1 else values[:, None]
+    norms: Tensor = torch.linalg.vector_norm(flat, dim=1)
+    return norms.square()
+
+
+def _drop(values: Tensor, dropped: Tensor) -> Tensor:
+    return values.masked_fill(dropped.view(-1, *[1] * (values.ndim - 1)), 0)

@@ -1,0 +1,92 @@
+"""What must not be trained privately, and what to take in its place."""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from ldp import InvalidInput
+
+_BATCH_NORMS = (nn.modules.batchnorm._BatchNorm,)
+_INSTANCE_NORMS = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
+
+
+def check_module(module: nn.Module) -> None:
+    """Raise `InvalidInput` naming every layer that mixes samples or tells of them otherwise.
+
+    A gradient can be clipped by sample only where each sample's loss depends on that sample
+    alone. Layers are refused in evaluation mode too: a call of train() would bring them back.
+    """
+    faults = []
+    for name, layer in module.named_modules():
+        if (reason := _fault(layer)) is not None:
+            faults.append(f"{name or 'the module'} ({type(layer).__name__}) {reason}")
+    if faults:
+        raise InvalidInput("; ".join(faults))
+    if not any(p.requires_grad for p in module.parameters()):
+        raise InvalidInput("the module has no parameters that require a gradient")
+
+
+def _fault(layer: nn.Module) -> str | None:
+    if isinstance(layer, nn.modules.lazy.LazyModuleMixin) and layer.has_uninitialized_params():
+        return "has no shape yet: run the module once before"
+    if isinstance(layer, _INSTANCE_NORMS):
+        if layer.track_running_stats:
+            return "keeps statistics of the data without noise: set track_running_stats=False"
+        return None
+    if isinstance(layer, _BATCH_NORMS):
+        return "normalises over the batch, which mixes samples: use GroupNorm"
+    if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
+        if layer.max_norm is not None:
+            return "rescales the rows that are looked up, without noise: set max_norm=None"
+        if layer.scale_grad_by_freq:
+            return "weighs gradients by the batch's frequencies: set scale_grad_by_freq=False"
+    if isinstance(layer, nn.EmbeddingBag) and layer.mode == "max":
+        return 'has no rule for mode "max": use "mean" or "sum"'
+    if isinstance(layer, nn.DataParallel):
+        return "splits batches among devices: use one process for each"
+    hooks: list[Callable[..., object]] = list(layer._forward_pre_hooks.values())
+    if any(type(hook).__name__ in ("WeightNorm", "SpectralNorm") for hook in hooks):
+        return "sets its weight by a hook: use torch.nn.utils.parametrizations"
+    return None
+
+
+def check_criterion(criterion: nn.Module, loss_reduction: str) -> None:
+    """Raise `InvalidInput` for a loss that combines samples otherwise than by `loss_reduction`.
+
+    A weighted mean divides by the weights of the whole batch, a mean with ignored targets by how
+    many there are: one sample then scales the gradients of all others.
+    """
+    reduction = getattr(criterion, "reduction", None)
+    if reduction is None:
+        return
+    if reduction != loss_reduction and reduction != "none":
+        raise InvalidInput(
+            f'the criterion reduces by "{reduction}", loss_reduction says "{loss_reduction}"'
+        )
+    if reduction != "mean":
+        return
+    if isinstance(criterion, nn.CrossEntropyLoss | nn.NLLLoss) and criterion.weight is not None:
+        raise InvalidInput(
+            f"{type(criterion).__name__} with weights divides by the weights of the whole batch: "
+            'use reduction="sum" and loss_reduction="sum"'
+        )
+    if isinstance(criterion, nn.KLDivLoss):
+        raise InvalidInput('KLDivLoss averages over classes too: use reduction="batchmean"')
+
+
+def check_optimizer(optimizer: Optimizer, module: nn.Module) -> None:
+    """Raise `InvalidInput` unless the optimizer has the parameters that the module trains."""
+    if isinstance(optimizer, torch.optim.LBFGS | torch.optim.SparseAdam):
+        raise InvalidInput(f"{type(optimizer).__name__} cannot step on noisy gradients")
+    theirs = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    named = {id(p): name for name, p in module.named_parameters() if p.requires_grad}
+    if missing := [name for key, name in named.items() if key not in theirs]:
+        raise InvalidInput(
+            f"the optimizer lacks {', '.join(missing)}: add them, or freeze them with "
+            "requires_grad_(False)"
+        )
+    frozen = {id(p) for p in module.parameters() if not p.requires_grad}
+    if theirs - set(named) - frozen:
+        raise InvalidInput("the optimizer has parameters that are not the module's")

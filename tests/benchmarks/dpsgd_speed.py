@@ -1,0 +1,237 @@
+"""Time and memory of one private training step, over those of plain PyTorch.
+
+    python tests/benchmarks/dpsgd_speed.py [--rounds 30] [--models mlp cnn transformer]
+
+Modes take turns step by step in one process, so that a busy machine slows all of them; memory is
+the growth of the peak in a fresh process for each mode. With a GPU it runs there, in float32 and
+bfloat16, with larger batches and models. Opacus's modes are measured where it is installed.
+"""
+
+import argparse
+import importlib.util
+import re
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+from torch.utils.data import DataLoader, TensorDataset
+
+from dpsgd import PrivacyEngine
+from dpsgd.sampling import Physical
+
+OPACUS = ["hooks", "functorch", "ghost"] if importlib.util.find_spec("opacus") else []
+MODES = ["plain", "dpsgd", "dpsgd secure", *(f"opacus {mode}" for mode in OPACUS)]
+GOALS = {"mlp": (1.5, 1.2), "cnn": (1.4, 1.3), "transformer": (1.3, 1.2)}
+
+
+class Block(nn.Module):
+    def __init__(self, d: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.q, self.k, self.v, self.o = (nn.Linear(d, d) for _ in range(4))
+        self.before, self.between = nn.LayerNorm(d), nn.LayerNorm(d)
+        self.mlp = nn.Sequential(nn.Linear(d, 4 * d), nn.GELU(), nn.Linear(4 * d, d))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.before(x)
+        q, k, v = (
+            layer(y).unflatten(2, (self.heads, -1)).transpose(1, 2)
+            for layer in (self.q, self.k, self.v)
+        )
+        y = F.scaled_dot_product_attention(q, k, v)
+        x = x + self.o(y.transpose(1, 2).flatten(2))
+        return x + self.mlp(self.between(x))
+
+
+class Transformer(nn.Module):
+    def __init__(self, d: int = 128, blocks: int = 2, heads: int = 4, length: int = 64) -> None:
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(1000, d), nn.Embedding(length, d)
+        self.blocks = nn.Sequential(*(Block(d, heads) for _ in range(blocks)))
+        self.norm, self.head = nn.LayerNorm(d), nn.Linear(d, 10)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        # Copied: Opacus cannot take an expanded view.
+        places = torch.arange(ids.shape[1], device=ids.device).repeat(len(ids), 1)
+        return self.head(self.norm(self.blocks(self.tokens(ids) + self.places(places))).mean(1))
+
+
+def cnn() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 8, stride=2, padding=3),
+        nn.ReLU(),
+        nn.MaxPool2d(2, 1),
+        nn.Conv2d(16, 32, 4, stride=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2, 1),
+        nn.Flatten(),
+        nn.Linear(512, 32),
+        nn.ReLU(),
+        nn.Linear(32, 10),
+    )
+
+
+def mlp(width: int = 512) -> nn.Module:
+    return nn.Sequential(nn.Linear(784, width), nn.ReLU(), nn.Linear(width, 10))
+
+
+MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Tensor]]] = {
+    "mlp": (mlp, lambda b: torch.randn(b, 784)),
+    "cnn": (cnn, lambda b: torch.randn(b, 1, 28, 28)),
+    "transformer": (Transformer, lambda b: torch.randint(1000, (b, 64))),
+    "wide mlp": (lambda: mlp(8192), lambda b: torch.randn(b, 784)),
+    "large transformer": (
+        lambda: Transformer(512, 6, 8, 128),
+        lambda b: torch.randint(1000, (b, 128)),
+    ),
+}
+
+
+def stepper(name: str, mode: str, batch: int, device: str, half: bool) -> Callable[[], None]:
+    """Return a function that makes one step."""
+    torch.manual_seed(0)
+    build, inputs = MODELS[name]
+    module, x = build().to(device), inputs(batch).to(device)
+    y = torch.randint(10, (batch,), device=device)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
+    criterion: Callable[[Tensor, Tensor], Tensor] = nn.CrossEntropyLoss()
+    loader = DataLoader(TensorDataset(torch.zeros(8 * batch)), batch_size=batch)
+    options = {"noise_multiplier": 1.0, "max_grad_norm": 1.0}
+    draw: Callable[[], None] = lambda: None  # noqa: E731
+    if mode.startswith("dpsgd"):
+        engine = PrivacyEngine(secure_mode=mode.endswith("secure"))
+        engine.make_private(module=module, optimizer=optimizer, data_loader=loader, **options)
+        part = Physical(batch, is_first=True, is_last=True, counts=True)
+        run = engine._run
+
+        def draw() -> None:
+            run.drawn(part)
+
+    elif mode.startswith("opacus"):
+        from opacus import PrivacyEngine as Opacus
+
+        kind = mode.removeprefix("opacus ")
+        made = Opacus(accountant="rdp").make_private(
+            module=module,
+            optimizer=optimizer,
+            data_loader=loader,
+            criterion=criterion,
+            poisson_sampling=False,
+            grad_sample_mode=kind,
+            **options,
+        )
+        module, optimizer = made[0], made[1]
+        if kind == "ghost":
+            criterion = made[2]
+
+    def step() -> None:
+        draw()
+        optimizer.zero_grad()
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=half):
+            loss = criterion(module(x), y)
+        loss.backward()
+        optimizer.step()
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    return step
+
+
+def times(name: str, modes: list[str], rounds: int, batch: int, device: str, half: bool) -> dict:
+    """Return the median seconds of a step for each mode, taken in turns."""
+    steps = {mode: stepper(name, mode, batch, device, half) for mode in modes}
+    taken: dict[str, list[float]] = {mode: [] for mode in modes}
+    for turn in range(rounds + 3):
+        for mode, step in steps.items():
+            start = time.perf_counter()
+            step()
+            if turn >= 3:
+                taken[mode].append(time.perf_counter() - start)
+    return {mode: statistics.median(values) for mode, values in taken.items()}
+
+
+def growth(name: str, mode: str, batch: int, device: str, half: bool) -> float:
+    """Return the MB by which the peak grows over five steps; call it in a fresh process."""
+    step = stepper(name, mode, batch, device, half)
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        for _ in range(5):
+            step()
+        return (torch.cuda.max_memory_allocated() - before) / 1e6
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak of the imports
+    before = _resident("VmRSS")
+    for _ in range(5):
+        step()
+    return (_resident("VmHWM") - before) / 1e3
+
+
+def _resident(field: str) -> float:
+    match = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert match
+    return float(match[1])
+
+
+def growth_apart(name: str, mode: str, batch: int, device: str, half: bool) -> float:
+    """Return `growth` of a fresh process: the median of three."""
+    command = [sys.executable, __file__, "--growth", name, mode, str(batch), device, str(int(half))]
+    found = []
+    for _ in range(3):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            return float("nan")
+        found.append(float(done.stdout.split()[-1]))
+    return statistics.median(found)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--models", nargs="*", choices=list(MODELS))
+    parser.add_argument("--modes", nargs="*", choices=MODES, default=MODES)
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--no-memory", action="store_true")
+    parser.add_argument("--growth", nargs=5, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(min(2, torch.get_num_threads()))
+    if arguments.growth:
+        name, mode, batch, device, half = arguments.growth
+        sys.stdout.write(f"{growth(name, mode, int(batch), device, bool(int(half)))}\n")
+        return
+    gpu = torch.cuda.is_available()
+    device = "cuda" if gpu else "cpu"
+    batch = arguments.batch or (1024 if gpu else 256)
+    names = arguments.models or (list(MODELS) if gpu else list(GOALS))
+    sys.stdout.write(f"torch {torch.__version__} on {device}, batch {batch}\n")
+    for half in (False, True) if gpu else (False,):
+        for name in names:
+            table(name, arguments, batch, device, half)
+
+
+def table(name: str, arguments: argparse.Namespace, batch: int, device: str, half: bool) -> None:
+    """Print the modes of one model, times and growths also over those of plain PyTorch."""
+    modes = ["plain", *(mode for mode in arguments.modes if mode != "plain")]
+    seconds = times(name, modes, arguments.rounds, batch, device, half)
+    goal = "; to reach: {} / {}".format(*GOALS[name]) if name in GOALS and device == "cpu" else ""
+    sys.stdout.write(f"\n{name}, {'bfloat16' if half else 'float32'}{goal}\n")
+    memory = {
+        mode: float("nan") if arguments.no_memory else growth_apart(name, mode, batch, device, half)
+        for mode in modes
+    }
+    for mode in modes:
+        sys.stdout.write(
+            f"  {mode:18} {1e3 * seconds[mode]:9.2f} ms {seconds[mode] / seconds['plain']:7.2f}"
+            f" {memory[mode]:9.1f} MB {memory[mode] / memory['plain']:7.2f}\n"
+        )
+
+
+if __name__ == "__main__":
+    main()

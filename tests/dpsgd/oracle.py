@@ -1,0 +1,106 @@
+"""The obviously right way: one sample after another, and what the book-keeper makes of the same."""
+
+import copy
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from dpsgd.bookkeeping import Bookkeeper
+from dpsgd.clipping import ClippingPolicy, FlatClipping
+from dpsgd.layers import by_sample, rules_for
+
+Inputs = Sequence[Tensor]
+Loss = Callable[[object], Tensor]
+
+
+class Recording(ClippingPolicy):
+    """Clip to a norm, and remember the norms."""
+
+    groups = 1
+
+    def __init__(self, max_grad_norm: float) -> None:
+        self._flat = FlatClipping(max_grad_norm)
+        self.norms = torch.empty(0)
+
+    @property
+    def sensitivity(self) -> float:
+        return self._flat.sensitivity
+
+    def group(self, parameter: str) -> int:
+        return 0
+
+    def factors(self, norms: Tensor) -> Tensor:
+        self.norms = norms[0].clone()
+        return self._flat.factors(norms)
+
+
+def energy(output: object) -> Tensor:
+    """A loss that adds up over samples, and tells all values of an output apart."""
+    first = output[0] if isinstance(output, tuple) else output
+    assert isinstance(first, Tensor)
+    weights = torch.arange(first.shape[1:].numel(), dtype=first.dtype).view(first.shape[1:])
+    return ((first - 0.3 * torch.cos(weights)) ** 2).sum() + (first * torch.sin(weights)).sum()
+
+
+def energy_second(output: object) -> Tensor:
+    """The same, for outputs (T, b, ...)."""
+    first = output[0] if isinstance(output, tuple) else output
+    assert isinstance(first, Tensor)
+    return energy(first.transpose(0, 1))
+
+
+def keep(
+    module: nn.Module, policy: ClippingPolicy, *, reduction: str = "sum", batch_dim: int = 0
+) -> Bookkeeper:
+    return Bookkeeper(
+        module,
+        rules_for(module, by_sample),
+        policy,
+        loss_reduction=reduction,
+        batch_dim=batch_dim,
+        expect=lambda batch: None,
+    )
+
+
+def by_loop(
+    module: nn.Module, inputs: Inputs, loss: Loss, batch_dim: int = 0
+) -> list[list[Tensor]]:
+    """Return the gradients of each sample."""
+    found = []
+    for i in range(inputs[0].shape[batch_dim]):
+        module.zero_grad()
+        sample = [x.narrow(batch_dim, i, 1) for x in inputs]
+        loss(module(*sample)).backward()
+        trained = (p for p in module.parameters() if p.requires_grad)
+        found.append(
+            [torch.zeros_like(p) if p.grad is None else p.grad.to_dense().clone() for p in trained]
+        )
+    return found
+
+
+def check(
+    module: nn.Module,
+    *inputs: Tensor,
+    loss: Loss = energy,
+    batch_dim: int = 0,
+    tolerance: float = 1e-8,
+) -> None:
+    """Assert that norms and the sum of clipped gradients are those of the loop."""
+    gradients = by_loop(copy.deepcopy(module), inputs, loss, batch_dim)
+    norms = torch.stack([torch.cat([g.flatten() for g in sample]).norm() for sample in gradients])
+    assert norms.max() > 0
+    most = norms.median().item() * 0.9
+    policy = Recording(most)
+    keeper = keep(module, policy, batch_dim=batch_dim)
+    for _ in range(2):  # the second time without a probe
+        loss(module(*inputs)).backward()
+        torch.testing.assert_close(policy.norms, norms, rtol=tolerance, atol=tolerance)
+        factors = torch.clamp(most / norms, max=1)
+        expected = [
+            sum(f * g[j] for f, g in zip(factors, gradients, strict=True))
+            for j in range(len(gradients[0]))
+        ]
+        for ours, theirs in zip(keeper.take_sums(), expected, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
+    assert all(p.grad is None for p in module.parameters())

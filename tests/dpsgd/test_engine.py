@@ -1,0 +1,491 @@
+"""The engine: the ordinary loop, and everything that it must not let through."""
+
+import copy
+import itertools
+import math
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from oracle import by_loop
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+from torch.utils.data import DataLoader, Dataset, TensorDataset, WeightedRandomSampler
+
+from dpsgd import PerLayerClipping, PrivacyEngine
+from dpsgd.accounting import NoSampling, PoissonSampling, RDPAccountant, Relation
+from dpsgd.sampling import PrivateDataLoader
+from ldp import InvalidInput
+from ldp.testing import SeededCoins
+
+N, BATCH = 64, 8
+
+
+def data(n: int = N) -> TensorDataset:
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(n, 4, generator=generator)
+    return TensorDataset(x, (x[:, 0] > 0).long())
+
+
+def model() -> nn.Module:
+    torch.manual_seed(5)
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+
+
+def make(
+    engine: PrivacyEngine | None = None,
+    *,
+    module: nn.Module | None = None,
+    dataset: Dataset[Any] | None = None,
+    optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.SGD,
+    noise: float = 1.0,
+    norm: Any = 1.0,
+    batch: int = BATCH,
+    **options: Any,
+) -> tuple[PrivacyEngine, nn.Module, torch.optim.Optimizer, PrivateDataLoader]:
+    engine = engine or PrivacyEngine(coins=SeededCoins(1))
+    module = module or model()
+    made = engine.make_private(
+        module=module,
+        optimizer=optimizer(module.parameters(), lr=0.1),
+        data_loader=DataLoader(dataset or data(), batch_size=batch),
+        noise_multiplier=noise,
+        max_grad_norm=norm,
+        **options,
+    )
+    return engine, *made
+
+
+def train(
+    module: nn.Module, optimizer: torch.optim.Optimizer, loader: Any, steps: int | None = None
+) -> list[int]:
+    sizes = []
+    for x, y in itertools.islice(loader, steps):
+        optimizer.zero_grad()
+        F.cross_entropy(module(x), y).backward()
+        optimizer.step()
+        sizes.append(len(x))
+    return sizes
+
+
+def test_a_step_moves_by_the_clipped_sum_over_the_expected_size() -> None:
+    module = model().double()
+    twin = copy.deepcopy(module)
+    dataset = TensorDataset(*(t.double() if t.is_floating_point() else t for t in data().tensors))
+    _, module, optimizer, loader = make(module=module, dataset=dataset, noise=1e-12, norm=0.3)
+    x, y = next(iter(loader))
+    before = [p.detach().clone() for p in module.parameters()]
+    F.cross_entropy(module(x), y).backward()
+    optimizer.step()
+    gradients = []
+    for i in range(len(x)):
+        (sample,) = by_loop(twin, [x[i : i + 1]], lambda o, i=i: F.cross_entropy(o, y[i : i + 1]))
+        norm = torch.cat([g.flatten() for g in sample]).norm()
+        gradients.append([g * min(1, 0.3 / norm) for g in sample])
+    assert len(x) != BATCH
+    for j, (now, then) in enumerate(zip(module.parameters(), before, strict=True)):
+        expected = then - 0.1 * sum(g[j] for g in gradients) / BATCH
+        torch.testing.assert_close(now, expected, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "optimizer", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad]
+)
+def test_any_optimizer_learns(optimizer: Callable[..., torch.optim.Optimizer]) -> None:
+    _, module, stepper, loader = make(optimizer=optimizer, noise=0.3, dataset=data(512), batch=64)
+    for _ in range(6):
+        train(module, stepper, loader)
+    x, y = data(512).tensors
+    with torch.no_grad():
+        assert (module(x).argmax(1) == y).float().mean() > 0.8
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["fast", "secure"])
+def test_noise_has_the_deviation_that_is_accounted_for(secure: bool) -> None:
+    module = nn.Linear(400, 50, bias=False)
+    engine = PrivacyEngine(secure_mode=secure, coins=SeededCoins(2))
+    dataset = TensorDataset(torch.zeros(16, 400))
+    _, module, optimizer, loader = make(
+        engine, module=module, dataset=dataset, noise=3.0, norm=0.5, batch=4
+    )
+    before = None
+    for (x,) in loader:
+        module(x).sum().backward()
+        optimizer.step()
+        grad = module.weight.grad * 4 / (3.0 * 0.5)
+        assert grad.dtype == torch.float32
+        assert abs(grad.std() - 1) < 4 / math.sqrt(2 * grad.numel())
+        assert abs(grad.mean()) < 4 / math.sqrt(grad.numel())
+        if before is not None:
+            assert abs((grad * before).mean()) < 4 / math.sqrt(grad.numel())
+        before = grad.clone()
+
+
+def test_two_runs_with_the_same_seeds_draw_different_noise() -> None:
+    grads = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        _, module, optimizer, loader = make(PrivacyEngine())
+        train(module, optimizer, loader, 1)
+        grads.append(torch.cat([p.grad.flatten() for p in module.parameters()]))
+    assert not (grads[0] == grads[1]).any()
+
+
+def test_epsilon_is_that_of_the_steps_that_were_made() -> None:
+    engine, module, optimizer, loader = make()
+    assert engine.get_epsilon(1e-5) == 0
+    train(module, optimizer, loader)
+    reference = RDPAccountant(Relation.ADD_REMOVE)
+    reference.step(noise_multiplier=1.0, sampling=PoissonSampling(BATCH / N), steps=N // BATCH)
+    assert engine.get_epsilon(1e-5) == reference.get_epsilon(1e-5) > 0
+
+
+def test_noise_is_found_for_a_target_and_used_up() -> None:
+    engine = PrivacyEngine()
+    module = model()
+    made = engine.make_private_with_epsilon(
+        module=module,
+        optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+        data_loader=DataLoader(data(), batch_size=BATCH),
+        target_epsilon=3.0,
+        target_delta=1e-5,
+        epochs=2,
+        max_grad_norm=1.0,
+    )
+    for _ in range(2):
+        train(*made)
+    assert 2.99 < engine.get_epsilon(1e-5) <= 3.0
+
+
+def test_poisson_batches_vary_and_empty_ones_are_stepped_on() -> None:
+    engine, module, optimizer, loader = make(dataset=data(6), batch=1)
+    sizes = [size for _ in range(6) for size in train(module, optimizer, loader)]
+    assert 0 in sizes
+    assert len(set(sizes)) > 2
+    assert sum(event.steps for event in engine.accountant.history) == len(sizes)
+    assert all(p.isfinite().all() for p in module.parameters())
+
+
+def test_a_first_batch_of_none_is_no_obstacle() -> None:
+    class Empty(SeededCoins):
+        def bernoulli_many(self, threshold: int, n: int) -> Any:
+            self.calls = getattr(self, "calls", 0) + 1
+            return super().bernoulli_many(0 if self.calls == 1 else threshold, n)
+
+    _, module, optimizer, loader = make(PrivacyEngine(coins=Empty(3)))
+    sizes = train(module, optimizer, loader)
+    assert sizes[0] == 0 < max(sizes)
+
+
+def test_each_record_is_drawn_with_the_rate_that_is_accounted_for() -> None:
+    _, _, _, loader = make(dataset=TensorDataset(torch.arange(40.0)[:, None]), batch=10)
+    drawn = torch.cat([x.flatten() for _ in range(500) for (x,) in loader]).long()
+    counts = torch.bincount(drawn, minlength=40) / (500 * 4)
+    assert (counts - 0.25).abs().max() < 4.5 * math.sqrt(0.25 * 0.75 / 2000)
+
+
+def test_fixed_size_batches_are_accounted_for_as_what_they_are() -> None:
+    engine, module, optimizer, loader = make(sampling="fixed")
+    assert set(train(module, optimizer, loader)) == {BATCH}
+    assert engine.accountant.relation is Relation.REPLACE_ONE
+    (event,) = engine.accountant.history
+    assert (event.sampling.batch, event.sampling.dataset, event.steps) == (BATCH, N, N // BATCH)
+
+
+def test_a_shuffled_epoch_is_one_release_without_amplification() -> None:
+    engine, module, optimizer, loader = make(sampling="shuffle")
+    assert isinstance(loader, PrivateDataLoader)
+    for _ in range(3):
+        assert sum(train(module, optimizer, loader)) == N
+    assert engine.accountant.relation is Relation.REPLACE_SPECIAL
+    (event,) = engine.accountant.history
+    assert (event.sampling, event.steps) == (NoSampling(), 3)
+
+
+def test_less_noise_within_a_shuffled_epoch_is_accounted_for() -> None:
+    engine, module, optimizer, loader = make(sampling="shuffle", noise=2.0)
+    batches = iter(loader)
+    train(module, optimizer, batches, 2)
+    engine.noise_multiplier = 1.0
+    train(module, optimizer, batches, 2)
+    assert [e.noise_multiplier for e in engine.accountant.history] == [2.0, 1.0]
+
+
+def test_physical_batches_add_up_to_a_logical_one() -> None:
+    results = []
+    for most in (None, 3):
+        engine, module, optimizer, loader = make(
+            PrivacyEngine(coins=SeededCoins(4)), noise=1e-9, norm=0.2, max_physical_batch_size=most
+        )
+        sizes = train(module, optimizer, loader)
+        assert most is None or max(sizes) <= most
+        (event,) = engine.accountant.history
+        assert event.steps == N // BATCH
+        results.append([p.detach() for p in module.parameters()])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_batches_accumulated_before_a_step_are_accounted_for_as_releases_of_less_noise() -> None:
+    engine, module, optimizer, loader = make(noise=2.0)
+    batches = iter(loader)
+    for _ in range(2):
+        x, y = next(batches)
+        F.cross_entropy(module(x), y).backward()
+    optimizer.step()
+    (event,) = engine.accountant.history
+    assert (event.noise_multiplier, event.steps) == (2.0 / math.sqrt(2), 2)
+
+
+def test_per_layer_clipping_clips_each_parameter() -> None:
+    norms = {"0.weight": 0.3, "0.bias": 0.1, "2.weight": 0.2, "2.bias": 0.05}
+    policy = PerLayerClipping(norms)
+    assert policy.sensitivity == pytest.approx(math.hypot(*norms.values()))
+    dataset = TensorDataset(100 * torch.randn(N, 4), torch.zeros(N, dtype=torch.long))
+    _, module, optimizer, loader = make(dataset=dataset, noise=1e-9, norm=policy, batch=1)
+    for x, y in loader:
+        (10 * F.cross_entropy(module(x) + 5 * y[:, None], 1 - y)).backward()
+        optimizer.step()
+        if len(x) == 1:
+            grads = {name: p.grad.norm().item() for name, p in module.named_parameters()}
+            assert all(grads[name] <= norm * (1 + 1e-6) for name, norm in norms.items())
+            assert grads["2.bias"] == pytest.approx(0.05, rel=1e-5)
+
+
+def test_gradients_that_are_not_finite_count_as_zero() -> None:
+    x, y = data().tensors
+    spoilt = x.clone()
+    spoilt[3], spoilt[5, 0] = math.nan, math.inf
+    results = []
+    for values, keep in ((spoilt, range(N)), (x, [i for i in range(N) if i not in (3, 5)])):
+        module = model()
+        _, module, optimizer, loader = make(
+            module=module, noise=1e-9, batch=N, dataset=data(), sampling="fixed", norm=0.1
+        )
+        next(iter(loader))
+        picked = values[list(keep)]
+        (F.cross_entropy(module(picked), y[list(keep)], reduction="mean")).backward()
+        optimizer.step()
+        results.append([p.grad for p in module.parameters()])
+    for one, other in zip(*results, strict=True):
+        assert one.isfinite().all()
+        torch.testing.assert_close(one, other)
+
+
+def test_a_checkpoint_goes_on_where_it_was_saved(tmp_path: Path) -> None:
+    engine, module, optimizer, loader = make()
+    train(module, optimizer, loader)
+    saved = {"engine": engine.state_dict(), "module": module.state_dict()}
+    saved["optimizer"] = optimizer.state_dict()
+    torch.save(saved, tmp_path / "checkpoint")
+    loaded = torch.load(tmp_path / "checkpoint")
+    again, other, stepper, batches = make(noise=9.0)
+    other.load_state_dict(loaded["module"])
+    stepper.load_state_dict(loaded["optimizer"])
+    again.load_state_dict(loaded["engine"])
+    assert again.noise_multiplier == 1.0
+    for each in ((module, optimizer, loader), (other, stepper, batches)):
+        train(*each)
+    assert again.get_epsilon(1e-5) == engine.get_epsilon(1e-5)
+
+
+def test_a_checkpoint_is_not_made_within_a_step_nor_loaded_after_one() -> None:
+    engine, module, optimizer, loader = make()
+    train(module, optimizer, loader, 1)
+    state = engine.state_dict()
+    with pytest.raises(InvalidInput, match="forgotten"):
+        engine.load_state_dict(state)
+    next(iter(loader))
+    with pytest.raises(InvalidInput, match=r"after optimizer\.step"):
+        engine.state_dict()
+
+
+def test_bfloat16_autocast_sums_in_float32() -> None:
+    twin = copy.deepcopy(model())
+    _, module, optimizer, loader = make(noise=1e-12, norm=1e3, sampling="fixed", batch=32)
+    x, y = next(iter(loader))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output = module(x)
+        loss = F.cross_entropy(output, y)
+    assert output.dtype == torch.bfloat16
+    loss.backward()
+    optimizer.step()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        F.cross_entropy(twin(x), y).backward()
+    for ours, theirs in zip(module.parameters(), twin.parameters(), strict=True):
+        assert ours.grad.dtype == torch.float32
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=0.02, atol=0.002)
+
+
+def test_the_loop_goes_on_in_evaluation_mode_without_gradients() -> None:
+    _, module, optimizer, loader = make()
+    train(module, optimizer, loader, 2)
+    x, _ = data().tensors
+    with torch.no_grad():
+        module.eval()
+        assert module(x).shape == (N, 2)
+
+
+def test_batches_come_from_worker_processes_too() -> None:
+    module = model()
+    loader = DataLoader(data(), batch_size=BATCH, num_workers=1)
+    engine = PrivacyEngine()
+    made = engine.make_private(
+        module=module,
+        optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+        data_loader=loader,
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+        max_physical_batch_size=5,
+    )
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        train(*made)
+    (event,) = engine.accountant.history
+    assert event.steps == N // BATCH
+
+
+# What must not pass.
+
+
+@pytest.mark.parametrize("value", [-1.0, 0.0, math.nan, math.inf, "1", True])
+def test_bad_noise_and_norms_are_refused(value: Any) -> None:
+    with pytest.raises(InvalidInput, match="noise_multiplier must be finite and > 0"):
+        make(noise=value)
+    with pytest.raises(InvalidInput, match="max_grad_norm must be finite and > 0"):
+        make(norm=value)
+
+
+@pytest.mark.parametrize(
+    ("layer", "advice"),
+    [
+        (nn.BatchNorm1d(4), "use GroupNorm"),
+        (nn.BatchNorm2d(4, affine=False), "use GroupNorm"),
+        (nn.BatchNorm1d(4).eval(), "use GroupNorm"),
+        (nn.SyncBatchNorm(4), "use GroupNorm"),
+        (nn.LazyBatchNorm1d(), "no shape yet"),
+        (nn.InstanceNorm1d(4, track_running_stats=True), "track_running_stats=False"),
+        (nn.Embedding(4, 4, max_norm=1.0), "max_norm=None"),
+        (nn.Embedding(4, 4, scale_grad_by_freq=True), "scale_grad_by_freq=False"),
+        (nn.EmbeddingBag(4, 4, mode="max"), '"mean" or "sum"'),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
+)
+def test_layers_that_mix_samples_are_refused(layer: nn.Module, advice: str) -> None:
+    with pytest.raises(InvalidInput, match=advice):
+        make(module=nn.Sequential(nn.Linear(4, 4), layer))
+
+
+@pytest.mark.parametrize(
+    ("criterion", "advice"),
+    [
+        (nn.CrossEntropyLoss(reduction="sum"), "loss_reduction says"),
+        (nn.CrossEntropyLoss(weight=torch.ones(2)), "weights of the whole batch"),
+    ],
+    ids=["sum", "weighted"],
+)
+def test_losses_that_are_reduced_otherwise_are_refused(criterion: nn.Module, advice: str) -> None:
+    with pytest.raises(InvalidInput, match=advice):
+        make(criterion=criterion)
+
+
+def test_loaders_with_a_sampling_of_their_own_are_refused() -> None:
+    module = model()
+
+    def attempt(loader: Any, **options: Any) -> None:
+        PrivacyEngine().make_private(
+            module=module,
+            optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+            data_loader=loader,
+            noise_multiplier=1.0,
+            max_grad_norm=1.0,
+            **options,
+        )
+
+    weighted = WeightedRandomSampler([1.0] * N, N)
+    with pytest.raises(InvalidInput, match="WeightedRandomSampler"):
+        attempt(DataLoader(data(), batch_size=BATCH, sampler=weighted))
+    with pytest.raises(InvalidInput, match="batch_size"):
+        attempt(DataLoader(data(), batch_size=None))
+    with pytest.raises(InvalidInput, match="sampling must be one of"):
+        attempt(DataLoader(data(), batch_size=BATCH), sampling="shuffled")
+
+
+def test_batches_of_another_loader_are_refused() -> None:
+    _, module, optimizer, _ = make()
+    x, y = data().tensors
+    with pytest.raises(InvalidInput, match="no batch was drawn"):
+        F.cross_entropy(module(x), y).backward()
+    with pytest.raises(InvalidInput, match="without a batch drawn"):
+        optimizer.step()
+
+
+def test_a_batch_with_records_repeated_is_refused() -> None:
+    _, module, _, loader = make()
+    x, y = next(iter(loader))
+    with pytest.raises(InvalidInput, match="more than once"):
+        F.cross_entropy(module(torch.cat([x, x])), torch.cat([y, y])).backward()
+
+
+def test_a_second_backward_pass_for_one_batch_is_refused() -> None:
+    _, module, _, loader = make()
+    x, y = next(iter(loader))
+    F.cross_entropy(module(x), y).backward()
+    with pytest.raises(InvalidInput, match="second backward"):
+        F.cross_entropy(module(x), y).backward()
+
+
+def test_a_second_step_for_one_batch_is_refused() -> None:
+    _, module, optimizer, loader = make()
+    train(module, optimizer, loader, 1)
+    with pytest.raises(InvalidInput, match="one batch, one step"):
+        optimizer.step()
+
+
+def test_a_weight_that_is_used_outside_of_its_layer_is_refused() -> None:
+    class Reaching(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.inner(x) + F.linear(x, self.inner.weight)
+
+    _, module, _, loader = make(module=Reaching())
+    x, y = next(iter(loader))
+    with pytest.raises(InvalidInput, match=r"inner\.weight was used outside"):
+        F.cross_entropy(module(x), y).backward()
+
+
+def test_a_parameter_that_is_thawed_later_is_refused() -> None:
+    module = model()
+    module[0].requires_grad_(False)
+    _, module, optimizer, loader = make(module=module)
+    module[0].requires_grad_(True)
+    x, y = next(iter(loader))
+    F.cross_entropy(module(x), y).backward()
+    with pytest.raises(InvalidInput, match="was frozen"):
+        optimizer.step()
+
+
+def test_samples_folded_into_another_dimension_are_refused() -> None:
+    class Folding(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(2, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.inner(x.view(-1, 2)).view(len(x), 4)[:, :2]
+
+    _, module, _, loader = make(module=Folding())
+    x, _ = next(iter(loader))
+    with pytest.raises(InvalidInput, match="a dimension of"):
+        module(x)
+
+
+def test_an_optimizer_without_some_parameters_is_refused() -> None:
+    module = model()
+    with pytest.raises(InvalidInput, match=r"lacks 2\.weight, 2\.bias"):
+        make(module=module, optimizer=lambda _, lr: torch.optim.SGD(module[0].parameters(), lr=lr))

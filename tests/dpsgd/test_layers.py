@@ -1,0 +1,401 @@
+"""Every rule against a loop over single samples, in float64."""
+
+import warnings
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from oracle import Recording, check, energy, energy_second, keep
+from torch import Tensor, nn
+
+BATCH = 5
+
+
+@pytest.fixture(autouse=True)
+def _float64() -> Iterator[None]:
+    torch.manual_seed(7)
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def ids(*shape: int, below: int = 11) -> Tensor:
+    return torch.randint(below, shape)
+
+
+Case = tuple[Callable[[], nn.Module], Callable[[], tuple[Tensor, ...]]]
+
+CASES: dict[str, Case] = {
+    "linear": (lambda: nn.Linear(4, 3), lambda: (torch.randn(BATCH, 4),)),
+    "linear without bias": (lambda: nn.Linear(4, 3, bias=False), lambda: (torch.randn(BATCH, 4),)),
+    "linear of rank 3": (lambda: nn.Linear(4, 3), lambda: (torch.randn(BATCH, 6, 4),)),
+    "linear of rank 4": (lambda: nn.Linear(4, 3), lambda: (torch.randn(BATCH, 2, 3, 4),)),
+    "wide linear, few positions": (
+        lambda: nn.Linear(40, 30),
+        lambda: (torch.randn(BATCH, 3, 40),),
+    ),
+    "as many positions as samples": (
+        lambda: nn.Linear(4, 3),
+        lambda: (torch.randn(BATCH, BATCH, 4),),
+    ),
+    "two linears, an in-place ReLU between": (
+        lambda: nn.Sequential(nn.Linear(4, 6), nn.ReLU(inplace=True), nn.Linear(6, 2)),
+        lambda: (torch.randn(BATCH, 4),),
+    ),
+    "conv1d": (lambda: nn.Conv1d(3, 4, 3), lambda: (torch.randn(BATCH, 3, 9),)),
+    "conv1d, every option": (
+        lambda: nn.Conv1d(4, 6, 3, stride=2, padding=2, dilation=2, groups=2),
+        lambda: (torch.randn(BATCH, 4, 11),),
+    ),
+    "conv2d": (lambda: nn.Conv2d(3, 4, 3), lambda: (torch.randn(BATCH, 3, 6, 7),)),
+    "conv2d, every option": (
+        lambda: nn.Conv2d(4, 6, (3, 2), stride=(2, 1), padding=(2, 1), dilation=(1, 2), groups=2),
+        lambda: (torch.randn(BATCH, 4, 7, 6),),
+    ),
+    "depthwise conv2d": (
+        lambda: nn.Conv2d(4, 8, 3, groups=4, bias=False),
+        lambda: (torch.randn(BATCH, 4, 6, 6),),
+    ),
+    "conv2d of few positions": (
+        lambda: nn.Conv2d(8, 12, 3, groups=2, stride=2),
+        lambda: (torch.randn(BATCH, 8, 5, 5),),
+    ),
+    "conv3d": (
+        lambda: nn.Conv3d(2, 4, (1, 2, 3), padding=1, groups=2, stride=(1, 2, 1)),
+        lambda: (torch.randn(BATCH, 2, 3, 4, 5),),
+    ),
+    "conv2d padded to the same, unevenly": (
+        lambda: nn.Conv2d(2, 3, (4, 3), padding="same", dilation=(1, 2)),
+        lambda: (torch.randn(BATCH, 2, 7, 8),),
+    ),
+    **{
+        f"conv{n}d padded {mode}": (
+            lambda n=n, mode=mode: (nn.Conv1d, nn.Conv2d, nn.Conv3d)[n - 1](
+                2, 3, 3, padding=1, padding_mode=mode
+            ),
+            lambda n=n: (torch.randn(BATCH, 2, *[4] * n),),
+        )
+        for n in (1, 2, 3)
+        for mode in ("circular", "reflect", "replicate")
+    },
+    "conv2d, convolved again": (
+        lambda: nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.Tanh(), nn.Conv2d(3, 2, 3)),
+        lambda: (torch.randn(BATCH, 2, 6, 6),),
+    ),
+    "embedding": (lambda: nn.Embedding(11, 3), lambda: (ids(BATCH, 6),)),
+    "embedding of one id": (lambda: nn.Embedding(11, 3), lambda: (ids(BATCH),)),
+    "embedding, long": (lambda: nn.Embedding(11, 2), lambda: (ids(BATCH, 9),)),
+    "embedding of rank 3": (lambda: nn.Embedding(11, 3), lambda: (ids(BATCH, 2, 3),)),
+    "embedding with padding": (
+        lambda: nn.Embedding(4, 3, padding_idx=1),
+        lambda: (ids(BATCH, 6, below=4),),
+    ),
+    "sparse embedding": (lambda: nn.Embedding(11, 3, sparse=True), lambda: (ids(BATCH, 6),)),
+    "bag of sums": (lambda: nn.EmbeddingBag(11, 3, mode="sum"), lambda: (ids(BATCH, 6),)),
+    "bag of means": (lambda: nn.EmbeddingBag(11, 3, mode="mean"), lambda: (ids(BATCH, 6),)),
+    "bag with padding": (
+        lambda: nn.EmbeddingBag(4, 3, mode="mean", padding_idx=2),
+        lambda: (ids(BATCH, 6, below=4),),
+    ),
+    "layer norm": (lambda: nn.LayerNorm(4), lambda: (torch.randn(BATCH, 4),)),
+    "layer norm of two dimensions": (
+        lambda: nn.LayerNorm((3, 4)),
+        lambda: (torch.randn(BATCH, 2, 3, 4),),
+    ),
+    "layer norm without bias": (
+        lambda: nn.LayerNorm(4, bias=False),
+        lambda: (torch.randn(BATCH, 3, 4),),
+    ),
+    "rms norm": (lambda: nn.RMSNorm(4), lambda: (torch.randn(BATCH, 3, 4),)),
+    "group norm": (lambda: nn.GroupNorm(2, 4), lambda: (torch.randn(BATCH, 4, 3, 3),)),
+    "group norm of channels": (lambda: nn.GroupNorm(2, 4), lambda: (torch.randn(BATCH, 4),)),
+    "instance norm 1d": (
+        lambda: nn.InstanceNorm1d(4, affine=True),
+        lambda: (torch.randn(BATCH, 4, 6),),
+    ),
+    "instance norm 2d": (
+        lambda: nn.InstanceNorm2d(4, affine=True),
+        lambda: (torch.randn(BATCH, 4, 3, 3),),
+    ),
+    "instance norm 3d": (
+        lambda: nn.InstanceNorm3d(4, affine=True),
+        lambda: (torch.randn(BATCH, 4, 2, 3, 2),),
+    ),
+    "rnn": (lambda: nn.RNN(3, 4, batch_first=True), lambda: (torch.randn(BATCH, 6, 3),)),
+    "rnn of relu": (
+        lambda: nn.RNN(3, 4, 2, nonlinearity="relu", batch_first=True, bias=False),
+        lambda: (torch.randn(BATCH, 6, 3),),
+    ),
+    "lstm": (lambda: nn.LSTM(3, 4, batch_first=True), lambda: (torch.randn(BATCH, 6, 3),)),
+    "deep lstm both ways": (
+        lambda: nn.LSTM(3, 4, 2, batch_first=True, bidirectional=True),
+        lambda: (torch.randn(BATCH, 6, 3),),
+    ),
+    "gru": (lambda: nn.GRU(3, 4, batch_first=True), lambda: (torch.randn(BATCH, 6, 3),)),
+    "gru both ways": (
+        lambda: nn.GRU(3, 4, 2, batch_first=True, bidirectional=True),
+        lambda: (torch.randn(BATCH, 6, 3),),
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
+@pytest.mark.parametrize("name", CASES)
+def test_norms_and_clipped_sums_are_those_of_a_loop(name: str) -> None:
+    layer, inputs = CASES[name]
+    check(layer(), *inputs())
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
+@pytest.mark.filterwarnings("ignore:Initializing zero-element")
+@pytest.mark.parametrize("probed", [False, True], ids=["first", "later"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_batch_of_no_samples_adds_nothing(name: str, probed: bool) -> None:
+    layer, inputs = CASES[name]
+    module, given = layer(), inputs()
+    keeper = keep(module, Recording(1.0), reduction="mean")
+    if probed:
+        module(*given)
+    energy(module(*(x[:0] for x in given))).backward()
+    assert all(not summed.any() for summed in keeper.take_sums())
+
+
+class Attending(nn.Module):
+    def __init__(self, causal: bool = False, padded: bool = False, **options: object) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(4, 2, batch_first=True, **options)
+        self.causal = causal
+        self.padded = padded
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        length = x.shape[1]
+        mask = torch.triu(torch.ones(length, length, dtype=torch.bool), 1) if self.causal else None
+        padding = (y[:, :, 0] > 0.5) if self.padded else None
+        keys = x if self.causal else y
+        out, weights = self.attention(
+            x, keys, keys, attn_mask=mask, key_padding_mask=padding, need_weights=not self.causal
+        )
+        return out if weights is None else torch.cat([out, weights], 2)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"bias": False},
+        {"causal": True},
+        {"padded": True},
+        {"add_bias_kv": True},
+        {"add_zero_attn": True, "padded": True},
+        {"kdim": 3, "vdim": 3},
+    ],
+    ids=["plain", "no bias", "causal", "padded", "bias_kv", "zero_attn", "own widths"],
+)
+def test_attention_is_as_in_a_loop(options: dict[str, object]) -> None:
+    width = options.get("kdim", 4)
+    keys = torch.randn(BATCH, 3, width)
+    keys[:, 0, 0] = 0  # a row that is padded throughout has no attention at all
+    check(Attending(**options), torch.randn(BATCH, 6, 4), keys)
+
+
+def test_what_a_rule_computes_is_what_the_layer_computes() -> None:
+    layer = Attending(add_bias_kv=True, add_zero_attn=True)
+    x, y = torch.randn(BATCH, 6, 4), torch.randn(BATCH, 3, 4)
+    before = layer(x, y)
+    check(layer, x, y)
+    torch.testing.assert_close(layer(x, y), before)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda: nn.GRU(3, 4),
+        lambda: nn.LSTM(3, 4),
+        lambda: nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4)),
+    ],
+    ids=["gru", "lstm", "linear"],
+)
+def test_a_batch_in_the_second_dimension_is_found(layer: Callable[[], nn.Module]) -> None:
+    check(layer(), torch.randn(BATCH, BATCH, 3), loss=energy_second, batch_dim=1)
+
+
+class Bags(nn.Module):
+    """Bags given by offsets: each sample's row, cut at its first 0."""
+
+    def __init__(self, mode: str) -> None:
+        super().__init__()
+        self.bag = nn.EmbeddingBag(11, 3, mode=mode)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        lengths = (ids > 0).long().cumprod(1).sum(1)
+        flat = torch.cat([row[:n] for row, n in zip(ids, lengths, strict=True)])
+        weights = None if self.bag.mode == "mean" else torch.cos(flat.double())
+        return self.bag(flat, lengths.cumsum(0) - lengths, weights)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_bags_may_be_given_by_offsets(mode: str) -> None:
+    rows = ids(BATCH, 6)
+    rows[0, 0] = 0  # an empty bag
+    rows[1, 0] = 3
+    check(Bags(mode), rows)
+
+
+class Twice(nn.Module):
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(torch.tanh(self.layer(x)))
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (lambda: nn.Linear(4, 4), (4,)),
+        (lambda: nn.Linear(4, 4), (9, 4)),
+        (lambda: nn.Linear(20, 20), (3, 20)),
+        (lambda: nn.Conv2d(2, 2, 3, padding=1), (2, 5, 5)),
+        (lambda: nn.Conv2d(8, 8, 3, padding=1), (8, 2, 2)),
+        (lambda: nn.LayerNorm(4), (4,)),
+    ],
+    ids=["linear", "linear formed", "linear by Gram", "conv formed", "conv by Gram", "norm"],
+)
+def test_a_layer_used_twice_adds_its_gradients_before_the_norm(
+    layer: Callable[[], nn.Module], shape: tuple[int, ...]
+) -> None:
+    check(Twice(layer()), torch.randn(BATCH, *shape))
+
+
+class Language(nn.Module):
+    """A language model of which the head is the embedding."""
+
+    def __init__(self, positions: str, d: int = 6, vocabulary: int = 17) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, d)
+        self.places = nn.Embedding(40, d)
+        self.middle = nn.Linear(d, d)
+        self.head = nn.Linear(d, vocabulary, bias=False)
+        self.head.weight = self.embedding.weight
+        self.positions = positions
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        places = torch.arange(tokens.shape[1])
+        if self.positions == "rows of one":
+            places = places[None]
+        elif self.positions == "expanded":
+            places = places.expand(tokens.shape)
+        x = self.embedding(tokens) + self.places(places)
+        return self.head(torch.tanh(self.middle(x)))
+
+
+@pytest.mark.parametrize("positions", ["flat", "rows of one", "expanded"])
+@pytest.mark.parametrize("length", [3, BATCH, BATCH + 1, 30])
+def test_tied_embedding_and_head_with_positions_of_no_batch(positions: str, length: int) -> None:
+    check(Language(positions), ids(BATCH, length, below=17))
+
+
+class Branches(nn.Module):
+    """Has a layer that is never used, and one of which the output is dropped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used = nn.Linear(3, 3)
+        self.unused = nn.Linear(3, 3)
+        self.dropped = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.dropped(x)
+        return self.used(x)
+
+
+def test_unused_layers_have_no_gradient() -> None:
+    check(Branches(), torch.randn(BATCH, 3))
+
+
+class Adapted(nn.Module):
+    """A frozen linear layer with a low-rank adapter, as peft wraps it."""
+
+    def __init__(self, base: nn.Linear, rank: int) -> None:
+        super().__init__()
+        self.base_layer = base.requires_grad_(False)
+        self.lora_A = nn.ModuleDict({"default": nn.Linear(base.in_features, rank, bias=False)})
+        self.lora_B = nn.ModuleDict({"default": nn.Linear(rank, base.out_features, bias=False)})
+        self.scaling = 1.7
+
+    def forward(self, x: Tensor) -> Tensor:
+        low = self.lora_B["default"](self.lora_A["default"](x))
+        return self.base_layer(x) + self.scaling * low
+
+
+def test_low_rank_adapters_are_clipped_and_their_base_is_left_alone() -> None:
+    module = nn.Sequential(Adapted(nn.Linear(4, 6), 2), nn.ReLU(), Adapted(nn.Linear(6, 3), 2))
+    check(module, torch.randn(BATCH, 3, 4))
+
+
+@pytest.mark.parametrize("frozen", ["weight", "bias"])
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [(lambda: nn.Linear(4, 3), (4,)), (lambda: nn.Conv1d(4, 3, 2), (4, 5))],
+    ids=["linear", "conv"],
+)
+def test_a_frozen_part_of_a_layer_has_no_part_in_the_norm(
+    layer: Callable[[], nn.Module], shape: tuple[int, ...], frozen: str
+) -> None:
+    module = layer()
+    module.get_parameter(frozen).requires_grad_(False)
+    check(module, torch.randn(BATCH, *shape))
+
+
+class Own(nn.Module):
+    """Has a parameter of its own, and a layer inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.randn(1, 1, 4))
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(torch.cat([self.token.expand(len(x), 1, 4), x], 1))
+
+
+class Mine(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(2 * x)
+
+
+OTHERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "bare parameter": (Own, (2, 4)),
+    "PReLU": (lambda: nn.Sequential(nn.Linear(4, 3), nn.PReLU(3)), (4,)),
+    "transposed convolution": (lambda: nn.ConvTranspose2d(2, 3, 2), (2, 4, 4)),
+    "weight norm": (lambda: nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)), (4,)),
+    "subclass": (lambda: Mine(4, 3), (4,)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("name", OTHERS)
+def test_any_other_layer_is_run_by_sample_and_named(name: str) -> None:
+    module, shape = OTHERS[name]
+    with pytest.warns(UserWarning, match="no rule for"):
+        check(module(), torch.randn(BATCH, *shape))
+
+
+class Dropping(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(50))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.dropout(self.scale * x, 0.5)
+
+
+def test_dropout_in_a_layer_without_a_rule_is_the_same_forward_and_backward() -> None:
+    module = Dropping()
+    with warnings.catch_warnings(action="ignore"):
+        keeper = keep(module, Recording(1e9))
+    output = module(torch.ones(BATCH, 50))
+    assert not torch.equal(output[0], output[1])
+    output.sum().backward()
+    torch.testing.assert_close(keeper.take_sums()[0], output.detach().sum(0))
