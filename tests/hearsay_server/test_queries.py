@@ -277,6 +277,19 @@ def test_honest_reports_are_not_suspected_and_forged_ones_are(tmp_path: Any) -> 
             analyst.suspicions("asked", "colour", levels=["open"])
 
 
+def test_repeated_memos_are_tested_one_period_at_a_time(tmp_path: Any) -> None:
+    toml = TOML.replace('name = "colour"', 'name = "colour"\nmemo = 1.0')
+    with serving(tmp_path / "data") as address, Analyst(address) as analyst:
+        _, plan = register(address, toml)
+        for seed, day in enumerate(DAYS[:2]):
+            answers = {"colour": people(500, seed)["colour"]}
+            submit(address, batch(plan, "open", day, answers, seed))
+        with pytest.raises(InvalidInput, match="ask for one period"):
+            analyst.suspicions("asked", "colour")
+        one = analyst.suspicions("asked", "colour", periods=DAYS[:1])
+        assert (one["reports"] == 500).all()
+
+
 # --- numbers -----------------------------------------------------------------------------------
 
 
