@@ -79,19 +79,17 @@ class Memoizer:
         Raises `InvalidInput` for a category outside the domain and for bytes that `enroll`
         cannot have given.
         """
+        self._check(device, category)
         if isinstance(self.mechanism, Longitudinal):
             return self.mechanism.memo_key(device, category)
-        _check_nothing(device)
-        if category not in range(self.mechanism.k):
-            raise InvalidInput(f"{self.mechanism.name}: no category of {self.mechanism.k}")
         return int(category)
 
     def memoize(self, device: bytes, category: int, coins: Coins) -> bytes:
         """Return a fresh memo, as the bytes of a code; raise `InvalidInput` as `key` does."""
+        self._check(device, category)
         if isinstance(self.mechanism, Longitudinal):
             memo = self.mechanism.memoize(device, category, coins)
         else:
-            _check_nothing(device)
             memo = self.mechanism.randomize(category, coins)
         return self.mechanism.encode([memo])
 
@@ -102,7 +100,10 @@ class Memoizer:
             return memo
         return self.mechanism.encode([self.mechanism.report(code, coins)])
 
-
-def _check_nothing(device: bytes) -> None:
-    if device:
-        raise InvalidInput(f"a device keeps 0 bytes besides its memos, got {len(device)}")
+    def _check(self, device: bytes, category: int) -> None:
+        mechanism = self.mechanism
+        size = mechanism.device_bytes if isinstance(mechanism, Longitudinal) else 0
+        if len(device) != size:
+            raise InvalidInput(f"{mechanism.name}: a device keeps {size} bytes, got {len(device)}")
+        if category not in range(mechanism.k):
+            raise InvalidInput(f"{mechanism.name}: no category of {mechanism.k}")

@@ -306,9 +306,10 @@ def mechanism_message(mechanism: Mechanism) -> plan_pb2.Mechanism:
 def attribute(wire: survey_pb2.Attribute, unit: str) -> Attribute:
     """Return an attribute of a survey with this period; raise `InvalidInput` for one that cannot
     be."""
-    if wire.memo and not unit:
+    found = Attribute(wire.name, wire.title, _domain(wire), wire.memo)
+    if found.memo and not unit:
         raise InvalidInput("memo needs a survey with a period: without, nothing is repeated")
-    return Attribute(wire.name, wire.title, _domain(wire), wire.memo)
+    return found
 
 
 def _domain(attribute: survey_pb2.Attribute) -> Domain:
