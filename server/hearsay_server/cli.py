@@ -1,8 +1,6 @@
 """The `hearsay` command: survey, query, demo; `operate` and `tools` have the others."""
 
-import csv
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -13,10 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 import hearsay.plan
-from hearsay import Analyst
 from hearsay.transport import call, open_channel
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
-from hearsay_server import account, codegen, connect, device, operate, tools, upkeep
+from hearsay_server import account, ask, codegen, connect, device, operate, tools, upkeep
 from hearsay_server import survey as surveys
 from hearsay_server.connect import DEFAULT_ADDRESS, Insecure, Target, Token
 from hearsay_server.tools import AsJson
@@ -160,73 +157,6 @@ def show_survey(
 
 
 @app.command()
-def query(
-    context: typer.Context,
-    survey: Annotated[str, typer.Argument(help="The survey's name.")],
-    attribute: Annotated[str, typer.Argument(help="The attribute's name.")],
-    level: Annotated[list[str] | None, typer.Option(help="Only this level; repeatable.")] = None,
-    period: Annotated[list[str] | None, typer.Option(help="Only this period; repeatable.")] = None,
-    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
-    simultaneous: Annotated[
-        bool, typer.Option(help="Intervals that cover all values at once.")
-    ] = False,
-    method: Annotated[
-        str, typer.Option(help="How levels are pooled: mle, gls, inverse_variance or scalar.")
-    ] = "",
-    target: Target = DEFAULT_ADDRESS,
-    insecure: Insecure = False,
-    token: Token = None,
-    as_json: AsJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
-) -> None:
-    """Ask for an attribute's debiased frequencies, or its mean, with their errors."""
-    if as_json and as_csv:
-        raise InvalidInput("choose one of --json and --csv")
-    with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
-        answer = analyst.query(
-            survey,
-            attribute,
-            levels=level or (),
-            periods=period or (),
-            confidence=confidence,
-            simultaneous=simultaneous,
-            method=method,
-        )
-    if answer.warning:
-        Console(stderr=True).print(f"warning: {escape(answer.warning)}", soft_wrap=True)
-    if as_json:
-        document = MessageToDict(
-            answer,
-            always_print_fields_with_no_presence=True,
-            preserving_proto_field_name=True,
-        )
-        document["reports"] = answer.reports  # the mapping spells 64-bit integers as text
-        for cohort, message in zip(document["cohorts"], answer.cohorts, strict=True):
-            cohort |= {"revision": message.revision.hex(), "reports": message.reports}
-        typer.echo(json.dumps(document, indent=2))
-        return
-    if as_csv:
-        writer = csv.writer(sys.stdout)
-        writer.writerow([answer.statistic, "estimate", "standard_error", "low", "high"])
-        for row in answer.rows:
-            writer.writerow([row.label, row.estimate, row.standard_error, row.low, row.high])
-        return
-    kind = "simultaneous " if simultaneous else ""
-    table = Table(attribute)
-    for heading in (answer.statistic, "std. error", f"{kind}{100 * confidence:g}% interval"):
-        table.add_column(heading, justify="right")
-    for row in answer.rows:
-        table.add_row(
-            escape(row.label),
-            f"{row.estimate:.4f}",
-            f"{row.standard_error:.4f}",
-            f"{row.low:.4f} to {row.high:.4f}",
-        )
-    _out.print(table)
-    _out.print(f"{answer.reports:,} reports in {len(answer.cohorts)} cohorts, {answer.method}")
-
-
-@app.command()
 def demo(
     csv_file: Annotated[
         Path | None, typer.Option("--csv", help="A table of your own, one respondent a row.")
@@ -254,6 +184,8 @@ def demo(
     playing.play(source, plot=plot, data=data, seed=seed, console=_out)
 
 
+app.command()(ask.query)
+app.command()(ask.export)
 app.command()(tools.plan)
 app.command()(tools.audit)
 app.command()(tools.shuffle)

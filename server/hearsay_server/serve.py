@@ -87,7 +87,8 @@ async def running(config: Config) -> AsyncIterator[int]:
         rates = _rates(config)
         collector = Collector(plans, store, writer, metrics, rates)
         collector_pb2_grpc.add_CollectorServicer_to_server(collector, server)
-        analyst_pb2_grpc.add_AnalystServicer_to_server(Analyst(plans, store), server)
+        analyst = Analyst(plans, store)
+        analyst_pb2_grpc.add_AnalystServicer_to_server(analyst, server)
         admin_pb2_grpc.add_AdminServicer_to_server(Admin(plans, store, writer), server)
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
         names = (*ROLES, health.SERVICE_NAME, reflection.SERVICE_NAME)
@@ -100,6 +101,7 @@ async def running(config: Config) -> AsyncIterator[int]:
         await server.start()
         stack.push_async_callback(server.stop, _GRACE)
         stack.push_async_callback(healthy.stop)
+        stack.callback(analyst.stop_watching)
         await stack.enter_async_context(
             readiness.watched(writer, prober(store.engine), config.probe_seconds)
         )

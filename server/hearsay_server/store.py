@@ -6,7 +6,7 @@ number of processes, may share a database: a batch is counted by the one that in
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -221,6 +221,26 @@ class Store:
             conditions.append(table.c.period.in_(periods))
         with self.database.reading() as connection:
             return shards.read(connection, *conditions)
+
+    def batches(self, survey: str, page: int = 128) -> Iterator[list[collector_pb2.Batch]]:
+        """Yield a survey's batches that are stored still, by page, in the order of their ids.
+
+        Ids are random. Each page is a transaction of its own, so that a long reading holds
+        nobody up; a batch that comes in meanwhile may or may not be among them.
+        """
+        table = schema.batches
+        query = sa.select(table.c.id, table.c.batch).order_by(table.c.id).limit(page)
+        last = b""
+        while True:
+            here = query.where(
+                table.c.survey == survey, table.c.batch.is_not(None), table.c.id > last
+            )
+            with self.database.reading() as connection:
+                rows = connection.execute(here).all()
+            if not rows:
+                return
+            last = rows[-1].id
+            yield [collector_pb2.Batch.FromString(row.batch) for row in rows]
 
 
 class _Changed(Exception):

@@ -72,6 +72,18 @@ def test_tallies_are_those_of_the_stored_batches(store: Store) -> None:
     assert (survey.batches, survey.records) == (60, 60)
 
 
+def test_batches_that_are_stored_still_are_read_once_each_in_pages(store: Store) -> None:
+    sent = [batch(number) for number in range(11)]
+    store.add(random.Random(1).sample(sent, 11), decoded)
+    dropped = sa.update(schema.batches).where(schema.batches.c.id == sent[4].id)
+    with store.engine.begin() as connection:
+        connection.execute(dropped.values(batch=None))
+    pages = list(store.batches("health", page=4))
+    assert [len(page) for page in pages] == [4, 4, 2]
+    assert [b for page in pages for b in page] == sent[:4] + sent[5:]
+    assert not list(store.batches("wealth"))
+
+
 def test_a_group_is_told_apart_batch_by_batch(store: Store) -> None:
     broken, twin = batch(3), batch(4)
     broken.columns[0].codes = b"\x09"

@@ -1,21 +1,62 @@
 """What an analyst asks a server."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self, TypedDict, Unpack
 
 import grpc
 
-from hearsay.transport import Tls, Token, call, open_channel
+from hearsay import plan as plans
+from hearsay.transport import Tls, Token, call, open_channel, stream
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
+from ldp import InvalidInput
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_LONG = 3600.0
+"""Seconds that a question may take for which the server reads everything."""
+
+_COLUMNS = ("estimate", "standard_error", "low", "high")
+_MORE_COLUMNS: tuple[Literal["raw", "effective_sample_size", "shift_down", "shift_up"], ...] = (
+    "raw",
+    "effective_sample_size",
+    "shift_down",
+    "shift_up",
+)
+
+
+class Options(TypedDict, total=False):
+    """What an estimate can be asked with.
+
+    `levels` and `periods` restrict which reports count, empty taking all; `first_period` and
+    `last_period` are the ends of a range, which they belong to. `confidence` is the intervals',
+    for each row by itself, or with `simultaneous` for all rows at once. `method` pools levels:
+    "mle", "gls", "inverse_variance" or "scalar", by default the best that is quick.
+    `consistency` makes frequencies a distribution by a method such as "norm-sub". `forged` asks
+    how far so many forged reports could move the estimate; `recover` takes so many forged
+    reports per genuine one out by LDPRecover.
+    """
+
+    levels: Sequence[str]
+    periods: Sequence[str]
+    first_period: str
+    last_period: str
+    confidence: float
+    simultaneous: bool
+    method: str
+    consistency: str
+    forged: int
+    recover: float
+
 
 class Analyst:
-    """Ask for debiased statistics, each with its error."""
+    """Ask for debiased statistics, each with its error.
+
+    Every question raises `InvalidInput` where it cannot be asked, as for an unknown survey,
+    attribute or level, or where there are no reports; `Unreachable` where the server is.
+    """
 
     def __init__(
         self,
@@ -35,89 +76,252 @@ class Analyst:
         self._stub = analyst_pb2_grpc.AnalystStub(self._channel)
         self._timeout = timeout
 
-    def estimate(
+    def estimate(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
+        """Return a DataFrame: one row per value, or the row "mean" of a number.
+
+        Columns: estimate (unbiased, so possibly outside its range, unless `consistency` or
+        `recover` was asked for), standard_error (for the population), low and high; raw with
+        `consistency` or `recover`: the unbiased estimate, whose error and interval the others
+        are; effective_sample_size of frequencies: how many people asked without privacy would
+        tell as much; shift_down and shift_up with `forged`. `frame.attrs` holds the survey,
+        attribute, statistic, confidence, method, homogeneity, warning and the number of
+        reports. Where the levels differ so much that they cannot be of one population
+        (`homogeneity` is the p-value), the estimate is stratified instead, and a warning says so.
+
+        Needs pandas (`pip install 'hearsay[analyst]'`), as all that return DataFrames.
+        """
+        answer = self.query(survey, attribute, **options)
+        if answer.warning:
+            warnings.warn(answer.warning, stacklevel=2)
+        return frame(answer)
+
+    def by_level(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
+        """Return `estimate` of each level by itself, indexed by level and value."""
+        return self._grouped(survey, attribute, "LEVEL", options)
+
+    def by_period(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
+        """Return `estimate` of each period by itself, indexed by period and value."""
+        return self._grouped(survey, attribute, "PERIOD", options)
+
+    def watch(
+        self, survey: str, attribute: str, *, interval: float = 1.0, **options: Unpack[Options]
+    ) -> Iterator["pd.DataFrame"]:
+        """Yield `estimate`, and again when reports have come in, at most every `interval` seconds.
+
+        Ends when the iterator is closed or the server stops.
+        """
+        for answer in self.watch_query(survey, attribute, interval=interval, **options):
+            yield frame(answer)
+
+    def distribution(
         self,
         survey: str,
         attribute: str,
         *,
+        bins: int = 10,
+        edges: Sequence[float] = (),
+        quantiles: Sequence[float] = (0.25, 0.5, 0.75),
         levels: Sequence[str] = (),
         periods: Sequence[str] = (),
+        first_period: str = "",
+        last_period: str = "",
         confidence: float = 0.95,
-        simultaneous: bool = False,
-        method: str = "",
-    ) -> "pd.DataFrame":
-        """Return a DataFrame: one row per value, or the row "mean" of a number.
+    ) -> tuple["pd.DataFrame", "pd.DataFrame"]:
+        """Return how a number is distributed: a histogram, and quantiles.
 
-        Columns: estimate (unbiased, so possibly outside its range), standard_error (for the
-        population), low and high (the interval at `confidence`, for each row by itself, or with
-        `simultaneous` for all rows at once). `frame.attrs` holds the survey, attribute,
-        statistic, confidence, method, homogeneity, warning and the number of reports. `levels`
-        and `periods` restrict which reports count; empty takes all, pooled by `method`: "mle",
-        "gls", "inverse_variance" or "scalar", by default the best that is quick. Where the
-        levels differ so much that they cannot be of one population (`homogeneity` is the
-        p-value), the estimate is stratified instead, and a warning says so.
-
-        Needs pandas (`pip install 'hearsay[analyst]'`). Raises as `query`.
+        The histogram has a row for each of `bins` bins of equal width, or between consecutive
+        `edges`, indexed by left and right; the quantiles a row for each. Columns as `estimate`.
+        The mechanism must tell more than the mean: square_wave is made for it.
         """
         import pandas as pd
 
-        answer = self.query(
-            survey,
-            attribute,
-            levels=levels,
-            periods=periods,
-            confidence=confidence,
-            simultaneous=simultaneous,
-            method=method,
+        answer = self.query_distribution(
+            analyst_pb2.DistributionRequest(
+                survey=survey,
+                attribute=attribute,
+                bins=0 if edges else bins,
+                edges=edges,
+                quantiles=quantiles,
+                levels=levels,
+                periods=periods,
+                first_period=first_period,
+                last_period=last_period,
+                confidence=confidence,
+            )
         )
-        columns = ("estimate", "standard_error", "low", "high")
-        frame = pd.DataFrame(
-            [[getattr(row, column) for column in columns] for row in answer.rows],
-            index=pd.Index([row.label for row in answer.rows], name=attribute),
-            columns=list(columns),
+        index = pd.MultiIndex.from_tuples(
+            [(each.left, each.right) for each in answer.bins], names=["left", "right"]
         )
-        frame.attrs = {
+        histogram = _frame([each.share for each in answer.bins], index)
+        levels_index = pd.Index([float(row.label) for row in answer.quantiles], name="quantile")
+        table = _frame(answer.quantiles, levels_index)
+        histogram.attrs = table.attrs = {
             "survey": survey,
             "attribute": attribute,
-            "statistic": answer.statistic,
-            "confidence": confidence,
-            "simultaneous": simultaneous,
+            "confidence": answer.confidence,
             "reports": answer.reports,
             "method": answer.method,
-            "homogeneity": answer.homogeneity if answer.HasField("homogeneity") else None,
-            "warning": answer.warning,
         }
-        if answer.warning:
-            warnings.warn(answer.warning, stacklevel=2)
-        return frame
+        return histogram, table
 
-    def query(
+    def suspicions(
         self,
         survey: str,
         attribute: str,
         *,
+        targets: Sequence[str] = (),
         levels: Sequence[str] = (),
         periods: Sequence[str] = (),
-        confidence: float = 0.95,
-        simultaneous: bool = False,
-        method: str = "",
-    ) -> analyst_pb2.EstimateResponse:
-        """Return the same as a message, with the cohorts that went in; needs no pandas.
+        first_period: str = "",
+        last_period: str = "",
+    ) -> "pd.DataFrame":
+        """Return tests of whether the stored reports look forged, by level and test.
 
-        Raises `InvalidInput` for an unknown survey, attribute or level, a confidence outside
-        (0, 1), or where there are no reports yet; `Unreachable` where the server is.
+        Columns: statistic, p_value (of honest reports it is below alpha as rarely as alpha
+        says), reports. `targets` are values that an attack may have promoted, by default the
+        three most frequent. The server reads all the reports: that takes time.
         """
-        request = analyst_pb2.EstimateRequest(
-            survey=survey,
-            attribute=attribute,
-            levels=levels,
-            periods=periods,
-            confidence=confidence,
-            simultaneous=simultaneous,
-            method=method,
+        import pandas as pd
+
+        answer = self.query_suspicions(
+            analyst_pb2.SuspicionsRequest(
+                survey=survey,
+                attribute=attribute,
+                targets=targets,
+                levels=levels,
+                periods=periods,
+                first_period=first_period,
+                last_period=last_period,
+            )
         )
+        tests = [(each.level, each.test) for each in answer.suspicions]
+        table = pd.DataFrame(
+            [[each.statistic, each.p_value, each.reports] for each in answer.suspicions],
+            index=pd.MultiIndex.from_tuples(tests, names=["level", "test"]),
+            columns=["statistic", "p_value", "reports"],
+        )
+        table.attrs = {"targets": list(answer.targets)}
+        return table
+
+    def rows(
+        self,
+        survey: str,
+        *,
+        periods: Sequence[str] = (),
+        first_period: str = "",
+        last_period: str = "",
+    ) -> "pd.DataFrame":
+        """Return the stored rows, as randomised as they came, in random order.
+
+        Columns: period, then for each attribute its code (an integer where all levels have
+        integers, else bytes as on the wire) and `<attribute>__level`; missing where the row has
+        no answer. `frame.attrs["plan"]` has the plan's bytes, which say what the codes mean.
+        """
+        import pandas as pd
+
+        from hearsay import rows
+
+        chunks = self.chunks(
+            survey, periods=periods, first_period=first_period, last_period=last_period
+        )
+        data = next(chunks).plan
+        plan = plans.parse(data)
+        parts = []
+        for chunk in chunks:
+            columns: dict[str, object] = {"period": [chunk.period] * chunk.rows}
+            for name, attribute in rows.decode(plan, chunk).items():
+                codes: object = attribute.codes
+                if attribute.codes.dtype != object:
+                    codes = pd.arrays.IntegerArray(attribute.codes, attribute.absent)
+                columns[name] = codes
+                columns[f"{name}__level"] = pd.Categorical.from_codes(
+                    attribute.levels, pd.Index(list(plan.levels))
+                )
+            parts.append(pd.DataFrame(columns))
+        if not parts:
+            raise InvalidInput(f"there are no such rows of {survey!r} stored")
+        table = pd.concat(parts, ignore_index=True)
+        table.attrs = {"survey": survey, "plan": data}
+        return table
+
+    # --- the same as messages, without pandas ----------------------------------------------
+
+    def query(
+        self, survey: str, attribute: str, **options: Unpack[Options]
+    ) -> analyst_pb2.EstimateResponse:
+        """Return an estimate as a message, with the cohorts that went in."""
+        request = _request(survey, attribute, options)
         answer: analyst_pb2.EstimateResponse = call(self._stub.Estimate, request, self._timeout)
         return answer
+
+    def query_by(
+        self,
+        survey: str,
+        attribute: str,
+        by: Literal["LEVEL", "PERIOD"],
+        **options: Unpack[Options],
+    ) -> Iterator[analyst_pb2.EstimateResponse]:
+        """Yield an estimate for each "LEVEL" or "PERIOD" with reports, in order."""
+        request = analyst_pb2.EstimateByRequest(
+            question=_request(survey, attribute, options),
+            by=by,
+        )
+        return stream(self._stub.EstimateBy, request, self._timeout)
+
+    def watch_query(
+        self, survey: str, attribute: str, *, interval: float = 1.0, **options: Unpack[Options]
+    ) -> Iterator[analyst_pb2.EstimateResponse]:
+        """Yield what `watch` does."""
+        request = analyst_pb2.WatchRequest(
+            question=_request(survey, attribute, options), interval=interval
+        )
+        return stream(self._stub.Watch, request)
+
+    def query_distribution(
+        self, request: analyst_pb2.DistributionRequest
+    ) -> analyst_pb2.DistributionResponse:
+        """Return a distribution."""
+        answer: analyst_pb2.DistributionResponse = call(
+            self._stub.Distribution, request, self._timeout
+        )
+        return answer
+
+    def query_suspicions(
+        self, request: analyst_pb2.SuspicionsRequest
+    ) -> analyst_pb2.SuspicionsResponse:
+        """Return the suspicion tests; waits as long as they take."""
+        answer: analyst_pb2.SuspicionsResponse = call(self._stub.Suspicions, request, _LONG)
+        return answer
+
+    def chunks(
+        self,
+        survey: str,
+        *,
+        periods: Sequence[str] = (),
+        first_period: str = "",
+        last_period: str = "",
+    ) -> Iterator[analyst_pb2.ExportRowsResponse]:
+        """Yield the plan, then the stored rows as they are streamed, a megabyte or so at a time."""
+        request = analyst_pb2.ExportRowsRequest(
+            survey=survey, periods=periods, first_period=first_period, last_period=last_period
+        )
+        return stream(self._stub.ExportRows, request)
+
+    def _grouped(
+        self, survey: str, attribute: str, by: Literal["LEVEL", "PERIOD"], options: Options
+    ) -> "pd.DataFrame":
+        import pandas as pd
+
+        answers = list(self.query_by(survey, attribute, by, **options))
+        for answer in answers:
+            if answer.warning:
+                warnings.warn(f"{answer.group}: {answer.warning}", stacklevel=3)
+        tables = {answer.group: frame(answer) for answer in answers}
+        for table in tables.values():
+            table.attrs = {}  # pandas compares them, and they differ
+        grouped = pd.concat(tables, names=[by.lower(), attribute])
+        grouped.attrs = {"reports": {answer.group: answer.reports for answer in answers}}
+        return grouped
 
     def close(self) -> None:
         """Close the connection."""
@@ -133,3 +337,46 @@ class Analyst:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def frame(answer: analyst_pb2.EstimateResponse) -> "pd.DataFrame":
+    """Return an answer as a DataFrame; see `Analyst.estimate`."""
+    import pandas as pd
+
+    labels = pd.Index([row.label for row in answer.rows], name=answer.attribute)
+    table = _frame(answer.rows, labels)
+    table.attrs = {
+        "survey": answer.survey,
+        "attribute": answer.attribute,
+        "statistic": answer.statistic,
+        "confidence": answer.confidence,
+        "simultaneous": answer.simultaneous,
+        "reports": answer.reports,
+        "method": answer.method,
+        "homogeneity": answer.homogeneity if answer.HasField("homogeneity") else None,
+        "warning": answer.warning,
+    }
+    return table
+
+
+def given_columns(rows: Sequence[analyst_pb2.Row]) -> list[str]:
+    """Return the numbers that these rows have."""
+    more = [name for name in _MORE_COLUMNS if rows and rows[0].HasField(name)]
+    return [*_COLUMNS, *more]
+
+
+def _frame(rows: Sequence[analyst_pb2.Row], index: "pd.Index") -> "pd.DataFrame":
+    import pandas as pd
+
+    columns = given_columns(rows)
+    return pd.DataFrame(
+        [[getattr(row, column) for column in columns] for row in rows],
+        index=index,
+        columns=columns,
+    )
+
+
+def _request(survey: str, attribute: str, options: Options) -> analyst_pb2.EstimateRequest:
+    if unknown := set(options) - Options.__annotations__.keys():
+        raise TypeError(f"unknown options {sorted(unknown)}")
+    return analyst_pb2.EstimateRequest(survey=survey, attribute=attribute, **options)

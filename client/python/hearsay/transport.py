@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -178,14 +178,14 @@ def open_channel(
     """Open a channel to "host:port" or "unix:path": with TLS unless the host is loopback.
 
     `tls` speaks it on loopback too. `insecure` forgoes TLS for any host; then whoever is on the
-    path can read and forge batches, and use the `token`, which goes with every unary call.
+    path can read and forge batches, and use the `token`, which goes with every call.
     Raises `InvalidInput` where a file of `tls` cannot be read.
     """
     channel = _open(target, tls, insecure)
     return channel if token is None else grpc.intercept_channel(channel, _Bearer(token))
 
 
-class _Bearer(grpc.UnaryUnaryClientInterceptor):
+class _Bearer(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
     """Send a token with every call, with or without TLS."""
 
     def __init__(self, token: Token) -> None:
@@ -196,6 +196,8 @@ class _Bearer(grpc.UnaryUnaryClientInterceptor):
     ) -> Any:
         entries = (*(client_call_details.metadata or ()), *metadata(self._token))
         return continuation(client_call_details._replace(metadata=entries), request)
+
+    intercept_unary_stream = intercept_unary_unary
 
 
 def _open(target: str, tls: Tls | None, insecure: bool) -> grpc.Channel:
@@ -244,12 +246,28 @@ def call(rpc: _Rpc[_Request, _Response], request: _Request, timeout: float) -> _
     try:
         return rpc(request, timeout=timeout)
     except grpc.RpcError as error:
-        status: Any = error  # what a stub raises is a Call as well
-        if status.code() in _OUR_FAULT:
-            raise InvalidInput(status.details()) from None
-        raise Unreachable(
-            f"{status.code().name}: {status.details()}", _retry_after(status)
-        ) from error
+        raise _translated(error) from error
+
+
+def stream(rpc: Any, request: Any, timeout: float | None = None) -> Iterator[Any]:
+    """Yield what a call that streams answers, until it ends or the iterator is closed.
+
+    `timeout` is for all of it. Raises as `call`.
+    """
+    answers = rpc(request, timeout=timeout)
+    try:
+        yield from answers
+    except grpc.RpcError as error:
+        raise _translated(error) from error
+    finally:
+        answers.cancel()
+
+
+def _translated(status: Any) -> Exception:
+    """Return what to raise for an error of a stub, which is a Call as well."""
+    if status.code() in _OUR_FAULT:
+        return InvalidInput(status.details())
+    return Unreachable(f"{status.code().name}: {status.details()}", _retry_after(status))
 
 
 def _retry_after(status: Any) -> float:

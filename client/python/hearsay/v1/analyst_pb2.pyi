@@ -1,4 +1,6 @@
+from hearsay.v1 import collector_pb2 as _collector_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -7,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class EstimateRequest(_message.Message):
-    __slots__ = ("survey", "attribute", "levels", "periods", "confidence", "simultaneous", "method")
+    __slots__ = ("survey", "attribute", "levels", "periods", "confidence", "simultaneous", "method", "first_period", "last_period", "consistency", "forged", "recover")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     LEVELS_FIELD_NUMBER: _ClassVar[int]
@@ -15,6 +17,11 @@ class EstimateRequest(_message.Message):
     CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     SIMULTANEOUS_FIELD_NUMBER: _ClassVar[int]
     METHOD_FIELD_NUMBER: _ClassVar[int]
+    FIRST_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    LAST_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    CONSISTENCY_FIELD_NUMBER: _ClassVar[int]
+    FORGED_FIELD_NUMBER: _ClassVar[int]
+    RECOVER_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     levels: _containers.RepeatedScalarFieldContainer[str]
@@ -22,10 +29,39 @@ class EstimateRequest(_message.Message):
     confidence: float
     simultaneous: bool
     method: str
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., levels: _Optional[_Iterable[str]] = ..., periods: _Optional[_Iterable[str]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., method: _Optional[str] = ...) -> None: ...
+    first_period: str
+    last_period: str
+    consistency: str
+    forged: int
+    recover: float
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., levels: _Optional[_Iterable[str]] = ..., periods: _Optional[_Iterable[str]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., method: _Optional[str] = ..., first_period: _Optional[str] = ..., last_period: _Optional[str] = ..., consistency: _Optional[str] = ..., forged: _Optional[int] = ..., recover: _Optional[float] = ...) -> None: ...
+
+class EstimateByRequest(_message.Message):
+    __slots__ = ("question", "by")
+    class By(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        BY_UNSPECIFIED: _ClassVar[EstimateByRequest.By]
+        LEVEL: _ClassVar[EstimateByRequest.By]
+        PERIOD: _ClassVar[EstimateByRequest.By]
+    BY_UNSPECIFIED: EstimateByRequest.By
+    LEVEL: EstimateByRequest.By
+    PERIOD: EstimateByRequest.By
+    QUESTION_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    question: EstimateRequest
+    by: EstimateByRequest.By
+    def __init__(self, question: _Optional[_Union[EstimateRequest, _Mapping]] = ..., by: _Optional[_Union[EstimateByRequest.By, str]] = ...) -> None: ...
+
+class WatchRequest(_message.Message):
+    __slots__ = ("question", "interval")
+    QUESTION_FIELD_NUMBER: _ClassVar[int]
+    INTERVAL_FIELD_NUMBER: _ClassVar[int]
+    question: EstimateRequest
+    interval: float
+    def __init__(self, question: _Optional[_Union[EstimateRequest, _Mapping]] = ..., interval: _Optional[float] = ...) -> None: ...
 
 class EstimateResponse(_message.Message):
-    __slots__ = ("survey", "attribute", "statistic", "confidence", "simultaneous", "reports", "rows", "cohorts", "method", "homogeneity", "warning")
+    __slots__ = ("survey", "attribute", "statistic", "confidence", "simultaneous", "reports", "rows", "cohorts", "method", "homogeneity", "warning", "group")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     STATISTIC_FIELD_NUMBER: _ClassVar[int]
@@ -37,6 +73,7 @@ class EstimateResponse(_message.Message):
     METHOD_FIELD_NUMBER: _ClassVar[int]
     HOMOGENEITY_FIELD_NUMBER: _ClassVar[int]
     WARNING_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     statistic: str
@@ -48,21 +85,30 @@ class EstimateResponse(_message.Message):
     method: str
     homogeneity: float
     warning: str
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., statistic: _Optional[str] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reports: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., cohorts: _Optional[_Iterable[_Union[Cohort, _Mapping]]] = ..., method: _Optional[str] = ..., homogeneity: _Optional[float] = ..., warning: _Optional[str] = ...) -> None: ...
+    group: str
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., statistic: _Optional[str] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reports: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., cohorts: _Optional[_Iterable[_Union[Cohort, _Mapping]]] = ..., method: _Optional[str] = ..., homogeneity: _Optional[float] = ..., warning: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class Row(_message.Message):
-    __slots__ = ("label", "estimate", "standard_error", "low", "high")
+    __slots__ = ("label", "estimate", "standard_error", "low", "high", "raw", "effective_sample_size", "shift_down", "shift_up")
     LABEL_FIELD_NUMBER: _ClassVar[int]
     ESTIMATE_FIELD_NUMBER: _ClassVar[int]
     STANDARD_ERROR_FIELD_NUMBER: _ClassVar[int]
     LOW_FIELD_NUMBER: _ClassVar[int]
     HIGH_FIELD_NUMBER: _ClassVar[int]
+    RAW_FIELD_NUMBER: _ClassVar[int]
+    EFFECTIVE_SAMPLE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    SHIFT_DOWN_FIELD_NUMBER: _ClassVar[int]
+    SHIFT_UP_FIELD_NUMBER: _ClassVar[int]
     label: str
     estimate: float
     standard_error: float
     low: float
     high: float
-    def __init__(self, label: _Optional[str] = ..., estimate: _Optional[float] = ..., standard_error: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ...) -> None: ...
+    raw: float
+    effective_sample_size: float
+    shift_down: float
+    shift_up: float
+    def __init__(self, label: _Optional[str] = ..., estimate: _Optional[float] = ..., standard_error: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., raw: _Optional[float] = ..., effective_sample_size: _Optional[float] = ..., shift_down: _Optional[float] = ..., shift_up: _Optional[float] = ...) -> None: ...
 
 class Cohort(_message.Message):
     __slots__ = ("revision", "level", "period", "epsilon", "mechanism", "reports")
@@ -79,3 +125,119 @@ class Cohort(_message.Message):
     mechanism: str
     reports: int
     def __init__(self, revision: _Optional[bytes] = ..., level: _Optional[str] = ..., period: _Optional[str] = ..., epsilon: _Optional[float] = ..., mechanism: _Optional[str] = ..., reports: _Optional[int] = ...) -> None: ...
+
+class DistributionRequest(_message.Message):
+    __slots__ = ("survey", "attribute", "levels", "periods", "first_period", "last_period", "confidence", "edges", "bins", "quantiles")
+    SURVEY_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    LEVELS_FIELD_NUMBER: _ClassVar[int]
+    PERIODS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    LAST_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    EDGES_FIELD_NUMBER: _ClassVar[int]
+    BINS_FIELD_NUMBER: _ClassVar[int]
+    QUANTILES_FIELD_NUMBER: _ClassVar[int]
+    survey: str
+    attribute: str
+    levels: _containers.RepeatedScalarFieldContainer[str]
+    periods: _containers.RepeatedScalarFieldContainer[str]
+    first_period: str
+    last_period: str
+    confidence: float
+    edges: _containers.RepeatedScalarFieldContainer[float]
+    bins: int
+    quantiles: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., levels: _Optional[_Iterable[str]] = ..., periods: _Optional[_Iterable[str]] = ..., first_period: _Optional[str] = ..., last_period: _Optional[str] = ..., confidence: _Optional[float] = ..., edges: _Optional[_Iterable[float]] = ..., bins: _Optional[int] = ..., quantiles: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class DistributionResponse(_message.Message):
+    __slots__ = ("survey", "attribute", "confidence", "reports", "method", "bins", "quantiles")
+    SURVEY_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    REPORTS_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    BINS_FIELD_NUMBER: _ClassVar[int]
+    QUANTILES_FIELD_NUMBER: _ClassVar[int]
+    survey: str
+    attribute: str
+    confidence: float
+    reports: int
+    method: str
+    bins: _containers.RepeatedCompositeFieldContainer[Bin]
+    quantiles: _containers.RepeatedCompositeFieldContainer[Row]
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., confidence: _Optional[float] = ..., reports: _Optional[int] = ..., method: _Optional[str] = ..., bins: _Optional[_Iterable[_Union[Bin, _Mapping]]] = ..., quantiles: _Optional[_Iterable[_Union[Row, _Mapping]]] = ...) -> None: ...
+
+class Bin(_message.Message):
+    __slots__ = ("left", "right", "share")
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    RIGHT_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    left: float
+    right: float
+    share: Row
+    def __init__(self, left: _Optional[float] = ..., right: _Optional[float] = ..., share: _Optional[_Union[Row, _Mapping]] = ...) -> None: ...
+
+class SuspicionsRequest(_message.Message):
+    __slots__ = ("survey", "attribute", "levels", "periods", "first_period", "last_period", "targets")
+    SURVEY_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    LEVELS_FIELD_NUMBER: _ClassVar[int]
+    PERIODS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    LAST_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    survey: str
+    attribute: str
+    levels: _containers.RepeatedScalarFieldContainer[str]
+    periods: _containers.RepeatedScalarFieldContainer[str]
+    first_period: str
+    last_period: str
+    targets: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., levels: _Optional[_Iterable[str]] = ..., periods: _Optional[_Iterable[str]] = ..., first_period: _Optional[str] = ..., last_period: _Optional[str] = ..., targets: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SuspicionsResponse(_message.Message):
+    __slots__ = ("targets", "suspicions")
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    SUSPICIONS_FIELD_NUMBER: _ClassVar[int]
+    targets: _containers.RepeatedScalarFieldContainer[str]
+    suspicions: _containers.RepeatedCompositeFieldContainer[Suspicion]
+    def __init__(self, targets: _Optional[_Iterable[str]] = ..., suspicions: _Optional[_Iterable[_Union[Suspicion, _Mapping]]] = ...) -> None: ...
+
+class Suspicion(_message.Message):
+    __slots__ = ("level", "reports", "test", "statistic", "p_value")
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    REPORTS_FIELD_NUMBER: _ClassVar[int]
+    TEST_FIELD_NUMBER: _ClassVar[int]
+    STATISTIC_FIELD_NUMBER: _ClassVar[int]
+    P_VALUE_FIELD_NUMBER: _ClassVar[int]
+    level: str
+    reports: int
+    test: str
+    statistic: float
+    p_value: float
+    def __init__(self, level: _Optional[str] = ..., reports: _Optional[int] = ..., test: _Optional[str] = ..., statistic: _Optional[float] = ..., p_value: _Optional[float] = ...) -> None: ...
+
+class ExportRowsRequest(_message.Message):
+    __slots__ = ("survey", "periods", "first_period", "last_period")
+    SURVEY_FIELD_NUMBER: _ClassVar[int]
+    PERIODS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    LAST_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    survey: str
+    periods: _containers.RepeatedScalarFieldContainer[str]
+    first_period: str
+    last_period: str
+    def __init__(self, survey: _Optional[str] = ..., periods: _Optional[_Iterable[str]] = ..., first_period: _Optional[str] = ..., last_period: _Optional[str] = ...) -> None: ...
+
+class ExportRowsResponse(_message.Message):
+    __slots__ = ("plan", "period", "rows", "columns")
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    PERIOD_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    plan: bytes
+    period: str
+    rows: int
+    columns: _containers.RepeatedCompositeFieldContainer[_collector_pb2.Column]
+    def __init__(self, plan: _Optional[bytes] = ..., period: _Optional[str] = ..., rows: _Optional[int] = ..., columns: _Optional[_Iterable[_Union[_collector_pb2.Column, _Mapping]]] = ...) -> None: ...

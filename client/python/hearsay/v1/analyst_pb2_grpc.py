@@ -26,7 +26,9 @@ if _version_not_supported:
 
 
 class AnalystStub(object):
-    """What analysts call: debiased statistics, each with its error.
+    """What analysts call: debiased statistics, each with its error. All answer NOT_FOUND for an
+    unknown survey or attribute, INVALID_ARGUMENT for anything else that cannot be asked, and
+    FAILED_PRECONDITION where no report matches.
     """
 
     def __init__(self, channel):
@@ -40,16 +42,80 @@ class AnalystStub(object):
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.EstimateRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.FromString,
                 _registered_method=True)
+        self.EstimateBy = channel.unary_stream(
+                '/hearsay.v1.Analyst/EstimateBy',
+                request_serializer=hearsay_dot_v1_dot_analyst__pb2.EstimateByRequest.SerializeToString,
+                response_deserializer=hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.FromString,
+                _registered_method=True)
+        self.Watch = channel.unary_stream(
+                '/hearsay.v1.Analyst/Watch',
+                request_serializer=hearsay_dot_v1_dot_analyst__pb2.WatchRequest.SerializeToString,
+                response_deserializer=hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.FromString,
+                _registered_method=True)
+        self.Distribution = channel.unary_unary(
+                '/hearsay.v1.Analyst/Distribution',
+                request_serializer=hearsay_dot_v1_dot_analyst__pb2.DistributionRequest.SerializeToString,
+                response_deserializer=hearsay_dot_v1_dot_analyst__pb2.DistributionResponse.FromString,
+                _registered_method=True)
+        self.Suspicions = channel.unary_unary(
+                '/hearsay.v1.Analyst/Suspicions',
+                request_serializer=hearsay_dot_v1_dot_analyst__pb2.SuspicionsRequest.SerializeToString,
+                response_deserializer=hearsay_dot_v1_dot_analyst__pb2.SuspicionsResponse.FromString,
+                _registered_method=True)
+        self.ExportRows = channel.unary_stream(
+                '/hearsay.v1.Analyst/ExportRows',
+                request_serializer=hearsay_dot_v1_dot_analyst__pb2.ExportRowsRequest.SerializeToString,
+                response_deserializer=hearsay_dot_v1_dot_analyst__pb2.ExportRowsResponse.FromString,
+                _registered_method=True)
 
 
 class AnalystServicer(object):
-    """What analysts call: debiased statistics, each with its error.
+    """What analysts call: debiased statistics, each with its error. All answer NOT_FOUND for an
+    unknown survey or attribute, INVALID_ARGUMENT for anything else that cannot be asked, and
+    FAILED_PRECONDITION where no report matches.
     """
 
     def Estimate(self, request, context):
-        """Estimates an attribute: the frequency of each value, or the mean of a number. NOT_FOUND for
-        an unknown survey or attribute, INVALID_ARGUMENT for a bad confidence or an unknown level,
-        FAILED_PRECONDITION where no report matches.
+        """Estimates an attribute: the frequency of each value, or the mean of a number.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EstimateBy(self, request, context):
+        """The same for each level or period by itself, in order; `group` names it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Watch(self, request, context):
+        """The same again whenever the reports that it is from have changed, until the call is ended.
+        Waits for the first report where there is none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Distribution(self, request, context):
+        """Reconstructs how a number is distributed. INVALID_ARGUMENT where its mechanism tells of the
+        mean alone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Suspicions(self, request, context):
+        """Reads the stored reports of an attribute and tests whether they look forged. INVALID_ARGUMENT
+        where forged reports look like honest ones. Takes time in proportion to the stored reports.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExportRows(self, request, context):
+        """Streams the stored rows, as randomised as they came, in random order. The first message has
+        the plan and no rows. Batches are not told apart. Rows that come in meanwhile may be missing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -63,6 +129,31 @@ def add_AnalystServicer_to_server(servicer, server):
                     request_deserializer=hearsay_dot_v1_dot_analyst__pb2.EstimateRequest.FromString,
                     response_serializer=hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.SerializeToString,
             ),
+            'EstimateBy': grpc.unary_stream_rpc_method_handler(
+                    servicer.EstimateBy,
+                    request_deserializer=hearsay_dot_v1_dot_analyst__pb2.EstimateByRequest.FromString,
+                    response_serializer=hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.SerializeToString,
+            ),
+            'Watch': grpc.unary_stream_rpc_method_handler(
+                    servicer.Watch,
+                    request_deserializer=hearsay_dot_v1_dot_analyst__pb2.WatchRequest.FromString,
+                    response_serializer=hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.SerializeToString,
+            ),
+            'Distribution': grpc.unary_unary_rpc_method_handler(
+                    servicer.Distribution,
+                    request_deserializer=hearsay_dot_v1_dot_analyst__pb2.DistributionRequest.FromString,
+                    response_serializer=hearsay_dot_v1_dot_analyst__pb2.DistributionResponse.SerializeToString,
+            ),
+            'Suspicions': grpc.unary_unary_rpc_method_handler(
+                    servicer.Suspicions,
+                    request_deserializer=hearsay_dot_v1_dot_analyst__pb2.SuspicionsRequest.FromString,
+                    response_serializer=hearsay_dot_v1_dot_analyst__pb2.SuspicionsResponse.SerializeToString,
+            ),
+            'ExportRows': grpc.unary_stream_rpc_method_handler(
+                    servicer.ExportRows,
+                    request_deserializer=hearsay_dot_v1_dot_analyst__pb2.ExportRowsRequest.FromString,
+                    response_serializer=hearsay_dot_v1_dot_analyst__pb2.ExportRowsResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'hearsay.v1.Analyst', rpc_method_handlers)
@@ -72,7 +163,9 @@ def add_AnalystServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Analyst(object):
-    """What analysts call: debiased statistics, each with its error.
+    """What analysts call: debiased statistics, each with its error. All answer NOT_FOUND for an
+    unknown survey or attribute, INVALID_ARGUMENT for anything else that cannot be asked, and
+    FAILED_PRECONDITION where no report matches.
     """
 
     @staticmethod
@@ -92,6 +185,141 @@ class Analyst(object):
             '/hearsay.v1.Analyst/Estimate',
             hearsay_dot_v1_dot_analyst__pb2.EstimateRequest.SerializeToString,
             hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EstimateBy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/hearsay.v1.Analyst/EstimateBy',
+            hearsay_dot_v1_dot_analyst__pb2.EstimateByRequest.SerializeToString,
+            hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Watch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/hearsay.v1.Analyst/Watch',
+            hearsay_dot_v1_dot_analyst__pb2.WatchRequest.SerializeToString,
+            hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Distribution(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hearsay.v1.Analyst/Distribution',
+            hearsay_dot_v1_dot_analyst__pb2.DistributionRequest.SerializeToString,
+            hearsay_dot_v1_dot_analyst__pb2.DistributionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Suspicions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hearsay.v1.Analyst/Suspicions',
+            hearsay_dot_v1_dot_analyst__pb2.SuspicionsRequest.SerializeToString,
+            hearsay_dot_v1_dot_analyst__pb2.SuspicionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExportRows(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/hearsay.v1.Analyst/ExportRows',
+            hearsay_dot_v1_dot_analyst__pb2.ExportRowsRequest.SerializeToString,
+            hearsay_dot_v1_dot_analyst__pb2.ExportRowsResponse.FromString,
             options,
             channel_credentials,
             insecure,

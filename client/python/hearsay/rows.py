@@ -1,0 +1,70 @@
+"""Rows as a server streams them, decoded by their plan: codes, levels and who has none."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hearsay.plan import Plan
+from hearsay.v1 import analyst_pb2
+
+
+@dataclass(frozen=True, eq=False)
+class AttributeRows:
+    """One attribute of n rows, shapes (n,).
+
+    `codes` are integers where every level's codes are, 0 where absent; otherwise bytes, None
+    where absent. `levels` are positions among the plan's levels, -1 where absent.
+    """
+
+    codes: NDArray[Any]
+    levels: NDArray[np.int16]
+
+    @property
+    def absent(self) -> NDArray[np.bool_]:
+        """Which rows did not answer."""
+        missing: NDArray[np.bool_] = self.levels < 0
+        return missing
+
+
+def integer_type(plan: Plan, attribute: str) -> np.dtype[Any] | None:
+    """Return the signed type that holds an attribute's codes of all levels, None for bytes.
+
+    Signed, because Spark has no others.
+    """
+    mechanisms = [level.mechanisms[attribute] for level in plan.levels.values()]
+    if any(m.code_shape or m.code_dtype.kind != "u" for m in mechanisms):
+        return None
+    return np.dtype("i4" if max(m.code_bytes for m in mechanisms) <= 2 else "i8")
+
+
+def decode(plan: Plan, chunk: analyst_pb2.ExportRowsResponse) -> Mapping[str, AttributeRows]:
+    """Return a chunk's attributes, in the plan's order.
+
+    Raises `InvalidInput` where codes are not possible: the sender is not trusted.
+    """
+    decoded = {}
+    for name in plan.attributes:
+        dtype = integer_type(plan, name)
+        codes = np.full(chunk.rows, None) if dtype is None else np.zeros(chunk.rows, dtype=dtype)
+        decoded[name] = AttributeRows(codes, np.full(chunk.rows, -1, dtype=np.int16))
+    order = {level: position for position, level in enumerate(plan.levels)}
+    for column in chunk.columns:
+        attribute = decoded[column.attribute]
+        where = _present(column.present, chunk.rows)
+        mechanism = plan.levels[column.level].mechanisms[column.attribute]
+        codes = mechanism.decode(column.codes, where.size)
+        if attribute.codes.dtype == object:
+            codes = np.frombuffer(column.codes, dtype=f"V{mechanism.code_bytes}").astype(object)
+        attribute.codes[where] = codes
+        attribute.levels[where] = order[column.level]
+    return decoded
+
+
+def _present(bits: bytes, rows: int) -> NDArray[np.intp]:
+    if not bits:
+        return np.arange(rows)
+    packed = np.frombuffer(bits, dtype=np.uint8)
+    return np.flatnonzero(np.unpackbits(packed, count=rows, bitorder="little"))

@@ -1,0 +1,237 @@
+"""Exported rows: read by others, and equal to what the server counts."""
+
+import base64
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from collected import DAYS, batch, collect, register, toml
+from serving import serving, submit
+
+import hearsay.plan
+from dpsgd.parquet import read_reports
+from hearsay import Analyst, Unreachable
+from hearsay.plan import Plan
+from hearsay_server import survey as surveys
+from hearsay_server.rows import chunks
+from hearsay_server.store import Store
+from hearsay_server.tokens import tokens_of
+from ldp import InvalidInput, Tally
+from support import SURVEY
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+from hearsay_server.export import export, plan_of, schema_of  # noqa: E402
+
+
+class Exported:
+    """A survey of all mechanisms, exported, with the tallies that its server had."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "rows"
+        with serving(folder / "data") as address:
+            self.data, self.plan = register(address, toml())
+            self.rows = collect(address, self.plan)
+            with Analyst(address) as analyst:
+                assert export(analyst, "all", self.path) == self.rows
+                self.frame = analyst.rows("all")
+                self.yesterday = analyst.rows("all", first_period=DAYS[1], last_period=DAYS[1])
+        store = Store(folder / "data")
+        self.tallies = {name: store.tallies("all", name) for name in self.plan.attributes}
+        self.batches = [b for page in store.batches("all", page=3) for b in page]
+        store.close()
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    return Exported(tmp_path_factory.mktemp("exported"))
+
+
+def tallies(exported: Exported, attribute: str, triples: object) -> dict[tuple[str, str], Tally]:
+    """Tally (code, level, period) of rows, whoever read them."""
+    groups: dict[tuple[str, str], list[object]] = {}
+    for code, level, period in triples:  # type: ignore[attr-defined]
+        groups.setdefault((level, str(period)), []).append(code)
+    found = {}
+    for (level, period), codes in groups.items():
+        mechanism = exported.plan.levels[level].mechanisms[attribute]
+        if isinstance(codes[0], bytes | bytearray):
+            array = mechanism.decode(b"".join(codes), len(codes))  # type: ignore[arg-type]
+        elif mechanism.code_shape or mechanism.code_dtype.kind != "u":
+            raise AssertionError("bytes were expected")
+        else:
+            array = np.array(codes).astype(mechanism.code_dtype)
+        found[level, period] = mechanism.tally(array)
+    return found
+
+
+def stored(exported: Exported, attribute: str) -> dict[tuple[str, str], Tally]:
+    return {(c.level, c.period): tally for c, tally in exported.tallies[attribute].items()}
+
+
+def test_pandas_reads_tallies_equal_to_the_servers(exported: Exported) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.read_parquet(exported.path, dtype_backend="numpy_nullable")
+    assert len(frame) == exported.rows
+    for name in exported.plan.attributes:
+        part = frame[frame[name].notna()]
+        triples = zip(part[name], part[f"{name}__level"], part["period"], strict=True)
+        assert tallies(exported, name, triples) == stored(exported, name)
+
+
+def test_duckdb_reads_tallies_equal_to_the_servers(exported: Exported) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    files = f"{exported.path}/*/*.parquet"
+    with duckdb.connect() as connection:
+        for name in exported.plan.attributes:
+            triples = connection.execute(
+                f'SELECT "{name}", "{name}__level", period '
+                f"FROM read_parquet('{files}', hive_partitioning = true, "
+                f'hive_types_autocast = false) WHERE "{name}" IS NOT NULL'
+            ).fetchall()
+            assert tallies(exported, name, triples) == stored(exported, name)
+
+
+def test_an_analyst_has_the_same_rows_as_a_data_frame(exported: Exported) -> None:
+    frame = exported.frame
+    assert frame.attrs["plan"] == exported.data
+    assert len(frame) == exported.rows
+    for name in exported.plan.attributes:
+        part = frame[frame[name].notna()]
+        assert part[f"{name}__level"].notna().all()
+        triples = zip(part[name], part[f"{name}__level"], part["period"], strict=True)
+        assert tallies(exported, name, triples) == stored(exported, name)
+    assert set(exported.yesterday["period"]) == {DAYS[1]}
+    assert len(exported.yesterday) == exported.rows // 3
+
+
+def test_the_private_training_reads_what_was_exported(exported: Exported) -> None:
+    for name in ("colour_krr", "colour_oue", "mixed"):
+        reports = read_reports(exported.path, name)
+        assert sum(len(c.rows) for c in reports.cohorts) == sum(
+            tally.n for tally in exported.tallies[name].values()
+        )
+
+
+def test_every_file_says_how_it_was_randomised(exported: Exported) -> None:
+    assert {file.parent.name for file in exported.path.glob("*/*")} == {
+        f"period={day}" for day in DAYS
+    }
+    for file in exported.path.glob("*/*.parquet"):
+        metadata = pq.read_schema(file).metadata
+        assert base64.b64decode(metadata[b"hearsay.plan"]) == exported.data
+        assert metadata[b"hearsay.revision"].decode() == exported.plan.revision.hex()
+    assert plan_of(exported.path) == exported.data
+
+
+def test_codes_are_integers_where_they_can_be(exported: Exported) -> None:
+    schema = schema_of(exported.plan, exported.data)
+    assert schema.field("colour_krr").type == pa.int32()
+    assert schema.field("colour_olh").type == pa.int64()
+    assert schema.field("colour_oue").type == pa.binary(1)
+    assert schema.field("colour_cms").type == pa.binary(36)
+
+
+def records(plan: Plan, rows: int, columns: object) -> Counter[tuple[object, ...]]:
+    """Every row as the tuple of its (attribute, level, code), in a bag."""
+    found: list[list[object]] = [[] for _ in range(rows)]
+    for column in columns:  # type: ignore[attr-defined]
+        width = plan.levels[column.level].mechanisms[column.attribute].code_bytes
+        bits = np.ones(rows, dtype=np.uint8)
+        if column.present:
+            packed = np.frombuffer(column.present, dtype=np.uint8)
+            bits = np.unpackbits(packed, count=rows, bitorder="little")
+        for position, row in enumerate(np.flatnonzero(bits)):
+            code = column.codes[width * position : width * (position + 1)]
+            found[row].append((column.attribute, column.level, code))
+    return Counter(tuple(sorted(row)) for row in found)  # type: ignore[type-var]
+
+
+def test_rows_stay_whole_and_are_mixed_over_batches(
+    exported: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hearsay_server.rows._CHUNK", 2000)  # some thirty rows a message
+    before: Counter[tuple[object, ...]] = Counter()
+    for stored_batch in exported.batches:
+        before += records(exported.plan, stored_batch.rows, stored_batch.columns)
+    streamed = list(chunks(exported.plan, [exported.batches], np.random.default_rng(3)))
+    after: Counter[tuple[object, ...]] = Counter()
+    for chunk in streamed:
+        after += records(exported.plan, chunk.rows, chunk.columns)
+    assert len(streamed) > len(exported.batches)
+    assert after == before
+    first = streamed[0]
+    one_batch = [
+        b for b in exported.batches
+        if records(exported.plan, first.rows, first.columns)
+        <= records(exported.plan, b.rows, b.columns)
+    ]  # fmt: skip
+    assert not one_batch  # a message is no part of a batch
+
+
+def test_nothing_of_a_batch_but_its_rows_is_streamed(exported: Exported) -> None:
+    for chunk in chunks(exported.plan, [exported.batches], np.random.default_rng(4)):
+        data = chunk.SerializeToString()
+        assert not any(stored_batch.id in data for stored_batch in exported.batches)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[tuple[str, Plan]]:
+    with serving(tmp_path / "data") as address:
+        _, plan = register(address, SURVEY)
+        yield address, plan
+
+
+def test_an_export_appears_whole_or_not_at_all(
+    small: tuple[str, Plan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, plan = small
+    answers = {"smokes": np.zeros(5, dtype=np.int64)}
+    with Analyst(address) as analyst:
+        with pytest.raises(InvalidInput, match="there are no such rows of 'health' stored"):
+            export(analyst, "health", tmp_path / "out")
+        submit(address, batch(plan, "strict", "once", answers, 1))
+
+        def fail(*_: object) -> None:
+            raise OSError("the disk is full")
+
+        with monkeypatch.context() as patch:
+            patch.setattr("hearsay_server.export.os.fsync", fail)
+            with pytest.raises(OSError, match="the disk is full"):
+                export(analyst, "health", tmp_path / "out")
+        assert [path.name for path in tmp_path.iterdir()] == ["data"]
+        assert export(analyst, "health", tmp_path / "out") == 5
+        with pytest.raises(InvalidInput, match="exists: name a folder that does not"):
+            export(analyst, "health", tmp_path / "out")
+
+
+def test_columns_that_would_collide_are_refused() -> None:
+    text = SURVEY.replace('name = "smokes"', 'name = "period"')
+    data = surveys.resolve(surveys.from_toml(text, "t"))
+    with pytest.raises(InvalidInput, match="two columns are called 'period'"):
+        schema_of(hearsay.plan.parse(data), data)
+
+
+def test_a_folder_that_is_no_export_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="is no folder that `hearsay export` wrote"):
+        plan_of(tmp_path)
+    (tmp_path / "period=once").mkdir()
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "period=once" / "part-0.parquet")
+    with pytest.raises(InvalidInput, match="does not say how it was randomised"):
+        plan_of(tmp_path)
+
+
+def test_exporting_needs_an_analysts_token(tmp_path: Path) -> None:
+    with serving(tmp_path / "data") as address:
+        _, plan = register(address, SURVEY)
+        answers = {"smokes": np.zeros(5, dtype=np.int64)}
+        submit(address, batch(plan, "strict", "once", answers, 1))
+    _, secret = tokens_of(tmp_path / "data").create("analyst")
+    with serving(tmp_path / "data") as address:
+        with Analyst(address) as analyst, pytest.raises(Unreachable, match="UNAUTHENTICATED"):
+            analyst.rows("health")
+        with Analyst(address, token=secret) as analyst:
+            assert len(analyst.rows("health")) == 5

@@ -1,0 +1,436 @@
+"""What an analyst asks, of a server that holds three days of reports."""
+
+import csv
+import io
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from collected import DAYS, batch, register
+from serving import serving, submit
+from typer.testing import CliRunner
+
+from hearsay import Analyst
+from hearsay.plan import Plan
+from hearsay.v1 import collector_pb2
+from hearsay_server import queries
+from hearsay_server.cli import app
+from hearsay_server.intake import Cohort
+from ldp import InvalidInput, Tally
+from ldp.consistency import make_consistent
+from ldp.distribution import reconstruct
+from ldp.estimation import estimate
+from ldp.poisoning import largest_shift
+from ldp.recovery import ldp_recover
+
+VALUES = [f"v{i}" for i in range(10)]
+TOML = f"""
+name = "asked"
+period = "P1D"
+[levels]
+strict = 3.0
+open = 12.0
+[[attributes]]
+name = "colour"
+mechanism = "oue"
+[attributes.categorical]
+values = {VALUES}
+[[attributes]]
+name = "shape"
+mechanism = "krr"
+[attributes.categorical]
+values = {VALUES}
+[[attributes]]
+name = "income"
+mechanism = "square_wave"
+[attributes.numeric]
+low = 0
+high = 1000
+[[attributes]]
+name = "height"
+mechanism = "onebit"
+[attributes.numeric]
+low = 100
+high = 200
+"""
+FREQUENCIES = np.arange(10, 0, -1) / 55
+ROWS = 2000
+
+
+def people(rows: int, seed: int) -> dict[str, Any]:
+    source = np.random.default_rng(seed)
+    return {
+        "colour": source.choice(10, rows, p=FREQUENCIES),
+        "shape": source.choice(10, rows, p=FREQUENCIES),
+        "income": source.beta(2, 4, rows) * 2 - 1,
+        "height": source.beta(5, 5, rows) * 2 - 1,
+    }
+
+
+class Collected:
+    def __init__(self, address: str, analyst: Analyst) -> None:
+        self.address = address
+        self.analyst = analyst
+        _, self.plan = register(address, TOML)
+        self.batches = [
+            batch(self.plan, level, day, people(ROWS, seed), 10 * seed)
+            for seed, (level, day) in enumerate(
+                (level, day) for level in self.plan.levels for day in DAYS
+            )
+        ]
+        submit(address, *self.batches)
+
+    def cohorts(self, attribute: str, level: str = "", *days: str) -> list[Any]:
+        """The mechanisms with the tallies of what was submitted, by level."""
+        found = []
+        for name in [level] if level else list(self.plan.levels):
+            mechanism = self.plan.levels[name].mechanisms[attribute]
+            tally = Tally.empty(mechanism.tally_size)
+            for sent in self.batches:
+                if sent.period in (days or DAYS):
+                    tally += sum(
+                        (tallied(self.plan, column) for column in sent.columns
+                         if (column.attribute, column.level) == (attribute, name)),
+                        start=Tally.empty(mechanism.tally_size),
+                    )  # fmt: skip
+            found.append((mechanism, tally))
+        return found
+
+
+def tallied(plan: Plan, column: collector_pb2.Column) -> Tally:
+    mechanism = plan.levels[column.level].mechanisms[column.attribute]
+    count = len(column.codes) // mechanism.code_bytes
+    return mechanism.tally(mechanism.decode(column.codes, count))
+
+
+@pytest.fixture(scope="module")
+def collected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collected]:
+    with serving(tmp_path_factory.mktemp("data")) as address, Analyst(address) as analyst:
+        yield Collected(address, analyst)
+
+
+def asked(collected: Collected, *arguments: object) -> str:
+    command = ["query", "asked", *map(str, arguments), "--target", collected.address]
+    result = CliRunner().invoke(app, command, env={"COLUMNS": "200"})
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+# --- ranges and groups -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "days"),
+    [(1, 2, DAYS[1:]), (None, 1, DAYS[:2]), (1, None, DAYS[1:]), (1, 1, DAYS[1:2])],
+)
+def test_a_range_of_periods_counts_its_ends(
+    collected: Collected, first: int | None, last: int | None, days: list[str]
+) -> None:
+    answer = collected.analyst.query(
+        "asked",
+        "shape",
+        levels=["open"],
+        first_period="" if first is None else DAYS[first],
+        last_period="" if last is None else DAYS[last],
+    )
+    assert sorted({cohort.period for cohort in answer.cohorts}) == days
+    ((mechanism, tally),) = collected.cohorts("shape", "open", *days)
+    assert [row.estimate for row in answer.rows] == pytest.approx(mechanism.debias(tally))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"first_period": "2026"}, "a P1D period reads like '2026-07-04', got '2026'"),
+        ({"periods": ["yesterday"]}, "a P1D period reads like"),
+        ({"first_period": DAYS[2], "last_period": DAYS[0]}, "must not end before it begins"),
+        ({"first_period": DAYS[0], "last_period": "1999-01-01"}, "must not end before"),
+        ({"last_period": "1999-01-01"}, "there are no such reports of 'shape' yet"),
+        ({"consistency": "tidy"}, "unknown method 'tidy'"),
+        ({"forged": 3, "method": "mle"}, "known for the methods inverse_variance and scalar"),
+        ({"recover": 0.1}, "recovery is for the reports of one frequency oracle, got krr, krr"),
+        ({"recover": 0.1, "consistency": "norm"}, "a consistency or for recovery, not both"),
+        ({"recover": -1.0, "levels": ["open"]}, "share of forged reports must be >= 0"),
+        ({"levels": ["lax"]}, "level must be one of"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else "-".join(value),
+)
+def test_what_cannot_be_asked_is_refused(
+    collected: Collected, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        collected.analyst.query("asked", "shape", **options)
+    assert message in str(refused.value)
+
+
+def test_an_unknown_option_is_a_mistake_of_the_program(collected: Collected) -> None:
+    with pytest.raises(TypeError, match="unknown options \\['level'\\]"):
+        collected.analyst.query("asked", "shape", level="open")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("by", ["level", "period"])
+def test_each_group_is_answered_as_if_it_were_alone(collected: Collected, by: str) -> None:
+    analyst = collected.analyst
+    if by == "level":
+        table = analyst.by_level("asked", "colour")
+        alone = {g: analyst.estimate("asked", "colour", levels=[g]) for g in ("strict", "open")}
+    else:
+        table = analyst.by_period("asked", "colour")
+        alone = {day: analyst.estimate("asked", "colour", periods=[day]) for day in DAYS}
+    assert list(dict.fromkeys(table.index.get_level_values(0))) == list(alone)
+    assert table.index.names == [by, "colour"]
+    for group, expected in alone.items():
+        assert np.array_equal(table.loc[group].to_numpy(), expected.to_numpy())
+        assert table.attrs["reports"][group] == expected.attrs["reports"]
+
+
+# --- frequencies -------------------------------------------------------------------------------
+
+
+def test_consistency_is_tagged_and_leaves_errors_and_raw_values(collected: Collected) -> None:
+    raw = collected.analyst.estimate("asked", "colour", levels=["strict"])
+    made = collected.analyst.estimate("asked", "colour", levels=["strict"], consistency="norm-sub")
+    assert made.attrs["method"] == raw.attrs["method"] + " + norm-sub"
+    assert "raw" not in raw.columns
+    assert np.array_equal(made["raw"], raw["estimate"])
+    for column in ("standard_error", "low", "high"):
+        assert np.array_equal(made[column], raw[column])
+    assert made["estimate"].sum() == pytest.approx(1)
+    assert made["estimate"].min() >= 0
+    ((mechanism, tally),) = collected.cohorts("colour", "strict")
+    naive = make_consistent(estimate([(mechanism, tally)]), "norm-sub")
+    checked = collected.analyst.estimate(
+        "asked", "colour", levels=["strict"], consistency="norm-sub", method="inverse_variance"
+    )
+    assert checked["estimate"].to_numpy() == pytest.approx(naive.value)
+
+
+def test_the_effective_sample_size_gives_a_plain_survey_the_same_error(
+    collected: Collected,
+) -> None:
+    table = collected.analyst.estimate("asked", "shape")
+    n = table["effective_sample_size"]
+    plain = np.sqrt(table["estimate"] * (1 - table["estimate"]) / n)
+    assert plain.to_numpy() == pytest.approx(table["standard_error"].to_numpy())
+    assert (n < table.attrs["reports"]).all()
+    numbers = collected.analyst.estimate("asked", "height")
+    assert "effective_sample_size" not in numbers.columns
+
+
+def test_forged_reports_shift_by_what_the_mathematics_says(collected: Collected) -> None:
+    table = collected.analyst.estimate("asked", "colour", forged=100)
+    assert table.attrs["method"] == "inverse_variance"
+    expected = largest_shift(collected.cohorts("colour"), 100)
+    assert table["shift_up"].to_numpy() == pytest.approx(expected.up)
+    assert table["shift_down"].to_numpy() == pytest.approx(expected.down)
+    mean = collected.analyst.estimate("asked", "height", forged=100)
+    expected = largest_shift(collected.cohorts("height"), 100)
+    assert mean["shift_up"].to_numpy() == pytest.approx(50 * expected.up)
+
+
+def test_a_recovered_estimate_is_tagged_with_its_assumption(collected: Collected) -> None:
+    table = collected.analyst.estimate(
+        "asked", "shape", levels=["open"], recover=0.2, method="inverse_variance"
+    )
+    ((mechanism, tally),) = collected.cohorts("shape", "open")
+    expected = ldp_recover(mechanism, estimate([(mechanism, tally)]), 0.2)
+    assert table["estimate"].to_numpy() == pytest.approx(expected.value)
+    assert table["raw"].to_numpy() == pytest.approx(expected.raw.value)
+    assert table.attrs["method"].endswith(" + ldp-recover(0.2)")
+
+
+# --- forgeries ---------------------------------------------------------------------------------
+
+
+def test_honest_reports_are_not_suspected_and_forged_ones_are(tmp_path: Any) -> None:
+    with serving(tmp_path / "data") as address, Analyst(address) as analyst:
+        _, plan = register(address, TOML)
+        submit(address, batch(plan, "strict", DAYS[0], people(5000, 1), 1))
+        honest = analyst.suspicions("asked", "colour")
+        assert set(honest.index.get_level_values("test")) == {
+            "norm_sub_gap",
+            "support_sizes",
+            "together",
+        }
+        assert (honest["reports"] == 5000).all()
+        assert (honest["p_value"] > 0.001).all()
+        raw = analyst.estimate("asked", "colour", method="inverse_variance")["estimate"]
+        assert honest.attrs["targets"] == raw.nlargest(3).index.tolist()
+        codes = np.tile(np.array([0b11100011, 0b11], dtype=np.uint8), (300, 1))  # seven values
+        forged = batch(plan, "strict", DAYS[0], {"colour": np.zeros(300, dtype=np.int64)}, 2)
+        forged.columns[0].codes = codes.tobytes()
+        submit(address, forged)
+        attacked = analyst.suspicions("asked", "colour", targets=["v0", "v1", "v8", "v9"])
+        assert attacked["p_value"].max() < 1e-3
+        with pytest.raises(InvalidInput, match="forged krr reports look like honest ones"):
+            analyst.suspicions("asked", "shape")
+        with pytest.raises(InvalidInput, match="'height' is a number"):
+            analyst.suspicions("asked", "height")
+        with pytest.raises(InvalidInput, match="must be one of v0"):
+            analyst.suspicions("asked", "colour", targets=["v0", "w1"])
+        with pytest.raises(InvalidInput, match="no such reports"):
+            analyst.suspicions("asked", "colour", levels=["open"])
+
+
+def test_repeated_memos_are_tested_one_period_at_a_time(tmp_path: Any) -> None:
+    toml = TOML.replace('name = "colour"', 'name = "colour"\nmemo = 1.0')
+    with serving(tmp_path / "data") as address, Analyst(address) as analyst:
+        _, plan = register(address, toml)
+        for seed, day in enumerate(DAYS[:2]):
+            answers = {"colour": people(500, seed)["colour"]}
+            submit(address, batch(plan, "open", day, answers, seed))
+        with pytest.raises(InvalidInput, match="ask for one period"):
+            analyst.suspicions("asked", "colour")
+        one = analyst.suspicions("asked", "colour", periods=DAYS[:1])
+        assert (one["reports"] == 500).all()
+
+
+# --- numbers -----------------------------------------------------------------------------------
+
+
+def test_a_histogram_and_quantiles_are_the_reconstructions(collected: Collected) -> None:
+    edges = [0.0, 200.0, 300.0, 1000.0]
+    histogram, quantiles = collected.analyst.distribution(
+        "asked", "income", levels=["open"], edges=edges, quantiles=[0.1, 0.5]
+    )
+    ((mechanism, tally),) = collected.cohorts("income", "open")
+    expected = reconstruct(mechanism, tally)
+    shares = expected.histogram(np.array(edges) / 500 - 1)
+    assert histogram["estimate"].to_numpy() == pytest.approx(shares.value)
+    assert histogram["standard_error"].to_numpy() == pytest.approx(shares.standard_error)
+    assert list(histogram.index) == [(0.0, 200.0), (200.0, 300.0), (300.0, 1000.0)]
+    medians = expected.quantiles([0.1, 0.5])
+    assert quantiles["estimate"].to_numpy() == pytest.approx(500 * (medians.value + 1))
+    assert list(quantiles.index) == [0.1, 0.5]
+    assert histogram.attrs["method"] == "ems"
+
+
+def test_levels_are_averaged_with_less_error_than_any(collected: Collected) -> None:
+    both, _ = collected.analyst.distribution("asked", "income", bins=4)
+    assert both.attrs["method"] == "ems, scalar"
+    assert both["estimate"].sum() == pytest.approx(1)
+    for level in ("strict", "open"):
+        one, _ = collected.analyst.distribution("asked", "income", bins=4, levels=[level])
+        assert both["standard_error"].sum() < one["standard_error"].sum()
+
+
+@pytest.mark.parametrize(
+    ("attribute", "choices", "message"),
+    [
+        ("height", {}, "onebit reports tell of the mean alone"),
+        ("colour", {}, "'colour' has values: ask for their frequencies"),
+        ("income", {"edges": [5.0, 1.0]}, "two or more rising numbers in [0, 1000]"),
+        ("income", {"edges": [-1.0, 1.0]}, "two or more rising numbers in [0, 1000]"),
+        ("income", {"bins": 5000}, "there may be 1024 bins, got 5000"),
+        ("income", {"quantiles": [1.5]}, "levels must lie strictly between 0 and 1"),
+        ("income", {"confidence": 1.0}, "confidence must lie strictly between 0 and 1"),
+    ],
+    ids=range(7),
+)
+def test_a_distribution_that_cannot_be_had_is_refused(
+    collected: Collected, attribute: str, choices: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        collected.analyst.distribution("asked", attribute, **choices)
+    assert message in str(refused.value)
+
+
+# --- live --------------------------------------------------------------------------------------
+
+
+def test_a_watched_estimate_comes_again_when_reports_came_in(tmp_path: Any) -> None:
+    with serving(tmp_path / "data") as address, Analyst(address) as analyst:
+        _, plan = register(address, TOML)
+        watched = analyst.watch("asked", "shape", interval=0.1)
+        first = batch(plan, "open", DAYS[0], people(90, 1), 1)
+        threading.Timer(0.3, submit, (address, first)).start()  # there is nothing yet
+        assert next(watched).attrs["reports"] == 60
+        submit(address, batch(plan, "open", DAYS[1], people(90, 2), 2))
+        again = next(watched)
+        assert again.attrs["reports"] == 120
+        now = analyst.estimate("asked", "shape")
+        assert np.array_equal(again.to_numpy(), now.to_numpy())
+        watched.close()
+        with pytest.raises(InvalidInput, match="the interval must be at least"):
+            next(analyst.watch("asked", "shape", interval=0.01))
+
+
+def test_a_stopping_server_lets_watchers_go(tmp_path: Any) -> None:
+    answers: list[int] = []
+    with serving(tmp_path / "data") as address:
+        _, plan = register(address, TOML)
+        submit(address, batch(plan, "open", DAYS[0], people(90, 1), 1))
+        analyst = Analyst(address)
+        watched = analyst.watch("asked", "shape", interval=3600)
+        answers.append(next(watched).attrs["reports"])
+        waiting = threading.Thread(target=lambda: answers.extend(0 for _ in watched))
+        waiting.start()
+    # Without being let go it would wait for an hour, or be cancelled with an error.
+    waiting.join(timeout=5)
+    assert not waiting.is_alive()
+    assert answers == [60]
+    analyst.close()
+
+
+# --- the cache ---------------------------------------------------------------------------------
+
+
+def test_an_answer_is_computed_once_until_reports_come_in(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[str] = []
+    real = queries.estimate
+
+    def counted(plan: Plan, question: Any, tallies: dict[Cohort, Tally]) -> Any:
+        computed.append(question.attribute)
+        return real(plan, question, tallies)
+
+    monkeypatch.setattr("hearsay_server.queries.estimate", counted)
+    with serving(tmp_path / "data") as address, Analyst(address) as analyst:
+        _, plan = register(address, TOML)
+        submit(address, batch(plan, "open", DAYS[0], people(90, 1), 1))
+        first = analyst.query("asked", "shape")
+        assert analyst.query("asked", "shape") == first
+        assert len(computed) == 1
+        analyst.query("asked", "shape", confidence=0.9)
+        assert len(computed) == 2
+        submit(address, batch(plan, "open", DAYS[0], people(90, 2), 2))
+        assert analyst.query("asked", "shape").reports == 120
+        assert len(computed) == 3
+
+
+# --- the command -------------------------------------------------------------------------------
+
+
+def test_the_command_shows_what_was_asked_for(collected: Collected) -> None:
+    table = asked(collected, "colour", "--forged", 100, "--consistent", "norm-sub")
+    for heading in ("raw", "effective n", "forged down", "forged up", "norm-sub"):
+        assert heading in table
+    grouped = json.loads(asked(collected, "colour", "--by", "period", "--json"))
+    assert [document["group"] for document in grouped] == DAYS
+    ranged = json.loads(
+        asked(collected, "colour", "--from", DAYS[1], "--to", DAYS[1], "--level", "open", "--json")
+    )
+    assert ranged["reports"] == ROWS
+    lines = list(csv.DictReader(io.StringIO(asked(collected, "shape", "--by", "level", "--csv"))))
+    assert [line["group"] for line in lines] == ["strict"] * 10 + ["open"] * 10
+    assert float(lines[0]["effective_sample_size"]) > 0
+    assert "quantile" in asked(collected, "income", "--distribution", "--bins", 4)
+    document = json.loads(asked(collected, "colour", "--suspicions", "--json"))
+    assert {each["test"] for each in document["suspicions"]} >= {"together", "norm_sub_gap"}
+    assert document["targets"]
+
+
+def test_the_command_refuses_what_contradicts_itself(collected: Collected) -> None:
+    for arguments, message in (
+        (("--by", "week"), "--by must be level or period, got 'week'"),
+        (("--by", "level", "--watch", 1), "choose one of --by"),
+        (("--forged", -1), "--forged must be >= 0, got -1"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            asked(collected, "colour", *arguments)
