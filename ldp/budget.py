@@ -109,6 +109,8 @@ class Budget:
 
     def draw(self, coins: Coins) -> tuple[int, ...]:
         """Return the attributes that one record reports, in order; drawn for each record."""
+        if self.reported == len(self.chances):
+            return tuple(range(len(self.chances)))
         return tuple(self._selected(coins.below(ONE)))
 
     def draw_many(self, n: int, coins: Coins) -> NDArray[np.bool_]:

@@ -4,11 +4,14 @@ import signal
 import socket
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from hearsay import MEMORY, Client
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server import survey as surveys
 
@@ -31,14 +34,51 @@ high = 60
 """
 
 
+def free_port() -> int:
+    """Return a port of loopback that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Calendar:
+    """A clock that a test sets; it begins today at noon."""
+
+    def __init__(self, days: int = 0) -> None:
+        self.now = datetime.now(UTC).replace(hour=12) + timedelta(days=days)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def pass_days(self, days: int) -> None:
+        self.now += timedelta(days=days)
+
+
+DAILY = SURVEY.replace('title = "A', 'period = "P1D"\ntitle = "A').replace("health", "daily")
+"""The same survey, answered every day."""
+
+
+def device(address: str, survey: str, **choices: Any) -> Client:
+    """A client that is ready to answer, with its ledger in memory; raises where it cannot be."""
+    client = Client(
+        address, survey, **{"ledger": MEMORY, "consent": True, "strict": True, **choices}
+    )
+    try:
+        assert client.ready(), client.status()
+    except BaseException:
+        client.close(0)
+        raise
+    return client
+
+
 class Server:
     """A real `hearsay serve` process on one port, which can be killed and started again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
+        self._options = options
+        self.address = f"127.0.0.1:{free_port()}"
         self._process: subprocess.Popen[str] | None = None
         self.log = ""
 
@@ -46,7 +86,7 @@ class Server:
         command = [sys.executable, "-m", "hearsay_server", "serve"]
         with (self.folder.parent / "log").open("a") as log:  # a pipe would fill up
             self._process = subprocess.Popen(
-                [*command, "--listen", self.address, "--data", str(self.folder)],
+                [*command, "--listen", self.address, "--data", str(self.folder), *self._options],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,

@@ -68,6 +68,13 @@ def test_a_survey_is_explained_as_the_guide_shows() -> None:
     assert shown.splitlines() == printed, "run `python docs/personal_budgets.py`"
 
 
+def test_the_table_of_accountants_is_what_they_say() -> None:
+    pytest.importorskip("dp_accounting")
+    assert marked("accounting.md", "figures") == script("accounting").table(), (
+        "run `python docs/accounting.py`"
+    )
+
+
 @pytest.mark.slow
 def test_pooled_reports_have_the_errors_of_the_table() -> None:
     drawn = script("personal_budgets")

@@ -4,10 +4,17 @@
     accountant.step(noise_multiplier=1.1, sampling=PoissonSampling(256 / 60_000))
     accountant.get_epsilon(1e-5)
 
-`docs/accounting.md` says which accountant to take, and what each promises.
+`docs/accounting.md` says which accountant to take, and what each promises. `PLDAccountant` is in
+`dpsgd.accounting.pld`, which loads dp-accounting; composition of plain guarantees is in
+`dpsgd.accounting.composition`, the Laplace and exponential mechanisms in `dpsgd.accounting.pure`.
 """
 
 from dpsgd.accounting.accountant import Accountant
+from dpsgd.accounting.calibration import (
+    calibrate_noise_multiplier,
+    calibrate_sampling_rate,
+    calibrate_steps,
+)
 from dpsgd.accounting.events import (
     Event,
     FixedSizeSampling,
@@ -16,15 +23,37 @@ from dpsgd.accounting.events import (
     Relation,
     Sampling,
 )
+from dpsgd.accounting.gaussian import (
+    analytic_noise,
+    classic_noise,
+    combined_noise_multiplier,
+    gaussian_delta,
+    gaussian_epsilon,
+)
+from dpsgd.accounting.gdp import CentralLimitApproximation, GDPAccountant
+from dpsgd.accounting.moments import MomentsAccountant
 from dpsgd.accounting.rdp import RDPAccountant
+from dpsgd.accounting.zcdp import ZCDPAccountant
 
 __all__ = [
     "Accountant",
+    "CentralLimitApproximation",
     "Event",
     "FixedSizeSampling",
+    "GDPAccountant",
+    "MomentsAccountant",
     "NoSampling",
     "PoissonSampling",
     "RDPAccountant",
     "Relation",
     "Sampling",
+    "ZCDPAccountant",
+    "analytic_noise",
+    "calibrate_noise_multiplier",
+    "calibrate_sampling_rate",
+    "calibrate_steps",
+    "classic_noise",
+    "combined_noise_multiplier",
+    "gaussian_delta",
+    "gaussian_epsilon",
 ]

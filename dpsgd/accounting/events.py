@@ -148,6 +148,15 @@ class Event:
             raise InvalidInput(f"not an event of an accountant: {document!r}") from None
 
 
+def check_unsampled(event: Event, accountant: str) -> None:
+    """Raise `InvalidInput` for an event of which sampling decides what it sees."""
+    if 0 < event.sampling.rate < 1:
+        raise InvalidInput(
+            f"{accountant} does not account for sampling (rate {event.sampling.rate:g}): "
+            "use RDPAccountant or PLDAccountant"
+        )
+
+
 def check_noise_multiplier(value: float) -> None:
     """Raise `InvalidInput` unless the value is a finite number > 0."""
     _check_number("noise_multiplier", value)

@@ -68,7 +68,9 @@ def divergence(event: Event, relation: Relation, excess: float) -> float:
     for low, high in windows:
         x, weight = _nodes(low, high, 2 * min(1.0, z))
         u, log_ratio = _ratio(x, z, event.sampling.rate)
-        parts.append(log_integrand(u, log_ratio, excess) - x * x / 2 + np.log(weight))
+        with np.errstate(divide="ignore", invalid="ignore"):  # ln 0, and what np.where drops
+            log_value = log_integrand(u, log_ratio, excess)
+        parts.append(log_value - x * x / 2 + np.log(weight))
     if gap and gap[1] > gap[0]:
         ends = np.array(gap)
         _, log_ratio = _ratio(ends, z, event.sampling.rate)
@@ -76,6 +78,8 @@ def divergence(event: Event, relation: Relation, excess: float) -> float:
         parts.append(np.array([most.max() + math.log(gap[1] - gap[0])]))
     terms = np.concatenate(parts)
     top = float(terms.max())
+    if top == -math.inf:  # a rate whose effect is no double
+        return math.ulp(0.0)
     log_mean = top + math.log(float(np.exp(terms - top).sum())) - 0.5 * math.log(2 * math.pi)
     log_moment = math.log1p(math.exp(log_mean)) if log_mean < 30 else log_mean + 1e-12
     return min(whole, log_moment / excess * _SLACK)
@@ -102,9 +106,8 @@ def _log_poisson(u: Floats, log_ratio: Floats, excess: float) -> Floats:
     order = 1 + excess
     v, grown = u[small := order * np.abs(u) < 0.1], excess * log_ratio
     # g / L = L**excess - 1 - excess (1 - 1 / L); where that cancels, the binomial series of g.
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rest = np.expm1(np.minimum(grown, 30.0)) + excess * np.expm1(-log_ratio)
-        result = log_ratio + np.where(grown < 30, np.log(rest), grown)
+    rest = np.expm1(np.minimum(grown, 30.0)) + excess * np.expm1(-log_ratio)
+    result = log_ratio + np.where(grown < 30, np.log(rest), grown)
     series = np.ones_like(v)
     for k in range(14, 2, -1):
         series = 1 + (order - k + 1) * v / k * series

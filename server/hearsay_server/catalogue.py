@@ -3,15 +3,19 @@
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+import numpy as np
+
 from ldp import (
     HRR,
     KRR,
+    LOLOHA,
     CountMeanSketch,
     DBitFlip,
     HadamardCountMeanSketch,
     HadamardResponse,
     HybridMechanism,
     InvalidInput,
+    KRRChain,
     LaplaceMechanism,
     LocalHashing,
     OneBitMean,
@@ -21,6 +25,7 @@ from ldp import (
     SquareWave,
     SubsetSelection,
     SummingHistogram,
+    UnaryChain,
     UnaryEncoding,
     thresholding_histogram,
 )
@@ -71,6 +76,28 @@ CATEGORICAL: Mapping[str, Callable[[int, float], Categorical]] = {
 }
 """Makers from (k, epsilon). "auto" is `ldp.choice.choose` for at most 32 bytes a code."""
 
+
+def _auto_chain(k: int, epsilon: float, memo_epsilon: float) -> Categorical:
+    """Return the chain of least variance if all categories are equally frequent.
+
+    The hash function of LOLOHA is sent with every report and tells which are of one device: it
+    is taken only where a unary code would be long.
+    """
+    names = ("krr_chain", "loloha") if k > 8 * _MAX_BYTES else ("krr_chain", "l_sue", "l_osue")
+    built = [CHAINS[name](k, epsilon, memo_epsilon) for name in names]
+    return min(built, key=lambda chain: float(np.mean(chain.variance(1 / k, 1))))
+
+
+CHAINS: Mapping[str, Callable[[int, float, float], Categorical]] = {
+    "auto": _auto_chain,
+    "krr_chain": KRRChain.calibrate,
+    "l_sue": UnaryChain.l_sue,
+    "l_oue": UnaryChain.l_oue,
+    "l_osue": UnaryChain.l_osue,
+    "loloha": LOLOHA.calibrate,
+}
+"""Makers from (k, epsilon of a report, epsilon of a memo), of memos with fresh noise."""
+
 NUMERIC: Mapping[str, Callable[[float], MeanMechanism]] = {
     "auto": _auto_numeric,
     "onebit": OneBitMean,
@@ -85,6 +112,11 @@ NUMERIC: Mapping[str, Callable[[float], MeanMechanism]] = {
 def categorical(name: str, k: int, epsilon: float) -> Categorical:
     """Calibrate the named mechanism for k categories; raise `InvalidInput` where it cannot be."""
     return _named(CATEGORICAL, name)(k, epsilon)
+
+
+def chain(name: str, k: int, epsilon: float, memo_epsilon: float) -> Categorical:
+    """Calibrate the named chain for k categories; raise `InvalidInput` where it cannot be."""
+    return _named(CHAINS, name)(k, epsilon, memo_epsilon)
 
 
 def numeric(name: str, epsilon: float) -> MeanMechanism:

@@ -1,9 +1,7 @@
-"""The `hearsay` command: serve, survey, query, demo; `tools` has what needs no server."""
+"""The `hearsay` command: survey, query, demo; `operate` and `tools` have the others."""
 
-import asyncio
 import csv
 import json
-import logging
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -18,68 +16,60 @@ import hearsay.plan
 from hearsay import Analyst
 from hearsay.transport import call, open_channel
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
-from hearsay_server import serve as serving
+from hearsay_server import account, codegen, connect, device, operate, tools, upkeep
 from hearsay_server import survey as surveys
-from hearsay_server import tools
+from hearsay_server.connect import DEFAULT_ADDRESS, Insecure, Target, Token
 from hearsay_server.tools import AsJson
 from ldp import InvalidInput
 
-DEFAULT_ADDRESS = "127.0.0.1:50051"
 _TIMEOUT = 30.0
 
 app = typer.Typer(
-    help="Collect statistics under local differential privacy.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-survey_app = typer.Typer(help="Register and inspect surveys.", no_args_is_help=True)
+survey_app = typer.Typer(help="Register, inspect, close and delete surveys.", no_args_is_help=True)
+app.callback()(connect.options)
+app.command()(operate.serve)
+app.command()(operate.health)
 app.add_typer(survey_app, name="survey")
-
-Target = Annotated[str, typer.Option(help="The server, as HOST:PORT.")]
-Insecure = Annotated[bool, typer.Option(help="Forgo TLS for a host that is not loopback.")]
+app.add_typer(device.app, name="device")
+app.command()(codegen.codegen)
+app.add_typer(operate.token_app, name="token")
 
 _out = Console()
 
 
-@app.command()
-def serve(
-    data: Annotated[Path, typer.Option(help="The folder that holds everything; made if missing.")],
-    listen: Annotated[str, typer.Option(help="HOST:PORT; port 0 takes a free one.")] = (
-        DEFAULT_ADDRESS
-    ),
-    insecure: Annotated[
-        bool, typer.Option(help="Listen on an address that is not loopback, without TLS.")
-    ] = False,
-) -> None:
-    """Run the aggregation server until SIGTERM or Ctrl-C."""
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
-
-    def announce(address: str) -> None:
-        typer.echo(f"listening on {address}")
-        sys.stdout.flush()
-
-    asyncio.run(serving.serve(data, listen, insecure=insecure, on_start=announce))
-
-
 @survey_app.command("create")
 def create_survey(
+    context: typer.Context,
     file: Annotated[Path, typer.Argument(help="The survey, as TOML.")],
     target: Target = DEFAULT_ADDRESS,
     insecure: Insecure = False,
+    token: Token = None,
 ) -> None:
     """Register a survey: resolve it into its plan and freeze that."""
     survey = surveys.from_file(file)
-    with open_channel(target, insecure=insecure) as channel:
+    with open_channel(target, tls=connect.tls(context), token=token, insecure=insecure) as channel:
         stub = admin_pb2_grpc.AdminStub(channel)
         try:
             status = call(stub.CreateSurvey, admin_pb2.CreateSurveyRequest(survey=survey), _TIMEOUT)
         except InvalidInput as error:
             raise InvalidInput(f"{file}: {error}") from None
     _out.print(f"{status.survey} is registered, revision {status.revision.hex()[:12]}")
+
+
+@survey_app.command("plan")
+def plan_survey(
+    file: Annotated[Path, typer.Argument(help="The survey, as TOML.")],
+    out: Annotated[Path, typer.Option(help="Where to write the plan's bytes.")],
+) -> None:
+    """Resolve a survey into its plan, without a server: for an app's own tests."""
+    plan = surveys.resolve(surveys.from_file(file))
+    out.write_bytes(plan)
+    _out.print(f"{out} has revision {hearsay.plan.parse(plan).revision.hex()}")
 
 
 @survey_app.command("explain")
@@ -95,10 +85,14 @@ def explain_survey(
 
 @survey_app.command("list")
 def list_surveys(
-    target: Target = DEFAULT_ADDRESS, insecure: Insecure = False, as_json: AsJson = False
+    context: typer.Context,
+    target: Target = DEFAULT_ADDRESS,
+    insecure: Insecure = False,
+    token: Token = None,
+    as_json: AsJson = False,
 ) -> None:
     """List the surveys and what has come in."""
-    with open_channel(target, insecure=insecure) as channel:
+    with open_channel(target, tls=connect.tls(context), token=token, insecure=insecure) as channel:
         stub = admin_pb2_grpc.AdminStub(channel)
         answer = call(stub.ListSurveys, admin_pb2.ListSurveysRequest(), _TIMEOUT)
     if as_json:
@@ -126,13 +120,15 @@ def list_surveys(
 
 @survey_app.command("show")
 def show_survey(
+    context: typer.Context,
     survey: Annotated[str, typer.Argument(help="The survey's name.")],
     target: Target = DEFAULT_ADDRESS,
     insecure: Insecure = False,
+    token: Token = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a survey's plan: every mechanism with the epsilon that its integers realise."""
-    with open_channel(target, insecure=insecure) as channel:
+    with open_channel(target, tls=connect.tls(context), token=token, insecure=insecure) as channel:
         stub = admin_pb2_grpc.AdminStub(channel)
         answer = call(stub.ShowSurvey, admin_pb2.ShowSurveyRequest(survey=survey), _TIMEOUT)
     plan = hearsay.plan.parse(answer.plan)
@@ -165,6 +161,7 @@ def show_survey(
 
 @app.command()
 def query(
+    context: typer.Context,
     survey: Annotated[str, typer.Argument(help="The survey's name.")],
     attribute: Annotated[str, typer.Argument(help="The attribute's name.")],
     level: Annotated[list[str] | None, typer.Option(help="Only this level; repeatable.")] = None,
@@ -178,13 +175,14 @@ def query(
     ] = "",
     target: Target = DEFAULT_ADDRESS,
     insecure: Insecure = False,
+    token: Token = None,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
     """Ask for an attribute's debiased frequencies, or its mean, with their errors."""
     if as_json and as_csv:
         raise InvalidInput("choose one of --json and --csv")
-    with Analyst(target, insecure=insecure) as analyst:
+    with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
         answer = analyst.query(
             survey,
             attribute,
@@ -259,3 +257,10 @@ def demo(
 app.command()(tools.plan)
 app.command()(tools.audit)
 app.command()(tools.shuffle)
+app.command()(account.account)
+app.command()(upkeep.verify)
+app.command()(upkeep.backup)
+app.command()(upkeep.restore)
+app.command()(upkeep.retention)
+survey_app.command("close")(upkeep.close_survey)
+survey_app.command("delete")(upkeep.delete_survey)

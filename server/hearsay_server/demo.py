@@ -28,7 +28,8 @@ from hearsay.transport import call, open_channel
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, survey_pb2
 from hearsay_server import survey as surveys
 from hearsay_server.demo_results import Comparison, draw, show
-from ldp import FrequencyOracle, InvalidInput, Mechanism
+from hearsay_server.describe import describe
+from ldp import InvalidInput
 from ldp.testing import SeededCoins
 
 _THREADS = 16
@@ -260,7 +261,7 @@ def _show_exhibit(exhibit: _Exhibit, console: Console) -> None:
             table.add_row(
                 name,
                 f"{kept:g}" if isinstance(kept, float) else escape(kept),
-                _describe(exhibit.plan.attributes[name].domain, mechanism, codes[name]),
+                escape(describe(exhibit.plan.attributes[name].domain, mechanism, codes[name])),
                 f"{mechanism.realised_epsilon:.3f}",
             )
     console.print(
@@ -268,17 +269,3 @@ def _show_exhibit(exhibit: _Exhibit, console: Console) -> None:
         f"{exhibit.level.name!r} (epsilon {exhibit.level.epsilon:g} for the whole record)"
     )
     console.print(table)
-
-
-def _describe(domain: hearsay.plan.Domain, mechanism: Mechanism, codes: bytes) -> str:
-    """Show a code, and what it counts for by itself."""
-    raw = codes.hex(" ") if len(codes) <= 8 else f"{codes[:8].hex(' ')} ..."
-    tally = mechanism.tally(mechanism.decode(codes, 1))
-    if isinstance(domain, Numeric):
-        share = (float(mechanism.debias(tally)[0]) + 1) / 2
-        return f"{raw}  counts as {domain.low + share * (domain.high - domain.low):.1f}"
-    if not isinstance(mechanism, FrequencyOracle):
-        return f"{raw}  ({mechanism.name})"
-    supported = mechanism.supports(tally)
-    said = [value for value, count in zip(domain.values, supported, strict=True) if count]
-    return escape(f"{raw}  says: {' or '.join(said) or 'none'}")

@@ -24,7 +24,8 @@ class Row:
 
     `chance` is the share of records that report it, `error` the predicted standard error of a
     value's frequency (root mean square over values, if all are equally frequent) or of the mean
-    (noise as for the worst number, numbers spread evenly), in the attribute's units.
+    (noise as for the worst number, numbers spread evenly), in the attribute's units. `memo` is
+    the epsilon of a memo, 0 without.
     """
 
     level: str
@@ -34,6 +35,7 @@ class Row:
     chance: float
     bytes: int
     error: float
+    memo: float
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Explanation:
 
     `rows` predict errors for `users` users at that level. `pooled` and `strict` are the errors
     by attribute where they spread evenly over the levels, and where all had the strictest.
+    `repeats` say what the reports of several periods cost together, and do not hide.
     """
 
     plan: Plan
@@ -49,6 +52,7 @@ class Explanation:
     decision: str
     rows: Sequence[Row]
     protections: Sequence[str]
+    repeats: Sequence[str]
     pooled: dict[str, float]
     strict: dict[str, float]
 
@@ -78,6 +82,7 @@ def explain(survey: survey_pb2.Survey, source: str, users: int) -> Explanation:
         decision=str(surveys.decide(survey.budget, epsilons, questions)),
         rows=rows,
         protections=[line for q in questions for line in _protections(q)],
+        repeats=[_repeats(q) for q in questions] if plan.period else [],
         pooled=pooled,
         strict=strict,
     )
@@ -91,7 +96,9 @@ def _rows(plan: Plan, level: Level, users: int) -> list[Row]:
         units = 1.0 if isinstance(domain, Categorical) else (domain.high - domain.low) / 2
         error = units * math.sqrt(_variance(mechanism) / (users * chance))
         size = mechanism.code_bytes
-        row = Row(level.name, name, mechanism.name, mechanism.epsilon, chance, size, error)
+        memoizer = plan.memoizer(level.name, name)
+        memo = memoizer.epsilon if memoizer else 0.0
+        row = Row(level.name, name, mechanism.name, mechanism.epsilon, chance, size, error, memo)
         rows.append(row)
     return rows
 
@@ -127,6 +134,19 @@ def _protections(question: Question) -> list[str]:
     return lines
 
 
+def _repeats(question: Question) -> str:
+    """Say in words what a device that answers in every period spends, and tells."""
+    name = question.name
+    if not question.memo:
+        return f"{name}: a fresh report every period, for epsilon each time"
+    if question.memo == 1:
+        cost, change = "epsilon", "plain to see"
+    else:
+        cost = f"{question.memo:g} epsilon"
+        change = "not hidden: it comes to light with the number of reports"
+    return f"{name}: a memo per value, all its reports for {cost}; when a value changes is {change}"
+
+
 def _some(values: Sequence[str]) -> str:
     shown = [*values[:4], "..."] if len(values) > 5 else values
     return " or ".join(shown)
@@ -141,11 +161,17 @@ def show(explanation: Explanation, console: Console) -> None:
     console.print("\n[bold]Who is protected from what[/bold]")
     for line in explanation.protections:
         console.print(f"  {escape(line)}", soft_wrap=True)
+    memos = any(row.memo for row in explanation.rows)
+    if memos:
+        console.print("\n[bold]What reports of several periods cost together[/bold]")
+        for line in explanation.repeats:
+            console.print(f"  {escape(line)}", soft_wrap=True)
     console.print()
     table = Table(title=f"Each level by itself, with {explanation.users:,} users at it")
-    for heading in ("level", "attribute", "mechanism"):
+    for heading in ("level", "attribute"):
         table.add_column(heading)
-    for heading in ("epsilon", "reported", "bytes", "error"):
+    table.add_column("mechanism", no_wrap=True)
+    for heading in ("epsilon", "reported", "bytes", "error", *(["memo"] if memos else [])):
         table.add_column(heading, justify="right")
     for level in plan.levels.values():
         mine = [row for row in explanation.rows if row.level == level.name]
@@ -158,6 +184,7 @@ def show(explanation: Explanation, console: Console) -> None:
                 f"{row.chance:.0%}",
                 str(row.bytes),
                 f"{row.error:.4f}",
+                *([f"{row.memo:.4f}" if row.memo else ""] if memos else []),
             )
         table.add_row(
             level.name, "[bold]whole record[/bold]", "", f"{level.budget.record_epsilon:.4f}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,11 @@ Reason = collector_pb2.Reason
 _CLOCK_SKEW = timedelta(days=1)
 """How far a device's clock may run ahead of ours."""
 
-_LATEST = timedelta(days=60)
+GRACE = timedelta(days=60)
 """How long after a period's end its reports are still taken."""
+
+NEVER = int(datetime.max.replace(tzinfo=UTC).timestamp())
+"""The second in which a period ends that does not end."""
 
 
 @dataclass(frozen=True, order=True)
@@ -42,7 +45,10 @@ class Refused(InvalidInput):
 
 
 def decode(
-    batch: collector_pb2.Batch, find_plan: Callable[[str], Plan | None], now: datetime
+    batch: collector_pb2.Batch,
+    find_plan: Callable[[str], Plan | None],
+    now: datetime,
+    grace: timedelta = GRACE,
 ) -> dict[Cohort, Tally]:
     """Return the batch's tallies by cohort; raise `Refused` for anything that is not as it must be.
 
@@ -61,7 +67,12 @@ def decode(
             f"got {batch.revision.hex()[:12] or 'none'}: fetch the plan again",
             final=False,
         )
-    _check_period(plan.period, batch.period, now)
+    check_period(plan.period, batch.period, now, grace)
+    return tallies_of(batch, plan)
+
+
+def tallies_of(batch: collector_pb2.Batch, plan: Plan) -> dict[Cohort, Tally]:
+    """Return what a batch of the plan's survey counts, by cohort; raise `Refused` as `decode`."""
     if batch.rows < 1:
         raise Refused(Reason.BAD_ROWS, "a batch holds at least one row, got 0")
     if not batch.columns:
@@ -99,16 +110,27 @@ def decode(
     return tallies
 
 
-def _check_period(unit: str, name: str, now: datetime) -> None:
+def ends(unit: str, name: str) -> int:
+    """Return when a period ends, in seconds since 1970; raise `InvalidInput` if it is none."""
+    return int(period.end(unit, name).timestamp())
+
+
+def check_period(unit: str, name: str, now: datetime, grace: timedelta = GRACE) -> None:
+    """Raise `Refused` for a period that takes no reports, by the clock."""
     try:
-        begin = period.start(unit, name)
+        begin, end = period.start(unit, name), period.end(unit, name)
     except InvalidInput as error:
         raise Refused(Reason.BAD_PERIOD, str(error)) from None
     if begin > now + _CLOCK_SKEW:
         detail = f"the period {name!r} has not begun yet"
         raise Refused(Reason.BAD_PERIOD, detail, final=False)
-    if begin < period.start(unit, period.label(unit, now - _LATEST)):
-        raise Refused(Reason.BAD_PERIOD, f"the period {name!r} is over for good")
+    if end <= now - grace:
+        raise closed(name)
+
+
+def closed(name: str) -> Refused:
+    """Say that a period takes no reports any more."""
+    return Refused(Reason.PERIOD_CLOSED, f"the period {name!r} is closed")
 
 
 def _present(column: collector_pb2.Column, rows: int) -> NDArray[np.bool_]:

@@ -1,124 +1,155 @@
-"""The server process: services, health, reflection, and a stop that drains."""
+"""The server process: services, who may call them, and a stop that drains."""
 
 import asyncio
 import contextlib
 import logging
+import resource
 import signal
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
-from typing import Any
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from hearsay.transport import is_loopback
-from hearsay.v1 import (
-    admin_pb2,
-    admin_pb2_grpc,
-    analyst_pb2,
-    analyst_pb2_grpc,
-    collector_pb2,
-    collector_pb2_grpc,
-)
+from hearsay.v1 import admin_pb2_grpc, analyst_pb2_grpc, collector_pb2_grpc
+from hearsay_server import tls, tokens
+from hearsay_server.auth import ROLES, Gate, Policy
+from hearsay_server.config import Config
+from hearsay_server.health import Health, Readiness, prober
+from hearsay_server.limits import Rates
+from hearsay_server.metrics import Metrics, exposed
+from hearsay_server.retention import swept
 from hearsay_server.services.admin import Admin
 from hearsay_server.services.analyst import Analyst
 from hearsay_server.services.collector import Collector
 from hearsay_server.services.plans import Plans, decoder
 from hearsay_server.store import Store
-from hearsay_server.writer import Writer
+from hearsay_server.writer import MAX_REQUEST, Admit, Writer
 from ldp import InvalidInput
 
 _log = logging.getLogger("hearsay.server")
 
-_SERVICES = tuple(
-    module.DESCRIPTOR.services_by_name[name].full_name
-    for module, name in (
-        (collector_pb2, "Collector"),
-        (analyst_pb2, "Analyst"),
-        (admin_pb2, "Admin"),
-    )
-)
-
 _GRACE = 10.0
 """Seconds that calls under way may take to end once the server stops."""
 
+_HANDSHAKE = 20.0
+"""Seconds that a connection may be silent before it speaks TLS and HTTP/2."""
+
 
 @contextlib.asynccontextmanager
-async def running(folder: Path, listen: str, *, insecure: bool = False) -> AsyncIterator[int]:
-    """Serve from `folder` at "host:port" while the context lasts; yield the port.
+async def running(config: Config) -> AsyncIterator[int]:
+    """Serve as `config` says while the context lasts; yield the port.
 
-    Port 0 takes a free one. On leaving, health says NOT_SERVING, no new call is taken, calls
-    under way end, what waits is written, and the store is closed.
-    Raises `InvalidInput` for an address that is not loopback unless `insecure`: there is no TLS
-    and no token yet, so whoever reaches the port may ask and register anything. Also where the
-    address cannot be bound.
+    On leaving, health says NOT_SERVING, no new call is taken, calls under way end, what waits is
+    written, and the store is closed. Raises `InvalidInput` for an address that is not loopback
+    without TLS, unless `insecure`; where an address cannot be bound; and where the certificate
+    or the folder cannot be used.
     """
-    if not insecure and not is_loopback(listen):
+    loopback = is_loopback(config.listen)
+    credentials = tls.credentials(config)
+    if credentials is None and not loopback and not config.insecure:
         raise InvalidInput(
-            f"{listen} is not loopback, and this version speaks neither TLS nor tokens: listen "
-            "on 127.0.0.1 behind a proxy that does, or pass --insecure on a network you trust"
+            f"{config.listen} is not loopback: set tls_certificate and tls_key, listen on "
+            "127.0.0.1 behind a proxy that has them, or pass --insecure on a network you trust"
         )
+    metrics = Metrics()
     async with contextlib.AsyncExitStack() as stack:  # unwinds in reverse, whatever fails
-        store = Store(folder)
+        store = Store(config.where)
         stack.callback(store.close)
+        known = tokens.Tokens(store.engine)
+        if loopback and not known.any():
+            _log.warning(
+                "no token was ever made: whoever reaches %s may ask and register anything",
+                config.listen,
+            )
+        healthy = Health(ROLES)
+        readiness = Readiness(healthy, metrics)
         plans = Plans(store)
-        writer = Writer(store, decoder(plans))
+        writer = Writer(
+            store,
+            decoder(plans, max_rows=config.max_batch_rows),
+            admit=_quota(config),
+            committed=readiness.committed,
+        )
         stack.push_async_callback(writer.close)
-        # Else a second server on the port would take half of the calls, unnoticed.
-        server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-        collector_pb2_grpc.add_CollectorServicer_to_server(Collector(plans, writer), server)
+        metrics.queue_batches.set_function(lambda: writer.waiting[0])
+        metrics.queue_bytes.set_function(lambda: writer.waiting[1])
+
+        policy = Policy(known, loopback=loopback, require_device_token=config.require_device_token)
+        server = grpc.aio.server(
+            interceptors=[Gate(policy, metrics, config.max_open_calls)],
+            options=_options(config),
+            # The gate counts calls whose message is there; this counts all, without an answer
+            # that says when to come again.
+            maximum_concurrent_rpcs=2 * config.max_open_calls,
+        )
+        rates = _rates(config)
+        collector = Collector(plans, store, writer, metrics, rates)
+        collector_pb2_grpc.add_CollectorServicer_to_server(collector, server)
         analyst_pb2_grpc.add_AnalystServicer_to_server(Analyst(plans, store), server)
         admin_pb2_grpc.add_AdminServicer_to_server(Admin(plans, store, writer), server)
-        healthy = _Health()
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
-        for name in ("", *_SERVICES):
-            await healthy.set(name, health_pb2.HealthCheckResponse.SERVING)
-        reflection.enable_server_reflection(
-            (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server
-        )
-        try:
-            port = server.add_insecure_port(listen)
-        except RuntimeError:
-            raise InvalidInput(f"cannot listen on {listen}: is the port in use?") from None
+        names = (*ROLES, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, server)
+
+        metrics_port = stack.enter_context(exposed(metrics, config.metrics))
+        if metrics_port is not None:
+            _log.info("metrics on port %d", metrics_port)
+        port = _bind(server, config.listen, credentials)
         await server.start()
         stack.push_async_callback(server.stop, _GRACE)
-        stack.push_async_callback(healthy.enter_graceful_shutdown)
+        stack.push_async_callback(healthy.stop)
+        await stack.enter_async_context(
+            readiness.watched(writer, prober(store.engine), config.probe_seconds)
+        )
+        await stack.enter_async_context(swept(writer, store.database, config.keep_batches_days))
         yield port
 
 
-class _Health(health.aio.HealthServicer):
-    """Health whose watchers are let go when the server stops: they would outlast any grace."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._stopping = asyncio.Event()
-
-    async def Watch(  # noqa: N802
-        self, request: health_pb2.HealthCheckRequest, context: Any
-    ) -> None:
-        watch = asyncio.ensure_future(super().Watch(request, context))
-        stopping = asyncio.ensure_future(self._stopping.wait())
-        try:
-            await asyncio.wait((watch, stopping), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            watch.cancel()
-            stopping.cancel()
-
-    async def enter_graceful_shutdown(self) -> None:
-        await super().enter_graceful_shutdown()
-        self._stopping.set()
+def _options(config: Config) -> list[tuple[str, int]]:
+    return [
+        # Unasked, a second server on the port would take half of the calls, unnoticed.
+        ("grpc.so_reuseport", int(config.share_port)),
+        ("grpc.max_receive_message_length", config.max_message_bytes),
+        ("grpc.max_concurrent_streams", config.max_streams_per_connection),
+        ("grpc.max_allowed_incoming_connections", config.max_connections),
+        ("grpc.max_connection_idle_ms", int(1000 * config.max_connection_idle_seconds)),
+        ("grpc.server_handshake_timeout_ms", int(1000 * _HANDSHAKE)),
+    ]
 
 
-async def serve(
-    folder: Path, listen: str, *, insecure: bool, on_start: Callable[[str], None]
-) -> None:
+def _rates(config: Config) -> Rates | None:
+    per_second = config.batches_per_second
+    return Rates(per_second, max(per_second, MAX_REQUEST)) if per_second else None
+
+
+def _quota(config: Config) -> Admit:
+    cap = config.rows_per_token_and_period
+    if not cap:
+        return lambda connection, caller, batch: None
+    return lambda connection, caller, batch: tokens.charge(connection, caller, batch, cap)
+
+
+def _bind(server: grpc.aio.Server, listen: str, credentials: grpc.ServerCredentials | None) -> int:
+    try:
+        if credentials is None:
+            return server.add_insecure_port(listen)
+        return server.add_secure_port(listen, credentials)
+    except RuntimeError:
+        raise InvalidInput(f"cannot listen on {listen}: is the port in use?") from None
+
+
+async def serve(config: Config, on_start: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT; call `on_start` with the address once it answers."""
+    # Every connection is a file: the soft limit of many systems is 1024.
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
-    async with running(folder, listen, insecure=insecure) as port:
-        on_start(f"{listen.rpartition(':')[0]}:{port}")
+    async with running(config) as port:
+        on_start(f"{config.listen.rpartition(':')[0]}:{port}")
         await stop.wait()
         _log.info("stopping: no new calls, writing what waits")

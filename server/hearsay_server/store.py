@@ -1,254 +1,308 @@
-"""What the server keeps: surveys, batches and tallies, in SQLite.
+"""What the server keeps: surveys, batches and tallies, in SQLite or PostgreSQL.
 
-One process owns the folder (a lock says so), and within it one transaction writes. A commit is
-durable: write-ahead log, synchronous FULL, so an fsync precedes its return. The tallies change
-in the transaction that stores their batch, so they are always those of the stored batches.
+A commit is durable: an fsync precedes its return. The tallies change in the transaction that
+stores their batch, so they are always those of the stored batches. Any number of stores, in any
+number of processes, may share a database: a batch is counted by the one that inserts its id.
 """
 
-import fcntl
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import sqlalchemy as sa
 
-from hearsay.v1 import collector_pb2
-from hearsay_server.intake import Cohort, Reason, Refused
+from hearsay.v1 import collector_pb2, plan_pb2
+from hearsay_server import schema, shards
+from hearsay_server.database import Database, open_database
+from hearsay_server.intake import NEVER, Cohort, Reason, Refused, closed, ends
+from hearsay_server.shards import Counted
 from ldp import InvalidInput, Tally
 
-_SCHEMA = 1
+_surveys = schema.surveys
+_PRESENT = sa.not_(_surveys.c.deleted)
 
-_metadata = sa.MetaData()
+_DAY = 24 * 3600
 
-_surveys = sa.Table(
-    "surveys",
-    _metadata,
-    sa.Column("survey", sa.Text, primary_key=True),
-    sa.Column("revision", sa.LargeBinary, nullable=False),
-    sa.Column("plan", sa.LargeBinary, nullable=False),
-    sa.Column("batches", sa.BigInteger, nullable=False, default=0),
-    sa.Column("records", sa.BigInteger, nullable=False, default=0),
+_COUNTED = {"preserve_rowcount": True}  # which is not always known of an insertion
+
+_RACES = 20
+"""Times that a group is judged anew because another process was faster with some of it."""
+
+_KNOWN = sa.select(schema.batches.c.id, schema.batches.c.rows, schema.batches.c.batch).where(
+    schema.batches.c.id.in_(sa.bindparam("ids", expanding=True))
 )
+_STATES = sa.select(
+    *(_surveys.c[name] for name in ("survey", "revision", "unit", "closed_before"))
+).where(_surveys.c.survey.in_(sa.bindparam("surveys", expanding=True)), _PRESENT)
 
-_batches = sa.Table(
-    "batches",
-    _metadata,
-    sa.Column("id", sa.LargeBinary, primary_key=True),
-    sa.Column("survey", sa.Text, sa.ForeignKey("surveys.survey"), nullable=False),
-    sa.Column("batch", sa.LargeBinary, nullable=False),
-)
+_COLUMNS = tuple(column.name for column in schema.batches.c)
 
-_tallies = sa.Table(
-    "tallies",
-    _metadata,
-    sa.Column("survey", sa.Text, sa.ForeignKey("surveys.survey"), primary_key=True),
-    sa.Column("revision", sa.LargeBinary, primary_key=True),
-    sa.Column("attribute", sa.Text, primary_key=True),
-    sa.Column("level", sa.Text, primary_key=True),
-    sa.Column("period", sa.Text, primary_key=True),
-    sa.Column("tally", sa.LargeBinary, nullable=False),
-)
+Admit = Callable[[sa.Connection, int], None]
+"""Counts a batch toward what its sender may store, or raises `Refused`."""
 
-_WRITE = {"hearsay_write": True}
-
-_COHORT = [_tallies.c[field.name] for field in fields(Cohort)]
-_SELECT_TALLIES = sa.select(*_COHORT, _tallies.c.tally).order_by(*_COHORT)
-_UPDATE_TALLY = (
-    sa.update(_tallies)
-    .where(*(column == sa.bindparam(f"_{column.name}") for column in _COHORT))
-    .values(tally=sa.bindparam("_tally"))
-)
+Decode = Callable[[collector_pb2.Batch], Mapping[Cohort, Tally]]
+"""Returns what a batch counts, or raises `Refused`."""
 
 
 @dataclass(frozen=True)
 class StoredSurvey:
-    """A registered survey: its frozen plan, and how many batches and records came in."""
+    """A registered survey: its frozen plan, and how many batches and records count."""
 
     survey: str
     revision: bytes
     plan: bytes
     batches: int
     records: int
+    closed: bool
 
 
 class Store:
-    """The database of one server, in a folder of its own."""
+    """What one process sees and writes of a database that it may share."""
 
-    def __init__(self, folder: Path) -> None:
-        """Open the folder, and make what is missing.
+    def __init__(self, where: Path | str) -> None:
+        """Open a folder with SQLite, or a "postgresql://" URL; make what is missing.
 
-        Raises `InvalidInput` where the folder cannot be used, another server has it open, or
-        what it holds is damaged or was written by a newer version.
+        Raises `InvalidInput` as `open_database` does.
         """
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._lock: IO[bytes] = (folder / "lock").open("ab")
-        except OSError as error:
-            raise InvalidInput(f"cannot keep data in {folder}: {error}") from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._engine = _open(folder / "hearsay.db")
-        except BlockingIOError:
-            self._lock.close()
-            raise InvalidInput(f"{folder} is in use by another hearsay server") from None
-        except sa.exc.DatabaseError as error:
-            self._lock.close()
-            raise InvalidInput(f"cannot open {folder / 'hearsay.db'}: {error.orig}") from None
-        except InvalidInput:
-            self._lock.close()
-            raise
+        self.database: Database = open_database(where)
+
+    @property
+    def engine(self) -> sa.Engine:
+        """The database, for what keeps tables of its own in it."""
+        return self.database.engine
 
     def close(self) -> None:
-        """Close the database and leave the folder to others."""
-        self._engine.dispose()
-        self._lock.close()
-
-    def _writing(self) -> AbstractContextManager[sa.Connection]:
-        return self._engine.execution_options(**_WRITE).begin()
+        """Close the database and leave it to others."""
+        self.database.close()
 
     def create_survey(self, survey: str, revision: bytes, plan: bytes) -> StoredSurvey:
         """Freeze a survey's plan; raise `InvalidInput` where the name has another one."""
-        with self._writing() as connection:
-            found = _find_surveys(connection, _surveys.c.survey == survey)
-            if not found:
-                connection.execute(
-                    sa.insert(_surveys).values(survey=survey, revision=revision, plan=plan)
-                )
-                found = _find_surveys(connection, _surveys.c.survey == survey)
-            if found[0].revision != revision:
-                raise InvalidInput(
-                    f"a survey {survey!r} exists, with another plan (revision "
-                    f"{found[0].revision.hex()[:12]}): choose another name"
-                )
-            return found[0]
+
+        def create() -> StoredSurvey:
+            with self.database.appending() as connection:
+                insert = self.database.insert(_surveys).on_conflict_do_nothing()
+                row = {"survey": survey, "revision": revision, "plan": plan, "unit": _unit(plan)}
+                connection.execute(insert, {**row, "closed_before": 0, "deleted": False})
+                stored = connection.execute(
+                    sa.select(_surveys).where(_surveys.c.survey == survey)
+                ).one()
+                if stored.deleted:
+                    raise InvalidInput(f"{survey!r} is being deleted: come again in a while")
+                if stored.revision != revision:
+                    raise InvalidInput(
+                        f"a survey {survey!r} exists, with another plan (revision "
+                        f"{stored.revision.hex()[:12]}): choose another name"
+                    )
+                return _survey(connection, stored)
+
+        return self.database.retrying(create)
 
     def surveys(self) -> list[StoredSurvey]:
         """Return all surveys by name."""
-        with self._engine.begin() as connection:
-            return _find_surveys(connection, sa.true())
+        with self.database.reading() as connection:
+            query = sa.select(_surveys).where(_PRESENT).order_by(_surveys.c.survey)
+            return [_survey(connection, row) for row in connection.execute(query).all()]
+
+    def survey(self, survey: str) -> StoredSurvey | None:
+        """Return one survey, or None."""
+        with self.database.reading() as connection:
+            query = sa.select(_surveys).where(_surveys.c.survey == survey, _PRESENT)
+            row = connection.execute(query).one_or_none()
+            return None if row is None else _survey(connection, row)
+
+    def revision(self, survey: str) -> bytes | None:
+        """Return the revision of a survey, or None."""
+        with self.database.reading() as connection:
+            query = sa.select(_surveys.c.revision).where(_surveys.c.survey == survey, _PRESENT)
+            return connection.execute(query).scalar_one_or_none()
 
     def add(
         self,
         batches: Sequence[collector_pb2.Batch],
-        decode: Callable[[collector_pb2.Batch], Mapping[Cohort, Tally]],
+        decode: Decode,
+        admit: Admit = lambda connection, position: None,
     ) -> list[bool | Refused]:
         """Store batches in one durable transaction; return what became of each.
 
         True: it was new. False: the same batch is stored, or stands earlier in `batches`, and
-        is not counted again. `Refused`: what `decode` raised, or the id is another batch's.
-        When this raises, nothing is stored.
+        is not counted again. `Refused`: what `decode` raised, its period is closed, its device
+        asked to forget it, the id is another batch's, or what `admit` raised, which is given the
+        position of each batch that would be stored and the connection, so that what it counts is
+        counted in the same transaction. When this raises, nothing is stored, unless the
+        connection broke in the commit: then sending it again finds out.
         """
-        with self._writing() as connection:
-            ids = [batch.id for batch in batches]
-            query = sa.select(_batches.c.id, _batches.c.batch).where(_batches.c.id.in_(ids))
-            stored = {row.id: row.batch for row in connection.execute(query)}
-            fresh: list[collector_pb2.Batch] = []
-            sums: dict[Cohort, Tally] = {}
-            outcomes: list[bool | Refused] = []
-            for batch in batches:
-                data = batch.SerializeToString(deterministic=True)
-                if batch.id in stored:
-                    outcomes.append(False if stored[batch.id] == data else _taken(batch.id))
+        barred: dict[int, Refused] = {}  # by `admit`, in a transaction that was given up for it
+        for _ in range(_RACES):
+            # Decoding takes its time, so it is done before anything is locked. What it rests on
+            # is looked at again with the insertion.
+            judged = self.database.retrying(partial(self._judge, batches, decode, barred))
+            if not judged.fresh or self.database.retrying(
+                partial(self._write, judged, admit, barred)
+            ):
+                return judged.outcomes
+        raise RuntimeError(f"others stored some of these {len(batches)} batches {_RACES} times")
+
+    def _judge(
+        self, batches: Sequence[collector_pb2.Batch], decode: Decode, barred: Mapping[int, Refused]
+    ) -> "_Judged":
+        ids = {batch.id for batch in batches}
+        with self.database.reading() as connection:
+            rows = connection.execute(_KNOWN, {"ids": list(ids)})
+            known = {row.id: (row.rows, row.batch) for row in rows}
+            states = _states(connection, {batch.survey for batch in batches})
+        sums: dict[Cohort, Tally] = {}
+        judged = _Judged(states, [], [], sums)
+        today = int(time.time()) // _DAY
+        for position, batch in enumerate(batches):
+            data = batch.SerializeToString(deterministic=True)
+            try:
+                if batch.id in known:
+                    judged.outcomes.append(_known(batch.id, data, *known[batch.id]))
                     continue
-                try:
-                    tallies = decode(batch)
-                except Refused as refused:
-                    outcomes.append(refused)
-                    continue
-                for cohort, tally in tallies.items():
-                    sums[cohort] = sums[cohort] + tally if cohort in sums else tally
-                stored[batch.id] = data
-                fresh.append(batch)
-                outcomes.append(True)
-            if fresh:
-                connection.execute(
-                    sa.insert(_batches),
-                    [{"id": b.id, "survey": b.survey, "batch": stored[b.id]} for b in fresh],
+                if position in barred:
+                    raise barred[position]
+                tallies = decode(batch)
+                closes = _check_open(batch, states.get(batch.survey))
+            except Refused as refused:
+                judged.outcomes.append(refused)
+                continue
+            for cohort, tally in tallies.items():
+                sums[cohort] = sums[cohort] + tally if cohort in sums else tally
+            known[batch.id] = (batch.rows, data)
+            judged.fresh.append(
+                _New(
+                    position, batch.id, batch.survey, batch.period, closes, today, batch.rows, data
                 )
-                _count(connection, fresh)
-                _add_tallies(connection, sums)
-        return outcomes
+            )
+            judged.outcomes.append(True)
+        return judged
+
+    def _write(self, judged: "_Judged", admit: Admit, barred: dict[int, Refused]) -> bool:
+        """Store what was judged new; return False, and store nothing, where some of it is not.
+
+        Adds to `barred` what is not admitted.
+        """
+        try:
+            with self.database.appending() as connection:
+                if _states(connection, judged.states) != judged.states:
+                    raise _Changed
+                # Two that insert the same ids wait for each other: in one order, not in a circle.
+                fresh = sorted(judged.fresh, key=lambda new: new.id)
+                rows = [{name: getattr(new, name) for name in _COLUMNS} for new in fresh]
+                insert = self.database.insert(schema.batches).on_conflict_do_nothing()
+                done = connection.execute(insert, rows, execution_options=_COUNTED)
+                if done.rowcount != len(rows):
+                    raise _Changed
+                for new in judged.fresh:
+                    try:
+                        admit(connection, new.position)
+                    except Refused as refused:
+                        barred[new.position] = refused
+                if any(new.position in barred for new in judged.fresh):
+                    raise _Changed
+                shards.count(self.database, connection, _counted(judged.fresh))
+                shards.add(self.database, connection, judged.sums)
+        except _Changed:
+            return False
+        return True
 
     def tallies(
         self, survey: str, attribute: str, levels: Iterable[str] = (), periods: Iterable[str] = ()
     ) -> dict[Cohort, Tally]:
         """Return the tallies of an attribute; empty `levels` or `periods` mean all."""
-        query = _SELECT_TALLIES.where(
-            _tallies.c.survey == survey, _tallies.c.attribute == attribute
-        )
+        table = schema.tallies
+        conditions = [table.c.survey == survey, table.c.attribute == attribute]
         if levels := list(levels):
-            query = query.where(_tallies.c.level.in_(levels))
+            conditions.append(table.c.level.in_(levels))
         if periods := list(periods):
-            query = query.where(_tallies.c.period.in_(periods))
-        with self._engine.begin() as connection:
-            return _read_tallies(connection.execute(query))
+            conditions.append(table.c.period.in_(periods))
+        with self.database.reading() as connection:
+            return shards.read(connection, *conditions)
 
 
-def _find_surveys(
-    connection: sa.Connection, condition: sa.ColumnElement[bool]
-) -> list[StoredSurvey]:
-    query = sa.select(_surveys).where(condition).order_by(_surveys.c.survey)
-    return [StoredSurvey(**row._mapping) for row in connection.execute(query)]
+class _Changed(Exception):
+    """Between judging and writing another process stored, closed or deleted some of it."""
 
 
-def _taken(id_: bytes) -> Refused:
-    return Refused(Reason.BAD_ID, f"another batch has the id {id_.hex()}: draw ids at random")
+@dataclass(frozen=True)
+class _State:
+    """What of a survey decides whether a batch may be stored."""
+
+    revision: bytes
+    unit: str
+    closed_before: int
 
 
-def _count(connection: sa.Connection, fresh: Sequence[collector_pb2.Batch]) -> None:
-    for survey in {batch.survey for batch in fresh}:
-        mine = [batch for batch in fresh if batch.survey == survey]
-        connection.execute(
-            sa.update(_surveys)
-            .where(_surveys.c.survey == survey)
-            .values(
-                batches=_surveys.c.batches + len(mine),
-                records=_surveys.c.records + sum(batch.rows for batch in mine),
-            )
-        )
+@dataclass(frozen=True)
+class _New:
+    """A row to insert, and where its batch stands in the group."""
+
+    position: int
+    id: bytes
+    survey: str
+    period: str
+    ends: int
+    day: int
+    rows: int
+    batch: bytes
 
 
-def _add_tallies(connection: sa.Connection, sums: dict[Cohort, Tally]) -> None:
-    here = sa.tuple_(*_COHORT).in_([astuple(cohort) for cohort in sums])
-    stored = _read_tallies(connection.execute(_SELECT_TALLIES.where(here)))
-    for cohort, tally in stored.items():
-        sums[cohort] += tally
-    rows = {c: {**asdict(c), "tally": tally.to_bytes()} for c, tally in sums.items()}
-    if old := [rows[cohort] for cohort in stored]:
-        connection.execute(_UPDATE_TALLY, [{f"_{k}": v for k, v in row.items()} for row in old])
-    if new := [row for cohort, row in rows.items() if cohort not in stored]:
-        connection.execute(sa.insert(_tallies), new)
+@dataclass(frozen=True)
+class _Judged:
+    """A group of batches: what becomes of each, and what is to be written for the new ones."""
+
+    states: dict[str, _State]
+    outcomes: list[bool | Refused]
+    fresh: list[_New]
+    sums: dict[Cohort, Tally]
 
 
-def _read_tallies(rows: Iterable[Any]) -> dict[Cohort, Tally]:
-    return {Cohort(*row[:-1]): Tally.from_bytes(row[-1]) for row in rows}
+def _states(connection: sa.Connection, names: Iterable[str]) -> dict[str, _State]:
+    rows = connection.execute(_STATES, {"surveys": list(names)})
+    return {row[0]: _State(*row[1:]) for row in rows}
 
 
-def _open(file: Path) -> sa.Engine:
-    engine = sa.create_engine(sa.URL.create("sqlite", database=str(file)))
-    sa.event.listen(engine, "connect", _configure)
-    sa.event.listen(engine, "begin", _begin)
-    with engine.execution_options(**_WRITE).begin() as connection:
-        version = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
-        if version not in (0, _SCHEMA):
-            raise InvalidInput(
-                f"{file.parent} holds data of schema {version}; this version knows up to {_SCHEMA}"
-            )
-        _metadata.create_all(connection)
-        connection.exec_driver_sql(f"PRAGMA user_version = {_SCHEMA}")
-    return engine
+def _known(id_: bytes, data: bytes, rows: int, stored: bytes | None) -> bool:
+    """Return False for a batch that is stored; raise `Refused` where its id means another."""
+    if not rows:
+        raise Refused(Reason.FORGOTTEN, "its device asked to forget this batch")
+    if stored is not None and stored != data:
+        raise Refused(Reason.BAD_ID, f"another batch has the id {id_.hex()}: draw ids at random")
+    return False
 
 
-def _configure(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # sqlite3 must not begin transactions of its own
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
-        connection.execute(f"PRAGMA {pragma}")
+def _check_open(batch: collector_pb2.Batch, state: _State | None) -> int:
+    """Return the second in which the batch's period ends; raise `Refused` where it is closed."""
+    if state is None:  # deleted by another process since its plan was looked up
+        detail = f"there is no survey {batch.survey!r} here"
+        raise Refused(Reason.UNKNOWN_SURVEY, detail, final=False)
+    if state.revision != batch.revision:
+        detail = f"{batch.survey!r} has another plan now: fetch it again"
+        raise Refused(Reason.UNKNOWN_REVISION, detail, final=False)
+    last = ends(state.unit, batch.period)
+    if last <= state.closed_before:
+        raise closed(batch.period)
+    return last
 
 
-def _begin(connection: sa.Connection) -> None:
-    # A transaction that reads first and then writes fails at once where another one wrote in
-    # between; one that says at its start that it will write waits for its turn.
-    write = connection.get_execution_options().get("hearsay_write", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+def _counted(fresh: Iterable[_New]) -> dict[shards.Period, Counted]:
+    sums: dict[shards.Period, Counted] = {}
+    for new in fresh:
+        key = (new.survey, new.period)
+        sums[key] = sums.get(key, Counted()) + Counted(1, new.rows)
+    return sums
+
+
+def _survey(connection: sa.Connection, row: Any) -> StoredSurvey:
+    counted = sum(shards.counted(connection, row.survey).values(), Counted())
+    closed_ = row.closed_before >= NEVER
+    return StoredSurvey(
+        row.survey, row.revision, row.plan, counted.batches, counted.records, closed_
+    )
+
+
+def _unit(plan: bytes) -> str:
+    return plan_pb2.Plan.FromString(plan).survey.period

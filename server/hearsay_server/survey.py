@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from ldp import budget as budgets
 from ldp.budget import Budget, Decision
 from ldp.choice import minimax_constant
 from ldp.design import design
-from ldp.exact import MAX_EPSILON, ONE, check_epsilon
+from ldp.exact import MAX_EPSILON, ONE, check_epsilon, float_below
 
 _MAX_RECORD = 1 << 20
 """Bytes of a record's codes: batches stay well below gRPC's default limit of 4 MiB a message."""
@@ -82,7 +83,8 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
 
     A level's epsilon falls on the attributes as the survey's budget says (`decide`), rounded
     down; every mechanism is calibrated to its share. Where values are sensitive or have classes
-    the mechanism is the one of least variance that their policy allows (`ldp.design`). Raises
+    the mechanism is the one of least variance that their policy allows (`ldp.design`); a
+    memoised attribute with fresh noise has a chain (`catalogue.CHAINS`). Raises
     `InvalidInput` that names the place for a survey that cannot be.
     """
     _check_name("name", survey.name)
@@ -130,6 +132,8 @@ class Question:
     cap: float
     asked_for: str
     """The mechanism that the survey names; "" or "auto" for the best."""
+    memo: float = 0.0
+    """What a memo's epsilon is of a report's; 0 without memos."""
 
     def mechanism(self, epsilon: float) -> Mechanism:
         """Calibrate the mechanism to a share of a record's epsilon."""
@@ -137,7 +141,11 @@ class Question:
             return catalogue.numeric(self.asked_for or "auto", epsilon)
         policy = self.domain.policy(epsilon)
         if policy is None:
-            return catalogue.categorical(self.asked_for or "auto", len(self.domain.values), epsilon)
+            k, name = len(self.domain.values), self.asked_for or "auto"
+            if self.memo > 1:
+                lasting = float_below(Fraction(self.memo) * Fraction(epsilon))
+                return catalogue.chain(name, k, epsilon, lasting)
+            return catalogue.categorical(name, k, epsilon)
         if self.asked_for not in ("", "auto"):
             raise InvalidInput(
                 f"mechanism must be auto where values are sensitive or have classes, "
@@ -197,12 +205,15 @@ def questions(survey: survey_pb2.Survey) -> list[Question]:
         cap = attribute.cap if attribute.HasField("cap") else MAX_EPSILON
         check_epsilon(cap, f"{place}: cap")
         try:
-            domain = hearsay.plan.domain(attribute)
+            domain = hearsay.plan.attribute(attribute, survey.period).domain
             if isinstance(domain, Categorical):
                 domain.policy(1.0)  # refused here, where the place is known
         except InvalidInput as error:
             raise InvalidInput(f"{place}: {error}") from None
-        found.append(Question(attribute.name, domain, weight, cap, attribute.mechanism))
+        question = Question(
+            attribute.name, domain, weight, cap, attribute.mechanism, attribute.memo
+        )
+        found.append(question)
     return found
 
 

@@ -1,9 +1,12 @@
 """Group commit: many batches share one durable transaction, on the one thread that writes."""
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
+
+import sqlalchemy as sa
 
 from hearsay.v1 import collector_pb2
 from hearsay_server.intake import Cohort, Refused
@@ -11,6 +14,9 @@ from hearsay_server.store import Store
 from ldp import Tally
 
 _T = TypeVar("_T")
+
+Admit = Callable[[sa.Connection, str, collector_pb2.Batch], None]
+"""Let a caller's batch in, in the transaction that stores it, or raise `Refused`."""
 
 Outcome = bool | Refused
 """Whether a batch was new; or why it is not taken."""
@@ -36,18 +42,35 @@ class Writer:
     """
 
     def __init__(
-        self, store: Store, decode: Callable[[collector_pb2.Batch], Mapping[Cohort, Tally]]
+        self,
+        store: Store,
+        decode: Callable[[collector_pb2.Batch], Mapping[Cohort, Tally]],
+        *,
+        admit: Admit = lambda connection, caller, batch: None,
+        committed: Callable[[float, Exception | None], None] = lambda seconds, error: None,
     ) -> None:
-        """Start writing; must be called with an event loop running."""
+        """Start writing; must be called with an event loop running.
+
+        `committed` is told of every commit how long it took, and why it failed if it did.
+        """
         self._store = store
         self._decode = decode
+        self._admit = admit
+        self._committed = committed
         self._waiting: asyncio.Queue[_Request] = asyncio.Queue()
         self._batches = self._bytes = 0  # that wait
         self._thread = ThreadPoolExecutor(1, "hearsay-writer")
         self._task = asyncio.create_task(self._run())
 
-    async def add(self, batches: Sequence[collector_pb2.Batch]) -> Sequence[Outcome]:
-        """Return, once they are durable, what became of the batches of one request.
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """How many batches, of how many bytes, wait for the disk."""
+        return self._batches, self._bytes
+
+    async def add(
+        self, batches: Sequence[collector_pb2.Batch], caller: str = ""
+    ) -> Sequence[Outcome]:
+        """Return, once they are durable, what became of the batches of one caller's request.
 
         Raises `Overloaded` at once, with nothing taken, where too many wait; and what the store
         raised where they could not be stored.
@@ -62,7 +85,7 @@ class Writer:
         future: asyncio.Future[Sequence[Outcome]] = asyncio.get_running_loop().create_future()
         self._batches += len(batches)
         self._bytes += size
-        self._waiting.put_nowait((batches, size, future))
+        self._waiting.put_nowait((batches, caller, size, future))
         return await future
 
     async def run(self, write: Callable[[], _T]) -> _T:
@@ -82,25 +105,37 @@ class Writer:
             group = [await self._waiting.get()]
             while sum(len(r[0]) for r in group) < _MAX_GROUP and not self._waiting.empty():
                 group.append(self._waiting.get_nowait())
+            begin = time.monotonic()
             try:
                 await self._write(group)
             except Exception as error:
-                for _, _, future in group:
+                self._committed(time.monotonic() - begin, error)
+                for *_, future in group:
                     if not future.done():
                         future.set_exception(error)
+            else:
+                self._committed(time.monotonic() - begin, None)
             finally:
-                for batches, size, _ in group:
+                for batches, _, size, _ in group:
                     self._batches -= len(batches)
                     self._bytes -= size
                     self._waiting.task_done()
 
     async def _write(self, group: "Sequence[_Request]") -> None:
-        every = [batch for batches, _, _ in group for batch in batches]
-        outcomes = iter(await self.run(lambda: self._store.add(every, self._decode)))
-        for batches, _, future in group:
+        every = [(batch, caller) for batches, caller, _, _ in group for batch in batches]
+
+        def admit(connection: sa.Connection, position: int) -> None:
+            batch, caller = every[position]
+            self._admit(connection, caller, batch)
+
+        def write() -> Sequence[Outcome]:
+            return self._store.add([batch for batch, _ in every], self._decode, admit)
+
+        outcomes = iter(await self.run(write))
+        for batches, *_, future in group:
             mine = [next(outcomes) for _ in batches]
             if not future.done():  # its caller may have gone away
                 future.set_result(mine)
 
 
-_Request = tuple[Sequence[collector_pb2.Batch], int, "asyncio.Future[Sequence[Outcome]]"]
+_Request = tuple[Sequence[collector_pb2.Batch], str, int, "asyncio.Future[Sequence[Outcome]]"]

@@ -11,32 +11,20 @@ from pathlib import Path
 import grpc
 import pytest
 
-from hearsay import Analyst, Client, InvalidInput, Unreachable
+from hearsay import MEMORY, Analyst, Caps, Client, InvalidInput, Reason, Unreachable, outbox
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
+from ldp import Coins
 from ldp.testing import SeededCoins
-from support import SURVEY, Server
-
-DAILY = SURVEY.replace('title = "A', 'period = "P1D"\ntitle = "A').replace("health", "daily")
-
+from support import DAILY, SURVEY, Calendar, Server, device
 
 TODAY = datetime.now(UTC).replace(hour=12)
 YESTERDAY = TODAY - timedelta(days=1)
 
 
-class Calendar:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now = TODAY
-
-    def __call__(self) -> datetime:
-        return self.now
-
-
 def test_answers_become_statistics(server: Server) -> None:
     for person in range(60):
         coins = SeededCoins(person)
-        with Client(server.address, "health", level="open", coins=coins) as client:
+        with device(server.address, "health", level="open", coins=coins) as client:
             assert client.record(smokes="yes", age=30 + person / 2) == ("smokes", "age")
         assert client.counters == {"recorded": 1, "stored": 1}
     with Analyst(server.address) as analyst:
@@ -51,23 +39,29 @@ def test_answers_become_statistics(server: Server) -> None:
 
 
 def test_what_leaves_the_device_can_be_looked_at(server: Server) -> None:
-    with Client(server.address, "health", level="strict") as client:
+    with device(server.address, "health", level="strict") as client:
         client.record(smokes="no")
-        (batch,) = client.outbox()
-        assert batch.rows == 1
-        assert [(c.attribute, c.level, len(c.codes)) for c in batch.columns] == [
+        (report,) = client.outbox().reports
+        assert report.rows == 1
+        assert [(c.attribute, c.level, len(c.codes)) for c in report.columns] == [
             ("smokes", "strict", 1)
         ]
-        assert client.outbox() == (batch,)  # looking does not change it
-    assert client.outbox() == ()
+        assert client.outbox().reports == (report,)  # looking does not change it
+        assert client.flush()
+        waiting = client.outbox()
+        assert not waiting
+        (sent,) = waiting.sent
+        assert sent.became == "stored"
+        assert sent.batch.columns == report.columns
+        assert len(sent.batch.id) == 16
 
 
 def test_a_batchs_size_does_not_depend_on_the_answers(server: Server) -> None:
     sizes = set()
     for smokes, age in (("no", 20), ("yes", 60), ("sometimes", 33.3)):
-        with Client(server.address, "health", level="strict") as client:
+        with device(server.address, "health", level="strict") as client:
             client.record(smokes=smokes, age=age)
-            sizes.add(client.outbox()[0].ByteSize())
+            sizes.add(client.outbox().reports[0].ByteSize())
     assert len(sizes) == 1
 
 
@@ -75,7 +69,7 @@ def test_an_attribute_is_randomised_once_per_period(server: Server) -> None:
     server.create(DAILY)
     calendar = Calendar()
     calendar.now = YESTERDAY
-    with Client(server.address, "daily", level="strict", clock=calendar) as client:
+    with device(server.address, "daily", level="strict", clock=calendar) as client:
         assert client.record(smokes="no") == ("smokes",)
         assert client.record(smokes="yes", age=30) == ("age",)
         assert client.record(smokes="yes") == ()
@@ -83,12 +77,14 @@ def test_an_attribute_is_randomised_once_per_period(server: Server) -> None:
         assert client.record(smokes="yes") == ("smokes",)
         calendar.now = YESTERDAY  # a clock set back opens nothing
         assert client.record(smokes="yes", age=30) == ()
-        assert client.counters["spent"] == 4
-        assert [(b.period, b.rows) for b in client.outbox()] == [
+        assert client.status().reason is Reason.CLOCK
+        assert client.counters["spent"] == 2
+        assert client.counters["clock"] == 2
+        assert client.flush()
+        assert [(s.batch.period, s.batch.rows) for s in client.outbox().sent] == [
             (f"{YESTERDAY:%Y-%m-%d}", 2),
             (f"{TODAY:%Y-%m-%d}", 1),
         ]
-        assert client.flush()
     assert server.show("daily").status.records == 3
 
 
@@ -97,17 +93,19 @@ def test_rows_of_a_batch_are_in_random_order(server: Server) -> None:
     calendar = Calendar()
     orders = set()
     for _ in range(20):
-        with Client(server.address, "daily", level="strict", clock=calendar) as client:
+        with device(server.address, "daily", level="strict", clock=calendar) as client:
             client.record(smokes="no")
             client.record(age=30)
-            orders.add(tuple(c.present for c in client.outbox()[0].columns))
+            assert client.flush()
+            (sent,) = client.outbox().sent
+            orders.add(tuple(c.present for c in sent.batch.columns))
     assert orders == {(b"\x01", b"\x02"), (b"\x02", b"\x01")}
 
 
 def test_withheld_answers_are_not_sent(server: Server) -> None:
-    with Client(server.address, "health", level="strict") as client:
+    with device(server.address, "health", level="strict") as client:
         assert client.record(smokes=None, age=25) == ("age",)
-        assert [c.attribute for c in client.outbox()[0].columns] == ["age"]
+        assert [c.attribute for c in client.outbox().reports[0].columns] == ["age"]
         assert client.record() == ()
 
 
@@ -123,16 +121,16 @@ def test_withheld_answers_are_not_sent(server: Server) -> None:
 def test_a_bad_answer_is_refused_before_anything_is_spent(
     server: Server, answers: dict[str, object], message: str
 ) -> None:
-    with Client(server.address, "health", level="strict") as client:
+    with device(server.address, "health", level="strict") as client:
         good: dict[str, object] = {"smokes": "no", "age": 30}
         with pytest.raises(InvalidInput, match=f"^{message}$"):
             client.record(**{**good, **answers})
-        assert client.outbox() == ()
+        assert not client.outbox()
         assert client.record(**good) == ("smokes", "age")
 
 
 def test_a_closed_client_records_nothing(server: Server) -> None:
-    client = Client(server.address, "health", level="strict")
+    client = device(server.address, "health", level="strict")
     assert client.close()
     assert client.close()
     with pytest.raises(InvalidInput, match="this client is closed"):
@@ -140,39 +138,39 @@ def test_a_closed_client_records_nothing(server: Server) -> None:
 
 
 def test_a_level_above_the_users_cap_is_refused(server: Server) -> None:
-    Client(server.address, "health", level="strict", max_epsilon=1.0).close()
+    device(server.address, "health", level="strict", caps=Caps(record=1.0)).close()
     with pytest.raises(InvalidInput, match=r"'open' spends epsilon 4 .* cap of 2"):
-        Client(server.address, "health", level="open", max_epsilon=2.0)
-    with pytest.raises(InvalidInput, match="above the user's cap of nan"):
-        Client(server.address, "health", level="strict", max_epsilon=float("nan"))
+        device(server.address, "health", level="open", caps=Caps(record=2.0))
+    with pytest.raises(InvalidInput, match=r"'strict' spends epsilon 0.5 on 'age', .* cap of 0.4"):
+        device(server.address, "health", level="strict", caps=Caps(attribute={"age": 0.4}))
+    with pytest.raises(InvalidInput, match="the cap record must be finite and >= 0, got nan"):
+        Caps(record=float("nan"))
 
 
 def test_an_attribute_may_have_a_level_of_its_own(server: Server) -> None:
     open_ = {"age": "open"}
-    with Client(server.address, "health", level="strict", levels=open_) as client:
+    with device(server.address, "health", level="strict", levels=open_) as client:
         assert client.record_epsilon == 0.5 + 2.0
         client.record(smokes="no", age=30)
-        (batch,) = client.outbox()
-        assert [(c.attribute, c.level) for c in batch.columns] == [
+        (report,) = client.outbox().reports
+        assert [(c.attribute, c.level) for c in report.columns] == [
             ("smokes", "strict"),
             ("age", "open"),
         ]
     assert client.counters["stored"] == 1
-    with pytest.raises(
-        InvalidInput, match=r"spends epsilon 2\.5 on a record, above the user's cap"
-    ):
-        Client(server.address, "health", level="strict", levels=open_, max_epsilon=2.0)
+    with pytest.raises(InvalidInput, match=r"spends epsilon 2\.5 on a record, above the cap of 2"):
+        device(server.address, "health", level="strict", levels=open_, caps=Caps(record=2.0))
     with pytest.raises(InvalidInput, match="'health' has no attribute 'drinks'"):
-        Client(server.address, "health", level="strict", levels={"drinks": "open"})
+        device(server.address, "health", level="strict", levels={"drinks": "open"})
     with pytest.raises(InvalidInput, match="level must be one of strict, open, got 'lax'"):
-        Client(server.address, "health", level="strict", levels={"age": "lax"})
+        device(server.address, "health", level="strict", levels={"age": "lax"})
 
 
 def test_what_is_spent_for_life_stays_under_its_cap(server: Server) -> None:
     server.create(DAILY)
     calendar = Calendar()
-    with Client(
-        server.address, "daily", level="strict", max_lifetime_epsilon=1.5, clock=calendar
+    with device(
+        server.address, "daily", level="strict", caps=Caps(life=1.5), clock=calendar
     ) as client:
         calendar.now = YESTERDAY
         assert client.record(smokes="no", age=30) == ("smokes", "age")  # 0.5 each
@@ -181,8 +179,9 @@ def test_what_is_spent_for_life_stays_under_its_cap(server: Server) -> None:
         calendar.now = TODAY + timedelta(days=1)
         assert client.record(smokes="no", age=30) == ()
         assert client.counters["spent"] == 3
-    with pytest.raises(InvalidInput, match="max_lifetime_epsilon must be finite and >= 0, got nan"):
-        Client(server.address, "daily", level="strict", max_lifetime_epsilon=float("nan"))
+        smokes, age = client.ledger()
+        assert (smokes.reports, smokes.life, smokes.left, smokes.answered) == (2, 1.0, 0.0, False)
+        assert (age.reports, age.life, age.epsilon) == (1, 0.5, 0.5)
 
 
 def test_a_sampled_record_reports_what_was_drawn_whatever_the_answers(server: Server) -> None:
@@ -190,7 +189,7 @@ def test_a_sampled_record_reports_what_was_drawn_whatever_the_answers(server: Se
     seen = set()
     for person in range(30):
         coins = SeededCoins(person)
-        with Client(
+        with device(
             server.address, "daily", level="strict", coins=coins, clock=Calendar()
         ) as client:
             first = client.record(smokes="no") + client.record(age=30)
@@ -210,12 +209,12 @@ def test_nothing_is_revealed_that_the_app_did_not_allow(server: Server) -> None:
     with pytest.raises(
         InvalidInput, match=r"a report of 'smokes' may reveal no or sometimes; .*may_reveal="
     ):
-        Client(server.address, "delicate", level="strict")
+        device(server.address, "delicate", level="strict")
     with pytest.raises(InvalidInput, match="'delicate' has no attribute 'drinks'"):
-        Client(server.address, "delicate", level="strict", may_reveal=["drinks"])
+        device(server.address, "delicate", level="strict", may_reveal=["drinks"])
     for person in range(200):
         coins = SeededCoins(person)
-        with Client(
+        with device(
             server.address, "delicate", level="open", may_reveal=["smokes"], coins=coins
         ) as client:
             client.record(smokes=("no", "yes", "no", "no")[person % 4])
@@ -229,7 +228,7 @@ def test_nothing_is_revealed_that_the_app_did_not_allow(server: Server) -> None:
 def test_levels_that_differ_are_not_pooled_in_silence(server: Server) -> None:
     for person in range(240):
         level = ("strict", "open")[person % 2]
-        with Client(server.address, "health", level=level, coins=SeededCoins(person)) as client:
+        with device(server.address, "health", level=level, coins=SeededCoins(person)) as client:
             client.record(smokes="yes" if level == "open" else "no")
     with Analyst(server.address) as analyst:
         with pytest.warns(UserWarning, match="the cohorts differ"):
@@ -247,7 +246,7 @@ def test_levels_that_differ_are_not_pooled_in_silence(server: Server) -> None:
 def test_an_analyst_may_choose_how_levels_are_pooled(server: Server, method: str) -> None:
     for person in range(60):
         level = ("strict", "open")[person % 2]
-        with Client(server.address, "health", level=level, coins=SeededCoins(person)) as client:
+        with device(server.address, "health", level=level, coins=SeededCoins(person)) as client:
             client.record(smokes="no", age=40)
     with Analyst(server.address) as analyst:
         frame = analyst.estimate("health", "smokes", method=method)
@@ -257,26 +256,29 @@ def test_an_analyst_may_choose_how_levels_are_pooled(server: Server, method: str
 
 def test_an_unknown_survey_or_level_is_refused(server: Server) -> None:
     with pytest.raises(InvalidInput, match="there is no survey 'wealth' here"):
-        Client(server.address, "wealth", level="strict")
+        device(server.address, "wealth", level="strict")
     with pytest.raises(InvalidInput, match="level must be one of strict, open, got 'lax'"):
-        Client(server.address, "health", level="lax")
+        device(server.address, "health", level="lax")
 
 
-def test_no_server_is_an_error_at_the_start_and_none_later(
+def test_no_server_is_no_error_and_nothing_is_lost(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = Client(server.address, "health", level="strict")
+    client = device(server.address, "health", level="strict")
     server.stop()
-    with pytest.raises(Unreachable):
-        Client(server.address, "health", level="strict", timeout=0.5)
+    other = Client(server.address, "health", level="strict", ledger=MEMORY, consent=True)
+    assert not other.ready(timeout=0.5)
+    assert other.record(smokes="no") == ()
+    assert other.counters == {"no_plan": 1}
+    other.close(0)
     client.record(smokes="no")
     assert not client.flush(timeout=0.5)
     assert "stays queued" in caplog.text
-    (waiting,) = client.outbox()
+    (waiting,) = client.outbox().batches
     server.start()
     assert client.flush(timeout=20)
     assert client.counters["stored"] == 1
-    assert client.outbox() == ()
+    assert not client.outbox()
     # The same id and bytes went: sending them once more is a duplicate.
     with server.channel() as channel:
         request = collector_pb2.SubmitRequest(batches=[waiting])
@@ -286,10 +288,11 @@ def test_no_server_is_an_error_at_the_start_and_none_later(
 
 
 def test_a_server_that_lost_the_answer_counts_a_retry_once(server: Server) -> None:
-    client = Client(server.address, "health", level="strict")
+    client = device(server.address, "health", level="strict")
     client.record(smokes="no", age=40)
-    (batch,) = client.outbox()
-    with server.channel() as channel:
+    with client._sender.sending, server.channel() as channel:
+        outbox.seal(client._store, "health", Coins(), rows=512, size=1 << 20)
+        (batch,) = client.outbox().batches
         request = collector_pb2.SubmitRequest(batches=[batch])
         collector_pb2_grpc.CollectorStub(channel).Submit(request)  # answered, but not to us
     assert client.close()
@@ -303,7 +306,7 @@ def test_a_refused_batch_is_dropped_counted_and_logged(
     server.create(DAILY)
     calendar = Calendar()
     calendar.now = datetime(1999, 1, 1, tzinfo=UTC)
-    with Client(server.address, "daily", level="strict", clock=calendar) as client:
+    with device(server.address, "daily", level="strict", clock=calendar) as client:
         client.record(smokes="no")
         assert client.flush()
         assert client.counters["refused"] == 1
@@ -313,7 +316,7 @@ def test_a_refused_batch_is_dropped_counted_and_logged(
 def test_what_may_be_taken_later_stays_queued(
     server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = Client(server.address, "health", level="strict")
+    client = device(server.address, "health", level="strict")
     client.record(smokes="no")
     right, server.folder = server.folder, tmp_path / "wrong"
     server.stop()
@@ -366,7 +369,7 @@ def test_answers_of_no_known_kind_neither_raise_nor_end_a_batch(
     servicer, address = hostile
     # No result, too many, none that says anything, one of a later version; then a refusal.
     servicer.answers = [answer(), answer(1, 1), answer(0), answer(77), answer(3)]
-    with Client(address, "health", level="strict") as client:
+    with device(address, "health", level="strict") as client:
         client.record(smokes="no")
         assert client.flush(timeout=20)
         assert servicer.answers == []
@@ -381,7 +384,7 @@ def test_one_batch_without_an_answer_does_not_hold_up_the_next(
     servicer.plan = server.show("daily").plan
     servicer.answers = [answer(77), answer(1), answer(1)]
     calendar = Calendar()
-    with Client(address, "daily", level="strict", clock=calendar) as client:
+    with device(address, "daily", level="strict", clock=calendar) as client:
         calendar.now = YESTERDAY
         client.record(smokes="no")
         calendar.now = TODAY
@@ -394,32 +397,32 @@ def test_one_batch_without_an_answer_does_not_hold_up_the_next(
 def test_a_plan_of_another_survey_is_refused(hostile: tuple[Hostile, str]) -> None:
     _, address = hostile
     with pytest.raises(InvalidInput, match="asked for the survey 'wealth', got 'health'"):
-        Client(address, "wealth", level="strict")
+        device(address, "wealth", level="strict")
 
 
 def test_a_plan_can_be_pinned(server: Server) -> None:
     revision = server.show("health").status.revision.hex()
-    Client(server.address, "health", level="strict", revision=revision).close()
+    device(server.address, "health", level="strict", revision=revision).close()
     with pytest.raises(InvalidInput, match=f"expected revision 'abc' of 'health', .* {revision}"):
-        Client(server.address, "health", level="strict", revision="abc")
+        device(server.address, "health", level="strict", revision="abc")
 
 
 def test_what_is_lost_at_the_close_is_said(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = Client(server.address, "health", level="strict")
+    client = device(server.address, "health", level="strict")
     client.record(smokes="no")
     server.stop()
     assert not client.close(timeout=0.1)
     assert not client.close()
-    assert "closed with 1 batches that were never answered: they are lost" in caplog.text
+    assert "closed with 1 reports that were never answered: they are lost" in caplog.text
     begin = time.monotonic()
     assert not client.flush(timeout=20)  # there is no connection left to wait for
     assert time.monotonic() - begin < 10
 
 
 def test_a_flush_waits_for_another_one_no_longer_than_it_was_told(server: Server) -> None:
-    client = Client(server.address, "health", level="strict")
+    client = device(server.address, "health", level="strict")
     client.record(smokes="no")
     server.stop()
     other = threading.Thread(target=client.flush, kwargs={"timeout": 20})
@@ -435,14 +438,14 @@ def test_a_flush_waits_for_another_one_no_longer_than_it_was_told(server: Server
 
 def test_an_attribute_may_have_any_name(server: Server) -> None:
     server.create(SURVEY.replace('"health"', '"selves"').replace('"smokes"', '"self"'))
-    with Client(server.address, "selves", level="strict") as client:
+    with device(server.address, "selves", level="strict") as client:
         assert client.record(**{"self": "no"}) == ("self",)
 
 
 def test_seeded_simulations_do_not_share_batch_ids(server: Server) -> None:
     for _ in range(2):
         coins = SeededCoins(1)
-        with Client(server.address, "health", level="strict", coins=coins) as client:
+        with device(server.address, "health", level="strict", coins=coins) as client:
             client.record(smokes="no")
         assert client.counters["stored"] == 1
 
@@ -452,14 +455,14 @@ def test_a_proxy_of_the_environment_does_not_see_loopback(
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
-    with Client(server.address, "health", level="strict") as client:
+    with device(server.address, "health", level="strict") as client:
         client.record(smokes="no")
     assert client.counters["stored"] == 1
 
 
 def test_threads_share_a_client(server: Server) -> None:
     server.create(DAILY)
-    client = Client(server.address, "daily", level="strict", clock=Calendar())
+    client = device(server.address, "daily", level="strict", clock=Calendar())
     taken = []
 
     def work() -> None:
@@ -486,8 +489,8 @@ def test_analysts_are_told_what_is_wrong(server: Server) -> None:
             analyst.estimate("health", "smokes")
         with pytest.raises(InvalidInput, match="level must be one of strict, open, got 'lax'"):
             analyst.estimate("health", "smokes", levels=["lax"])
-        Client(server.address, "health", level="strict").close()
-        with Client(server.address, "health", level="strict") as client:
+        device(server.address, "health", level="strict").close()
+        with device(server.address, "health", level="strict") as client:
             client.record(smokes="no")
         with pytest.raises(InvalidInput, match="confidence must lie strictly between 0 and 1"):
             analyst.estimate("health", "smokes", confidence=95)
@@ -498,7 +501,7 @@ def test_analysts_are_told_what_is_wrong(server: Server) -> None:
 
 def test_levels_can_be_looked_at_one_by_one(server: Server, tmp_path: Path) -> None:
     for level in ("strict", "open", "open"):
-        with Client(server.address, "health", level=level) as client:
+        with device(server.address, "health", level=level) as client:
             client.record(smokes="no")
     with Analyst(server.address) as analyst:
         assert analyst.estimate("health", "smokes").attrs["reports"] == 3

@@ -21,7 +21,7 @@ def test_importing_the_sdk_imports_nothing_heavy() -> None:
 
 def test_importing_the_sdk_costs_little_beyond_numpy_and_grpc() -> None:
     # Against the import of numpy and grpc in the same process, so that the machine cancels out:
-    # they take 0.2 to 0.5 s, and 150 ms beyond them is the budget.
+    # they take 0.1 s where this takes 0.06 to 0.08; 150 ms beyond them is the budget.
     code = """
 import json, time
 begin = time.perf_counter()
@@ -34,4 +34,4 @@ print(json.dumps([middle - begin, time.perf_counter() - middle]))
     for _ in range(5):
         floor, ours = _run(code)  # type: ignore[misc]
         ratios.append(ours / floor)
-    assert min(ratios) < 0.6
+    assert min(ratios) < 1.0

@@ -53,3 +53,22 @@ def test_a_survey_without_periods_has_only_one() -> None:
 def test_an_unknown_unit_is_refused() -> None:
     with pytest.raises(InvalidInput, match="period must be empty or one of PT1H, P1D"):
         period.label("P2D", datetime.now(UTC))
+
+
+@given(
+    st.sampled_from(UNITS[1:]),
+    st.datetimes(datetime(1000, 1, 1), datetime(9997, 1, 1), timezones=st.just(UTC)),
+)
+def test_a_period_ends_where_the_next_begins(unit: str, moment: datetime) -> None:
+    name = period.label(unit, moment)
+    end = period.end(unit, name)
+    assert moment < end
+    assert period.label(unit, end - timedelta(seconds=1)) == name
+    assert period.start(unit, period.label(unit, end)) == end
+
+
+@pytest.mark.parametrize(
+    ("unit", "name"), [("", "once"), ("P1Y", "9999"), ("P1M", "9999-12"), ("P1D", "9999-12-31")]
+)
+def test_the_last_period_does_not_end(unit: str, name: str) -> None:
+    assert period.end(unit, name) == datetime.max.replace(tzinfo=UTC)

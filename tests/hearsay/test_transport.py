@@ -1,8 +1,8 @@
 import pytest
 
-from hearsay import Client, Unreachable
+from hearsay import MEMORY, Client, Reason
 from hearsay.transport import is_loopback
-from support import Server
+from support import Server, device
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,7 @@ def test_only_this_machine_is_loopback(target: str, expected: bool) -> None:
 def test_a_server_without_tls_is_not_spoken_to_in_the_clear(server: Server) -> None:
     # This address reaches the same server, but only 127.0.0.0/8 is promised to stay here.
     port = server.address.rpartition(":")[2]
-    with pytest.raises(Unreachable):
-        Client(f"0.0.0.0:{port}", "health", level="strict", timeout=1.0)
-    Client(f"0.0.0.0:{port}", "health", level="strict", insecure=True).close()
+    with Client(f"0.0.0.0:{port}", "health", level="strict", ledger=MEMORY, consent=True) as client:
+        assert not client.ready(timeout=1.0)
+        assert client.status().reason is Reason.NO_PLAN
+    device(f"0.0.0.0:{port}", "health", level="strict", insecure=True).close()

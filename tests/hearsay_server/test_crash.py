@@ -10,7 +10,7 @@ import pytest
 from hearsay import Client
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from hearsay_server.store import Store
-from support import Server
+from support import Server, device
 
 COUNT = 1200
 ORACLE = f"""
@@ -95,7 +95,7 @@ def test_every_acknowledged_batch_counts_exactly_once_across_kills(
 def test_devices_ride_out_a_kill_through_the_sdk(server: Server) -> None:
     """Clients that are in the middle of sending when the server dies deliver after its return."""
     people, threads = 300, 4
-    clients = [Client(server.address, "health", level="open", insecure=True) for _ in range(people)]
+    clients = [device(server.address, "health", level="open", insecure=True) for _ in range(people)]
     for client in clients:
         client.record(smokes="yes", age=41)
 

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from hearsay import Analyst, Client
+from hearsay import Analyst
 from hearsay.v1 import analyst_pb2
 from hearsay_server import catalogue
 from ldp.testing import SeededCoins
 from support import Server
+from support import device as ready_device
 
 DEVICES = 300
 VALUES = ("red", "green", "blue", "black", "white")
@@ -40,7 +41,7 @@ def analyst(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Analyst]:
     server.create(survey())
     for device, (colour, number) in enumerate(zip(COLOURS, NUMBERS, strict=True)):
         coins = SeededCoins(device)
-        with Client(server.address, "all", level="open", coins=coins) as client:
+        with ready_device(server.address, "all", level="open", coins=coins) as client:
             answers = {q: str(colour) if q.startswith("colour") else number for q in QUESTIONS}
             assert client.record(**answers) == tuple(QUESTIONS)
     with Analyst(server.address) as connected:

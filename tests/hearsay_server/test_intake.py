@@ -143,7 +143,7 @@ def test_a_bad_batch_is_refused_with_its_reason(case: str) -> None:
     [
         ("2026-7-4", "a P1D period reads like '2026-07-04', got '2026-7-4'"),
         ("2026-07-06", "the period '2026-07-06' has not begun yet"),
-        ("2026-05-04", "the period '2026-05-04' is over for good"),
+        ("2026-05-04", "the period '2026-05-04' is closed"),
     ],
 )
 def test_a_bad_period_is_refused(name: str, detail: str) -> None:

@@ -252,7 +252,7 @@ def test_health_and_reflection_answer(server: Server) -> None:
         assert {"hearsay.v1.Collector", "hearsay.v1.Analyst", "hearsay.v1.Admin"} <= names
         (raw,) = described.file_descriptor_response.file_descriptor_proto[:1]
         file = descriptor_pb2.FileDescriptorProto.FromString(raw)
-        assert [method.name for method in file.service[0].method] == ["GetPlan", "Submit"]
+        assert [method.name for method in file.service[0].method] == ["GetPlan", "Submit", "Forget"]
 
 
 def test_a_broken_disk_is_not_acknowledged(

@@ -1,14 +1,21 @@
 """The database: one owner, durable commits, tallies that are those of the stored batches."""
 
-import sqlite3
+import random
+import signal
+import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
+import psycopg
 import pytest
+import sqlalchemy as sa
+from postgres import Postgres
 
 from hearsay import InvalidInput, plan
 from hearsay.v1 import collector_pb2
+from hearsay_server import schema
 from hearsay_server import survey as surveys
 from hearsay_server.intake import Cohort, Refused, decode
 from hearsay_server.store import Store
@@ -41,20 +48,19 @@ def batch(number: int) -> collector_pb2.Batch:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = Store(tmp_path)
+def store(where: Path | str) -> Iterator[Store]:
+    opened = Store(where)
     opened.create_survey("health", PLAN.revision, FROZEN)
     yield opened
     opened.close()
 
 
-def test_tallies_are_those_of_the_stored_batches(store: Store, tmp_path: Path) -> None:
+def test_tallies_are_those_of_the_stored_batches(store: Store) -> None:
     for start in range(0, 60, 12):  # in groups, some of them sent before
         store.add([batch(number) for number in range(max(0, start - 5), start + 12)], decoded)
     stored: dict[Cohort, Tally] = {}
-    with sqlite3.connect(tmp_path / "hearsay.db") as connection:
-        rows = connection.execute("SELECT batch FROM batches").fetchall()
-    connection.close()
+    with store.database.reading() as connection:
+        rows = connection.execute(sa.select(schema.batches.c.batch)).all()
     for (data,) in rows:
         for cohort, tally in decoded(collector_pb2.Batch.FromString(data)).items():
             stored[cohort] = stored[cohort] + tally if cohort in stored else tally
@@ -103,30 +109,143 @@ def test_tallies_can_be_asked_for_by_level_and_period(store: Store) -> None:
 def test_a_name_has_one_plan(store: Store) -> None:
     assert store.create_survey("health", PLAN.revision, FROZEN).revision == PLAN.revision
     with pytest.raises(InvalidInput, match="a survey 'health' exists, with another plan"):
-        store.create_survey("health", b"other", b"plan")
+        store.create_survey("health", b"other", FROZEN)
 
 
-def test_a_folder_has_one_owner(store: Store, tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="is in use by another hearsay server"):
-        Store(tmp_path)
-    store.close()
-    Store(tmp_path).close()
-
-
-def test_data_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
-    Store(tmp_path).close()
-    with sqlite3.connect(tmp_path / "hearsay.db") as connection:
-        connection.execute("PRAGMA user_version = 99")
-    connection.close()
+def test_data_of_a_later_version_is_left_alone(where: Path | str) -> None:
+    opened = Store(where)
+    with opened.database.changing() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '99'")
+    opened.close()
     for _ in range(2):  # and the lock is given back
         with pytest.raises(InvalidInput, match="holds data of schema 99; this version knows up"):
-            Store(tmp_path)
+            Store(where)
 
 
-def test_a_commit_is_synced_to_the_disk(store: Store) -> None:
-    with store._writing() as connection:
+def test_a_commit_is_synced_to_the_disk(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with store.database.appending() as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2  # FULL
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
+    store.close()
+
+
+def test_a_commit_is_synced_though_the_database_is_set_to_forgo_it(postgres: Postgres) -> None:
+    url = postgres.create()
+    with psycopg.connect(url, autocommit=True) as connection:
+        name = url.rpartition("/")[2]
+        connection.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
+    store = Store(url)
+    with store.database.appending() as opened:
+        assert opened.exec_driver_sql("SHOW synchronous_commit").scalar_one() == "on"
+    store.close()
+
+
+def test_several_stores_count_a_batch_once(where: Path | str) -> None:
+    """Three stores on threads are sent the same batches at once, in groups that overlap."""
+    stores = [Store(where) for _ in range(3)]
+    stores[0].create_survey("health", PLAN.revision, FROZEN)
+    sent = [batch(number) for number in range(120)]
+    chance = random.Random(7)
+    outcomes: list[bool | Refused] = []
+
+    def send(store: Store, mine: list[collector_pb2.Batch]) -> None:
+        for start in range(0, len(mine), 8):
+            outcomes.extend(store.add(mine[start : start + 8], decoded))
+
+    threads = [
+        threading.Thread(target=send, args=(store, chance.sample(sent, len(sent))))
+        for store in stores
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == [False] * 240 + [True] * 120
+    assert sum(tally.n for tally in stores[1].tallies("health", "smokes").values()) == 120
+    (survey,) = stores[2].surveys()
+    assert (survey.batches, survey.records) == (120, 120)
+    for store in stores:
+        store.close()
+
+
+def test_each_process_on_postgresql_adds_to_rows_of_its_own(postgres: Postgres) -> None:
+    url = postgres.create()
+    stores = [Store(url) for _ in range(3)]
+    assert [store.database.shard for store in stores] == [0, 1, 2]
+    stores[0].create_survey("health", PLAN.revision, FROZEN)
+    for number, store in enumerate(stores):
+        store.add([batch(2 * number)], decoded)
+    with stores[0].database.reading() as connection:
+        writers = connection.scalars(sa.select(schema.counts.c.writer)).all()
+    assert sorted(writers) == [0, 1, 2]
+    stores[1].close()
+    again = Store(url)
+    assert again.database.shard == 1
+    for store in (stores[0], stores[2], again):
+        store.close()
+
+
+def test_two_processes_that_share_a_shard_lose_nothing(postgres: Postgres) -> None:
+    url = postgres.create()
+    stores = [Store(url) for _ in range(2)]
+    stores[0].create_survey("health", PLAN.revision, FROZEN)
+    stores[1].database.shard = 0  # as after a database that was restarted
+    threads = [
+        threading.Thread(
+            target=lambda store, first: [
+                store.add([batch(number)], decoded) for number in range(first, 80, 2)
+            ],
+            args=(store, first),
+        )
+        for first, store in enumerate(stores)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    kept = stores[0].tallies("health", "smokes")
+    assert {cohort.level: tally.n for cohort, tally in kept.items()} == {"open": 40, "strict": 40}
+    for store in stores:
+        store.close()
+
+
+def test_stores_that_start_at_once_on_an_empty_database_agree(postgres: Postgres) -> None:
+    url = postgres.create()
+    with ThreadPoolExecutor(4) as pool:
+        stores = list(pool.map(Store, [url] * 4))
+    assert sorted(store.database.shard for store in stores) == [0, 1, 2, 3]
+    for store in stores:
+        store.close()
+
+
+def test_a_database_that_comes_back_is_used_again(postgres: Postgres) -> None:
+    store = Store(postgres.create())
+    store.create_survey("health", PLAN.revision, FROZEN)
+    one, two = batch(1), batch(2)
+    assert store.add([one], decoded) == [True]
+    postgres.stop(signal.SIGQUIT)
+    with pytest.raises(sa.exc.OperationalError):
+        store.add([two], decoded)
+    postgres.start()
+    assert store.add([one, two], decoded) == [False, True]
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "url", ["", "nonsense", "mysql://here/there", "sqlite:///file", "postgresql+nodriver"]
+)
+def test_only_postgresql_is_taken_for_a_database(url: str) -> None:
+    with pytest.raises(InvalidInput, match="a database is given as postgresql://"):
+        Store(url)
+
+
+def test_a_database_that_is_not_there_is_named_without_its_password() -> None:
+    with pytest.raises(
+        InvalidInput, match=r"cannot open postgresql.*:\*\*\*@127.0.0.1:1/x"
+    ) as error:
+        Store("postgresql://me:secret@127.0.0.1:1/x")
+    assert "secret" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["what?now", "a#b", "50%", "ä ö", "?mode=memory"])

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
@@ -21,9 +21,16 @@ class Slow:
         self.groups: list[int] = []
         self.fails: Exception | None = None
 
-    def add(self, batches: Sequence[collector_pb2.Batch], _decode: object) -> list[bool]:
+    def add(
+        self,
+        batches: Sequence[collector_pb2.Batch],
+        _decode: object,
+        admit: Callable[[object, int], None],
+    ) -> list[bool]:
         self.free.wait(20)
         self.groups.append(len(batches))
+        for position in range(len(batches)):
+            admit(None, position)
         if self.fails:
             raise self.fails
         return [True] * len(batches)
@@ -96,7 +103,7 @@ def test_a_failure_is_told_to_all_whom_it_concerns_and_to_nobody_else() -> None:
 def test_a_store_that_answers_nonsense_hangs_nobody() -> None:
     async def test() -> None:
         store = Slow()
-        store.add = lambda batches, decode: [True]  # type: ignore[method-assign]
+        store.add = lambda batches, decode, admit: [True]  # type: ignore[method-assign]
         feeding = Writer(store, decode)  # type: ignore[arg-type]
         with pytest.raises(RuntimeError):
             await feeding.add(batches(3))
@@ -131,5 +138,39 @@ def test_closing_writes_what_waits() -> None:
         threading.Timer(0.2, store.free.set).start()
         await feeding.close()
         assert [await call for call in calls] == [[True]] * 10
+
+    asyncio.run(test())
+
+
+def test_each_batch_of_a_group_is_admitted_with_its_own_caller() -> None:
+    async def test() -> None:
+        store, admitted = Slow(), list[tuple[str, bytes]]()
+        store.free.set()
+        feeding = Writer(
+            store,
+            decode,
+            admit=lambda _connection, caller, batch: admitted.append((caller, batch.id)),
+        )
+        ids = [number.to_bytes(16, "big") for number in range(6)]
+        batches = [collector_pb2.Batch(id=id_) for id_ in ids]
+        calls = [feeding.add(batches[n : n + 2], caller="abc"[n // 2]) for n in (0, 2, 4)]
+        await asyncio.gather(*calls)
+        await feeding.close()
+        assert admitted == list(zip("aabbcc", ids, strict=True))
+
+    asyncio.run(test())
+
+
+def test_who_watches_hears_of_every_commit_and_why_one_failed() -> None:
+    async def test() -> None:
+        store, heard = Slow(), list[Exception | None]()
+        store.free.set()
+        feeding = Writer(store, decode, committed=lambda _seconds, error: heard.append(error))
+        await feeding.add([collector_pb2.Batch()])
+        store.fails = OSError("the disk is full")
+        with pytest.raises(OSError, match="the disk is full"):
+            await feeding.add([collector_pb2.Batch()])
+        await feeding.close()
+        assert heard == [None, store.fails]
 
     asyncio.run(test())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 import grpc
 
-from hearsay.transport import call, open_channel
+from hearsay.transport import Tls, Token, call, open_channel
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
 
 if TYPE_CHECKING:
@@ -17,9 +17,21 @@ if TYPE_CHECKING:
 class Analyst:
     """Ask for debiased statistics, each with its error."""
 
-    def __init__(self, target: str, *, insecure: bool = False, timeout: float = 30.0) -> None:
-        """Connect to "host:port"; each question waits at most `timeout` seconds."""
-        self._channel: grpc.Channel = open_channel(target, insecure=insecure)
+    def __init__(
+        self,
+        target: str,
+        *,
+        tls: Tls | None = None,
+        token: Token | None = None,
+        insecure: bool = False,
+        timeout: float = 30.0,
+    ) -> None:
+        """Connect to "host:port"; each question waits at most `timeout` seconds.
+
+        `tls` names other files than the system's authorities; `token` is the analyst's, where
+        the server asks for one.
+        """
+        self._channel: grpc.Channel = open_channel(target, tls=tls, token=token, insecure=insecure)
         self._stub = analyst_pb2_grpc.AnalystStub(self._channel)
         self._timeout = timeout
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from types import MappingProxyType
 
+from hearsay.memo import Memoizer
 from hearsay.plan import Categorical, Level, Plan
 from ldp import InvalidInput
 from ldp.budget import Budget
@@ -69,14 +70,15 @@ class Choices:
     levels: Mapping[str, str] = field(default_factory=dict)
     withhold: frozenset[str] = frozenset()
     may_reveal: frozenset[str] = frozenset()
+    may_tell_changes: frozenset[str] = frozenset()
     revision: str | None = None
 
     def against(self, plan: Plan) -> "Terms":
         """Return the terms under a plan.
 
         Raises `InvalidInput` where the plan lacks a level or attribute, is not of the revision,
-        spends more on a record than the loosest level chosen, or could reveal a value that
-        `may_reveal` does not allow.
+        spends more on a record than the loosest level chosen, or could reveal a value, or tell
+        when an answer changes, which `may_reveal` or `may_tell_changes` does not allow.
         """
         if self.revision is not None and plan.revision.hex() != self.revision:
             raise InvalidInput(
@@ -85,7 +87,7 @@ class Choices:
             )
         level = plan.level(self.level)
         levels = dict.fromkeys(plan.attributes, level)
-        for name in (*self.levels, *self.withhold, *self.may_reveal):
+        for name in (*self.levels, *self.withhold, *self.may_reveal, *self.may_tell_changes):
             if name not in plan.attributes:
                 raise InvalidInput(no_attribute(plan, name))
         levels |= {name: plan.level(other) for name, other in self.levels.items()}
@@ -93,21 +95,34 @@ class Choices:
         for position, (name, other) in enumerate(levels.items()):
             if other is not level:
                 budget = budget.with_epsilon(position, other.mechanisms[name].epsilon)
-        terms = Terms(plan, level, MappingProxyType(levels), budget, self.withhold)
+        memoizers = {name: plan.memoizer(other.name, name) for name, other in levels.items()}
+        terms = Terms(
+            plan=plan,
+            level=level,
+            levels=MappingProxyType(levels),
+            budget=budget,
+            withheld=self.withhold,
+            memoizers={name: memo for name, memo in memoizers.items() if memo is not None},
+        )
         allowed = max(chosen.epsilon for chosen in (level, *levels.values()))
         if terms.record_epsilon > allowed:
             raise InvalidInput(
                 f"these levels together spend epsilon {terms.record_epsilon:g} on a record, "
                 f"more than the loosest of them, {allowed:g}: the plan does not go by levels"
             )
-        self._check_revealing(plan)
+        self._check_revealing(terms)
         return terms
 
-    def _check_revealing(self, plan: Plan) -> None:
-        for name, attribute in plan.attributes.items():
+    def _check_revealing(self, terms: "Terms") -> None:
+        for name, attribute in terms.plan.attributes.items():
             domain = attribute.domain
             if name in self.withhold or not isinstance(domain, Categorical):
                 continue
+            if name in terms.memoizers and name not in self.may_tell_changes:
+                raise InvalidInput(
+                    f"answers to {name!r} are memoised, so reports tell when they change; "
+                    f"if that is meant, pass may_tell_changes=[{name!r}]"
+                )
             if domain.ordinary and name not in self.may_reveal:
                 raise InvalidInput(
                     f"a report of {name!r} may reveal {' or '.join(domain.ordinary)}; "
@@ -117,19 +132,32 @@ class Choices:
 
 @dataclass(frozen=True)
 class Terms:
-    """A plan as one user executes it: each attribute's level, and the budget of a record."""
+    """A plan as one user executes it: each attribute's level, the budget of a record, and how
+    memos are kept of the attributes that have them."""
 
     plan: Plan
     level: Level
     levels: Mapping[str, Level]
     budget: Budget
     withheld: frozenset[str]
+    memoizers: Mapping[str, Memoizer]
+
+    @property
+    def count_for_life(self) -> bool:
+        """Whether a ledger that was lost can never be made good: the survey has one period only,
+        or what was answered is to be answered alike again."""
+        return not self.plan.period or not self.withheld.issuperset(self.memoizers)
 
     @property
     def record_epsilon(self) -> float:
         """The most that one record spends: all attributes that it can report together."""
         names = enumerate(self.plan.attributes)
         return self.budget.epsilon_of([j for j, name in names if name not in self.withheld])
+
+    def cost(self, name: str) -> float:
+        """Return what a report of an attribute costs, or for a memoised one a new memo."""
+        memoizer = self.memoizers.get(name)
+        return memoizer.epsilon if memoizer else self.levels[name].mechanisms[name].epsilon
 
     def check_caps(self, caps: Caps) -> None:
         """Raise `InvalidInput` where one record may spend more than a cap allows."""

@@ -3,17 +3,17 @@
 import atexit
 import json
 import logging
+import math
 import os
 import threading
 import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from hearsay import outbox
 from hearsay.choices import Caps, Choices, Terms
@@ -53,7 +53,9 @@ class Client:
 
     Guarantee: all that leaves the device for one person and period is epsilon-LDP for the whole
     record, epsilon being `record_epsilon`, at most the chosen level's where no attribute has
-    another; over periods epsilons add up, and the caps for life bound the sum. Each attribute is
+    another; over periods epsilons add up, and the caps for life bound the sum. A memoised
+    attribute costs its memo's epsilon once per distinct value, which bounds what all its reports
+    tell between lives that change at the same times (`Memoizer`), and no others. Each attribute is
     randomised at most once per person and period; a repeated answer is dropped and counted. It
     holds across crashes, restarts, threads, forks and processes that share the ledger's file.
     Where the survey declares sensitive values or classes of an attribute, its policy takes the
@@ -78,6 +80,7 @@ class Client:
         caps: Caps = _NO_CAPS,
         withhold: Collection[str] = (),
         may_reveal: Collection[str] = (),
+        may_tell_changes: Collection[str] = (),
         revision: str | None = None,
         tls: Tls | None = None,
         token: Token | None = None,
@@ -97,7 +100,8 @@ class Client:
         Decide these before any answer is known: `level` names the user's epsilon, `levels` that
         of some attributes, by name; `caps` are the app's; `withhold` names the attributes that
         are never answered, whatever `record` is given; `may_reveal` those whose ordinary values
-        may be revealed. `revision`, the hex SHA-256 that `hearsay survey show` prints, refuses
+        may be revealed, `may_tell_changes` the memoised ones, whose reports tell when an answer
+        changes. `revision`, the hex SHA-256 that `hearsay survey show` prints, refuses
         any other plan. Without it another plan is taken as long as it does not spend more on a
         record than the first one did, or than `caps.record` where that is given.
 
@@ -112,7 +116,12 @@ class Client:
             target = GrpcTransport(target, tls=tls, token=token, insecure=insecure)
         self._survey = survey
         self._choices = Choices(
-            level, dict(levels), frozenset(withhold), frozenset(may_reveal), revision
+            level=level,
+            levels=dict(levels),
+            withhold=frozenset(withhold),
+            may_reveal=frozenset(may_reveal),
+            may_tell_changes=frozenset(may_tell_changes),
+            revision=revision,
         )
         self._caps = caps
         self._delivery = delivery
@@ -127,9 +136,17 @@ class Client:
         self._refused = Status(Reason.NO_PLAN, "no plan has come yet")
         self._settled = threading.Event()  # there are terms, or a plan was refused
         self._dropped: Counter[str] = Counter()  # not in the file yet
-        self._counting = threading.Lock()
+        self._counting = threading.RLock()
+        self._keeping = threading.RLock()  # one writer of counters at a time; taken first
         self._last = Status(Reason.READY)  # of the last answer
-        self._closed = False
+        self._closed = self._emptied = False
+        self._revoked = False  # whatever the file says: it may not have been possible to note it
+        self._forget = False
+        self._catching = threading.RLock()  # guards these three and the next
+        self._behind = True  # the file could not be read or written when it should have been
+        self._consenting = consent
+        self._quiet = self._paused = False  # while the process forks
+        self._held: list[threading.RLock] = []
         self._sender = Sender(
             self._store,
             self._transport,
@@ -141,12 +158,11 @@ class Client:
             coins=self._coins,
         )
         try:
-            self._take_known_plan()
-            if consent:
-                self.grant()
+            self._catch_up()
         except Trouble as trouble:
             self._last = trouble.status
-        _living.add(self)
+        with _births:
+            _living.add(self)
         self._sender.start()
 
     def record(self, /, **answers: object) -> tuple[str, ...]:
@@ -165,7 +181,9 @@ class Client:
         Never raises, unless `strict`: then `InvalidInput`, before anything is spent, for an
         unknown attribute, for an answer outside its domain (the message does not repeat the
         answer), where the plan is refused, and after `close`. Otherwise those are dropped,
-        counted as "invalid" and logged. Takes some 50 µs; the answer itself is not kept.
+        counted as "invalid" and logged. Takes some 50 µs. The answer itself is not kept; of a
+        memoised attribute, which values have a memo is (under keyed hashes, with the key beside
+        them).
         """
         return self._record("", answers)
 
@@ -184,10 +202,14 @@ class Client:
 
         With `strict`, raises `InvalidInput` where the server's plan is refused.
         """
-        status = self.status()
-        if status.reason is Reason.NO_PLAN:
-            self._settled.wait(timeout)
-            status = self.status()
+        deadline = time.monotonic() + timeout
+        while (status := self.status()).reason in (Reason.NO_PLAN, Reason.LOCKED):
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                break
+            if not self._settled.wait(min(remaining, 0.1)):
+                continue
+            time.sleep(min(remaining, 0.01))
         if self._strict and status.reason is Reason.PLAN_REFUSED:
             raise InvalidInput(status.detail)
         return status.ready
@@ -196,7 +218,10 @@ class Client:
         """Return whether answers are taken now, and if not, why."""
         if self._closed:
             return Status(Reason.CLOSED)
+        if self._revoked:
+            return Status(Reason.NO_CONSENT)
         try:
+            self._catch_up()
             if not self._has_consent():
                 return Status(Reason.NO_CONSENT)
             if self._terms is None:
@@ -204,39 +229,65 @@ class Client:
             self._ledger.check("", self._terms, now=self._clock(), caps=self._caps)
         except Trouble as trouble:
             return trouble.status
-        return self._last  # looking may go well where writing does not
+        if self._last.reason in _OF_WRITING:  # looking may go well where writing does not
+            try:
+                self._store.probe()
+                self._last = Status(Reason.READY)
+            except Trouble as trouble:
+                return trouble.status
+        return Status(Reason.READY)
 
     def grant(self) -> None:
-        """Note the user's consent to this survey in the ledger; raise nothing."""
-        self._set_consent(True)
+        """Note the user's consent to this survey in the ledger; raise nothing.
+
+        Where that is not possible now, it is tried again, and `status` says why.
+        """
+        with self._catching:
+            self._revoked = False
+            self._consenting = self._behind = True
+        try:
+            self._catch_up()
+        except Trouble as trouble:
+            self._last = trouble.status
         self._sender.wake()
 
     def revoke(self, *, forget: bool = False) -> None:
-        """Note that consent is revoked: stop sending and empty the queue; raise nothing.
+        """Stop taking and sending at once, note it in the ledger, and empty the queue; raise
+        nothing. Where noting is not possible now, it is tried again.
 
         With `forget`, the server is asked to delete the batches that were under way and may
         have reached it. What it acknowledged stays counted, and what was spent stays spent.
         """
-        self._set_consent(False)
-        self._transport.interrupt()
+        with self._catching:
+            self._revoked = self._behind = True
+            self._consenting = False
+            self._forget |= forget
+        paused = self._sender.pause(_REVOKE_WAIT)
         try:
-            outbox.clear(self._store, self._survey, forget=forget)
-        except Trouble as trouble:
-            _log.error("the queue could not be emptied, but is not sent: %s", trouble)
+            deadline = time.monotonic() + _REVOKE_WAIT
+            while True:
+                try:
+                    self._catch_up()
+                    break
+                except Trouble as trouble:
+                    if time.monotonic() >= deadline:
+                        _log.error("not noted yet, but nothing is sent: %s", trouble)
+                        break
+                    time.sleep(0.02)
+        finally:
+            if paused:
+                self._sender.sending.release()
         self._sender.wake()
 
     def limit(self, caps: Caps) -> None:
         """Set the user's own caps, kept in the ledger; of them and the app's the lower hold.
 
+        That for life is for all surveys and people of the ledger, the others for this survey.
+
         Raises `InvalidInput` where they cannot be kept.
         """
         try:
-            with self._store.write() as connection:
-                connection.execute(
-                    "INSERT INTO surveys (survey, caps) VALUES (?, ?)"
-                    " ON CONFLICT DO UPDATE SET caps = excluded.caps",
-                    (self._survey, json.dumps(caps.as_dict())),
-                )
+            self._ledger.set_own_caps(caps)
             self._take_known_plan()
         except Trouble as trouble:
             raise InvalidInput(f"the caps could not be kept: {trouble}") from None
@@ -263,13 +314,14 @@ class Client:
         "invalid", "overflow" (reports beyond the queue), "revoked", "period_closed", and those
         of `Reason`; batches by what became of them: "stored", "duplicate", "refused". Kept in
         the ledger."""
-        try:
-            self._keep_counters()
-            kept = outbox.counters(self._store, self._survey)
-        except Trouble:
-            kept = {}
-        with self._counting:
-            return MappingProxyType(dict(Counter(kept) + self._dropped))
+        with self._keeping:
+            try:
+                self._keep_counters()
+                kept = outbox.counters(self._store, self._survey)
+            except Trouble:
+                kept = {}
+            with self._counting:
+                return MappingProxyType(dict(Counter(kept) + self._dropped))
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Send what waits; return whether all of it was answered within `timeout` seconds.
@@ -279,7 +331,7 @@ class Client:
         and logged with its reason.
         """
         if self._closed:
-            return self._is_empty()
+            return self._emptied
         return self._sender.flush(timeout) and self._is_empty()
 
     def close(self, timeout: float = 30.0) -> bool:
@@ -292,18 +344,17 @@ class Client:
             sent = self._is_empty() or self._sender.flush(timeout)
             self._closed = True
             self._sender.stop()
-            self._sender.join(timeout=1.0)
+            self._sender.join(timeout=0.2)
             self._transport.close()
             if not sent and self._store.file is None and (left := self._left()):
                 _log.error("closed with %d reports that were never answered: they are lost", left)
-            empty = self._is_empty()
+            self._emptied = self._is_empty()
             try:
                 self._keep_counters()
             except Trouble as trouble:
                 _log.warning("the counters could not be kept: %s", trouble)
             self._store.release()
-            return empty
-        return self._is_empty()
+        return self._emptied
 
     def __enter__(self) -> Self:
         return self
@@ -332,6 +383,17 @@ class Client:
         return self._terms
 
     def _record(self, person: str, answers: Mapping[str, object]) -> tuple[str, ...]:
+        try:
+            return self._try_to_record(person, answers)
+        except Exception as error:
+            if self._strict:
+                raise
+            # Without its message, which may have the answer in it.
+            _log.error("an answer could not be recorded: %s", type(error).__name__)
+            self._drop("failed", len(answers))
+            return ()
+
+    def _try_to_record(self, person: str, answers: Mapping[str, object]) -> tuple[str, ...]:
         try:
             terms = self._check_answering()
             values = terms.encode(answers)
@@ -363,12 +425,6 @@ class Client:
             self._last = trouble.status
             self._drop(trouble.status.reason, len(values))
             return ()
-        except Exception:
-            if self._strict:
-                raise
-            _log.exception("an answer could not be recorded")
-            self._drop("failed", len(values))
-            return ()
         self._last = Status(Reason.READY)
         if taken or dropped:
             with self._counting:
@@ -382,9 +438,13 @@ class Client:
     def _check_answering(self) -> Terms:
         if self._closed:
             raise Trouble(Reason.CLOSED, "this client is closed; make a new one to record")
+        if self._revoked:
+            raise Trouble(Reason.NO_CONSENT)
         terms = self._terms
         if terms is None:
             self._sender.start()
+            if not self._has_consent():  # or the ledger is shut, which raises
+                raise Trouble(Reason.NO_CONSENT)
             raise Trouble(self._refused.reason, self._refused.detail)
         return terms
 
@@ -393,15 +453,13 @@ class Client:
             self._dropped[str(reason)] += answers
 
     def _keep_counters(self) -> None:
-        with self._counting:
-            dropped, self._dropped = self._dropped, Counter()
-        if dropped:
-            try:
+        with self._keeping:
+            with self._counting:
+                dropped = self._dropped.copy()
+            if dropped:
                 outbox.count(self._store, self._survey, dropped)
-            except Trouble:
                 with self._counting:
-                    self._dropped += dropped
-                raise
+                    self._dropped -= dropped
 
     def _left(self) -> int:
         waiting = self.outbox()
@@ -409,11 +467,13 @@ class Client:
 
     def _is_empty(self) -> bool:
         try:
-            return not outbox.view(self._store, self._survey)
+            return outbox.is_empty(self._store, self._survey)
         except Trouble:
             return False
 
     def _has_consent(self) -> bool:
+        if self._revoked:
+            return False
         with self._store.read() as connection:
             found = connection.execute(
                 "SELECT consent FROM surveys WHERE survey = ?", (self._survey,)
@@ -421,38 +481,47 @@ class Client:
         return bool(found and found[0])
 
     def _may_send(self) -> bool:
+        self._catch_up()
         self._keep_counters()
         return self._has_consent()
 
-    def _set_consent(self, granted: bool) -> None:
-        try:
-            with self._store.write_durably() as connection:
-                connection.execute(
-                    "INSERT INTO surveys (survey, consent) VALUES (?, ?)"
-                    " ON CONFLICT DO UPDATE SET consent = excluded.consent",
-                    (self._survey, granted),
-                )
-        except Trouble as trouble:
-            self._last = trouble.status
-            _log.error("consent could not be noted: %s", trouble)
+    def _catch_up(self) -> None:
+        """Do what is due with the file since the start, a grant or a revocation."""
+        if not self._behind:
+            return
+        with self._catching:
+            if self._revoked:
+                outbox.revoke(self._store, self._survey, self._clock(), forget=self._forget)
+                self._revoked = False
+            else:
+                if self._terms is None:
+                    self._take_known_plan()
+                if self._consenting and not self._has_consent():
+                    outbox.grant(self._store, self._survey)
+            self._behind = self._forget = False
 
     def _take_known_plan(self) -> None:
         """Take the plan that an earlier run has kept, if any."""
         with self._store.read() as connection:
-            found = connection.execute(
-                "SELECT plan, fetched FROM surveys WHERE survey = ?", (self._survey,)
-            ).fetchone()
-        if found and found[0]:
-            self._take(found[0], fetched=found[1])
+            data, fetched, _ = self._kept(connection)
+        if data:
+            self._take(data, fetched=fetched)
 
-    def _refresh(self, now: bool) -> None:
+    def _kept(self, connection: "sqlite3.Connection") -> tuple[bytes, float, str]:
+        """Return the plan that is kept, when it was fetched, and what is trusted."""
+        found = connection.execute(
+            "SELECT plan, fetched, trusted FROM surveys WHERE survey = ?", (self._survey,)
+        ).fetchone()
+        return found or (b"", 0.0, "{}")
+
+    def _refresh(self, now: bool, timeout: float) -> None:
         """Fetch the plan where there is none or an old one, or `now`."""
         moment = self._clock().timestamp()
         age = moment - self._fetched
         if not now and self._settled.is_set() and 0 <= age < self._delivery.plan_age:
             return
         try:
-            data = self._transport.get_plan(self._survey, self._delivery.timeout)
+            data = self._transport.get_plan(self._survey, timeout)
         except InvalidInput as error:  # there is no such survey, say
             if self._terms is None:
                 self._refuse(str(error))
@@ -468,39 +537,56 @@ class Client:
             if plan.survey != self._survey:
                 raise InvalidInput(f"asked for the survey {self._survey!r}, got {plan.survey!r}")
             terms = self._choices.against(plan)
-            with self._store.write() as connection:
+            with self._store.read() as connection:
                 terms.check_caps(self._caps.lower(self._ledger.own_caps(connection)))
-                self._check_trusted(connection, terms)
-                connection.execute(
-                    "UPDATE surveys SET plan = ?, fetched = ? WHERE survey = ?",
-                    (data, fetched, self._survey),
-                )
+                kept = self._kept(connection)
+            trusted = self._trusted(json.loads(kept[2]), terms)
+            if kept != (data, fetched, trusted):
+                with self._store.write() as connection:
+                    connection.execute(
+                        "INSERT INTO surveys (survey, plan, fetched, trusted) VALUES (?, ?, ?, ?)"
+                        " ON CONFLICT DO UPDATE SET plan = excluded.plan,"
+                        " fetched = excluded.fetched, trusted = excluded.trusted",
+                        (self._survey, data, fetched, trusted),
+                    )
         except InvalidInput as error:
             self._refuse(str(error))
             return
         self._terms = terms
         self._settled.set()
 
-    def _check_trusted(self, connection: "sqlite3.Connection", terms: Terms) -> None:
-        """Raise `InvalidInput` where a record costs more than by the first plan, uncapped."""
-        choices = replace(self._choices, revision=None, may_reveal=frozenset())
+    def _trusted(self, trusted: dict[str, Any], terms: Terms) -> str:
+        """Return what is trusted from now on: the costs of the first plan, or those allowed since.
+
+        Raises `InvalidInput` for a plan of another period, or whose record, or memos, cost more
+        where no cap bounds them.
+        """
+        unit = trusted.setdefault("period", terms.plan.period)
+        if unit != terms.plan.period:
+            raise InvalidInput(
+                f"the plan of {self._survey!r} now has the period {terms.plan.period!r}; it was "
+                f"{unit!r}: what was spent in one cannot be held against the other"
+            )
+        choices = self._choices
         key = repr((choices.level, sorted(choices.levels.items()), sorted(choices.withhold)))
-        connection.execute("INSERT OR IGNORE INTO surveys (survey) VALUES (?)", (self._survey,))
-        (stored,) = connection.execute(
-            "SELECT trusted FROM surveys WHERE survey = ?", (self._survey,)
-        ).fetchone()
-        trusted = json.loads(stored)
-        known = trusted.get(key, terms.record_epsilon)
-        if self._caps.record is None and terms.record_epsilon > known:
+        known = trusted.setdefault(key, {"record": terms.record_epsilon, "memos": {}})
+        if self._caps.record is None and terms.record_epsilon > known["record"]:
             raise InvalidInput(
                 f"the plan of {self._survey!r} now spends epsilon {terms.record_epsilon:g} on a "
-                f"record; it was {known:g}: if that is meant, allow it by caps.record"
+                f"record; it was {known['record']:g}: if that is meant, allow it by caps.record"
             )
-        trusted[key] = max(known, terms.record_epsilon)
-        connection.execute(
-            "UPDATE surveys SET trusted = ? WHERE survey = ?",
-            (json.dumps(trusted), self._survey),
-        )
+        known["record"] = max(known["record"], terms.record_epsilon)
+        memos = {name: memoizer.epsilon for name, memoizer in terms.memoizers.items()}
+        for name, epsilon in known["memos"].items():
+            bounded = self._caps.life is not None or name in self._caps.attribute_life
+            if not bounded and name in terms.levels and memos.get(name, math.inf) > epsilon:
+                now = f"costs {memos[name]:g}" if name in memos else "is drawn for every report"
+                raise InvalidInput(
+                    f"a memo of {name!r} cost epsilon {epsilon:g}, and now {now}; if that is "
+                    "meant, bound it by a cap for life"
+                )
+        known["memos"] |= memos
+        return json.dumps(trusted)
 
     def _refuse(self, why: str) -> None:
         self._refused = Status(Reason.PLAN_REFUSED, why)
@@ -508,16 +594,15 @@ class Client:
         self._settled.set()
         _log.error("the plan of %r is refused: %s", self._survey, why)
 
-    def _before_fork(self) -> None:
-        self._transport.interrupt()
-        deadline = time.monotonic() + _FORK_WAIT
+    def _before_fork(self, deadline: float) -> None:
+        self._quiet = self._sender.pause(max(0.0, deadline - time.monotonic()))
         self._held = [
             lock
-            for lock in (self._sender.sending, self._counting)
+            for lock in (self._catching, self._keeping, self._counting)
             if lock.acquire(timeout=max(0.0, deadline - time.monotonic()))
         ]
         # A connection must not be shared by two processes, so none exists while there are two.
-        if self._sender.sending in self._held:
+        if self._quiet:
             self._transport.close()
         self._paused = self._store.hold(max(0.0, deadline - time.monotonic()))
         if self._paused:
@@ -525,21 +610,23 @@ class Client:
 
     def _after_fork(self, *, child: bool) -> None:
         if child:
-            quiet = self._sender.sending in self._held
-            self._counting = threading.Lock()
+            self._counting, self._keeping = threading.RLock(), threading.RLock()
+            self._catching = threading.RLock()
             self._dropped = Counter()  # the parent counts them
             settled = self._settled.is_set()
             self._settled = threading.Event()
             if settled:
                 self._settled.set()
             self._sender.after_fork()
-            self._store.after_fork()
-            self._transport.after_fork(usable=quiet)
+            self._store.after_fork(usable=self._paused)
+            self._transport.after_fork(usable=self._quiet)
             return
         if self._paused:
             self._store.let_go()
         for lock in self._held:
             lock.release()
+        if self._quiet:
+            self._sender.sending.release()
 
 
 class Person:
@@ -560,31 +647,58 @@ class Person:
         return self._client.ledger(self._name)
 
 
+_OF_WRITING = (Reason.DISK, Reason.LOCKED)
+"""What only an answer finds out."""
+
+_REVOKE_WAIT = 1.0
+"""Seconds that `revoke` waits for a call under way to end."""
+
 _FORK_WAIT = 2.0
 """Seconds that a fork waits for a call and a transaction under way to end."""
 
 _living: "weakref.WeakSet[Client]" = weakref.WeakSet()
 """The clients that a fork and the process's exit concern."""
 
+_births = threading.RLock()
+"""Guards `_living`; held while the process forks, so that no client appears in the middle."""
+
 
 def _before_fork() -> None:
+    _births.acquire()
+    deadline = time.monotonic() + _FORK_WAIT
     for client in list(_living):
-        client._before_fork()
+        try:
+            client._before_fork(deadline)
+        except Exception as error:  # the host's fork must go on
+            _log.error("a client was not ready for a fork: %s", type(error).__name__)
 
 
 def _after_fork(*, child: bool) -> None:
+    global _births
     for client in list(_living):
-        client._after_fork(child=child)
+        try:
+            client._after_fork(child=child)
+        except Exception as error:
+            _log.error("a client did not take a fork well: %s", type(error).__name__)
+    if child:
+        _births = threading.RLock()
+    else:
+        _births.release()
 
 
 @atexit.register
 def _flush_at_exit() -> None:
     """Send what waits, for a bounded time; the rest waits in the file."""
     begin = time.monotonic()
-    for client in list(_living):
-        if not client._closed:
-            spent = time.monotonic() - begin
-            client.close(max(0.0, client._delivery.exit_timeout - spent))
+    with _births:
+        clients = list(_living)
+    for client in clients:
+        spent = time.monotonic() - begin
+        try:
+            if not client._closed:
+                client.close(max(0.0, client._delivery.exit_timeout - spent))
+        except Exception as error:
+            _log.error("a client could not be closed: %s", type(error).__name__)
 
 
 if hasattr(os, "register_at_fork"):  # there is no fork on Windows

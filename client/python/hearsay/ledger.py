@@ -12,10 +12,11 @@ from typing import Any
 
 from hearsay import outbox, period
 from hearsay.choices import Caps, Terms, total
+from hearsay.memo import Memoizer
 from hearsay.store import Store
 from hearsay.trouble import Reason, Trouble
 from hearsay.v1 import collector_pb2
-from ldp import Coins
+from ldp import Coins, InvalidInput
 
 IDLE = "idle"
 """An answer was dropped because its attribute was not drawn for this record."""
@@ -23,8 +24,8 @@ SPENT = "spent"
 """An answer was dropped because its attribute's epsilon, or a cap for life, is used up."""
 
 _Account = dict[str, dict[str, Any]]
-"""By survey: the current period, its revision, what was drawn for it and what is spent of it,
-and all that was ever spent: {attribute: {epsilon in hex: how many times}}."""
+"""By survey: the current period, its revision, what was drawn for it, what each attribute that
+was reported in it cost the record, and all ever spent: {attribute: {epsilon in hex: times}}."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,15 @@ class Ledger:
             key = self._person(person)
             account, caps, latest = self._account(connection, key, terms, label, caps)
             mine = account[survey]
-            if mine["period"] != label:
+            begins = mine["period"] != label
+            if begins:
                 names = list(terms.plan.attributes)
                 drawn = [names[j] for j in terms.budget.draw(coins)]
                 revision = terms.plan.revision.hex()
-                mine |= {"period": label, "revision": revision, "drawn": drawn, "spent": []}
+                mine |= {"period": label, "revision": revision, "drawn": drawn, "spent": {}}
+            # Where these terms drew the attributes, their sum is within their record's epsilon.
+            # Otherwise other terms drew them, or reported some already.
+            together = Fraction(0) if begins else _sum(mine["spent"])
             taken: list[str] = []
             waiting = 0
             report = collector_pb2.Batch(
@@ -93,14 +98,30 @@ class Ledger:
                     dropped[IDLE] += 1
                     continue
                 level = terms.levels[name]
-                mechanism = level.mechanisms[name]
-                if name in mine["spent"] or not _may_spend(
-                    account, survey, name, mechanism.epsilon, caps
+                mechanism, memoizer = level.mechanisms[name], terms.memoizers.get(name)
+                memos = (
+                    _Memos(connection, self._store.salt, (key, survey, name), memoizer)
+                    if memoizer
+                    else None
+                )
+                memo = memos.recall(value, coins) if memos else None
+                epsilon = 0.0 if memo else terms.cost(name)
+                more = Fraction(0) if begins else together + Fraction(mechanism.epsilon)
+                if (
+                    name in mine["spent"]
+                    or more > Fraction(terms.record_epsilon)
+                    or not _may_spend(account, survey, name, epsilon, caps)
                 ):
                     dropped[SPENT] += 1
                     continue
-                code = mechanism.encode([mechanism.randomize(value, coins)])
-                _spend(mine, name, mechanism.epsilon)
+                together = more
+                if memos and memoizer:
+                    memo = memo or memos.keep(value, coins)
+                    code = memoizer.report(memo, coins)
+                else:
+                    code = mechanism.encode([mechanism.randomize(value, coins)])
+                mine["spent"][name] = mechanism.epsilon.hex()
+                _spend(mine, name, epsilon)
                 taken.append(name)
                 report.columns.add(attribute=name, level=level.name, codes=code)
             connection.execute(
@@ -108,11 +129,11 @@ class Ledger:
                 " ON CONFLICT DO UPDATE SET account = excluded.account",
                 (key, json.dumps(account)),
             )
+            if label != latest:  # also where nothing was taken: the account's period has moved
+                connection.execute(
+                    "UPDATE surveys SET latest = ? WHERE survey = ?", (label, survey)
+                )
             if taken:
-                if label != latest:
-                    connection.execute(
-                        "UPDATE surveys SET latest = ? WHERE survey = ?", (label, survey)
-                    )
                 waiting, overflow = _queue(connection, survey, now, report, limits)
                 dropped["overflow"] += overflow
         return taken, +dropped, waiting
@@ -134,7 +155,7 @@ class Ledger:
         account: _Account = json.loads(stored[0]) if stored else {}
         mine = account.get(self._survey, {"period": "", "life": {}})
         found = []
-        for name, level in terms.levels.items():
+        for name in terms.levels:
             spent = mine["life"].get(name, {})
             life = total({name: spent})
             limits = []
@@ -146,7 +167,7 @@ class Ledger:
             found.append(
                 Spending(
                     attribute=name,
-                    epsilon=level.mechanisms[name].epsilon,
+                    epsilon=terms.cost(name),
                     reports=sum(spent.values()),
                     life=float(life),
                     left=max(0.0, float(min(limits))) if limits else None,
@@ -160,13 +181,31 @@ class Ledger:
         found = connection.execute(
             "SELECT caps FROM surveys WHERE survey = ?", (self._survey,)
         ).fetchone()
-        return Caps(**json.loads(found[0])) if found else Caps()
+        life = connection.execute("SELECT value FROM settings WHERE name = 'life'").fetchone()
+        own = json.loads(found[0]) if found else {}
+        return Caps(**own, life=life[0] if life else None)
+
+    def set_own_caps(self, caps: Caps) -> None:
+        """Keep the user's caps: that for life for all surveys, the others for this one."""
+        own = caps.as_dict()
+        life = own.pop("life", None)
+        with self._store.write() as connection:
+            connection.execute(
+                "INSERT INTO surveys (survey, caps) VALUES (?, ?)"
+                " ON CONFLICT DO UPDATE SET caps = excluded.caps",
+                (self._survey, json.dumps(own)),
+            )
+            connection.execute("DELETE FROM settings WHERE name = 'life'")
+            if life is not None:
+                connection.execute("INSERT INTO settings VALUES ('life', ?)", (life,))
 
     def _person(self, name: str) -> bytes:
         """Return what stands for a person in the file."""
         if not name:
             return b""
-        return blake2b(name.encode(), key=self._store.salt, digest_size=16).digest()
+        return blake2b(
+            name.encode("utf-8", "surrogatepass"), key=self._store.salt, digest_size=16
+        ).digest()
 
     def _account(
         self, connection: sqlite3.Connection, key: bytes, terms: Terms, label: str, caps: Caps
@@ -176,20 +215,27 @@ class Ledger:
         Raises `Trouble` where no answer may be taken now.
         """
         survey = self._survey
-        consent, own, latest, stored = connection.execute(
-            "SELECT consent, caps, latest, (SELECT account FROM accounts WHERE person = ?)"
-            " FROM surveys WHERE survey = ?",
+        consent, own, latest, stored, life = connection.execute(
+            "SELECT consent, caps, latest, (SELECT account FROM accounts WHERE person = ?),"
+            " (SELECT value FROM settings WHERE name = 'life') FROM surveys WHERE survey = ?",
             (key, survey),
-        ).fetchone() or (0, "{}", "", None)
+        ).fetchone() or (0, "{}", "", None, None)
         if not consent:
             raise Trouble(Reason.NO_CONSENT)
-        if own != "{}":
-            caps = caps.lower(Caps(**json.loads(own)))
+        if own != "{}" or life is not None:
+            caps = caps.lower(Caps(**json.loads(own), life=life))
+            try:
+                terms.check_caps(caps)  # the user may have set them elsewhere since
+            except InvalidInput as error:
+                raise Trouble(Reason.PLAN_REFUSED, str(error)) from None
         self._check_new(terms, label, caps)
-        if label < latest:  # labels of one unit sort as their periods do
-            raise Trouble(Reason.CLOCK, f"the clock shows {label}; {latest} was answered already")
         account: _Account = json.loads(stored) if stored else {}
         mine = account.setdefault(survey, {"period": "", "life": {}})
+        latest_of_all = max(latest, mine["period"])  # labels of one unit sort as periods do
+        if label < latest_of_all:
+            raise Trouble(
+                Reason.CLOCK, f"the clock shows {label}; {latest_of_all} was seen already"
+            )
         if mine["period"] == label and mine["revision"] != terms.plan.revision.hex():
             raise Trouble(Reason.PLAN_CHANGED, f"{label} goes by revision {mine['revision'][:12]}")
         return account, caps, latest
@@ -199,7 +245,7 @@ class Ledger:
         created = self._store.created
         if created is None:
             return
-        if not terms.plan.period or caps.life is not None or caps.attribute_life:
+        if terms.count_for_life or caps.life is not None or caps.attribute_life:
             raise Trouble(
                 Reason.LOST_LEDGER,
                 "what an earlier ledger spent for life is not known; if there was none, make the "
@@ -212,11 +258,18 @@ class Ledger:
             )
 
 
+def _sum(spent: Mapping[str, str]) -> Fraction:
+    """Add up epsilons in hex."""
+    return sum((Fraction(float.fromhex(epsilon)) for epsilon in spent.values()), Fraction(0))
+
+
 def _life(account: _Account) -> Fraction:
     return sum((total(mine["life"]) for mine in account.values()), Fraction(0))
 
 
 def _may_spend(account: _Account, survey: str, name: str, epsilon: float, caps: Caps) -> bool:
+    if not epsilon or (caps.life is None and not caps.attribute_life):
+        return True
     cost = Fraction(epsilon)
     if caps.life is not None and _life(account) + cost > Fraction(caps.life):
         return False
@@ -227,9 +280,62 @@ def _may_spend(account: _Account, survey: str, name: str, epsilon: float, caps: 
 
 
 def _spend(mine: dict[str, Any], name: str, epsilon: float) -> None:
-    mine["spent"].append(name)
-    times = mine["life"].setdefault(name, {})
-    times[epsilon.hex()] = times.get(epsilon.hex(), 0) + 1
+    if epsilon:
+        times = mine["life"].setdefault(name, {})
+        times[epsilon.hex()] = times.get(epsilon.hex(), 0) + 1
+
+
+class _Memos:
+    """The memos of one person and attribute, in one transaction."""
+
+    _DEVICE = -1  # the key of what the device drew before any answer
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        salt: bytes,
+        where: tuple[bytes, str, str],
+        memoizer: Memoizer,
+    ) -> None:
+        self._connection = connection
+        self._salt = salt
+        self._where = (*where, memoizer.identity)
+        self._memoizer = memoizer
+
+    def recall(self, value: int | float, coins: Coins) -> bytes | None:
+        """Return the memo of a value; None where it has none yet."""
+        return self._get(self._memoizer.key(self._device(coins), int(value)))
+
+    def keep(self, value: int | float, coins: Coins) -> bytes:
+        """Draw and store the memo of a value."""
+        device = self._device(coins)
+        memo = self._memoizer.memoize(device, int(value), coins)
+        self._put(self._memoizer.key(device, int(value)), memo)
+        return memo
+
+    def _device(self, coins: Coins) -> bytes:
+        device = self._get(self._DEVICE)
+        if device is None:
+            device = self._memoizer.enroll(coins)
+            self._put(self._DEVICE, device)
+        return device
+
+    def _get(self, key: int) -> bytes | None:
+        found = self._connection.execute(
+            "SELECT memo FROM memos WHERE person = ? AND survey = ? AND attribute = ?"
+            " AND mechanism = ? AND key = ?",
+            (*self._where, self._hashed(key)),
+        ).fetchone()
+        return None if found is None else bytes(found[0])
+
+    def _put(self, key: int, memo: bytes) -> None:
+        self._connection.execute(
+            "INSERT INTO memos VALUES (?, ?, ?, ?, ?, ?)", (*self._where, self._hashed(key), memo)
+        )
+
+    def _hashed(self, key: int) -> bytes:
+        # Against a glance only: who has the file has the salt, and the values are few.
+        return blake2b(str(key).encode(), key=self._salt, digest_size=16).digest()
 
 
 def _queue(
@@ -245,12 +351,13 @@ def _queue(
         "INSERT INTO reports (survey, at, report) VALUES (?, ?, ?)", (survey, now.timestamp(), data)
     )
     reports, size = connection.execute(
-        "UPDATE waiting SET reports = reports + 1, bytes = bytes + ? RETURNING reports, bytes",
-        (len(data),),
+        "INSERT INTO waiting VALUES (?, 1, ?) ON CONFLICT DO UPDATE"
+        " SET reports = reports + 1, bytes = bytes + excluded.bytes RETURNING reports, bytes",
+        (survey, len(data)),
     ).fetchone()
     overflow = 0
     while reports > limits[0] or size > limits[1]:
-        rows, bytes_ = outbox.drop_oldest(connection)
+        rows, bytes_ = outbox.drop_oldest(connection, survey)
         if not rows:
             break
         overflow += rows

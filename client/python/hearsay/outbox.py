@@ -5,9 +5,9 @@ are on the disk, and with them what was spent on it, so that every retry sends t
 dies in between.
 """
 
+import contextlib
 import os
 import sqlite3
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from hearsay.store import Store
+from hearsay.trouble import Trouble
 from hearsay.v1 import collector_pb2
 from ldp import Coins
 
@@ -27,8 +28,8 @@ the server is away goes in large batches. Those that the server put off do not c
 _LEASE = 30.0
 """Seconds for which a process has a batch to itself. Two that send one do no harm."""
 
-_KEPT = 100
-"""Batches that are remembered after they left."""
+_KEPT, _KEPT_BYTES = 100, 1 << 20
+"""Batches that are remembered after they left, and their bytes."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Outbox:
     """What waits and what left, decoded: exactly what the server gets to see.
 
     `reports` are not in a batch yet, and each is shown as a batch of one row without an id;
-    `batches` are, and wait for an answer; `sent` are the last 100 that were answered.
+    `batches` are, and wait for an answer; `sent` are the last 100 that left, or 1 MiB of them.
     """
 
     reports: tuple[Batch, ...]
@@ -58,16 +59,24 @@ class Outbox:
 
 
 def seal(store: Store, survey: str, coins: Coins, *, rows: int, size: int) -> None:
-    """Turn waiting reports into batches, durably: of one period and revision each, of at most
-    `rows` rows and about `size` bytes, the rows in random order."""
-    with store.write_durably() as connection:
+    """Turn waiting reports into batches: of one period and revision each, of at most `rows` rows
+    and about `size` bytes, the rows in random order. `lease` makes them durable."""
+    while _seal_some(store, survey, coins, rows, size):
+        pass
+
+
+def _seal_some(store: Store, survey: str, coins: Coins, rows: int, size: int) -> bool:
+    """Seal the oldest reports, few enough that no answer waits long; return whether any were."""
+    with store.write() as connection:
         (unanswered,) = connection.execute(
             "SELECT count(*) FROM batches WHERE survey = ? AND leased >= 0", (survey,)
         ).fetchone()
+        if unanswered >= _UNANSWERED:
+            return False
         waiting = connection.execute(
-            "SELECT seq, report FROM reports WHERE survey = ? ORDER BY seq", (survey,)
+            "SELECT seq, report FROM reports WHERE survey = ? ORDER BY seq LIMIT ?", (survey, rows)
         ).fetchall()
-        for group in _groups(waiting, rows, size)[: max(0, _UNANSWERED - unanswered)]:
+        for group in _groups(waiting, rows, size)[: _UNANSWERED - unanswered]:
             reports = [report for _, report in group]
             batch = _batch([reports[i] for i in coins.permutation(len(group))])
             connection.execute(
@@ -83,6 +92,7 @@ def seal(store: Store, survey: str, coins: Coins, *, rows: int, size: int) -> No
                 ),
             )
             connection.executemany("DELETE FROM reports WHERE seq = ?", [(s,) for s, _ in group])
+    return bool(waiting)
 
 
 def _groups(
@@ -133,26 +143,36 @@ def _batch(reports: Sequence[Batch]) -> Batch:
 
 
 def lease(store: Store, survey: str, now: float) -> list[Batch]:
-    """Return the sealed batches that no other process is sending, and mark them as ours.
+    """Return the sealed batches that no other process is sending, and mark them as ours, durably.
 
     `now` is in seconds since 1970. They are marked as having left, too: from here on the server
     may have them.
     """
-    with store.write_durably() as connection:
-        # A lease from the future is one of a clock that was set back since.
-        found = connection.execute(
-            "UPDATE batches SET leased = ?, left = 1"
-            " WHERE survey = ? AND (leased <= ? OR leased > ?) RETURNING seq, batch",
-            (now, survey, now - _LEASE, now),
-        ).fetchall()
+    # A lease from the future is one of a clock that was set back since.
+    free = "survey = ? AND (leased <= ? OR leased > ?)"
+    which = (survey, now - _LEASE, now)
+    with store.read() as connection:
+        if not connection.execute(f"SELECT 1 FROM batches WHERE {free}", which).fetchone():
+            return []
+    try:
+        with store.write_durably() as connection:
+            found = connection.execute(
+                f"UPDATE batches SET leased = ?, left = 1 WHERE {free} RETURNING seq, batch",
+                (now, *which),
+            ).fetchall()
+    except Trouble:
+        with contextlib.suppress(Trouble), store.write() as connection:
+            connection.execute("UPDATE batches SET leased = 0 WHERE leased = ?", (now,))
+        raise
     return [Batch.FromString(data) for _, data in sorted(found)]
 
 
-def give_back(store: Store, survey: str) -> None:
+def give_back(store: Store, batches: Sequence[Batch]) -> None:
     """Let others, and the next try, send what was leased."""
     with store.write() as connection:
-        connection.execute(
-            "UPDATE batches SET leased = 0 WHERE survey = ? AND leased > 0", (survey,)
+        connection.executemany(
+            "UPDATE batches SET leased = 0 WHERE id = ? AND leased > 0",
+            [(batch.id,) for batch in batches],
         )
 
 
@@ -171,7 +191,7 @@ def settle(store: Store, batch: Batch, became: str, at: datetime) -> bool:
         if found is None:
             return False
         rows, size, data = found
-        _less(connection, rows, size)
+        _less(connection, batch.survey, rows, size)
         connection.execute(
             "INSERT INTO sent (survey, at, became, batch) VALUES (?, ?, ?, ?)",
             (batch.survey, at.timestamp(), became, data),
@@ -179,48 +199,83 @@ def settle(store: Store, batch: Batch, became: str, at: datetime) -> bool:
         connection.execute(
             "DELETE FROM sent WHERE seq <= (SELECT max(seq) FROM sent) - ?", (_KEPT,)
         )
+        while (
+            connection.execute("SELECT total(length(batch)) FROM sent").fetchone()[0] > _KEPT_BYTES
+        ):
+            connection.execute("DELETE FROM sent WHERE seq = (SELECT min(seq) FROM sent)")
         _count(connection, batch.survey, {became: 1})
     return True
 
 
-def drop_oldest(connection: sqlite3.Connection) -> tuple[int, int]:
-    """Drop the oldest batch or, where there is none, report; return its rows and bytes."""
+def drop_oldest(connection: sqlite3.Connection, survey: str) -> tuple[int, int]:
+    """Drop a survey's oldest batch or, where there is none, report; return its rows and bytes."""
     found = connection.execute(
-        "DELETE FROM batches WHERE seq = (SELECT min(seq) FROM batches) RETURNING rows, size"
+        "DELETE FROM batches WHERE seq = (SELECT min(seq) FROM batches WHERE survey = ?)"
+        " RETURNING rows, size",
+        (survey,),
     ).fetchone()
     if found is None:
         found = connection.execute(
-            "DELETE FROM reports WHERE seq = (SELECT min(seq) FROM reports)"
-            " RETURNING 1, length(report)"
+            "DELETE FROM reports WHERE seq = (SELECT min(seq) FROM reports WHERE survey = ?)"
+            " RETURNING 1, length(report)",
+            (survey,),
         ).fetchone()
     rows, size = found or (0, 0)
-    _less(connection, rows, size)
+    _less(connection, survey, rows, size)
     return rows, size
 
 
-def clear(store: Store, survey: str, *, forget: bool) -> Counter[str]:
-    """Drop all that waits of a survey; with `forget`, keep the ids of those that may have left.
+def grant(store: Store, survey: str) -> None:
+    """Note consent. What waits from before, if a revocation was cut short, is dropped."""
+    with store.write() as connection:
+        found = connection.execute(
+            "SELECT consent FROM surveys WHERE survey = ?", (survey,)
+        ).fetchone()
+        if not (found and found[0]):
+            _clear(connection, survey)
+            _set_consent(connection, survey, granted=True)
 
-    Returns how many reports were dropped, as "revoked".
+
+def revoke(store: Store, survey: str, now: datetime, *, forget: bool) -> None:
+    """Note that there is no consent, and drop all that waits, as "revoked", in one durable step.
+
+    What may have left is kept among what was sent; with `forget`, its ids are kept to be asked
+    for.
     """
     with store.write_durably() as connection:
+        _set_consent(connection, survey, granted=False)
         if forget:
             connection.execute(
                 "INSERT OR IGNORE INTO forgets SELECT id, survey, period FROM batches"
                 " WHERE survey = ? AND left",
                 (survey,),
             )
-        gone = connection.execute(
-            "DELETE FROM batches WHERE survey = ? RETURNING rows, size", (survey,)
-        ).fetchall()
-        gone += connection.execute(
-            "DELETE FROM reports WHERE survey = ? RETURNING 1, length(report)", (survey,)
-        ).fetchall()
-        rows, size = (sum(column) for column in zip(*gone, strict=True)) if gone else (0, 0)
-        _less(connection, rows, size)
-        dropped = Counter(revoked=rows) if rows else Counter()
-        _count(connection, survey, dropped)
-    return dropped
+        connection.execute(
+            "INSERT INTO sent (survey, at, became, batch)"
+            " SELECT survey, ?, 'revoked', batch FROM batches WHERE survey = ? AND left",
+            (now.timestamp(), survey),
+        )
+        _clear(connection, survey)
+
+
+def _set_consent(connection: sqlite3.Connection, survey: str, *, granted: bool) -> None:
+    connection.execute(
+        "INSERT INTO surveys (survey, consent) VALUES (?, ?)"
+        " ON CONFLICT DO UPDATE SET consent = excluded.consent",
+        (survey, granted),
+    )
+
+
+def _clear(connection: sqlite3.Connection, survey: str) -> None:
+    gone = connection.execute(
+        "DELETE FROM batches WHERE survey = ? RETURNING rows", (survey,)
+    ).fetchall()
+    gone += connection.execute(
+        "DELETE FROM reports WHERE survey = ? RETURNING 1", (survey,)
+    ).fetchall()
+    connection.execute("DELETE FROM waiting WHERE survey = ?", (survey,))
+    if gone:
+        _count(connection, survey, {"revoked": sum(rows for (rows,) in gone)})
 
 
 def to_forget(store: Store, survey: str) -> Mapping[str, list[bytes]]:
@@ -259,6 +314,15 @@ def unanswered(store: Store, survey: str) -> int:
             "SELECT count(*) FROM batches WHERE survey = ?", (survey,)
         ).fetchone()
     return int(count)
+
+
+def is_empty(store: Store, survey: str) -> bool:
+    """Tell whether nothing waits."""
+    with store.read() as connection:
+        found = connection.execute(
+            "SELECT reports FROM waiting WHERE survey = ?", (survey,)
+        ).fetchone()
+    return not (found and found[0])
 
 
 def view(store: Store, survey: str) -> Outbox:
@@ -305,7 +369,8 @@ def _count(connection: sqlite3.Connection, survey: str, counts: Mapping[str, int
     )
 
 
-def _less(connection: sqlite3.Connection, reports: int, size: int) -> None:
+def _less(connection: sqlite3.Connection, survey: str, reports: int, size: int) -> None:
     connection.execute(
-        "UPDATE waiting SET reports = reports - ?, bytes = bytes - ?", (reports, size)
+        "UPDATE waiting SET reports = reports - ?, bytes = bytes - ? WHERE survey = ?",
+        (reports, size, survey),
     )

@@ -1,6 +1,7 @@
 """A survey's time unit: which period a moment belongs to. All in UTC."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from ldp import InvalidInput
 
@@ -15,6 +16,14 @@ _FORMATS = {
     "P1Y": "%Y",
 }
 
+_LONGEST = {
+    "PT1H": timedelta(hours=1),
+    "P1D": timedelta(days=1),
+    "P1W": timedelta(days=7),
+    "P1M": timedelta(days=31),
+    "P1Y": timedelta(days=366),
+}
+
 
 def check_unit(unit: str) -> None:
     """Raise `InvalidInput` unless `unit` is a survey's period: "", PT1H, P1D, P1W, P1M or P1Y."""
@@ -25,7 +34,14 @@ def check_unit(unit: str) -> None:
 def label(unit: str, moment: datetime) -> str:
     """Name the period of `unit` that an aware `moment` belongs to, e.g. "2026-W27"."""
     check_unit(unit)
-    return moment.astimezone(UTC).strftime(_FORMATS[unit]) if unit else ONCE
+    if not unit:
+        return ONCE
+    return _label(unit, moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0))
+
+
+@lru_cache(maxsize=64)
+def _label(unit: str, hour: datetime) -> str:
+    return hour.strftime(_FORMATS[unit])
 
 
 def start(unit: str, name: str) -> datetime:
@@ -45,3 +61,19 @@ def start(unit: str, name: str) -> datetime:
         example = label(unit, datetime(2026, 7, 4, 13, tzinfo=UTC))
         raise InvalidInput(f"a {unit} period reads like {example!r}, got {name!r}")
     return begin
+
+
+def end(unit: str, name: str) -> datetime:
+    """Return when the period `name` of `unit` ends: the first moment that is not in it.
+
+    The one period of a survey without a unit, and one at the end of time, end at `datetime.max`.
+    Raises `InvalidInput` if `name` is none.
+    """
+    begin = start(unit, name)
+    if not unit:
+        return datetime.max.replace(tzinfo=UTC)
+    try:
+        # The longest of its kind after its beginning: that is in the next one, whichever this is.
+        return start(unit, label(unit, begin + _LONGEST[unit]))
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)

@@ -19,6 +19,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from hearsay import period
+from hearsay.memo import Memoizer
 from hearsay.v1 import plan_pb2, survey_pb2
 from ldp import InvalidInput, Mechanism, build
 from ldp.budget import Budget
@@ -179,11 +180,28 @@ Domain = Categorical | Numeric
 
 @dataclass(frozen=True)
 class Attribute:
-    """One question of a survey."""
+    """One question of a survey.
+
+    `memo` is 0 where every report is drawn afresh. Otherwise a device keeps one permanent answer
+    per distinct value, of at most `memo` times a report's epsilon, and reports it every period:
+    itself where `memo` is 1, with fresh noise where it is more. Raises `InvalidInput` for
+    another `memo`, or one for anything but categories that are protected alike.
+    """
 
     name: str
     title: str
     domain: Domain
+    memo: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.memo:
+            return
+        if not 1 <= self.memo < math.inf:
+            raise InvalidInput(f"memo must be 0, or finite and >= 1, got {self.memo!r}")
+        if not isinstance(self.domain, Categorical):
+            raise InvalidInput("memo is for categorical answers only")
+        if self.domain.sensitive or self.domain.classes:
+            raise InvalidInput("memo is for values that are all protected alike")
 
 
 @dataclass(frozen=True)
@@ -204,7 +222,8 @@ class Plan:
     Guarantee: whoever answers at a level sends reports that are, together, `level.epsilon`-LDP
     for the whole record (sequential composition over the attributes that a record reports,
     checked in exact arithmetic); where an attribute's domain declares sensitive values or
-    classes, its policy takes the place of its epsilon.
+    classes, its policy takes the place of its epsilon. All reports of a memoised attribute
+    together, over periods, keep what `Memoizer` says.
     """
 
     survey: str
@@ -220,6 +239,22 @@ class Plan:
             raise InvalidInput(f"level must be one of {', '.join(self.levels)}, got {name!r}")
         return self.levels[name]
 
+    def memoizer(self, level: str, attribute: str) -> Memoizer | None:
+        """Return how a device keeps an attribute's memos; None where it draws afresh.
+
+        Raises `InvalidInput` for a level or an attribute that the survey lacks.
+        """
+        mechanisms = self.level(level).mechanisms
+        if attribute not in self.attributes:
+            raise InvalidInput(
+                f"attribute must be one of {', '.join(self.attributes)}, got {attribute!r}"
+            )
+        mechanism = mechanisms[attribute]
+        if not self.attributes[attribute].memo:
+            return None
+        assert isinstance(mechanism, CategoricalMechanism)  # as `parse` has checked
+        return Memoizer(mechanism)
+
 
 @lru_cache(maxsize=64)
 def parse(data: bytes) -> Plan:
@@ -232,7 +267,7 @@ def parse(data: bytes) -> Plan:
     plan = message(data)
     survey = plan.survey
     period.check_unit(survey.period)
-    attributes = {a.name: Attribute(a.name, a.title, domain(a)) for a in survey.attributes}
+    attributes = {a.name: attribute(a, survey.period) for a in survey.attributes}
     if not attributes or len(attributes) != len(survey.attributes):
         raise InvalidInput("a plan needs attributes, each with a name of its own")
     levels = {level.name: _level(level, attributes) for level in plan.levels}
@@ -268,8 +303,16 @@ def mechanism_message(mechanism: Mechanism) -> plan_pb2.Mechanism:
     )
 
 
-def domain(attribute: survey_pb2.Attribute) -> Domain:
-    """Return an attribute's domain; raise `InvalidInput` for one that cannot be."""
+def attribute(wire: survey_pb2.Attribute, unit: str) -> Attribute:
+    """Return an attribute of a survey with this period; raise `InvalidInput` for one that cannot
+    be."""
+    found = Attribute(wire.name, wire.title, _domain(wire), wire.memo)
+    if found.memo and not unit:
+        raise InvalidInput("memo needs a survey with a period: without, nothing is repeated")
+    return found
+
+
+def _domain(attribute: survey_pb2.Attribute) -> Domain:
     if attribute.WhichOneof("domain") == "categorical":
         categorical = attribute.categorical
         return Categorical(
@@ -292,7 +335,7 @@ def _level(level: plan_pb2.Level, attributes: Mapping[str, Attribute]) -> Level:
     mechanisms = {}
     for attribute, wire in zip(attributes.values(), level.mechanisms, strict=True):
         try:
-            mechanisms[attribute.name] = _mechanism(wire, attribute.domain)
+            mechanisms[attribute.name] = _mechanism(wire, attribute)
         except InvalidInput as error:
             raise InvalidInput(f"level {level.name!r}, {attribute.name!r}: {error}") from error
     try:
@@ -308,7 +351,8 @@ def _level(level: plan_pb2.Level, attributes: Mapping[str, Attribute]) -> Level:
     return Level(level.name, level.epsilon, MappingProxyType(mechanisms), budget)
 
 
-def _mechanism(wire: plan_pb2.Mechanism, domain: Domain) -> Mechanism:
+def _mechanism(wire: plan_pb2.Mechanism, attribute: Attribute) -> Mechanism:
+    domain = attribute.domain
     integers = {p.name: tuple(p.values) for p in wire.parameters}
     if len(integers) != len(wire.parameters):
         raise InvalidInput("a parameter comes twice")
@@ -316,4 +360,7 @@ def _mechanism(wire: plan_pb2.Mechanism, domain: Domain) -> Mechanism:
         raise InvalidInput(f"{wire.name} does not fit {domain.__class__.__name__.lower()} answers")
     mechanism = build(wire.name, wire.epsilon, integers)
     domain.check(mechanism)
+    if attribute.memo:
+        assert isinstance(mechanism, CategoricalMechanism)  # only categories are memoised
+        Memoizer(mechanism).check(attribute.memo)
     return mechanism

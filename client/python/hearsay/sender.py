@@ -11,7 +11,7 @@ from datetime import datetime
 from hearsay import outbox
 from hearsay.store import Store
 from hearsay.transport import Transport, Unreachable
-from hearsay.trouble import Trouble
+from hearsay.trouble import Reason, Trouble
 from hearsay.v1 import collector_pb2
 from ldp import Coins, InvalidInput
 
@@ -25,6 +25,8 @@ _FINAL = {
 """The statuses that end a batch, and how they are counted. Any other leaves it queued."""
 
 _LONGEST_FLUSH_WAIT = 2.0
+_TIDY = 5.0
+"""Seconds between two looks at the ledger's log while the server is away."""
 _IDLE = 60.0
 """Seconds between two looks at an empty queue, which another process may have left filled."""
 
@@ -62,8 +64,9 @@ class Delivery:
 class Sender:
     """Deliver one survey's reports from a store, in the background.
 
-    `refresh` fetches and checks the plan, and raises `Unreachable` where no plan comes; `allowed`
-    tells whether there is consent. Nothing here raises into the app.
+    `refresh` fetches and checks the plan (now, or where it is due) within so many seconds, and
+    raises `Unreachable` where no plan comes; `allowed` tells whether there is consent. Nothing
+    here raises into the app.
     """
 
     def __init__(
@@ -73,7 +76,7 @@ class Sender:
         survey: str,
         delivery: Delivery,
         *,
-        refresh: Callable[[bool], None],
+        refresh: Callable[[bool, float], None],
         allowed: Callable[[], bool],
         clock: Callable[[], datetime],
         coins: Coins,
@@ -105,12 +108,28 @@ class Sender:
             with self._starting:
                 if self._thread is None and not self._stop.is_set():
                     thread = threading.Thread(target=self._run, name="hearsay", daemon=True)
-                    thread.start()
+                    try:
+                        thread.start()
+                    except RuntimeError as error:  # no more threads: the next answer tries again
+                        _log.error("nothing is sent for now: %s", error)
+                        return
                     self._thread = thread
 
     def wake(self) -> None:
         """Have a look at the queue now."""
         self._wake.set()
+
+    def pause(self, timeout: float) -> bool:
+        """End the call under way and keep others from beginning, until `sending` is released;
+        return whether that was so within `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        while True:
+            # Again and again: the next call may have begun just then.
+            self._transport.interrupt()
+            if self.sending.acquire(timeout=0.02):
+                return True
+            if time.monotonic() >= deadline:
+                return False
 
     def stop(self) -> None:
         """Stop for good, and end the call under way."""
@@ -128,6 +147,7 @@ class Sender:
         deadline = time.monotonic() + timeout
         if not self.sending.acquire(timeout=max(0.0, timeout)):
             return False
+        held = True
         try:
             wait = min(0.1, self._delivery.first_wait)
             while True:
@@ -141,32 +161,44 @@ class Sender:
                 except Unreachable as error:
                     retry_after = error.retry_after
                 except Trouble as trouble:
-                    _log.warning("nothing can be sent: %s", trouble)
+                    _log.warning("nothing can be sent now: %s", trouble)
+                    if trouble.status.reason not in (Reason.LOCKED, Reason.DISK):
+                        return False
+                    retry_after = 0.0
+                except Exception as error:  # flushing must not raise into the app
+                    _log.warning("nothing can be sent: %s", _words(error))
                     return False
                 pause = max(retry_after, wait * random.uniform(0.5, 1.0))
                 if self._stop.is_set() or time.monotonic() + pause >= deadline:
                     return False
+                # Others may send, revoke or fork meanwhile.
+                self.sending.release()
+                held = False
                 time.sleep(pause)
+                held = self.sending.acquire(timeout=max(0.0, deadline - time.monotonic()))
+                if not held:
+                    return False
                 wait = min(2 * wait, _LONGEST_FLUSH_WAIT)
         finally:
-            self.sending.release()
+            if held:
+                self.sending.release()
 
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
                 pause = self._turn()
-            except Exception:  # a fault of ours must not end the delivery
-                _log.exception("delivery failed; it will be tried again")
+            except Exception as error:  # a fault of ours must not end the delivery
+                _log.error("delivery failed; it will be tried again: %s", _words(error))
                 pause = self._delivery.longest_wait
             self._wake.wait(pause)
             self._wake.clear()
 
     def _turn(self) -> float:
         """Do what is due; return the seconds until something is again."""
-        delay = self._not_before - time.monotonic()
-        if delay > 0:
+        while (delay := self._not_before - time.monotonic()) > 0 and not self._stop.is_set():
             # What arrives meanwhile waits as well: a failing server must not be asked by events.
-            self._stop.wait(delay)
+            self._stop.wait(min(delay, _TIDY))
+            self._tidy()
         if self._stop.is_set():
             return 0.0
         try:
@@ -189,6 +221,12 @@ class Sender:
         self._not_before = time.monotonic() + pause
         return pause
 
+    def _tidy(self) -> None:
+        try:
+            self._store.checkpoint()
+        except Trouble as trouble:
+            _log.info("the ledger's log could not be moved yet: %s", trouble)
+
     def _until_due(self) -> float:
         try:
             _, _, oldest = outbox.waiting(self._store, self._survey)
@@ -203,7 +241,8 @@ class Sender:
         if not self._allowed():
             self._ask_to_forget(deadline)
             return None
-        self._refresh(False)
+        remaining = deadline - time.monotonic()
+        self._refresh(False, max(0.001, min(remaining, self._delivery.timeout)))
         delivery = self._delivery
         while True:
             reports, size, oldest = outbox.waiting(self._store, self._survey)
@@ -223,8 +262,8 @@ class Sender:
             try:
                 retry_after = [self._deliver(batch, deadline) for batch in batches]
             finally:
-                outbox.give_back(self._store, self._survey)
-            self._store.checkpoint()
+                outbox.give_back(self._store, batches)
+                self._tidy()
             if waits := [wait for wait in retry_after if wait is not None]:
                 return max(waits)
 
@@ -247,7 +286,7 @@ class Sender:
             _log.warning("a batch stays queued: status %d, %s", result.status, result.detail)
             outbox.put_off(self._store, batch)
             if result.reason == collector_pb2.UNKNOWN_REVISION:
-                self._refresh(True)
+                self._refresh(True, self._delivery.timeout)
             return 0.0
         if became == "refused":
             _log.error("a batch was refused: reason %d, %s", result.reason, result.detail)
@@ -265,3 +304,8 @@ class Sender:
                 except InvalidInput as error:
                     _log.error("the server does not forget: %s", error)
                 outbox.forgotten(self._store, ids)
+
+
+def _words(error: Exception) -> str:
+    """Return an error's words where they are ours; those of others may have an answer in them."""
+    return str(error) if isinstance(error, Trouble | InvalidInput) else type(error).__name__

@@ -11,8 +11,10 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
+from types import TracebackType
 
 from hearsay.trouble import Reason, Trouble
 from ldp import InvalidInput
@@ -37,16 +39,16 @@ CREATE TABLE surveys (
     latest TEXT NOT NULL DEFAULT ''     -- period that was answered
 ) WITHOUT ROWID;
 CREATE TABLE accounts (person BLOB PRIMARY KEY, account TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE memos (
-    person BLOB, survey TEXT, attribute TEXT, mechanism BLOB, key INTEGER, memo BLOB NOT NULL,
+CREATE TABLE memos (                    -- keys are hashed, with the salt
+    person BLOB, survey TEXT, attribute TEXT, mechanism BLOB, key BLOB, memo BLOB NOT NULL,
     PRIMARY KEY (person, survey, attribute, mechanism, key)
 ) WITHOUT ROWID;
 CREATE TABLE reports (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT, survey TEXT NOT NULL, at REAL NOT NULL,
+    seq INTEGER PRIMARY KEY, survey TEXT NOT NULL, at REAL NOT NULL,
     report BLOB NOT NULL                -- a Batch of one row, without an id
 );
 CREATE TABLE batches (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT, id BLOB NOT NULL UNIQUE, survey TEXT NOT NULL,
+    seq INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, survey TEXT NOT NULL,
     period TEXT NOT NULL, rows INTEGER NOT NULL, size INTEGER NOT NULL, batch BLOB NOT NULL,
     leased REAL NOT NULL DEFAULT 0, left INTEGER NOT NULL DEFAULT 0
 );
@@ -54,20 +56,21 @@ CREATE TABLE forgets (
     id BLOB PRIMARY KEY, survey TEXT NOT NULL, period TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE sent (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT, survey TEXT NOT NULL, at REAL NOT NULL,
+    seq INTEGER PRIMARY KEY, survey TEXT NOT NULL, at REAL NOT NULL,
     became TEXT NOT NULL, batch BLOB NOT NULL
 );
 CREATE TABLE waiting (
-    one INTEGER PRIMARY KEY CHECK (one = 1), reports INTEGER NOT NULL, bytes INTEGER NOT NULL
-);
+    survey TEXT PRIMARY KEY, reports INTEGER NOT NULL, bytes INTEGER NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE counters (
     survey TEXT, name TEXT, count INTEGER NOT NULL, PRIMARY KEY (survey, name)
 ) WITHOUT ROWID;
-INSERT INTO waiting VALUES (1, 0, 0);
 """
 
 _BUSY = 0.05
 """Seconds that an answer waits for another process's transaction."""
+_LONG_LOG = 1 << 20
+"""Bytes of the log from which it is worth a checkpoint."""
 _REOPEN = 1.0
 """Seconds between two tries to open what could not be opened."""
 
@@ -91,6 +94,7 @@ class Store:
     def __init__(self, file: Path | None, clock: Callable[[], datetime]) -> None:
         """Name the file; None keeps all in memory, for as long as this process lives."""
         self.file = file
+        self._name = str(file)
         self._clock = clock
         self.created: datetime | None = None
         """When the ledger was made, where nobody vouched that it is the first; else None."""
@@ -102,20 +106,17 @@ class Store:
         self._connection: sqlite3.Connection | None = None
         self._checkpointer: sqlite3.Connection | None = None
         self._inode = (0, 0)
+        self._checked = (0, 0)  # the inode whose pages were checked
         self._failed: tuple[float, Trouble] | None = None
 
-    @contextlib.contextmanager
-    def write(self) -> Iterator[sqlite3.Connection]:
+    def write(self) -> AbstractContextManager[sqlite3.Connection]:
         """Run one transaction, which outlives this process; raise `Trouble`, then nothing is
         written."""
-        with self._lock, _transaction(self._open()) as connection:
-            yield connection
+        return _Transaction(self._lock, self._open, "BEGIN IMMEDIATE")
 
-    @contextlib.contextmanager
-    def read(self) -> Iterator[sqlite3.Connection]:
+    def read(self) -> AbstractContextManager[sqlite3.Connection]:
         """Look at one state of the file; raise `Trouble` where that cannot be."""
-        with self._lock, _transaction(self._open(), "BEGIN") as connection:
-            yield connection
+        return _Transaction(self._lock, self._open, "BEGIN")
 
     @contextlib.contextmanager
     def write_durably(self) -> Iterator[sqlite3.Connection]:
@@ -131,10 +132,18 @@ class Store:
                     _sync(Path(f"{self.file}-wal"))
                     _sync(self.file.parent)
 
+    def probe(self) -> None:
+        """Write something; raise `Trouble` where that cannot be."""
+        with self.write() as connection:
+            connection.execute("INSERT OR REPLACE INTO settings VALUES ('probe', zeroblob(4096))")
+
     def checkpoint(self) -> None:
         """Move what was written from the log into the database, without holding up anybody."""
         if self.file is not None:
             with self._syncing, _translated():
+                log = Path(f"{self.file}-wal")
+                if not log.exists() or log.stat().st_size < _LONG_LOG:
+                    return
                 if self._checkpointer is None:
                     self._checkpointer = _connect(self.file, _BUSY)
                 self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
@@ -159,18 +168,23 @@ class Store:
         self._lock.release()
         self._syncing.release()
 
-    def after_fork(self) -> None:
-        """Forget, in the child, what belongs to the parent."""
+    def after_fork(self, *, usable: bool) -> None:
+        """Forget, in the child, what belongs to the parent. Unless it was held, and so closed,
+        SQLite in this process cannot be trusted with the file any more: nothing is taken then."""
         self._lock, self._syncing = threading.RLock(), threading.RLock()
         if self.file is not None:
-            self._owner = os.getpid()
+            if usable:
+                self._owner = os.getpid()
             # Closing them here would drop the parent's place in the file.
             _abandoned.extend(c for c in (self._connection, self._checkpointer) if c)
             self._connection = self._checkpointer = None
 
     def _open(self) -> sqlite3.Connection:
         if self._owner != os.getpid():
-            raise Trouble(Reason.FORKED, "the ledger is in the memory of the parent process")
+            raise Trouble(
+                Reason.FORKED,
+                "the ledger is in the memory of the parent process, or was in use at the fork",
+            )
         if self._connection is not None and self._is_there():
             return self._connection
         if self._failed is not None and time.monotonic() < self._failed[0]:
@@ -194,10 +208,11 @@ class Store:
 
     def _is_there(self) -> bool:
         """Tell whether the file is still the one that is open: somebody may have removed it."""
+        # For every answer, so by the name as a string: a Path takes three times as long.
         if self.file is None:
             return True
         try:
-            found = self.file.stat()
+            found = os.stat(self._name)  # noqa: PTH116
         except OSError:
             return False
         return (found.st_dev, found.st_ino) == self._inode
@@ -207,9 +222,12 @@ class Store:
             connection = _connect(None, _BUSY)
             _create(connection, created=None)
         else:
+            if not self.file.exists():
+                self.file.touch(mode=0o600)
             try:
                 connection = _connect(self.file, _BUSY)
-                _check(connection, self.file)
+                if self._checked != _inode(self.file):
+                    _check_pages(connection)
             except sqlite3.DatabaseError as error:
                 if _reason(error) is not Reason.CORRUPT:
                     raise
@@ -219,8 +237,7 @@ class Store:
                     with contextlib.suppress(FileNotFoundError):
                         Path(f"{self.file}{ending}").rename(f"{aside}{ending}")
                 connection = _connect(self.file, _BUSY)
-            found = self.file.stat()
-            self._inode = (found.st_dev, found.st_ino)
+            self._inode = self._checked = _inode(self.file)
             _create(connection, created=self._clock())
         settings = dict(connection.execute("SELECT name, value FROM settings"))
         self.salt = settings["salt"]
@@ -266,12 +283,14 @@ def _connect(file: Path | None, busy: float) -> sqlite3.Connection:
         name, timeout=busy, isolation_level=None, check_same_thread=False, cached_statements=64
     )
     try:
+        _check(connection)
         # A commit does not wait for the disk, a checkpoint does; the sender does both by itself.
         for pragma in (
             "journal_mode = WAL",
             "synchronous = NORMAL",
             "wal_autocheckpoint = 0",
             "checkpoint_fullfsync = ON",
+            f"journal_size_limit = {4 * _LONG_LOG}",
         ):
             connection.execute(f"PRAGMA {pragma}")
     except BaseException:
@@ -280,18 +299,21 @@ def _connect(file: Path | None, busy: float) -> sqlite3.Connection:
     return connection
 
 
-def _check(connection: sqlite3.Connection, file: Path) -> None:
+def _check(connection: sqlite3.Connection) -> None:
+    """Raise `Trouble` unless the database is a ledger that this version knows, or new."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application != _APPLICATION and (application or version or tables):
-        connection.close()
-        raise Trouble(Reason.NOT_A_LEDGER, f"{file} is a database of something else")
+        raise Trouble(Reason.NOT_A_LEDGER, "the file is a database of something else")
     if version > _SCHEMA:
-        connection.close()
         raise Trouble(
-            Reason.NEWER_SCHEMA, f"{file} has schema {version}; this version knows {_SCHEMA}"
+            Reason.NEWER_SCHEMA, f"the file has schema {version}; this version knows {_SCHEMA}"
         )
+
+
+def _check_pages(connection: sqlite3.Connection) -> None:
+    """Raise what SQLite raises for a damaged file, where it is one."""
     if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
         connection.close()
         error = sqlite3.DatabaseError("the ledger is damaged")
@@ -301,7 +323,7 @@ def _check(connection: sqlite3.Connection, file: Path) -> None:
 
 def _create(connection: sqlite3.Connection, created: datetime | None) -> None:
     """Make the tables where there are none; another process may be doing so too."""
-    with _transaction(connection):
+    with _Transaction(threading.RLock(), lambda: connection, "BEGIN IMMEDIATE"):
         if connection.execute("PRAGMA user_version").fetchone() == (_SCHEMA,):
             return
         for statement in _TABLES.split(";\n"):
@@ -314,19 +336,53 @@ def _create(connection: sqlite3.Connection, created: datetime | None) -> None:
         connection.execute(f"PRAGMA user_version = {_SCHEMA}")
 
 
-@contextlib.contextmanager
-def _transaction(
-    connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE"
-) -> Iterator[sqlite3.Connection]:
-    with _translated():
-        connection.execute(begin)
+class _Transaction:
+    """All of what is done within it, or nothing; `Trouble` for what goes wrong with the file.
+
+    A class, because every answer goes through it, and a generator would cost more than a look
+    at the file.
+    """
+
+    __slots__ = ("_begin", "_connection", "_lock", "_open")
+
+    def __init__(
+        self, lock: threading.RLock, open_: Callable[[], sqlite3.Connection], begin: str
+    ) -> None:
+        self._lock = lock
+        self._open = open_
+        self._begin = begin
+
+    def __enter__(self) -> sqlite3.Connection:
+        self._lock.acquire()
         try:
-            yield connection
-            connection.execute("COMMIT")
-        except BaseException:
-            with contextlib.suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
+            self._connection = self._open()
+            self._connection.execute(self._begin)
+        except BaseException as error:
+            self._lock.release()
+            if isinstance(error, sqlite3.Error):
+                raise Trouble(_reason(error), str(error)) from error
             raise
+        return self._connection
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if error is None:
+                try:
+                    self._connection.execute("COMMIT")
+                    return
+                except sqlite3.Error as failure:
+                    error = failure
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error):
+                raise Trouble(_reason(error), str(error)) from error
+        finally:
+            self._lock.release()
 
 
 @contextlib.contextmanager
@@ -338,6 +394,11 @@ def _translated() -> Iterator[None]:
         raise Trouble(_reason(error), str(error)) from error
     except OSError as error:
         raise Trouble(Reason.DISK, str(error)) from error
+
+
+def _inode(file: Path) -> tuple[int, int]:
+    found = file.stat()
+    return found.st_dev, found.st_ino
 
 
 def _sync(path: Path) -> None:

@@ -1,6 +1,7 @@
 """How a client reaches a server."""
 
 import ipaddress
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +45,8 @@ class Unreachable(ConnectionError):
 @dataclass(frozen=True)
 class Tls:
     """Files in PEM for TLS: the authorities to trust instead of the system's, and for a server
-    that asks who calls, a certificate (chain) with its key.
+    that asks who calls, a certificate (chain) with its key. `server_name` is the name to find
+    in the server's certificate where it is not the host's.
 
     Raises `InvalidInput` where only one of the two is given.
     """
@@ -52,6 +54,7 @@ class Tls:
     authorities: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
+    server_name: str | None = None
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
@@ -165,14 +168,41 @@ class GrpcTransport:
         return call(run, request, timeout)
 
 
-def open_channel(target: str, *, tls: Tls | None = None, insecure: bool = False) -> grpc.Channel:
+def open_channel(
+    target: str,
+    *,
+    tls: Tls | None = None,
+    token: Token | None = None,
+    insecure: bool = False,
+) -> grpc.Channel:
     """Open a channel to "host:port" or "unix:path": with TLS unless the host is loopback.
 
-    `insecure` forgoes TLS for any host; then whoever is on the path can read and forge batches.
+    `tls` speaks it on loopback too. `insecure` forgoes TLS for any host; then whoever is on the
+    path can read and forge batches, and use the `token`, which goes with every unary call.
     Raises `InvalidInput` where a file of `tls` cannot be read.
     """
+    channel = _open(target, tls, insecure)
+    return channel if token is None else grpc.intercept_channel(channel, _Bearer(token))
+
+
+class _Bearer(grpc.UnaryUnaryClientInterceptor):
+    """Send a token with every call, with or without TLS."""
+
+    def __init__(self, token: Token) -> None:
+        self._token = token
+
+    def intercept_unary_unary(
+        self, continuation: Any, client_call_details: Any, request: Any
+    ) -> Any:
+        entries = (*(client_call_details.metadata or ()), *metadata(self._token))
+        return continuation(client_call_details._replace(metadata=entries), request)
+
+
+def _open(target: str, tls: Tls | None, insecure: bool) -> grpc.Channel:
     if tls is not None:
-        return grpc.secure_channel(target, tls.credentials(), _KEEP_ALIVE)
+        name = tls.server_name
+        override = [] if name is None else [("grpc.ssl_target_name_override", name)]
+        return grpc.secure_channel(target, tls.credentials(), [*override, *_KEEP_ALIVE])
     if is_loopback(target):
         # A proxy of the environment must not see what was never to leave this machine.
         return grpc.insecure_channel(target, [("grpc.enable_http_proxy", 0), *_KEEP_ALIVE])
@@ -185,7 +215,11 @@ def metadata(token: Token | None) -> list[tuple[str, str]]:
     """Return the metadata that carries a token."""
     if token is None:
         return []
-    return [("authorization", f"Bearer {token if isinstance(token, str) else token()}")]
+    try:
+        text = token if isinstance(token, str) else token()
+    except Exception as error:  # the app's own function; its words may have the token in them
+        raise Unreachable(f"no token could be had: {type(error).__name__}") from None
+    return [("authorization", f"Bearer {text}")]
 
 
 def is_loopback(target: str) -> bool:
@@ -221,6 +255,7 @@ def call(rpc: _Rpc[_Request, _Response], request: _Request, timeout: float) -> _
 def _retry_after(status: Any) -> float:
     """Return the seconds that a server asks to wait, in its trailing metadata."""
     for key, value in status.trailing_metadata() or ():
-        if key == "retry-after-ms" and value.isdigit():
+        # No more digits than a sane delay has: the server is not trusted, and int() may raise.
+        if key == "retry-after-ms" and re.fullmatch("[0-9]{1,10}", str(value)):
             return min(int(value) / 1000, 3600.0)
     return 0.0

@@ -6,6 +6,7 @@ import grpc
 
 import hearsay.plan
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
+from hearsay_server import retention
 from hearsay_server import survey as surveys
 from hearsay_server.services.answers import Context, abort, no_survey
 from hearsay_server.services.plans import Plans
@@ -43,11 +44,40 @@ class Admin(admin_pb2_grpc.AdminServicer):
     async def ShowSurvey(  # noqa: N802
         self, request: admin_pb2.ShowSurveyRequest, context: Context
     ) -> admin_pb2.ShowSurveyResponse:
-        stored = await asyncio.to_thread(self._store.surveys)
-        found = [s for s in stored if s.survey == request.survey]
-        if not found:
+        found = await asyncio.to_thread(self._store.survey, request.survey)
+        if found is None:
             await abort(context, grpc.StatusCode.NOT_FOUND, no_survey(request.survey))
-        return admin_pb2.ShowSurveyResponse(status=_status(found[0]), plan=found[0].plan)
+        return admin_pb2.ShowSurveyResponse(status=_status(found), plan=found.plan)
+
+    async def CloseSurvey(  # noqa: N802
+        self, request: admin_pb2.CloseSurveyRequest, context: Context
+    ) -> admin_pb2.SurveyStatus:
+        def close() -> StoredSurvey | None:
+            retention.close_survey(self._store.database, request.survey, request.period)
+            return self._store.survey(request.survey)
+
+        try:
+            stored = await self._writer.run(close)
+        except retention.NoSurvey as error:
+            await abort(context, grpc.StatusCode.NOT_FOUND, str(error))
+        except InvalidInput as error:
+            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        if stored is None:  # deleted since
+            await abort(context, grpc.StatusCode.NOT_FOUND, no_survey(request.survey))
+        return _status(stored)
+
+    async def DeleteSurvey(  # noqa: N802
+        self, request: admin_pb2.DeleteSurveyRequest, context: Context
+    ) -> admin_pb2.DeleteSurveyResponse:
+        database = self._store.database
+        try:
+            held = await self._writer.run(lambda: retention.mark_deleted(database, request.survey))
+        except retention.NoSurvey as error:
+            await abort(context, grpc.StatusCode.NOT_FOUND, str(error))
+        # If this is cut short, a sweep goes on with it.
+        while await self._writer.run(lambda: retention.delete_some(database)):
+            pass
+        return admin_pb2.DeleteSurveyResponse(batches=held.batches, records=held.records)
 
 
 def _status(stored: StoredSurvey) -> admin_pb2.SurveyStatus:
@@ -57,4 +87,5 @@ def _status(stored: StoredSurvey) -> admin_pb2.SurveyStatus:
         revision=stored.revision,
         batches=stored.batches,
         records=stored.records,
+        closed=stored.closed,
     )

@@ -9,6 +9,7 @@ import numpy as np
 from hearsay.plan import Categorical, Domain, Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
 from hearsay_server.intake import Cohort
+from hearsay_server.repeats import overstatement, widened
 from hearsay_server.services.answers import Context, abort, no_survey
 from hearsay_server.services.plans import Plans
 from hearsay_server.store import Store
@@ -29,7 +30,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
     async def Estimate(  # noqa: N802
         self, request: analyst_pb2.EstimateRequest, context: Context
     ) -> analyst_pb2.EstimateResponse:
-        plan = self._plans.find(request.survey)
+        plan = await asyncio.to_thread(self._plans.find, request.survey)
         if plan is None:
             await abort(context, grpc.StatusCode.NOT_FOUND, no_survey(request.survey))
         if request.attribute not in plan.attributes:
@@ -74,8 +75,13 @@ def _estimate(
     for cohort, tally in tallies.items():
         known = by_level.get(cohort.level)
         by_level[cohort.level] = tally if known is None else known + tally
-    domain = plan.attributes[request.attribute].domain
-    answer = _pool(domain, [(mechanisms[name], tally) for name, tally in by_level.items()], request)
+    attribute = plan.attributes[request.attribute]
+    domain = attribute.domain
+    cohorts = [(mechanisms[name], tally) for name, tally in by_level.items()]
+    if attribute.memo and len({cohort.period for cohort in tallies}) > 1:
+        answer = _pool_repeats(cohorts, request, overstatement(tallies))
+    else:
+        answer = _pool(domain, cohorts, request)
     pooled = answer.estimate
     if isinstance(domain, Categorical):
         statistic, labels = "frequency", list(domain.values)
@@ -128,3 +134,21 @@ def _pool(
         untested = f"with more than {_QUICK} values, whether the levels differ was not tested"
         return pooling.Answer(pooled, None, untested if len(cohorts) > 1 else "")
     return pooling.answer(cohorts)
+
+
+def _pool_repeats(
+    cohorts: Sequence[tuple[Mechanism, Tally]],
+    request: analyst_pb2.EstimateRequest,
+    factor: float,
+) -> pooling.Answer:
+    """Pool periods in which devices repeat their memos: the reports are not independent."""
+    quick = cohorts[0][0].parameters <= _QUICK
+    method = request.method or ("mle" if quick else "inverse_variance")
+    pooled = widened(pooling.pool(cohorts, pooling.named(method)), factor)
+    warning = (
+        "devices repeat their memos over these periods: errors allow for the same reports in all "
+        f"of them ({factor:.3g} times those of independent ones)"
+    )
+    if len(cohorts) > 1:
+        warning += "; whether the levels differ can be tested in one period only"
+    return pooling.Answer(pooled, None, warning)

@@ -1,10 +1,13 @@
 """What the services share."""
 
+import math
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NoReturn
 
 import grpc
+
+from hearsay_server.limits import TooMany
 
 Clock = Callable[[], datetime]
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -18,4 +21,13 @@ def no_survey(name: str) -> str:
 async def abort(context: Context, code: grpc.StatusCode, detail: str) -> NoReturn:
     """End a call with a status."""
     await context.abort(code, detail)
+    raise AssertionError("abort always raises")
+
+
+async def refuse(context: Context, error: TooMany) -> NoReturn:
+    """End a call that may come again, and say when: `retry-after-ms` in the trailing metadata."""
+    delay = str(math.ceil(1000 * error.retry_after))
+    await context.abort(
+        grpc.StatusCode.RESOURCE_EXHAUSTED, str(error), (("retry-after-ms", delay),)
+    )
     raise AssertionError("abort always raises")

@@ -1,31 +1,62 @@
 """What devices call."""
 
+import asyncio
 import logging
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
 
 import grpc
 
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
-from hearsay_server.intake import Refused
-from hearsay_server.services.answers import Context, abort, no_survey
+from hearsay_server import auth, forgetting
+from hearsay_server.intake import Reason, Refused
+from hearsay_server.limits import Rates, TooMany
+from hearsay_server.metrics import Metrics
+from hearsay_server.retention import NoSurvey
+from hearsay_server.services.answers import Context, abort, no_survey, refuse
 from hearsay_server.services.plans import Plans
+from hearsay_server.store import Store
 from hearsay_server.writer import MAX_REQUEST, Outcome, Overloaded, Writer
+from ldp import InvalidInput
 
 _log = logging.getLogger("hearsay.server")
 
 Result = collector_pb2.Result
 
+_COUNTED_AS = {
+    Result.STORED: "stored",
+    Result.DUPLICATE: "duplicate",
+    Result.REFUSED: "refused",
+    Result.RETRY: "retry",
+}
+
 
 class Collector(collector_pb2_grpc.CollectorServicer):
     """What devices call."""
 
-    def __init__(self, plans: Plans, writer: Writer) -> None:
+    def __init__(
+        self,
+        plans: Plans,
+        store: Store,
+        writer: Writer,
+        metrics: Metrics,
+        rates: Rates | None = None,
+    ) -> None:
         self._plans = plans
+        self._database = store.database
         self._writer = writer
+        self._metrics = metrics
+        self._rates = rates
+        self._outcomes = {
+            status: metrics.batches.labels(name) for status, name in _COUNTED_AS.items()
+        }
 
     async def GetPlan(  # noqa: N802
         self, request: collector_pb2.GetPlanRequest, context: Context
     ) -> collector_pb2.GetPlanResponse:
-        plan = self._plans.frozen(request.survey)
+        plan = await asyncio.to_thread(self._plans.frozen, request.survey)
         if plan is None:
             await abort(context, grpc.StatusCode.NOT_FOUND, no_survey(request.survey))
         return collector_pb2.GetPlanResponse(plan=plan)
@@ -33,21 +64,74 @@ class Collector(collector_pb2_grpc.CollectorServicer):
     async def Submit(  # noqa: N802
         self, request: collector_pb2.SubmitRequest, context: Context
     ) -> collector_pb2.SubmitResponse:
-        if not 1 <= len(request.batches) <= MAX_REQUEST:
-            await abort(
-                context,
-                grpc.StatusCode.INVALID_ARGUMENT,
-                f"a request holds 1 to {MAX_REQUEST} batches, got {len(request.batches)}",
-            )
+        count = len(request.batches)
+        if not 1 <= count <= MAX_REQUEST:
+            detail = f"a request holds 1 to {MAX_REQUEST} batches, got {count}"
+            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, detail)
+        caller = auth.caller()
+        self._metrics.received.inc(count)
         try:
-            outcomes = await self._writer.add(request.batches)
+            self._check_rate(caller, count)
+            outcomes = await self._writer.add(request.batches, caller)
+        except TooMany as error:
+            self._metrics.limited.labels(error.limit).inc()
+            await refuse(context, error)
         except Overloaded as error:
-            await abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+            self._metrics.limited.labels("queue").inc()
+            await refuse(context, TooMany(str(error), "queue", retry_after=1.0))
         except Exception:
             # Nothing was acknowledged, so the client will come again with the same batches.
             _log.exception("batches could not be stored")
             await abort(context, grpc.StatusCode.UNAVAILABLE, "the batches could not be stored")
-        return collector_pb2.SubmitResponse(results=map(_result, outcomes))
+        results = [_result(outcome) for outcome in outcomes]
+        self._count(request, results)
+        return collector_pb2.SubmitResponse(results=results)
+
+    async def Forget(  # noqa: N802
+        self, request: collector_pb2.ForgetRequest, context: Context
+    ) -> collector_pb2.ForgetResponse:
+        count = len(request.ids)
+        if not 1 <= count <= MAX_REQUEST:
+            detail = f"a request holds 1 to {MAX_REQUEST} ids, got {count}"
+            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, detail)
+
+        def forget() -> Sequence[collector_pb2.ForgetResponse.Status]:
+            plan = self._plans.find(request.survey)
+            if plan is None:
+                raise NoSurvey(no_survey(request.survey))
+            now = datetime.now(UTC)
+            return forgetting.forget(self._database, plan, request.period, request.ids, now)
+
+        try:
+            self._check_rate(auth.caller(), count)
+            results = await self._writer.run(partial(self._database.retrying, forget))
+        except TooMany as error:
+            self._metrics.limited.labels(error.limit).inc()
+            await refuse(context, error)
+        except NoSurvey as error:
+            await abort(context, grpc.StatusCode.NOT_FOUND, str(error))
+        except InvalidInput as error:
+            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except Exception:
+            _log.exception("batches could not be forgotten")
+            await abort(context, grpc.StatusCode.UNAVAILABLE, "the batches could not be forgotten")
+        return collector_pb2.ForgetResponse(results=results)
+
+    def _check_rate(self, caller: str, count: int) -> None:
+        if self._rates is None:
+            return
+        wait = self._rates.take(caller, count, time.monotonic())
+        if wait:
+            detail = f"a caller may send {self._rates.per_second:g} batches a second"
+            raise TooMany(detail, "rate", wait)
+
+    def _count(self, request: collector_pb2.SubmitRequest, results: list[Result]) -> None:
+        for batch, result in zip(request.batches, results, strict=True):
+            self._outcomes[result.status].inc()
+            if result.status == Result.STORED:
+                self._metrics.rows.inc(batch.rows)
+            elif result.status != Result.DUPLICATE:
+                self._metrics.refused.labels(Reason.Name(result.reason)).inc()
 
 
 def _result(outcome: Outcome) -> Result:

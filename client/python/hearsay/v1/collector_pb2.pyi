@@ -19,6 +19,7 @@ class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     BAD_CODES: _ClassVar[Reason]
     PERIOD_CLOSED: _ClassVar[Reason]
     FORGOTTEN: _ClassVar[Reason]
+    OVER_QUOTA: _ClassVar[Reason]
 REASON_UNSPECIFIED: Reason
 BAD_ID: Reason
 UNKNOWN_SURVEY: Reason
@@ -29,6 +30,7 @@ BAD_COLUMN: Reason
 BAD_CODES: Reason
 PERIOD_CLOSED: Reason
 FORGOTTEN: Reason
+OVER_QUOTA: Reason
 
 class GetPlanRequest(_message.Message):
     __slots__ = ("survey",)

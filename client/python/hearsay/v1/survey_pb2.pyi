@@ -30,7 +30,7 @@ class Survey(_message.Message):
     def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., period: _Optional[str] = ..., levels: _Optional[_Mapping[str, float]] = ..., attributes: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ..., budget: _Optional[str] = ...) -> None: ...
 
 class Attribute(_message.Message):
-    __slots__ = ("name", "title", "weight", "cap", "categorical", "numeric", "mechanism")
+    __slots__ = ("name", "title", "weight", "cap", "categorical", "numeric", "mechanism", "memo")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TITLE_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
@@ -38,6 +38,7 @@ class Attribute(_message.Message):
     CATEGORICAL_FIELD_NUMBER: _ClassVar[int]
     NUMERIC_FIELD_NUMBER: _ClassVar[int]
     MECHANISM_FIELD_NUMBER: _ClassVar[int]
+    MEMO_FIELD_NUMBER: _ClassVar[int]
     name: str
     title: str
     weight: float
@@ -45,7 +46,8 @@ class Attribute(_message.Message):
     categorical: Categorical
     numeric: Numeric
     mechanism: str
-    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., weight: _Optional[float] = ..., cap: _Optional[float] = ..., categorical: _Optional[_Union[Categorical, _Mapping]] = ..., numeric: _Optional[_Union[Numeric, _Mapping]] = ..., mechanism: _Optional[str] = ...) -> None: ...
+    memo: float
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., weight: _Optional[float] = ..., cap: _Optional[float] = ..., categorical: _Optional[_Union[Categorical, _Mapping]] = ..., numeric: _Optional[_Union[Numeric, _Mapping]] = ..., mechanism: _Optional[str] = ..., memo: _Optional[float] = ...) -> None: ...
 
 class Categorical(_message.Message):
     __slots__ = ("values", "sensitive", "classes")

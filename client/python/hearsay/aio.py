@@ -1,0 +1,96 @@
+"""The client for asyncio: what may wait for the network is awaited, the rest is as it was."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self
+
+from hearsay import client as blocking
+from hearsay.choices import Caps
+from hearsay.ledger import Spending
+from hearsay.outbox import Outbox
+from hearsay.trouble import Status
+
+_P = ParamSpec("_P")
+
+
+def _arguments_of(
+    source: Callable[_P, object],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, _P], None]]:
+    def same(target: Callable[..., None]) -> Callable[Concatenate[Any, _P], None]:
+        target.__doc__ = source.__init__.__doc__
+        return target
+
+    return same
+
+
+class Client:
+    """A `hearsay.Client` whose waiting is awaited, with the same guarantee.
+
+    `record` is a plain call: it takes a tenth of a millisecond and waits for no network. One
+    background thread sends, whatever the loop does.
+    """
+
+    @_arguments_of(blocking.Client)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._client = blocking.Client(*args, **kwargs)
+
+    def record(self, /, **answers: object) -> tuple[str, ...]:
+        """Randomise answers and queue them, as `hearsay.Client.record` does."""
+        return self._client.record(**answers)
+
+    def person(self, name: str) -> blocking.Person:
+        """Return what records the answers of one of several people."""
+        return self._client.person(name)
+
+    async def ready(self, timeout: float = 10.0) -> bool:
+        """Wait until there is a plan; return whether answers are taken now."""
+        return await asyncio.to_thread(self._client.ready, timeout)
+
+    async def grant(self) -> None:
+        """Note the user's consent in the ledger."""
+        await asyncio.to_thread(self._client.grant)
+
+    async def revoke(self, *, forget: bool = False) -> None:
+        """Note that consent is revoked, and empty the queue."""
+        await asyncio.to_thread(self._client.revoke, forget=forget)
+
+    async def limit(self, caps: Caps) -> None:
+        """Set the user's own caps."""
+        await asyncio.to_thread(self._client.limit, caps)
+
+    async def flush(self, timeout: float = 30.0) -> bool:
+        """Send what waits; return whether all of it was answered within `timeout` seconds."""
+        return await asyncio.to_thread(self._client.flush, timeout)
+
+    async def close(self, timeout: float = 30.0) -> bool:
+        """Flush, then disconnect; return whether nothing is left behind."""
+        return await asyncio.to_thread(self._client.close, timeout)
+
+    def status(self) -> Status:
+        """Return whether answers are taken now, and if not, why."""
+        return self._client.status()
+
+    def ledger(self, person: str = "") -> tuple[Spending, ...]:
+        """Return what was spent and what is left, by attribute."""
+        return self._client.ledger(person)
+
+    def outbox(self) -> Outbox:
+        """Return what waits and what left, decoded."""
+        return self._client.outbox()
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """What was recorded, sent and dropped, by reason."""
+        return self._client.counters
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()

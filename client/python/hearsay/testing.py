@@ -1,0 +1,170 @@
+"""For an app's own tests: what would be sent, without a server or with one in this process.
+
+Nothing in `hearsay` imports this module, and it imports only where tests run: a client that
+records into a list instead of sending must not reach users by accident.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from concurrent import futures
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+
+from hearsay.plan import Plan, parse
+from hearsay.transport import Unreachable
+from hearsay.v1 import collector_pb2, collector_pb2_grpc
+from ldp import InvalidInput, Tally
+
+if not {"pytest", "unittest"} & set(sys.modules) and os.environ.get("HEARSAY_TESTING") != "1":
+    raise ImportError(
+        "hearsay.testing is for tests: run under pytest or unittest, or set HEARSAY_TESTING=1"
+    )
+
+Answer = collector_pb2.Result | Exception
+"""What a batch is answered with: a result, or an error such as `Unreachable` that is raised."""
+
+
+class RecordingTransport:
+    """A transport that keeps what it is handed, for `Client(RecordingTransport(plan), ...)`.
+
+    `plan` is the survey's plan, as `hearsay survey plan SURVEY.toml --out FILE` writes it.
+    `batches` are all that were handed over, retries included; `forgotten` the ids that the server
+    was asked to forget. Each batch is answered with the next of `answers`, and where none is
+    left with STORED, or DUPLICATE where its id was stored before.
+    """
+
+    def __init__(self, plan: bytes) -> None:
+        """Raise `InvalidInput` where the bytes are no plan."""
+        self.plan: Plan = parse(plan)
+        self.batches: list[collector_pb2.Batch] = []
+        self.forgotten: list[bytes] = []
+        self.answers: list[Answer] = []
+        self._plan = plan
+        self._stored: set[bytes] = set()
+
+    def get_plan(self, survey: str, timeout: float) -> bytes:
+        """Return the plan; raise `InvalidInput` for another survey."""
+        if survey != self.plan.survey:
+            raise InvalidInput(f"there is no survey {survey!r} here")
+        return self._plan
+
+    def submit(self, batch: collector_pb2.Batch, timeout: float) -> collector_pb2.Result:
+        """Keep a batch and answer it."""
+        self.batches.append(batch)
+        if self.answers:
+            answer = self.answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            if answer.status != collector_pb2.Result.STORED:
+                return answer
+        if batch.id in self._stored:
+            return collector_pb2.Result(status=collector_pb2.Result.DUPLICATE)
+        self._stored.add(batch.id)
+        return collector_pb2.Result(status=collector_pb2.Result.STORED)
+
+    def forget(self, survey: str, period: str, ids: Sequence[bytes], timeout: float) -> None:
+        """Keep the ids."""
+        self.forgotten += ids
+
+    def interrupt(self) -> None:
+        """Do nothing: no call waits."""
+
+    def close(self) -> None:
+        """Do nothing: there is no connection."""
+
+    def after_fork(self, *, usable: bool) -> None:
+        """Do nothing: the lists are copied."""
+
+    def tally(self, attribute: str, level: str) -> Tally:
+        """Return the tally of what was stored: what the server would estimate from.
+
+        Raises `InvalidInput` for an unknown attribute or level, or codes that are none.
+        """
+        mechanisms = self.plan.level(level).mechanisms
+        if attribute not in mechanisms:
+            raise InvalidInput(f"{self.plan.survey!r} has no attribute {attribute!r}")
+        mechanism = mechanisms[attribute]
+        total = mechanism.tally(mechanism.decode(b"", 0))
+        counted = set()
+        for batch in self.batches:
+            if batch.id in self._stored and batch.id not in counted:
+                counted.add(batch.id)
+                for column in batch.columns:
+                    if (column.attribute, column.level) == (attribute, level):
+                        n = _present(column, batch.rows)
+                        total = total + mechanism.tally(mechanism.decode(column.codes, n))
+        return total
+
+
+def _present(column: collector_pb2.Column, rows: int) -> int:
+    return sum(byte.bit_count() for byte in column.present) if column.present else rows
+
+
+class Collector:
+    """A real gRPC server in this process, on a free port of 127.0.0.1, that keeps what it gets.
+
+    Use it as a context; `address` is what a client is given, `received` a `RecordingTransport`
+    that holds all that came, and whose `answers` it gives: an `Unreachable` among them becomes
+    UNAVAILABLE, with its `retry_after`.
+    """
+
+    def __init__(self, plan: bytes) -> None:
+        """Raise `InvalidInput` where the bytes are no plan."""
+        self.received = RecordingTransport(plan)
+        self.address = ""
+
+    def __enter__(self) -> Self:
+        self._pool = futures.ThreadPoolExecutor(4)
+        self._server = grpc.server(self._pool)
+        servicer = _Servicer(self.received)
+        collector_pb2_grpc.add_CollectorServicer_to_server(servicer, self._server)
+        self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        self._server.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._server.stop(None).wait()
+        self._pool.shutdown()
+
+
+class _Servicer(collector_pb2_grpc.CollectorServicer):
+    def __init__(self, received: RecordingTransport) -> None:
+        self._received = received
+        self._lock = threading.Lock()
+
+    def GetPlan(  # noqa: N802
+        self, request: collector_pb2.GetPlanRequest, context: Any
+    ) -> collector_pb2.GetPlanResponse:
+        try:
+            plan = self._received.get_plan(request.survey, 0)
+        except InvalidInput as error:
+            context.abort(grpc.StatusCode.NOT_FOUND, str(error))
+        return collector_pb2.GetPlanResponse(plan=plan)
+
+    def Submit(  # noqa: N802
+        self, request: collector_pb2.SubmitRequest, context: Any
+    ) -> collector_pb2.SubmitResponse:
+        try:
+            with self._lock:
+                results = [self._received.submit(batch, 0) for batch in request.batches]
+        except Unreachable as error:
+            context.set_trailing_metadata([("retry-after-ms", str(int(error.retry_after * 1000)))])
+            context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+        return collector_pb2.SubmitResponse(results=results)
+
+    def Forget(  # noqa: N802
+        self, request: collector_pb2.ForgetRequest, context: Any
+    ) -> collector_pb2.ForgetResponse:
+        with self._lock:
+            self._received.forget(request.survey, request.period, request.ids, 0)
+        forgotten = collector_pb2.ForgetResponse.FORGOTTEN
+        return collector_pb2.ForgetResponse(results=[forgotten] * len(request.ids))

@@ -1,0 +1,72 @@
+"""Composition of (epsilon, delta) guarantees, knowing nothing of the mechanisms.
+
+`sequential` and `parallel` are those of `ldp.composition`.
+"""
+
+import math
+
+from dpsgd.accounting.events import check_delta
+from ldp import InvalidInput
+from ldp.composition import Guarantee, parallel, sequential
+from ldp.composition import optimal as _optimal_pure
+
+__all__ = ["Guarantee", "advanced", "amplified", "optimal", "parallel", "sequential"]
+
+_ROUNDED_UP = 1 + 1e-9
+
+
+def amplified(guarantee: Guarantee, rate: float) -> Guarantee:
+    """Return what a step keeps on a Poisson sample, under add and remove, or a fixed-size one
+    under replacement: (ln(1 + rate (e**epsilon - 1)), rate delta).
+
+    Raises `InvalidInput` unless 0 <= rate <= 1.
+    Source: Balle, Barthe and Gaboardi, NeurIPS 2018, theorems 8 and 9.
+    """
+    if not 0 <= rate <= 1:
+        raise InvalidInput(f"sampling rate must lie in [0, 1], got {rate}")
+    epsilon = guarantee.epsilon
+    if rate == 0:
+        return Guarantee(0.0, 0.0)
+    # e**epsilon overflows; its logarithm plus the rate's does not.
+    grown = math.log1p(rate * math.expm1(epsilon)) if epsilon < 700 else epsilon + math.log(rate)
+    return Guarantee(min(epsilon, grown * _ROUNDED_UP), rate * guarantee.delta)
+
+
+def advanced(guarantee: Guarantee, times: int, slack: float) -> Guarantee:
+    """Compose `times` equal guarantees, paying `slack` of delta for a smaller epsilon.
+
+    (sqrt(2 t ln(1 / slack)) e + t e (exp(e) - 1), t delta + slack). Raises `InvalidInput` unless
+    times >= 0 and 0 < slack < 1, and where the epsilon is no double.
+    Source: Dwork, Rothblum and Vadhan, FOCS 2010, theorem III.3.
+    """
+    check_delta(slack)
+    _check_times(times)
+    epsilon = guarantee.epsilon
+    growth = math.expm1(epsilon) if epsilon < 700 else math.inf
+    root = math.sqrt(2 * times * math.log(1 / slack)) * epsilon
+    total = (root + times * epsilon * growth) * _ROUNDED_UP if times and epsilon else 0.0
+    return Guarantee(total, min(1.0, (times * guarantee.delta + slack) * _ROUNDED_UP))
+
+
+def optimal(guarantee: Guarantee, times: int, slack: float) -> Guarantee:
+    """Compose `times` equal guarantees optimally, at most `slack` of delta beside their own.
+
+    No bound that knows only the guarantee and `times` has a smaller epsilon, on the lattice
+    (times - 2 i) epsilon. The delta is 1 - (1 - delta)**t (1 - delta_i). Raises `InvalidInput`
+    unless 1 <= times <= 10**6 and 0 < slack < 1. Cost: O(times log times).
+    Source: Kairouz, Oh and Viswanath, ICML 2015, theorem 3.3.
+    """
+    check_delta(slack)
+    _check_times(times)
+    if not guarantee.delta < 1:
+        return Guarantee(guarantee.epsilon, 1.0)
+    pure = _optimal_pure(guarantee.epsilon, times, slack)
+    if pure.delta >= 1:
+        return pure
+    log_kept = times * math.log1p(-guarantee.delta) + math.log1p(-pure.delta)
+    return Guarantee(pure.epsilon, min(1.0, -math.expm1(log_kept) * _ROUNDED_UP))
+
+
+def _check_times(times: int) -> None:
+    if isinstance(times, bool) or not isinstance(times, int) or times < 0:
+        raise InvalidInput(f"times must be an integer >= 0, got {times!r}")

@@ -1,0 +1,158 @@
+"""Audit a private training in one run: does the model remember more than it may?
+
+Canaries are records of the auditor's own. A fair coin for each says whether it is in the
+training; the auditor guesses from the model which were, as many or few as it likes. A training
+that keeps its guarantee makes many right guesses unlikely, however the guesses are made.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import binom
+
+from ldp import Coins, InvalidInput
+
+_LARGEST = 100.0
+"""No audit can show more: e**-100 guesses are never made."""
+
+
+@dataclass(frozen=True)
+class OneRunAudit:
+    """What one run showed: `right` of `guesses` about `canaries` were right.
+
+    If the training were (claimed, delta)-DP for adding and removing a record, so many right
+    guesses would have come with probability at most `p_value`. With probability `confidence`
+    the training's epsilon at `delta` is at least `lower_bound`.
+    """
+
+    canaries: int
+    guesses: int
+    right: int
+    delta: float
+    claimed: float
+    p_value: float
+    lower_bound: float
+    confidence: float
+
+    @property
+    def violated(self) -> bool:
+        """Whether the claim is refuted at `confidence`."""
+        return self.lower_bound > self.claimed
+
+    def __str__(self) -> str:
+        verdict = "VIOLATES" if self.violated else "no violation of"
+        return (
+            f"{verdict} ({self.claimed:.4g}, {self.delta:g})-DP: {self.right} of {self.guesses} "
+            f"guesses about {self.canaries} canaries were right (p-value {self.p_value:.3g}); "
+            f"epsilon is at least {self.lower_bound:.4g} with confidence {self.confidence:g}"
+        )
+
+
+def choose_canaries(n: int, coins: Coins) -> NDArray[np.bool_]:
+    """Toss a fair coin for each of n canaries, shape (n,): whether it is in the training.
+
+    Raises `InvalidInput` unless n >= 1.
+    """
+    if n < 1:
+        raise InvalidInput(f"an audit needs a canary, got {n}")
+    return coins.bernoulli_many(1 << 63, n)
+
+
+def audit_one_run(
+    scores: ArrayLike,
+    included: ArrayLike,
+    *,
+    claimed: float,
+    delta: float,
+    guess_in: int,
+    guess_out: int,
+    confidence: float = 0.95,
+) -> OneRunAudit:
+    """Guess from scores which canaries were in, and bound the training's epsilon from below.
+
+    scores: (m,), larger where the model remembers a canary, made without a look at `included`;
+    included: (m,), the coins of `choose_canaries`. The `guess_in` canaries of the largest
+    scores are guessed to be in and the `guess_out` of the smallest to be out; of the others
+    nothing is said. Fix both numbers before looking: bounds for several need a higher
+    confidence each. Ties are broken by position.
+    Guarantee: a training that is (epsilon, delta)-DP for adding and removing a record is given
+    a larger lower bound with probability at most 1 - confidence. One that is so for replacing
+    a record is not what this speaks of. Raises `InvalidInput` for scores and coins that are
+    not finite, of the same length or of fair form, guesses that are none or overlap, and a
+    claim, delta or confidence out of range.
+    Source: Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run", NeurIPS
+    2023 (arXiv 2305.08846), algorithm 1 and theorem 5.2.
+    """
+    values, truth = np.asarray(scores, dtype=np.float64), np.asarray(included)
+    if values.ndim != 1 or truth.shape != values.shape or truth.dtype != np.bool_:
+        raise InvalidInput(
+            "scores are (m,) numbers and `included` (m,) booleans, got "
+            f"{values.shape} and {truth.dtype} of shape {truth.shape}"
+        )
+    if not np.isfinite(values).all():
+        raise InvalidInput("scores must be finite: a model that diverged is not audited")
+    if min(guess_in, guess_out) < 0 or not 1 <= guess_in + guess_out <= values.size:
+        raise InvalidInput(
+            f"{values.size} canaries allow 1..{values.size} guesses, got {guess_in} + {guess_out}"
+        )
+    order = np.argsort(values, kind="stable")
+    right = int((~truth[order[:guess_out]]).sum() + truth[order[values.size - guess_in :]].sum())
+    guesses, m = guess_in + guess_out, values.size
+    return OneRunAudit(
+        canaries=m,
+        guesses=guesses,
+        right=right,
+        delta=delta,
+        claimed=claimed,
+        p_value=one_run_p_value(claimed, delta, m, guesses, right),
+        lower_bound=one_run_lower_bound(delta, m, guesses, right, confidence),
+        confidence=confidence,
+    )
+
+
+def one_run_p_value(epsilon: float, delta: float, canaries: int, guesses: int, right: int) -> float:
+    """Return a bound on the chance of so many right guesses under (epsilon, delta)-DP.
+
+    beta + 2 m delta max_i (Pr[B >= right - i] - beta) / i, for i = 1..m, with B binomial of
+    `guesses` trials at e**epsilon / (e**epsilon + 1) and beta = Pr[B >= right]. Raises
+    `InvalidInput` unless 0 <= right <= guesses <= canaries, epsilon >= 0 and 0 <= delta <= 1.
+    Source: Steinke, Nasr and Jagielski, theorem 5.2.
+    """
+    if not (0 <= right <= guesses <= canaries and guesses):
+        raise InvalidInput(
+            "expected 0 <= right <= guesses <= canaries and a guess, got "
+            f"{right}, {guesses}, {canaries}"
+        )
+    if not (epsilon >= 0 and 0 <= delta <= 1):
+        raise InvalidInput(f"expected epsilon >= 0 and 0 <= delta <= 1, got {epsilon}, {delta}")
+    chance = 1 / (1 + np.exp(-epsilon))
+    beta = float(binom.sf(right - 1, guesses, chance))
+    if not (delta and right):
+        return beta
+    # Beyond i = right the tail is one already, and only the divisor grows.
+    i = np.arange(1, right + 1)
+    alpha = float(((binom.sf(right - i - 1, guesses, chance) - beta) / i).max())
+    return min(1.0, beta + 2 * canaries * delta * alpha)
+
+
+def one_run_lower_bound(
+    delta: float, canaries: int, guesses: int, right: int, confidence: float = 0.95
+) -> float:
+    """Return an epsilon that the training exceeds or equals with probability `confidence`.
+
+    The largest whose p-value is at most 1 - confidence, within 1e-9 below; 0 where there is
+    none. Raises `InvalidInput` as `one_run_p_value`, and unless 0 < confidence < 1.
+    """
+    if not 0 < confidence < 1:
+        raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}")
+    low, high = 0.0, _LARGEST
+    if one_run_p_value(low, delta, canaries, guesses, right) > 1 - confidence:
+        return 0.0
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        if one_run_p_value(middle, delta, canaries, guesses, right) <= 1 - confidence:
+            low = middle
+        else:
+            high = middle
+    return low

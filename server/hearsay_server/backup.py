@@ -1,0 +1,103 @@
+"""Backups: one state of the database, copied into a SQLite file, whatever it came from.
+
+Such a file is the database of a folder, so a backup of either kind restores into either.
+"""
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import tempfile
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from hearsay_server import schema
+from hearsay_server.database import Database, open_folder
+from ldp import InvalidInput
+
+_PAGE = 200
+"""Rows in memory at once."""
+
+
+def backup(database: Database, file: Path) -> None:
+    """Copy the database as it is now into a new file; servers may go on meanwhile.
+
+    The file appears when it is whole and on the disk. Raises `InvalidInput` where it exists
+    already or cannot be made.
+    """
+    if file.exists():
+        raise InvalidInput(f"{file} exists already: choose another name")
+    try:
+        with tempfile.TemporaryDirectory(dir=file.parent, prefix=".hearsay-") as folder:
+            copy = open_folder(Path(folder))
+            try:
+                with database.reading() as source, copy.changing() as target:
+                    _copy(source, target)
+            finally:
+                copy.close()
+            whole = Path(folder) / "hearsay.db"
+            with contextlib.closing(sqlite3.connect(whole)) as connection:
+                connection.execute("PRAGMA journal_mode = DELETE")  # so that it is one file
+            whole.chmod(0o600)
+            _sync(whole)
+            whole.rename(file)
+            _sync(file.parent)
+    except OSError as error:
+        raise InvalidInput(f"cannot write {file}: {error}") from None
+
+
+def restore(file: Path, database: Database) -> None:
+    """Copy a backup into an empty database, in one transaction.
+
+    A backup of an older schema is upgraded on the way. Raises `InvalidInput` where the database
+    is not empty, or `file` is no backup, is damaged or was made by a newer version.
+    """
+    with tempfile.TemporaryDirectory(prefix="hearsay-") as folder:
+        try:
+            shutil.copyfile(file, Path(folder) / "hearsay.db")
+        except OSError as error:
+            raise InvalidInput(f"cannot read {file}: {error}") from None
+        copy = _opened(file, Path(folder))
+        try:
+            with copy.reading() as source, database.changing() as target:
+                for table in schema.metadata.sorted_tables:
+                    if table is not schema.probes and target.execute(sa.select(table)).first():
+                        raise InvalidInput(f"the database is not empty: it has {table.name}")
+                _copy(source, target)
+        except sa.exc.DatabaseError as error:
+            raise InvalidInput(f"cannot restore {file}: {error.orig}") from None
+        finally:
+            copy.close()
+
+
+def _opened(file: Path, folder: Path) -> Database:
+    with contextlib.closing(sqlite3.connect(folder / "hearsay.db")) as connection:
+        try:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        except sqlite3.DatabaseError as error:
+            raise InvalidInput(f"{file} is no backup: {error}") from None
+    if not version:
+        raise InvalidInput(f"{file} is no backup: nothing of ours is in it")
+    if result != "ok":
+        raise InvalidInput(f"{file} is damaged: {result}")
+    return open_folder(folder)
+
+
+def _copy(source: sa.Connection, target: sa.Connection) -> None:
+    options = {"stream_results": True, "yield_per": _PAGE}
+    for table in schema.metadata.sorted_tables:
+        if table is schema.probes:
+            continue
+        rows = source.execute(sa.select(table), execution_options=options)
+        for page in rows.mappings().partitions(_PAGE):
+            target.execute(sa.insert(table), [dict(row) for row in page])
+
+
+def _sync(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

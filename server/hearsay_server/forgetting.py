@@ -1,0 +1,106 @@
+"""A device that revoked its consent asks to forget: its batches go, and what they counted."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from hearsay.plan import Plan
+from hearsay.v1 import collector_pb2
+from hearsay_server import schema, shards
+from hearsay_server.database import Database
+from hearsay_server.intake import Cohort, Reason, Refused, check_period, ends, tallies_of
+from hearsay_server.limits import TooMany
+from hearsay_server.retention import present
+from hearsay_server.shards import Counted
+from ldp import InvalidInput, Tally
+
+FORGOTTEN, SUMMED = collector_pb2.ForgetResponse.FORGOTTEN, collector_pb2.ForgetResponse.SUMMED
+
+_batches = schema.batches
+
+_MAX_BARRED = 100_000
+"""Ids of a survey's period that can be barred before their batches came."""
+
+_HOUR = 3600.0
+
+
+def forget(
+    database: Database, plan: Plan, period: str, ids: Sequence[bytes], now: datetime
+) -> list[collector_pb2.ForgetResponse.Status]:
+    """Delete batches of a survey and take them out of its tallies; bar those that did not come.
+
+    Returns what became of each id. Raises, with nothing changed, `InvalidInput` for what is no
+    id of this survey's or no period that has begun, `NoSurvey`, and `TooMany` where more ids
+    are barred than the server is willing to remember.
+    """
+    if any(len(id_) != 16 for id_ in ids):
+        raise InvalidInput("a batch id is 16 bytes")
+    until = ends(plan.period, period)
+    try:
+        check_period(plan.period, period, now)
+        closed = False
+    except Refused as refused:
+        if refused.reason != Reason.PERIOD_CLOSED:
+            raise
+        closed = True
+    with database.changing() as connection:
+        closed = closed or until <= present(connection, plan.survey).closed_before
+        query = sa.select(_batches).where(_batches.c.id.in_(set(ids)))
+        known = {row.id: row for row in connection.execute(query)}
+        if any(row.survey != plan.survey for row in known.values()):
+            raise InvalidInput(f"some of these batches are not of {plan.survey!r}")
+        stored = [row for row in known.values() if row.batch is not None]
+        if stored:
+            _forget_stored(database, connection, plan, stored)
+        unknown = [] if closed else sorted(set(ids) - set(known))
+        if unknown:
+            _bar(connection, plan.survey, period, until, unknown)
+    # A known id without content is that of a batch with rows, and it was dropped; or forgotten.
+    summed = {row.id for row in known.values() if row.batch is None and row.rows}
+    if closed:
+        summed |= set(ids) - set(known)
+    return [SUMMED if id_ in summed else FORGOTTEN for id_ in ids]
+
+
+def _forget_stored(
+    database: Database, connection: sa.Connection, plan: Plan, rows: Sequence[Any]
+) -> None:
+    sums: dict[Cohort, Tally] = {}
+    counted: dict[shards.Period, Counted] = {}
+    for row in rows:
+        batch = collector_pb2.Batch.FromString(row.batch)
+        for cohort, tally in tallies_of(batch, plan).items():
+            sums[cohort] = sums[cohort] + tally if cohort in sums else tally
+        key = (row.survey, row.period)
+        counted[key] = counted.get(key, Counted()) + Counted(-1, -row.rows)
+    try:
+        shards.subtract(database, connection, sums)
+    except InvalidInput as error:
+        raise RuntimeError("the tallies lack what is stored: see `hearsay verify`") from error
+    shards.count(database, connection, counted)
+    here = _batches.c.id.in_([row.id for row in rows])
+    connection.execute(sa.update(_batches).where(here).values(batch=None, rows=0))
+
+
+def _bar(
+    connection: sa.Connection, survey: str, period: str, until: int, ids: Sequence[bytes]
+) -> None:
+    barred = (
+        sa.select(sa.literal(1))
+        .where(
+            _batches.c.survey == survey,
+            _batches.c.ends == until,
+            _batches.c.rows == 0,
+            _batches.c.batch.is_(None),
+        )
+        .limit(_MAX_BARRED)
+        .subquery()
+    )
+    count = connection.execute(sa.select(sa.func.count()).select_from(barred)).scalar_one()
+    if count + len(ids) > _MAX_BARRED:
+        detail = f"{count} batches of {period!r} are barred already"
+        raise TooMany(detail, "forget", retry_after=_HOUR)
+    new = {"survey": survey, "period": period, "ends": until, "day": 0, "rows": 0, "batch": None}
+    connection.execute(sa.insert(_batches), [{**new, "id": id_} for id_ in ids])

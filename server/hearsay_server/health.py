@@ -1,0 +1,157 @@
+"""Liveness and readiness: whether the process answers, and whether it can store what it is sent.
+
+The service "live" is SERVING as long as the process answers. Every other name, "" among them, is
+SERVING only while the database can be written: a probe writes to it every few seconds, and a
+commit that fails is believed at once.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Collection
+
+import grpc
+import sqlalchemy as sa
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from hearsay_server.metrics import Metrics
+from hearsay_server.schema import probes
+from hearsay_server.services.answers import Context, abort
+from hearsay_server.writer import Writer
+
+_log = logging.getLogger("hearsay.server")
+
+LIVE = "live"
+
+_Status = health_pb2.HealthCheckResponse
+
+_PROBE_BYTES = 1 << 16
+"""Enough that a full disk shows, and nothing that a disk would feel."""
+
+_LEFT_BEHIND = 86_400.0
+"""Seconds after which the row of a server that is gone is removed."""
+
+
+def prober(engine: sa.Engine) -> Callable[[], None]:
+    """Return what writes to the database durably, or raises."""
+    server = os.urandom(8).hex()
+
+    def probe() -> None:
+        now = time.time()
+        row = {"server": server, "at": now, "filler": os.urandom(_PROBE_BYTES)}
+        old = sa.or_(probes.c.server == server, probes.c.at < now - _LEFT_BEHIND)
+        with engine.execution_options(hearsay_write=True).begin() as connection:
+            connection.execute(sa.delete(probes).where(old))
+            connection.execute(sa.insert(probes), row)
+
+    return probe
+
+
+class Health(health_pb2_grpc.HealthServicer):
+    """Answer what is known of this server's health, and tell watchers of every change.
+
+    grpcio-health-checking has one too; there, a watcher that leaves takes the others' news along.
+    """
+
+    def __init__(self, services: Collection[str]) -> None:
+        """Answer for `services`, for "" and for "live"."""
+        self._services = {"", *services}
+        self._is_ready = True
+        self._stopping = False
+        self._changed = asyncio.Condition()
+
+    async def ready(self, is_ready: bool) -> None:
+        """Say whether reports can be stored."""
+        async with self._changed:
+            self._is_ready = is_ready
+            self._changed.notify_all()
+
+    async def stop(self) -> None:
+        """Say NOT_SERVING for good, and let watchers go: they would outlast any grace."""
+        async with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+
+    async def Check(  # noqa: N802
+        self, request: health_pb2.HealthCheckRequest, context: Context
+    ) -> health_pb2.HealthCheckResponse:
+        status = self._status(request.service)
+        if status == _Status.SERVICE_UNKNOWN:
+            await abort(context, grpc.StatusCode.NOT_FOUND, "there is no such service here")
+        return health_pb2.HealthCheckResponse(status=status)
+
+    async def Watch(  # noqa: N802
+        self, request: health_pb2.HealthCheckRequest, context: Context
+    ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
+        told = None
+        while not (self._stopping and told == self._status(request.service)):
+            async with self._changed:
+                while self._status(request.service) == told:
+                    await self._changed.wait()
+                told = self._status(request.service)
+            yield health_pb2.HealthCheckResponse(status=told)
+
+    def _status(self, service: str) -> int:
+        if service != LIVE and service not in self._services:
+            return _Status.SERVICE_UNKNOWN
+        serves = not self._stopping and (self._is_ready or service == LIVE)
+        return _Status.SERVING if serves else _Status.NOT_SERVING
+
+
+class Readiness:
+    """Keep a `Health` true to what the disk does."""
+
+    def __init__(self, health_: Health, metrics: Metrics) -> None:
+        self._health = health_
+        self._metrics = metrics
+        self._failed = asyncio.Event()
+        self._ready = True
+        metrics.ready.set(1)
+
+    def committed(self, seconds: float, error: Exception | None) -> None:
+        """Hear of a commit: one that failed ends readiness until a probe succeeds."""
+        if error is None:
+            self._metrics.commit.observe(seconds)
+        else:
+            self._metrics.commit_failures.inc()
+            self._failed.set()
+
+    @contextlib.asynccontextmanager
+    async def watched(
+        self, writer: Writer, probe: Callable[[], None], every: float
+    ) -> AsyncIterator[None]:
+        """Probe every so many seconds, on the thread that writes, while the context lasts."""
+        task = asyncio.create_task(self._watch(writer, probe, every))
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    async def _watch(self, writer: Writer, probe: Callable[[], None], every: float) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._failed.wait(), every)
+            if self._failed.is_set():
+                self._failed.clear()
+                await self._tell("a commit failed")
+                continue  # and wait, before a probe may say otherwise
+            try:
+                # A disk that hangs is no better than one that fails.
+                await asyncio.wait_for(writer.run(probe), max(every, 10.0))
+            except Exception as error:
+                await self._tell(f"a probe failed: {error or type(error).__name__}")
+            else:
+                await self._tell("")
+
+    async def _tell(self, trouble: str) -> None:
+        if self._ready == (not trouble):
+            return
+        self._ready = not trouble
+        self._metrics.ready.set(self._ready)
+        await self._health.ready(self._ready)
+        if trouble:
+            _log.error("not ready: %s", trouble)
+        else:
+            _log.info("ready again: the database can be written")

@@ -1,0 +1,78 @@
+"""What a Prometheus server may scrape. No metric tells of one device or one address."""
+
+import contextlib
+from collections.abc import Iterator
+
+import prometheus_client as prometheus
+
+from ldp import InvalidInput
+
+_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+class Metrics:
+    """The metrics of one server, in a registry of their own."""
+
+    def __init__(self) -> None:
+        """Make all of them, at zero."""
+        self.registry = prometheus.CollectorRegistry()
+        self.received = self._counter("batches_received", "Batches that arrived.")
+        self.batches = self._counter("batches", "Batches by what became of them.", "outcome")
+        self.refused = self._counter(
+            "batches_refused", "Batches refused, or told to come again, by reason.", "reason"
+        )
+        self.rows = self._counter("rows_stored", "Rows of the batches that are stored.")
+        self.commit = prometheus.Histogram(
+            "hearsay_commit_seconds",
+            "Time that a durable commit took, the decoding of its batches included.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.commit_failures = self._counter("commit_failures", "Commits that failed.")
+        self.queue_batches = self._gauge("queue_batches", "Batches that wait for the disk.")
+        self.queue_bytes = self._gauge("queue_bytes", "Bytes of the batches that wait.")
+        self.open_calls = self._gauge("open_calls", "Calls under way.")
+        self.denied = self._counter(
+            "auth_failures", "Calls without the token that they need.", "reason"
+        )
+        self.limited = self._counter(
+            "limited", "Calls turned away by a limit, to come again.", "limit"
+        )
+        self.ready = self._gauge("ready", "1 while the database can be written, else 0.")
+        for reason in ("missing", "unknown", "wrong_role"):
+            self.denied.labels(reason)
+        for limit in ("calls", "rate", "queue"):
+            self.limited.labels(limit)
+        for outcome in ("stored", "duplicate", "refused", "retry"):
+            self.batches.labels(outcome)
+
+    def _counter(self, name: str, what: str, *labels: str) -> prometheus.Counter:
+        return prometheus.Counter(f"hearsay_{name}", what, labels, registry=self.registry)
+
+    def _gauge(self, name: str, what: str) -> prometheus.Gauge:
+        return prometheus.Gauge(f"hearsay_{name}", what, registry=self.registry)
+
+
+@contextlib.contextmanager
+def exposed(metrics: Metrics, address: str) -> Iterator[int | None]:
+    """Serve /metrics at "HOST:PORT", or "PORT" of loopback, meanwhile; yield the port.
+
+    An empty address serves nothing and yields None. Raises `InvalidInput` where the address
+    cannot be bound.
+    """
+    if not address:
+        yield None
+        return
+    host, _, port = address.rpartition(":")
+    try:
+        server, thread = prometheus.start_http_server(
+            int(port), host.strip("[]") or "127.0.0.1", metrics.registry
+        )
+    except (OSError, ValueError, OverflowError) as error:
+        raise InvalidInput(f"cannot serve metrics at {address!r}: {error}") from None
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,180 @@
+"""What is not to stay: periods close, contents are dropped, surveys deleted.
+
+An id is remembered until its period is closed and the content of its batch is gone. Closing
+comes first and is final, so nothing whose id is gone is ever taken again. Every step runs alone
+(`Database.changing`), is short, and may be done by several processes.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
+
+from hearsay_server import schema, shards
+from hearsay_server.database import Database
+from hearsay_server.intake import GRACE, NEVER, ends
+from hearsay_server.shards import Counted
+from hearsay_server.writer import Writer
+from ldp import InvalidInput
+
+_log = logging.getLogger("hearsay.server")
+
+_surveys, _batches = schema.surveys, schema.batches
+
+_CHUNK = 1000
+"""Rows that one step deletes, so that it holds nobody up for long."""
+
+_EVERY = 3600.0
+"""Seconds between sweeps."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class NoSurvey(InvalidInput):
+    """There is no survey of that name."""
+
+
+def close_survey(database: Database, survey: str, period: str = "") -> None:
+    """Take no more reports of a survey, or of its periods up to one, for good.
+
+    Raises `NoSurvey`, and `InvalidInput` where the survey has no such period.
+    """
+    with database.changing() as connection:
+        stored = present(connection, survey)
+        until = ends(stored.unit, period) if period else NEVER
+        query = sa.update(_surveys).where(
+            _surveys.c.survey == survey, _surveys.c.closed_before < until
+        )
+        connection.execute(query.values(closed_before=until))
+
+
+def mark_deleted(database: Database, survey: str) -> Counted:
+    """Let a survey vanish, its data to be deleted by `delete_some`; return what it held.
+
+    Raises `NoSurvey`.
+    """
+    with database.changing() as connection:
+        present(connection, survey)
+        held = sum(shards.counted(connection, survey).values(), Counted())
+        query = sa.update(_surveys).where(_surveys.c.survey == survey)
+        connection.execute(query.values(closed_before=NEVER, deleted=True))
+    return held
+
+
+def delete_some(database: Database) -> bool:
+    """Delete some of what surveys left that are marked deleted; return whether there is more."""
+    with database.changing() as connection:
+        query = sa.select(_surveys.c.survey).where(_surveys.c.deleted).limit(1)
+        survey = connection.execute(query).scalar_one_or_none()
+        if survey is None:
+            return False
+        some = sa.select(_batches.c.id).where(_batches.c.survey == survey).limit(_CHUNK)
+        if ids := connection.scalars(some).all():
+            connection.execute(sa.delete(_batches).where(_batches.c.id.in_(ids)))
+        if len(ids) < _CHUNK:
+            for table in (schema.tallies, schema.counts, schema.token_rows, _surveys):
+                connection.execute(sa.delete(table).where(table.c.survey == survey))
+            _log.info("the survey %r is deleted with all its data", survey)
+    return True
+
+
+def close_periods(database: Database, now: datetime, grace: timedelta = GRACE) -> bool:
+    """Close all periods that ended more than `grace` ago; return False, there is no more."""
+    until = int((now - grace).timestamp())
+    late = sa.and_(_surveys.c.unit != "", _surveys.c.closed_before < until)
+    with database.changing() as connection:
+        connection.execute(sa.update(_surveys).where(late).values(closed_before=until))
+    return False
+
+
+def drop_some(database: Database, before: int) -> bool:
+    """Drop some of the contents that came before a day; return whether there is more.
+
+    The day is counted from 1970. What a batch counted stays in the tallies.
+    """
+    some = (
+        sa.select(_batches.c.id, _batches.c.survey, _batches.c.period)
+        .where(_batches.c.batch.is_not(None), _batches.c.day < before)
+        .limit(_CHUNK)
+    )
+    with database.changing() as connection:
+        rows = connection.execute(some).all()
+        if rows:
+            here = _batches.c.id.in_([row.id for row in rows])
+            connection.execute(sa.update(_batches).where(here).values(batch=None))
+        dropped: dict[shards.Period, Counted] = {}
+        for row in rows:
+            key = (row.survey, row.period)
+            dropped[key] = dropped.get(key, Counted()) + Counted(dropped=1)
+        shards.count(database, connection, dropped)
+    return len(rows) == _CHUNK
+
+
+def purge_some(database: Database) -> bool:
+    """Stop remembering some ids that nothing needs any more; return whether there is more."""
+    closed = sa.and_(
+        _batches.c.survey == _surveys.c.survey, _batches.c.ends <= _surveys.c.closed_before
+    )
+    some = (
+        sa.select(_batches.c.id)
+        .join(_surveys, closed)
+        .where(_batches.c.batch.is_(None))
+        .limit(_CHUNK)
+    )
+    with database.changing() as connection:
+        ids = connection.scalars(some).all()
+        if ids:
+            connection.execute(sa.delete(_batches).where(_batches.c.id.in_(ids)))
+    return len(ids) == _CHUNK
+
+
+def due(
+    database: Database, now: datetime, keep_days: int = 0, grace: timedelta = GRACE
+) -> Sequence[Callable[[], bool]]:
+    """Return all that is due, as steps to be repeated, each, as long as it returns True.
+
+    Contents are kept for `keep_days` days after they came; 0 keeps them for ever.
+    """
+    kept = (now - _EPOCH).days - keep_days
+    drop = [partial(drop_some, database, kept)] if keep_days else []
+    return [
+        partial(close_periods, database, now, grace),
+        *drop,
+        partial(purge_some, database),
+        partial(delete_some, database),
+    ]
+
+
+@contextlib.asynccontextmanager
+async def swept(writer: Writer, database: Database, keep_days: int) -> AsyncIterator[None]:
+    """Sweep every hour on the thread that writes, between its commits, while the context lasts."""
+    task = asyncio.create_task(_sweep(writer, database, keep_days))
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+async def _sweep(writer: Writer, database: Database, keep_days: int) -> None:
+    while True:
+        try:
+            for step in due(database, datetime.now(UTC), keep_days):
+                while await writer.run(step):
+                    pass
+        except Exception:
+            _log.exception("what is due to be dropped could not be, and will be in an hour")
+        await asyncio.sleep(_EVERY)
+
+
+def present(connection: sa.Connection, survey: str) -> Any:
+    """Return a survey's row; raise `NoSurvey`."""
+    query = sa.select(_surveys).where(_surveys.c.survey == survey, sa.not_(_surveys.c.deleted))
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        raise NoSurvey(f"there is no survey {survey!r} here")
+    return row

@@ -1,0 +1,102 @@
+"""The tables, as the newest migration leaves them; `migrations` says how they came to be."""
+
+import sqlalchemy as sa
+
+metadata = sa.MetaData()
+
+surveys = sa.Table(
+    "surveys",
+    metadata,
+    sa.Column("survey", sa.Text, primary_key=True),
+    sa.Column("revision", sa.LargeBinary, nullable=False),
+    sa.Column("plan", sa.LargeBinary, nullable=False),
+    sa.Column("unit", sa.Text, nullable=False),  # of its periods, as in its plan
+    # Periods that end by this moment, in seconds since 1970, are closed. It never goes back.
+    sa.Column("closed_before", sa.BigInteger, nullable=False),
+    sa.Column("deleted", sa.Boolean, nullable=False),  # its data is on its way out
+)
+
+# A row remembers an id. One without its batch stands for a batch that was counted and then
+# dropped, or, with no rows, for one that was forgotten before or after it came.
+batches = sa.Table(
+    "batches",
+    metadata,
+    sa.Column("id", sa.LargeBinary, primary_key=True),
+    sa.Column("survey", sa.Text, nullable=False),
+    sa.Column("period", sa.Text, nullable=False),
+    sa.Column("ends", sa.BigInteger, nullable=False),  # the period, in seconds since 1970
+    sa.Column("day", sa.BigInteger, nullable=False),  # of arrival, since 1970; no finer on purpose
+    sa.Column("rows", sa.BigInteger, nullable=False),
+    sa.Column("batch", sa.LargeBinary),
+)
+sa.Index("batches_by_period", batches.c.survey, batches.c.period)
+sa.Index(
+    "batches_without_content",
+    batches.c.survey,
+    batches.c.ends,
+    batches.c.rows,
+    sqlite_where=batches.c.batch.is_(None),
+    postgresql_where=batches.c.batch.is_(None),
+)
+sa.Index(
+    "batches_with_content",
+    batches.c.day,
+    sqlite_where=batches.c.batch.is_not(None),
+    postgresql_where=batches.c.batch.is_not(None),
+)
+
+# What a period holds is the sum over writers: each has rows of its own, so none waits for another.
+# There are no foreign keys: their checks would write to one survey's row in every transaction.
+counts = sa.Table(
+    "counts",
+    metadata,
+    sa.Column("survey", sa.Text, primary_key=True),
+    sa.Column("period", sa.Text, primary_key=True),
+    sa.Column("writer", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("batches", sa.BigInteger, nullable=False),
+    sa.Column("records", sa.BigInteger, nullable=False),
+    sa.Column("dropped", sa.BigInteger, nullable=False),  # batches counted, no longer stored
+)
+
+tallies = sa.Table(
+    "tallies",
+    metadata,
+    sa.Column("survey", sa.Text, primary_key=True),
+    sa.Column("revision", sa.LargeBinary, primary_key=True),
+    sa.Column("attribute", sa.Text, primary_key=True),
+    sa.Column("level", sa.Text, primary_key=True),
+    sa.Column("period", sa.Text, primary_key=True),
+    sa.Column("writer", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("tally", sa.LargeBinary, nullable=False),
+)
+
+# Who may call what: the hash of each token, with the role it opens.
+tokens = sa.Table(
+    "tokens",
+    metadata,
+    sa.Column("hash", sa.LargeBinary, primary_key=True),
+    sa.Column("id", sa.Text, nullable=False, index=True),
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("label", sa.Text, nullable=False),
+    sa.Column("created", sa.Float, nullable=False),  # seconds since 1970, as `expires`
+    sa.Column("expires", sa.Float, nullable=True),
+)
+
+# What each device token sent, where that is limited.
+token_rows = sa.Table(
+    "token_rows",
+    metadata,
+    sa.Column("token", sa.Text, primary_key=True),  # its id
+    sa.Column("survey", sa.Text, primary_key=True),
+    sa.Column("period", sa.Text, primary_key=True),
+    sa.Column("rows", sa.BigInteger, nullable=False),
+)
+
+# What servers write to see whether they can.
+probes = sa.Table(
+    "probes",
+    metadata,
+    sa.Column("server", sa.Text, primary_key=True),
+    sa.Column("at", sa.Float, nullable=False),  # seconds since 1970
+    sa.Column("filler", sa.LargeBinary, nullable=False),
+)

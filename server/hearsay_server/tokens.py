@@ -1,0 +1,170 @@
+"""Tokens: who may call what. Kept as hashes, each with the role it opens.
+
+A token is 256 random bits, so its plain SHA-256 can neither be inverted nor guessed. The name of
+a token (`id`) is no secret, and stays the same when the token is rotated.
+"""
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from hearsay.v1 import collector_pb2
+from hearsay_server import schema
+from hearsay_server.database import open_database
+from hearsay_server.intake import Reason, Refused
+from ldp import InvalidInput
+
+ROLES = ("device", "analyst", "admin")
+
+_PREFIX = "hearsay-"
+"""So that scanners for leaked secrets, and people, know one when they see it."""
+
+_tokens, _token_rows = schema.tokens, schema.token_rows
+
+
+@dataclass(frozen=True)
+class Token:
+    """What is known of a token; the token itself is not."""
+
+    id: str
+    role: str
+    label: str
+    created: float
+    expires: float | None
+
+    def works(self, now: float) -> bool:
+        """Tell whether it opens anything at `now` (seconds since 1970)."""
+        return self.expires is None or now < self.expires
+
+
+def hashed(text: str) -> bytes:
+    """Return the SHA-256 of a token: what is kept of it."""
+    return hashlib.sha256(text.encode(errors="surrogateescape")).digest()
+
+
+class Tokens:
+    """The tokens of one database."""
+
+    def __init__(self, engine: sa.Engine, clock: Callable[[], float] = time.time) -> None:
+        """Use the database of `engine`."""
+        self._engine = engine
+        self._clock = clock
+
+    def _writing(self) -> AbstractContextManager[sa.Connection]:
+        return self._engine.execution_options(hearsay_write=True).begin()
+
+    def create(self, role: str, label: str = "") -> tuple[Token, str]:
+        """Make a token; return what is known of it, and the token, which is kept nowhere."""
+        if role not in ROLES:
+            raise InvalidInput(f"a role is one of {', '.join(ROLES)}, got {role!r}")
+        token = Token(secrets.token_hex(4), role, label, self._clock(), None)
+        with self._writing() as connection:
+            return token, _insert(connection, token)
+
+    def list(self) -> list[Token]:
+        """Return all tokens, those that no longer work among them, oldest first."""
+        query = sa.select(_tokens).order_by(_tokens.c.created, _tokens.c.id)
+        with self._engine.begin() as connection:
+            return [_token(row) for row in connection.execute(query)]
+
+    def rotate(self, id_: str, grace: float) -> tuple[Token, str]:
+        """Make another token of the same id, role and label; the old end in `grace` seconds.
+
+        Raises `InvalidInput` where no token of that id works.
+        """
+        if not 0 <= grace < float("inf"):
+            raise InvalidInput(f"the grace must be finite and >= 0 seconds, got {grace!r}")
+        now = self._clock()
+        with self._writing() as connection:
+            old = _working(connection, id_, now)
+            _end(connection, id_, now + grace)
+            token = Token(id_, old.role, old.label, now, None)
+            return token, _insert(connection, token)
+
+    def revoke(self, id_: str) -> Token:
+        """End a token and all it was rotated from; raise `InvalidInput` where none works."""
+        now = self._clock()
+        with self._writing() as connection:
+            token = _working(connection, id_, now)
+            _end(connection, id_, now)
+        return token
+
+    def any(self) -> bool:
+        """Tell whether a token was ever made: if so, callers are asked for one."""
+        with self._engine.begin() as connection:
+            return connection.execute(sa.select(_tokens.c.hash).limit(1)).first() is not None
+
+    def find(self, given: bytes) -> Token | None:
+        """Return the token that was `hashed`, where it works."""
+        with self._engine.begin() as connection:
+            row = connection.execute(sa.select(_tokens).where(_tokens.c.hash == given)).first()
+        # What the index took to find a hash tells nothing: nobody can choose a hash's bytes.
+        if row is None or not hmac.compare_digest(row.hash, given):
+            return None
+        token = _token(row)
+        return token if token.works(self._clock()) else None
+
+
+def charge(connection: sa.Connection, token: str, batch: collector_pb2.Batch, cap: int) -> None:
+    """Count a batch's rows toward its token and period, in the transaction that stores it.
+
+    Raises `Refused`, with nothing counted, where they would exceed `cap`. A transaction that
+    fails counts nothing, so that a batch counts as often as it is stored: once.
+    """
+    # Two dialects, one clause; what SQLAlchemy has for them shares no class that has it.
+    dialect: Any = {"sqlite": sqlite, "postgresql": postgresql}[connection.dialect.name]
+    new = dialect.insert(_token_rows).values(
+        token=token, survey=batch.survey, period=batch.period, rows=batch.rows
+    )
+    total = _token_rows.c.rows + new.excluded.rows
+    counted = new.on_conflict_do_update(
+        index_elements=["token", "survey", "period"], set_={"rows": total}, where=total <= cap
+    ).returning(_token_rows.c.rows)
+    if batch.rows > cap or connection.execute(counted).first() is None:
+        raise Refused(
+            Reason.OVER_QUOTA,
+            f"a device's token may send {cap} rows of {batch.survey!r} in {batch.period!r}, "
+            f"and these {batch.rows} would exceed them",
+        )
+
+
+def tokens_of(where: Path | str) -> Tokens:
+    """Return the tokens of a folder or URL, whether or not a server runs there.
+
+    Raises `InvalidInput` as `open_database` does.
+    """
+    database = open_database(where)  # which makes or upgrades it
+    database.close()
+    return Tokens(database.engine)  # an engine connects again when it is used
+
+
+def _insert(connection: sa.Connection, token: Token) -> str:
+    text = _PREFIX + secrets.token_urlsafe(32)
+    connection.execute(sa.insert(_tokens), {**vars(token), "hash": hashed(text)})
+    return text
+
+
+def _working(connection: sa.Connection, id_: str, now: float) -> Token:
+    query = sa.select(_tokens).where(_tokens.c.id == id_).order_by(_tokens.c.created.desc())
+    found = [token for row in connection.execute(query) if (token := _token(row)).works(now)]
+    if not found:
+        raise InvalidInput(f"there is no working token {id_!r}: see `hearsay token list`")
+    return found[0]
+
+
+def _end(connection: sa.Connection, id_: str, when: float) -> None:
+    still = sa.or_(_tokens.c.expires.is_(None), _tokens.c.expires > when)
+    connection.execute(sa.update(_tokens).where(_tokens.c.id == id_, still).values(expires=when))
+
+
+def _token(row: sa.Row[tuple[object, ...]]) -> Token:
+    return Token(row.id, row.role, row.label, row.created, row.expires)

@@ -1,0 +1,122 @@
+"""Single mechanisms and composition of plain guarantees."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+from dpsgd.accounting import (
+    analytic_noise,
+    classic_noise,
+    combined_noise_multiplier,
+    gaussian_delta,
+    gaussian_epsilon,
+)
+from dpsgd.accounting.composition import Guarantee, advanced, amplified, optimal
+from dpsgd.accounting.pure import exponential_probabilities, laplace_delta, laplace_scale
+from ldp import InvalidInput
+from ldp import composition as local
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.01, 1.0, 30.0])
+@pytest.mark.parametrize("noise", [0.05, 1.0, 300.0])
+def test_delta_is_never_below_forty_digits(noise: float, epsilon: float) -> None:
+    with mpmath.workdps(60):
+        mean = 1 / mpmath.mpf(noise)
+        exact = mpmath.ncdf(mean / 2 - epsilon / mean) - mpmath.exp(epsilon) * mpmath.ncdf(
+            -mean / 2 - epsilon / mean
+        )
+        found = gaussian_delta(noise, epsilon)
+        assert found >= exact
+        assert found == pytest.approx(float(exact), rel=1e-7, abs=1e-300)
+
+
+@pytest.mark.parametrize("delta", [0.3, 1e-5, 1e-15, 1e-100])
+@pytest.mark.parametrize("noise", [0.01, 1.0, 1e4])
+def test_epsilon_is_the_inverse_of_delta(noise: float, delta: float) -> None:
+    epsilon = gaussian_epsilon(noise, delta)
+    assert gaussian_delta(noise, epsilon) <= delta
+    assert epsilon == 0 or gaussian_delta(noise, epsilon * (1 - 1e-6)) > delta * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+def test_analytic_noise_is_the_least(epsilon: float) -> None:
+    noise = analytic_noise(epsilon, 1e-6)
+    assert gaussian_delta(noise, epsilon) <= 1e-6 < gaussian_delta(noise * (1 - 1e-7), epsilon)
+
+
+def test_classic_noise_is_more_than_needed_below_one_and_refused_above() -> None:
+    assert classic_noise(0.5, 1e-5) == pytest.approx(math.sqrt(2 * math.log(1.25e5)) / 0.5)
+    assert classic_noise(0.999, 1e-5) > analytic_noise(0.999, 1e-5)
+    for epsilon in (0.0, 1.0, 3.0):
+        with pytest.raises(InvalidInput, match="0 < epsilon < 1"):
+            classic_noise(epsilon, 1e-5)
+
+
+def test_groups_are_as_private_as_one_release() -> None:
+    assert combined_noise_multiplier([3.0, 4.0]) == pytest.approx(2.4)
+    assert combined_noise_multiplier([2.0] * 4) == pytest.approx(1.0)
+    assert combined_noise_multiplier([1e-200, 1.0]) == pytest.approx(1e-200)
+    for bad in ([], [1.0, 0.0], [math.nan]):
+        with pytest.raises(InvalidInput):
+            combined_noise_multiplier(bad)
+
+
+def test_laplace_noise_has_the_delta_of_its_densities() -> None:
+    x = np.linspace(-40, 41, 810_001)
+    p, q = np.exp(-np.abs(x) / 2) / 4, np.exp(-np.abs(x - 1) / 2) / 4
+    for epsilon in (0.0, 0.2, 0.4):
+        excess = np.maximum(p - math.exp(epsilon) * q, 0).sum() * (x[1] - x[0])
+        assert laplace_delta(2.0, epsilon) == pytest.approx(excess, rel=1e-4)
+    assert laplace_delta(laplace_scale(0.7), 0.7) == 0
+
+
+def test_the_exponential_mechanism_spends_at_most_epsilon() -> None:
+    """Every pair of neighbouring scores on a small grid, in logarithms; and nearly all of it."""
+    worst = 0.0
+    for signs in np.ndindex(2, 2, 2, 2):
+        scores = np.array([0.0, 3.0, 1.0, 20.0])
+        moved = scores + 2 * np.array(signs) - 1
+        p = exponential_probabilities(scores.tolist(), 1.5)
+        q = exponential_probabilities(moved.tolist(), 1.5)
+        worst = max(worst, float(np.abs(np.log(p / q)).max()))
+    assert 1.49 < worst <= 1.5 + 1e-12
+
+
+@pytest.mark.parametrize("bad", [[], [math.nan], [[1.0]]], ids=repr)
+def test_scores_that_are_none_are_refused(bad: list[float]) -> None:
+    with pytest.raises(InvalidInput, match="scores"):
+        exponential_probabilities(bad, 1.0)
+
+
+def test_sampling_amplifies_by_the_known_formula() -> None:
+    step = amplified(Guarantee(1.0, 1e-6), 0.1)
+    assert step.epsilon == pytest.approx(math.log(1 + 0.1 * (math.e - 1)))
+    assert step.delta == pytest.approx(1e-7)
+    assert amplified(Guarantee(1.0, 1e-6), 0.0) == Guarantee(0.0, 0.0)
+    assert amplified(Guarantee(1.0), 1.0) == Guarantee(1.0)
+    assert amplified(Guarantee(1e5), 0.5).epsilon == pytest.approx(1e5, rel=1e-4)
+    with pytest.raises(InvalidInput, match="sampling rate"):
+        amplified(Guarantee(1.0), 1.5)
+
+
+def test_advanced_composition_is_its_formula() -> None:
+    whole = advanced(Guarantee(0.1, 1e-8), 100, 1e-6)
+    expected = math.sqrt(200 * math.log(1e6)) * 0.1 + 10 * math.expm1(0.1)
+    assert whole.epsilon == pytest.approx(expected)
+    assert whole.delta == pytest.approx(2e-6)
+
+
+def test_optimal_composition_is_the_local_one_plus_the_deltas() -> None:
+    pure = local.optimal(0.1, 100, 1e-6)
+    whole = optimal(Guarantee(0.1, 1e-8), 100, 1e-6)
+    assert whole.epsilon == pure.epsilon < advanced(Guarantee(0.1), 100, 1e-6).epsilon
+    assert whole.delta == pytest.approx(1 - (1 - 1e-8) ** 100 * (1 - pure.delta), rel=1e-6)
+
+
+@pytest.mark.parametrize("times", [-1, 1.5, True], ids=repr)
+def test_bad_times_are_refused(times: int) -> None:
+    for compose in (advanced, optimal):
+        with pytest.raises(InvalidInput, match="times must"):
+            compose(Guarantee(0.1), times, 1e-6)

@@ -1,0 +1,31 @@
+"""The example from end to end: devices, a server process, a model."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from ldp.testing import SeededCoins
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "digits.py"
+
+
+@pytest.mark.slow
+def test_digits_are_learned_from_what_devices_reported(coins: SeededCoins) -> None:
+    for needed in ("sklearn", "matplotlib", "torch"):
+        pytest.importorskip(needed)
+    spec = importlib.util.spec_from_file_location("digits", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    digits = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(digits)
+    (result,) = digits.run((3.0,), 3000, coins)
+    assert result.accuracies["the truth"] > 0.92
+    for way in ("forward", "backward", "forward, DP-SGD"):
+        assert result.accuracies[way] > 0.75
+    # Randomised labels as they are teach a model to be unsure; the correction undoes that.
+    assert result.surprises["forward"] < 0.8 * result.surprises["reports as they are"]
+    (level,) = result.guarantees.levels
+    assert level.local <= 3.0
+    assert level.model < level.local
+    assert "| 3 |" in digits.table([result])

@@ -1,0 +1,79 @@
+"""The account of everything that was promised."""
+
+import math
+
+import pytest
+
+from dpsgd.accounting import NoSampling, PoissonSampling, RDPAccountant, Relation
+from dpsgd.contraction import contracted_epsilon, hockey_stick, replacement_epsilon
+from dpsgd.guarantees import account
+from ldp import HRR, KRR, InvalidInput
+
+LEVELS = {"strict": [KRR(10, 1.0)], "open": [KRR(10, 4.0)]}
+
+
+def trained(noise: float, steps: int, relation: Relation) -> RDPAccountant:
+    accountant = RDPAccountant(relation)
+    sampling = PoissonSampling(0.02) if relation is Relation.ADD_REMOVE else NoSampling()
+    accountant.step(noise_multiplier=noise, sampling=sampling, steps=steps)
+    return accountant
+
+
+def test_without_noise_only_the_reports_protect() -> None:
+    found = account(LEVELS, delta=1e-5)
+    assert [level.model for level in found.levels] == [
+        KRR(10, 1.0).realised_epsilon,
+        KRR(10, 4.0).realised_epsilon,
+    ]
+    assert found.spent == math.inf
+    assert "training: without noise" in str(found)
+    assert "strict                    1            1  the reports' own" in str(found)
+
+
+def test_every_figure_is_of_the_mathematics_below() -> None:
+    accountant = trained(2.0, 500, Relation.ADD_REMOVE)
+    found = account(LEVELS, delta=1e-5, accountant=accountant)
+    assert found.spent == accountant.get_epsilon(1e-5)
+    assert found.relation is Relation.ADD_REMOVE
+    for level in found.levels:
+        record = LEVELS[level.level]
+        replaced = replacement_epsilon(accountant.get_epsilon, 1e-5)
+        wider = replacement_epsilon(accountant.get_epsilon, 1e-5 / hockey_stick(record, 1.0))
+        assert level.local == record[0].realised_epsilon
+        assert level.central == replaced > 2 * found.spent
+        assert level.contracted == contracted_epsilon(record, wider)
+        assert level.model == min(level.local, level.central, level.contracted)
+
+
+def test_an_accountant_of_replacements_is_taken_as_it_is() -> None:
+    accountant = trained(40.0, 100, Relation.REPLACE_ONE)
+    found = account(LEVELS, delta=1e-5, accountant=accountant)
+    assert {level.central for level in found.levels} == {accountant.get_epsilon(1e-5)}
+
+
+def test_the_contraction_gives_more_than_either() -> None:
+    accountant = trained(40.0, 100, Relation.REPLACE_ONE)
+    strict, open_ = account(LEVELS, delta=1e-5, accountant=accountant).levels
+    assert {strict.why, open_.why} == {"the contraction"}
+    assert strict.model < 0.8 * strict.local < strict.central
+    assert open_.model < 0.9 * open_.central < open_.local
+
+
+def test_several_reports_of_a_record_add_up() -> None:
+    (level,) = account({"only": [KRR(10, 1.0), HRR(4, 0.5)]}, delta=1e-5).levels
+    assert level.local == pytest.approx(1.5, rel=1e-9)
+
+
+def test_the_account_is_printed() -> None:
+    found = account(LEVELS, delta=1e-5, accountant=trained(2.0, 500, Relation.ADD_REMOVE))
+    lines = str(found).splitlines()
+    assert lines[0] == f"training: ({found.spent:.4g}, 1e-05)-DP in rows, add_remove"
+    assert lines[-1] == "  reports at delta 0, model at delta 1e-05"
+    for level, line in zip(found.levels, lines[3:], strict=False):
+        assert line.split()[:3] == [level.level, f"{level.local:.4g}", f"{level.model:.4g}"]
+
+
+@pytest.mark.parametrize(("records", "delta"), [({}, 1e-5), (LEVELS, 0.0), (LEVELS, 1.0)])
+def test_bad_input_is_refused(records, delta) -> None:
+    with pytest.raises(InvalidInput, match="an account needs records and 0 < delta < 1"):
+        account(records, delta=delta)

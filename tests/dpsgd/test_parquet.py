@@ -1,0 +1,128 @@
+"""Reports out of Parquet, as an export writes it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpsgd.parquet import METADATA, read_reports
+from ldp import KRR, HadamardResponse, InvalidInput, Mechanism, SubsetSelection, UnaryEncoding
+from ldp.testing import SeededCoins
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+PAIRS = {
+    "krr": (KRR(5, 1.0), KRR(5, 3.0)),
+    "unary": (UnaryEncoding(5, 1.0), UnaryEncoding(5, 3.0)),
+    "wide": (UnaryEncoding(40, 1.0), UnaryEncoding(40, 3.0)),
+    "subset": (SubsetSelection(20, 0.5), SubsetSelection(20, 1.0)),
+    "hadamard": (HadamardResponse(5, 1.0), HadamardResponse(5, 3.0)),
+}
+LEVELS = ("strict", "open")
+
+
+def described(mechanism: Mechanism) -> dict[str, object]:
+    integers = {name: list(values) for name, values in mechanism.integers.items()}
+    return {"mechanism": mechanism.name, "epsilon": mechanism.epsilon, "integers": integers}
+
+
+def column(codes: list, mechanism: Mechanism):
+    if mechanism.code_shape in ((), (1,)):
+        whole = [None if code is None else int(np.ravel(code)[0]) for code in codes]
+        return pa.array(whole, pa.uint16())
+    width = mechanism.code_bytes
+    return pa.array([None if c is None else c.tobytes() for c in codes], pa.binary(width))
+
+
+def written(folder: Path, pair: tuple[Mechanism, Mechanism], coins: SeededCoins):
+    """Two partitions of 60 rows; every third row has no answer."""
+    metadata = {
+        METADATA: json.dumps(
+            {"q": {n: described(m) for n, m in zip(LEVELS, pair, strict=True)}}
+        ).encode()
+    }
+    expected = []
+    for part in range(2):
+        codes, levels = [], []
+        for row in range(60):
+            level = row % 2
+            code = pair[level].randomize_many([row % 5], coins)[0] if row % 3 else None
+            codes.append(code)
+            levels.append(LEVELS[level] if row % 3 else None)
+            expected.append((level if row % 3 else None, code))
+        names = pa.array(levels).dictionary_encode()
+        table = pa.table({"q": column(codes, pair[0]), "q__level": names, "other": range(60)})
+        place = folder / f"period=2026-07-0{part + 1}"
+        place.mkdir(parents=True)
+        pq.write_table(table.replace_schema_metadata(metadata), place / "part-0.parquet")
+    return expected
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_codes_levels_and_channels_come_back(name: str, tmp_path, coins: SeededCoins) -> None:
+    expected = written(tmp_path, PAIRS[name], coins)
+    reports = read_reports(tmp_path, "q")
+    assert reports.n == 120
+    assert set(reports.mechanisms) == set(PAIRS[name])
+    for cohort in reports.cohorts:
+        level = PAIRS[name].index(cohort.mechanism)
+        rows = [row for row, (found, _) in enumerate(expected) if found == level]
+        assert cohort.rows.tolist() == rows
+        assert np.array_equal(cohort.codes, np.array([expected[row][1] for row in rows]))
+    missing = [row for row, (found, _) in enumerate(expected) if found is None]
+    assert (reports.likelihoods()[missing] == 1).all()
+
+
+def rewritten(folder: Path, change) -> None:
+    for file in folder.rglob("*.parquet"):
+        table = pq.ParquetFile(file).read()
+        pq.write_table(change(table), file)
+
+
+def with_channels(table, text: bytes):
+    return table.replace_schema_metadata({METADATA: text})
+
+
+def test_more_than_was_promised_is_refused(tmp_path, coins: SeededCoins) -> None:
+    written(tmp_path, PAIRS["krr"], coins)
+    false = described(KRR(5, 3.0)) | {"epsilon": 1.0}
+    text = json.dumps({"q": {"strict": false, "open": false}}).encode()
+    rewritten(tmp_path, lambda table: with_channels(table, text))
+    with pytest.raises(InvalidInput, match="the integers give epsilon 3"):
+        read_reports(tmp_path, "q")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda t: t.replace_schema_metadata(None), "does not say in its metadata"),
+        (lambda t: with_channels(t, b"{"), "does not say in its metadata"),
+        (lambda t: with_channels(t, b'{"p": {}}'), "does not say in its metadata"),
+        (lambda t: with_channels(t, b'{"q": {}}'), "level 'open' of 'q' has no channel"),
+        (lambda t: t.set_column(0, "q", pa.array([9] * 60, pa.uint16())), "krr"),
+        (lambda t: t.set_column(0, "q", pa.array([-1] * 60)), "never negative"),
+        (lambda t: t.set_column(0, "q", pa.array([b"abc"] * 60)), "krr codes take"),
+        (lambda t: t.drop_columns(["q__level"]), "cannot read 'q'|q__level"),
+    ],
+    ids=["none", "json", "attribute", "level", "code", "negative", "width", "column"],
+)
+def test_what_does_not_fit_is_refused(tmp_path, coins: SeededCoins, change, reason) -> None:
+    written(tmp_path, PAIRS["krr"], coins)
+
+    def filled(table):
+        levels = pa.array(["open"] * 60).dictionary_encode()
+        return change(table.set_column(1, "q__level", levels))
+
+    rewritten(tmp_path, filled)
+    with pytest.raises(InvalidInput, match=reason):
+        read_reports(tmp_path, "q")
+
+
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="there is no"):
+        read_reports(tmp_path / "nowhere", "q")
+    (tmp_path / "x.parquet").write_bytes(b"no parquet")
+    with pytest.raises(InvalidInput, match="cannot read 'q'"):
+        read_reports(tmp_path / "x.parquet", "q")

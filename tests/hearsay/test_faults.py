@@ -1,0 +1,425 @@
+"""The disk and the server at their worst: nothing raises, and nothing is lost in silence."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent import futures
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from hearsay import MEMORY, Client, Delivery, Reason, create_ledger, store
+from hearsay.v1 import collector_pb2, collector_pb2_grpc
+from support import DAILY, Calendar, Server, device
+
+QUICK = Delivery(batch_age=0.02, first_wait=0.02, longest_wait=0.1, timeout=2.0)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("a small file system can be mounted by root only")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_drops_answers_and_recovers(server: Server, small_disk: Path) -> None:
+    file = small_disk / "ledger.db"
+    create_ledger(file)
+    with device(server.address, "health", level="strict", ledger=file) as client:
+        assert client.person("first").record(smokes="no") == ("smokes",)
+        server.stop()  # nothing leaves, so nothing makes room
+        with (
+            (small_disk / "ballast").open("wb", buffering=0) as ballast,
+            contextlib.suppress(OSError),
+        ):
+            while ballast.write(b"x" * 4096):
+                pass
+        for number in range(2000):
+            if not client.person(str(number)).record(smokes="no"):
+                break
+        assert client.status().reason is Reason.DISK
+        assert client.counters["disk"] == 1
+        (small_disk / "ballast").unlink()
+        assert client.person("last").record(smokes="no") == ("smokes",)
+        assert client.status().ready
+        recorded = client.counters["recorded"]
+        assert recorded == number + 2
+        server.start()
+        assert client.flush(timeout=20)
+    assert server.show("health").status.records == recorded
+
+
+def test_a_read_only_disk_takes_nothing_and_raises_nothing(
+    server: Server, small_disk: Path
+) -> None:
+    file = small_disk / "ledger.db"
+    create_ledger(file)
+    with device(server.address, "health", level="strict", ledger=file):
+        pass
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    for ledger in (file, small_disk / "new.db"):
+        with Client(
+            server.address, "health", level="strict", ledger=ledger, consent=True
+        ) as client:
+            assert client.record(smokes="no") == ()
+            assert client.status().reason is Reason.DISK
+            assert client.counters["disk"] == 1
+
+
+def test_a_folder_that_is_none_takes_nothing_and_raises_nothing(
+    server: Server, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    file = tmp_path / "file" / "ledger.db"
+    with Client(server.address, "health", level="strict", ledger=file, consent=True) as client:
+        assert client.record(smokes="no") == ()
+        assert client.status().reason is Reason.DISK
+
+
+def test_what_the_queue_does_not_hold_is_dropped_oldest_first(
+    server: Server, tmp_path: Path
+) -> None:
+    server.create(DAILY)
+    create_ledger(tmp_path / "ledger.db")
+    calendar = Calendar(-30)
+    few = Delivery(max_reports=5, first_wait=0.05, longest_wait=0.1, batch_age=0.05)
+    with device(
+        server.address,
+        "daily",
+        level="strict",
+        ledger=tmp_path / "ledger.db",
+        clock=calendar,
+        delivery=few,
+    ) as client:
+        server.stop()
+        for _ in range(20):
+            assert client.record(smokes="no") == ("smokes",)
+            calendar.pass_days(1)
+        waiting = client.outbox()
+        assert len(waiting.reports) + sum(b.rows for b in waiting.batches) == 5
+        assert client.counters["overflow"] == 15
+        server.start()
+        assert client.flush(timeout=20)
+        periods = sorted(s.batch.period for s in client.outbox().sent)
+        days = [calendar.now.date().toordinal() - ago for ago in (5, 4, 3, 2, 1)]
+        assert periods == [type(calendar.now).fromordinal(day).strftime("%Y-%m-%d") for day in days]
+    assert server.show("daily").status.records == 5
+
+
+def test_the_queue_is_bounded_in_bytes_too(server: Server) -> None:
+    small = Delivery(max_bytes=1000)
+    client = device(server.address, "health", level="strict", delivery=small)
+    server.stop()
+    for person in range(40):
+        client.person(str(person)).record(smokes="no")
+    waiting = client.outbox()
+    assert sum(b.ByteSize() for b in (*waiting.reports, *waiting.batches)) <= 1000
+    assert client.counters["overflow"] > 0
+    client.close(0)
+
+
+class Moody(collector_pb2_grpc.CollectorServicer):
+    """A server that serves a plan and answers batches as it is told to."""
+
+    def __init__(self, plan: bytes) -> None:
+        self.plan = plan
+        self.answers: list[Any] = []
+        self.calls: list[float] = []
+        self.tokens: list[str] = []
+        self.forgotten: list[bytes] = []
+        self.delay = "400"
+        self.slow_plan = False
+        self.patience = threading.Event()
+
+    def GetPlan(self, request: object, context: object) -> object:
+        if self.slow_plan:
+            self.patience.wait(20)
+        return collector_pb2.GetPlanResponse(plan=self.plan)
+
+    def Submit(self, request: object, context: Any) -> object:
+        self.calls.append(time.monotonic())
+        self.tokens.append(dict(context.invocation_metadata()).get("authorization", ""))
+        answer = self.answers.pop(0) if self.answers else collector_pb2.Result.STORED
+        if answer == "exhausted":
+            context.set_trailing_metadata([("retry-after-ms", self.delay)])
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many wait")
+        if answer == "hang long":
+            self.patience.wait(20)
+        if answer == "hang":
+            time.sleep(0.5)
+        result = collector_pb2.Result(status=answer) if isinstance(answer, int) else answer
+        return collector_pb2.SubmitResponse(
+            results=[result if isinstance(result, collector_pb2.Result) else collector_pb2.Result()]
+        )
+
+    def Forget(self, request: Any, context: object) -> object:
+        self.forgotten += request.ids
+        return collector_pb2.ForgetResponse()
+
+
+@pytest.fixture
+def moody(server: Server) -> Iterator[tuple[Moody, str]]:
+    servicer = Moody(server.show("health").plan)
+    with futures.ThreadPoolExecutor(4) as pool:
+        listener = grpc.server(pool)
+        collector_pb2_grpc.add_CollectorServicer_to_server(servicer, listener)
+        port = listener.add_insecure_port("127.0.0.1:0")
+        listener.start()
+        yield servicer, f"127.0.0.1:{port}"
+        listener.stop(None).wait()
+
+
+def _wait_for(condition: Any) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_the_servers_retry_delay_is_honoured(moody: tuple[Moody, str]) -> None:
+    servicer, address = moody
+    servicer.answers = ["exhausted", "exhausted"]
+    with device(address, "health", level="strict", delivery=QUICK) as client:
+        client.record(smokes="no")
+        _wait_for(lambda: client.counters.get("stored"))
+    first, second, third = servicer.calls
+    assert second - first >= 0.4
+    assert third - second >= 0.4
+
+
+def test_a_batch_leaves_by_itself_when_it_is_old_or_full(moody: tuple[Moody, str]) -> None:
+    servicer, address = moody
+    with device(address, "health", level="strict", delivery=QUICK) as client:
+        client.record(smokes="no")
+        _wait_for(lambda: client.counters.get("stored") == 1)
+    full = Delivery(batch_rows=3, batch_age=3600.0)
+    with device(address, "health", level="strict", delivery=full) as client:
+        for person in range(3):
+            client.person(str(person)).record(smokes="no")
+        _wait_for(lambda: client.counters.get("stored") == 1)
+        assert client.outbox().sent[0].batch.rows == 3
+        client.person("later").record(smokes="no")
+        time.sleep(0.1)
+        assert len(client.outbox().reports) == 1
+    assert len(servicer.calls) == 3
+
+
+def test_an_app_token_travels_with_every_call(moody: tuple[Moody, str]) -> None:
+    servicer, address = moody
+    tokens = iter(["plan", "one", "two", "three"])
+    with device(address, "health", level="strict", token=lambda: next(tokens)) as client:
+        client.record(smokes="no")
+        assert client.flush()
+    assert servicer.tokens == ["Bearer one"]
+
+
+def test_batches_under_way_are_forgotten_when_consent_is_revoked(
+    moody: tuple[Moody, str],
+) -> None:
+    servicer, address = moody
+    servicer.answers = ["hang"] * 50
+    with device(address, "health", level="strict", delivery=QUICK) as client:
+        client.record(smokes="no")
+        _wait_for(lambda: servicer.calls)
+        (batch,) = client.outbox().batches
+        client.revoke(forget=True)
+        assert not client.outbox()
+        _wait_for(lambda: servicer.forgotten)
+        assert servicer.forgotten == [batch.id]
+        calls = len(servicer.calls)
+        client.flush()
+        assert len(servicer.calls) == calls
+
+
+def test_a_closed_period_is_counted_by_name(moody: tuple[Moody, str]) -> None:
+    servicer, address = moody
+    closed = collector_pb2.Result(
+        status=collector_pb2.Result.REFUSED, reason=collector_pb2.PERIOD_CLOSED, detail="over"
+    )
+    servicer.answers = [closed]
+    with device(address, "health", level="strict") as client:
+        client.record(smokes="no")
+        assert client.flush()
+        assert client.counters == {"recorded": 1, "period_closed": 1}
+
+
+def test_a_plan_that_is_garbage_is_refused(moody: tuple[Moody, str]) -> None:
+    servicer, address = moody
+    servicer.plan = b"\xff\xfe garbage"
+    with Client(address, "health", level="strict", ledger=MEMORY, consent=True) as client:
+        assert not client.ready()
+        assert client.status().reason is Reason.PLAN_REFUSED
+        assert "no plan" in client.status().detail
+        assert client.record(smokes="no") == ()
+        assert client.counters["plan_refused"] == 1
+
+
+def test_the_exit_of_the_process_is_bounded_and_loses_nothing(
+    server: Server, tmp_path: Path
+) -> None:
+    file = tmp_path / "ledger.db"
+    create_ledger(file)
+    server.wait_until_healthy()
+    code = f"""
+import time
+from hearsay import MEMORY, Client, Delivery
+client = Client({server.address!r}, "health", level="strict", ledger={str(file)!r}, consent=True,
+                delivery=Delivery(batch_age=3600.0))
+assert client.ready()
+client.record(smokes="no")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+    assert server.show("health").status.records == 1  # flushed at exit
+    server.stop()
+    code = code.replace("assert client.ready()", "client.ready()").replace(
+        'client.record(smokes="no")',
+        'assert client.person("second").record(smokes="no"); print(time.monotonic())',
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, timeout=30, capture_output=True, text=True
+    )
+    assert time.monotonic() - float(done.stdout) < 10
+    server.start()
+    with Client(server.address, "health", level="strict", ledger=file) as client:
+        assert client.flush(timeout=20)
+    assert server.show("health").status.records == 2
+
+
+def test_nothing_leaves_before_what_was_spent_is_on_the_disk(
+    moody: tuple[Moody, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servicer, address = moody
+    file = tmp_path / "ledger.db"
+    create_ledger(file)
+    synced: list[Path] = []
+    broken = [False]
+    real = store._sync
+
+    def sync(path: Path) -> None:
+        if broken[0]:
+            raise OSError("injected: the disk does not answer")
+        real(path)
+        synced.append(path)
+
+    monkeypatch.setattr(store, "_sync", sync)
+    with device(address, "health", level="strict", ledger=file) as client:
+        client.record(smokes="no")
+        del synced[:]
+        assert client.flush()
+        assert synced == [Path(f"{file}-wal"), tmp_path]
+        assert len(servicer.calls) == 1
+        broken[0] = True
+        client.record(age=30)
+        assert not client.flush(timeout=0.5)
+        assert len(servicer.calls) == 1
+        broken[0] = False
+        assert client.flush()
+        assert len(servicer.calls) == 2
+
+
+def test_revoking_ends_the_call_under_way(moody: tuple[Moody, str]) -> None:
+    servicer, address = moody
+    servicer.answers = ["hang long"]
+    patient = Delivery(batch_age=0.01, timeout=20.0)
+    with device(address, "health", level="strict", delivery=patient) as client:
+        client.record(smokes="no")
+        _wait_for(lambda: servicer.calls)
+        begin = time.monotonic()
+        client.revoke()
+        assert time.monotonic() - begin < 3
+        (sent,) = client.outbox().sent
+        assert sent.became == "revoked"  # it may have reached the server
+    servicer.patience.set()
+
+
+@pytest.mark.parametrize("delay", ["9" * 400, "-1", "soon", "1.5"])
+def test_a_retry_delay_that_is_none_is_not_believed(moody: tuple[Moody, str], delay: str) -> None:
+    servicer, address = moody
+    servicer.answers = ["exhausted"]
+    servicer.delay = delay
+    with device(address, "health", level="strict", delivery=QUICK) as client:
+        client.record(smokes="no")
+        assert client.flush(timeout=10)
+
+
+def test_what_the_app_brings_along_does_not_raise_out_of_flush(moody: tuple[Moody, str]) -> None:
+    _, address = moody
+    broken = [False]
+
+    def token() -> str:
+        if broken[0]:
+            raise KeyError("the secret is not there")
+        return "secret"
+
+    with device(address, "health", level="strict", token=token, strict=False) as client:
+        broken[0] = True
+        assert client.record(smokes=Unhashable("no")) == ()
+        assert client.counters == {"failed": 1}
+        assert client.record(smokes="no") == ("smokes",)
+        assert not client.flush(timeout=0.3)
+        broken[0] = False
+        assert client.flush()
+
+
+class Unhashable(str):
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_the_log_does_not_grow_while_the_server_is_away(server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    create_ledger(file)
+    few = Delivery(max_reports=50, first_wait=0.05, longest_wait=0.1)
+    with device(server.address, "health", level="strict", ledger=file, delivery=few) as client:
+        server.stop()
+        longest = 0
+        for number in range(3000):
+            client.person(str(number % 100)).record(smokes="no", age=30)
+            if number % 100 == 0:
+                client._sender._tidy()
+                longest = max(longest, Path(f"{file}-wal").stat().st_size)
+        client.revoke()
+    assert longest < 8 << 20
+
+
+def test_a_flush_ends_in_time_even_if_the_plan_is_due(moody: tuple[Moody, str]) -> None:
+    servicer, address = moody
+    old = Delivery(plan_age=0.001, timeout=20.0)
+    with device(address, "health", level="strict", delivery=old) as client:
+        client.record(smokes="no")
+        servicer.slow_plan = True
+        begin = time.monotonic()
+        client.flush(timeout=0.3)
+        assert time.monotonic() - begin < 5
+        servicer.slow_plan = False
+        servicer.patience.set()
+        client.flush()
+
+
+def test_one_surveys_queue_does_not_drop_anothers_reports(server: Server, tmp_path: Path) -> None:
+    server.create(DAILY)
+    file = tmp_path / "ledger.db"
+    create_ledger(file)
+    never = Delivery(batch_age=3600.0)
+    few = Delivery(batch_age=3600.0, max_reports=2)
+    with (
+        device(server.address, "health", level="strict", ledger=file, delivery=never) as one,
+        device(server.address, "daily", level="strict", ledger=file, delivery=few) as other,
+    ):
+        for person in range(5):
+            one.person(str(person)).record(smokes="no")
+            other.person(str(person)).record(smokes="no")
+        assert len(one.outbox().reports) == 5
+        assert len(other.outbox().reports) == 2
+        assert other.counters["overflow"] == 3
+        assert "overflow" not in one.counters

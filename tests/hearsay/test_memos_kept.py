@@ -1,0 +1,151 @@
+"""The memos that a client keeps: one per distinct value, for life, across restarts."""
+
+from pathlib import Path
+
+import pytest
+
+from hearsay import Caps, Client, InvalidInput, Reason, create_ledger
+from support import Calendar, Server, device
+
+MEMOISED = """
+name = "habits"
+period = "P1D"
+[levels]
+strict = 0.4
+[[attributes]]
+name = "drink"
+memo = {memo}
+[attributes.categorical]
+values = ["beer", "coffee", "milk", "tea", "water", "wine", "juice", "other"]
+"""
+CHANGES = {"may_tell_changes": ["drink"]}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    create_ledger(tmp_path / "ledger.db")
+    return tmp_path / "ledger.db"
+
+
+def test_an_app_must_allow_that_reports_tell_when_an_answer_changes(server: Server) -> None:
+    server.create(MEMOISED.format(memo=1))
+    with pytest.raises(InvalidInput, match="memoised, so reports tell when they change"):
+        device(server.address, "habits", level="strict")
+
+
+def test_the_same_answer_is_the_same_report_every_day_and_costs_once(
+    server: Server, file: Path
+) -> None:
+    server.create(MEMOISED.format(memo=1))
+    calendar = Calendar(-40)
+    codes: dict[str, set[bytes]] = {"tea": set(), "milk": set(), "beer": set()}
+    for day in range(36):  # afresh, three codes in a row would differ with probability > .98
+        answer = list(codes)[day % 3]
+        with device(
+            server.address, "habits", level="strict", ledger=file, clock=calendar, **CHANGES
+        ) as client:
+            assert client.record(drink=answer) == ("drink",)
+            assert client.flush()
+            codes[answer].add(client.outbox().sent[-1].batch.columns[0].codes)
+            (spent,) = client.ledger()
+        calendar.pass_days(1)
+    assert [len(c) for c in codes.values()] == [1, 1, 1]
+    assert spent.reports == 3
+    assert spent.life == pytest.approx(3 * spent.epsilon)
+    assert spent.epsilon <= 0.4
+
+
+def test_fresh_noise_goes_on_top_of_a_memo_where_the_plan_says_so(
+    server: Server, file: Path
+) -> None:
+    server.create(MEMOISED.format(memo=4))
+    calendar = Calendar(-40)
+    codes = set()
+    with device(
+        server.address, "habits", level="strict", ledger=file, clock=calendar, **CHANGES
+    ) as client:
+        for _ in range(30):
+            assert client.record(drink="tea") == ("drink",)
+            assert client.flush()
+            codes.add(client.outbox().sent[-1].batch.columns[0].codes)
+            calendar.pass_days(1)
+        (spent,) = client.ledger()
+    assert len(codes) > 1
+    assert spent.reports == 1
+    assert 0.4 < spent.life <= 1.6
+
+
+def test_a_cap_for_life_stops_new_memos_and_not_old_ones(server: Server, file: Path) -> None:
+    server.create(MEMOISED.format(memo=1))
+    calendar = Calendar(-9)
+    caps = Caps(life=0.9)
+    with device(
+        server.address, "habits", level="strict", ledger=file, clock=calendar, caps=caps, **CHANGES
+    ) as client:
+        taken = []
+        for drink in ("tea", "milk", "beer", "tea", "wine", "milk"):
+            taken.append(client.record(drink=drink) == ("drink",))
+            calendar.pass_days(1)
+        assert taken == [True, True, False, True, False, True]
+        assert client.counters["spent"] == 2
+
+
+def test_memos_are_kept_for_each_person_by_themselves(server: Server, file: Path) -> None:
+    server.create(MEMOISED.format(memo=1))
+    calendar = Calendar(-9)
+    with device(
+        server.address, "habits", level="strict", ledger=file, clock=calendar, **CHANGES
+    ) as client:
+        for number in range(40):
+            client.person(str(number)).record(drink="tea")
+        assert client.flush()
+        (sent,) = client.outbox().sent
+        assert len(set(sent.batch.columns[0].codes)) > 2
+
+
+def test_memos_that_may_have_been_lost_are_not_drawn_again(server: Server, tmp_path: Path) -> None:
+    server.create(MEMOISED.format(memo=1))
+    calendar = Calendar(-9)
+    with Client(
+        server.address,
+        "habits",
+        level="strict",
+        ledger=tmp_path / "new.db",
+        consent=True,
+        clock=calendar,
+        may_tell_changes=["drink"],
+    ) as client:
+        assert not client.ready()
+        calendar.pass_days(5)
+        assert client.record(drink="tea") == ()
+        assert client.status().reason is Reason.LOST_LEDGER
+
+
+@pytest.mark.parametrize("memo", [0, 20])
+def test_a_plan_with_dearer_memos_or_none_is_refused(
+    server: Server, tmp_path: Path, file: Path, memo: int
+) -> None:
+    server.create(MEMOISED.format(memo=1))
+    with device(server.address, "habits", level="strict", ledger=file, **CHANGES):
+        pass
+    (tmp_path / "other").mkdir()
+    other = Server(tmp_path / "other" / "data")
+    other.start()
+    other.create(MEMOISED.format(memo=memo))
+    with Client(
+        other.address, "habits", level="strict", ledger=file, may_tell_changes=["drink"]
+    ) as client:
+        client._refresh(True, 10.0)
+        assert client.record(drink="tea") == ()
+        assert "a memo of 'drink' cost epsilon 0.4" in client.status().detail
+    other.stop()
+
+
+def test_a_value_does_not_stand_in_the_file(server: Server, file: Path) -> None:
+    server.create(MEMOISED.format(memo=1))
+    with device(server.address, "habits", level="strict", ledger=file, **CHANGES) as client:
+        client.record(drink="wine")
+        with client._store.read() as connection:
+            keys = [row[0] for row in connection.execute("SELECT key FROM memos")]
+    assert len(keys) == 2  # the device's, and the value's
+    assert all(len(key) == 16 for key in keys)

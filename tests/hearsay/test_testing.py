@@ -1,0 +1,110 @@
+"""What apps test with."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hearsay
+from hearsay import MEMORY, Client, Delivery, InvalidInput, Unreachable
+from hearsay.testing import Collector, RecordingTransport
+from hearsay.v1 import collector_pb2
+from hearsay_server import survey as surveys
+from support import SURVEY
+
+QUICK = Delivery(first_wait=0.02, longest_wait=0.05)
+
+
+@pytest.fixture(scope="module")
+def plan() -> bytes:
+    return surveys.resolve(surveys.from_toml(SURVEY, "test"))
+
+
+def test_an_app_sees_what_would_be_sent(plan: bytes) -> None:
+    transport = RecordingTransport(plan)
+    with Client(
+        transport, "health", level="open", ledger=MEMORY, consent=True, strict=True
+    ) as client:
+        assert client.ready()
+        assert client.record(smokes="yes", age=41) == ("smokes", "age")
+        for person in range(49):
+            client.person(str(person)).record(smokes="yes")
+        assert client.flush()
+    (batch,) = transport.batches
+    assert batch.rows == 50
+    tally = transport.tally("smokes", "open")
+    assert tally.n == 50
+    assert tally.counts.sum() == 50
+    assert transport.tally("age", "open").n == 1
+    assert transport.tally("age", "strict").n == 0
+    with pytest.raises(InvalidInput, match="has no attribute 'drinks'"):
+        transport.tally("drinks", "open")
+
+
+def test_a_lost_answer_is_told_and_counted_once(plan: bytes) -> None:
+    transport = RecordingTransport(plan)
+    transport.answers = [
+        Unreachable("no network"),
+        collector_pb2.Result(status=collector_pb2.Result.RETRY),
+        collector_pb2.Result(status=collector_pb2.Result.STORED),
+    ]
+    with Client(
+        transport, "health", level="open", ledger=MEMORY, consent=True, delivery=QUICK
+    ) as client:
+        assert client.ready()
+        client.record(smokes="yes")
+        assert client.flush()
+        assert client.counters == {"recorded": 1, "stored": 1}
+    assert len({batch.SerializeToString() for batch in transport.batches}) == 1
+    assert len(transport.batches) == 3
+    assert transport.submit(transport.batches[0], 1).status == collector_pb2.Result.DUPLICATE
+    assert transport.tally("smokes", "open").n == 1
+
+
+def test_a_collector_in_this_process_is_a_real_server(plan: bytes) -> None:
+    with Collector(plan) as collector:
+        collector.received.answers = [Unreachable("busy", retry_after=0.2)]
+        with Client(
+            collector.address, "health", level="open", ledger=MEMORY, consent=True, delivery=QUICK
+        ) as client:
+            assert client.ready()
+            client.record(smokes="yes", age=41)
+            assert client.flush()
+        with (
+            Client(
+                collector.address, "wealth", level="open", ledger=MEMORY, consent=True, strict=True
+            ) as other,
+            pytest.raises(InvalidInput, match="there is no survey 'wealth' here"),
+        ):
+            other.ready()
+    assert len(collector.received.batches) == 2  # the busy one, and the retry
+    assert collector.received.tally("age", "open").n == 1
+
+
+def test_revoking_reaches_the_collector(plan: bytes) -> None:
+    with Collector(plan) as collector:
+        retry = collector_pb2.Result(status=collector_pb2.Result.RETRY)
+        collector.received.answers = [retry] * 100
+        with Client(
+            collector.address, "health", level="open", ledger=MEMORY, consent=True, delivery=QUICK
+        ) as client:
+            assert client.ready()
+            client.record(smokes="yes")
+            client.flush(timeout=0.3)
+            (batch,) = client.outbox().batches
+            client.revoke(forget=True)
+            client.flush()
+    assert collector.received.forgotten == [batch.id]
+
+
+def test_nothing_of_it_is_importable_by_accident() -> None:
+    folder = Path(hearsay.__file__).parent
+    for file in folder.rglob("*.py"):
+        assert file.name == "testing.py" or "hearsay.testing" not in file.read_text()
+    code = "import hearsay.testing"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "hearsay.testing is for tests" in done.stderr
+    for allowed in ("import unittest", "import os; os.environ['HEARSAY_TESTING'] = '1'"):
+        subprocess.run([sys.executable, "-c", f"{allowed}; {code}"], check=True)

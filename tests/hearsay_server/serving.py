@@ -1,0 +1,80 @@
+"""A real server in this process, on a thread of its own."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from hearsay.transport import Tls, open_channel
+from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, collector_pb2_grpc
+from hearsay_server import survey as surveys
+from hearsay_server.config import Config
+from hearsay_server.serve import running
+from support import SURVEY
+
+
+@contextlib.contextmanager
+def serving(data: Path, **keys: Any) -> Iterator[str]:
+    """Serve with these keys of the configuration while the context lasts; yield the address."""
+    config = Config(data=data, **{"listen": "127.0.0.1:0", **keys})
+    started, ended = threading.Event(), threading.Event()
+    found: list[str] = []
+
+    async def serve() -> None:
+        async with running(config) as port:
+            found.append(f"127.0.0.1:{port}")
+            started.set()
+            await asyncio.to_thread(ended.wait)
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    try:
+        while not started.wait(0.1):
+            assert thread.is_alive(), "the server did not start"
+        yield found[0]
+    finally:
+        ended.set()
+        thread.join()
+
+
+@contextlib.contextmanager
+def connected(
+    address: str, token: str | None = None, tls: Tls | None = None
+) -> Iterator[grpc.Channel]:
+    """Open a channel that shares no connection with others."""
+    with open_channel(address, tls=tls, token=token) as channel:
+        yield channel
+
+
+def register(address: str, token: str | None = None) -> bytes:
+    """Register `SURVEY`; return its revision."""
+    request = admin_pb2.CreateSurveyRequest(survey=surveys.from_toml(SURVEY, "test.toml"))
+    with connected(address, token) as channel:
+        return admin_pb2_grpc.AdminStub(channel).CreateSurvey(request, timeout=20).revision
+
+
+def batch(revision: bytes, number: int = 0, rows: int = 1) -> collector_pb2.Batch:
+    """Return a good batch; another number, another id."""
+    column = collector_pb2.Column(attribute="smokes", level="strict", codes=bytes(rows))
+    return collector_pb2.Batch(
+        id=number.to_bytes(16, "big"),
+        survey="health",
+        revision=revision,
+        period="once",
+        rows=rows,
+        columns=[column],
+    )
+
+
+def submit(
+    address: str, *batches: collector_pb2.Batch, token: str | None = None
+) -> list[collector_pb2.Result]:
+    """Submit batches in one request."""
+    with connected(address, token) as channel:
+        stub = collector_pb2_grpc.CollectorStub(channel)
+        request = collector_pb2.SubmitRequest(batches=batches)
+        return list(stub.Submit(request, timeout=20).results)

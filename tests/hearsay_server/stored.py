@@ -1,0 +1,63 @@
+"""Batches of a real survey, and what is stored of them, for tests of the database."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+import sqlalchemy as sa
+
+from hearsay import plan
+from hearsay.v1 import collector_pb2
+from hearsay_server import schema
+from hearsay_server import survey as surveys
+from hearsay_server.intake import Cohort, decode
+from hearsay_server.store import Store
+from ldp import Coins, Tally
+from support import DAILY, SURVEY
+
+NOW = datetime(2026, 7, 4, 12, tzinfo=UTC)
+ONCE = surveys.resolve(surveys.from_toml(SURVEY, "test.toml"))
+DAY = surveys.resolve(surveys.from_toml(DAILY, "test.toml"))
+PLANS = {parsed.survey: parsed for parsed in map(plan.parse, (ONCE, DAY))}
+
+
+def register(store: Store) -> None:
+    """Register "health", answered once, and "daily"."""
+    store.create_survey("health", PLANS["health"].revision, ONCE)
+    store.create_survey("daily", PLANS["daily"].revision, DAY)
+
+
+def decoded(batch: collector_pb2.Batch, now: datetime = NOW) -> Mapping[Cohort, Tally]:
+    return decode(batch, PLANS.get, now)
+
+
+def batch(number: int, survey: str = "health", period: str = "once") -> collector_pb2.Batch:
+    """Return a batch of one row, at one of the levels; a number has one content."""
+    of = PLANS[survey]
+    level = of.levels[("strict", "open")[number % 2]]
+    message = collector_pb2.Batch(
+        id=number.to_bytes(16, "big"), survey=survey, revision=of.revision, period=period, rows=1
+    )
+    for name, code in (("smokes", bytes([number % 3])), ("age", None)):
+        mechanism = level.mechanisms[name]
+        codes = code or mechanism.encode([mechanism.randomize(0.5, Coins())])
+        message.columns.add(attribute=name, level=level.name, codes=codes)
+    return message
+
+
+def daily(number: int, days_ago: int = 0) -> collector_pb2.Batch:
+    """Return a batch of the daily survey."""
+    day = NOW - timedelta(days=days_ago)
+    return batch(number, "daily", f"{day:%Y-%m-%d}")
+
+
+def remembered(store: Store) -> dict[int, bool]:
+    """Return the numbers whose ids are remembered, and whether their content is stored."""
+    query = sa.select(schema.batches.c.id, schema.batches.c.batch.is_not(None))
+    with store.database.reading() as connection:
+        rows = connection.execute(query).all()
+    return {int.from_bytes(id_, "big"): bool(stored) for id_, stored in rows}
+
+
+def tallied(store: Store, survey: str) -> dict[Cohort, Tally]:
+    """Return all tallies of a survey."""
+    return store.tallies(survey, "smokes") | store.tallies(survey, "age")

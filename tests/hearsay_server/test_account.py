@@ -1,0 +1,88 @@
+"""`hearsay account` as a user runs it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RUN = ("--q", 0.01, "--sigma", 4, "--steps", 1000, "--delta", 1e-5)
+FIXED = ("--batch", 10, "--dataset", 1000, "--sigma", 4, "--steps", 10, "--delta", 1e-5)
+
+
+def account(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "hearsay_server", "account", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_every_accountant_stands_beside_the_others_with_its_relation() -> None:
+    printed = account(*RUN).stdout
+    assert "for neighbours by: add remove" in printed
+    for name in ("privacy loss", "Rényi", "zCDP", "moments", "optimal", "advanced", "Gaussian DP"):
+        assert name in printed
+    assert "NOT a guarantee" in printed
+
+
+def test_the_json_says_what_is_a_guarantee() -> None:
+    document = json.loads(account(*RUN, "--json").stdout)
+    rows = {row["accountant"]: row for row in document["accountants"]}
+    assert document["relation"] == "add_remove"
+    assert {name for name, row in rows.items() if not row["is_guarantee"]} == {
+        "central limit approximation",
+        "Abadi's baseline",
+    }
+    pld, rdp = rows["privacy loss distribution"], rows["Rényi DP"]
+    assert 0.27 < pld["epsilon"] < rdp["epsilon"] < 0.31
+    assert rows["zCDP"]["epsilon"] is None
+
+
+def test_a_fixed_batch_is_accounted_for_under_replacement() -> None:
+    document = json.loads(account(*FIXED, "--json").stdout)
+    assert document["relation"] == "replace_one"
+    assert document["sampling"] == {"kind": "fixed_size", "batch": 10, "dataset": 1000}
+
+
+def test_the_plot_is_a_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    file = tmp_path / "epsilon.png"
+    done = account(*FIXED, "--plot", file)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert file.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ((*RUN, "--batch", 5), "give --q, or --batch and --dataset"),
+        (RUN[2:], "give --q, or --batch and --dataset"),
+        (("--q", 2, *RUN[2:]), "sampling rate must lie in [0, 1]"),
+        (("--q", 1, "--sigma", "nan", *RUN[4:]), "noise_multiplier must be finite and > 0"),
+        ((*RUN[:4], "--steps", -5, *RUN[6:]), "steps must be an integer >= 0"),
+        ((*RUN[:6], "--delta", 2), "delta must lie strictly between 0 and 1"),
+        ((*RUN, "--plot", "/nowhere/epsilon.png"), "cannot save the plot"),
+    ],
+    ids=["both", "neither", "rate", "noise", "steps", "delta", "plot"],
+)
+def test_bad_input_is_told_in_one_line(arguments: tuple[object, ...], reason: str) -> None:
+    done = account(*arguments)
+    assert done.returncode == 1
+    assert reason in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_missing_extra_is_named() -> None:
+    code = (
+        "import sys; sys.modules['dp_accounting'] = None; "
+        f"sys.argv = {['hearsay', 'account', *map(str, RUN)]}; "
+        "from hearsay_server.__main__ import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "pip install 'hearsay[train]'" in done.stderr
+
+
+def test_other_commands_do_not_load_it() -> None:
+    code = "import hearsay_server.cli, sys; print([m for m in sys.modules if 'dpsgd' in m])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,194 @@
+"""Who may call what."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from serving import batch, connected, register, serving, submit
+
+from hearsay import Analyst, Unreachable
+from hearsay.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    analyst_pb2,
+    analyst_pb2_grpc,
+    collector_pb2,
+    collector_pb2_grpc,
+)
+from hearsay_server import tokens
+from hearsay_server.auth import ROLES, Denied, Policy
+
+CALLS: dict[str, Callable[[grpc.Channel], Any]] = {
+    "device": lambda channel: collector_pb2_grpc.CollectorStub(channel).GetPlan(
+        collector_pb2.GetPlanRequest(survey="health"), timeout=5
+    ),
+    "analyst": lambda channel: analyst_pb2_grpc.AnalystStub(channel).Estimate(
+        analyst_pb2.EstimateRequest(survey="health", attribute="smokes"), timeout=5
+    ),
+    "admin": lambda channel: admin_pb2_grpc.AdminStub(channel).ListSurveys(
+        admin_pb2.ListSurveysRequest(), timeout=5
+    ),
+}
+LET_IN = {grpc.StatusCode.OK, grpc.StatusCode.NOT_FOUND}  # there is no survey here
+
+
+def code(address: str, role: str, token: str | None = None) -> grpc.StatusCode:
+    with connected(address, token) as channel:
+        try:
+            CALLS[role](channel)
+        except grpc.RpcError as error:
+            found: grpc.StatusCode = error.code()
+            return found
+    return grpc.StatusCode.OK
+
+
+def made(folder: Path, *roles: str) -> dict[str, str]:
+    known = tokens.tokens_of(folder)
+    return {role: known.create(role)[1] for role in roles}
+
+
+def test_a_role_opens_its_own_service_and_no_other(tmp_path: Path) -> None:
+    texts = made(tmp_path, *tokens.ROLES)
+    with serving(tmp_path, require_device_token=True) as address:
+        for role in CALLS:
+            assert code(address, role) == grpc.StatusCode.UNAUTHENTICATED
+            assert code(address, role, "hearsay-guess") == grpc.StatusCode.UNAUTHENTICATED
+            for other, text in texts.items():
+                found = code(address, role, text)
+                if other == role:
+                    assert found in LET_IN
+                else:
+                    assert found == grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_without_any_token_loopback_is_open_and_the_log_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(tmp_path) as address:
+        assert {code(address, role) for role in CALLS} <= LET_IN
+        assert code(address, "admin", "left-over") == grpc.StatusCode.OK
+    assert "no token was ever made" in caplog.text
+
+
+def test_the_first_token_closes_an_open_server_within_a_second(tmp_path: Path) -> None:
+    with serving(tmp_path) as address:
+        assert code(address, "admin") == grpc.StatusCode.OK
+        texts = made(tmp_path, "admin")
+        time.sleep(1.1)
+        assert code(address, "admin") == grpc.StatusCode.UNAUTHENTICATED
+        assert code(address, "admin", texts["admin"]) == grpc.StatusCode.OK
+
+
+def test_where_there_are_tokens_the_very_first_calls_are_asked_for_one(tmp_path: Path) -> None:
+    made(tmp_path, "admin")
+    policy = Policy(tokens.tokens_of(tmp_path), loopback=True, require_device_token=False)
+
+    async def at_once() -> list[object]:
+        calls = [policy.admit("hearsay.v1.Admin", None) for _ in range(3)]
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    assert [type(answer) for answer in asyncio.run(at_once())] == [Denied] * 3
+
+
+def test_off_loopback_analysts_and_admins_need_a_token_though_none_was_made(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path, listen="0.0.0.0:0", insecure=True) as address:
+        assert code(address, "admin") == grpc.StatusCode.UNAUTHENTICATED
+        assert code(address, "analyst") == grpc.StatusCode.UNAUTHENTICATED
+        assert code(address, "device") in LET_IN
+
+
+def test_a_device_token_is_asked_for_only_where_it_is_required(tmp_path: Path) -> None:
+    made(tmp_path, "admin")
+    with serving(tmp_path) as address:
+        assert code(address, "device") in LET_IN
+        assert code(address, "device", "hearsay-guess") == grpc.StatusCode.UNAUTHENTICATED
+    with serving(tmp_path / "empty", require_device_token=True) as address:
+        assert code(address, "device") == grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_a_revoked_token_opens_nothing_within_a_second(tmp_path: Path) -> None:
+    known = tokens.tokens_of(tmp_path)
+    token, text = known.create("admin")
+    with serving(tmp_path) as address:
+        assert code(address, "admin", text) == grpc.StatusCode.OK
+        known.revoke(token.id)
+        time.sleep(1.1)
+        assert code(address, "admin", text) == grpc.StatusCode.UNAUTHENTICATED
+        assert code(address, "admin") == grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_the_answer_says_what_is_missing(tmp_path: Path) -> None:
+    texts = made(tmp_path, "analyst")
+    with serving(tmp_path) as address, connected(address, texts["analyst"]) as channel:
+        with pytest.raises(grpc.RpcError) as error:
+            CALLS["admin"](channel)
+        assert error.value.details() == (
+            "hearsay.v1.Admin needs a token of role admin, this one is of role analyst"
+        )
+
+
+def test_streams_are_guarded_and_what_nobody_declared_is_for_admins(tmp_path: Path) -> None:
+    made(tmp_path, "admin")
+    with serving(tmp_path) as address, connected(address) as channel:
+        unknown = channel.stream_stream("/hearsay.v1.Tomorrow/Export")
+        with pytest.raises(grpc.RpcError) as error:
+            list(unknown(iter([b"x"]), timeout=5))
+        assert error.value.code() == grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_health_and_reflection_are_for_everybody(tmp_path: Path) -> None:
+    made(tmp_path, "admin")
+    with serving(tmp_path, require_device_token=True) as address, connected(address) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        answer = health.Check(health_pb2.HealthCheckRequest(), timeout=5)
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        watch = health.Watch(health_pb2.HealthCheckRequest(), timeout=5)
+        assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+        request = reflection_pb2.ServerReflectionRequest(list_services="")
+        reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
+        (listed,) = reflection.ServerReflectionInfo(iter([request]), timeout=5)
+        names = {service.name for service in listed.list_services_response.service}
+        assert set(ROLES) <= names
+
+
+def test_an_analyst_with_a_token_is_answered(tmp_path: Path) -> None:
+    texts = made(tmp_path, "analyst", "admin")
+    with serving(tmp_path) as address:
+        submit(address, batch(register(address, texts["admin"])))
+        with Analyst(address, token=texts["analyst"]) as analyst:
+            assert analyst.query("health", "smokes").reports == 1
+        with Analyst(address) as nobody, pytest.raises(Unreachable, match="UNAUTHENTICATED"):
+            nobody.query("health", "smokes")
+
+
+def test_a_device_token_sends_so_many_rows_of_a_period_for_ever(tmp_path: Path) -> None:
+    texts = made(tmp_path, "admin", "device")
+    keys = {"require_device_token": True, "rows_per_token_and_period": 10}
+    Result = collector_pb2.Result
+    with serving(tmp_path, **keys) as address:
+        revision = register(address, texts["admin"])
+        batches = [batch(revision, number, rows=4) for number in range(3)]
+        results = submit(address, *batches, batches[0], token=texts["device"])
+        assert [result.status for result in results] == [
+            Result.STORED,
+            Result.STORED,
+            Result.REFUSED,
+            Result.DUPLICATE,
+        ]
+        assert results[2].reason == collector_pb2.Reason.OVER_QUOTA
+    with serving(tmp_path, **keys) as address:  # a restart changes nothing
+        (again,) = submit(address, batches[2], token=texts["device"])
+        assert again.reason == collector_pb2.Reason.OVER_QUOTA
+        (small,) = submit(address, batch(revision, 9, rows=2), token=texts["device"])
+        assert small.status == Result.STORED
+        fresh = made(tmp_path, "device")["device"]
+        (other,) = submit(address, batches[2], token=fresh)
+        assert other.status == Result.STORED

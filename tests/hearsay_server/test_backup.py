@@ -1,0 +1,145 @@
+"""A backup is one state, and restores into either kind of database as it was."""
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from postgres import Postgres
+from stored import batch, daily, decoded, register, tallied
+
+from hearsay import InvalidInput
+from hearsay_server import retention, schema
+from hearsay_server.backup import backup, restore
+from hearsay_server.database import open_folder
+from hearsay_server.store import Store
+from hearsay_server.tokens import Tokens
+from hearsay_server.verify import Verdict, verify
+
+
+@pytest.fixture
+def store(where: Path | str) -> Iterator[Store]:
+    opened = Store(where)
+    register(opened)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def other(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """Another place, which is empty."""
+    if request.param == "sqlite":
+        opened = Store(tmp_path / "other")
+    else:
+        cluster: Postgres = request.getfixturevalue("postgres")
+        opened = Store(cluster.create())
+    yield opened
+    opened.close()
+
+
+def everything(store: Store) -> dict[str, list[tuple[object, ...]]]:
+    tables = [table for table in schema.metadata.sorted_tables if table is not schema.probes]
+    with store.database.reading() as connection:
+        return {
+            table.name: sorted(tuple(row) for row in connection.execute(sa.select(table)))
+            for table in tables
+        }
+
+
+def test_what_is_restored_is_what_was_backed_up(store: Store, other: Store, tmp_path: Path) -> None:
+    sent = [batch(number) for number in range(5)] + [daily(20), daily(21, 1)]
+    store.add(sent, decoded)
+    Tokens(store.engine).create("admin", "Ada")
+    retention.close_survey(store.database, "health")
+    backup(store.database, tmp_path / "backup")
+    restore(tmp_path / "backup", other.database)
+    assert everything(other) == everything(store)
+    assert other.add(sent, decoded) == [False] * 7
+    assert {checked.verdict for checked in verify(other.database)} == {Verdict.EQUAL}
+
+
+def test_a_backup_is_one_state_of_a_server_that_goes_on(store: Store, tmp_path: Path) -> None:
+    """Every tally of the copy is that of its batches, whenever it was taken."""
+    done = threading.Event()
+
+    def collect() -> None:
+        number = 0
+        while not done.is_set():
+            store.add([batch(number), batch(number + 1)], decoded)
+            number += 2
+
+    thread = threading.Thread(target=collect)
+    thread.start()
+    try:
+        for number in range(3):
+            backup(store.database, tmp_path / f"backup-{number}")
+    finally:
+        done.set()
+        thread.join()
+    for number in range(3):
+        copy = Store(tmp_path / f"restored-{number}")
+        restore(tmp_path / f"backup-{number}", copy.database)
+        assert {checked.verdict for checked in verify(copy.database)} <= {Verdict.EQUAL}
+        copy.close()
+    assert sum(t.n for t in tallied(store, "health").values()) > 0
+
+
+def test_a_backup_is_one_file_that_only_its_owner_reads(store: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    backup(store.database, folder / "one")
+    assert [path.name for path in folder.iterdir()] == ["one"]
+    assert (folder / "one").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(InvalidInput, match="one exists already"):
+        backup(store.database, folder / "one")
+    with pytest.raises(InvalidInput, match="cannot write"):
+        backup(store.database, tmp_path / "missing" / "one")
+
+
+def test_a_database_that_is_not_empty_is_not_restored_into(store: Store, tmp_path: Path) -> None:
+    backup(store.database, tmp_path / "backup")
+    before = everything(store)
+    with pytest.raises(InvalidInput, match="the database is not empty: it has surveys"):
+        restore(tmp_path / "backup", store.database)
+    assert everything(store) == before
+
+
+def _newer(file: Path) -> None:
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+
+
+def _torn(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[4096:8192] = bytes(4096)
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("harm", "detail"),
+    [
+        (lambda file: file.unlink(), "cannot read"),
+        (lambda file: file.write_bytes(b"no database" * 1000), "is no backup"),
+        (lambda file: file.write_bytes(b""), "is no backup: nothing of ours is in it"),
+        (_newer, "data of schema 99; this version knows up to"),
+        (_torn, "is damaged|malformed"),
+    ],
+    ids=["missing", "foreign", "empty", "newer", "torn"],
+)
+def test_what_is_no_good_backup_is_refused(
+    tmp_path: Path, harm: Callable[[Path], object], detail: str
+) -> None:
+    store = Store(tmp_path / "data")
+    register(store)
+    backup(store.database, tmp_path / "backup")
+    store.close()
+    harm(tmp_path / "backup")
+    target = open_folder(tmp_path / "other")
+    with pytest.raises(InvalidInput, match=detail):
+        restore(tmp_path / "backup", target)
+    with target.reading() as connection:
+        assert connection.execute(sa.select(schema.surveys)).all() == []
+    target.close()

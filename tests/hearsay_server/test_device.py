@@ -1,0 +1,67 @@
+"""`hearsay device`."""
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from hearsay import Caps
+from hearsay_server.cli import app
+from support import Server, device
+
+
+def run(*arguments: str | Path) -> str:
+    result = CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "160"})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.output
+
+
+def test_a_ledger_can_be_made_and_looked_into(server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    run("device", "create", file)
+    assert "no survey has been answered" in run("device", "show", file)
+    with device(server.address, "health", level="strict", ledger=file) as client:
+        client.limit(Caps(life=3.0))
+        client.record(smokes="no", age=30)
+        client.person("other").record(smokes="yes")
+        assert client.flush()
+        server.stop()
+        client.person("third").record(age=30)
+        client.close(0)
+    before = file.read_bytes()
+    found = json.loads(run("device", "show", file, "--json"))
+    text = run("device", "show", file)
+    assert file.read_bytes() == before
+    (survey,) = found["surveys"]
+    assert found["created"] is None
+    assert survey["consent"] is True
+    assert survey["caps"] == {"life": 3.0}
+    assert survey["persons"] == 2
+    assert survey["spent"] == {
+        "smokes": [{"epsilon": 0.5, "times": 1}],
+        "age": [{"epsilon": 0.5, "times": 1}],
+    }
+    assert survey["answered"] == {"once": ["smokes", "age"]}
+    (sent,) = survey["sent"]
+    assert sent["became"] == "stored"
+    assert (sent["rows"], len(sent["id"])) == (2, 32)
+    (waiting,) = survey["waiting"]
+    assert [c["attribute"] for c in waiting["columns"]] == ["age"]
+    assert "counts as" in waiting["columns"][0]["codes"][0]
+    assert "smokes (strict):" in text
+    assert "2 persons share the device" in text
+
+
+def test_what_is_no_ledger_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there is no file"):
+        run("device", "show", tmp_path / "none.db")
+    (tmp_path / "text").write_text("not a database, but long enough to be read as one" * 30)
+    with pytest.raises(ValueError, match="is no ledger that can be read"):
+        run("device", "show", tmp_path / "text")
+    with sqlite3.connect(tmp_path / "other.db") as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+    with pytest.raises(ValueError, match="is no ledger that can be read"):
+        run("device", "show", tmp_path / "other.db")

@@ -1,0 +1,155 @@
+"""Forgetting by id: deleted, taken out of the tallies, and kept out."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import grpc
+import pytest
+from stored import NOW, PLANS, batch, daily, decoded, register, remembered, tallied
+
+from hearsay import InvalidInput
+from hearsay.v1 import collector_pb2, collector_pb2_grpc
+from hearsay_server import forgetting, retention
+from hearsay_server.forgetting import FORGOTTEN, SUMMED, forget
+from hearsay_server.intake import Reason, Refused
+from hearsay_server.limits import TooMany
+from hearsay_server.store import Store
+from support import Server
+
+ONCE, EVERY_DAY = PLANS["health"], PLANS["daily"]
+TODAY = f"{NOW:%Y-%m-%d}"
+
+
+@pytest.fixture
+def store(where: Path | str) -> Iterator[Store]:
+    opened = Store(where)
+    register(opened)
+    yield opened
+    opened.close()
+
+
+def ids(*numbers: int) -> list[bytes]:
+    return [number.to_bytes(16, "big") for number in numbers]
+
+
+def test_the_tallies_are_as_if_it_never_came(store: Store, where: Path | str) -> None:
+    other = Store(where)  # whose shard is another one, on PostgreSQL
+    sent = [batch(number) for number in range(12)]
+    store.add(sent[:4], decoded)
+    before = tallied(store, "health")
+    other.add(sent[4:], decoded)
+    assert forget(store.database, ONCE, "once", ids(*range(4, 12)), NOW) == [FORGOTTEN] * 8
+    assert tallied(store, "health") == before
+    found = store.survey("health")
+    assert found is not None
+    assert (found.batches, found.records) == (4, 4)
+    assert other.add([batch(20)], decoded) == [True]  # and the other goes on
+    other.close()
+
+
+def test_a_cohort_of_which_nothing_is_left_is_gone(store: Store) -> None:
+    store.add([batch(1)], decoded)
+    forget(store.database, ONCE, "once", ids(1), NOW)
+    assert tallied(store, "health") == {}
+
+
+def test_a_forgotten_batch_is_refused_when_it_comes_again_or_late(store: Store) -> None:
+    store.add([batch(1)], decoded)
+    assert forget(store.database, ONCE, "once", ids(1, 2), NOW) == [FORGOTTEN, FORGOTTEN]
+    outcomes = store.add([batch(1), batch(2), batch(3)], decoded)
+    assert [o.reason for o in outcomes[:2] if isinstance(o, Refused)] == [Reason.FORGOTTEN] * 2
+    assert outcomes[2] is True
+
+
+def test_asking_again_changes_nothing(store: Store) -> None:
+    store.add([batch(1), batch(2)], decoded)
+    for _ in range(2):
+        answer = forget(store.database, ONCE, "once", [*ids(1, 9), *ids(1)], NOW)
+        assert answer == [FORGOTTEN] * 3
+    assert remembered(store) == {1: False, 2: True, 9: False}
+    assert store.surveys()[1].batches == 1
+
+
+def test_what_was_dropped_stays_in_the_sums_and_is_said_to(store: Store) -> None:
+    store.add([batch(1)], decoded)
+    before = tallied(store, "health")
+    retention.drop_some(store.database, 10**6)
+    assert forget(store.database, ONCE, "once", ids(1), NOW) == [SUMMED]
+    assert tallied(store, "health") == before
+
+
+def test_of_a_closed_period_what_is_stored_can_be_forgotten(store: Store) -> None:
+    store.add([daily(1), daily(2)], decoded)
+    later = NOW + timedelta(days=90)
+    retention.close_periods(store.database, later)
+    assert forget(store.database, EVERY_DAY, TODAY, ids(1, 7), later) == [FORGOTTEN, SUMMED]
+    while retention.purge_some(store.database):
+        pass
+    assert remembered(store) == {2: True}  # the barred id needs no memory any more
+
+
+def test_who_bars_ids_without_end_is_stopped(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forgetting, "_MAX_BARRED", 5)
+    forget(store.database, ONCE, "once", ids(*range(5)), NOW)
+    with pytest.raises(TooMany, match="5 batches of 'once' are barred already"):
+        forget(store.database, ONCE, "once", ids(6), NOW)
+    assert forget(store.database, ONCE, "once", ids(2), NOW) == [FORGOTTEN]
+    assert forget(store.database, EVERY_DAY, TODAY, ids(6), NOW) == [FORGOTTEN]
+
+
+@pytest.mark.parametrize(
+    ("period", "id_", "detail"),
+    [
+        ("once", b"short", "a batch id is 16 bytes"),
+        ("2026", bytes(16), "the survey has the one period 'once', got '2026'"),
+        ("once", bytes(15) + b"\x07", "some of these batches are not of 'health'"),
+    ],
+    ids=["id", "period", "survey"],
+)
+def test_what_makes_no_sense_is_refused(store: Store, period: str, id_: bytes, detail: str) -> None:
+    store.add([daily(7)], decoded)
+    with pytest.raises(InvalidInput, match=detail):
+        forget(store.database, ONCE, period, [id_], NOW)
+    assert remembered(store) == {7: True}
+
+
+def test_a_period_to_come_has_nothing_to_forget(store: Store) -> None:
+    with pytest.raises(InvalidInput, match="has not begun yet"):
+        forget(store.database, EVERY_DAY, "2027-01-01", ids(1), NOW)
+
+
+def test_tallies_that_lack_what_is_stored_are_not_made_worse(store: Store) -> None:
+    store.add([batch(1)], decoded)
+    with store.database.changing() as connection:
+        connection.exec_driver_sql("DELETE FROM tallies")
+    with pytest.raises(RuntimeError, match="see `hearsay verify`"):
+        forget(store.database, ONCE, "once", ids(1), NOW)
+    assert remembered(store) == {1: True}
+
+
+def test_a_survey_that_is_gone_has_nothing_to_forget(store: Store) -> None:
+    retention.mark_deleted(store.database, "health")
+    with pytest.raises(retention.NoSurvey):
+        forget(store.database, ONCE, "once", ids(1), NOW)
+
+
+def test_a_device_forgets_over_the_wire(
+    server: Server, collector: collector_pb2_grpc.CollectorStub
+) -> None:
+    message = batch(1)
+    collector.Submit(collector_pb2.SubmitRequest(batches=[message]))
+    request = collector_pb2.ForgetRequest(survey="health", period="once", ids=[message.id])
+    assert list(collector.Forget(request).results) == [FORGOTTEN]
+    assert server.show("health").status.records == 0
+    (result,) = collector.Submit(collector_pb2.SubmitRequest(batches=[message])).results
+    assert (result.status, result.reason) == (collector_pb2.Result.REFUSED, Reason.FORGOTTEN)
+    for wrong, code in (
+        ({"survey": "sales"}, grpc.StatusCode.NOT_FOUND),
+        ({"period": "2026"}, grpc.StatusCode.INVALID_ARGUMENT),
+        ({"ids": []}, grpc.StatusCode.INVALID_ARGUMENT),
+    ):
+        fields = {"survey": "health", "period": "once", "ids": [message.id], **wrong}
+        with pytest.raises(grpc.RpcError) as error:
+            collector.Forget(collector_pb2.ForgetRequest(**fields))
+        assert error.value.code() == code

@@ -1,0 +1,126 @@
+"""Readiness follows the disk and the database; liveness follows the process."""
+
+import contextlib
+import sqlite3
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from serving import batch, connected, register, serving, submit
+
+from hearsay.v1 import collector_pb2
+from hearsay_server.health import LIVE
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 4 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    try:
+        done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    except OSError as error:
+        pytest.skip(f"no disk to fill: {error}")
+    if done.returncode:
+        pytest.skip(f"no disk to fill: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def status(channel: grpc.Channel, service: str = "") -> int:
+    request = health_pb2.HealthCheckRequest(service=service)
+    return int(health_pb2_grpc.HealthStub(channel).Check(request, timeout=20).status)
+
+
+def becomes(channel: grpc.Channel, wanted: int) -> bool:
+    """Wait until readiness is as wanted, or 20 s are over."""
+    deadline = time.monotonic() + 20
+    while status(channel) != wanted and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return status(channel) == wanted
+
+
+@contextlib.contextmanager
+def without_a_table(folder: Path, table: str) -> Iterator[None]:
+    """Break the database meanwhile."""
+    with contextlib.closing(sqlite3.connect(folder / "hearsay.db")) as connection:
+        connection.execute(f"ALTER TABLE {table} RENAME TO elsewhere")
+        yield
+        connection.execute(f"ALTER TABLE elsewhere RENAME TO {table}")
+
+
+def test_a_full_disk_ends_readiness_and_room_on_it_brings_it_back(small_disk: Path) -> None:
+    with serving(small_disk / "data", probe_seconds=0.2) as address:
+        revision = register(address)
+        with connected(address) as channel:
+            assert status(channel) == SERVING
+            filler = small_disk / "filler"
+            with filler.open("wb", buffering=0) as stream, contextlib.suppress(OSError):
+                while stream.write(bytes(4096)):
+                    pass
+            large = batch(revision, 1, rows=90_000)
+            with pytest.raises(grpc.RpcError) as error:
+                for number in range(1, 100):  # what the database has of room is used up first
+                    large.id = number.to_bytes(16, "big")
+                    submit(address, large)
+            assert error.value.code() == grpc.StatusCode.UNAVAILABLE
+            assert becomes(channel, NOT_SERVING)
+            assert status(channel, "hearsay.v1.Collector") == NOT_SERVING
+            assert status(channel, LIVE) == SERVING
+            filler.unlink()
+            assert becomes(channel, SERVING)
+        assert [r.status for r in submit(address, large)] == [collector_pb2.Result.STORED]
+
+
+def test_a_probe_that_fails_ends_readiness(tmp_path: Path) -> None:
+    with serving(tmp_path, probe_seconds=0.1) as address, connected(address) as channel:
+        with without_a_table(tmp_path, "probes"):
+            assert becomes(channel, NOT_SERVING)
+            assert status(channel, LIVE) == SERVING
+        assert becomes(channel, SERVING)
+
+
+def test_a_commit_that_fails_ends_readiness_at_once_and_a_probe_brings_it_back(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path, probe_seconds=2.0) as address, connected(address) as channel:
+        revision = register(address)
+        with without_a_table(tmp_path, "tallies"), pytest.raises(grpc.RpcError):
+            submit(address, batch(revision))
+        assert status(channel) == NOT_SERVING
+        assert becomes(channel, SERVING)
+
+
+def test_every_watcher_hears_of_a_change_whoever_else_leaves(tmp_path: Path) -> None:
+    with serving(tmp_path, probe_seconds=0.1) as address, connected(address) as channel:
+        watching = health_pb2_grpc.HealthStub(channel).Watch
+        leaving, staying = (watching(health_pb2.HealthCheckRequest()) for _ in range(2))
+        assert next(leaving).status == next(staying).status == SERVING
+        leaving.cancel()
+        with without_a_table(tmp_path, "probes"):
+            assert next(staying).status == NOT_SERVING
+        assert next(staying).status == SERVING
+        staying.cancel()
+
+
+def test_a_service_that_is_not_here_is_not_found(tmp_path: Path) -> None:
+    with serving(tmp_path) as address, connected(address) as channel:
+        with pytest.raises(grpc.RpcError) as error:
+            status(channel, "hearsay.v1.Nothing")
+        assert error.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+def test_probes_leave_one_row_however_many_there_were(tmp_path: Path) -> None:
+    for _ in range(2):
+        with serving(tmp_path, probe_seconds=0.05):
+            time.sleep(0.4)
+    with contextlib.closing(sqlite3.connect(tmp_path / "hearsay.db")) as connection:
+        assert connection.execute("SELECT count(*) FROM probes").fetchone() == (2,)

@@ -1,0 +1,74 @@
+"""The log: a line an event, and nobody but the server writes into it."""
+
+import io
+import json
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from certificates import Authority
+
+from hearsay_server import logs
+from support import Server
+
+
+@pytest.fixture
+def root() -> Iterator[None]:
+    """Leave the process's log as it was."""
+    logger = logging.getLogger()
+    handlers, level = logger.handlers[:], logger.level
+    yield
+    logger.handlers[:] = handlers
+    logger.setLevel(level)
+
+
+def test_a_record_is_one_line_of_json_with_its_extras_and_its_traceback(root: None) -> None:
+    stream = io.StringIO()
+    logs.configure("json", "info", stream)
+    log = logging.getLogger("hearsay.test")
+    log.debug("not this")
+    try:
+        raise ValueError("two\nlines")
+    except ValueError:
+        log.exception("it %s", "failed", extra={"batches": 3})
+    (line,) = stream.getvalue().splitlines()
+    record = json.loads(line)
+    assert (record["level"], record["logger"]) == ("error", "hearsay.test")
+    assert (record["message"], record["batches"]) == ("it failed", 3)
+    assert "ValueError: two\nlines" in record["traceback"]
+    assert record["time"].endswith("+00:00")
+
+
+def test_the_level_is_kept(root: None) -> None:
+    stream = io.StringIO()
+    logs.configure("text", "error", stream)
+    logging.getLogger("hearsay.test").warning("not this")
+    logging.getLogger("hearsay.test").error("this")
+    assert stream.getvalue().endswith("ERROR this\n")
+    assert "not this" not in stream.getvalue()
+
+
+def test_strangers_write_nothing_into_the_log(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    files = (tmp_path / "server.pem", tmp_path / "server.key")
+    authority.issue(*files)
+    tls = ("--tls-certificate", str(files[0]), "--tls-key", str(files[1]))
+    server = Server(tmp_path / "data", "--log-format", "json", *tls)
+    server.start()
+    host, _, port = server.address.rpartition(":")
+    for message in (b"GET / HTTP/1.1\r\n\r\n", os.urandom(500), b""):
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(message)
+            connection.shutdown(socket.SHUT_WR)
+            connection.settimeout(10)
+            while connection.recv(1024):
+                pass
+    assert server.stop() == 0
+    messages = [json.loads(line)["message"] for line in server.log.splitlines()]
+    assert [message.partition(":")[0] for message in messages] == [
+        "no token was ever made",
+        "stopping",
+    ]

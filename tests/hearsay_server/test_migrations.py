@@ -1,0 +1,95 @@
+"""Old data is brought forward, newer data is left alone, and the steps lead to the tables."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from stored import DAY, ONCE, PLANS, batch, daily, decoded, register, remembered, tallied
+
+from hearsay import InvalidInput
+from hearsay_server import migrations, schema
+from hearsay_server.database import open_database
+from hearsay_server.store import Store
+
+OLD = """
+CREATE TABLE surveys (survey TEXT NOT NULL, revision BLOB NOT NULL, plan BLOB NOT NULL,
+    batches BIGINT NOT NULL, records BIGINT NOT NULL, PRIMARY KEY (survey));
+CREATE TABLE batches (id BLOB NOT NULL, survey TEXT NOT NULL, batch BLOB NOT NULL,
+    PRIMARY KEY (id), FOREIGN KEY(survey) REFERENCES surveys (survey));
+CREATE TABLE tallies (survey TEXT NOT NULL, revision BLOB NOT NULL, attribute TEXT NOT NULL,
+    level TEXT NOT NULL, period TEXT NOT NULL, tally BLOB NOT NULL,
+    PRIMARY KEY (survey, revision, attribute, level, period),
+    FOREIGN KEY(survey) REFERENCES surveys (survey));
+PRAGMA user_version = 1;
+"""
+"""What the first version made."""
+
+
+def test_the_steps_lead_to_the_tables_that_the_code_knows(where: Path | str) -> None:
+    database = open_database(where)
+    with database.reading() as connection:
+        context = MigrationContext.configure(connection)
+        assert compare_metadata(context, schema.metadata) == []
+        assert migrations.version(connection) == migrations.NEWEST
+    database.close()
+
+
+def test_data_of_the_first_version_is_brought_forward(tmp_path: Path) -> None:
+    sent = [batch(number) for number in range(5)] + [daily(10), daily(11, 1)]
+    before = Store(tmp_path / "now")
+    register(before)
+    before.add(sent, decoded)
+    old = sqlite3.connect(tmp_path / "hearsay.db")
+    old.executescript(OLD)
+    for survey, frozen, count in (("health", ONCE, 5), ("daily", DAY, 2)):
+        row = (survey, PLANS[survey].revision, frozen, count, count)
+        old.execute("INSERT INTO surveys VALUES (?, ?, ?, ?, ?)", row)
+        for c, tally in tallied(before, survey).items():
+            key = (c.survey, c.revision, c.attribute, c.level, c.period)
+            old.execute("INSERT INTO tallies VALUES (?, ?, ?, ?, ?, ?)", (*key, tally.to_bytes()))
+    for message in sent:
+        data = message.SerializeToString(deterministic=True)
+        old.execute("INSERT INTO batches VALUES (?, ?, ?)", (message.id, message.survey, data))
+    old.commit()
+    old.close()
+
+    after = Store(tmp_path)
+    assert after.surveys() == before.surveys()
+    assert remembered(after) == remembered(before)
+    for survey in PLANS:
+        assert tallied(after, survey) == tallied(before, survey)
+    query = sa.select(*(c for c in schema.batches.c if c.name != "day")).order_by("id")
+    with after.database.reading() as new, before.database.reading() as same:
+        assert new.execute(query).all() == same.execute(query).all()
+    assert after.add(sent, decoded) == [False] * 7
+    after.close()
+    before.close()
+    Store(tmp_path).close()  # and it need not be brought forward again
+
+
+def test_data_is_not_upgraded_under_those_who_use_it(
+    where: Path | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = Store(where)
+    monkeypatch.setattr(migrations, "NEWEST", migrations.NEWEST + 1)
+    with pytest.raises(InvalidInput, match="others have it open: stop them, and start one first"):
+        Store(where)
+    register(running)  # it goes on
+    running.close()
+
+
+def test_a_step_that_fails_changes_nothing(tmp_path: Path) -> None:
+    old = sqlite3.connect(tmp_path / "hearsay.db")
+    old.executescript(OLD)
+    row = ("health", PLANS["health"].revision, b"\xff this is no plan", 0, 0)
+    old.execute("INSERT INTO surveys VALUES (?, ?, ?, ?, ?)", row)
+    old.commit()
+    for _ in range(2):
+        with pytest.raises(Exception, match="Error parsing message"):
+            Store(tmp_path)
+    tables = old.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+    assert [name for (name,) in tables] == ["batches", "surveys", "tallies"]
+    old.close()

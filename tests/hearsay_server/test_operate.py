@@ -1,0 +1,86 @@
+"""The operator's commands as a user runs them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from serving import serving
+
+from hearsay_server import tokens
+from hearsay_server.tokens import hashed
+
+
+def hearsay(*arguments: object, **environ: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "hearsay_server", *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env={**os.environ, **environ}
+    )
+
+
+def test_a_token_is_made_listed_rotated_and_revoked(tmp_path: Path) -> None:
+    data = ("--data", tmp_path)
+    made = hearsay("token", "create", "--role", "analyst", "--label", "Ada", *data)
+    text = made.stdout.strip()
+    known = tokens.tokens_of(tmp_path)
+    token = known.find(hashed(text))
+    assert token is not None
+    assert f"{token.id} (analyst); keep it" in made.stderr
+    listed = hearsay("token", "list", "--csv", *data).stdout
+    assert f"{token.id},analyst,Ada," in listed
+    assert listed.rstrip().endswith("works")
+    assert text not in listed
+    rotated = hearsay("token", "rotate", token.id, "--grace", "1", *data).stdout.strip()
+    assert known.find(hashed(rotated)) is not None
+    assert known.find(hashed(text)) is not None
+    revoked = hearsay("token", "revoke", token.id, *data)
+    assert revoked.stdout == f"{token.id} (analyst) is revoked\n"
+    assert known.find(hashed(rotated)) is known.find(hashed(text)) is None
+
+
+def test_a_bad_role_is_said_in_one_line(tmp_path: Path) -> None:
+    done = hearsay("token", "create", "--role", "root", "--data", tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == "hearsay: a role is one of device, analyst, admin, got 'root'\n"
+
+
+def test_the_command_line_sends_the_token_of_the_environment(tmp_path: Path) -> None:
+    text = tokens.tokens_of(tmp_path).create("admin")[1]
+    with serving(tmp_path) as address:
+        target = ("survey", "list", "--target", address)
+        assert hearsay(*target, HEARSAY_TOKEN=text).returncode == 0
+        assert hearsay(*target, "--token", text).returncode == 0
+        refused = hearsay(*target)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("hearsay: UNAUTHENTICATED: hearsay.v1.Admin needs")
+
+
+def test_health_is_told_by_the_exit_code(tmp_path: Path) -> None:
+    with serving(tmp_path) as address:
+        well = hearsay("health", "--target", address)
+        assert (well.returncode, well.stdout) == (0, "SERVING\n")
+        assert hearsay("health", "--live", "--target", address).returncode == 0
+    gone = hearsay("health", "--target", address)
+    assert gone.returncode == 1
+    assert gone.stderr.startswith("hearsay: UNAVAILABLE")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "message"),
+    [
+        (("--log-format", "xml"), {}, "log_format must be text or json, got 'xml'"),
+        ((), {"HEARSAY_LISTN": "x"}, "HEARSAY_LISTN: there is no such key"),
+        (("--metrics", "nine"), {}, "cannot serve metrics at 'nine'"),
+        (("--tls-key", "k"), {}, "tls_certificate and tls_key go together"),
+    ],
+    ids=["flag", "variable", "metrics", "tls"],
+)
+def test_a_configuration_that_cannot_be_is_said_in_one_line(
+    tmp_path: Path, arguments: tuple[str, ...], environ: dict[str, str], message: str
+) -> None:
+    serve = ("serve", "--data", tmp_path, "--listen", "127.0.0.1:0", "--log-level", "error")
+    done = hearsay(*serve, *arguments, **environ)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"hearsay: {message}")
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,144 @@
+"""Closing, dropping, purging, deleting: nothing is counted twice, and nothing stays too long."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from stored import NOW, batch, daily, decoded, register, remembered, tallied
+
+from hearsay import InvalidInput
+from hearsay_server import retention, schema
+from hearsay_server.intake import Reason, Refused
+from hearsay_server.store import Store
+
+
+@pytest.fixture
+def store(where: Path | str) -> Iterator[Store]:
+    opened = Store(where)
+    register(opened)
+    yield opened
+    opened.close()
+
+
+def sweep(store: Store, now: datetime, keep_days: int = 0) -> None:
+    for step in retention.due(store.database, now, keep_days):
+        while step():
+            pass
+
+
+def reasons(outcomes: list[bool | Refused]) -> list[object]:
+    return [Reason.Name(o.reason) if isinstance(o, Refused) else o for o in outcomes]
+
+
+def test_a_period_closes_sixty_days_after_its_end(store: Store) -> None:
+    sent = [daily(1, 59), daily(2, 60), daily(3, 61)]
+    sweep(store, NOW)
+    lenient = [lambda b: decoded(b, NOW - timedelta(days=30))]  # a clock that is late
+    assert reasons(store.add(sent, lenient[0])) == [True, True, "PERIOD_CLOSED"]
+
+
+def test_a_survey_that_is_answered_once_does_not_close_by_itself(store: Store) -> None:
+    sweep(store, NOW + timedelta(days=3650))
+    assert store.add([batch(1)], decoded) == [True]
+
+
+def test_a_retry_after_its_period_closed_is_not_counted_again(store: Store) -> None:
+    store.add([daily(1)], decoded)
+    before = tallied(store, "daily")
+    later = NOW + timedelta(days=90)
+    sweep(store, later, keep_days=0)
+    assert reasons(store.add([daily(1)], decoded)) == ["BAD_ID"]  # numbers draw other codes
+    retention.drop_some(store.database, 10**6)
+    assert store.add([daily(1)], decoded) == [False]  # its id is remembered still
+    sweep(store, later)
+    assert remembered(store) == {}
+    assert reasons(store.add([daily(1)], decoded)) == ["PERIOD_CLOSED"]
+    assert tallied(store, "daily") == before
+
+
+def test_closing_never_goes_back(store: Store) -> None:
+    sweep(store, NOW + timedelta(days=90))
+    sweep(store, NOW)
+    assert reasons(store.add([daily(1)], decoded)) == ["PERIOD_CLOSED"]
+
+
+def test_a_closed_survey_takes_nothing_and_keeps_its_tallies(store: Store) -> None:
+    store.add([batch(1)], decoded)
+    retention.close_survey(store.database, "health")
+    assert reasons(store.add([batch(2)], decoded)) == ["PERIOD_CLOSED"]
+    assert store.add([daily(3)], decoded) == [True]
+    found = store.survey("health")
+    assert found is not None
+    assert (found.closed, found.batches) == (True, 1)
+    assert len(tallied(store, "health")) == 2
+
+
+def test_the_periods_up_to_one_can_be_closed(store: Store) -> None:
+    retention.close_survey(store.database, "daily", f"{NOW - timedelta(days=1):%Y-%m-%d}")
+    outcomes = store.add([daily(1), daily(2, 1), daily(3, 2)], decoded)
+    assert reasons(outcomes) == [True, "PERIOD_CLOSED", "PERIOD_CLOSED"]
+    found = store.survey("daily")
+    assert found is not None
+    assert not found.closed
+
+
+def test_what_is_closed_must_exist(store: Store) -> None:
+    with pytest.raises(retention.NoSurvey, match="there is no survey 'sales' here"):
+        retention.close_survey(store.database, "sales")
+    with pytest.raises(InvalidInput, match="a P1D period reads like"):
+        retention.close_survey(store.database, "daily", "2026")
+
+
+def test_contents_are_dropped_and_their_tallies_stay(store: Store) -> None:
+    store.add([batch(number) for number in range(5)], decoded)
+    before = tallied(store, "health")
+    while retention.drop_some(store.database, 10**6):
+        pass
+    assert remembered(store) == dict.fromkeys(range(5), False)
+    assert store.add([batch(3)], decoded) == [False]
+    assert tallied(store, "health") == before
+    found = store.survey("health")
+    assert found is not None
+    assert (found.batches, found.records) == (5, 5)
+
+
+def test_contents_are_kept_for_their_days(store: Store) -> None:
+    store.add([batch(1)], decoded)
+    with store.database.changing() as connection:
+        days = (NOW - datetime(1970, 1, 1, tzinfo=NOW.tzinfo)).days
+        connection.execute(sa.update(schema.batches).values(day=days - 30))
+    sweep(store, NOW, keep_days=30)
+    assert remembered(store) == {1: True}
+    sweep(store, NOW, keep_days=29)
+    assert remembered(store) == {1: False}
+
+
+def test_a_deleted_survey_leaves_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "_CHUNK", 3)
+    store.add([batch(number) for number in range(7)] + [daily(10)], decoded)
+    assert retention.mark_deleted(store.database, "health").batches == 7
+    assert [found.survey for found in store.surveys()] == ["daily"]
+    assert reasons(store.add([batch(8)], decoded)) == ["UNKNOWN_SURVEY"]
+    with pytest.raises(InvalidInput, match="'health' is being deleted"):
+        register(store)
+    sweep(store, NOW)  # as after a server that stopped in the middle
+    with store.database.reading() as connection:
+        for table in (schema.batches, schema.counts, schema.tallies, schema.surveys):
+            assert set(connection.scalars(sa.select(table.c.survey))) == {"daily"}
+    register(store)
+    assert store.add([batch(1)], decoded) == [True]
+    with pytest.raises(retention.NoSurvey):
+        retention.mark_deleted(store.database, "sales")
+
+
+def test_sqlite_overwrites_what_is_deleted(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    register(store)
+    message = batch(1)
+    store.add([message], decoded)
+    retention.mark_deleted(store.database, "health")
+    sweep(store, NOW)
+    store.close()
+    assert message.revision not in (tmp_path / "hearsay.db").read_bytes()

@@ -1,0 +1,132 @@
+"""TLS, mutual TLS, and certificates that are renewed under a running server."""
+
+import logging
+import socket
+import ssl
+from pathlib import Path
+
+import grpc
+import pytest
+from certificates import Authority
+from serving import connected, serving
+
+from hearsay.transport import Tls
+from hearsay.v1 import admin_pb2, admin_pb2_grpc
+from hearsay_server.config import Config
+from hearsay_server.tls import credentials
+from ldp import InvalidInput
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+@pytest.fixture
+def keys(tmp_path: Path, authority: Authority) -> dict[str, Path]:
+    """The keys of a configuration with TLS."""
+    files = {"tls_certificate": tmp_path / "server.pem", "tls_key": tmp_path / "server.key"}
+    authority.issue(files["tls_certificate"], files["tls_key"])
+    return files
+
+
+def surveys(channel: grpc.Channel) -> int:
+    stub = admin_pb2_grpc.AdminStub(channel)
+    return len(stub.ListSurveys(admin_pb2.ListSurveysRequest(), timeout=5).surveys)
+
+
+def served_serial(address: str, authority: Path) -> int:
+    """Shake hands; return the serial number of the certificate that was shown."""
+    context = ssl.create_default_context(cafile=str(authority))
+    context.set_alpn_protocols(["h2"])
+    host, _, port = address.rpartition(":")
+    with (
+        socket.create_connection((host, int(port))) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as secure,
+    ):
+        shown = secure.getpeercert()
+    assert shown is not None
+    return int(str(shown["serialNumber"]), 16)
+
+
+def test_a_client_that_trusts_the_authority_is_answered_and_others_are_not(
+    tmp_path: Path, authority: Authority, keys: dict[str, Path]
+) -> None:
+    stranger = Authority(tmp_path, "stranger")
+    with serving(tmp_path / "data", **keys) as address:
+        with connected(address, tls=Tls(authority.file, server_name="localhost")) as channel:
+            assert surveys(channel) == 0
+        with connected(address, tls=Tls(stranger.file, server_name="localhost")) as channel:
+            with pytest.raises(grpc.RpcError) as error:
+                surveys(channel)
+            assert error.value.code() == grpc.StatusCode.UNAVAILABLE
+        with connected(address) as channel, pytest.raises(grpc.RpcError):  # in the clear
+            surveys(channel)
+
+
+def test_mutual_tls_takes_only_clients_of_its_authority(
+    tmp_path: Path, authority: Authority, keys: dict[str, Path]
+) -> None:
+    clients = Authority(tmp_path, "clients")
+    own = (tmp_path / "own.pem", tmp_path / "own.key")
+    clients.issue(*own)
+    with serving(tmp_path / "data", **keys, tls_client_ca=clients.file) as address:
+        with connected(address, tls=Tls(authority.file, *own, "localhost")) as channel:
+            assert surveys(channel) == 0
+        wrong = (keys["tls_certificate"], keys["tls_key"])  # of the server's authority
+        for tls in (Tls(authority.file, *wrong, "localhost"), Tls(authority.file, None, None)):
+            with connected(address, tls=tls) as channel, pytest.raises(grpc.RpcError) as error:
+                surveys(channel)
+            assert error.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_renewed_certificate_is_served_and_open_connections_go_on(
+    tmp_path: Path, authority: Authority, keys: dict[str, Path]
+) -> None:
+    with serving(tmp_path / "data", **keys) as address:
+        first = served_serial(address, authority.file)
+        with connected(address, tls=Tls(authority.file, server_name="localhost")) as channel:
+            states: list[grpc.ChannelConnectivity] = []
+            channel.subscribe(states.append)
+            assert surveys(channel) == 0
+            renewed = authority.issue(keys["tls_certificate"], keys["tls_key"])
+            assert served_serial(address, authority.file) == renewed != first
+            assert surveys(channel) == 0
+            assert states.count(grpc.ChannelConnectivity.READY) == 1  # it never reconnected
+
+
+def test_a_half_renewed_pair_leaves_the_old_one_until_it_is_whole(
+    tmp_path: Path,
+    authority: Authority,
+    keys: dict[str, Path],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with serving(tmp_path / "data", **keys) as address:
+        first = served_serial(address, authority.file)
+        new = (tmp_path / "new.pem", tmp_path / "new.key")
+        renewed = authority.issue(*new)
+        keys["tls_certificate"].write_bytes(new[0].read_bytes())
+        with caplog.at_level(logging.WARNING, "hearsay.server"):
+            assert served_serial(address, authority.file) == first
+            assert served_serial(address, authority.file) == first
+        warnings = [r for r in caplog.records if "is not renewed" in r.getMessage()]
+        assert len(warnings) == 1
+        keys["tls_key"].write_bytes(new[1].read_bytes())
+        assert served_serial(address, authority.file) == renewed
+
+
+def test_a_certificate_that_does_not_fit_its_key_is_refused_at_the_start(
+    tmp_path: Path, authority: Authority, keys: dict[str, Path]
+) -> None:
+    authority.issue(tmp_path / "other.pem", keys["tls_key"])
+    with pytest.raises(InvalidInput, match=r"cannot use the certificate .*server\.pem with the"):
+        credentials(Config(**keys))
+
+
+def test_a_missing_certificate_is_refused_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="No such file"):
+        credentials(Config(tls_certificate=tmp_path / "a", tls_key=tmp_path / "b"))
+
+
+def test_without_a_certificate_there_is_no_tls() -> None:
+    assert credentials(Config()) is None

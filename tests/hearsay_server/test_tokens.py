@@ -1,0 +1,152 @@
+"""What is kept of tokens, and for how long they work."""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from hearsay.v1 import collector_pb2
+from hearsay_server.database import open_folder
+from hearsay_server.intake import Reason, Refused
+from hearsay_server.tokens import Tokens, charge, hashed
+from ldp import InvalidInput
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[sa.Engine]:
+    database = open_folder(tmp_path)
+    yield database.engine
+    database.close()
+
+
+@pytest.fixture
+def tokens(engine: sa.Engine, clock: Clock) -> Tokens:
+    return Tokens(engine, clock)
+
+
+def test_a_token_is_found_and_another_is_not(tokens: Tokens) -> None:
+    made, text = tokens.create("analyst", "Ada")
+    assert tokens.find(hashed(text)) == made
+    assert (made.role, made.label) == ("analyst", "Ada")
+    assert tokens.find(hashed(text + "x")) is None
+
+
+def test_the_token_itself_is_nowhere_in_the_database(tokens: Tokens, tmp_path: Path) -> None:
+    _, text = tokens.create("admin")
+    with sqlite3.connect(tmp_path / "hearsay.db") as connection:
+        dump = "\n".join(connection.iterdump())
+    connection.close()
+    assert hashed(text).hex().upper() in dump
+    assert text.removeprefix("hearsay-") not in dump
+
+
+def test_tokens_have_256_bits(tokens: Tokens) -> None:
+    texts = {tokens.create("device")[1] for _ in range(20)}
+    assert len(texts) == 20
+    assert {len(text) for text in texts} == {len("hearsay-") + 43}  # base64 of 32 bytes
+
+
+def test_a_rotated_token_works_for_the_grace_and_its_heir_goes_on(
+    tokens: Tokens, clock: Clock
+) -> None:
+    made, old = tokens.create("device", "shop 7")
+    heir, new = tokens.rotate(made.id, grace=60)
+    assert (heir.id, heir.role, heir.label) == (made.id, "device", "shop 7")
+    clock.now += 59
+    assert tokens.find(hashed(old)) is not None
+    clock.now += 1
+    assert tokens.find(hashed(old)) is None
+    assert tokens.find(hashed(new)) == heir
+
+
+def test_rotating_twice_does_not_prolong_the_first(tokens: Tokens, clock: Clock) -> None:
+    made, first = tokens.create("device")
+    tokens.rotate(made.id, grace=10)
+    tokens.rotate(made.id, grace=1000)
+    clock.now += 11
+    assert tokens.find(hashed(first)) is None
+
+
+def test_revoking_ends_a_token_and_what_it_was_rotated_from(tokens: Tokens) -> None:
+    made, old = tokens.create("admin")
+    _, new = tokens.rotate(made.id, grace=1000)
+    tokens.revoke(made.id)
+    assert tokens.find(hashed(old)) is None
+    assert tokens.find(hashed(new)) is None
+    assert tokens.any()  # so that the server does not open up to everybody
+
+
+def test_tokens_are_listed_with_when_they_end(tokens: Tokens, clock: Clock) -> None:
+    first, _ = tokens.create("device")
+    clock.now += 1
+    second, _ = tokens.create("admin")
+    tokens.revoke(first.id)
+    assert [(t.id, t.expires) for t in tokens.list()] == [(first.id, clock.now), (second.id, None)]
+
+
+@pytest.mark.parametrize("command", ["rotate", "revoke"])
+def test_a_token_that_does_not_work_can_be_neither_rotated_nor_revoked(
+    tokens: Tokens, command: str
+) -> None:
+    made, _ = tokens.create("device")
+    tokens.revoke(made.id)
+    arguments = (made.id, 1.0) if command == "rotate" else (made.id,)
+    with pytest.raises(InvalidInput, match=f"there is no working token '{made.id}'"):
+        getattr(tokens, command)(*arguments)
+
+
+def test_roles_and_graces_that_cannot_be_are_refused(tokens: Tokens) -> None:
+    with pytest.raises(InvalidInput, match="a role is one of device, analyst, admin, got 'root'"):
+        tokens.create("root")
+    made, _ = tokens.create("device")
+    with pytest.raises(InvalidInput, match="the grace must be finite and >= 0 seconds, got -1"):
+        tokens.rotate(made.id, grace=-1)
+
+
+def batch(rows: int, period: str = "once") -> collector_pb2.Batch:
+    return collector_pb2.Batch(survey="health", period=period, rows=rows)
+
+
+def test_rows_are_counted_up_to_the_cap_and_no_further(engine: sa.Engine, tokens: Tokens) -> None:
+    with engine.begin() as connection:
+        charge(connection, "a", batch(6), cap=10)
+        with pytest.raises(Refused, match="may send 10 rows of 'health' in 'once'") as refused:
+            charge(connection, "a", batch(5), cap=10)
+        charge(connection, "a", batch(4), cap=10)
+        with pytest.raises(Refused):
+            charge(connection, "a", batch(1), cap=10)
+    assert (refused.value.reason, refused.value.final) == (Reason.OVER_QUOTA, True)
+
+
+def test_a_first_batch_above_the_cap_is_refused(engine: sa.Engine, tokens: Tokens) -> None:
+    with engine.begin() as connection, pytest.raises(Refused):
+        charge(connection, "a", batch(11), cap=10)
+
+
+def test_each_token_and_period_has_its_own_cap(engine: sa.Engine, tokens: Tokens) -> None:
+    with engine.begin() as connection:
+        charge(connection, "a", batch(10), cap=10)
+        charge(connection, "b", batch(10), cap=10)
+        charge(connection, "a", batch(10, "2026-07-04"), cap=10)
+
+
+def test_what_is_not_committed_is_not_counted(engine: sa.Engine, tokens: Tokens) -> None:
+    with engine.connect() as connection:
+        charge(connection, "a", batch(10), cap=10)
+        connection.rollback()
+    with engine.begin() as connection:
+        charge(connection, "a", batch(10), cap=10)
