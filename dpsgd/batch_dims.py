@@ -28,12 +28,18 @@ class BatchDims:
     def __init__(self, module: nn.Module, batch_dim: int) -> None:
         self._batch_dim = batch_dim
         self._batch: int | None = None
+        self._idle = False  # in a copy of the module, which is an ordinary one
         self.probing = False
         self._probed: dict[Site, torch.Size] = {}
         self._dims: dict[Site, int | None] = {}
         self._calls: Counter[nn.Module] = Counter()
         module.register_forward_pre_hook(self._enter, with_kwargs=True, prepend=True)
         module.register_forward_hook(self._leave, always_call=True)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "BatchDims":
+        idle = BatchDims.__new__(BatchDims)
+        idle._idle, idle._batch = True, None
+        return idle
 
     def begin(self, layer: nn.Module, name: str) -> int:
         """Note that a layer is called; return the size of the batch."""
@@ -98,7 +104,7 @@ class BatchDims:
         return seen.pop()
 
     def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not torch.is_grad_enabled():
+        if self._idle or not torch.is_grad_enabled():
             return
         if self._batch is not None:
             raise InvalidInput("the private module was called inside its own forward")

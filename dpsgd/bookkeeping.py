@@ -10,6 +10,7 @@ Source: Bu, Wang, Zha and Karypis, "Differentially private optimization on large
 cost", ICML 2023, algorithm 1.
 """
 
+import copy
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -260,16 +261,23 @@ class _Tap(torch.autograd.Function):
 
 
 class _Tapped:
-    """A layer's forward: by its rule where gradients are wanted, as it was otherwise."""
+    """A layer's forward: by its rule where gradients are wanted, as it was otherwise.
 
-    def __init__(self, keeper: Bookkeeper, layer: nn.Module, rule: Rule, name: str) -> None:
+    A deep copy of a module, such as one that averages weights, is an ordinary module again.
+    """
+
+    def __init__(self, keeper: Bookkeeper | None, layer: nn.Module, rule: Rule, name: str) -> None:
         self._keeper = keeper
         self._layer = layer
         self._rule = rule
         self._name = name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not (torch.is_grad_enabled() or self._keeper.dims.probing):
+        keeper = self._keeper
+        if keeper is None or not (torch.is_grad_enabled() or keeper.dims.probing):
             return type(self._layer).forward(self._layer, *args, **kwargs)
-        call = Call(self._keeper, self._layer, self._name)
+        call = Call(keeper, self._layer, self._name)
         return self._rule(self._layer, call, *args, **kwargs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "_Tapped":
+        return _Tapped(None, copy.deepcopy(self._layer, memo), self._rule, self._name)

@@ -8,6 +8,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
 from dpsgd.accounting import Accountant, RDPAccountant, Relation
+from dpsgd.accounting.calibration import calibrate_noise_multiplier
 from dpsgd.clipping import ClippingPolicy, FlatClipping, check_norm
 from dpsgd.run import Run
 from dpsgd.sampling import PrivateDataLoader, sampler_for
@@ -135,20 +136,18 @@ class PrivacyEngine:
         sampler = sampler_for(data_loader, sampling)
         per_epoch = sum(sampler.counts(step) for step in range(sampler.steps))
 
-        def epsilon(noise_multiplier: float) -> float:
-            accountant = self._make_accountant(sampler.relation)
-            accountant.step(
-                noise_multiplier=noise_multiplier,
-                sampling=sampler.sampling,
-                steps=epochs * per_epoch,
-            )
-            return accountant.get_epsilon(target_delta)
-
+        noise_multiplier = calibrate_noise_multiplier(
+            self._make_accountant(sampler.relation),
+            target_epsilon,
+            target_delta,
+            sampling=sampler.sampling,
+            steps=epochs * per_epoch,
+        )
         return self.make_private(
             module=module,
             optimizer=optimizer,
             data_loader=data_loader,
-            noise_multiplier=_least_noise(epsilon, target_epsilon),
+            noise_multiplier=noise_multiplier,
             max_grad_norm=max_grad_norm,
             sampling=sampling,
             loss_reduction=loss_reduction,
@@ -193,17 +192,3 @@ class PrivacyEngine:
         if self._run is None:
             raise InvalidInput("nothing is private yet: call make_private first")
         return self._run
-
-
-def _least_noise(epsilon: Callable[[float], float], target: float) -> float:
-    """Return a noise multiplier that keeps to the target, within 1e-4 of the least."""
-    check_norm("target_epsilon", target)
-    low, high = 0.0, 1.0
-    while epsilon(high) > target:
-        low, high = high, 2 * high
-        if high > 1e9:
-            raise InvalidInput(f"no noise keeps to an epsilon of {target}")
-    while high - low > 1e-4 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if epsilon(middle) <= target else (middle, high)
-    return high

@@ -166,6 +166,7 @@ def growth(name: str, mode: str, batch: int, device: str, half: bool) -> float:
         for _ in range(5):
             step()
         return (torch.cuda.max_memory_allocated() - before) / 1e6
+    time.sleep(1)  # for threads that were started to have loaded what they need
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak of the imports
     before = _resident("VmRSS")
     for _ in range(5):
