@@ -15,8 +15,6 @@ from ldp import InvalidInput
 if TYPE_CHECKING:
     from dpsgd.accounting import Event, Relation
     from dpsgd.accounting.overview import Figure
-
-_out = Console()
 _POINTS = 21
 
 
@@ -69,16 +67,16 @@ def account(
         ]
         typer.echo(json.dumps(run | {"accountants": rows}, indent=2))
         return
-    _out.print(f"at delta {delta:g}, for neighbours by: {_words(relation)}")
+    Console().print(f"at delta {delta:g}, for neighbours by: {_words(relation)}")
     table = Table("accountant")
     table.add_column("epsilon", justify="right")
     table.add_column("is")
     for figure in figures:
         epsilon = "-" if figure.epsilon is None else f"{figure.epsilon:.5g}"
         table.add_row(figure.name, epsilon, _standing(figure))
-    _out.print(table)
+    Console().print(table)
     if plot is not None:
-        _out.print(f"epsilon over the steps: {plot}")
+        Console().print(f"epsilon over the steps: {plot}")
 
 
 def draw(event: "Event", relation: "Relation", delta: float, file: Path) -> None:

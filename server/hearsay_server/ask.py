@@ -22,8 +22,6 @@ from hearsay_server.connect import DEFAULT_ADDRESS, Insecure, Target, Token
 from hearsay_server.tools import AsJson
 from ldp import InvalidInput
 
-_out = Console()
-
 First = Annotated[str, typer.Option("--from", help="Only this period and later ones.")]
 Last = Annotated[str, typer.Option("--to", "--until", help="Only this period and earlier ones.")]
 
@@ -151,7 +149,7 @@ def export(
         ) from None
     with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
         written = write(analyst, survey, to, first_period=first, last_period=last)
-    _out.print(f"{written:,} rows of {survey} are in {escape(str(to))}")
+    Console().print(f"{written:,} rows of {survey} are in {escape(str(to))}")
 
 
 def _by(name: str) -> Literal["LEVEL", "PERIOD"]:
@@ -194,16 +192,16 @@ class _Shown:
                 )
                 continue
             if answer.group:
-                _out.print(f"[bold]{escape(answer.group)}[/bold]")
+                Console().print(f"[bold]{escape(answer.group)}[/bold]")
             more = [_HEADINGS[column] for column in columns[4:]]
             table = _table(
                 answer.attribute, answer.statistic, answer.confidence, answer.simultaneous, more
             )
             for row in answer.rows:
                 table.add_row(*_cells(row), *(_cell(getattr(row, c), c) for c in columns[4:]))
-            _out.print(table)
+            Console().print(table)
             cohorts = f"{answer.reports:,} reports in {len(answer.cohorts)} cohorts"
-            _out.print(f"{cohorts}, {answer.method}")
+            Console().print(f"{cohorts}, {answer.method}")
 
     def distribution(self, answer: analyst_pb2.DistributionResponse) -> None:
         if self._json:
@@ -223,8 +221,8 @@ class _Shown:
             table = _table(answer.attribute, kind, answer.confidence, False, [])
             for row in rows:
                 table.add_row(*_cells(row))
-            _out.print(table)
-        _out.print(f"{answer.reports:,} reports, {answer.method}")
+            Console().print(table)
+        Console().print(f"{answer.reports:,} reports, {answer.method}")
 
     def suspicions(self, answer: analyst_pb2.SuspicionsResponse) -> None:
         if self._json:
@@ -244,8 +242,8 @@ class _Shown:
         for each in answer.suspicions:
             numbers = (f"{each.statistic:.4g}", f"{each.p_value:.3g}", f"{each.reports:,}")
             table.add_row(each.level, each.test, *numbers)
-        _out.print(table)
-        _out.print(f"together: {escape(', '.join(answer.targets))}")
+        Console().print(table)
+        Console().print(f"together: {escape(', '.join(answer.targets))}")
 
     def _write_csv(self, headings: Sequence[str], lines: Iterable[Sequence[object]]) -> None:
         assert self._csv is not None

@@ -36,8 +36,6 @@ app.add_typer(device.app, name="device")
 app.command()(codegen.codegen)
 app.add_typer(operate.token_app, name="token")
 
-_out = Console()
-
 
 @survey_app.command("create")
 def create_survey(
@@ -55,7 +53,7 @@ def create_survey(
             status = call(stub.CreateSurvey, admin_pb2.CreateSurveyRequest(survey=survey), _TIMEOUT)
         except InvalidInput as error:
             raise InvalidInput(f"{file}: {error}") from None
-    _out.print(f"{status.survey} is registered, revision {status.revision.hex()[:12]}")
+    Console().print(f"{status.survey} is registered, revision {status.revision.hex()[:12]}")
 
 
 @survey_app.command("plan")
@@ -66,7 +64,7 @@ def plan_survey(
     """Resolve a survey into its plan, without a server: for an app's own tests."""
     plan = surveys.resolve(surveys.from_file(file))
     out.write_bytes(plan)
-    _out.print(f"{out} has revision {hearsay.plan.parse(plan).revision.hex()}")
+    Console().print(f"{out} has revision {hearsay.plan.parse(plan).revision.hex()}")
 
 
 @survey_app.command("explain")
@@ -77,7 +75,7 @@ def explain_survey(
     """Say what a survey would mean, before it is registered: protection, cost and errors."""
     from hearsay_server import explain
 
-    explain.show(explain.explain(surveys.from_file(file), str(file), users), _out)
+    explain.show(explain.explain(surveys.from_file(file), str(file), users), Console())
 
 
 @survey_app.command("list")
@@ -112,7 +110,7 @@ def list_surveys(
         table.add_row(
             s.survey, escape(s.title), s.revision.hex()[:12], f"{s.batches:,}", f"{s.records:,}"
         )
-    _out.print(table)
+    Console().print(table)
 
 
 @survey_app.command("show")
@@ -132,10 +130,10 @@ def show_survey(
     if as_json:
         typer.echo(json.dumps(MessageToDict(hearsay.plan.message(answer.plan)), indent=2))
         return
-    _out.print(f"[bold]{plan.survey}[/bold]  {escape(plan.title)}")
-    _out.print(f"revision {plan.revision.hex()}")
-    _out.print(f"period   {plan.period or 'once: one record per user, ever'}")
-    _out.print(f"records  {answer.status.records:,} in {answer.status.batches:,} batches")
+    Console().print(f"[bold]{plan.survey}[/bold]  {escape(plan.title)}")
+    Console().print(f"revision {plan.revision.hex()}")
+    Console().print(f"period   {plan.period or 'once: one record per user, ever'}")
+    Console().print(f"records  {answer.status.records:,} in {answer.status.batches:,} batches")
     table = Table("level", "attribute", "domain", "mechanism")
     table.add_column("epsilon", justify="right")
     table.add_column("bytes", justify="right")
@@ -153,7 +151,7 @@ def show_survey(
         size = sum(mechanism.code_bytes for mechanism in level.mechanisms.values())
         table.add_row(level.name, "[bold]whole record[/bold]", "", "", whole, str(size))
         table.add_section()
-    _out.print(table)
+    Console().print(table)
 
 
 @app.command()
@@ -181,7 +179,7 @@ def demo(
         source = playing.from_csv(csv_file, surveys.from_file(survey))
     else:
         source = playing.redbook()
-    playing.play(source, plot=plot, data=data, seed=seed, console=_out)
+    playing.play(source, plot=plot, data=data, seed=seed, console=Console())
 
 
 app.command()(ask.query)

@@ -31,8 +31,6 @@ ConfigFile = Annotated[
 ]
 Data = Annotated[Path | None, typer.Option(help="The server's folder.")]
 
-_out = Console()
-
 
 def _with_an_option_for_every_key(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command that takes `config_file` and flags an option for each key of `Config`."""
@@ -107,7 +105,7 @@ def list_tokens(
     table = Table(*heading)
     for row in rows:
         table.add_row(*map(escape, row))
-    _out.print(table)
+    Console().print(table)
 
 
 @token_app.command("rotate")

@@ -24,8 +24,6 @@ Categories = Annotated[int | None, typer.Option("--k", help="The number of categ
 Epsilon = Annotated[float | None, typer.Option(help="What one report may spend.")]
 Confidence = Annotated[float, typer.Option(help="Of the intervals, or of the test.")]
 
-_out = Console()
-
 
 @dataclass(frozen=True)
 class _Scale:
@@ -248,8 +246,8 @@ def audit(
             verdict = "[bold red]VIOLATED[/]" if result.violated else "kept"
             numbers = (f"{result.claimed:.6g}", exact, f"{result.lower_bound:.4g}", verdict)
             table.add_row(place, name, sampler, *numbers)
-        _out.print(table)
-        _out.print(f"{violated} of {len(audited)} mechanisms violate what they claim")
+        Console().print(table)
+        Console().print(f"{violated} of {len(audited)} mechanisms violate what they claim")
     if violated:
         raise typer.Exit(1)
 

@@ -34,8 +34,6 @@ ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="The server's TOML file.", envvar="HEARSAY_CONFIG")
 ]
 
-_out = Console()
-
 
 def verify(
     data: Data = None, database: Url = None, config_file: ConfigFile = None, as_json: AsJson = False
@@ -57,8 +55,8 @@ def verify(
             numbers = (f"{one.kept:,}", f"{one.recounted:,}")
             said = one.detail or one.verdict.value
             table.add_row(one.survey, one.period, attribute, one.level, *numbers, said)
-        _out.print(table)
-        _out.print(f"{len(checked)} checked, {len(wrong)} differ")
+        Console().print(table)
+        Console().print(f"{len(checked)} checked, {len(wrong)} differ")
     if wrong:
         raise typer.Exit(1)
 
