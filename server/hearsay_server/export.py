@@ -7,7 +7,6 @@ and level.
 """
 
 import base64
-import json
 import os
 import shutil
 import tempfile
@@ -78,25 +77,13 @@ def schema_of(plan: Plan, data: bytes) -> Any:
     names = [PERIOD, *(field.name for field in fields)]
     if twice := {name for name in names if names.count(name) > 1}:
         raise InvalidInput(f"cannot export {plan.survey!r}: two columns are called {twice.pop()!r}")
-    channels = {
-        name: {
-            level.name: {
-                "mechanism": level.mechanisms[name].name,
-                "epsilon": level.mechanisms[name].epsilon,
-                "realised_epsilon": level.mechanisms[name].realised_epsilon,
-                "integers": level.mechanisms[name].integers,
-            }
-            for level in plan.levels.values()
-        }
-        for name in plan.attributes
-    }
     return pa.schema(
         fields,
         {
             b"hearsay.survey": plan.survey.encode(),
             b"hearsay.revision": plan.revision.hex().encode(),
             _PLAN: base64.b64encode(data),
-            _CHANNELS: json.dumps(channels).encode(),
+            _CHANNELS: rows.channels(plan).encode(),
         },
     )
 

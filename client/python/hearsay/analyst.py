@@ -215,7 +215,8 @@ class Analyst:
 
         Columns: period, then for each attribute its code (an integer where all levels have
         integers, else bytes as on the wire) and `<attribute>__level`; missing where the row has
-        no answer. `frame.attrs["plan"]` has the plan's bytes, which say what the codes mean.
+        no answer. `frame.attrs["plan"]` has the plan's bytes, which say what the codes mean, and
+        `frame.attrs["channels"]` how they were randomised (`hearsay.rows.channels`).
         """
         import pandas as pd
 
@@ -241,7 +242,7 @@ class Analyst:
         if not parts:
             raise InvalidInput(f"there are no such rows of {survey!r} stored")
         table = pd.concat(parts, ignore_index=True)
-        table.attrs = {"survey": survey, "plan": data}
+        table.attrs = {"survey": survey, "plan": data, "channels": rows.channels(plan)}
         return table
 
     # --- the same as messages, without pandas ----------------------------------------------

@@ -1,5 +1,6 @@
 """Rows as a server streams them, decoded by their plan: codes, levels and who has none."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,25 @@ def integer_type(plan: Plan, attribute: str) -> np.dtype[Any] | None:
     if any(m.code_shape or m.code_dtype.kind != "u" for m in mechanisms):
         return None
     return np.dtype("i4" if max(m.code_bytes for m in mechanisms) <= 2 else "i8")
+
+
+def channels(plan: Plan) -> str:
+    """Return how every attribute is randomised at every level, as JSON, for whoever has the rows
+    and not the plan: name, epsilons and integers of each mechanism."""
+    return json.dumps(
+        {
+            name: {
+                level.name: {
+                    "mechanism": level.mechanisms[name].name,
+                    "epsilon": level.mechanisms[name].epsilon,
+                    "realised_epsilon": level.mechanisms[name].realised_epsilon,
+                    "integers": level.mechanisms[name].integers,
+                }
+                for level in plan.levels.values()
+            }
+            for name in plan.attributes
+        }
+    )
 
 
 def decode(plan: Plan, chunk: analyst_pb2.ExportRowsResponse) -> Mapping[str, AttributeRows]:
