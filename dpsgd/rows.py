@@ -62,9 +62,10 @@ class Rows:
         Raises `InvalidInput` where an attribute is not in it, or not how it was randomised.
         """
         text = frame.attrs.get("channels")
+        there = set(frame.columns)
         columns = {}
         for name, channels in _channels(text, "the frame", attributes).items():
-            if not {name, name + _LEVEL} <= set(frame.columns):
+            if not {name, name + _LEVEL} <= there:
                 raise InvalidInput(f"the frame has no columns {name!r} and {name + _LEVEL!r}")
             codes, levels = frame[name], frame[name + _LEVEL].astype("category").cat
             if codes.dtype != object:
@@ -93,10 +94,11 @@ class Rows:
             table = pyarrow.parquet.read_table(path, columns=wanted)
         except (pyarrow.ArrowException, OSError, ValueError) as error:
             raise InvalidInput(f"cannot read {path}: {error}") from None
-        columns = {}
         text = (table.schema.metadata or {}).get(METADATA)
+        there = set(table.column_names)
+        columns = {}
         for name, channels in _channels(text, str(path), attributes).items():
-            if not {name, name + _LEVEL} <= set(table.column_names):
+            if not {name, name + _LEVEL} <= there:
                 raise InvalidInput(f"{path} has no columns {name!r} and {name + _LEVEL!r}")
             codes = table.column(name).combine_chunks()
             if pyarrow.types.is_integer(codes.type):
@@ -114,8 +116,8 @@ class Rows:
     def reports(self, attribute: str) -> Reports:
         """Return one attribute's reports, each with the channel of its level.
 
-        Raises `InvalidInput` where there is no such attribute, a level has no channel, and for
-        codes that cannot be.
+        Where no row has an answer the cohorts are empty. Raises `InvalidInput` where there is no
+        such attribute, a level has no channel, and for codes that cannot be.
         """
         column = self._column(attribute)
         cohorts = []
@@ -127,6 +129,9 @@ class Rows:
                 raise InvalidInput(f"level {level!r} of {attribute!r} has no channel")
             mechanism = column.channels[level]
             cohorts.append(Cohort(mechanism, rows, _codes(mechanism, column.codes[rows])))
+        if not cohorts:
+            nobody = np.empty(0, dtype=np.intp)
+            cohorts = [Cohort(m, nobody, m.decode(b"", 0)) for m in column.channels.values()]
         return Reports(self.n, tuple(cohorts))
 
     def dataset(

@@ -188,6 +188,14 @@ def test_rows_of_a_frame_may_be_picked() -> None:
     assert len(picked.reports("answer").mechanisms) == 2
 
 
+def test_what_nobody_answered_says_nothing() -> None:
+    frame, label = survey()
+    reports = Rows.of(frame[:0]).reports("answer")
+    assert (reports.n, set(reports.mechanisms)) == (0, set(label.values()))
+    reports = Rows.of(frame[3:]).reports("age")
+    assert reports.numbers().tolist() == [0.0]
+
+
 def test_a_data_set_has_what_the_losses_take() -> None:
     frame, _ = survey()
     rows = Rows.of(frame)

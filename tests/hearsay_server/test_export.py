@@ -240,3 +240,16 @@ def test_exporting_needs_an_analysts_token(tmp_path: Path) -> None:
             analyst.rows("health")
         with Analyst(address, token=secret) as analyst:
             assert len(analyst.rows("health")) == 5
+
+
+def test_many_small_chunks_become_one_row_group(exported: Exported, tmp_path: Path) -> None:
+    """As devices send them, a batch a row: many small row groups would take long to read."""
+    with serving(tmp_path / "data") as address:
+        _, plan = register(address, toml())
+        for _ in range(20):
+            collect(address, plan, 3)
+        with Analyst(address) as analyst:
+            assert sum(chunk.period == DAYS[0] for chunk in analyst.chunks("all")) > 1
+            export(analyst, "all", tmp_path / "rows")
+    for file in (tmp_path / "rows").rglob("*.parquet"):
+        assert pq.ParquetFile(file).num_row_groups == 1

@@ -1,7 +1,7 @@
 """Rows as a server streams them, decoded by their plan: codes, levels and who has none."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,14 @@ class AttributeRows:
         """Which rows did not answer."""
         missing: NDArray[np.bool_] = self.levels < 0
         return missing
+
+    @classmethod
+    def joined(cls, parts: Sequence["AttributeRows"]) -> "AttributeRows":
+        """Return the rows of all parts, one after the other; there must be one."""
+        return cls(
+            np.concatenate([part.codes for part in parts]),
+            np.concatenate([part.levels for part in parts]),
+        )
 
 
 def integer_type(plan: Plan, attribute: str) -> np.dtype[Any] | None:
