@@ -246,8 +246,8 @@ def test_many_small_chunks_become_one_row_group(exported: Exported, tmp_path: Pa
     """As devices send them, a batch a row: many small row groups would take long to read."""
     with serving(tmp_path / "data") as address:
         _, plan = register(address, toml())
-        for _ in range(20):
-            collect(address, plan, 3)
+        level, answers = next(iter(plan.levels)), {"colour_krr": np.array([1])}
+        submit(address, *(batch(plan, level, DAYS[0], answers, seed) for seed in range(150)))
         with Analyst(address) as analyst:
             assert sum(chunk.period == DAYS[0] for chunk in analyst.chunks("all")) > 1
             export(analyst, "all", tmp_path / "rows")
