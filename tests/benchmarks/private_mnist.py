@@ -24,7 +24,8 @@ REPORTED = {
     ("fashion", "cnn"): 86.0,
     ("fashion", "scattering"): 89.7,
 }
-BATCH, RATE, MOMENTUM, CLIP = 2048, 4.0, 0.9, 0.1
+RATES = {"cnn": 2.0, "scattering": 4.0}
+BATCH, MOMENTUM, CLIP = 2048, 0.9, 0.1
 EPOCHS, QUICK = 40, 12
 
 
@@ -75,13 +76,11 @@ def run(arguments: argparse.Namespace) -> tuple[float, float]:
     model = tanh_cnn() if arguments.model == "cnn" else linear_on_scattering(10)
     model = model.to(device)
     engine = PrivacyEngine()
-    batch = min(BATCH, len(labels) // 8)
+    batch, rate = min(BATCH, len(labels) // 8), RATES[arguments.model]
     model, optimizer, loader = engine.make_private_with_epsilon(
         module=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM),
-        data_loader=DataLoader(
-            TensorDataset(rows, labels), batch_size=min(BATCH, len(labels) // 8)
-        ),
+        optimizer=torch.optim.SGD(model.parameters(), lr=rate, momentum=MOMENTUM),
+        data_loader=DataLoader(TensorDataset(rows, labels), batch_size=batch),
         target_epsilon=arguments.epsilon,
         target_delta=arguments.delta,
         epochs=arguments.epochs,
