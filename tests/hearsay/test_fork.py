@@ -42,6 +42,21 @@ def test_eight_threads_and_forks_in_the_middle_report_every_event_once(
     assert tally.counts.tolist() == [1] * EVENTS
 
 
+@pytest.mark.slow
+def test_forks_in_the_middle_of_calls_leave_children_that_send(
+    server: Server, tmp_path: Path
+) -> None:
+    file, forks = tmp_path / "ledger.db", 150
+    create_ledger(file)
+    with Client(server.address, "health", level="strict", ledger=file, consent=True) as client:
+        assert client.ready()
+    script = str(Path(__file__).with_name("many_forks.py"))
+    subprocess.run(
+        [sys.executable, script, server.address, str(file), str(forks)], check=True, timeout=120
+    )
+    assert server.show("health").status.records == 5 * forks
+
+
 def test_a_ledger_in_memory_stays_with_the_process_that_has_it(server: Server) -> None:
     client = device(server.address, "health", level="strict", strict=False)
     read, write = os.pipe()
