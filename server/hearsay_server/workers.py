@@ -18,9 +18,16 @@ from hearsay_server.config import Config
 from hearsay_server.database import open_database
 from ldp import InvalidInput
 
+_HEARSAY = (sys.executable, "-m", "hearsay_server")
 
-async def serve(config: Config, arguments: Sequence[str], on_start: Callable[[str], None]) -> None:
-    """Run `config.workers` processes of `hearsay ARGUMENTS` until SIGTERM, SIGINT, or one ends.
+
+async def serve(
+    config: Config,
+    arguments: Sequence[str],
+    on_start: Callable[[str], None],
+    command: Sequence[str] = _HEARSAY,
+) -> None:
+    """Run `config.workers` processes of `COMMAND ARGUMENTS` until SIGTERM, SIGINT, or one ends.
 
     Calls `on_start` with the address once all answer. Raises `InvalidInput` where the address or
     the database cannot be used, and where a process ended that was not told to.
@@ -32,7 +39,7 @@ async def serve(config: Config, arguments: Sequence[str], on_start: Callable[[st
     with _reserved(config.listen) as listen:
         workers = [
             await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "hearsay_server", *arguments),
+                *(*command, *arguments),
                 *("--workers", "1", "--share-port", "--listen", listen),
                 *("--metrics", _metrics(config.metrics, number)),
                 stdout=PIPE,

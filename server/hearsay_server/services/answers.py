@@ -1,15 +1,12 @@
 """What the services share."""
 
 import math
-from collections.abc import Callable
-from datetime import datetime
 from typing import Any, NoReturn
 
 import grpc
 
 from hearsay_server.limits import TooMany
 
-Clock = Callable[[], datetime]
 Context = grpc.aio.ServicerContext[Any, Any]
 
 

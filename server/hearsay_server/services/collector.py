@@ -4,13 +4,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from functools import partial
 
 import grpc
 
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from hearsay_server import auth, forgetting
+from hearsay_server.clock import Clock, system
 from hearsay_server.intake import Reason, Refused
 from hearsay_server.limits import Rates, TooMany
 from hearsay_server.metrics import Metrics
@@ -43,12 +43,14 @@ class Collector(collector_pb2_grpc.CollectorServicer):
         writer: Writer,
         metrics: Metrics,
         rates: Rates | None = None,
+        clock: Clock = system,
     ) -> None:
         self._plans = plans
         self._database = store.database
         self._writer = writer
         self._metrics = metrics
         self._rates = rates
+        self._clock = clock
         self._outcomes = {
             status: metrics.batches.labels(name) for status, name in _COUNTED_AS.items()
         }
@@ -99,8 +101,9 @@ class Collector(collector_pb2_grpc.CollectorServicer):
             plan = self._plans.find(request.survey)
             if plan is None:
                 raise NoSurvey(no_survey(request.survey))
-            now = datetime.now(UTC)
-            return forgetting.forget(self._database, plan, request.period, request.ids, now)
+            return forgetting.forget(
+                self._database, plan, request.period, request.ids, self._clock()
+            )
 
         try:
             self._check_rate(auth.caller(), count)
