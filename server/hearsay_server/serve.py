@@ -13,7 +13,7 @@ from grpc_reflection.v1alpha import reflection
 
 from hearsay.transport import is_loopback
 from hearsay.v1 import admin_pb2_grpc, analyst_pb2_grpc, collector_pb2_grpc
-from hearsay_server import tls, tokens
+from hearsay_server import tls, tokens, workers
 from hearsay_server.auth import ROLES, Gate, Policy
 from hearsay_server.clock import Clock, system
 from hearsay_server.config import Config
@@ -154,6 +154,7 @@ async def serve(config: Config, on_start: Callable[[str], None], clock: Clock = 
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
+    workers.watch_parent(stop.set)
     async with running(config, clock) as port:
         on_start(f"{config.listen.rpartition(':')[0]}:{port}")
         await stop.wait()

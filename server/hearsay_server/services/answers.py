@@ -22,9 +22,12 @@ async def abort(context: Context, code: grpc.StatusCode, detail: str) -> NoRetur
 
 
 async def refuse(context: Context, error: TooMany) -> NoReturn:
-    """End a call that may come again, and say when: `retry-after-ms` in the trailing metadata."""
-    delay = str(math.ceil(1000 * error.retry_after))
-    await context.abort(
-        grpc.StatusCode.RESOURCE_EXHAUSTED, str(error), (("retry-after-ms", delay),)
-    )
+    """End a call that is too many, and say when it may come again."""
+    await put_off(context, grpc.StatusCode.RESOURCE_EXHAUSTED, str(error), error.retry_after)
+
+
+async def put_off(context: Context, code: grpc.StatusCode, detail: str, seconds: float) -> NoReturn:
+    """End a call that may come again after so long: `retry-after-ms` in the trailing metadata."""
+    delay = str(math.ceil(1000 * seconds))
+    await context.abort(code, detail, (("retry-after-ms", delay),))
     raise AssertionError("abort always raises")
