@@ -117,10 +117,14 @@ class Server:
     def is_running(self) -> bool:
         return self._process is not None
 
+    def pid(self) -> int:
+        """Return the id of its process."""
+        assert self._process is not None
+        return self._process.pid
+
     def children(self) -> list[int]:
         """Return the ids of its processes, where it has workers; only Linux tells."""
-        assert self._process is not None
-        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+        children = Path(f"/proc/{self.pid()}/task/{self.pid()}/children")
         return [int(child) for child in children.read_text().split()]
 
     def channel(self) -> grpc.Channel:

@@ -25,6 +25,9 @@ from hearsay_server.verify import Verdict, verify
 from ldp import InvalidInput
 from support import Server
 
+QUIET = 5
+"""Every so many rounds something goes wrong."""
+
 _TIMEOUT = 60
 _MOST = 4
 """Requests for one id at once: what they may lead to is found by going through all orders."""
@@ -77,12 +80,12 @@ class Driver:
         while goes_on(number):
             number += 1
             fault = None
-            if number % 3 == 0:  # each once, before any comes again
+            if number % QUIET == 0:  # each once, before any comes again
                 every = sorted(self._deployment.faults)
                 faults = faults or self._chance.sample(every, len(every))
                 fault = faults.pop()
             self._round(fault)
-            if number % 3 == 0:
+            if fault is not None or self._chance.random() < 0.2:
                 self._check()
         self._settle()
         self._let_all_close()

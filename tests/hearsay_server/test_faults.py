@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from deployments import Deployment, one_server, three_on_postgresql, two_workers
-from faults import Driver
+from faults import QUIET, Driver
 
 _LONG = 300.0
 """Seconds."""
@@ -24,11 +24,13 @@ on_each = pytest.mark.parametrize(
 )
 
 
-def drive(deploy: Deploy, folder: Path, seed: int, goes_on: Callable[[int], bool]) -> None:
+def drive(
+    deploy: Deploy, folder: Path, seed: int, goes_on: Callable[[Deployment, int], bool]
+) -> None:
     with deploy(folder) as deployment:
         driver = Driver(deployment, seed)
         try:
-            driver.run(goes_on)
+            driver.run(lambda rounds: goes_on(deployment, rounds))
         except Exception as error:
             error.add_note(f"seed {seed}, after {dict(driver.done)}")
             raise
@@ -42,7 +44,7 @@ def drive(deploy: Deploy, folder: Path, seed: int, goes_on: Callable[[int], bool
 def test_what_is_acknowledged_counts_once_whatever_goes_wrong(
     deploy: Deploy, tmp_path: Path
 ) -> None:
-    drive(deploy, tmp_path, 1, lambda rounds: rounds < 18)
+    drive(deploy, tmp_path, 1, lambda deployment, rounds: rounds < QUIET * len(deployment.faults))
 
 
 @pytest.mark.long
@@ -50,4 +52,4 @@ def test_what_is_acknowledged_counts_once_whatever_goes_wrong(
 def test_what_is_acknowledged_counts_once_for_minutes(deploy: Deploy, tmp_path: Path) -> None:
     seed = int(os.environ.get("FAULTS_SEED", "") or int.from_bytes(os.urandom(4)))
     end = time.monotonic() + _LONG
-    drive(deploy, tmp_path, seed, lambda rounds: time.monotonic() < end)
+    drive(deploy, tmp_path, seed, lambda deployment, rounds: time.monotonic() < end)

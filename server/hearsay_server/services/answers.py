@@ -9,6 +9,9 @@ from hearsay_server.limits import TooMany
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
+MENDED = 5.0
+"""Seconds after which to look whether a disk or a database that failed is mended."""
+
 
 def no_survey(name: str) -> str:
     """Say that there is no such survey."""

@@ -15,7 +15,7 @@ from hearsay_server.intake import Reason, Refused
 from hearsay_server.limits import Rates, TooMany
 from hearsay_server.metrics import Metrics
 from hearsay_server.retention import NoSurvey
-from hearsay_server.services.answers import Context, abort, no_survey, put_off, refuse
+from hearsay_server.services.answers import MENDED, Context, abort, no_survey, put_off, refuse
 from hearsay_server.services.plans import Plans
 from hearsay_server.store import Store
 from hearsay_server.writer import MAX_REQUEST, Outcome, Overloaded, Writer
@@ -24,9 +24,6 @@ from ldp import InvalidInput
 _log = logging.getLogger("hearsay.server")
 
 Result = collector_pb2.Result
-
-_MENDED = 5.0
-"""Seconds after which to look whether a disk or a database that failed is mended."""
 
 _COUNTED_AS = {
     Result.STORED: "stored",
@@ -88,7 +85,7 @@ class Collector(collector_pb2_grpc.CollectorServicer):
             # Nothing was acknowledged, so the client will come again with the same batches.
             _log.exception("batches could not be stored")
             detail = "the batches could not be stored"
-            await put_off(context, grpc.StatusCode.UNAVAILABLE, detail, _MENDED)
+            await put_off(context, grpc.StatusCode.UNAVAILABLE, detail, MENDED)
         results = [_result(outcome) for outcome in outcomes]
         self._count(request, results)
         return collector_pb2.SubmitResponse(results=results)
@@ -122,7 +119,7 @@ class Collector(collector_pb2_grpc.CollectorServicer):
         except Exception:
             _log.exception("batches could not be forgotten")
             detail = "the batches could not be forgotten"
-            await put_off(context, grpc.StatusCode.UNAVAILABLE, detail, _MENDED)
+            await put_off(context, grpc.StatusCode.UNAVAILABLE, detail, MENDED)
         return collector_pb2.ForgetResponse(results=results)
 
     def _check_rate(self, caller: str, count: int) -> None:
