@@ -126,6 +126,10 @@ class Bookkeeper:
             present = self._booked.get(piece)
             self._booked[piece] = gradient if present is None else present.merge(gradient)
 
+    def abandon(self) -> None:
+        """Drop what a backward pass that failed on its way has booked."""
+        self._forget()
+
     def _forget(self) -> int | None:
         batch = self._booked_batch
         self._booked, self._booked_batch = {}, None
