@@ -147,7 +147,7 @@ class BatchDims:
         self.probing = True
         done = False
         try:
-            check_unmixed(run, few, dim)
+            check_unmixed(module, run, few, dim)
             done = True
         except (RuntimeError, IndexError) as error:
             raise InvalidInput(

@@ -107,6 +107,16 @@ class PerLayerClipping(ClippingPolicy):
         check_norm("max_grad_norm", max_grad_norm)
         return cls(dict.fromkeys(names, max_grad_norm / math.sqrt(max(1, len(names)))))
 
+    @classmethod
+    def by_dimension(cls, sizes: Mapping[str, int], max_grad_norm: float) -> "PerLayerClipping":
+        """Give each parameter or layer a norm that grows as the root of its number of values.
+
+        `sizes` maps names to these numbers. Together, the norms are max_grad_norm.
+        """
+        check_norm("max_grad_norm", max_grad_norm)
+        total = sum(sizes.values())
+        return cls({name: max_grad_norm * math.sqrt(n / total) for name, n in sizes.items()})
+
     @property
     def groups(self) -> int:  # type: ignore[override]
         return len(self.max_grad_norms)

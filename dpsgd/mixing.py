@@ -1,10 +1,10 @@
-"""Find out by trying whether a module mixes samples."""
+"""Find out by trying whether a module mixes samples, or keeps something of them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ldp import InvalidInput
 
@@ -12,20 +12,32 @@ _TOLERANCE = 1e-4
 """How far, of its largest value, an output may move for reasons of the hardware."""
 
 
-def check_unmixed(run: Callable[[Sequence[int]], Any], samples: int, dim: int) -> None:
+def check_unmixed(
+    module: nn.Module, run: Callable[[Sequence[int]], Any], samples: int, dim: int
+) -> None:
     """Raise `InvalidInput` where the output for a sample depends on the others in its batch.
 
     `run(order)` runs the module on samples of these numbers, each time with the same randomness,
     and returns its output, of which `dim` is the batch's dimension. The first sample is run with
     others, and then with copies of itself. That finds what mixes by value, as a normalisation over
-    the batch does; not losses, and nothing where the samples are equal.
+    the batch does, and what is kept of samples in buffers; not losses, and nothing where the
+    samples are equal. Buffers are left as they were.
     """
-    mixed, copied = (list(tensors(run(order))) for order in (range(samples), [0] * samples))
+    held = _Held(module)
+
+    def observed(order: Sequence[int]) -> tuple[list[Tensor], list[Tensor]]:
+        try:
+            return list(tensors(run(order))), held.values()
+        finally:
+            held.restore()
+
+    (mixed, kept), (copied, kept_of_copies) = observed(range(samples)), observed([0] * samples)
+    held.check(kept, kept_of_copies)
     suspects = _different(mixed, copied, samples, dim)
     if not suspects:
         return
-    again = list(tensors(run(range(samples))))
-    more = list(tensors(run([0] * (samples + 1))))
+    again, _ = observed(range(samples))
+    more, _ = observed([0] * (samples + 1))
     own_randomness = _different(mixed, again, samples, dim)
     for i in suspects - own_randomness:
         if len(more) == len(mixed) and more[i].ndim > dim and more[i].shape[dim] == samples + 1:
@@ -34,6 +46,48 @@ def check_unmixed(run: Callable[[Sequence[int]], Any], samples: int, dim: int) -
                 "that its gradient cannot be clipped: normalise within a sample (GroupNorm, "
                 "LayerNorm), and compare or pair samples nowhere"
             )
+
+
+class _Held:
+    """What a module holds besides its parameters' values, which only steps may change."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+        self._buffers = [
+            (layer, key, buffer, buffer.clone())
+            for layer in module.modules()
+            for key, buffer in layer._buffers.items()
+            if buffer is not None
+        ]
+        self._versions = self._parameter_versions()
+
+    def values(self) -> list[Tensor]:
+        """Return copies of the buffers as they are now."""
+        now = (layer._buffers[key] for layer, key, _, _ in self._buffers)
+        return [torch.empty(0) if buffer is None else buffer.clone() for buffer in now]
+
+    def restore(self) -> None:
+        """Make the buffers what they were."""
+        with torch.no_grad():
+            for layer, key, buffer, value in self._buffers:
+                layer._buffers[key] = buffer.copy_(value)
+
+    def check(self, one: Sequence[Tensor], other: Sequence[Tensor]) -> None:
+        """Raise `InvalidInput` where buffers differ by the samples, or parameters changed."""
+        for (layer, key, _, _), a, b in zip(self._buffers, one, other, strict=True):
+            if a.shape != b.shape or not _close(a, b):
+                raise InvalidInput(
+                    f"the forward of {type(layer).__name__} keeps what it saw of the samples in "
+                    f"its buffer {key}, without noise: keep nothing of them, or freeze it"
+                )
+        if self._parameter_versions() != self._versions:
+            raise InvalidInput(
+                "the module's forward changes its parameters, without noise: leave that to the "
+                "optimizer"
+            )
+
+    def _parameter_versions(self) -> list[int]:
+        return [p._version for p in self._module.parameters()]
 
 
 def tensors(value: Any) -> Iterator[Tensor]:

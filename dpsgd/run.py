@@ -13,6 +13,7 @@ from dpsgd.clipper import Clipper
 from dpsgd.clipping import check_norm
 from dpsgd.distributed import Ranks
 from dpsgd.layers import by_sample, rules_for
+from dpsgd.layers.embedding import padding_rows
 from dpsgd.noise import GeneratorNoise, Grid, KeystreamNoise, NoisePrefetcher, NoiseSource
 from dpsgd.optimizers import AdamBC
 from dpsgd.sampling import BatchSampler, Physical
@@ -62,6 +63,7 @@ class Run:
             expect=self._expect,
         )
         self._parameters = self._keeper.parameters
+        self._padding = padding_rows(module)
         self._managed = {id(p) for p in self._parameters}
         shapes = [p.shape for p in self._parameters]
         self._dimensions = sum(shape.numel() for shape in shapes)
@@ -213,6 +215,8 @@ class Run:
         for parameter, noisy, dtype in zip(self._parameters, sums, dtypes, strict=True):
             if grid is not None:
                 noisy = noisy.mul_(grid.spacing).to(dtype)
+            if parameter in self._padding:
+                noisy[self._padding[parameter]] = 0  # or noise alone would train it
             parameter.grad = noisy.div_(self._divisor).to(parameter.dtype)
 
 

@@ -37,8 +37,7 @@ class BatchSampler(ABC):
     def __post_init__(self) -> None:
         if not 1 <= self.batch <= self.dataset:
             raise InvalidInput(
-                f"the batch size must lie in 1..{self.dataset}, the size of the data set, "
-                f"got {self.batch}"
+                f"the batch size must be >= 1 and at most the data set's, got {self.batch}"
             )
 
     @property
