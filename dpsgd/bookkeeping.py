@@ -206,7 +206,7 @@ class Call:
         """
         dim = self.find_batch(value)
         if self._keeper.dims.probing and only is not None:
-            return only
+            dim = only if value.ndim > only and value.shape[only] == self.batch else None
         if dim is None or only not in (None, dim):
             place = "a dimension" if only is None else f"dimension {only}"
             raise InvalidInput(

@@ -61,7 +61,11 @@ class Clipper(ClippingPolicy):
         source.fill(noise)
         deviation = self.policy.deviation(self._batch)
         if secure:
-            return Grid.for_sums(0.5, 1).release(torch.full_like(noise, count), noise, deviation).item()
+            return (
+                Grid.for_sums(0.5, 1)
+                .release(torch.full_like(noise, count), noise, deviation)
+                .item()
+            )
         return count + deviation * noise.item()
 
     def begin(self, step: int) -> None:

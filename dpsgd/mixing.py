@@ -18,10 +18,10 @@ def check_unmixed(
     """Raise `InvalidInput` where the output for a sample depends on the others in its batch.
 
     `run(order)` runs the module on samples of these numbers, each time with the same randomness,
-    and returns its output, of which `dim` is the batch's dimension. The first sample is run with
-    others, and then with copies of itself. That finds what mixes by value, as a normalisation over
-    the batch does, and what is kept of samples in buffers; not losses, and nothing where the
-    samples are equal. Buffers are left as they were.
+    and returns its output, of which `dim` is the batch's dimension. The first two samples are run
+    with others, and then each with copies of itself. That finds what mixes by value, as a
+    normalisation over the batch does, and what is kept of samples in buffers; not losses, and
+    nothing where the samples are equal. Buffers are left as they were.
     """
     held = _Held(module)
 
@@ -31,14 +31,17 @@ def check_unmixed(
         finally:
             held.restore()
 
-    (mixed, kept), (copied, kept_of_copies) = observed(range(samples)), observed([0] * samples)
-    held.check(kept, kept_of_copies)
-    suspects = _different(mixed, copied, samples, dim)
+    mixed, kept = observed(range(samples))
+    suspects = set()
+    for place in (0, 1):
+        copied, kept_of_copies = observed([place] * samples)
+        held.check(kept, kept_of_copies)
+        suspects |= _different(mixed, copied, samples, dim, place)
     if not suspects:
         return
     again, _ = observed(range(samples))
     more, _ = observed([0] * (samples + 1))
-    own_randomness = _different(mixed, again, samples, dim)
+    own_randomness = {i for place in (0, 1) for i in _different(mixed, again, samples, dim, place)}
     for i in suspects - own_randomness:
         if len(more) == len(mixed) and more[i].ndim > dim and more[i].shape[dim] == samples + 1:
             raise InvalidInput(
@@ -101,15 +104,17 @@ def tensors(value: Any) -> Iterator[Tensor]:
         yield from tensors(list(value.values()))
 
 
-def _different(one: list[Tensor], other: list[Tensor], samples: int, dim: int) -> set[int]:
-    """Return the places of outputs that differ in the first sample, if `dim` is the batch's."""
+def _different(
+    one: list[Tensor], other: list[Tensor], samples: int, dim: int, place: int
+) -> set[int]:
+    """Return which outputs differ in the sample at `place`, if `dim` is the batch's."""
     return {
         i
         for i, (a, b) in enumerate(zip(one, other, strict=False))
         if a.shape == b.shape  # or they are cut to the longest sample
         and a.ndim > dim
         and a.shape[dim] == samples
-        and not _close(a.select(dim, 0), b.select(dim, 0))
+        and not _close(a.select(dim, place), b.select(dim, place))
     }
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from models import Adapted, Attending, Bags, Branches, Dropping, Language, Mine, Own, Twice
 from oracle import Recording, check, energy, energy_second, keep
 from torch import Tensor, nn
 
@@ -160,24 +161,6 @@ def test_a_batch_of_no_samples_adds_nothing(name: str, probed: bool) -> None:
     assert all(not summed.any() for summed in keeper.take_sums())
 
 
-class Attending(nn.Module):
-    def __init__(self, causal: bool = False, padded: bool = False, **options: object) -> None:
-        super().__init__()
-        self.attention = nn.MultiheadAttention(4, 2, batch_first=True, **options)
-        self.causal = causal
-        self.padded = padded
-
-    def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        length = x.shape[1]
-        mask = torch.triu(torch.ones(length, length, dtype=torch.bool), 1) if self.causal else None
-        padding = (y[:, :, 0] > 0.5) if self.padded else None
-        keys = x if self.causal else y
-        out, weights = self.attention(
-            x, keys, keys, attn_mask=mask, key_padding_mask=padding, need_weights=not self.causal
-        )
-        return out if weights is None else torch.cat([out, weights], 2)
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -219,35 +202,12 @@ def test_a_batch_in_the_second_dimension_is_found(layer: Callable[[], nn.Module]
     check(layer(), torch.randn(BATCH, BATCH, 3), loss=energy_second, batch_dim=1)
 
 
-class Bags(nn.Module):
-    """Bags given by offsets: each sample's row, cut at its first 0."""
-
-    def __init__(self, mode: str) -> None:
-        super().__init__()
-        self.bag = nn.EmbeddingBag(11, 3, mode=mode)
-
-    def forward(self, ids: Tensor) -> Tensor:
-        lengths = (ids > 0).long().cumprod(1).sum(1)
-        flat = torch.cat([row[:n] for row, n in zip(ids, lengths, strict=True)])
-        weights = None if self.bag.mode == "mean" else torch.cos(flat.double())
-        return self.bag(flat, lengths.cumsum(0) - lengths, weights)
-
-
 @pytest.mark.parametrize("mode", ["sum", "mean"])
 def test_bags_may_be_given_by_offsets(mode: str) -> None:
     rows = ids(BATCH, 6)
     rows[0, 0] = 0  # an empty bag
     rows[1, 0] = 3
     check(Bags(mode), rows)
-
-
-class Twice(nn.Module):
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer(torch.tanh(self.layer(x)))
 
 
 @pytest.mark.parametrize(
@@ -268,65 +228,14 @@ def test_a_layer_used_twice_adds_its_gradients_before_the_norm(
     check(Twice(layer()), torch.randn(BATCH, *shape))
 
 
-class Language(nn.Module):
-    """A language model of which the head is the embedding."""
-
-    def __init__(self, positions: str, d: int = 6, vocabulary: int = 17) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(vocabulary, d)
-        self.places = nn.Embedding(40, d)
-        self.middle = nn.Linear(d, d)
-        self.head = nn.Linear(d, vocabulary, bias=False)
-        self.head.weight = self.embedding.weight
-        self.positions = positions
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        places = torch.arange(tokens.shape[1])
-        if self.positions == "rows of one":
-            places = places[None]
-        elif self.positions == "expanded":
-            places = places.expand(tokens.shape)
-        x = self.embedding(tokens) + self.places(places)
-        return self.head(torch.tanh(self.middle(x)))
-
-
 @pytest.mark.parametrize("positions", ["flat", "rows of one", "expanded"])
 @pytest.mark.parametrize("length", [3, BATCH, BATCH + 1, 30])
 def test_tied_embedding_and_head_with_positions_of_no_batch(positions: str, length: int) -> None:
     check(Language(positions), ids(BATCH, length, below=17))
 
 
-class Branches(nn.Module):
-    """Has a layer that is never used, and one of which the output is dropped."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.used = nn.Linear(3, 3)
-        self.unused = nn.Linear(3, 3)
-        self.dropped = nn.Linear(3, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.dropped(x)
-        return self.used(x)
-
-
 def test_unused_layers_have_no_gradient() -> None:
     check(Branches(), torch.randn(BATCH, 3))
-
-
-class Adapted(nn.Module):
-    """A frozen linear layer with a low-rank adapter, as peft wraps it."""
-
-    def __init__(self, base: nn.Linear, rank: int) -> None:
-        super().__init__()
-        self.base_layer = base.requires_grad_(False)
-        self.lora_A = nn.ModuleDict({"default": nn.Linear(base.in_features, rank, bias=False)})
-        self.lora_B = nn.ModuleDict({"default": nn.Linear(rank, base.out_features, bias=False)})
-        self.scaling = 1.7
-
-    def forward(self, x: Tensor) -> Tensor:
-        low = self.lora_B["default"](self.lora_A["default"](x))
-        return self.base_layer(x) + self.scaling * low
 
 
 def test_low_rank_adapters_are_clipped_and_their_base_is_left_alone() -> None:
@@ -348,23 +257,6 @@ def test_a_frozen_part_of_a_layer_has_no_part_in_the_norm(
     check(module, torch.randn(BATCH, *shape))
 
 
-class Own(nn.Module):
-    """Has a parameter of its own, and a layer inside."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.token = nn.Parameter(torch.randn(1, 1, 4))
-        self.layer = nn.Linear(4, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer(torch.cat([self.token.expand(len(x), 1, 4), x], 1))
-
-
-class Mine(nn.Linear):
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(2 * x)
-
-
 OTHERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "bare parameter": (Own, (2, 4)),
     "PReLU": (lambda: nn.Sequential(nn.Linear(4, 3), nn.PReLU(3)), (4,)),
@@ -380,15 +272,6 @@ def test_any_other_layer_is_run_by_sample_and_named(name: str) -> None:
     module, shape = OTHERS[name]
     with pytest.warns(UserWarning, match="no rule for"):
         check(module(), torch.randn(BATCH, *shape))
-
-
-class Dropping(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(50))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.dropout(self.scale * x, 0.5)
 
 
 def test_dropout_in_a_layer_without_a_rule_is_the_same_forward_and_backward() -> None:
