@@ -122,4 +122,5 @@ def _close(one: Tensor, other: Tensor) -> bool:
     if not one.is_floating_point() or not one.numel():
         return torch.equal(one, other)
     scale = one.nan_to_num(0, 0, 0).abs().max().item()
-    return torch.allclose(one, other, rtol=0, atol=_TOLERANCE * scale, equal_nan=True)
+    share = max(_TOLERANCE, 2 * torch.finfo(one.dtype).eps)
+    return torch.allclose(one, other, rtol=0, atol=share * scale, equal_nan=True)

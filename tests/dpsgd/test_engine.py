@@ -178,6 +178,39 @@ def test_physical_batches_add_up_to_a_logical_one() -> None:
         torch.testing.assert_close(one, other)
 
 
+def test_steps_between_parts_leave_the_optimizer_alone() -> None:
+    _, module, optimizer, loader = make(optimizer=torch.optim.Adam, max_physical_batch_size=3)
+    first = next(module.parameters())
+    steps, logical = 0, 0
+    for x, y in loader:
+        before = first.detach().clone()
+        optimizer.zero_grad()
+        F.cross_entropy(module(x), y).backward()
+        optimizer.step()
+        moved = not torch.equal(first, before)
+        logical += moved
+        steps += 1
+        assert (first.grad is not None) == moved
+    assert steps > logical == N // BATCH == optimizer.state[first]["step"]
+
+
+def test_accumulated_batches_are_summed_as_in_a_loop() -> None:
+    twin, (_, module, optimizer, loader) = model(), make(noise=1e-9, norm=0.3)
+    batches, expected = iter(loader), [torch.zeros_like(p) for p in twin.parameters()]
+    for _ in range(3):
+        x, y = next(batches)
+        F.cross_entropy(module(x), y).backward()
+        for i in range(len(x)):
+            one = slice(i, i + 1)
+            (sample,) = by_loop(twin, [x[one]], lambda o, y=y[one]: F.cross_entropy(o, y))
+            norm = torch.cat([g.flatten() for g in sample]).norm()
+            for total, gradient in zip(expected, sample, strict=True):
+                total += gradient * min(1, 0.3 / norm) / BATCH
+    optimizer.step()
+    for parameter, total in zip(module.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, total, rtol=1e-4, atol=1e-6)
+
+
 def test_batches_accumulated_before_a_step_are_accounted_for_as_releases_of_less_noise() -> None:
     engine, module, optimizer, loader = make(noise=2.0)
     batches = iter(loader)

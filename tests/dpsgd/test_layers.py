@@ -181,6 +181,27 @@ def test_attention_is_as_in_a_loop(options: dict[str, object]) -> None:
     check(Attending(**options), torch.randn(BATCH, 6, 4), keys)
 
 
+def test_attention_may_be_used_twice() -> None:
+    class Again(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            once, _ = self.attention(x, x, x)
+            return self.attention(once, x, once, need_weights=False)[0]
+
+    check(Again(), torch.randn(BATCH, 3, 4))
+
+
+@pytest.mark.parametrize("norm_first", [False, True], ids=["post-norm", "pre-norm"])
+def test_a_layer_of_a_transformer_is_as_in_a_loop(norm_first: bool) -> None:
+    layer = nn.TransformerEncoderLayer(
+        8, 2, 16, dropout=0.0, batch_first=True, norm_first=norm_first
+    )
+    check(layer, torch.randn(BATCH, 5, 8))
+
+
 def test_what_a_rule_computes_is_what_the_layer_computes() -> None:
     layer = Attending(add_bias_kv=True, add_zero_attn=True)
     x, y = torch.randn(BATCH, 6, 4), torch.randn(BATCH, 3, 4)
@@ -195,8 +216,9 @@ def test_what_a_rule_computes_is_what_the_layer_computes() -> None:
         lambda: nn.GRU(3, 4),
         lambda: nn.LSTM(3, 4),
         lambda: nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4)),
+        lambda: nn.TransformerEncoderLayer(3, 1, 6, dropout=0.0),
     ],
-    ids=["gru", "lstm", "linear"],
+    ids=["gru", "lstm", "linear", "transformer"],
 )
 def test_a_batch_in_the_second_dimension_is_found(layer: Callable[[], nn.Module]) -> None:
     check(layer(), torch.randn(BATCH, BATCH, 3), loss=energy_second, batch_dim=1)
