@@ -56,6 +56,8 @@ def _fault(layer: nn.Module) -> str | None:
         return "is compiled, which hides its layers: leave out torch.compile"
     if type(layer).__name__ == "FullyShardedDataParallel":
         return "has its parameters spread over devices: use DistributedDataParallel"
+    if type(layer).__name__ == "_SpectralNorm":
+        return "changes its buffers as it runs, which samples cannot do apart: use weight_norm"
     hooks: list[Callable[..., object]] = list(layer._forward_pre_hooks.values())
     if any(type(hook).__name__ in ("WeightNorm", "SpectralNorm") for hook in hooks):
         return "sets its weight by a hook: use torch.nn.utils.parametrizations"

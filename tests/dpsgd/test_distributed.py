@@ -99,8 +99,11 @@ def test_a_norm_that_adapts_is_the_same_for_all(ranks: tuple[Seen, Seen]) -> Non
         ("secure", "processes must agree on secure_mode"),
         ("fixed", 'several processes sample by "poisson"'),
         ("unused", "leave find_unused_parameters"),
+        ("inside", "wrap the whole module, and nothing inside"),
+        ("buffers", "set broadcast_buffers=False"),
+        ("sharded", "its parameters spread over devices: use DistributedDataParallel"),
     ],
-    ids=["noise", "norm", "batch", "secure", "fixed", "unused"],
+    ids=lambda value: value.split()[0],
 )
 def test_processes_that_do_not_fit_are_refused_in_each(
     ranks: tuple[Seen, Seen], what: str, message: str

@@ -256,6 +256,43 @@ def test_tied_embedding_and_head_with_positions_of_no_batch(positions: str, leng
     check(Language(positions), ids(BATCH, length, below=17))
 
 
+class Tied(nn.Module):
+    """Two layers that share a weight."""
+
+    def __init__(self, first: nn.Module, second: nn.Module) -> None:
+        super().__init__()
+        self.first, self.second = first, second
+        second.weight = first.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.first(x).tanh().flatten(1).sum(1) + self.second(x).sin().flatten(1).sum(1)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "inputs"),
+    [
+        (lambda: nn.Linear(4, 3), lambda: nn.Linear(4, 3), lambda: torch.randn(BATCH, 2, 4)),
+        (
+            lambda: nn.Conv1d(2, 3, 3),
+            lambda: nn.Conv1d(2, 3, 3, stride=2, padding=1, padding_mode="circular"),
+            lambda: torch.randn(BATCH, 2, 9),
+        ),
+        (
+            lambda: nn.Embedding(11, 3),
+            lambda: nn.EmbeddingBag(11, 3, mode="mean"),
+            lambda: ids(BATCH, 4),
+        ),
+    ],
+    ids=["linear", "conv", "embedding and bag"],
+)
+def test_layers_that_share_a_weight_add_their_gradients_before_the_norm(
+    first: Callable[[], nn.Module],
+    second: Callable[[], nn.Module],
+    inputs: Callable[[], Tensor],
+) -> None:
+    check(Tied(first(), second()), inputs(), loss=lambda out: out.square().sum())
+
+
 def test_unused_layers_have_no_gradient() -> None:
     check(Branches(), torch.randn(BATCH, 3))
 

@@ -9,6 +9,7 @@ import torch
 from private import BATCH, N, data, make, model, train
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, WeightedRandomSampler
 
 from dpsgd import PrivacyEngine
@@ -51,8 +52,9 @@ def test_layers_that_mix_samples_are_refused(layer: nn.Module, advice: str) -> N
         (torch.jit.script, "use the module that it was made of"),
         (torch.compile, "leave out torch.compile"),
         (nn.utils.weight_norm, "torch.nn.utils.parametrizations"),
+        (nn.utils.parametrizations.spectral_norm, "use weight_norm"),
     ],
-    ids=["DataParallel", "jit", "compile", "weight_norm"],
+    ids=["DataParallel", "jit", "compile", "weight_norm", "spectral_norm"],
 )
 def test_wrappers_that_hide_a_layer_are_refused(wrap: Any, advice: str) -> None:
     with pytest.raises(InvalidInput, match=advice):
@@ -186,6 +188,33 @@ def test_a_closure_is_refused() -> None:
     F.cross_entropy(module(x), y).backward()
     with pytest.raises(InvalidInput, match="without a closure"):
         optimizer.step(lambda: torch.zeros(()))
+
+
+def test_activation_checkpointing_is_refused() -> None:
+    class Recomputing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.second(checkpoint(self.first, x, use_reentrant=False))
+
+    _, module, _, loader = make(module=Recomputing())
+    x, y = next(iter(loader))
+    loss = F.cross_entropy(module(x), y)
+    with pytest.raises(InvalidInput, match="outside of the private module's forward"):
+        loss.backward()
+
+
+def test_a_gradient_scaler_makes_no_step() -> None:
+    _, module, optimizer, loader = make()
+    x, y = next(iter(loader))
+    scaler = torch.amp.GradScaler("cpu")
+    before = [p.detach().clone() for p in module.parameters()]
+    scaler.scale(F.cross_entropy(module(x), y)).backward()
+    with pytest.raises(AssertionError, match="No inf checks"):
+        scaler.step(optimizer)
+    assert all(torch.equal(p, b) for p, b in zip(module.parameters(), before, strict=True))
 
 
 def test_what_a_backward_pass_that_failed_has_left_is_forgotten() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import distributed as dist
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
@@ -28,6 +29,12 @@ def inputs() -> torch.Tensor:
 def model() -> nn.Module:
     torch.manual_seed(2)
     return nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+class Buffered(nn.Linear):
+    def __init__(self, *sizes: int) -> None:
+        super().__init__(*sizes)
+        self.register_buffer("scale", torch.ones(()))
 
 
 def made(
@@ -149,17 +156,23 @@ def refusals(rank: int) -> dict[str, str]:
     attempt("batch", batch_size=BATCH + rank)
     attempt("secure", secure_mode=bool(rank))
     attempt("fixed", sampling="fixed")
-    wrapped = DistributedDataParallel(model(), find_unused_parameters=True)
-    try:
-        PrivacyEngine().make_private(
-            module=wrapped,
-            optimizer=torch.optim.SGD(wrapped.parameters(), lr=0.1),
-            data_loader=DataLoader(dataset, batch_size=BATCH),
-            noise_multiplier=1.0,
-            max_grad_norm=1.0,
-        )
-    except InvalidInput as error:
-        found["unused"] = str(error)
+    wrapped = {
+        "unused": DistributedDataParallel(model(), find_unused_parameters=True),
+        "inside": nn.Sequential(DistributedDataParallel(model())),
+        "buffers": DistributedDataParallel(Buffered(1, 1)),
+        "sharded": fully_shard(model()),
+    }
+    for name, module in wrapped.items():
+        try:
+            PrivacyEngine().make_private(
+                module=module,
+                optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+                data_loader=DataLoader(dataset, batch_size=BATCH),
+                noise_multiplier=1.0,
+                max_grad_norm=1.0,
+            )
+        except InvalidInput as error:
+            found[name] = str(error)
     return found
 
 
