@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from dpsgd.accounting import Accountant
@@ -205,12 +205,16 @@ class Run:
         grid = Grid.for_sums(self.clipper.sensitivity, self._dimensions) if self._secure else None
         if grid is not None:
             sums = [grid.multiples(summed) for summed in sums]
+
+        def add(part: Tensor, noise: Tensor) -> None:
+            if grid is None:
+                part.add_(noise, alpha=deviation)
+            else:
+                part.add_(grid.noise(noise, deviation))
+
         if self._noise is not None:
-            for summed, normal in zip(sums, self._noise.draw(), strict=True):
-                if grid is not None:
-                    summed.add_(grid.noise(normal, deviation))
-                else:
-                    summed.add_(normal, alpha=deviation)
+            for summed, noise in zip(sums, self._noise.draw(), strict=True):
+                add(summed, noise)
         self._ranks.add_up(sums)
         for parameter, noisy, dtype in zip(self._parameters, sums, dtypes, strict=True):
             if grid is not None:
