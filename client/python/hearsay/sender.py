@@ -162,7 +162,7 @@ class Sender:
                     retry_after = error.retry_after
                 except Trouble as trouble:
                     _log.warning("nothing can be sent now: %s", trouble)
-                    if trouble.status.reason not in (Reason.LOCKED, Reason.DISK):
+                    if trouble.status.reason is not Reason.LOCKED:
                         return False
                     retry_after = 0.0
                 except Exception as error:  # flushing must not raise into the app
