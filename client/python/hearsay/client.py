@@ -428,7 +428,7 @@ class Client:
         self._last = Status(Reason.READY)
         if taken or dropped:
             with self._counting:
-                self._dropped += dropped
+                self._dropped.update(dropped)
                 self._dropped["recorded"] += bool(taken)
         self._sender.start()  # a forked child has none yet
         if waiting == 1 or waiting >= self._delivery.batch_rows:

@@ -87,7 +87,7 @@ class Ledger:
                 mine |= {"period": label, "revision": revision, "drawn": drawn, "spent": {}}
             # Where these terms drew the attributes, their sum is within their record's epsilon.
             # Otherwise other terms drew them, or reported some already.
-            together = Fraction(0) if begins else _sum(mine["spent"])
+            left = None if begins else Fraction(terms.record_epsilon) - _sum(mine["spent"])
             taken: list[str] = []
             waiting = 0
             report = collector_pb2.Batch(
@@ -106,15 +106,15 @@ class Ledger:
                 )
                 memo = memos.recall(value, coins) if memos else None
                 epsilon = 0.0 if memo else terms.cost(name)
-                more = Fraction(0) if begins else together + Fraction(mechanism.epsilon)
                 if (
                     name in mine["spent"]
-                    or more > Fraction(terms.record_epsilon)
+                    or (left is not None and mechanism.epsilon > left)
                     or not _may_spend(account, survey, name, epsilon, caps)
                 ):
                     dropped[SPENT] += 1
                     continue
-                together = more
+                if left is not None:
+                    left -= Fraction(mechanism.epsilon)
                 if memos and memoizer:
                     memo = memo or memos.keep(value, coins)
                     code = memoizer.report(memo, coins)
@@ -134,9 +134,11 @@ class Ledger:
                     "UPDATE surveys SET latest = ? WHERE survey = ?", (label, survey)
                 )
             if taken:
-                waiting, overflow = _queue(connection, survey, now, report, limits)
-                dropped["overflow"] += overflow
-        return taken, +dropped, waiting
+                data = report.SerializeToString()
+                waiting, overflow = outbox.add(connection, survey, data, now.timestamp(), limits)
+                if overflow:
+                    dropped["overflow"] = overflow
+        return taken, dropped, waiting
 
     def check(self, person: str, terms: Terms, *, now: datetime, caps: Caps) -> None:
         """Raise `Trouble` where `record` would, looking only."""
@@ -336,31 +338,3 @@ class _Memos:
     def _hashed(self, key: int) -> bytes:
         # Against a glance only: who has the file has the salt, and the values are few.
         return blake2b(str(key).encode(), key=self._salt, digest_size=16).digest()
-
-
-def _queue(
-    connection: sqlite3.Connection,
-    survey: str,
-    now: datetime,
-    report: collector_pb2.Batch,
-    limits: tuple[int, int],
-) -> tuple[int, int]:
-    """Queue a report, and drop the oldest ones where too many wait; return how many of each."""
-    data = report.SerializeToString()
-    connection.execute(
-        "INSERT INTO reports (survey, at, report) VALUES (?, ?, ?)", (survey, now.timestamp(), data)
-    )
-    reports, size = connection.execute(
-        "INSERT INTO waiting VALUES (?, 1, ?) ON CONFLICT DO UPDATE"
-        " SET reports = reports + 1, bytes = bytes + excluded.bytes RETURNING reports, bytes",
-        (survey, len(data)),
-    ).fetchone()
-    overflow = 0
-    while reports > limits[0] or size > limits[1]:
-        rows, bytes_ = outbox.drop_oldest(connection, survey)
-        if not rows:
-            break
-        overflow += rows
-        reports -= rows
-        size -= bytes_
-    return reports, overflow

@@ -58,6 +58,49 @@ class Outbox:
         return bool(self.reports or self.batches)
 
 
+def add(
+    connection: sqlite3.Connection, survey: str, report: bytes, at: float, limits: tuple[int, int]
+) -> tuple[int, int]:
+    """Queue a report, made `at` so many seconds since 1970, and drop the oldest while more than
+    the limits wait, reports and bytes; return how many wait then, and how many were dropped."""
+    (seq, size), (gone, gone_size) = _totals(connection, survey)
+    seq, size = seq + 1, size + len(report)
+    # A row and nothing else: every page that an answer changes delays it.
+    connection.execute(
+        "INSERT INTO reports VALUES (?, ?, ?, ?, ?)", (survey, seq, size, at, report)
+    )
+    overflow = 0
+    while seq - gone > limits[0] or size - gone_size > limits[1]:
+        rows, dropped_size = _drop_oldest(connection, survey)
+        if not rows:
+            break
+        overflow += rows
+        gone += rows
+        gone_size += dropped_size
+    return seq - gone, overflow
+
+
+def _totals(connection: sqlite3.Connection, survey: str) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return how many reports were ever queued and how many wait no more, with their bytes."""
+    # The last one may have left the table before one that was queued earlier.
+    rows = connection.execute(
+        "SELECT seq, size, gone, gone_size FROM totals WHERE survey = ?1 UNION ALL SELECT * FROM"
+        " (SELECT seq, size, 0, 0 FROM reports WHERE survey = ?1 ORDER BY seq DESC LIMIT 1)",
+        (survey,),
+    ).fetchall() or [(0, 0, 0, 0)]
+    return max(row[:2] for row in rows), max(row[2:] for row in rows)
+
+
+def _keep_totals(connection: sqlite3.Connection, survey: str) -> None:
+    """Note how many were ever queued, before some of them leave the table of reports."""
+    (seq, size), _ = _totals(connection, survey)
+    connection.execute(
+        "INSERT INTO totals VALUES (?, ?, ?, 0, 0)"
+        " ON CONFLICT DO UPDATE SET seq = excluded.seq, size = excluded.size",
+        (survey, seq, size),
+    )
+
+
 def seal(store: Store, survey: str, coins: Coins, *, rows: int, size: int) -> None:
     """Turn waiting reports into batches: of one period and revision each, of at most `rows` rows
     and about `size` bytes, the rows in random order. `lease` makes them durable."""
@@ -76,6 +119,8 @@ def _seal_some(store: Store, survey: str, coins: Coins, rows: int, size: int) ->
         waiting = connection.execute(
             "SELECT seq, report FROM reports WHERE survey = ? ORDER BY seq LIMIT ?", (survey, rows)
         ).fetchall()
+        if waiting:
+            _keep_totals(connection, survey)
         for group in _groups(waiting, rows, size)[: _UNANSWERED - unanswered]:
             reports = [report for _, report in group]
             batch = _batch([reports[i] for i in coins.permutation(len(group))])
@@ -91,7 +136,9 @@ def _seal_some(store: Store, survey: str, coins: Coins, rows: int, size: int) ->
                     batch.SerializeToString(deterministic=True),
                 ),
             )
-            connection.executemany("DELETE FROM reports WHERE seq = ?", [(s,) for s, _ in group])
+            connection.executemany(
+                "DELETE FROM reports WHERE survey = ? AND seq = ?", [(survey, s) for s, _ in group]
+            )
     return bool(waiting)
 
 
@@ -207,7 +254,7 @@ def settle(store: Store, batch: Batch, became: str, at: datetime) -> bool:
     return True
 
 
-def drop_oldest(connection: sqlite3.Connection, survey: str) -> tuple[int, int]:
+def _drop_oldest(connection: sqlite3.Connection, survey: str) -> tuple[int, int]:
     """Drop a survey's oldest batch or, where there is none, report; return its rows and bytes."""
     found = connection.execute(
         "DELETE FROM batches WHERE seq = (SELECT min(seq) FROM batches WHERE survey = ?)"
@@ -215,8 +262,10 @@ def drop_oldest(connection: sqlite3.Connection, survey: str) -> tuple[int, int]:
         (survey,),
     ).fetchone()
     if found is None:
+        _keep_totals(connection, survey)
         found = connection.execute(
-            "DELETE FROM reports WHERE seq = (SELECT min(seq) FROM reports WHERE survey = ?)"
+            "DELETE FROM reports WHERE survey = ?1"
+            " AND seq = (SELECT min(seq) FROM reports WHERE survey = ?1)"
             " RETURNING 1, length(report)",
             (survey,),
         ).fetchone()
@@ -273,7 +322,7 @@ def _clear(connection: sqlite3.Connection, survey: str) -> None:
     gone += connection.execute(
         "DELETE FROM reports WHERE survey = ? RETURNING 1", (survey,)
     ).fetchall()
-    connection.execute("DELETE FROM waiting WHERE survey = ?", (survey,))
+    connection.execute("DELETE FROM totals WHERE survey = ?", (survey,))
     if gone:
         _count(connection, survey, {"revoked": sum(rows for (rows,) in gone)})
 
@@ -319,10 +368,8 @@ def unanswered(store: Store, survey: str) -> int:
 def is_empty(store: Store, survey: str) -> bool:
     """Tell whether nothing waits."""
     with store.read() as connection:
-        found = connection.execute(
-            "SELECT reports FROM waiting WHERE survey = ?", (survey,)
-        ).fetchone()
-    return not (found and found[0])
+        queued, gone = _totals(connection, survey)
+    return queued == gone
 
 
 def view(store: Store, survey: str) -> Outbox:
@@ -371,6 +418,6 @@ def _count(connection: sqlite3.Connection, survey: str, counts: Mapping[str, int
 
 def _less(connection: sqlite3.Connection, survey: str, reports: int, size: int) -> None:
     connection.execute(
-        "UPDATE waiting SET reports = reports - ?, bytes = bytes - ? WHERE survey = ?",
+        "UPDATE totals SET gone = gone + ?, gone_size = gone_size + ? WHERE survey = ?",
         (reports, size, survey),
     )

@@ -40,9 +40,12 @@ CREATE TABLE memos (                    -- keys are hashed, with the salt
     PRIMARY KEY (person, survey, attribute, mechanism, key)
 ) WITHOUT ROWID;
 CREATE TABLE reports (
-    seq INTEGER PRIMARY KEY, survey TEXT NOT NULL, at REAL NOT NULL,
-    report BLOB NOT NULL                -- a Batch of one row, without an id
-);
+    survey TEXT, seq INTEGER,           -- the how-manieth of the survey's
+    size INTEGER NOT NULL,              -- the bytes of all of them up to this one
+    at REAL NOT NULL,
+    report BLOB NOT NULL,               -- a Batch of one row, without an id
+    PRIMARY KEY (survey, seq)
+) WITHOUT ROWID;
 CREATE TABLE batches (
     seq INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, survey TEXT NOT NULL,
     period TEXT NOT NULL, rows INTEGER NOT NULL, size INTEGER NOT NULL, batch BLOB NOT NULL,
@@ -55,8 +58,10 @@ CREATE TABLE sent (
     seq INTEGER PRIMARY KEY, survey TEXT NOT NULL, at REAL NOT NULL,
     became TEXT NOT NULL, batch BLOB NOT NULL
 );
-CREATE TABLE waiting (
-    survey TEXT PRIMARY KEY, reports INTEGER NOT NULL, bytes INTEGER NOT NULL
+CREATE TABLE totals (                   -- of a survey's reports and their bytes, ever:
+    survey TEXT PRIMARY KEY,
+    seq INTEGER NOT NULL, size INTEGER NOT NULL,          -- of those that left the table reports
+    gone INTEGER NOT NULL, gone_size INTEGER NOT NULL     -- of those that wait no more
 ) WITHOUT ROWID;
 CREATE TABLE counters (
     survey TEXT, name TEXT, count INTEGER NOT NULL, PRIMARY KEY (survey, name)
