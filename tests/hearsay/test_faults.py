@@ -1,6 +1,7 @@
 """The disk and the server at their worst: nothing raises, and nothing is lost in silence."""
 
 import contextlib
+import dataclasses
 import os
 import subprocess
 import sys
@@ -240,6 +241,24 @@ def test_batches_under_way_are_forgotten_when_consent_is_revoked(
         calls = len(servicer.calls)
         client.flush()
         assert len(servicer.calls) == calls
+
+
+def test_batches_dropped_while_under_way_can_be_forgotten_too(moody: tuple[Moody, str]) -> None:
+    servicer, address = moody
+    servicer.answers = ["hang"] * 50
+    one = dataclasses.replace(QUICK, max_reports=1)
+    with device(address, "health", level="strict", delivery=one) as client:
+        client.person("ann").record(smokes="no")
+        _wait_for(lambda: servicer.calls)
+        (first,) = client.outbox().batches
+        client.person("bob").record(smokes="no")
+        assert client.counters["overflow"] == 1
+        (sent,) = client.outbox().sent
+        assert (sent.became, sent.batch) == ("overflow", first)
+        assert not servicer.forgotten
+        client.revoke(forget=True)
+        _wait_for(lambda: servicer.forgotten)
+        assert first.id in servicer.forgotten
 
 
 def test_a_closed_period_is_counted_by_name(moody: tuple[Moody, str]) -> None:

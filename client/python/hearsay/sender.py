@@ -93,6 +93,7 @@ class Sender:
 
     def after_fork(self) -> None:
         """Start anew: threads and locks do not survive a fork."""
+        self._abandoned = False
         self.sending = threading.Lock()
         """Held by whoever is talking to the server: this thread, or a flush."""
         self._thread: threading.Thread | None = None
@@ -136,6 +137,17 @@ class Sender:
         self._stop.set()
         self._wake.set()
         self._transport.interrupt()
+
+    def abandon(self) -> None:
+        """Stop for good, as nobody is left who could close store and transport: the thread does.
+
+        Safe wherever the garbage collector runs: it waits for nothing.
+        """
+        if self._thread is not None and not self._stop.is_set():
+            self._abandoned = True
+            leaving.add(self)
+        self._stop.set()
+        self._wake.set()
 
     def join(self, timeout: float) -> None:
         """Wait for the thread to end."""
@@ -192,6 +204,10 @@ class Sender:
                 pause = self._delivery.longest_wait
             self._wake.wait(pause)
             self._wake.clear()
+        if self._abandoned:
+            self._transport.close()
+            self._store.release()
+            leaving.discard(self)
 
     def _turn(self) -> float:
         """Do what is due; return the seconds until something is again."""
@@ -304,6 +320,10 @@ class Sender:
                 except InvalidInput as error:
                     _log.error("the server does not forget: %s", error)
                 outbox.forgotten(self._store, ids)
+
+
+leaving: set[Sender] = set()
+"""Those that were abandoned, until they have closed what they had open: a fork waits for it."""
 
 
 def _words(error: Exception) -> str:

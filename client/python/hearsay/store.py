@@ -51,8 +51,9 @@ CREATE TABLE batches (
     period TEXT NOT NULL, rows INTEGER NOT NULL, size INTEGER NOT NULL, batch BLOB NOT NULL,
     leased REAL NOT NULL DEFAULT 0, left INTEGER NOT NULL DEFAULT 0
 );
-CREATE TABLE forgets (
-    id BLOB PRIMARY KEY, survey TEXT NOT NULL, period TEXT NOT NULL
+CREATE TABLE forgets (                  -- batches that may have come, and wait no more
+    id BLOB PRIMARY KEY, survey TEXT NOT NULL, period TEXT NOT NULL,
+    asked INTEGER NOT NULL              -- whether the server is to forget it, or only could be
 ) WITHOUT ROWID;
 CREATE TABLE sent (
     seq INTEGER PRIMARY KEY, survey TEXT NOT NULL, at REAL NOT NULL,
