@@ -419,7 +419,7 @@ class Client:
         if not values:
             return ()
         try:
-            taken, dropped, waiting = self._ledger.record(
+            taken, dropped, (reports, size) = self._ledger.record(
                 person,
                 terms,
                 values,
@@ -438,7 +438,8 @@ class Client:
                 self._dropped.update(dropped)
                 self._dropped["recorded"] += bool(taken)
         self._sender.start()  # a forked child has none yet
-        if waiting == 1 or waiting >= self._delivery.batch_rows:
+        delivery = self._delivery
+        if reports == 1 or reports >= delivery.batch_rows or size >= delivery.batch_bytes:
             self._sender.wake()
         return tuple(taken)
 

@@ -63,9 +63,9 @@ class Ledger:
         caps: Caps,
         limits: tuple[int, int],
         coins: Coins,
-    ) -> tuple[list[str], Counter[str], int]:
+    ) -> tuple[list[str], Counter[str], tuple[int, int]]:
         """Randomise what may be spent and queue it; return its names, what was dropped, and how
-        many reports wait now (0 where none was added).
+        many reports wait now, and bytes (0 where none was added).
 
         All of it is one transaction: either the epsilon is spent, the memo kept and the report
         queued, or none of it. `limits` are the reports and bytes that may wait; the oldest are
@@ -89,7 +89,7 @@ class Ledger:
             # Otherwise other terms drew them, or reported some already.
             left = None if begins else Fraction(terms.record_epsilon) - _sum(mine["spent"])
             taken: list[str] = []
-            waiting = 0
+            waiting = 0, 0
             report = collector_pb2.Batch(
                 survey=survey, revision=terms.plan.revision, period=label, rows=1
             )

@@ -63,9 +63,9 @@ class Outbox:
 
 def add(
     connection: sqlite3.Connection, survey: str, report: bytes, at: float, limits: tuple[int, int]
-) -> tuple[int, int]:
+) -> tuple[tuple[int, int], int]:
     """Queue a report, made `at` so many seconds since 1970, and drop the oldest while more than
-    the limits wait, reports and bytes; return how many wait then, and how many were dropped."""
+    the limits wait, reports and bytes; return what waits then, and how many were dropped."""
     (seq, size), (gone, gone_size) = _totals(connection, survey)
     seq, size = seq + 1, size + len(report)
     # A row and nothing else: every page that an answer changes delays it.
@@ -80,7 +80,7 @@ def add(
         overflow += rows
         gone += rows
         gone_size += dropped_size
-    return seq - gone, overflow
+    return (seq - gone, size - gone_size), overflow
 
 
 def _totals(connection: sqlite3.Connection, survey: str) -> tuple[tuple[int, int], tuple[int, int]]:
