@@ -507,6 +507,18 @@ def test_a_client_that_is_dropped_ends_its_thread_and_leaves_what_waits(
     assert server.show("health").status.records == 1
 
 
+def test_what_a_dropped_client_had_in_memory_is_lost_and_said(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = device(server.address, "health", level="strict")
+    client.record(smokes="no")
+    thread = client._sender._thread
+    assert thread is not None
+    del client
+    thread.join(20)
+    assert "dropped without close(), and what waited is lost" in caplog.text
+
+
 def test_analysts_are_told_what_is_wrong(server: Server) -> None:
     with Analyst(server.address) as analyst:
         with pytest.raises(InvalidInput, match="no survey 'wealth' here"):

@@ -205,8 +205,17 @@ class Sender:
             self._wake.wait(pause)
             self._wake.clear()
         if self._abandoned:
+            self._leave()
+
+    def _leave(self) -> None:
+        try:
             self._transport.close()
+            if self._store.file is None and not outbox.is_empty(self._store, self._survey):
+                _log.error("a client was dropped without close(), and what waited is lost")
             self._store.release()
+        except Exception as error:  # nobody is left to tell
+            _log.error("a client that was dropped did not close: %s", _words(error))
+        finally:
             leaving.discard(self)
 
     def _turn(self) -> float:
