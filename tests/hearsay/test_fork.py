@@ -6,40 +6,25 @@ import sys
 from pathlib import Path
 
 import pytest
+from oracle import Oracle
 
-from hearsay import Client, Reason, create_ledger
-from hearsay_server.store import Store
+from hearsay import Reason
 from support import Server, device
-
-EVENTS = 150
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["once", "sampled", "memoised"])
 def test_eight_threads_and_forks_in_the_middle_report_every_event_once(
-    server: Server, tmp_path: Path
+    server: Server, tmp_path: Path, kind: str
 ) -> None:
-    values = [str(number) for number in range(EVENTS)]
-    server.create(
-        'name = "oracle"\n[levels]\nopen = 32.0\n[[attributes]]\nname = "which"\n'
-        f'mechanism = "krr"\n[attributes.categorical]\nvalues = {values}\n'
-    )
+    oracle = Oracle(kind, 160)
     file = tmp_path / "ledger.db"
-    create_ledger(file)
-    with Client(server.address, "oracle", level="open", ledger=file, consent=True) as client:
-        assert client.ready()
+    oracle.prepare(server, file)
     script = str(Path(__file__).with_name("forker.py"))
-    subprocess.run(
-        [sys.executable, script, server.address, str(file), str(EVENTS)], check=True, timeout=120
-    )
-    with Client(server.address, "oracle", level="open", ledger=file) as client:
-        for event in range(EVENTS):  # what every process found locked
-            client.person(str(event)).record(which=event)
-        assert client.flush()
+    command = [sys.executable, script, server.address, str(file), kind, str(oracle.events)]
+    subprocess.run(command, check=True, timeout=120)
     server.stop()
-    store = Store(server.folder)
-    ((_, tally),) = store.tallies("oracle", "which").items()
-    store.close()
-    assert tally.counts.tolist() == [1] * EVENTS
+    oracle.check_all(oracle.counts(server))
 
 
 @pytest.mark.slow

@@ -171,6 +171,10 @@ class GrpcTransport:
                 return self._call.result()
             except grpc.FutureCancelledError as error:
                 raise Unreachable("the call was interrupted") from error
+            except grpc.RpcError as error:
+                if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                    self.close()  # the connection may have died unnoticed: have another one
+                raise
             finally:
                 self._call = None
 
