@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from oracle import Oracle
 
-from hearsay import Reason
+from hearsay import Client, Reason, create_ledger
 from support import Server, device
 
 
