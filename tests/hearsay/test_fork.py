@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from oracle import Oracle
+from witness import Oracle
 
-from hearsay import Reason
+from hearsay import Client, Reason, create_ledger
 from support import Server, device
 
 
@@ -25,6 +25,21 @@ def test_eight_threads_and_forks_in_the_middle_report_every_event_once(
     subprocess.run(command, check=True, timeout=120)
     server.stop()
     oracle.check_all(oracle.counts(server))
+
+
+@pytest.mark.slow
+def test_forks_in_the_middle_of_calls_leave_children_that_send(
+    server: Server, tmp_path: Path
+) -> None:
+    file, forks = tmp_path / "ledger.db", 150
+    create_ledger(file)
+    with Client(server.address, "health", level="strict", ledger=file, consent=True) as client:
+        assert client.ready()
+    script = str(Path(__file__).with_name("many_forks.py"))
+    subprocess.run(
+        [sys.executable, script, server.address, str(file), str(forks)], check=True, timeout=120
+    )
+    assert server.show("health").status.records == 5 * forks
 
 
 def test_a_ledger_in_memory_stays_with_the_process_that_has_it(server: Server) -> None:

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from oracle import FIRST_DAY, LEASE, Clock, Oracle
+from witness import FIRST_DAY, LEASE, Clock, Oracle
 
 from support import Server
 

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-from oracle import FAST, Clock, Oracle
+from witness import FAST, Clock, Oracle
 
 ADDRESS, FILE, KIND, EVENTS = sys.argv[1:]
 oracle = Oracle(KIND, int(EVENTS))

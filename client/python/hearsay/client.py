@@ -609,9 +609,7 @@ class Client:
             for lock in (self._catching, self._keeping, self._counting)
             if lock.acquire(timeout=max(0.0, deadline - time.monotonic()))
         ]
-        # A connection must not be shared by two processes, so none exists while there are two.
-        if self._quiet:
-            self._transport.close()
+        # The file must not be open in two processes, so it is not while there are two.
         self._paused = self._store.hold(max(0.0, deadline - time.monotonic()))
         if self._paused:
             self._store.release()
