@@ -27,7 +27,7 @@ _KEEP_ALIVE = [
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 0),
 ]
-"""A connection that died unnoticed is found out by the call that uses it, within 70 s."""
+"""A connection that died unnoticed under a long call, as a stream is, is found out within 70 s."""
 
 _CHANNEL = [*_KEEP_ALIVE, ("grpc.use_local_subchannel_pool", 1)]
 """A channel shares its connection with no other: not with that of the process it forked from."""
