@@ -435,7 +435,8 @@ class Client:
         self._last = Status(Reason.READY)
         if taken or dropped:
             with self._counting:
-                self._dropped.update(dropped)
+                if dropped:
+                    self._dropped.update(dropped)
                 self._dropped["recorded"] += bool(taken)
         self._sender.start()  # a forked child has none yet
         delivery = self._delivery
