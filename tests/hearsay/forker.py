@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from oracle import FAST, Clock, Oracle
+from witness import FAST, Clock, Oracle
 
 ADDRESS, FILE, KIND, EVENTS = sys.argv[1:]
 oracle = Oracle(KIND, int(EVENTS))

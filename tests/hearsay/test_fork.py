@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from oracle import Oracle
+from witness import Oracle
 
 from hearsay import Client, Reason, create_ledger
 from support import Server, device

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from oracle import FIRST_DAY, LEASE, Clock, Oracle
+from witness import FIRST_DAY, LEASE, Clock, Oracle
 
 from support import Server
 
@@ -63,14 +63,20 @@ def test_killing_device_and_server_loses_nothing_and_repeats_nothing(
 
     def recorded() -> int:
         # The last one may have been recorded without a word: it is recorded again.
-        return max(map(int, log.read_text().split()), default=-1) + 1
+        with log.open("rb") as lines:
+            lines.seek(max(0, log.stat().st_size - 10))
+            return int(lines.read(10) or -1) + 1
 
     for kill in range(kills):
-        last = (kill + 1) * oracle.events // kills
-        zygote.stdin.write(f"{recorded()} {last}\n")
+        first, last = recorded(), (kill + 1) * oracle.events // kills
+        zygote.stdin.write(f"{first} {last}\n")
         zygote.stdin.flush()
         pid = int(zygote.stdout.readline())
-        time.sleep(chance.uniform(0.005, 0.08))
+        enough, deadline = chance.randint(first, last), time.monotonic() + 20
+        while recorded() < enough:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        time.sleep(chance.uniform(0, 0.05))
         if kill % 20 == 10:
             server.stop(signal.SIGKILL)
             oracle.check_under_way(oracle.counts(server), _answers(file))

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from hearsay import MEMORY, Client, Delivery, Unreachable, create_ledger
+from hearsay import MEMORY, Client, Delivery, Reason, Unreachable, create_ledger
 from hearsay.sender import Sender
 from hearsay.store import Store
 from hearsay.testing import RecordingTransport
 from hearsay_server import survey as surveys
 from ldp import Coins
-from support import DAILY, SURVEY, Calendar
+from support import DAILY, SURVEY, Calendar, Server
 
 
 def _transport(toml: str = SURVEY) -> RecordingTransport:
@@ -117,3 +117,17 @@ def test_a_plan_is_fetched_again_when_it_is_old(change: str) -> None:
         calendar.pass_days(2)
         assert client.flush()
         assert client.plan.revision != before
+
+
+def test_a_survey_that_comes_later_is_found_without_a_restart(server: Server) -> None:
+    soon = Delivery(batch_age=0.02, longest_wait=0.05)
+    with Client(
+        server.address, "late", level="strict", ledger=MEMORY, consent=True, delivery=soon
+    ) as client:
+        assert not client.ready()
+        assert client.status().reason is Reason.PLAN_REFUSED
+        server.create(SURVEY.replace("health", "late"))
+        deadline = time.monotonic() + 30
+        while client.status().reason is not Reason.READY:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)

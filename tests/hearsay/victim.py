@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-from oracle import FAST, Clock, Oracle
+from witness import FAST, Clock, Oracle
 
 ADDRESS, FILE, KIND, EVENTS = sys.argv[1:]
 oracle = Oracle(KIND, int(EVENTS))
@@ -21,7 +21,7 @@ def live(first: int, last: int) -> None:
     client.ready()
     for event in range(first, last):
         oracle.record(client, clock, event)
-        os.write(log, f"{event}\n".encode())
+        os.write(log, f"{event:9}\n".encode())
         time.sleep(0.0005)
     client.flush(60)
     time.sleep(60)

@@ -435,7 +435,8 @@ class Client:
         self._last = Status(Reason.READY)
         if taken or dropped:
             with self._counting:
-                self._dropped.update(dropped)
+                if dropped:
+                    self._dropped.update(dropped)
                 self._dropped["recorded"] += bool(taken)
         self._sender.start()  # a forked child has none yet
         delivery = self._delivery
@@ -526,7 +527,9 @@ class Client:
         """Fetch the plan where there is none or an old one, or `now`."""
         moment = self._clock().timestamp()
         age = moment - self._fetched
-        if not now and self._settled.is_set() and 0 <= age < self._delivery.plan_age:
+        delivery = self._delivery
+        lasts = delivery.plan_age if self._terms else min(delivery.plan_age, delivery.longest_wait)
+        if not now and self._settled.is_set() and 0 <= age < lasts:
             return
         try:
             data = self._transport.get_plan(self._survey, timeout)
@@ -597,10 +600,11 @@ class Client:
         return json.dumps(trusted)
 
     def _refuse(self, why: str) -> None:
-        self._refused = Status(Reason.PLAN_REFUSED, why)
+        if self._refused != (refused := Status(Reason.PLAN_REFUSED, why)):
+            _log.error("the plan of %r is refused: %s", self._survey, why)
+        self._refused = refused
         self._terms = None
         self._settled.set()
-        _log.error("the plan of %r is refused: %s", self._survey, why)
 
     def _before_fork(self, deadline: float) -> None:
         self._quiet = self._sender.pause(max(0.0, deadline - time.monotonic()))

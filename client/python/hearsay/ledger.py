@@ -119,7 +119,7 @@ class Ledger:
                     memo = memo or memos.keep(value, coins)
                     code = memoizer.report(memo, coins)
                 else:
-                    code = mechanism.encode([mechanism.randomize(value, coins)])
+                    code = mechanism.encode_one(mechanism.randomize(value, coins))
                 mine["spent"][name] = mechanism.epsilon.hex()
                 _spend(mine, name, epsilon)
                 taken.append(name)

@@ -40,7 +40,8 @@ class Delivery:
     fails is followed by another after `first_wait` seconds, then twice that, up to
     `longest_wait`, each 50 to 100% of it, never before the server's own retry delay. `timeout`
     is that of one call, `exit_timeout` what the process's exit may be delayed by. `plan_age` is
-    how old a plan gets before it is asked for again. Times in seconds.
+    how old a plan gets before it is asked for again; where there is none yet, or it was refused,
+    that is `longest_wait`. Times in seconds.
     Raises `InvalidInput` unless all are positive (`exit_timeout` may be 0).
     """
 
@@ -258,7 +259,7 @@ class Sender:
         except Trouble:
             return self._delivery.batch_age
         age = self._clock().timestamp() - oldest
-        return min(max(0.01, self._delivery.batch_age - age), _IDLE)
+        return min(max(0.01, self._delivery.batch_age - age), self._delivery.longest_wait, _IDLE)
 
     def _send(self, deadline: float, *, everything: bool) -> float | None:
         """Send what is due; return None where nothing is left of it, else the seconds that the

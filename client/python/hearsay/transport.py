@@ -27,7 +27,7 @@ _KEEP_ALIVE = [
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 0),
 ]
-"""A connection that died unnoticed is found out by the call that uses it, within 70 s."""
+"""A connection that died unnoticed under a long call, as a stream is, is found out within 70 s."""
 
 _CHANNEL = [*_KEEP_ALIVE, ("grpc.use_local_subchannel_pool", 1)]
 """A channel shares its connection with no other: not with that of the process it forked from."""
@@ -173,7 +173,11 @@ class GrpcTransport:
                 raise Unreachable("the call was interrupted") from error
             except grpc.RpcError as error:
                 if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                    self.close()  # the connection may have died unnoticed: have another one
+                    # The connection may have died unnoticed: have another one. The old one is
+                    # closed afterwards, so that it is never the last, and gRPC does not shut down.
+                    old, self._channel = self._channel, self._open()
+                    if old is not None:
+                        old.close()
                 raise
             finally:
                 self._call = None
