@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from dpsgd.accounting import Accountant
@@ -61,7 +61,6 @@ class Run:
         self._noise = NoisePrefetcher(_source(device, secure, coins), shapes, device)
         self._dimensions = sum(shape.numel() for shape in shapes)
         self._secure = secure
-        self._noise.begin()
         optimizer.register_step_pre_hook(self._before_step)
 
     def drawn(self, part: Physical) -> None:
@@ -141,12 +140,16 @@ class Run:
         sensitivity = self._policy.sensitivity
         deviation = self.noise_multiplier * sensitivity
         grid = Grid.for_sums(sensitivity, self._dimensions) if self._secure else None
-        sums, noise = self._keeper.take_sums(), self._noise.draw()
-        for parameter, summed, drawn in zip(self._parameters, sums, noise, strict=True):
-            if grid is not None:
-                noisy = grid.release(summed, drawn, deviation)
+        sums = self._keeper.take_sums()
+
+        def add(part: Tensor, noise: Tensor) -> None:
+            if grid is None:
+                part.add_(noise, alpha=deviation)
             else:
-                noisy = summed.add_(drawn, alpha=deviation)
+                part.copy_(grid.release(part, noise, deviation))
+
+        self._noise.add_to(sums, add)
+        for parameter, noisy in zip(self._parameters, sums, strict=True):
             parameter.grad = noisy.div_(self._divisor).to(parameter.dtype)
 
 
