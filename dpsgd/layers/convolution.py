@@ -127,10 +127,11 @@ def _parts(
     windows = inputs.as_strided(shape, (strides[0], depth, *between, *within, 1))
     patch = layer.weight[0].numel() * layer.groups * grads.shape[3]
     step = max(1, (_CACHED if inputs.device.type == "cpu" else _TOGETHER) // max(1, patch))
+    buffer = windows.new_empty(min(step, len(inputs)), *shape[1:])
     for start in range(0, len(inputs), step):
         part = slice(start, start + step)
-        patches = windows[part].reshape(*grads[part].shape[:2], grads.shape[3], -1)
-        yield part, patches, grads[part]
+        patches = buffer[: len(grads[part])].copy_(windows[part])
+        yield part, patches.view(len(patches), layer.groups, grads.shape[3], -1), grads[part]
 
 
 def _summed(layer: _Convolution, padding: Sequence[int], inputs: Tensor, outputs: Tensor) -> Tensor:
