@@ -12,6 +12,7 @@ cost", ICML 2023, algorithm 1.
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +25,7 @@ from dpsgd.persample import PerSample
 from ldp import InvalidInput
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Piece:
     """Rows start..stop-1 of a parameter, or all of it; pieces of one parameter are disjoint."""
 
@@ -32,14 +33,9 @@ class Piece:
     start: int = 0
     stop: int | None = None
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Piece) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
     @property
-    def _key(self) -> tuple[int, int, int | None]:
+    def key(self) -> tuple[int, int, int | None]:
+        """What pieces of the same values have in common."""
         return id(self.parameter), self.start, self.stop
 
     @property
@@ -63,6 +59,7 @@ class Piece:
 
 
 Gradients = Iterable[tuple[Piece, PerSample]]
+_Booked = dict[tuple[int, int, int | None], tuple[Piece, PerSample]]
 Rule = Callable[..., Any]
 """Runs a layer: rule(layer, call, *args, **kwargs) returns what layer(*args, **kwargs) would."""
 
@@ -92,7 +89,7 @@ class Bookkeeper:
         self._expect = expect
         self._names = {id(p): name for name, p in module.named_parameters()}
         self._sums: dict[int, Tensor] = {}
-        self._booked: dict[Piece, PerSample] = {}
+        self._booked: _Booked = {}
         self._booked_batch: int | None = None
         self.anchor = torch.zeros((), device=self.parameters[0].device, requires_grad=True)
         self.dims = BatchDims(module, batch_dim)
@@ -123,8 +120,10 @@ class Bookkeeper:
             )
         self._booked_batch = batch
         for piece, gradient in gradients:
-            present = self._booked.get(piece)
-            self._booked[piece] = gradient if present is None else present.merge(gradient)
+            key = piece.key
+            if key in self._booked:
+                gradient = self._booked[key][1].merge(gradient)
+            self._booked[key] = piece, gradient
 
     def abandon(self) -> None:
         """Drop what a backward pass that failed on its way has booked."""
@@ -152,29 +151,29 @@ class Bookkeeper:
         if batch is None:  # the pass was given up
             return
         self._expect(batch)
-        with torch.no_grad(), torch.autocast(self.anchor.device.type, enabled=False):
+        with _plain(self.anchor.device.type):
             self._add(booked, batch, float(batch) if self._mean else 1.0)
 
-    def _add(self, booked: dict[Piece, PerSample], batch: int, scale: float) -> None:
-        groups = {piece: self.policy.group(self._names[id(piece.parameter)]) for piece in booked}
+    def _add(self, booked: _Booked, batch: int, scale: float) -> None:
+        groups = {key: self.policy.group(self._names[key[0]]) for key in booked}
         squares = [torch.zeros((), device=self.anchor.device)] * self.policy.groups
-        for piece, gradients in booked.items():
-            squares[groups[piece]] = squares[groups[piece]] + gradients.squared_norms()
+        for key, (_, gradients) in booked.items():
+            squares[groups[key]] = squares[groups[key]] + gradients.squared_norms()
         norms = torch.stack([s.expand(batch) for s in squares]).sqrt_().mul_(scale)
         bad = ~norms.isfinite().all(0)
         if bad.any():
             norms = norms.masked_fill(bad, 0)
-            booked = {piece: gradients.without(bad) for piece, gradients in booked.items()}
+            booked = {key: (piece, g.without(bad)) for key, (piece, g) in booked.items()}
         factors = self.policy.factors(norms) * scale
         while booked:
-            piece, gradients = booked.popitem()
-            self._accumulate(piece, gradients.weighted_sum(factors[groups[piece]]))
+            key, (piece, gradients) = booked.popitem()
+            self._accumulate(piece, gradients.weighted_sum(factors[groups[key]]))
 
     def _accumulate(self, piece: Piece, summed: Tensor) -> None:
         parameter = piece.parameter
         total = self._sums.get(id(parameter))
         if total is None and piece.stop is None:
-            self._sums[id(parameter)] = summed.view(parameter.shape)
+            self._sums[id(parameter)] = summed.contiguous().view(parameter.shape)
             return
         if total is None:
             total = self._sums[id(parameter)] = summed.new_zeros(parameter.shape)
@@ -259,9 +258,19 @@ class _Tap(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> Any:
         (gradient,) = grads
         saved = ctx.saved_tensors
-        with torch.no_grad(), torch.autocast(gradient.device.type, enabled=False):
+        with _plain(gradient.device.type):
             ctx.call.book(ctx.gradients(gradient, *saved))
         return (None, gradient, None, None, *[None] * len(saved))
+
+
+def _plain(device: str) -> AbstractContextManager[Any]:
+    """Compute without gradients and in the types that are there; both mostly hold already."""
+    if not (torch.is_grad_enabled() or torch.is_autocast_enabled(device)):
+        return nullcontext()
+    stack = ExitStack()
+    stack.enter_context(torch.no_grad())
+    stack.enter_context(torch.autocast(device, enabled=False))
+    return stack
 
 
 class _Tapped:

@@ -74,7 +74,6 @@ class Run:
             device = self._parameters[0].device
             self._noise = NoisePrefetcher(_source(device, secure, coins), shapes, device)
             self._count_noise = KeystreamNoise(coins, torch.float64)
-            self._noise.begin()
         optimizer.register_step_pre_hook(self._before_step)
 
     @property
@@ -213,8 +212,7 @@ class Run:
                 part.add_(grid.noise(noise, deviation))
 
         if self._noise is not None:
-            for summed, noise in zip(sums, self._noise.draw(), strict=True):
-                add(summed, noise)
+            self._noise.add_to(sums, add)
         self._ranks.add_up(sums)
         for parameter, noisy, dtype in zip(self._parameters, sums, dtypes, strict=True):
             if grid is not None:

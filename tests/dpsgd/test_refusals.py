@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, WeightedRandomSampler
 
 from dpsgd import PrivacyEngine
 from ldp import InvalidInput
+from ldp.testing import SeededCoins
 
 
 @pytest.mark.parametrize("value", [-1.0, 0.0, math.nan, math.inf, "1", True])
@@ -107,7 +108,8 @@ def test_a_module_is_tried_once() -> None:
 
 
 def test_mixing_is_found_though_the_first_batch_was_one_sample() -> None:
-    _, module, optimizer, loader = make(module=Mixing(MIXTURES["its neighbour's"]), batch=2)
+    engine = PrivacyEngine(coins=SeededCoins(5))  # which draw one record first
+    _, module, optimizer, loader = make(engine, module=Mixing(MIXTURES["its neighbour's"]), batch=2)
     sizes = []
     with pytest.raises(InvalidInput, match="normalise within a sample"):
         for _ in range(20):
