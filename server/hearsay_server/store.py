@@ -18,6 +18,7 @@ from hearsay.v1 import collector_pb2, plan_pb2
 from hearsay_server import schema, shards
 from hearsay_server.database import Database, open_database
 from hearsay_server.intake import NEVER, Cohort, Reason, Refused, closed, ends
+from hearsay_server.merging import Decode, decode_all
 from hearsay_server.shards import Counted
 from ldp import InvalidInput, Tally
 
@@ -40,11 +41,8 @@ _STATES = sa.select(
 
 _COLUMNS = tuple(column.name for column in schema.batches.c)
 
-Admit = Callable[[sa.Connection, int], None]
-"""Counts a batch toward what its sender may store, or raises `Refused`."""
-
-Decode = Callable[[collector_pb2.Batch], Mapping[Cohort, Tally]]
-"""Returns what a batch counts, or raises `Refused`."""
+Admit = Callable[[sa.Connection, Sequence[int]], Mapping[int, Refused]]
+"""Counts batches toward what their senders may store; returns which of them may not be."""
 
 
 @dataclass(frozen=True)
@@ -123,16 +121,16 @@ class Store:
         self,
         batches: Sequence[collector_pb2.Batch],
         decode: Decode,
-        admit: Admit = lambda connection, position: None,
+        admit: Admit = lambda connection, positions: {},
     ) -> list[bool | Refused]:
         """Store batches in one durable transaction; return what became of each.
 
         True: it was new. False: the same batch is stored, or stands earlier in `batches`, and
         is not counted again. `Refused`: what `decode` raised, its period is closed, its device
-        asked to forget it, the id is another batch's, or what `admit` raised, which is given the
-        position of each batch that would be stored and the connection, so that what it counts is
-        counted in the same transaction. When this raises, nothing is stored, unless the
-        connection broke in the commit: then sending it again finds out.
+        asked to forget it, the id is another batch's, or what `admit` returned, which is given
+        the positions of the batches that would be stored and the connection, so that what it
+        counts is counted in the same transaction. When this raises, nothing is stored, unless
+        the connection broke in the commit: then sending it again finds out.
         """
         barred: dict[int, Refused] = {}  # by `admit`, in a transaction that was given up for it
         for _ in range(_RACES):
@@ -153,31 +151,24 @@ class Store:
             rows = connection.execute(_KNOWN, {"ids": list(ids)})
             known = {row.id: (row.rows, row.batch) for row in rows}
             states = _states(connection, {batch.survey for batch in batches})
-        sums: dict[Cohort, Tally] = {}
-        judged = _Judged(states, [], [], sums)
-        today = int(time.time()) // _DAY
-        for position, batch in enumerate(batches):
-            data = batch.SerializeToString(deterministic=True)
-            try:
-                if batch.id in known:
-                    judged.outcomes.append(_known(batch.id, data, *known[batch.id]))
-                    continue
-                if position in barred:
-                    raise barred[position]
-                tallies = decode(batch)
-                closes = _check_open(batch, states.get(batch.survey))
-            except Refused as refused:
-                judged.outcomes.append(refused)
-                continue
-            for cohort, tally in tallies.items():
-                sums[cohort] = sums[cohort] + tally if cohort in sums else tally
-            known[batch.id] = (batch.rows, data)
-            judged.fresh.append(
-                _New(
-                    position, batch.id, batch.survey, batch.period, closes, today, batch.rows, data
-                )
-            )
-            judged.outcomes.append(True)
+        judged = _Judged(states, [True] * len(batches), [], {})
+        data = [batch.SerializeToString(deterministic=True) for batch in batches]
+        waiting: Sequence[int] = range(len(batches))
+        while waiting:
+            first: dict[bytes, int] = {}
+            later: list[int] = []  # of an id that stands earlier, and may be refused there
+            for position in waiting:
+                id_ = batches[position].id
+                if id_ in known:
+                    judged.outcomes[position] = _known(id_, data[position], *known[id_])
+                elif position in barred:
+                    judged.outcomes[position] = barred[position]
+                elif first.setdefault(id_, position) != position:
+                    later.append(position)
+            new = list(first.values())
+            _decode(judged, new, [batches[position] for position in new], data, decode)
+            known |= {new.id: (new.rows, new.batch) for new in judged.fresh}
+            waiting = later
         return judged
 
     def _write(self, judged: "_Judged", admit: Admit, barred: dict[int, Refused]) -> bool:
@@ -196,12 +187,8 @@ class Store:
                 done = connection.execute(insert, rows, execution_options=_COUNTED)
                 if done.rowcount != len(rows):
                     raise _Changed
-                for new in judged.fresh:
-                    try:
-                        admit(connection, new.position)
-                    except Refused as refused:
-                        barred[new.position] = refused
-                if any(new.position in barred for new in judged.fresh):
+                if refused := admit(connection, [new.position for new in judged.fresh]):
+                    barred.update(refused)
                     raise _Changed
                 shards.count(self.database, connection, _counted(judged.fresh))
                 shards.add(self.database, connection, judged.sums)
@@ -280,32 +267,60 @@ class _Judged:
     sums: dict[Cohort, Tally]
 
 
+def _decode(
+    judged: _Judged,
+    positions: Sequence[int],
+    batches: Sequence[collector_pb2.Batch],
+    data: Sequence[bytes],
+    decode: Decode,
+) -> None:
+    """Add to `judged` what becomes of the batches at these positions."""
+    decoded = decode_all(batches, decode)
+    ended: dict[tuple[str, bytes, str], int | Refused] = {}
+    today = int(time.time()) // _DAY
+    for number, (position, batch) in enumerate(zip(positions, batches, strict=True)):
+        if number in decoded.refused:
+            judged.outcomes[position] = decoded.refused[number]
+            continue
+        key = batch.survey, batch.revision, batch.period
+        if key not in ended:
+            ended[key] = _end(batch, judged.states.get(batch.survey))
+        end = ended[key]
+        if isinstance(end, Refused):
+            judged.outcomes[position] = end
+            continue
+        row = batch.id, batch.survey, batch.period, end, today, batch.rows, data[position]
+        judged.fresh.append(_New(position, *row))
+    for cohort, tally in decoded.sums.items():
+        if not isinstance(ended[cohort.survey, cohort.revision, cohort.period], Refused):
+            sums = judged.sums
+            sums[cohort] = sums[cohort] + tally if cohort in sums else tally
+
+
 def _states(connection: sa.Connection, names: Iterable[str]) -> dict[str, _State]:
     rows = connection.execute(_STATES, {"surveys": list(names)})
     return {row[0]: _State(*row[1:]) for row in rows}
 
 
-def _known(id_: bytes, data: bytes, rows: int, stored: bytes | None) -> bool:
-    """Return False for a batch that is stored; raise `Refused` where its id means another."""
+def _known(id_: bytes, data: bytes, rows: int, stored: bytes | None) -> bool | Refused:
+    """Return what becomes of a batch whose id is known: False where it is the same one."""
     if not rows:
-        raise Refused(Reason.FORGOTTEN, "its device asked to forget this batch")
+        return Refused(Reason.FORGOTTEN, "its device asked to forget this batch")
     if stored is not None and stored != data:
-        raise Refused(Reason.BAD_ID, f"another batch has the id {id_.hex()}: draw ids at random")
+        return Refused(Reason.BAD_ID, f"another batch has the id {id_.hex()}: draw ids at random")
     return False
 
 
-def _check_open(batch: collector_pb2.Batch, state: _State | None) -> int:
-    """Return the second in which the batch's period ends; raise `Refused` where it is closed."""
+def _end(batch: collector_pb2.Batch, state: _State | None) -> int | Refused:
+    """Return the second in which the batch's period ends, or why it is not taken any more."""
     if state is None:  # deleted by another process since its plan was looked up
         detail = f"there is no survey {batch.survey!r} here"
-        raise Refused(Reason.UNKNOWN_SURVEY, detail, final=False)
+        return Refused(Reason.UNKNOWN_SURVEY, detail, final=False)
     if state.revision != batch.revision:
         detail = f"{batch.survey!r} has another plan now: fetch it again"
-        raise Refused(Reason.UNKNOWN_REVISION, detail, final=False)
+        return Refused(Reason.UNKNOWN_REVISION, detail, final=False)
     last = ends(state.unit, batch.period)
-    if last <= state.closed_before:
-        raise closed(batch.period)
-    return last
+    return closed(batch.period) if last <= state.closed_before else last
 
 
 def _counted(fresh: Iterable[_New]) -> dict[shards.Period, Counted]:

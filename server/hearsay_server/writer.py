@@ -15,8 +15,11 @@ from ldp import Tally
 
 _T = TypeVar("_T")
 
-Admit = Callable[[sa.Connection, str, collector_pb2.Batch], None]
-"""Let a caller's batch in, in the transaction that stores it, or raise `Refused`."""
+Sent = Sequence[tuple[str, collector_pb2.Batch]]
+"""Batches, each with its caller."""
+
+Admit = Callable[[sa.Connection, Sent], Mapping[int, Refused]]
+"""Let batches in, in the transaction that stores them; return by position which are not."""
 
 Outcome = bool | Refused
 """Whether a batch was new; or why it is not taken."""
@@ -46,7 +49,7 @@ class Writer:
         store: Store,
         decode: Callable[[collector_pb2.Batch], Mapping[Cohort, Tally]],
         *,
-        admit: Admit = lambda connection, caller, batch: None,
+        admit: Admit = lambda connection, sent: {},
         committed: Callable[[float, Exception | None], None] = lambda seconds, error: None,
     ) -> None:
         """Start writing; must be called with an event loop running.
@@ -122,14 +125,14 @@ class Writer:
                     self._waiting.task_done()
 
     async def _write(self, group: "Sequence[_Request]") -> None:
-        every = [(batch, caller) for batches, caller, _, _ in group for batch in batches]
+        every = [(caller, batch) for batches, caller, _, _ in group for batch in batches]
 
-        def admit(connection: sa.Connection, position: int) -> None:
-            batch, caller = every[position]
-            self._admit(connection, caller, batch)
+        def admit(connection: sa.Connection, positions: Sequence[int]) -> Mapping[int, Refused]:
+            refused = self._admit(connection, [every[position] for position in positions])
+            return {positions[number]: why for number, why in refused.items()}
 
         def write() -> Sequence[Outcome]:
-            return self._store.add([batch for batch, _ in every], self._decode, admit)
+            return self._store.add([batch for _, batch in every], self._decode, admit)
 
         outcomes = iter(await self.run(write))
         for batches, *_, future in group:
