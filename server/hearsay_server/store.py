@@ -6,6 +6,7 @@ number of processes, may share a database: a batch is counted by the one that in
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,8 +28,6 @@ _PRESENT = sa.not_(_surveys.c.deleted)
 
 _DAY = 24 * 3600
 
-_COUNTED = {"preserve_rowcount": True}  # which is not always known of an insertion
-
 _RACES = 20
 """Times that a group is judged anew because another process was faster with some of it."""
 
@@ -38,8 +37,6 @@ _KNOWN = sa.select(schema.batches.c.id, schema.batches.c.rows, schema.batches.c.
 _STATES = sa.select(
     *(_surveys.c[name] for name in ("survey", "revision", "unit", "closed_before"))
 ).where(_surveys.c.survey.in_(sa.bindparam("surveys", expanding=True)), _PRESENT)
-
-_COLUMNS = tuple(column.name for column in schema.batches.c)
 
 Admit = Callable[[sa.Connection, Sequence[int]], Mapping[int, Refused]]
 """Counts batches toward what their senders may store; returns which of them may not be."""
@@ -66,6 +63,9 @@ class Store:
         Raises `InvalidInput` as `open_database` does.
         """
         self.database: Database = open_database(where)
+        # One statement for all rows: of those that it inserts it returns something.
+        insert = self.database.insert(schema.batches).on_conflict_do_nothing()
+        self._insert: sa.Executable = insert.returning(schema.batches.c.rows)
 
     @property
     def engine(self) -> sa.Engine:
@@ -133,10 +133,11 @@ class Store:
         the connection broke in the commit: then sending it again finds out.
         """
         barred: dict[int, Refused] = {}  # by `admit`, in a transaction that was given up for it
-        for _ in range(_RACES):
+        for attempt in range(_RACES):
             # Decoding takes its time, so it is done before anything is locked. What it rests on
-            # is looked at again with the insertion.
-            judged = self.database.retrying(partial(self._judge, batches, decode, barred))
+            # is looked at with the insertion: mostly every batch is new, and all is said there.
+            judge = partial(self._judge, batches, decode, barred, look=attempt > 0)
+            judged = self.database.retrying(judge)
             if not judged.fresh or self.database.retrying(
                 partial(self._write, judged, admit, barred)
             ):
@@ -144,14 +145,22 @@ class Store:
         raise RuntimeError(f"others stored some of these {len(batches)} batches {_RACES} times")
 
     def _judge(
-        self, batches: Sequence[collector_pb2.Batch], decode: Decode, barred: Mapping[int, Refused]
+        self,
+        batches: Sequence[collector_pb2.Batch],
+        decode: Decode,
+        barred: Mapping[int, Refused],
+        *,
+        look: bool,
     ) -> "_Judged":
-        ids = {batch.id for batch in batches}
-        with self.database.reading() as connection:
-            rows = connection.execute(_KNOWN, {"ids": list(ids)})
-            known = {row.id: (row.rows, row.batch) for row in rows}
-            states = _states(connection, {batch.survey for batch in batches})
-        judged = _Judged(states, [True] * len(batches), [], {})
+        """Say what becomes of the batches; unless told to look, as if none was stored or late."""
+        known: dict[bytes, tuple[int, bytes | None]] = {}
+        states: dict[str, _State] | None = None
+        if look:
+            with self.database.reading() as connection:
+                rows = connection.execute(_KNOWN, {"ids": list({batch.id for batch in batches})})
+                known = {row.id: (row.rows, row.batch) for row in rows}
+                states = _states(connection, {batch.survey for batch in batches})
+        judged = _Judged([True] * len(batches), [], {})
         data = [batch.SerializeToString(deterministic=True) for batch in batches]
         waiting: Sequence[int] = range(len(batches))
         while waiting:
@@ -165,9 +174,10 @@ class Store:
                     judged.outcomes[position] = barred[position]
                 elif first.setdefault(id_, position) != position:
                     later.append(position)
-            new = list(first.values())
-            _decode(judged, new, [batches[position] for position in new], data, decode)
-            known |= {new.id: (new.rows, new.batch) for new in judged.fresh}
+            new = [(position, batches[position]) for position in first.values()]
+            for position, batch in _decode(judged, new, states, decode):
+                known[batch.id] = (batch.rows, data[position])
+                judged.fresh.append(_New(position, batch, data[position]))
             waiting = later
         return judged
 
@@ -176,23 +186,22 @@ class Store:
 
         Adds to `barred` what is not admitted.
         """
+        today = int(time.time()) // _DAY
+        # Two that insert the same ids wait for each other: in one order, not in a circle.
+        fresh = sorted(judged.fresh, key=lambda new: new.batch.id)
         try:
             with self.database.appending() as connection:
-                if _states(connection, judged.states) != judged.states:
-                    raise _Changed
-                # Two that insert the same ids wait for each other: in one order, not in a circle.
-                fresh = sorted(judged.fresh, key=lambda new: new.id)
-                rows = [{name: getattr(new, name) for name in _COLUMNS} for new in fresh]
-                insert = self.database.insert(schema.batches).on_conflict_do_nothing()
-                done = connection.execute(insert, rows, execution_options=_COUNTED)
-                if done.rowcount != len(rows):
+                states = _states(connection, {new.batch.survey for new in fresh})
+                last = {_when(new.batch): _end(new.batch, states) for new in fresh}
+                rows = [new.row(last[_when(new.batch)], today) for new in fresh]
+                if len(connection.execute(self._insert, rows).all()) != len(rows):
                     raise _Changed
                 if refused := admit(connection, [new.position for new in judged.fresh]):
                     barred.update(refused)
                     raise _Changed
                 shards.count(self.database, connection, _counted(judged.fresh))
                 shards.add(self.database, connection, judged.sums)
-        except _Changed:
+        except (_Changed, Refused):
             return False
         return True
 
@@ -231,7 +240,7 @@ class Store:
 
 
 class _Changed(Exception):
-    """Between judging and writing another process stored, closed or deleted some of it."""
+    """Some of what was judged new is not, or is not admitted."""
 
 
 @dataclass(frozen=True)
@@ -245,23 +254,29 @@ class _State:
 
 @dataclass(frozen=True)
 class _New:
-    """A row to insert, and where its batch stands in the group."""
+    """A batch to be stored, where it stands in the group, and its bytes."""
 
     position: int
-    id: bytes
-    survey: str
-    period: str
-    ends: int
-    day: int
-    rows: int
-    batch: bytes
+    batch: collector_pb2.Batch
+    data: bytes
+
+    def row(self, ends: int, day: int) -> dict[str, object]:
+        batch = self.batch
+        return {
+            "id": batch.id,
+            "survey": batch.survey,
+            "period": batch.period,
+            "ends": ends,
+            "day": day,
+            "rows": batch.rows,
+            "batch": self.data,
+        }
 
 
 @dataclass(frozen=True)
 class _Judged:
     """A group of batches: what becomes of each, and what is to be written for the new ones."""
 
-    states: dict[str, _State]
     outcomes: list[bool | Refused]
     fresh: list[_New]
     sums: dict[Cohort, Tally]
@@ -269,32 +284,34 @@ class _Judged:
 
 def _decode(
     judged: _Judged,
-    positions: Sequence[int],
-    batches: Sequence[collector_pb2.Batch],
-    data: Sequence[bytes],
+    new: Sequence[tuple[int, collector_pb2.Batch]],
+    states: Mapping[str, _State] | None,
     decode: Decode,
-) -> None:
-    """Add to `judged` what becomes of the batches at these positions."""
-    decoded = decode_all(batches, decode)
-    ended: dict[tuple[str, bytes, str], int | Refused] = {}
-    today = int(time.time()) // _DAY
-    for number, (position, batch) in enumerate(zip(positions, batches, strict=True)):
-        if number in decoded.refused:
-            judged.outcomes[position] = decoded.refused[number]
-            continue
-        key = batch.survey, batch.revision, batch.period
-        if key not in ended:
-            ended[key] = _end(batch, judged.states.get(batch.survey))
-        end = ended[key]
-        if isinstance(end, Refused):
-            judged.outcomes[position] = end
-            continue
-        row = batch.id, batch.survey, batch.period, end, today, batch.rows, data[position]
-        judged.fresh.append(_New(position, *row))
+) -> list[tuple[int, collector_pb2.Batch]]:
+    """Add to `judged` what becomes of batches and what they count; return those to be stored."""
+    decoded = decode_all([batch for _, batch in new], decode)
+    late: dict[_When, Refused | None] = {}
+    good = []
+    for number, (position, batch) in enumerate(new):
+        if states is not None and _when(batch) not in late:
+            late[_when(batch)] = _late(batch, states)
+        if refused := decoded.refused.get(number) or late.get(_when(batch)):
+            judged.outcomes[position] = refused
+        else:
+            good.append((position, batch))
     for cohort, tally in decoded.sums.items():
-        if not isinstance(ended[cohort.survey, cohort.revision, cohort.period], Refused):
+        if not late.get((cohort.survey, cohort.revision, cohort.period)):
             sums = judged.sums
             sums[cohort] = sums[cohort] + tally if cohort in sums else tally
+    return good
+
+
+_When = tuple[str, bytes, str]
+
+
+def _when(batch: collector_pb2.Batch) -> _When:
+    """Return what decides whether a good batch is late."""
+    return batch.survey, batch.revision, batch.period
 
 
 def _states(connection: sa.Connection, names: Iterable[str]) -> dict[str, _State]:
@@ -311,24 +328,37 @@ def _known(id_: bytes, data: bytes, rows: int, stored: bytes | None) -> bool | R
     return False
 
 
-def _end(batch: collector_pb2.Batch, state: _State | None) -> int | Refused:
-    """Return the second in which the batch's period ends, or why it is not taken any more."""
+def _late(batch: collector_pb2.Batch, states: Mapping[str, _State]) -> Refused | None:
+    try:
+        _end(batch, states)
+    except Refused as refused:
+        return refused
+    return None
+
+
+def _end(batch: collector_pb2.Batch, states: Mapping[str, _State]) -> int:
+    """Return the second in which the batch's period ends; raise `Refused` where it is closed."""
+    state = states.get(batch.survey)
     if state is None:  # deleted by another process since its plan was looked up
         detail = f"there is no survey {batch.survey!r} here"
-        return Refused(Reason.UNKNOWN_SURVEY, detail, final=False)
+        raise Refused(Reason.UNKNOWN_SURVEY, detail, final=False)
     if state.revision != batch.revision:
         detail = f"{batch.survey!r} has another plan now: fetch it again"
-        return Refused(Reason.UNKNOWN_REVISION, detail, final=False)
+        raise Refused(Reason.UNKNOWN_REVISION, detail, final=False)
     last = ends(state.unit, batch.period)
-    return closed(batch.period) if last <= state.closed_before else last
+    if last <= state.closed_before:
+        raise closed(batch.period)
+    return last
 
 
 def _counted(fresh: Iterable[_New]) -> dict[shards.Period, Counted]:
-    sums: dict[shards.Period, Counted] = {}
+    batches: Counter[shards.Period] = Counter()
+    records: Counter[shards.Period] = Counter()
     for new in fresh:
-        key = (new.survey, new.period)
-        sums[key] = sums.get(key, Counted()) + Counted(1, new.rows)
-    return sums
+        key = (new.batch.survey, new.batch.period)
+        batches[key] += 1
+        records[key] += new.batch.rows
+    return {key: Counted(batches[key], records[key]) for key in batches}
 
 
 def _survey(connection: sa.Connection, row: Any) -> StoredSurvey:

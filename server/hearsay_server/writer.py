@@ -31,6 +31,12 @@ _MAX_WAITING = 4096
 _MAX_WAITING_BYTES = 64 << 20
 _MAX_GROUP = 512
 
+_LINGER = 0.02
+"""Seconds that a commit waits for more, at most."""
+
+_SLICE = 0.001
+"""Seconds in which nothing must have come for it to wait no longer."""
+
 
 class Overloaded(Exception):
     """More batches wait for the disk than the server is willing to hold."""
@@ -39,9 +45,10 @@ class Overloaded(Exception):
 class Writer:
     """Feed the store from one thread, a group of waiting requests at a time.
 
-    While a commit runs, what arrives waits and goes with the next one: the busier the server,
-    the larger the group, without a timer. Batches are decoded on that thread too, so a large
-    one keeps nobody else from being answered.
+    While a commit runs, what arrives waits and goes with the next one. Where something did, more
+    is on its way, and the next one waits for it as long as a commit takes, so that half of the
+    time remains for those who answer calls; a caller who is alone never waits. Batches are
+    decoded on that thread too, so a large one keeps nobody else from being answered.
     """
 
     def __init__(
@@ -104,25 +111,37 @@ class Writer:
         self._thread.shutdown()
 
     async def _run(self) -> None:
+        took = 0.0
         while True:
+            if not self._waiting.empty():
+                await self._linger(min(took, _LINGER))
             group = [await self._waiting.get()]
             while sum(len(r[0]) for r in group) < _MAX_GROUP and not self._waiting.empty():
                 group.append(self._waiting.get_nowait())
             begin = time.monotonic()
+            failed: Exception | None = None
             try:
                 await self._write(group)
             except Exception as error:
-                self._committed(time.monotonic() - begin, error)
+                failed = error
                 for *_, future in group:
                     if not future.done():
                         future.set_exception(error)
-            else:
-                self._committed(time.monotonic() - begin, None)
             finally:
+                took = time.monotonic() - begin
                 for batches, _, size, _ in group:
                     self._batches -= len(batches)
                     self._bytes -= size
                     self._waiting.task_done()
+            self._committed(took, failed)
+
+    async def _linger(self, seconds: float) -> None:
+        """Wait so long for more to come, unless nothing does, or there is enough."""
+        end = time.monotonic() + seconds
+        before = 0
+        while before < self._batches < _MAX_GROUP and time.monotonic() < end:
+            before = self._batches
+            await asyncio.sleep(_SLICE)
 
     async def _write(self, group: "Sequence[_Request]") -> None:
         every = [(caller, batch) for batches, caller, _, _ in group for batch in batches]

@@ -58,6 +58,30 @@ def test_what_arrives_during_a_commit_shares_the_next_one() -> None:
     asyncio.run(test())
 
 
+def test_while_more_keeps_coming_a_commit_waits_for_it_as_long_as_the_last_one_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(writer, "_LINGER", 60.0)
+
+    async def test() -> None:
+        store = Slow()
+        feeding = Writer(store, decode)  # type: ignore[arg-type]
+        calls = [asyncio.create_task(feeding.add(batches(1)))]
+        await asyncio.sleep(0.5)  # the first commit is a long one
+        calls.append(asyncio.create_task(feeding.add(batches(1))))
+        await asyncio.sleep(0)
+        store.free.set()
+        for _ in range(30):
+            calls.append(asyncio.create_task(feeding.add(batches(1))))
+            await asyncio.sleep(0)
+        await asyncio.gather(*calls)
+        await feeding.close()
+        assert sum(store.groups) == 32
+        assert len(store.groups) <= 4  # those that trickle in went together
+
+    asyncio.run(test())
+
+
 @pytest.mark.parametrize(("count", "size"), [(256, 0), (4, 5 << 20)])
 def test_more_than_it_will_hold_is_refused_and_nothing_of_it_taken(count: int, size: int) -> None:
     async def test() -> None:
