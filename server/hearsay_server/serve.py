@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import resource
 import signal
@@ -152,6 +153,18 @@ async def serve(config: Config, on_start: Callable[[str], None]) -> None:
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
     async with running(config) as port:
+        _collect_rarely()
         on_start(f"{config.listen.rpartition(':')[0]}:{port}")
         await stop.wait()
         _log.info("stopping: no new calls, writing what waits")
+
+
+def _collect_rarely() -> None:
+    """Take what startup made out of the garbage collector's sight, and let it run less often.
+
+    Of calls under way it finds nothing to collect, and looked at all of them a hundred times a
+    second: a tenth of the processor's time under load.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)

@@ -192,7 +192,8 @@ class Store:
         try:
             with self.database.appending() as connection:
                 states = _states(connection, {new.batch.survey for new in fresh})
-                last = {_when(new.batch): _end(new.batch, states) for new in fresh}
+                one_of_each = {_when(new.batch): new.batch for new in fresh}
+                last = {when: _end(batch, states) for when, batch in one_of_each.items()}
                 rows = [new.row(last[_when(new.batch)], today) for new in fresh]
                 if len(connection.execute(self._insert, rows).all()) != len(rows):
                     raise _Changed

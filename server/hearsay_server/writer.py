@@ -116,8 +116,10 @@ class Writer:
             if not self._waiting.empty():
                 await self._linger(min(took, _LINGER))
             group = [await self._waiting.get()]
-            while sum(len(r[0]) for r in group) < _MAX_GROUP and not self._waiting.empty():
+            count = len(group[0][0])
+            while count < _MAX_GROUP and not self._waiting.empty():
                 group.append(self._waiting.get_nowait())
+                count += len(group[-1][0])
             begin = time.monotonic()
             failed: Exception | None = None
             try:
