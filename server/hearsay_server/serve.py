@@ -76,6 +76,7 @@ async def running(config: Config) -> AsyncIterator[int]:
         stack.push_async_callback(writer.close)
         metrics.queue_batches.set_function(lambda: writer.waiting[0])
         metrics.queue_bytes.set_function(lambda: writer.waiting[1])
+        metrics.tally_lag.set_function(lambda: writer.lag)
 
         policy = Policy(known, loopback=loopback, require_device_token=config.require_device_token)
         server = grpc.aio.server(

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -69,6 +70,7 @@ class Writer:
         self._committed = committed
         self._waiting: asyncio.Queue[_Request] = asyncio.Queue()
         self._batches = self._bytes = 0  # that wait
+        self._came: deque[float] = deque()  # when each request that waits did
         self._thread = ThreadPoolExecutor(1, "hearsay-writer")
         self._task = asyncio.create_task(self._run())
 
@@ -76,6 +78,14 @@ class Writer:
     def waiting(self) -> tuple[int, int]:
         """How many batches, of how many bytes, wait for the disk."""
         return self._batches, self._bytes
+
+    @property
+    def lag(self) -> float:
+        """For how many seconds what came first of what waits has waited; 0 where nothing does."""
+        try:
+            return time.monotonic() - self._came[0]
+        except IndexError:
+            return 0.0
 
     async def add(
         self, batches: Sequence[collector_pb2.Batch], caller: str = ""
@@ -95,6 +105,7 @@ class Writer:
         future: asyncio.Future[Sequence[Outcome]] = asyncio.get_running_loop().create_future()
         self._batches += len(batches)
         self._bytes += size
+        self._came.append(time.monotonic())
         self._waiting.put_nowait((batches, caller, size, future))
         return await future
 
@@ -134,6 +145,7 @@ class Writer:
                 for batches, _, size, _ in group:
                     self._batches -= len(batches)
                     self._bytes -= size
+                    self._came.popleft()
                     self._waiting.task_done()
             self._committed(took, failed)
 
