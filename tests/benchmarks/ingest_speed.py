@@ -216,8 +216,8 @@ def growth(folder: Path, sizes: list[int], seconds: float, per_batch: int) -> No
         (first, less), (last, more) = held[0], held[-1]
         show(
             f"  memory: {1e6 * (more - less) / (last - first):.2f} MB per 10^6 reports\n"
-            "  Mc/s: million codes a second, the client's randomising included; CPU: the server's,\n"
-            f"  of {BULK:,} reports; query: the median after news came in, and again without"
+            "  Mc/s: million codes a second, the client's work included; CPU: the server's, of\n"
+            f"  {BULK:,} reports; query: the median after news came in, and again without"
         )
 
 
