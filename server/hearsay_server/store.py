@@ -138,9 +138,12 @@ class Store:
         barred: dict[int, Refused] = {}  # by `admit`, in a transaction that was given up for it
         for attempt in range(_RACES):
             # Decoding takes its time, so it is done before anything is locked. What it rests on
-            # is looked at with the insertion: mostly every batch is new, and all is said there.
-            judge = partial(self._judge, batches, decode, barred, look=attempt > 0)
-            judged = self.database.retrying(judge)
+            # is looked at with the insertion: mostly every batch is good and new, and all is
+            # said there. What is refused may be known, and then that is what counts.
+            look = attempt > 0
+            judged = self.database.retrying(partial(self._judge, batches, decode, barred, look))
+            if not look and any(isinstance(outcome, Refused) for outcome in judged.outcomes):
+                continue
             if not judged.fresh or self.database.retrying(
                 partial(self._write, judged, admit, barred)
             ):
@@ -152,7 +155,6 @@ class Store:
         batches: Sequence[collector_pb2.Batch],
         decode: Decode,
         barred: Mapping[int, Refused],
-        *,
         look: bool,
     ) -> "_Judged":
         """Say what becomes of the batches; unless told to look, as if none was stored or late."""
@@ -307,12 +309,15 @@ def _decode(
     late: dict[_When, Refused | None] = {}
     good = []
     for number, (position, batch) in enumerate(new):
-        if states is not None and _when(batch) not in late:
-            late[_when(batch)] = _late(batch, states)
-        if refused := decoded.refused.get(number) or late.get(_when(batch)):
-            judged.outcomes[position] = refused
-        else:
+        refused = decoded.refused.get(number)
+        if refused is None and states is not None:
+            if _when(batch) not in late:
+                late[_when(batch)] = _late(batch, states)
+            refused = late[_when(batch)]
+        if refused is None:
             good.append((position, batch))
+        else:
+            judged.outcomes[position] = refused
     for cohort, tally in decoded.sums.items():
         if not late.get((cohort.survey, cohort.revision, cohort.period)):
             sums = judged.sums
