@@ -5,7 +5,6 @@ stores their batch, so they are always those of the stored batches. Any number o
 number of processes, may share a database: a batch is counted by the one that inserts its id.
 """
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import sqlalchemy as sa
 
 from hearsay.v1 import collector_pb2, plan_pb2
 from hearsay_server import schema, shards
+from hearsay_server.clock import Clock, system
 from hearsay_server.database import Database, open_database
 from hearsay_server.intake import NEVER, Cohort, Reason, Refused, closed, ends
 from hearsay_server.merging import Decode, decode_all
@@ -60,7 +60,7 @@ class StoredSurvey:
 class Store:
     """What one process sees and writes of a database that it may share."""
 
-    def __init__(self, where: Path | str) -> None:
+    def __init__(self, where: Path | str, clock: Clock = system) -> None:
         """Open a folder with SQLite, or a "postgresql://" URL; make what is missing.
 
         Raises `InvalidInput` as `open_database` does.
@@ -69,6 +69,7 @@ class Store:
         # One statement for all rows: of those that it inserts it returns something.
         insert = self.database.insert(schema.batches).on_conflict_do_nothing()
         self._insert: sa.Executable = insert.returning(schema.batches.c.rows)
+        self._clock = clock
 
     @property
     def engine(self) -> sa.Engine:
@@ -191,7 +192,7 @@ class Store:
 
         Adds to `barred` what is not admitted.
         """
-        today = int(time.time()) // _DAY
+        today = int(self._clock().timestamp()) // _DAY
         # Two that insert the same ids wait for each other: in one order, not in a circle.
         fresh = sorted(judged.fresh, key=lambda new: new.batch.id)
         try:

@@ -90,9 +90,10 @@ def test_a_group_of_which_all_is_new_takes_one_transaction(tmp_path: Path) -> No
     store.create_survey("health", PLAN.revision, FROZEN)
     begun: list[sa.Connection] = []
     sa.event.listen(store.engine, "begin", begun.append)
-    assert store.add([batch(number) for number in range(6)], decoded) == [True] * 6
+    sent = [batch(number) for number in range(7)]
+    assert store.add(sent[:6], decoded) == [True] * 6
     assert len(begun) == 1
-    assert store.add([batch(5), batch(6)], decoded) == [False, True]
+    assert store.add(sent[5:], decoded) == [False, True]
     assert len(begun) == 4  # tried, looked, stored
     store.close()
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
+from functools import cached_property
 from types import MappingProxyType
 
 from hearsay.memo import Memoizer
@@ -148,7 +149,7 @@ class Terms:
         or what was answered is to be answered alike again."""
         return not self.plan.period or not self.withheld.issuperset(self.memoizers)
 
-    @property
+    @cached_property
     def record_epsilon(self) -> float:
         """The most that one record spends: all attributes that it can report together."""
         names = enumerate(self.plan.attributes)

@@ -31,6 +31,9 @@ _LEASE = 30.0
 _KEPT, _KEPT_BYTES = 100, 1 << 20
 """Batches that are remembered after they left, and their bytes."""
 
+_FORGETTABLE = 1000
+"""Batches that the queue dropped while they were under way, whose ids are kept: the latest."""
+
 
 @dataclass(frozen=True)
 class Sent:
@@ -58,6 +61,49 @@ class Outbox:
         return bool(self.reports or self.batches)
 
 
+def add(
+    connection: sqlite3.Connection, survey: str, report: bytes, at: float, limits: tuple[int, int]
+) -> tuple[tuple[int, int], int]:
+    """Queue a report, made `at` so many seconds since 1970, and drop the oldest while more than
+    the limits wait, reports and bytes; return what waits then, and how many were dropped."""
+    (seq, size), (gone, gone_size) = _totals(connection, survey)
+    seq, size = seq + 1, size + len(report)
+    # A row and nothing else: every page that an answer changes delays it.
+    connection.execute(
+        "INSERT INTO reports VALUES (?, ?, ?, ?, ?)", (survey, seq, size, at, report)
+    )
+    overflow = 0
+    while seq - gone > limits[0] or size - gone_size > limits[1]:
+        rows, dropped_size = _drop_oldest(connection, survey, at)
+        if not rows:
+            break
+        overflow += rows
+        gone += rows
+        gone_size += dropped_size
+    return (seq - gone, size - gone_size), overflow
+
+
+def _totals(connection: sqlite3.Connection, survey: str) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return how many reports were ever queued and how many wait no more, with their bytes."""
+    # The last one may have left the table before one that was queued earlier.
+    rows = connection.execute(
+        "SELECT seq, size, gone, gone_size FROM totals WHERE survey = ?1 UNION ALL SELECT * FROM"
+        " (SELECT seq, size, 0, 0 FROM reports WHERE survey = ?1 ORDER BY seq DESC LIMIT 1)",
+        (survey,),
+    ).fetchall() or [(0, 0, 0, 0)]
+    return max(row[:2] for row in rows), max(row[2:] for row in rows)
+
+
+def _keep_totals(connection: sqlite3.Connection, survey: str) -> None:
+    """Note how many were ever queued, before some of them leave the table of reports."""
+    (seq, size), _ = _totals(connection, survey)
+    connection.execute(
+        "INSERT INTO totals VALUES (?, ?, ?, 0, 0)"
+        " ON CONFLICT DO UPDATE SET seq = excluded.seq, size = excluded.size",
+        (survey, seq, size),
+    )
+
+
 def seal(store: Store, survey: str, coins: Coins, *, rows: int, size: int) -> None:
     """Turn waiting reports into batches: of one period and revision each, of at most `rows` rows
     and about `size` bytes, the rows in random order. `lease` makes them durable."""
@@ -76,6 +122,8 @@ def _seal_some(store: Store, survey: str, coins: Coins, rows: int, size: int) ->
         waiting = connection.execute(
             "SELECT seq, report FROM reports WHERE survey = ? ORDER BY seq LIMIT ?", (survey, rows)
         ).fetchall()
+        if waiting:
+            _keep_totals(connection, survey)
         for group in _groups(waiting, rows, size)[: _UNANSWERED - unanswered]:
             reports = [report for _, report in group]
             batch = _batch([reports[i] for i in coins.permutation(len(group))])
@@ -91,7 +139,9 @@ def _seal_some(store: Store, survey: str, coins: Coins, rows: int, size: int) ->
                     batch.SerializeToString(deterministic=True),
                 ),
             )
-            connection.executemany("DELETE FROM reports WHERE seq = ?", [(s,) for s, _ in group])
+            connection.executemany(
+                "DELETE FROM reports WHERE survey = ? AND seq = ?", [(survey, s) for s, _ in group]
+            )
     return bool(waiting)
 
 
@@ -192,35 +242,54 @@ def settle(store: Store, batch: Batch, became: str, at: datetime) -> bool:
             return False
         rows, size, data = found
         _less(connection, batch.survey, rows, size)
-        connection.execute(
-            "INSERT INTO sent (survey, at, became, batch) VALUES (?, ?, ?, ?)",
-            (batch.survey, at.timestamp(), became, data),
-        )
-        connection.execute(
-            "DELETE FROM sent WHERE seq <= (SELECT max(seq) FROM sent) - ?", (_KEPT,)
-        )
-        while (
-            connection.execute("SELECT total(length(batch)) FROM sent").fetchone()[0] > _KEPT_BYTES
-        ):
-            connection.execute("DELETE FROM sent WHERE seq = (SELECT min(seq) FROM sent)")
+        _remember(connection, batch.survey, at.timestamp(), became, data)
         _count(connection, batch.survey, {became: 1})
     return True
 
 
-def drop_oldest(connection: sqlite3.Connection, survey: str) -> tuple[int, int]:
-    """Drop a survey's oldest batch or, where there is none, report; return its rows and bytes."""
+def _remember(
+    connection: sqlite3.Connection, survey: str, at: float, became: str, batch: bytes
+) -> None:
+    """Keep a batch among the last that left."""
+    connection.execute(
+        "INSERT INTO sent (survey, at, became, batch) VALUES (?, ?, ?, ?)",
+        (survey, at, became, batch),
+    )
+    connection.execute("DELETE FROM sent WHERE seq <= (SELECT max(seq) FROM sent) - ?", (_KEPT,))
+    while connection.execute("SELECT total(length(batch)) FROM sent").fetchone()[0] > _KEPT_BYTES:
+        connection.execute("DELETE FROM sent WHERE seq = (SELECT min(seq) FROM sent)")
+
+
+def _drop_oldest(connection: sqlite3.Connection, survey: str, at: float) -> tuple[int, int]:
+    """Drop a survey's oldest batch or, where there is none, report; return its rows and bytes.
+
+    What may have left is kept among what was sent, and its id for the server to forget.
+    """
     found = connection.execute(
         "DELETE FROM batches WHERE seq = (SELECT min(seq) FROM batches WHERE survey = ?)"
-        " RETURNING rows, size",
+        " RETURNING rows, size, left, id, period, batch",
         (survey,),
     ).fetchone()
+    if found is not None and found[2]:
+        id_, period, batch = found[3:]
+        _remember(connection, survey, at, "overflow", batch)
+        connection.execute(
+            "INSERT OR IGNORE INTO forgets VALUES (?, ?, ?, 0)", (id_, survey, period)
+        )
+        connection.execute(
+            "DELETE FROM forgets WHERE id IN (SELECT id FROM forgets WHERE survey = ?"
+            " AND NOT asked ORDER BY period DESC LIMIT -1 OFFSET ?)",
+            (survey, _FORGETTABLE),
+        )
     if found is None:
+        _keep_totals(connection, survey)
         found = connection.execute(
-            "DELETE FROM reports WHERE seq = (SELECT min(seq) FROM reports WHERE survey = ?)"
+            "DELETE FROM reports WHERE survey = ?1"
+            " AND seq = (SELECT min(seq) FROM reports WHERE survey = ?1)"
             " RETURNING 1, length(report)",
             (survey,),
         ).fetchone()
-    rows, size = found or (0, 0)
+    rows, size = found[:2] if found else (0, 0)
     _less(connection, survey, rows, size)
     return rows, size
 
@@ -246,10 +315,11 @@ def revoke(store: Store, survey: str, now: datetime, *, forget: bool) -> None:
         _set_consent(connection, survey, granted=False)
         if forget:
             connection.execute(
-                "INSERT OR IGNORE INTO forgets SELECT id, survey, period FROM batches"
+                "INSERT OR IGNORE INTO forgets SELECT id, survey, period, 1 FROM batches"
                 " WHERE survey = ? AND left",
                 (survey,),
             )
+            connection.execute("UPDATE forgets SET asked = 1 WHERE survey = ?", (survey,))
         connection.execute(
             "INSERT INTO sent (survey, at, became, batch)"
             " SELECT survey, ?, 'revoked', batch FROM batches WHERE survey = ? AND left",
@@ -273,7 +343,7 @@ def _clear(connection: sqlite3.Connection, survey: str) -> None:
     gone += connection.execute(
         "DELETE FROM reports WHERE survey = ? RETURNING 1", (survey,)
     ).fetchall()
-    connection.execute("DELETE FROM waiting WHERE survey = ?", (survey,))
+    connection.execute("DELETE FROM totals WHERE survey = ?", (survey,))
     if gone:
         _count(connection, survey, {"revoked": sum(rows for (rows,) in gone)})
 
@@ -282,7 +352,8 @@ def to_forget(store: Store, survey: str) -> Mapping[str, list[bytes]]:
     """Return the ids that the server is to forget, by period."""
     with store.read() as connection:
         found = connection.execute(
-            "SELECT period, id FROM forgets WHERE survey = ? ORDER BY period, id", (survey,)
+            "SELECT period, id FROM forgets WHERE survey = ? AND asked ORDER BY period, id",
+            (survey,),
         ).fetchall()
     by_period: dict[str, list[bytes]] = {}
     for period, id_ in found:
@@ -319,10 +390,8 @@ def unanswered(store: Store, survey: str) -> int:
 def is_empty(store: Store, survey: str) -> bool:
     """Tell whether nothing waits."""
     with store.read() as connection:
-        found = connection.execute(
-            "SELECT reports FROM waiting WHERE survey = ?", (survey,)
-        ).fetchone()
-    return not (found and found[0])
+        queued, gone = _totals(connection, survey)
+    return queued == gone
 
 
 def view(store: Store, survey: str) -> Outbox:
@@ -371,6 +440,6 @@ def _count(connection: sqlite3.Connection, survey: str, counts: Mapping[str, int
 
 def _less(connection: sqlite3.Connection, survey: str, reports: int, size: int) -> None:
     connection.execute(
-        "UPDATE waiting SET reports = reports - ?, bytes = bytes - ? WHERE survey = ?",
+        "UPDATE totals SET gone = gone + ?, gone_size = gone_size + ? WHERE survey = ?",
         (reports, size, survey),
     )

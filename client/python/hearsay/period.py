@@ -8,6 +8,8 @@ from ldp import InvalidInput
 ONCE = "once"
 """The only period of a survey that takes one record per user, ever."""
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 _FORMATS = {
     "PT1H": "%Y-%m-%dT%H",
     "P1D": "%Y-%m-%d",
@@ -36,12 +38,13 @@ def label(unit: str, moment: datetime) -> str:
     check_unit(unit)
     if not unit:
         return ONCE
-    return _label(unit, moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0))
+    return _label(unit, int(moment.timestamp() // 3600))
 
 
 @lru_cache(maxsize=64)
-def _label(unit: str, hour: datetime) -> str:
-    return hour.strftime(_FORMATS[unit])
+def _label(unit: str, hour: int) -> str:
+    """Name the period of an hour, counted since 1970."""
+    return (_EPOCH + timedelta(hours=hour)).strftime(_FORMATS[unit])
 
 
 def start(unit: str, name: str) -> datetime:
