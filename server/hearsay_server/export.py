@@ -1,17 +1,18 @@
 """Randomised rows as Parquet, with what is needed to estimate from them.
 
-One folder with a folder for each period, `period=2026-07-04/part-0.parquet`. An attribute has a
-column of its codes (integers, or binary as on the wire) and `<attribute>__level`; both are null
-where a row has no answer. Each file's metadata has the plan, and the channel of each attribute
-and level.
+One folder with a folder for each period, `period=2026-07-04/part-0.parquet`, and more parts where
+there is much. An attribute has a column of its codes (integers, or binary as on the wire) and
+`<attribute>__level`; both are null where a row has no answer. Each file's metadata has the plan,
+and the channel of each attribute and level.
 """
 
 import base64
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import hearsay.plan
 from hearsay import Analyst, rows
 from hearsay.plan import Plan
 from hearsay.rows import AttributeRows
+from hearsay.v1 import analyst_pb2
 from ldp import InvalidInput
 
 LEVEL = "__level"
@@ -30,9 +32,11 @@ PERIOD = "period"
 _PLAN = b"hearsay.plan"
 _CHANNELS = b"hearsay.channels"
 
-_HELD = 1 << 24
-"""Cells that wait in memory to be written together: a chunk of one-row batches is small, and
-readers are slow on files of many small row groups."""
+_HELD = 256 << 20
+"""Bytes of rows, about, that wait in memory to be written together."""
+
+_CELL = 16
+"""What a code or level takes in memory beyond its bytes on the wire, about."""
 
 
 def export(
@@ -45,48 +49,68 @@ def export(
     """
     if to.exists():
         raise InvalidInput(f"{to} exists: name a folder that does not")
-    written = cells = 0
-    waiting: dict[str, list[Mapping[str, AttributeRows]]] = {}
-    writers: dict[str, pq.ParquetWriter] = {}
-    with _folder(to) as folder, ExitStack() as stack:
+    written = 0
+    with _folder(to) as folder:
         chunks = analyst.chunks(survey, first_period=first_period, last_period=last_period)
         data = next(chunks).plan
         plan = hearsay.plan.parse(data)
-        schema = schema_of(plan, data)
+        parts = _Parts(folder, plan, schema_of(plan, data))
         for chunk in chunks:
-            if chunk.period not in writers:
-                (folder / f"{PERIOD}={chunk.period}").mkdir()
-                file = folder / f"{PERIOD}={chunk.period}" / "part-0.parquet"
-                writers[chunk.period] = stack.enter_context(pq.ParquetWriter(file, schema))
-            waiting.setdefault(chunk.period, []).append(rows.decode(plan, chunk))
+            parts.add(chunk)
             written += chunk.rows
-            cells += chunk.rows * len(schema.names)
-            if cells > _HELD:
-                _write(waiting, writers, plan, schema)
-                cells = 0
+        parts.close()
         if not written:
             raise InvalidInput(f"there are no such rows of {survey!r} stored")
-        _write(waiting, writers, plan, schema)
     return written
 
 
-def _write(
-    waiting: dict[str, list[Mapping[str, AttributeRows]]],
-    writers: Mapping[str, pq.ParquetWriter],
-    plan: Plan,
-    schema: Any,
-) -> None:
-    """Write and forget what waits: a row group for each period."""
-    for period, parts in waiting.items():
+class _Parts:
+    """Files of rows by period: the largest is written when too much waits in memory.
+
+    Rows come in chunks of any period, and in small ones where devices send a row a batch: each
+    would be a row group, of which readers are slow to read many, and each period an open file.
+    """
+
+    def __init__(self, folder: Path, plan: Plan, schema: Any) -> None:
+        self._folder = folder
+        self._plan = plan
+        self._schema = schema
+        self._waiting: dict[str, list[Mapping[str, AttributeRows]]] = {}
+        self._bytes: Counter[str] = Counter()
+        self._written: Counter[str] = Counter()
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes wait in memory."""
+        return self._bytes.total()
+
+    def add(self, chunk: analyst_pb2.ExportRowsResponse) -> None:
+        """Write rows, now or later."""
+        self._waiting.setdefault(chunk.period, []).append(rows.decode(self._plan, chunk))
+        self._bytes[chunk.period] += chunk.ByteSize() + _CELL * chunk.rows * len(self._schema)
+        if self.bytes >= _HELD:
+            self._write(self._bytes.most_common(1)[0][0])
+
+    def close(self) -> None:
+        """Write what waits."""
+        for period in list(self._waiting):
+            self._write(period)
+
+    def _write(self, period: str) -> None:
+        parts = self._waiting.pop(period)
         columns: list[Any] = []
-        for name in plan.attributes:
+        for name in self._plan.attributes:
             joined = AttributeRows.joined([part[name] for part in parts])
-            kind = schema.field(name).type
+            kind = self._schema.field(name).type
             columns.append(pa.array(joined.codes, kind, mask=joined.absent))
             positions = pa.array(joined.levels, pa.int16(), mask=joined.absent)
-            columns.append(pa.DictionaryArray.from_arrays(positions, list(plan.levels)))
-        writers[period].write_table(pa.Table.from_arrays(columns, schema=schema))
-    waiting.clear()
+            columns.append(pa.DictionaryArray.from_arrays(positions, list(self._plan.levels)))
+        place = self._folder / f"{PERIOD}={period}"
+        place.mkdir(exist_ok=True)
+        file = place / f"part-{self._written[period]}.parquet"
+        pq.write_table(pa.Table.from_arrays(columns, schema=self._schema), file)
+        self._written[period] += 1
+        del self._bytes[period]
 
 
 def schema_of(plan: Plan, data: bytes) -> Any:

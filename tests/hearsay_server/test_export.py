@@ -19,12 +19,12 @@ from hearsay_server.rows import chunks
 from hearsay_server.store import Store
 from hearsay_server.tokens import tokens_of
 from ldp import InvalidInput, Mechanism, Tally
-from support import SURVEY
+from support import DAILY, SURVEY
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
-from hearsay_server.export import export, plan_of, schema_of  # noqa: E402
+from hearsay_server.export import _Parts, export, plan_of, schema_of  # noqa: E402
 
 
 class Exported:
@@ -211,6 +211,39 @@ def test_an_export_appears_whole_or_not_at_all(
         assert export(analyst, "health", tmp_path / "out") == 5
         with pytest.raises(InvalidInput, match="exists: name a folder that does not"):
             export(analyst, "health", tmp_path / "out")
+
+
+def test_a_large_survey_is_written_in_parts_and_little_of_it_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hearsay_server.export._HELD", 4000)
+    monkeypatch.setattr("hearsay_server.rows._CHUNK", 10)
+    waiting: list[int] = []
+    add = _Parts.add
+    monkeypatch.setattr(
+        _Parts, "add", lambda parts, chunk: (add(parts, chunk), waiting.append(parts.bytes))
+    )
+    with serving(tmp_path / "data") as address:
+        _, plan = register(address, DAILY)
+        answers = {"smokes": np.arange(100) % 3}
+        submit(
+            address,
+            *(batch(plan, "strict", day, answers, seed) for seed, day in enumerate(DAYS * 2)),
+        )
+        with Analyst(address) as analyst:
+            assert export(analyst, "daily", tmp_path / "out") == 600
+    assert max(waiting) < 4000
+    store = Store(tmp_path / "data")
+    tallies = {c.period: tally for c, tally in store.tallies("daily", "smokes").items()}
+    store.close()
+    assert tallies.keys() == set(DAYS)
+    for day, tally in tallies.items():
+        place = tmp_path / "out" / f"period={day}"
+        names = {file.name for file in place.iterdir()}
+        assert names == {f"part-{number}.parquet" for number in range(len(names))}
+        assert len(names) > 1
+        codes = pq.read_table(place)["smokes"].to_numpy().astype(np.uint8)
+        assert plan.levels["strict"].mechanisms["smokes"].tally(codes) == tally
 
 
 def test_columns_that_would_collide_are_refused() -> None:
