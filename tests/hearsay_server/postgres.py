@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
@@ -85,6 +85,18 @@ class Postgres:
         """Stop it at once; SIGQUIT is a crash that the next start recovers from."""
         assert self._process is not None
         self._process.send_signal(how)
+        self._process.wait(timeout=30)
+        self._process = None
+
+    def kill(self) -> None:
+        """Kill all its processes at once, as a machine that fails would."""
+        assert self._process is not None
+        parent = self._process.pid
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        self._process.kill()
+        for child in map(int, children):
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
         self._process.wait(timeout=30)
         self._process = None
 
