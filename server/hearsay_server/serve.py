@@ -132,8 +132,8 @@ def _rates(config: Config) -> Rates | None:
 def _quota(config: Config) -> Admit:
     cap = config.rows_per_token_and_period
     if not cap:
-        return lambda connection, caller, batch: None
-    return lambda connection, caller, batch: tokens.charge(connection, caller, batch, cap)
+        return lambda connection, sent: {}
+    return lambda connection, sent: tokens.charge(connection, sent, cap)
 
 
 def _bind(server: grpc.aio.Server, listen: str, credentials: grpc.ServerCredentials | None) -> int:

@@ -5,6 +5,7 @@ stores their batch, so they are always those of the stored batches. Any number o
 number of processes, may share a database: a batch is counted by the one that inserts its id.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,7 @@ from hearsay_server import schema, shards
 from hearsay_server.clock import Clock, system
 from hearsay_server.database import Database, open_database
 from hearsay_server.intake import NEVER, Cohort, Reason, Refused, closed, ends
+from hearsay_server.merging import Decode, decode_all
 from hearsay_server.shards import Counted
 from ldp import InvalidInput, Tally
 
@@ -25,8 +27,6 @@ _surveys = schema.surveys
 _PRESENT = sa.not_(_surveys.c.deleted)
 
 _DAY = 24 * 3600
-
-_COUNTED = {"preserve_rowcount": True}  # which is not always known of an insertion
 
 _RACES = 20
 """Times that a group is judged anew because another process was faster with some of it."""
@@ -38,13 +38,8 @@ _STATES = sa.select(
     *(_surveys.c[name] for name in ("survey", "revision", "unit", "closed_before"))
 ).where(_surveys.c.survey.in_(sa.bindparam("surveys", expanding=True)), _PRESENT)
 
-_COLUMNS = tuple(column.name for column in schema.batches.c)
-
-Admit = Callable[[sa.Connection, int], None]
-"""Counts a batch toward what its sender may store, or raises `Refused`."""
-
-Decode = Callable[[collector_pb2.Batch], Mapping[Cohort, Tally]]
-"""Returns what a batch counts, or raises `Refused`."""
+Admit = Callable[[sa.Connection, Sequence[int]], Mapping[int, Refused]]
+"""Counts batches toward what their senders may store; returns which of them may not be."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +64,9 @@ class Store:
         """
         self.database: Database = open_database(where)
         self._clock = clock
+        # One statement for all rows: of those that it inserts it returns something.
+        insert = self.database.insert(schema.batches).on_conflict_do_nothing()
+        self._insert: sa.Executable = insert.returning(schema.batches.c.rows)
 
     @property
     def engine(self) -> sa.Engine:
@@ -124,22 +122,23 @@ class Store:
         self,
         batches: Sequence[collector_pb2.Batch],
         decode: Decode,
-        admit: Admit = lambda connection, position: None,
+        admit: Admit = lambda connection, positions: {},
     ) -> list[bool | Refused]:
         """Store batches in one durable transaction; return what became of each.
 
         True: it was new. False: the same batch is stored, or stands earlier in `batches`, and
         is not counted again. `Refused`: what `decode` raised, its period is closed, its device
-        asked to forget it, the id is another batch's, or what `admit` raised, which is given the
-        position of each batch that would be stored and the connection, so that what it counts is
-        counted in the same transaction. When this raises, nothing is stored, unless the
-        connection broke in the commit: then sending it again finds out.
+        asked to forget it, the id is another batch's, or what `admit` returned, which is given
+        the positions of the batches that would be stored and the connection, so that what it
+        counts is counted in the same transaction. When this raises, nothing is stored, unless
+        the connection broke in the commit: then sending it again finds out.
         """
         barred: dict[int, Refused] = {}  # by `admit`, in a transaction that was given up for it
-        for _ in range(_RACES):
+        for attempt in range(_RACES):
             # Decoding takes its time, so it is done before anything is locked. What it rests on
-            # is looked at again with the insertion.
-            judged = self.database.retrying(partial(self._judge, batches, decode, barred))
+            # is looked at with the insertion: mostly every batch is new, and all is said there.
+            judge = partial(self._judge, batches, decode, barred, look=attempt > 0)
+            judged = self.database.retrying(judge)
             if not judged.fresh or self.database.retrying(
                 partial(self._write, judged, admit, barred)
             ):
@@ -147,38 +146,40 @@ class Store:
         raise RuntimeError(f"others stored some of these {len(batches)} batches {_RACES} times")
 
     def _judge(
-        self, batches: Sequence[collector_pb2.Batch], decode: Decode, barred: Mapping[int, Refused]
+        self,
+        batches: Sequence[collector_pb2.Batch],
+        decode: Decode,
+        barred: Mapping[int, Refused],
+        *,
+        look: bool,
     ) -> "_Judged":
-        ids = {batch.id for batch in batches}
-        with self.database.reading() as connection:
-            rows = connection.execute(_KNOWN, {"ids": list(ids)})
-            known = {row.id: (row.rows, row.batch) for row in rows}
-            states = _states(connection, {batch.survey for batch in batches})
-        sums: dict[Cohort, Tally] = {}
-        judged = _Judged(states, [], [], sums)
-        today = int(self._clock().timestamp()) // _DAY
-        for position, batch in enumerate(batches):
-            data = batch.SerializeToString(deterministic=True)
-            try:
-                if batch.id in known:
-                    judged.outcomes.append(_known(batch.id, data, *known[batch.id]))
-                    continue
-                if position in barred:
-                    raise barred[position]
-                tallies = decode(batch)
-                closes = _check_open(batch, states.get(batch.survey))
-            except Refused as refused:
-                judged.outcomes.append(refused)
-                continue
-            for cohort, tally in tallies.items():
-                sums[cohort] = sums[cohort] + tally if cohort in sums else tally
-            known[batch.id] = (batch.rows, data)
-            judged.fresh.append(
-                _New(
-                    position, batch.id, batch.survey, batch.period, closes, today, batch.rows, data
-                )
-            )
-            judged.outcomes.append(True)
+        """Say what becomes of the batches; unless told to look, as if none was stored or late."""
+        known: dict[bytes, tuple[int, bytes | None]] = {}
+        states: dict[str, _State] | None = None
+        if look:
+            with self.database.reading() as connection:
+                rows = connection.execute(_KNOWN, {"ids": list({batch.id for batch in batches})})
+                known = {row.id: (row.rows, row.batch) for row in rows}
+                states = _states(connection, {batch.survey for batch in batches})
+        judged = _Judged([True] * len(batches), [], {})
+        data = [batch.SerializeToString(deterministic=True) for batch in batches]
+        waiting: Sequence[int] = range(len(batches))
+        while waiting:
+            first: dict[bytes, int] = {}
+            later: list[int] = []  # of an id that stands earlier, and may be refused there
+            for position in waiting:
+                id_ = batches[position].id
+                if id_ in known:
+                    judged.outcomes[position] = _known(id_, data[position], *known[id_])
+                elif position in barred:
+                    judged.outcomes[position] = barred[position]
+                elif first.setdefault(id_, position) != position:
+                    later.append(position)
+            new = [(position, batches[position]) for position in first.values()]
+            for position, batch in _decode(judged, new, states, decode):
+                known[batch.id] = (batch.rows, data[position])
+                judged.fresh.append(_New(position, batch, data[position]))
+            waiting = later
         return judged
 
     def _write(self, judged: "_Judged", admit: Admit, barred: dict[int, Refused]) -> bool:
@@ -186,27 +187,22 @@ class Store:
 
         Adds to `barred` what is not admitted.
         """
+        today = int(self._clock().timestamp()) // _DAY
+        # Two that insert the same ids wait for each other: in one order, not in a circle.
+        fresh = sorted(judged.fresh, key=lambda new: new.batch.id)
         try:
             with self.database.appending() as connection:
-                if _states(connection, judged.states) != judged.states:
+                states = _states(connection, {new.batch.survey for new in fresh})
+                last = {_when(new.batch): _end(new.batch, states) for new in fresh}
+                rows = [new.row(last[_when(new.batch)], today) for new in fresh]
+                if len(connection.execute(self._insert, rows).all()) != len(rows):
                     raise _Changed
-                # Two that insert the same ids wait for each other: in one order, not in a circle.
-                fresh = sorted(judged.fresh, key=lambda new: new.id)
-                rows = [{name: getattr(new, name) for name in _COLUMNS} for new in fresh]
-                insert = self.database.insert(schema.batches).on_conflict_do_nothing()
-                done = connection.execute(insert, rows, execution_options=_COUNTED)
-                if done.rowcount != len(rows):
-                    raise _Changed
-                for new in judged.fresh:
-                    try:
-                        admit(connection, new.position)
-                    except Refused as refused:
-                        barred[new.position] = refused
-                if any(new.position in barred for new in judged.fresh):
+                if refused := admit(connection, [new.position for new in judged.fresh]):
+                    barred.update(refused)
                     raise _Changed
                 shards.count(self.database, connection, _counted(judged.fresh))
                 shards.add(self.database, connection, judged.sums)
-        except _Changed:
+        except (_Changed, Refused):
             return False
         return True
 
@@ -245,7 +241,7 @@ class Store:
 
 
 class _Changed(Exception):
-    """Between judging and writing another process stored, closed or deleted some of it."""
+    """Some of what was judged new is not, or is not admitted."""
 
 
 @dataclass(frozen=True)
@@ -259,26 +255,64 @@ class _State:
 
 @dataclass(frozen=True)
 class _New:
-    """A row to insert, and where its batch stands in the group."""
+    """A batch to be stored, where it stands in the group, and its bytes."""
 
     position: int
-    id: bytes
-    survey: str
-    period: str
-    ends: int
-    day: int
-    rows: int
-    batch: bytes
+    batch: collector_pb2.Batch
+    data: bytes
+
+    def row(self, ends: int, day: int) -> dict[str, object]:
+        batch = self.batch
+        return {
+            "id": batch.id,
+            "survey": batch.survey,
+            "period": batch.period,
+            "ends": ends,
+            "day": day,
+            "rows": batch.rows,
+            "batch": self.data,
+        }
 
 
 @dataclass(frozen=True)
 class _Judged:
     """A group of batches: what becomes of each, and what is to be written for the new ones."""
 
-    states: dict[str, _State]
     outcomes: list[bool | Refused]
     fresh: list[_New]
     sums: dict[Cohort, Tally]
+
+
+def _decode(
+    judged: _Judged,
+    new: Sequence[tuple[int, collector_pb2.Batch]],
+    states: Mapping[str, _State] | None,
+    decode: Decode,
+) -> list[tuple[int, collector_pb2.Batch]]:
+    """Add to `judged` what becomes of batches and what they count; return those to be stored."""
+    decoded = decode_all([batch for _, batch in new], decode)
+    late: dict[_When, Refused | None] = {}
+    good = []
+    for number, (position, batch) in enumerate(new):
+        if states is not None and _when(batch) not in late:
+            late[_when(batch)] = _late(batch, states)
+        if refused := decoded.refused.get(number) or late.get(_when(batch)):
+            judged.outcomes[position] = refused
+        else:
+            good.append((position, batch))
+    for cohort, tally in decoded.sums.items():
+        if not late.get((cohort.survey, cohort.revision, cohort.period)):
+            sums = judged.sums
+            sums[cohort] = sums[cohort] + tally if cohort in sums else tally
+    return good
+
+
+_When = tuple[str, bytes, str]
+
+
+def _when(batch: collector_pb2.Batch) -> _When:
+    """Return what decides whether a good batch is late."""
+    return batch.survey, batch.revision, batch.period
 
 
 def _states(connection: sa.Connection, names: Iterable[str]) -> dict[str, _State]:
@@ -286,17 +320,26 @@ def _states(connection: sa.Connection, names: Iterable[str]) -> dict[str, _State
     return {row[0]: _State(*row[1:]) for row in rows}
 
 
-def _known(id_: bytes, data: bytes, rows: int, stored: bytes | None) -> bool:
-    """Return False for a batch that is stored; raise `Refused` where its id means another."""
+def _known(id_: bytes, data: bytes, rows: int, stored: bytes | None) -> bool | Refused:
+    """Return what becomes of a batch whose id is known: False where it is the same one."""
     if not rows:
-        raise Refused(Reason.FORGOTTEN, "its device asked to forget this batch")
+        return Refused(Reason.FORGOTTEN, "its device asked to forget this batch")
     if stored is not None and stored != data:
-        raise Refused(Reason.BAD_ID, f"another batch has the id {id_.hex()}: draw ids at random")
+        return Refused(Reason.BAD_ID, f"another batch has the id {id_.hex()}: draw ids at random")
     return False
 
 
-def _check_open(batch: collector_pb2.Batch, state: _State | None) -> int:
+def _late(batch: collector_pb2.Batch, states: Mapping[str, _State]) -> Refused | None:
+    try:
+        _end(batch, states)
+    except Refused as refused:
+        return refused
+    return None
+
+
+def _end(batch: collector_pb2.Batch, states: Mapping[str, _State]) -> int:
     """Return the second in which the batch's period ends; raise `Refused` where it is closed."""
+    state = states.get(batch.survey)
     if state is None:  # deleted by another process since its plan was looked up
         detail = f"there is no survey {batch.survey!r} here"
         raise Refused(Reason.UNKNOWN_SURVEY, detail, final=False)
@@ -310,11 +353,13 @@ def _check_open(batch: collector_pb2.Batch, state: _State | None) -> int:
 
 
 def _counted(fresh: Iterable[_New]) -> dict[shards.Period, Counted]:
-    sums: dict[shards.Period, Counted] = {}
+    batches: Counter[shards.Period] = Counter()
+    records: Counter[shards.Period] = Counter()
     for new in fresh:
-        key = (new.survey, new.period)
-        sums[key] = sums.get(key, Counted()) + Counted(1, new.rows)
-    return sums
+        key = (new.batch.survey, new.batch.period)
+        batches[key] += 1
+        records[key] += new.batch.rows
+    return {key: Counted(batches[key], records[key]) for key in batches}
 
 
 def _survey(connection: sa.Connection, row: Any) -> StoredSurvey:

@@ -8,9 +8,11 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,11 @@ _PREFIX = "hearsay-"
 """So that scanners for leaked secrets, and people, know one when they see it."""
 
 _tokens, _token_rows = schema.tokens, schema.token_rows
+_KEY = [_token_rows.c.token, _token_rows.c.survey, _token_rows.c.period]
+_OVER = sa.select(*_KEY, _token_rows.c.rows).where(
+    sa.tuple_(*_KEY).in_(sa.bindparam("keys", expanding=True)),
+    _token_rows.c.rows > sa.bindparam("cap"),
+)
 
 
 @dataclass(frozen=True)
@@ -114,27 +121,54 @@ class Tokens:
         return token if token.works(self._clock()) else None
 
 
-def charge(connection: sa.Connection, token: str, batch: collector_pb2.Batch, cap: int) -> None:
-    """Count a batch's rows toward its token and period, in the transaction that stores it.
+def charge(
+    connection: sa.Connection, sent: Sequence[tuple[str, collector_pb2.Batch]], cap: int
+) -> dict[int, Refused]:
+    """Count batches' rows toward their tokens and periods, in the transaction that stores them.
 
-    Raises `Refused`, with nothing counted, where they would exceed `cap`. A transaction that
-    fails counts nothing, so that a batch counts as often as it is stored: once.
+    Returns, by position, why some are not to be stored: with those before them they would exceed
+    `cap`. Then the transaction must be given up, for all of them are counted. One that fails
+    counts nothing, so that a batch counts as often as it is stored: once.
     """
-    # Two dialects, one clause; what SQLAlchemy has for them shares no class that has it.
-    dialect: Any = {"sqlite": sqlite, "postgresql": postgresql}[connection.dialect.name]
-    new = dialect.insert(_token_rows).values(
-        token=token, survey=batch.survey, period=batch.period, rows=batch.rows
-    )
-    total = _token_rows.c.rows + new.excluded.rows
-    counted = new.on_conflict_do_update(
-        index_elements=["token", "survey", "period"], set_={"rows": total}, where=total <= cap
-    ).returning(_token_rows.c.rows)
-    if batch.rows > cap or connection.execute(counted).first() is None:
-        raise Refused(
+    keys = [(token, batch.survey, batch.period) for token, batch in sent]
+    added: defaultdict[tuple[str, str, str], int] = defaultdict(int)
+    for key, (_, batch) in zip(keys, sent, strict=True):
+        added[key] += batch.rows
+    rows = [  # always in the same order, so that two processes do not wait for each other
+        {"token": token, "survey": survey, "period": period, "rows": added[token, survey, period]}
+        for token, survey, period in sorted(added)
+    ]
+    if rows:
+        connection.execute(_count(connection.dialect.name), rows)
+    # Our rows are locked now: what others count in them meanwhile is not part of the totals.
+    over = connection.execute(_OVER, {"keys": list(added), "cap": cap})
+    left = {}  # what was there to be had by those that want more
+    for row in over:
+        key = (row.token, row.survey, row.period)
+        left[key] = cap - (row.rows - added[key])
+    refused: dict[int, Refused] = {}
+    for position, (key, (_, batch)) in enumerate(zip(keys, sent, strict=True)):
+        if key not in left:
+            continue
+        if batch.rows <= left[key]:
+            left[key] -= batch.rows
+            continue
+        refused[position] = Refused(
             Reason.OVER_QUOTA,
             f"a device's token may send {cap} rows of {batch.survey!r} in {batch.period!r}, "
             f"and these {batch.rows} would exceed them",
         )
+    return refused
+
+
+@cache
+def _count(dialect: str) -> sa.Executable:
+    # Two dialects, one clause; what SQLAlchemy has for them shares no class that has it.
+    insert: Any = {"sqlite": sqlite, "postgresql": postgresql}[dialect].insert(_token_rows)
+    counted: sa.Executable = insert.on_conflict_do_update(
+        index_elements=_KEY, set_={"rows": _token_rows.c.rows + insert.excluded.rows}
+    )
+    return counted
 
 
 def tokens_of(where: Path | str) -> Tokens:

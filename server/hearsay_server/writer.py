@@ -15,8 +15,11 @@ from ldp import Tally
 
 _T = TypeVar("_T")
 
-Admit = Callable[[sa.Connection, str, collector_pb2.Batch], None]
-"""Let a caller's batch in, in the transaction that stores it, or raise `Refused`."""
+Sent = Sequence[tuple[str, collector_pb2.Batch]]
+"""Batches, each with its caller."""
+
+Admit = Callable[[sa.Connection, Sent], Mapping[int, Refused]]
+"""Let batches in, in the transaction that stores them; return by position which are not."""
 
 Outcome = bool | Refused
 """Whether a batch was new; or why it is not taken."""
@@ -28,6 +31,12 @@ _MAX_WAITING = 4096
 _MAX_WAITING_BYTES = 64 << 20
 _MAX_GROUP = 512
 
+_LINGER = 0.02
+"""Seconds that a commit waits for more, at most."""
+
+_SLICE = 0.001
+"""Seconds in which nothing must have come for it to wait no longer."""
+
 
 class Overloaded(Exception):
     """More batches wait for the disk than the server is willing to hold."""
@@ -36,9 +45,10 @@ class Overloaded(Exception):
 class Writer:
     """Feed the store from one thread, a group of waiting requests at a time.
 
-    While a commit runs, what arrives waits and goes with the next one: the busier the server,
-    the larger the group, without a timer. Batches are decoded on that thread too, so a large
-    one keeps nobody else from being answered.
+    While a commit runs, what arrives waits and goes with the next one. Where something did, more
+    is on its way, and the next one waits for it as long as a commit takes, so that half of the
+    time remains for those who answer calls; a caller who is alone never waits. Batches are
+    decoded on that thread too, so a large one keeps nobody else from being answered.
     """
 
     def __init__(
@@ -46,7 +56,7 @@ class Writer:
         store: Store,
         decode: Callable[[collector_pb2.Batch], Mapping[Cohort, Tally]],
         *,
-        admit: Admit = lambda connection, caller, batch: None,
+        admit: Admit = lambda connection, sent: {},
         committed: Callable[[float, Exception | None], None] = lambda seconds, error: None,
     ) -> None:
         """Start writing; must be called with an event loop running.
@@ -101,35 +111,47 @@ class Writer:
         self._thread.shutdown()
 
     async def _run(self) -> None:
+        took = 0.0
         while True:
+            if not self._waiting.empty():
+                await self._linger(min(took, _LINGER))
             group = [await self._waiting.get()]
             while sum(len(r[0]) for r in group) < _MAX_GROUP and not self._waiting.empty():
                 group.append(self._waiting.get_nowait())
             begin = time.monotonic()
+            failed: Exception | None = None
             try:
                 await self._write(group)
             except Exception as error:
-                self._committed(time.monotonic() - begin, error)
+                failed = error
                 for *_, future in group:
                     if not future.done():
                         future.set_exception(error)
-            else:
-                self._committed(time.monotonic() - begin, None)
             finally:
+                took = time.monotonic() - begin
                 for batches, _, size, _ in group:
                     self._batches -= len(batches)
                     self._bytes -= size
                     self._waiting.task_done()
+            self._committed(took, failed)
+
+    async def _linger(self, seconds: float) -> None:
+        """Wait so long for more to come, unless nothing does, or there is enough."""
+        end = time.monotonic() + seconds
+        before = 0
+        while before < self._batches < _MAX_GROUP and time.monotonic() < end:
+            before = self._batches
+            await asyncio.sleep(_SLICE)
 
     async def _write(self, group: "Sequence[_Request]") -> None:
-        every = [(batch, caller) for batches, caller, _, _ in group for batch in batches]
+        every = [(caller, batch) for batches, caller, _, _ in group for batch in batches]
 
-        def admit(connection: sa.Connection, position: int) -> None:
-            batch, caller = every[position]
-            self._admit(connection, caller, batch)
+        def admit(connection: sa.Connection, positions: Sequence[int]) -> Mapping[int, Refused]:
+            refused = self._admit(connection, [every[position] for position in positions])
+            return {positions[number]: why for number, why in refused.items()}
 
         def write() -> Sequence[Outcome]:
-            return self._store.add([batch for batch, _ in every], self._decode, admit)
+            return self._store.add([batch for _, batch in every], self._decode, admit)
 
         outcomes = iter(await self.run(write))
         for batches, *_, future in group:

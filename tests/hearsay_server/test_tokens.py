@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from hearsay.v1 import collector_pb2
 from hearsay_server.database import open_folder
-from hearsay_server.intake import Reason, Refused
+from hearsay_server.intake import Reason
 from hearsay_server.tokens import Tokens, charge, hashed
 from ldp import InvalidInput
 
@@ -123,30 +123,45 @@ def batch(rows: int, period: str = "once") -> collector_pb2.Batch:
 
 def test_rows_are_counted_up_to_the_cap_and_no_further(engine: sa.Engine, tokens: Tokens) -> None:
     with engine.begin() as connection:
-        charge(connection, "a", batch(6), cap=10)
-        with pytest.raises(Refused, match="may send 10 rows of 'health' in 'once'") as refused:
-            charge(connection, "a", batch(5), cap=10)
-        charge(connection, "a", batch(4), cap=10)
-        with pytest.raises(Refused):
-            charge(connection, "a", batch(1), cap=10)
-    assert (refused.value.reason, refused.value.final) == (Reason.OVER_QUOTA, True)
+        assert charge(connection, [("a", batch(6)), ("a", batch(4))], cap=10) == {}
+        refused = charge(connection, [("a", batch(1))], cap=10)[0]
+    assert (refused.reason, refused.final) == (Reason.OVER_QUOTA, True)
+    assert str(refused) == (
+        "a device's token may send 10 rows of 'health' in 'once', and these 1 would exceed them"
+    )
+
+
+def test_only_those_of_a_group_that_exceed_the_cap_are_refused(
+    engine: sa.Engine, tokens: Tokens
+) -> None:
+    with engine.begin() as connection:
+        assert charge(connection, [("a", batch(3))], cap=10) == {}
+    sent = [("b", batch(9)), *(("a", batch(rows)) for rows in (4, 5, 3, 1)), ("b", batch(1))]
+    with engine.connect() as connection:
+        assert charge(connection, sent, cap=10).keys() == {2, 4}
+        connection.rollback()  # all of them were counted
+    with engine.begin() as connection:
+        allowed = [each for number, each in enumerate(sent) if number not in (2, 4)]
+        assert charge(connection, allowed, cap=10) == {}
+        assert charge(connection, [("a", batch(1)), ("b", batch(1))], cap=10).keys() == {0, 1}
 
 
 def test_a_first_batch_above_the_cap_is_refused(engine: sa.Engine, tokens: Tokens) -> None:
-    with engine.begin() as connection, pytest.raises(Refused):
-        charge(connection, "a", batch(11), cap=10)
-
-
-def test_each_token_and_period_has_its_own_cap(engine: sa.Engine, tokens: Tokens) -> None:
     with engine.begin() as connection:
-        charge(connection, "a", batch(10), cap=10)
-        charge(connection, "b", batch(10), cap=10)
-        charge(connection, "a", batch(10, "2026-07-04"), cap=10)
+        assert charge(connection, [("a", batch(11))], cap=10).keys() == {0}
+
+
+def test_each_token_survey_and_period_has_its_own_cap(engine: sa.Engine, tokens: Tokens) -> None:
+    other = batch(10)
+    other.survey = "weather"
+    sent = [("a", batch(10)), ("b", batch(10)), ("a", batch(10, "2026-07-04")), ("a", other)]
+    with engine.begin() as connection:
+        assert charge(connection, sent, cap=10) == {}
 
 
 def test_what_is_not_committed_is_not_counted(engine: sa.Engine, tokens: Tokens) -> None:
     with engine.connect() as connection:
-        charge(connection, "a", batch(10), cap=10)
+        assert charge(connection, [("a", batch(10))], cap=10) == {}
         connection.rollback()
     with engine.begin() as connection:
-        charge(connection, "a", batch(10), cap=10)
+        assert charge(connection, [("a", batch(10))], cap=10) == {}

@@ -8,7 +8,7 @@ import pytest
 
 from hearsay.v1 import collector_pb2
 from hearsay_server import writer
-from hearsay_server.intake import Cohort
+from hearsay_server.intake import Cohort, Reason, Refused
 from hearsay_server.writer import Overloaded, Writer
 from ldp import Tally
 
@@ -25,15 +25,14 @@ class Slow:
         self,
         batches: Sequence[collector_pb2.Batch],
         _decode: object,
-        admit: Callable[[object, int], None],
-    ) -> list[bool]:
+        admit: Callable[[object, Sequence[int]], Mapping[int, Refused]],
+    ) -> list[bool | Refused]:
         self.free.wait(20)
         self.groups.append(len(batches))
-        for position in range(len(batches)):
-            admit(None, position)
+        refused = admit(None, range(len(batches)))
         if self.fails:
             raise self.fails
-        return [True] * len(batches)
+        return [refused.get(position, True) for position in range(len(batches))]
 
 
 def decode(_batch: collector_pb2.Batch) -> Mapping[Cohort, Tally]:
@@ -55,6 +54,30 @@ def test_what_arrives_during_a_commit_shares_the_next_one() -> None:
         assert sum(store.groups) == 100
         assert len(store.groups) <= 3
         await feeding.close()
+
+    asyncio.run(test())
+
+
+def test_while_more_keeps_coming_a_commit_waits_for_it_as_long_as_the_last_one_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(writer, "_LINGER", 60.0)
+
+    async def test() -> None:
+        store = Slow()
+        feeding = Writer(store, decode)  # type: ignore[arg-type]
+        calls = [asyncio.create_task(feeding.add(batches(1)))]
+        await asyncio.sleep(0.5)  # the first commit is a long one
+        calls.append(asyncio.create_task(feeding.add(batches(1))))
+        await asyncio.sleep(0)
+        store.free.set()
+        for _ in range(30):
+            calls.append(asyncio.create_task(feeding.add(batches(1))))
+            await asyncio.sleep(0)
+        await asyncio.gather(*calls)
+        await feeding.close()
+        assert sum(store.groups) == 32
+        assert len(store.groups) <= 4  # those that trickle in went together
 
     asyncio.run(test())
 
@@ -146,17 +169,26 @@ def test_each_batch_of_a_group_is_admitted_with_its_own_caller() -> None:
     async def test() -> None:
         store, admitted = Slow(), list[tuple[str, bytes]]()
         store.free.set()
-        feeding = Writer(
-            store,
-            decode,
-            admit=lambda _connection, caller, batch: admitted.append((caller, batch.id)),
-        )
+
+        def admit(
+            _connection: object, sent: Sequence[tuple[str, collector_pb2.Batch]]
+        ) -> dict[int, Refused]:
+            admitted.extend((caller, batch.id) for caller, batch in sent)
+            why = Refused(Reason.OVER_QUOTA, "b has sent enough")
+            return {number: why for number, (caller, _) in enumerate(sent) if caller == "b"}
+
+        feeding = Writer(store, decode, admit=admit)  # type: ignore[arg-type]
         ids = [number.to_bytes(16, "big") for number in range(6)]
         batches = [collector_pb2.Batch(id=id_) for id_ in ids]
         calls = [feeding.add(batches[n : n + 2], caller="abc"[n // 2]) for n in (0, 2, 4)]
-        await asyncio.gather(*calls)
+        outcomes = await asyncio.gather(*calls)
         await feeding.close()
         assert admitted == list(zip("aabbcc", ids, strict=True))
+        assert [str(outcome) for two in outcomes for outcome in two] == [
+            *["True"] * 2,
+            *["b has sent enough"] * 2,
+            *["True"] * 2,
+        ]
 
     asyncio.run(test())
 

@@ -1,0 +1,140 @@
+"""Batches decoded together are judged, and counted, as if each had been alone."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from stored import batch, daily, decoded
+
+from hearsay.v1 import collector_pb2
+from hearsay_server.intake import Cohort, Refused
+from hearsay_server.merging import decode_all
+from ldp import Tally
+
+
+def one_by_one(
+    batches: Sequence[collector_pb2.Batch],
+) -> tuple[dict[Cohort, Tally], dict[int, tuple[int, str]]]:
+    sums: dict[Cohort, Tally] = {}
+    refused = {}
+    for position, each in enumerate(batches):
+        try:
+            tallies = decoded(each)
+        except Refused as error:
+            refused[position] = (error.reason, str(error))
+            continue
+        for cohort, tally in tallies.items():
+            sums[cohort] = sums[cohort] + tally if cohort in sums else tally
+    return sums, refused
+
+
+def spoil(kind: str, good: collector_pb2.Batch) -> collector_pb2.Batch:
+    """Return a batch that is refused, or one of an unusual form that is not."""
+    bad = collector_pb2.Batch()
+    bad.CopyFrom(good)
+    first = bad.columns[0]
+    if kind == "impossible code":
+        first.codes = b"\xff"
+    elif kind == "no codes":
+        first.codes = b""
+    elif kind == "codes to spare":
+        first.codes = b"\x00\x01"
+    elif kind == "rows without codes":
+        bad.rows = 2
+    elif kind == "no rows":
+        bad.rows = 0
+    elif kind == "no columns":
+        del bad.columns[:]
+    elif kind == "a column twice":
+        bad.columns.add().CopyFrom(first)
+    elif kind == "unknown attribute":
+        first.attribute = "height"
+    elif kind == "unknown level":
+        first.level = "lax"
+    elif kind == "unknown survey":
+        bad.survey = "weather"
+    elif kind == "another revision":
+        bad.revision = b"r"
+    elif kind == "another period":
+        bad.period = "2026-07-04"
+    elif kind == "short id":
+        bad.id = b"i"
+    elif kind == "presence bits":
+        first.present = b"\x01"
+    elif kind == "presence bits of none":
+        first.present = b"\x00"
+    elif kind == "two rows":
+        bad.rows = 2
+        for column in bad.columns:
+            column.codes *= 2
+    return bad
+
+
+KINDS = (
+    "good",
+    "impossible code",
+    "no codes",
+    "codes to spare",
+    "rows without codes",
+    "no rows",
+    "no columns",
+    "a column twice",
+    "unknown attribute",
+    "unknown level",
+    "unknown survey",
+    "another revision",
+    "another period",
+    "short id",
+    "presence bits",
+    "presence bits of none",
+    "two rows",
+)
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.sampled_from(("good", "two rows", *KINDS))), max_size=40)
+)
+def test_what_is_decoded_together_is_what_each_is_alone(kinds: list[tuple[bool, str]]) -> None:
+    batches = [
+        spoil(kind, daily(number, number % 3) if often else batch(number))
+        for number, (often, kind) in enumerate(kinds)
+    ]
+    together = decode_all(batches, decoded)
+    sums, refused = one_by_one(batches)
+    assert together.sums == sums
+    assert {n: (why.reason, str(why)) for n, why in together.refused.items()} == refused
+
+
+@pytest.mark.parametrize("kind", KINDS[1:-1])
+def test_one_bad_batch_costs_the_others_nothing_and_little_time(kind: str) -> None:
+    batches = [batch(2 * number) for number in range(256)]  # all of one form
+    batches[100] = spoil(kind, batches[100])
+    calls = 0
+
+    def counting(each: collector_pb2.Batch) -> Mapping[Cohort, Tally]:
+        nonlocal calls
+        calls += 1
+        return decoded(each)
+
+    together = decode_all(batches, counting)
+    sums, refused = one_by_one(batches)
+    assert together.sums == sums
+    assert together.refused.keys() == refused.keys()
+    assert calls <= 1 + 2 * 8  # the halves that hold it, each with its sibling
+
+
+def recorded(of: list[int]) -> Callable[[collector_pb2.Batch], Mapping[Cohort, Tally]]:
+    def decode(each: collector_pb2.Batch) -> Mapping[Cohort, Tally]:
+        of.append(each.rows)
+        return {}
+
+    return decode
+
+
+def test_small_ones_of_one_form_are_one_and_large_ones_are_alone() -> None:
+    asked: list[int] = []
+    small = [batch(0) for _ in range(50)]
+    large = [collector_pb2.Batch(survey="health", rows=1000) for _ in range(3)]
+    decode_all([*small, *large], recorded(asked))
+    assert sorted(asked) == [50, 1000, 1000, 1000]
