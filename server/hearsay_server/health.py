@@ -111,11 +111,16 @@ class Readiness:
         metrics.ready.set(1)
 
     def committed(self, seconds: float, error: Exception | None) -> None:
-        """Hear of a commit: one that failed ends readiness until a probe succeeds."""
+        """Hear of a commit: one that the database failed ends readiness until a probe succeeds.
+
+        One that failed for what was to be written says nothing of what others send.
+        """
         if error is None:
             self._metrics.commit.observe(seconds)
-        else:
-            self._metrics.commit_failures.inc()
+            return
+        self._metrics.commit_failures.inc()
+        of_data = isinstance(error, sa.exc.DataError | sa.exc.IntegrityError)
+        if isinstance(error, sa.exc.SQLAlchemyError) and not of_data:
             self._failed.set()
 
     @contextlib.asynccontextmanager

@@ -294,12 +294,15 @@ def _decode(
     late: dict[_When, Refused | None] = {}
     good = []
     for number, (position, batch) in enumerate(new):
-        if states is not None and _when(batch) not in late:
-            late[_when(batch)] = _late(batch, states)
-        if refused := decoded.refused.get(number) or late.get(_when(batch)):
-            judged.outcomes[position] = refused
-        else:
+        refused = decoded.refused.get(number)
+        if refused is None and states is not None:
+            if _when(batch) not in late:
+                late[_when(batch)] = _late(batch, states)
+            refused = late[_when(batch)]
+        if refused is None:
             good.append((position, batch))
+        else:
+            judged.outcomes[position] = refused
     for cohort, tally in decoded.sums.items():
         if not late.get((cohort.survey, cohort.revision, cohort.period)):
             sums = judged.sums

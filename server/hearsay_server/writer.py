@@ -9,6 +9,7 @@ from typing import TypeVar
 import sqlalchemy as sa
 
 from hearsay.v1 import collector_pb2
+from hearsay_server.database import is_away
 from hearsay_server.intake import Cohort, Refused
 from hearsay_server.store import Store
 from ldp import Tally
@@ -116,24 +117,19 @@ class Writer:
             if not self._waiting.empty():
                 await self._linger(min(took, _LINGER))
             group = [await self._waiting.get()]
-            while sum(len(r[0]) for r in group) < _MAX_GROUP and not self._waiting.empty():
+            held = len(group[0][0])
+            while held < _MAX_GROUP and not self._waiting.empty():
                 group.append(self._waiting.get_nowait())
+                held += len(group[-1][0])
             begin = time.monotonic()
-            failed: Exception | None = None
             try:
-                await self._write(group)
-            except Exception as error:
-                failed = error
-                for *_, future in group:
-                    if not future.done():
-                        future.set_exception(error)
+                await self._commit(group)
             finally:
                 took = time.monotonic() - begin
                 for batches, _, size, _ in group:
                     self._batches -= len(batches)
                     self._bytes -= size
                     self._waiting.task_done()
-            self._committed(took, failed)
 
     async def _linger(self, seconds: float) -> None:
         """Wait so long for more to come, unless nothing does, or there is enough."""
@@ -142,6 +138,23 @@ class Writer:
         while before < self._batches < _MAX_GROUP and time.monotonic() < end:
             before = self._batches
             await asyncio.sleep(_SLICE)
+
+    async def _commit(self, group: "Sequence[_Request]") -> None:
+        """Write a group; where that fails for what may be one request's fault, each by itself."""
+        begin = time.monotonic()
+        failed: Exception | None = None
+        try:
+            await self._write(group)
+        except Exception as error:
+            if len(group) > 1 and not is_away(error):
+                for request in group:
+                    await self._commit([request])
+                return
+            failed = error
+            for *_, future in group:
+                if not future.done():
+                    future.set_exception(error)
+        self._committed(time.monotonic() - begin, failed)
 
     async def _write(self, group: "Sequence[_Request]") -> None:
         every = [(caller, batch) for batches, caller, _, _ in group for batch in batches]

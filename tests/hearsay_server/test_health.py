@@ -1,5 +1,6 @@
 """Readiness follows the disk and the database; liveness follows the process."""
 
+import asyncio
 import contextlib
 import resource
 import signal
@@ -11,12 +12,14 @@ from pathlib import Path
 
 import grpc
 import pytest
+import sqlalchemy as sa
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from postgres import Postgres
 from serving import batch, connected, register, serving, submit
 
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2, collector_pb2_grpc
-from hearsay_server.health import LIVE
+from hearsay_server.health import LIVE, Health, Readiness
+from hearsay_server.metrics import Metrics
 from support import Server
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -157,6 +160,23 @@ def test_a_commit_that_fails_ends_readiness_at_once_and_a_probe_brings_it_back(
             submit(address, batch(revision))
         assert status(channel) == NOT_SERVING
         assert becomes(channel, SERVING)
+
+
+def test_readiness_ends_by_what_the_database_fails_not_by_what_it_is_given() -> None:
+    def refused(kind: type[sa.exc.DBAPIError]) -> Exception:
+        return kind("INSERT", {}, Exception())
+
+    async def after(error: Exception) -> float | None:
+        metrics = Metrics()
+        readiness = Readiness(Health([]), metrics)
+        # No probe comes: a commit alone says it.
+        async with readiness.watched(None, lambda: None, 60.0):  # type: ignore[arg-type]
+            readiness.committed(0.1, error)
+            await asyncio.sleep(0.05)
+            return metrics.registry.get_sample_value("hearsay_ready")
+
+    errors = [ZeroDivisionError(), *map(refused, (sa.exc.DataError, sa.exc.OperationalError))]
+    assert [asyncio.run(after(error)) for error in errors] == [1, 1, 0]
 
 
 def test_every_watcher_hears_of_a_change_whoever_else_leaves(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import psycopg
 import pytest
 import sqlalchemy as sa
@@ -15,7 +16,7 @@ from postgres import Postgres
 
 from hearsay import InvalidInput, plan
 from hearsay.v1 import collector_pb2
-from hearsay_server import schema
+from hearsay_server import schema, shards
 from hearsay_server import survey as surveys
 from hearsay_server.intake import Cohort, Refused, decode
 from hearsay_server.store import Store
@@ -96,6 +97,28 @@ def test_a_group_is_told_apart_batch_by_batch(store: Store) -> None:
         f"another batch has the id {first.id.hex()}: draw ids at random",
     ]
     assert all(isinstance(outcomes[i], Refused) for i in (1, 4))
+
+
+def test_a_period_that_is_none_fails_nothing_beside_a_batch_that_is_stored(store: Store) -> None:
+    one, odd = batch(1), batch(2)
+    store.add([one], decoded)
+    odd.period = "whenever"
+    outcomes = store.add([one, odd, batch(3)], decoded)
+    assert outcomes[::2] == [False, True]
+    assert str(outcomes[1]) == "the survey has the one period 'once', got 'whenever'"
+
+
+def test_one_commit_may_count_for_any_number_of_cohorts(store: Store) -> None:
+    more = {
+        Cohort("health", b"", "smokes", "strict", f"{number:05}"): Tally(1, np.array([1, 0, 0]))
+        for number in range(14_000)  # with 5 parameters each: databases take 32,766 or 65,535
+    }
+    for _ in range(2):
+        with store.database.appending() as connection:
+            shards.add(store.database, connection, more)
+    kept = store.tallies("health", "smokes")
+    assert len(kept) == 14_000
+    assert {tally.n for tally in kept.values()} == {2}
 
 
 def test_a_failure_in_the_middle_stores_nothing(store: Store) -> None:

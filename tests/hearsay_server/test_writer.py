@@ -3,12 +3,15 @@
 import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import pytest
+import stored
 
 from hearsay.v1 import collector_pb2
 from hearsay_server import writer
 from hearsay_server.intake import Cohort, Reason, Refused
+from hearsay_server.store import Store
 from hearsay_server.writer import Overloaded, Writer
 from ldp import Tally
 
@@ -119,6 +122,33 @@ def test_a_failure_is_told_to_all_whom_it_concerns_and_to_nobody_else() -> None:
         store.fails = None
         assert await feeding.add(batches(1)) == [True]
         await feeding.close()
+
+    asyncio.run(test())
+
+
+def test_what_one_request_breaks_is_not_visited_on_those_beside_it(where: Path | str) -> None:
+    def breaks(batch: collector_pb2.Batch) -> Mapping[Cohort, Tally]:
+        if batch.survey == "daily":
+            raise ZeroDivisionError("a fault of ours")
+        return stored.decoded(batch)
+
+    async def test() -> None:
+        store = Store(where)
+        stored.register(store)
+        commits: list[str] = []
+        feeding = Writer(
+            store, breaks, committed=lambda seconds, error: commits.append(type(error).__name__)
+        )
+        batches = [stored.batch(number) for number in range(12)]
+        batches[7] = stored.daily(7)
+        calls = [feeding.add([batch]) for batch in batches]  # in one group
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        assert isinstance(answers.pop(7), ZeroDivisionError)
+        assert answers == [[True]] * 11
+        assert sorted(commits) == ["NoneType"] * 11 + ["ZeroDivisionError"]
+        assert sum(stored.remembered(store).values()) == 11
+        await feeding.close()
+        store.close()
 
     asyncio.run(test())
 
