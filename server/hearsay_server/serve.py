@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import resource
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -14,12 +15,14 @@ from grpc_reflection.v1alpha import reflection
 from hearsay.transport import is_loopback
 from hearsay.v1 import admin_pb2_grpc, analyst_pb2_grpc, collector_pb2_grpc
 from hearsay_server import tls, tokens, workers
-from hearsay_server.auth import ROLES, Gate, Policy
+from hearsay_server.auth import ROLES, Policy
 from hearsay_server.clock import Clock, system
 from hearsay_server.config import Config
+from hearsay_server.gate import FOR_EVERYBODY, Gate
 from hearsay_server.health import Health, Readiness, prober
 from hearsay_server.limits import Rates
 from hearsay_server.metrics import Metrics, exposed
+from hearsay_server.pool import Pool
 from hearsay_server.retention import swept
 from hearsay_server.services.admin import Admin
 from hearsay_server.services.analyst import Analyst
@@ -33,6 +36,9 @@ _log = logging.getLogger("hearsay.server")
 
 _GRACE = 10.0
 """Seconds that calls under way may take to end once the server stops."""
+
+_ANALYSES = 64
+"""Questions of analysts that may wait for those under way."""
 
 _HANDSHAKE = 20.0
 """Seconds that a connection may be silent before it speaks TLS and HTTP/2."""
@@ -79,16 +85,18 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
 
         policy = Policy(known, loopback=loopback, require_device_token=config.require_device_token)
         server = grpc.aio.server(
-            interceptors=[Gate(policy, metrics, config.max_open_calls)],
+            interceptors=[Gate(policy, metrics, config.max_open_calls, config.max_upload_seconds)],
             options=_options(config),
-            # The gate counts calls whose message is there; this counts all, without an answer
+            # The gate counts calls that it let in; this counts those at it too, without an answer
             # that says when to come again.
-            maximum_concurrent_rpcs=2 * config.max_open_calls,
+            maximum_concurrent_rpcs=2 * (config.max_open_calls + FOR_EVERYBODY),
         )
         rates = _rates(config)
         collector = Collector(plans, store, writer, metrics, rates, clock)
         collector_pb2_grpc.add_CollectorServicer_to_server(collector, server)
-        analyst = Analyst(plans, store)
+        analysis = Pool("analysis", max(2, (os.cpu_count() or 1) // 2), _ANALYSES)
+        stack.callback(analysis.close)
+        analyst = Analyst(plans, store, analysis)
         analyst_pb2_grpc.add_AnalystServicer_to_server(analyst, server)
         admin_pb2_grpc.add_AdminServicer_to_server(Admin(plans, store, writer), server)
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
