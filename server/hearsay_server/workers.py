@@ -19,7 +19,7 @@ from hearsay_server.config import Config
 from hearsay_server.database import open_database
 from ldp import InvalidInput
 
-_PARENT = "_HEARSAY__PARENT"
+_WORKER = "_HEARSAY_WORKER"
 """A variable that is set for a worker, which ends when its standard input does."""
 
 _HEARSAY = (sys.executable, "-m", "hearsay_server")
@@ -48,7 +48,7 @@ async def serve(
                 *("--metrics", _metrics(config.metrics, number)),
                 stdin=PIPE,  # never written to: it ends with this process, however that ends
                 stdout=PIPE,
-                env={**os.environ, _PARENT: "1"},
+                env={**os.environ, _WORKER: "1"},
             )
             for number in range(config.workers)
         ]
@@ -79,7 +79,7 @@ async def _started(workers: Sequence[Process]) -> bool:
 
 def watch_parent(orphaned: Callable[[], object]) -> None:
     """Where this process is a worker, call `orphaned` once its parent has ended."""
-    if _PARENT not in os.environ:
+    if _WORKER not in os.environ:
         return
     loop, stdin = asyncio.get_running_loop(), sys.stdin.fileno()
 

@@ -101,14 +101,16 @@ class Driver:
                 for server in self._deployment.servers * 2
             ]
             pool = stack.enter_context(ThreadPoolExecutor(1))
-            sent = list(self._send(stubs))
+            sent = list(self._send(stubs, many=fault is not None))
             beside = pool.submit(self._beside())
             if self._chance.random() < 0.3:
                 time.sleep(self._chance.uniform(0, 0.02))
                 for each in self._chance.sample(sent, min(2, len(sent))):
                     self.done["given up"] += each.call.cancel()
             if fault is not None:
-                time.sleep(self._chance.uniform(0, 0.1))
+                for each in sent[:1]:
+                    each.call.code()  # the first commit is done, the next ones are under way
+                time.sleep(self._chance.uniform(0, self._chance.choice([0.01, 0.1])))
                 self._deployment.faults[fault](self._chance)
                 self.done[fault] += 1
             answered = [(each.asked, _answers(each, excused=bool(fault))) for each in sent]
@@ -116,7 +118,7 @@ class Driver:
         self._learn(answered, before, closed)
         self._deployment.mend()
 
-    def _send(self, stubs: Sequence[Stub]) -> Iterator[_Sent]:
+    def _send(self, stubs: Sequence[Stub], *, many: bool) -> Iterator[_Sent]:
         """Send requests; of a batch perhaps several, in one request or to several servers."""
         asked: Counter[bytes] = Counter()
 
@@ -126,7 +128,7 @@ class Driver:
             asked.update({e.id: times for e in found})
             return found
 
-        for _ in range(self._chance.randint(4, 10)):
+        for _ in range(self._chance.randint(4, 10) * (1 + 3 * many)):
             servers = 1 if self._chance.random() < 0.6 else 2
             twice = self._chance.random() < 0.1
             times = servers * (1 + twice)

@@ -12,7 +12,7 @@ from hearsay.v1 import collector_pb2
 from hearsay_server.intake import Cohort, ends
 from ldp import Tally
 
-CODES = 300
+CODES = 1000
 """Measurements of a level in a period."""
 
 SURVEY = f"""

@@ -89,16 +89,20 @@ class Postgres:
         self._process = None
 
     def kill(self) -> None:
-        """Kill all its processes at once, as a machine that fails would."""
+        """Kill all its processes at once."""
+        assert self._process is not None
+        self.signal(signal.SIGKILL)
+        self._process.wait(timeout=30)
+        self._process = None
+
+    def signal(self, how: signal.Signals) -> None:
+        """Send a signal to all its processes; only Linux tells which they are."""
         assert self._process is not None
         parent = self._process.pid
         children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-        self._process.kill()
-        for child in map(int, children):
+        for process in (parent, *map(int, children)):
             with suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
-        self._process.wait(timeout=30)
-        self._process = None
+                os.kill(process, how)
 
     def url(self, database: str) -> str:
         """Return where a database is."""

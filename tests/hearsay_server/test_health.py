@@ -143,6 +143,31 @@ def test_a_database_that_is_gone_is_waited_for(tmp_path: Path, postgres: Postgre
             assert (result.status == collector_pb2.Result.DUPLICATE) == known
 
 
+@pytest.mark.slow
+def test_a_database_that_hangs_ends_readiness_and_is_waited_for(
+    tmp_path: Path, postgres: Postgres
+) -> None:
+    url = postgres.create()
+    with (
+        serving(tmp_path, database=url, probe_seconds=0.2) as address,
+        connected(address) as channel,
+    ):
+        request = collector_pb2.SubmitRequest(batches=[batch(register(address))])
+        collector = collector_pb2_grpc.CollectorStub(channel)
+        postgres.signal(signal.SIGSTOP)
+        try:
+            waiting = collector.Submit.future(request, timeout=1)
+            assert becomes(channel, NOT_SERVING)
+            assert status(channel, LIVE) == SERVING
+            assert waiting.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        finally:
+            postgres.signal(signal.SIGCONT)
+        assert becomes(channel, SERVING)
+        collector.Submit(request, timeout=20)  # the one that was given up may be stored or not
+        question = analyst_pb2.EstimateRequest(survey="health", attribute="smokes")
+        assert analyst_pb2_grpc.AnalystStub(channel).Estimate(question, timeout=20).reports == 1
+
+
 def test_a_probe_that_fails_ends_readiness(tmp_path: Path) -> None:
     with serving(tmp_path, probe_seconds=0.1) as address, connected(address) as channel:
         with without_a_table(tmp_path, "probes"):
