@@ -21,6 +21,7 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/benchmarks --benchmark-only --benchmark-columns=median,iqr,rounds
 	OMP_NUM_THREADS=2 $(BIN)/python tests/benchmarks/dpsgd_speed.py
+	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/ingest_speed.py
 
 protos: $(VENV)/.dev
 	$(BIN)/python protos/generate.py client/python

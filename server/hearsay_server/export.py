@@ -1,9 +1,9 @@
 """Randomised rows as Parquet, with what is needed to estimate from them.
 
-One folder with a folder for each period, `period=2026-07-04/part-0.parquet`. An attribute has a
-column of its codes (integers, or binary as on the wire) and `<attribute>__level`; both are null
-where a row has no answer. Each file's metadata has the plan, and the channel of each attribute
-and level.
+One folder with a folder for each period, `period=2026-07-04/part-0.parquet`, and more parts where
+there is much. An attribute has a column of its codes (integers, or binary as on the wire) and
+`<attribute>__level`; both are null where a row has no answer. Each file's metadata has the plan,
+and the channel of each attribute and level.
 """
 
 import base64
@@ -11,8 +11,9 @@ import json
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,12 @@ from ldp import InvalidInput
 
 LEVEL = "__level"
 PERIOD = "period"
+
+_PART = 64 << 20
+"""Bytes of rows in memory that make a file."""
+
+_BUFFERED = 4 * _PART
+"""Bytes of rows, of all periods, at which a smaller file is made."""
 
 _PLAN = b"hearsay.plan"
 _CHANNELS = b"hearsay.channels"
@@ -42,28 +49,66 @@ def export(
     if to.exists():
         raise InvalidInput(f"{to} exists: name a folder that does not")
     written = 0
-    with _folder(to) as folder, ExitStack() as stack:
+    with _folder(to) as folder:
         chunks = analyst.chunks(survey, first_period=first_period, last_period=last_period)
         data = next(chunks).plan
         plan = hearsay.plan.parse(data)
         schema = schema_of(plan, data)
-        writers: dict[str, pq.ParquetWriter] = {}
+        parts = _Parts(folder)
         for chunk in chunks:
-            if chunk.period not in writers:
-                (folder / f"{PERIOD}={chunk.period}").mkdir()
-                file = folder / f"{PERIOD}={chunk.period}" / "part-0.parquet"
-                writers[chunk.period] = stack.enter_context(pq.ParquetWriter(file, schema))
             columns: list[Any] = []
             for name, decoded in rows.decode(plan, chunk).items():
                 kind = schema.field(name).type
                 columns.append(pa.array(decoded.codes, kind, mask=decoded.absent))
                 positions = pa.array(decoded.levels, pa.int16(), mask=decoded.absent)
                 columns.append(pa.DictionaryArray.from_arrays(positions, list(plan.levels)))
-            writers[chunk.period].write_table(pa.Table.from_arrays(columns, schema=schema))
+            parts.add(chunk.period, pa.Table.from_arrays(columns, schema=schema))
             written += chunk.rows
+        parts.close()
         if not written:
             raise InvalidInput(f"there are no such rows of {survey!r} stored")
     return written
+
+
+class _Parts:
+    """Files of rows by period, written once there is enough for one, or too much in memory.
+
+    Rows come in chunks of any period, and small ones where there are many periods: each would
+    be a row group of its own, and each period a file that is open all the time.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._tables: dict[str, list[Any]] = {}
+        self._bytes: Counter[str] = Counter()
+        self._made: Counter[str] = Counter()
+
+    @property
+    def waiting(self) -> int:
+        """How many bytes of rows are in memory."""
+        return self._bytes.total()
+
+    def add(self, period: str, table: Any) -> None:
+        """Write rows of a period, now or later."""
+        self._tables.setdefault(period, []).append(table)
+        self._bytes[period] += table.nbytes
+        if self._bytes[period] >= _PART:
+            self._write(period)
+        elif self.waiting >= _BUFFERED:
+            self._write(self._bytes.most_common(1)[0][0])
+
+    def close(self) -> None:
+        """Write what waits."""
+        for period in list(self._tables):
+            self._write(period)
+
+    def _write(self, period: str) -> None:
+        place = self._folder / f"{PERIOD}={period}"
+        place.mkdir(exist_ok=True)
+        table = pa.concat_tables(self._tables.pop(period))
+        pq.write_table(table, place / f"part-{self._made[period]}.parquet")
+        self._made[period] += 1
+        del self._bytes[period]
 
 
 def schema_of(plan: Plan, data: bytes) -> Any:

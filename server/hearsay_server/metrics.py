@@ -31,6 +31,10 @@ class Metrics:
         self.commit_failures = self._counter("commit_failures", "Commits that failed.")
         self.queue_batches = self._gauge("queue_batches", "Batches that wait for the disk.")
         self.queue_bytes = self._gauge("queue_bytes", "Bytes of the batches that wait.")
+        self.tally_lag = self._gauge(
+            "tally_lag_seconds",
+            "Time for which the first of the batches that wait is not in the tallies.",
+        )
         self.open_calls = self._gauge("open_calls", "Calls under way.")
         self.denied = self._counter(
             "auth_failures", "Calls without the token that they need.", "reason"

@@ -25,7 +25,7 @@ from ldp import InvalidInput
 
 _log = logging.getLogger("hearsay.server")
 
-_surveys, _batches = schema.surveys, schema.batches
+_surveys, _batches, _token_rows = schema.surveys, schema.batches, schema.token_rows
 
 _CHUNK = 1000
 """Rows that one step deletes, so that it holds nobody up for long."""
@@ -134,6 +134,36 @@ def purge_some(database: Database) -> bool:
     return len(ids) == _CHUNK
 
 
+def purge_token_rows(database: Database) -> bool:
+    """Stop remembering some of what tokens sent in closed periods; return whether there is more."""
+    with database.changing() as connection:
+        closed = _closed_of_tokens(connection)
+        if closed is None:
+            return False
+        here = sa.and_(_token_rows.c.survey == closed[0], _token_rows.c.period == closed[1])
+        some = sa.select(_token_rows.c.token).where(here).limit(_CHUNK)
+        tokens = connection.scalars(some).all()
+        connection.execute(sa.delete(_token_rows).where(here, _token_rows.c.token.in_(tokens)))
+    return True
+
+
+def _closed_of_tokens(connection: sa.Connection) -> tuple[str, str] | None:
+    """Return a survey and its closed period in which tokens sent something, or None."""
+    key = _token_rows.c.survey, _token_rows.c.period
+    query = (
+        sa.select(*key, _surveys.c.unit, _surveys.c.closed_before)
+        .join(_surveys, _surveys.c.survey == _token_rows.c.survey)
+        .order_by(*key)
+        .limit(1)
+    )
+    last = ("", "")
+    while row := connection.execute(query.where(sa.tuple_(*key) > sa.tuple_(*last))).first():
+        last = (row.survey, row.period)
+        if ends(row.unit, row.period) <= row.closed_before:
+            return last
+    return None
+
+
 def due(
     database: Database, now: datetime, keep_days: int = 0, grace: timedelta = GRACE
 ) -> Sequence[Callable[[], bool]]:
@@ -147,6 +177,7 @@ def due(
         partial(close_periods, database, now, grace),
         *drop,
         partial(purge_some, database),
+        partial(purge_token_rows, database),
         partial(delete_some, database),
     ]
 

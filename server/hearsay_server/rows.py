@@ -17,6 +17,9 @@ from ldp.suspicion import Supports, has_tests, supports
 _CHUNK = 1 << 20
 """Bytes of codes in one message, about: below what gRPC lets through by default."""
 
+_TESTED = 1 << 16
+"""Reports whose supports are counted at once."""
+
 Batches = Iterable[Sequence[collector_pb2.Batch]]
 """Pages of batches that were decoded once, and so are as they must be."""
 
@@ -113,10 +116,11 @@ def supports_by_level(
                 if column.attribute == attribute and column.level in tested:
                     codes[column.level].append(column.codes)
         for name, parts in codes.items():
-            data = b"".join(parts)
-            if data:
-                mechanism = tested[name]
-                read = mechanism.decode(data, len(data) // mechanism.code_bytes)
+            data, mechanism = b"".join(parts), tested[name]
+            step = _TESTED * mechanism.code_bytes
+            for begin in range(0, len(data), step):
+                some = data[begin : begin + step]
+                read = mechanism.decode(some, len(some) // mechanism.code_bytes)
                 seen = supports(mechanism, read, targets)
                 found[name] = found[name] + seen if name in found else seen
     return found

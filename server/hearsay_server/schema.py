@@ -105,6 +105,7 @@ token_rows = sa.Table(
     sa.Column("period", Name, primary_key=True),
     sa.Column("rows", sa.BigInteger, nullable=False),
 )
+sa.Index("token_rows_by_period", token_rows.c.survey, token_rows.c.period)
 
 # What servers write to see whether they can.
 probes = sa.Table(

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import resource
@@ -82,6 +83,7 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
         stack.push_async_callback(writer.close)
         metrics.queue_batches.set_function(lambda: writer.waiting[0])
         metrics.queue_bytes.set_function(lambda: writer.waiting[1])
+        metrics.tally_lag.set_function(lambda: writer.lag)
 
         policy = Policy(known, loopback=loopback, require_device_token=config.require_device_token)
         server = grpc.aio.server(
@@ -164,6 +166,18 @@ async def serve(config: Config, on_start: Callable[[str], None], clock: Clock = 
         loop.add_signal_handler(name, stop.set)
     workers.watch_parent(stop.set)
     async with running(config, clock) as port:
+        _collect_rarely()
         on_start(f"{config.listen.rpartition(':')[0]}:{port}")
         await stop.wait()
         _log.info("stopping: no new calls, writing what waits")
+
+
+def _collect_rarely() -> None:
+    """Take what startup made out of the garbage collector's sight, and let it run less often.
+
+    Of calls under way it finds nothing to collect, and looked at all of them a hundred times a
+    second: a tenth of the processor's time under load.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)

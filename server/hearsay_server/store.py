@@ -31,6 +31,9 @@ _DAY = 24 * 3600
 _RACES = 20
 """Times that a group is judged anew because another process was faster with some of it."""
 
+_PAGE_BYTES = 32 << 20
+"""Bytes of a page of batches, with which it ends."""
+
 _KNOWN = sa.select(schema.batches.c.id, schema.batches.c.rows, schema.batches.c.batch).where(
     schema.batches.c.id.in_(sa.bindparam("ids", expanding=True))
 )
@@ -193,7 +196,8 @@ class Store:
         try:
             with self.database.appending() as connection:
                 states = _states(connection, {new.batch.survey for new in fresh})
-                last = {_when(new.batch): _end(new.batch, states) for new in fresh}
+                one_of_each = {_when(new.batch): new.batch for new in fresh}
+                last = {when: _end(batch, states) for when, batch in one_of_each.items()}
                 rows = [new.row(last[_when(new.batch)], today) for new in fresh]
                 if len(connection.execute(self._insert, rows).all()) != len(rows):
                     raise _Changed
@@ -223,21 +227,31 @@ class Store:
         """Yield a survey's batches that are stored still, by page, in the order of their ids.
 
         Ids are random. Each page is a transaction of its own, so that a long reading holds
-        nobody up; a batch that comes in meanwhile may or may not be among them.
+        nobody up; a batch that comes in meanwhile may or may not be among them. A page has
+        `page` batches, or fewer where they are large.
         """
         table = schema.batches
-        query = sa.select(table.c.id, table.c.batch).order_by(table.c.id).limit(page)
+        # An expression, so that no index of surveys is taken: that one would be sorted by id
+        # for each page anew.
+        mine = (table.c.survey + "" == survey) & table.c.batch.is_not(None)
+        sizes = sa.select(table.c.id, sa.func.length(table.c.batch).label("size"))
+        contents = sa.select(table.c.batch).where(mine).order_by(table.c.id)
         last = b""
         while True:
-            here = query.where(
-                table.c.survey == survey, table.c.batch.is_not(None), table.c.id > last
-            )
+            here = sizes.where(mine, table.c.id > last).order_by(table.c.id).limit(page)
             with self.database.reading() as connection:
-                rows = connection.execute(here).all()
-            if not rows:
-                return
-            last = rows[-1].id
-            yield [collector_pb2.Batch.FromString(row.batch) for row in rows]
+                ids, total = [], 0
+                for row in connection.execute(here):
+                    ids.append(row.id)
+                    total += row.size
+                    if total >= _PAGE_BYTES:
+                        break
+                if not ids:
+                    return
+                these = contents.where(table.c.id.between(ids[0], ids[-1]))
+                data = connection.scalars(these).all()
+            last = ids[-1]
+            yield [collector_pb2.Batch.FromString(each) for each in data]
 
 
 class _Changed(Exception):

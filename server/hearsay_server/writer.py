@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -70,6 +71,7 @@ class Writer:
         self._committed = committed
         self._waiting: asyncio.Queue[_Request] = asyncio.Queue()
         self._batches = self._bytes = 0  # that wait
+        self._came: deque[float] = deque()  # when each request that waits did
         self._thread = ThreadPoolExecutor(1, "hearsay-writer")
         self._task = asyncio.create_task(self._run())
 
@@ -77,6 +79,14 @@ class Writer:
     def waiting(self) -> tuple[int, int]:
         """How many batches, of how many bytes, wait for the disk."""
         return self._batches, self._bytes
+
+    @property
+    def lag(self) -> float:
+        """For how many seconds what came first of what waits has waited; 0 where nothing does."""
+        try:
+            return time.monotonic() - self._came[0]
+        except IndexError:
+            return 0.0
 
     async def add(
         self, batches: Sequence[collector_pb2.Batch], caller: str = ""
@@ -96,6 +106,7 @@ class Writer:
         future: asyncio.Future[Sequence[Outcome]] = asyncio.get_running_loop().create_future()
         self._batches += len(batches)
         self._bytes += size
+        self._came.append(time.monotonic())
         self._waiting.put_nowait((batches, caller, size, future))
         return await future
 
@@ -117,10 +128,10 @@ class Writer:
             if not self._waiting.empty():
                 await self._linger(min(took, _LINGER))
             group = [await self._waiting.get()]
-            held = len(group[0][0])
-            while held < _MAX_GROUP and not self._waiting.empty():
+            count = len(group[0][0])
+            while count < _MAX_GROUP and not self._waiting.empty():
                 group.append(self._waiting.get_nowait())
-                held += len(group[-1][0])
+                count += len(group[-1][0])
             begin = time.monotonic()
             try:
                 await self._commit(group)
@@ -129,6 +140,7 @@ class Writer:
                 for batches, _, size, _ in group:
                     self._batches -= len(batches)
                     self._bytes -= size
+                    self._came.popleft()
                     self._waiting.task_done()
 
     async def _linger(self, seconds: float) -> None:

@@ -24,7 +24,7 @@ from support import SURVEY
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
-from hearsay_server.export import export, plan_of, schema_of  # noqa: E402
+from hearsay_server.export import _Parts, export, plan_of, schema_of  # noqa: E402
 
 
 class Exported:
@@ -206,6 +206,42 @@ def test_an_export_appears_whole_or_not_at_all(
         assert export(analyst, "health", tmp_path / "out") == 5
         with pytest.raises(InvalidInput, match="exists: name a folder that does not"):
             export(analyst, "health", tmp_path / "out")
+
+
+def test_a_large_survey_is_written_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hearsay_server.export._PART", 200)
+    monkeypatch.setattr("hearsay_server.rows._CHUNK", 40)
+    with serving(tmp_path / "data") as address:
+        _, plan = register(address, SURVEY)
+        answers = {"smokes": np.arange(100) % 3}
+        submit(address, batch(plan, "strict", "once", answers, 1))
+        with Analyst(address) as analyst:
+            assert export(analyst, "health", tmp_path / "out") == 100
+    files = sorted((tmp_path / "out" / "period=once").iterdir())
+    assert len(files) > 2
+    assert {file.name for file in files} == {f"part-{n}.parquet" for n in range(len(files))}
+    store = Store(tmp_path / "data")
+    (tally,) = store.tallies("health", "smokes").values()
+    store.close()
+    codes = pq.read_table(tmp_path / "out")["smokes"].to_numpy()
+    assert plan.levels["strict"].mechanisms["smokes"].tally(codes.astype(np.uint8)) == tally
+
+
+def test_what_waits_to_be_written_is_bounded_over_all_periods(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hearsay_server.export._PART", 1000)
+    monkeypatch.setattr("hearsay_server.export._BUFFERED", 3000)
+    parts, table = _Parts(tmp_path), pa.table({"code": np.arange(50)})
+    for number in range(200):
+        parts.add(f"day {number * number % 17}", table)
+        assert parts.waiting < 3000
+    parts.close()
+    assert parts.waiting == 0
+    assert pq.read_table(tmp_path).num_rows == 200 * 50
+    assert all(len(list(place.iterdir())) > 1 for place in tmp_path.iterdir())
 
 
 def test_columns_that_would_collide_are_refused() -> None:

@@ -54,6 +54,7 @@ def test_traffic_is_counted_by_what_became_of_it(tmp_path: Path) -> None:
     assert seen["hearsay_commit_seconds_count"] == 1
     assert seen["hearsay_commit_failures_total"] == 0
     assert seen["hearsay_queue_batches"] == seen["hearsay_queue_bytes"] == 0
+    assert seen["hearsay_tally_lag_seconds"] == 0
     assert seen["hearsay_open_calls"] == 0
     assert seen["hearsay_auth_failures_total,missing"] == 1
     assert seen["hearsay_limited_total,rate"] == 1

@@ -12,6 +12,7 @@ from hearsay import InvalidInput
 from hearsay_server import retention, schema
 from hearsay_server.intake import Reason, Refused
 from hearsay_server.store import Store
+from hearsay_server.tokens import charge
 
 
 @pytest.fixture
@@ -114,6 +115,32 @@ def test_contents_are_kept_for_their_days(store: Store) -> None:
     assert remembered(store) == {1: True}
     sweep(store, NOW, keep_days=29)
     assert remembered(store) == {1: False}
+
+
+def test_what_a_token_sent_is_forgotten_with_its_period(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "_CHUNK", 3)
+    days = [daily(number, days_ago=number) for number in range(3)]
+    for sent in (*days, batch(10)):
+        with store.database.appending() as connection:
+            charge(connection, [(f"token {n}", sent) for n in range(7)], cap=10)
+    sweep(store, NOW)
+    assert charged(store) == {("health", "once"): 7, **{("daily", d.period): 7 for d in days}}
+    retention.close_survey(store.database, "daily", days[1].period)
+    sweep(store, NOW)
+    assert charged(store) == {("health", "once"): 7, ("daily", days[0].period): 7}
+    retention.close_survey(store.database, "health")
+    sweep(store, NOW + timedelta(days=61))
+    assert charged(store) == {}
+
+
+def charged(store: Store) -> dict[tuple[str, str], int]:
+    """Return how many tokens' rows are remembered, by survey and period."""
+    key = schema.token_rows.c.survey, schema.token_rows.c.period
+    with store.database.reading() as connection:
+        query = sa.select(*key, sa.func.count()).group_by(*key)
+        return {(row[0], row[1]): row[2] for row in connection.execute(query)}
 
 
 def test_a_deleted_survey_leaves_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psycopg
@@ -83,6 +84,39 @@ def test_batches_that_are_stored_still_are_read_once_each_in_pages(store: Store)
     assert [len(page) for page in pages] == [4, 4, 2]
     assert [b for page in pages for b in page] == sent[:4] + sent[5:]
     assert not list(store.batches("wealth"))
+
+
+def test_a_page_of_large_batches_is_a_short_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = [batch(number) for number in range(6)]
+    store.add(sent, decoded)
+    monkeypatch.setattr("hearsay_server.store._PAGE_BYTES", 2 * sent[0].ByteSize() - 10)
+    pages = list(store.batches("health", page=4))
+    assert [len(page) for page in pages] == [2, 2, 2]
+    assert [b for page in pages for b in page] == sent
+
+
+def test_a_page_is_found_without_sorting_the_survey(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.create_survey("health", PLAN.revision, FROZEN)
+    store.add([batch(number) for number in range(6)], decoded)
+    asked: list[tuple[str, Any]] = []
+    sa.event.listen(
+        store.engine,
+        "before_cursor_execute",
+        lambda _connection, _cursor, text, parameters, *_: asked.append((text, parameters)),
+    )
+    assert len(list(store.batches("health", page=4))) == 2
+    selects = [(text, parameters) for text, parameters in asked if text.startswith("SELECT")]
+    assert len(selects) == 5  # of two pages, ids and contents; and there is no third
+    with store.engine.connect() as connection:
+        for text, parameters in selects:
+            steps = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", parameters).all()
+            assert [step.detail.partition("(")[0].strip() for step in steps] == [
+                "SEARCH batches USING INDEX sqlite_autoindex_batches_1"
+            ]
+    store.close()
 
 
 def test_a_group_is_told_apart_batch_by_batch(store: Store) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -219,6 +220,25 @@ def test_each_batch_of_a_group_is_admitted_with_its_own_caller() -> None:
             *["b has sent enough"] * 2,
             *["True"] * 2,
         ]
+
+    asyncio.run(test())
+
+
+def test_the_lag_is_how_long_the_first_of_what_waits_has_waited() -> None:
+    async def test() -> None:
+        store = Slow()
+        feeding = Writer(store, decode)  # type: ignore[arg-type]
+        assert feeding.lag == 0
+        begin = time.monotonic()
+        first = asyncio.create_task(feeding.add(batches(1)))
+        await asyncio.sleep(0.2)
+        second = asyncio.create_task(feeding.add(batches(1)))
+        await asyncio.sleep(0)
+        assert 0.15 < feeding.lag <= time.monotonic() - begin
+        store.free.set()
+        await asyncio.gather(first, second)
+        assert feeding.lag == 0
+        await feeding.close()
 
     asyncio.run(test())
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-NEWEST = 2
+NEWEST = 3
 """The schema that this version knows: the number of the last file in `versions`."""
 
 

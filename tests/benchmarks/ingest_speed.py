@@ -1,0 +1,245 @@
+"""The server's rate with durable acknowledgement, beside a bare echo, as reports pile up.
+
+    python tests/benchmarks/ingest_speed.py [--quick | --smoke] [--only small|growth]
+
+Every server is a process of its own, and so is this one, which plays the devices and the analyst;
+all share the machine. What is compared takes turns, a few seconds each, so that a busy machine
+slows both; what depends less on that, the server's CPU seconds, stands beside it.
+
+The servers hold what they were sent in a temporary folder of the working directory, whose disk
+is thus the one that is measured: half a GB with the largest survey.
+"""
+
+import argparse
+import asyncio
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import grpc
+import numpy as np
+from traffic import (
+    BULK,
+    CALLS,
+    SINGLES,
+    Load,
+    Process,
+    Request,
+    bulk,
+    echoing,
+    load,
+    one_row,
+    register,
+    serving,
+    singles,
+)
+
+from hearsay.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2_grpc
+from hearsay_server import tokens
+
+
+def compared(
+    servers: dict[str, tuple[Process, Callable[[], Request]]], rounds: int, seconds: float
+) -> dict[str, list[Load]]:
+    """Load each in turn, so many times, after a turn that does not count."""
+    loads: dict[str, list[Load]] = {name: [] for name in servers}
+    for turn in range(rounds + 1):
+        for name, (server, make) in servers.items():
+            done = asyncio.run(load(server, make, seconds=seconds if turn else seconds / 4))
+            if turn:
+                loads[name].append(done)
+    return loads
+
+
+def ratio(loads: dict[str, list[Load]], name: str, base: str = "echo") -> float:
+    """Return the median, over the turns, of one rate over that of the base beside it."""
+    pairs = zip(loads[name], loads[base], strict=True)
+    return statistics.median([one.rate / other.rate for one, other in pairs])
+
+
+def percentile(values: list[float], share: float) -> float:
+    return float(np.quantile(values, share))
+
+
+def slowest(before: dict[float, float], after: dict[float, float], share: float = 0.99) -> float:
+    """Return the quantile of the commits between two looks, interpolated within its bucket."""
+    counts = [(bound, after[bound] - before[bound]) for bound in sorted(after)]
+    wanted, low, below = share * counts[-1][1], 0.0, 0.0
+    for bound, count in counts:
+        if count >= wanted:
+            return low + (bound - low) * (wanted - below) / max(count - below, 1.0)
+        low, below = bound, count
+    return float("inf")
+
+
+def show(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+Column = tuple[str, int, str]
+"""A heading, a width and the format of a number."""
+
+
+def headings(first: str, columns: list[Column]) -> str:
+    return f"  {first:30}" + "".join(f"{name:>{width}}" for name, width, _ in columns)
+
+
+def row(first: str, columns: list[Column], values: list[float]) -> str:
+    cells = (f"{v:{w}{f}}" for v, (_, w, f) in zip(values, columns, strict=True))
+    return f"  {first:30}" + "".join(cells)
+
+
+SMALL: list[Column] = [
+    ("calls/s", 9, ".0f"),
+    ("of echo", 9, ".2f"),
+    ("CPU us", 8, ".0f"),
+    ("of echo", 9, ".2f"),
+    ("p50 ms", 8, ".1f"),
+    ("p99 ms", 8, ".1f"),
+    ("commit p99 ms", 15, ".1f"),
+]
+
+GROWTH: list[Column] = [
+    ("fill Mc/s", 11, ".2f"),
+    ("bulk Mc/s", 11, ".2f"),
+    ("CPU ms", 8, ".2f"),
+    ("commit p99 ms", 15, ".1f"),
+    ("Submit/echo", 13, ".2f"),
+    ("query ms", 10, ".1f"),
+    ("again ms", 10, ".1f"),
+    ("MB held", 9, ".0f"),
+    ("MB disk", 9, ".0f"),
+]
+
+
+def small_batches(folder: Path, rounds: int, seconds: float) -> None:
+    """Print what one-row batches cost, with and without counting them by token."""
+    with ExitStack() as stack:
+        echoed = stack.enter_context(echoing())
+        plain = stack.enter_context(serving(folder / "plain"))
+        capped = stack.enter_context(serving(folder / "capped", capped=True))
+        make = one_row(register(plain))
+        _, admin = tokens.tokens_of(folder / "capped").create("admin")
+        register(capped, admin)
+        before = {one.address: one.commits() for one in (plain, capped)}
+        servers = {
+            "echo": (echoed, make),
+            "Submit": (plain, make),
+            "Submit, rows capped by token": (capped, make),
+        }
+        loads = compared(servers, rounds, seconds)
+        show(f"one-row batches, {CALLS} calls under way; to reach: 0.70 of the echo's calls/s")
+        show(headings("", SMALL))
+        costs = {
+            name: sum(one.cpu for one in each) / sum(one.calls for one in each)
+            for name, each in loads.items()
+        }
+        for name, (server, _) in servers.items():
+            latencies = [1e3 * latency for one in loads[name] for latency in one.latencies]
+            values = [
+                statistics.median(one.rate for one in loads[name]),
+                ratio(loads, name),
+                1e6 * costs[name],
+                costs["echo"] / costs[name],
+                percentile(latencies, 0.5),
+                percentile(latencies, 0.99),
+            ]
+            if server.metrics:
+                values.append(1e3 * slowest(before[server.address], server.commits()))
+            show(row(name, SMALL[: len(values)], values))
+        show("  CPU is the server's, of a call; beside it the echo's, over it")
+
+
+def asked(
+    server: Process, make: Callable[[], Request], count: int
+) -> tuple[list[float], list[float]]:
+    """Return the milliseconds that estimates of 1,024 frequencies took: after news, and without."""
+    question = analyst_pb2.EstimateRequest(survey="bench", attribute="word")
+    fresh: list[float] = []
+    repeated: list[float] = []
+    with grpc.insecure_channel(server.address) as channel:
+        collector = collector_pb2_grpc.CollectorStub(channel)
+        analyst = analyst_pb2_grpc.AnalystStub(channel)
+        for _ in range(count):
+            collector.Submit(make())
+            for taken in (fresh, repeated):
+                begin = time.perf_counter()
+                analyst.Estimate(question)
+                taken.append(1e3 * (time.perf_counter() - begin))
+    return fresh, repeated
+
+
+def growth(folder: Path, sizes: list[int], seconds: float, per_batch: int) -> None:
+    """Print how rates, latencies and memory change as reports pile up."""
+    with ExitStack() as stack:
+        echoed = stack.enter_context(echoing())
+        server = stack.enter_context(serving(folder / "growth"))
+        plan = register(server)
+        single, large = one_row(plan), bulk(plan)
+        fill, each = (large, BULK) if per_batch == BULK else (singles(plan), SINGLES)
+        stored = BULK * asyncio.run(load(server, large, count=20, calls=8)).calls  # to warm up
+        codes = 1e-6 * len(plan.attributes)
+        show(
+            f"\nas reports of {len(plan.attributes)} attributes pile up, in batches of "
+            f"{per_batch}; to reach: 2 million codes/s, 20 ms for 1,024 frequencies"
+        )
+        show(headings("reports stored", GROWTH))
+        held: list[tuple[int, float]] = []
+        for size in sizes:
+            filled = asyncio.run(load(server, fill, count=max(1, (size - stored) // each), calls=8))
+            stored += filled.calls * each
+            before = server.commits()
+            count = max(20, min(1000, size // 1000))
+            bulked = asyncio.run(load(server, large, count=count, calls=8))
+            p99 = slowest(before, server.commits())
+            loads = compared({"echo": (echoed, single), "Submit": (server, single)}, 3, seconds)
+            stored += bulked.calls * BULK + sum(one.calls for one in loads["Submit"])
+            fresh, again = asked(server, single, 100 if seconds > 1 else 10)
+            held.append((stored, server.resident()))
+            values = [
+                codes * filled.rate * each,
+                codes * bulked.rate * BULK,
+                1e3 * bulked.cpu / bulked.calls,
+                1e3 * p99,
+                ratio(loads, "Submit"),
+                percentile(fresh, 0.5),
+                percentile(again, 0.5),
+                server.resident(),
+                server.stored(),
+            ]
+            show(row(f"{size:,}", GROWTH, values))
+        (first, less), (last, more) = held[0], held[-1]
+        show(
+            f"  memory: {1e6 * (more - less) / (last - first):.2f} MB per 10^6 reports\n"
+            "  Mc/s: million codes a second, the client's work included; CPU: the server's, of\n"
+            f"  {BULK:,} reports; query: the median after news came in, and again without"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--quick", action="store_true", help="a minute: up to 10^6 reports")
+    how.add_argument("--smoke", action="store_true", help="seconds: does it work at all?")
+    parser.add_argument("--only", choices=["small", "growth"])
+    parser.add_argument("--rows-per-batch", type=int, choices=[1, BULK], default=BULK)
+    arguments = parser.parse_args()
+    rounds, seconds, sizes = 6, 4.0, [10**5, 10**6, 10**7]
+    if arguments.quick:
+        rounds, seconds, sizes = 3, 2.0, sizes[:2]
+    elif arguments.smoke:
+        rounds, seconds, sizes = 1, 0.2, [25_000, 90_000]
+    with tempfile.TemporaryDirectory(dir=".", prefix=".bench-") as name:
+        if arguments.only != "growth":
+            small_batches(Path(name), rounds, seconds)
+        if arguments.only != "small":
+            growth(Path(name), sizes, seconds / 2, arguments.rows_per_batch)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""The benchmark of the server runs, and says what it is for."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_the_server_measures_a_little(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, HERE / "ingest_speed.py", "--smoke"],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = {line[:32].strip(): line[32:].split() for line in done.stdout.splitlines()}
+    for name in ("echo", "Submit", "Submit, rows capped by token", "25,000", "90,000"):
+        assert lines[name], done.stdout
+        assert all(float(value) >= 0 for value in lines[name]), done.stdout
+    assert float(lines["echo"][1]) == 1  # of its own rate
+    assert not list(tmp_path.iterdir())  # what was stored is gone
