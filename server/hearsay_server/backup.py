@@ -62,7 +62,7 @@ def restore(file: Path, database: Database) -> None:
         try:
             with copy.reading() as source, database.changing() as target:
                 for table in schema.metadata.sorted_tables:
-                    if table is not schema.probes and target.execute(sa.select(table)).first():
+                    if table not in schema.PASSING and target.execute(sa.select(table)).first():
                         raise InvalidInput(f"the database is not empty: it has {table.name}")
                 _copy(source, target)
         except sa.exc.DatabaseError as error:
@@ -88,9 +88,12 @@ def _opened(file: Path, folder: Path) -> Database:
 def _copy(source: sa.Connection, target: sa.Connection) -> None:
     options = {"stream_results": True, "yield_per": _PAGE}
     for table in schema.metadata.sorted_tables:
-        if table is schema.probes:
+        if table in schema.PASSING:
             continue
-        rows = source.execute(sa.select(table), execution_options=options)
+        # In the order of their keys: in that of their places it would be of their arrival.
+        rows = source.execute(
+            sa.select(table).order_by(*table.primary_key), execution_options=options
+        )
         for page in rows.mappings().partitions(_PAGE):
             target.execute(sa.insert(table), [dict(row) for row in page])
 

@@ -55,7 +55,7 @@ class Config:
     max_batch_rows: Annotated[int, "Rows that one batch may hold."] = 100_000
     max_open_calls: Annotated[int, "Calls under way at once."] = 1024
     max_connections: Annotated[int, "Connections at once; above it new ones are closed."] = 10_000
-    max_streams_per_connection: Annotated[int, "Calls under way at once on one connection."] = 100
+    max_streams_per_connection: Annotated[int, "Calls under way at once on one connection."] = 1024
     max_upload_seconds: Annotated[float, "End a call whose message takes longer to come."] = 30.0
     max_connection_idle_seconds: Annotated[float, "Close a connection that was idle so long."] = (
         300.0

@@ -32,6 +32,7 @@ _PREFIX = "hearsay-"
 
 _tokens, _token_rows = schema.tokens, schema.token_rows
 _KEY = [_token_rows.c.token, _token_rows.c.survey, _token_rows.c.period]
+_KEY_NAMES = [column.name for column in _KEY]
 _OVER = sa.select(*_KEY, _token_rows.c.rows).where(
     sa.tuple_(*_KEY).in_(sa.bindparam("keys", expanding=True)),
     _token_rows.c.rows > sa.bindparam("cap"),
@@ -135,8 +136,8 @@ def charge(
     for key, (_, batch) in zip(keys, sent, strict=True):
         added[key] += batch.rows
     rows = [  # always in the same order, so that two processes do not wait for each other
-        {"token": token, "survey": survey, "period": period, "rows": added[token, survey, period]}
-        for token, survey, period in sorted(added)
+        {**dict(zip(_KEY_NAMES, key, strict=True)), "rows": added[key], "barred": 0}
+        for key in sorted(added)
     ]
     if rows:
         connection.execute(_count(connection.dialect.name), rows)

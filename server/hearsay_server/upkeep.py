@@ -102,7 +102,9 @@ def retention(
     elif keep_days < 1:
         raise InvalidInput(f"--keep-days must be at least 1, got {keep_days}")
     with _opened(data, database, config_file) as opened:
-        for step in retaining.due(opened, datetime.now(UTC), keep_days):
+        now = datetime.now(UTC)
+        retaining.remember(opened, now)
+        for step in retaining.due(opened, now, keep_days):
             while step():
                 pass
 

@@ -48,6 +48,20 @@ def everything(store: Store) -> dict[str, list[tuple[object, ...]]]:
         }
 
 
+def test_a_backup_and_what_is_restored_from_it_have_no_order_of_arrival(
+    store: Store, tmp_path: Path, postgres: Postgres
+) -> None:
+    for number in (5, 2, 9, 1, 7):
+        store.add([batch(number)], decoded)
+    backup(store.database, tmp_path / "backup")
+    other = Store(postgres.create())
+    restore(tmp_path / "backup", other.database)
+    with other.database.reading() as connection:
+        ids = connection.exec_driver_sql("SELECT id FROM batches ORDER BY ctid").scalars()
+        assert [int.from_bytes(id_, "big") for id_ in ids] == [1, 2, 5, 7, 9]
+    other.close()
+
+
 def test_what_is_restored_is_what_was_backed_up(store: Store, other: Store, tmp_path: Path) -> None:
     sent = [batch(number) for number in range(5)] + [daily(20), daily(21, 1)]
     store.add(sent, decoded)

@@ -98,16 +98,18 @@ class Collector(collector_pb2_grpc.CollectorServicer):
             detail = f"a request holds 1 to {MAX_REQUEST} ids, got {count}"
             await abort(context, grpc.StatusCode.INVALID_ARGUMENT, detail)
 
+        caller = auth.caller()
+
         def forget() -> Sequence[collector_pb2.ForgetResponse.Status]:
             plan = self._plans.find(request.survey)
             if plan is None:
                 raise NoSurvey(no_survey(request.survey))
             return forgetting.forget(
-                self._database, plan, request.period, request.ids, self._clock()
+                self._database, plan, request.period, request.ids, self._clock(), caller
             )
 
         try:
-            self._check_rate(auth.caller(), count)
+            self._check_rate(caller, count)
             results = await self._writer.run(partial(self._database.retrying, forget))
         except TooMany as error:
             self._metrics.limited.labels(error.limit).inc()
