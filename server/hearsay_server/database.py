@@ -12,6 +12,7 @@ import logging
 import random
 import sqlite3
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -189,24 +190,21 @@ def open_url(url: str) -> Database:
     except ModuleNotFoundError:
         raise InvalidInput("PostgreSQL needs psycopg: pip install 'hearsay[postgres]'") from None
     sa.event.listen(engine, "connect", _configure_postgres)
+    name = address.render_as_string(hide_password=True)
     with contextlib.ExitStack() as stack:
         stack.callback(engine.dispose)
         try:
-            # Locks of this session tell others that we are here. Nothing rests on them but that
-            # an upgrade refuses while we are, so it does no harm if the session breaks.
-            presence = engine.execution_options(isolation_level="AUTOCOMMIT").connect()
-            stack.callback(presence.invalidate)
             with _writing(engine) as connection:
                 _lock(connection, "pg_advisory_xact_lock", _UPGRADE)
-                _bring_up(
-                    connection,
-                    address.render_as_string(hide_password=True),
-                    lambda: _lock(connection, "pg_try_advisory_xact_lock", _PRESENCE),
-                )
-            _lock(presence, "pg_advisory_lock_shared", _PRESENCE)
-            shard = _free_shard(presence)
+                alone = partial(_lock, connection, "pg_try_advisory_xact_lock", _PRESENCE)
+                _bring_up(connection, name, alone)
+            with engine.begin() as connection:
+                shard = _free_shard(connection)
+                present = partial(_be_present, name, shard)
+                present(connection.connection.driver_connection, None)
         except sa.exc.DBAPIError as error:
             raise InvalidInput(f"cannot open {address!r}: {error.orig}") from None
+        sa.event.listen(engine, "connect", present)
         return Database(engine, shard, stack.pop_all().close)
 
 
@@ -249,11 +247,33 @@ def _lock(connection: sa.Connection, function: str, key: int) -> bool:
     return taken is not False  # those that do not try return nothing
 
 
-def _free_shard(presence: sa.Connection) -> int:
+def _free_shard(connection: sa.Connection) -> int:
+    """Return a shard that nobody is present at, and be so on this connection."""
     for shard in range(_MAX_SHARDS):
-        if _lock(presence, "pg_try_advisory_lock", _SHARDS + shard):
+        if _lock(connection, "pg_try_advisory_lock", _SHARDS + shard):
+            _lock(connection, "pg_advisory_lock_shared", _SHARDS + shard)
+            _lock(connection, "pg_advisory_unlock", _SHARDS + shard)
             return shard
     return random.randrange(_MAX_SHARDS)  # shared: its processes wait for each other's commits
+
+
+def _be_present(name: str, shard: int, connection: Any, _record: object) -> None:
+    """Tell others that we have the database open, and which shard is taken.
+
+    Locks are a session's, and a session ends with a database that restarts: so every connection
+    has them, and the next one takes them again. Another version may have come in between.
+    """
+    locks = ", ".join(
+        f"pg_advisory_lock_shared({_LOCKS}, {key})" for key in (_PRESENCE, _SHARDS + shard)
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {locks}")
+        (found,) = cursor.execute("SELECT version_num FROM alembic_version").fetchone()
+    connection.commit()
+    if int(found) > migrations.NEWEST:
+        connection.close()
+        detail = f"{name} was upgraded to schema {found} meanwhile: install that version here too"
+        raise sa.exc.OperationalError("SELECT version_num", None, InvalidInput(detail))
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:

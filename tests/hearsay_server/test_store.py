@@ -17,8 +17,9 @@ from postgres import Postgres
 
 from hearsay import InvalidInput, plan
 from hearsay.v1 import collector_pb2
-from hearsay_server import schema, shards
+from hearsay_server import migrations, schema, shards
 from hearsay_server import survey as surveys
+from hearsay_server.database import is_away
 from hearsay_server.intake import Cohort, Refused, decode
 from hearsay_server.store import Store
 from ldp import Coins, Tally
@@ -114,7 +115,7 @@ def test_a_page_is_found_without_sorting_the_survey(tmp_path: Path) -> None:
         for text, parameters in selects:
             steps = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", parameters).all()
             assert [step.detail.partition("(")[0].strip() for step in steps] == [
-                "SEARCH batches USING INDEX sqlite_autoindex_batches_1"
+                "SEARCH batches USING PRIMARY KEY"
             ]
     store.close()
 
@@ -298,6 +299,38 @@ def test_a_database_that_comes_back_is_used_again(postgres: Postgres) -> None:
         store.add([two], decoded)
     postgres.start()
     assert store.add([one, two], decoded) == [False, True]
+    store.close()
+
+
+def test_after_a_restart_of_the_database_a_store_keeps_its_shard_and_out_an_upgrade(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = postgres.create()
+    store = Store(url)
+    postgres.stop(signal.SIGQUIT)
+    postgres.start()
+    assert store.surveys() == []
+    other = Store(url)
+    assert other.database.shard == 1
+    other.close()
+    monkeypatch.setattr(migrations, "NEWEST", migrations.NEWEST + 1)
+    with pytest.raises(InvalidInput, match="others have it open"):
+        Store(url)
+    store.close()
+
+
+def test_a_store_that_was_away_does_not_write_to_what_was_upgraded_meanwhile(
+    postgres: Postgres,
+) -> None:
+    url = postgres.create()
+    store = Store(url)
+    postgres.stop(signal.SIGQUIT)
+    postgres.start()
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '99'")
+    with pytest.raises(sa.exc.OperationalError, match="was upgraded to schema 99") as error:
+        store.create_survey("health", PLAN.revision, FROZEN)
+    assert is_away(error.value)
     store.close()
 
 
