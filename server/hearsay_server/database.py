@@ -1,7 +1,8 @@
-"""One database, SQLite or PostgreSQL: how it is opened, and its three kinds of transaction.
+"""One database, SQLite or PostgreSQL: how it is opened, and its kinds of transaction.
 
 Reading sees one state. Appending adds what nobody else adds, beside other appending processes.
-Changing runs alone: it waits until those that append are done, and they wait for it. SQLite
+Changing runs alone: it waits until those that append are done, and they wait for it. What is
+written of tokens themselves, and to see whether the disk takes it, goes beside either. SQLite
 lets one transaction write at a time anyhow; PostgreSQL has a gate that the one kind passes
 together and the other alone.
 """
@@ -83,9 +84,15 @@ class Database:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[sa.Connection]:
-        """Write in one transaction while nobody else writes."""
+        """Write in one transaction while nobody appends or changes."""
         with _writing(self.engine) as connection:
             _lock(connection, "pg_advisory_xact_lock", _GATE)
+            yield connection
+
+    @contextlib.contextmanager
+    def beside(self) -> Iterator[sa.Connection]:
+        """Write, in one transaction, what no other kind reads or writes: tokens and probes."""
+        with _writing(self.engine) as connection:
             yield connection
 
     def retrying(self, work: Callable[[], _T]) -> _T:

@@ -65,7 +65,7 @@ def test_a_backup_and_what_is_restored_from_it_have_no_order_of_arrival(
 def test_what_is_restored_is_what_was_backed_up(store: Store, other: Store, tmp_path: Path) -> None:
     sent = [batch(number) for number in range(5)] + [daily(20), daily(21, 1)]
     store.add(sent, decoded)
-    Tokens(store.engine).create("admin", "Ada")
+    Tokens(store.database).create("admin", "Ada")
     retention.close_survey(store.database, "health")
     backup(store.database, tmp_path / "backup")
     restore(tmp_path / "backup", other.database)

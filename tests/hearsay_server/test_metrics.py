@@ -7,9 +7,8 @@ from pathlib import Path
 import grpc
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from serving import batch, register, serving, submit
+from serving import batch, register, serving, submit, tokens_of
 
-from hearsay_server import tokens
 from hearsay_server.metrics import Metrics, exposed
 from ldp import InvalidInput
 from support import free_port
@@ -30,7 +29,7 @@ def scraped(port: int) -> dict[str, float]:
 
 def test_traffic_is_counted_by_what_became_of_it(tmp_path: Path) -> None:
     port = free_port()
-    _, admin = tokens.tokens_of(tmp_path).create("admin")
+    _, admin = tokens_of(tmp_path).create("admin")
     with serving(tmp_path, metrics=str(port), batches_per_second=1.0) as address:
         revision = register(address, admin)
         good, late, bad = (batch(revision, number, rows=3) for number in range(3))

@@ -171,7 +171,7 @@ def test_what_a_token_sent_is_forgotten_with_its_period(
     days = [daily(number, days_ago=number) for number in range(3)]
     for sent in (*days, batch(10)):
         with store.database.appending() as connection:
-            charge(connection, [(f"token {n}", sent) for n in range(7)], cap=10)
+            charge(store.database, connection, [(f"token {n}", sent) for n in range(7)], cap=10)
     sweep(store, NOW)
     assert charged(store) == {("health", "once"): 7, **{("daily", d.period): 7 for d in days}}
     retention.close_survey(store.database, "daily", days[1].period)
