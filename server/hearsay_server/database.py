@@ -137,8 +137,8 @@ def open_folder(folder: Path) -> Database:
     """Open the SQLite database in `folder`; make both if they are missing.
 
     Several processes of one machine may have it open. Raises `InvalidInput` where the folder
-    cannot be used, is being restored or upgraded, is served by an older version, or holds what
-    is damaged or was written by a newer one.
+    cannot be used, is being upgraded, is served by an older version, or holds what is damaged or
+    was written by a newer one.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -163,7 +163,7 @@ def open_folder(folder: Path) -> Database:
             fcntl.flock(presence, fcntl.LOCK_SH)
         except BlockingIOError:
             raise InvalidInput(
-                f"{folder} is in use by another hearsay server, of an older version or restoring"
+                f"{folder} is in use by another hearsay server, of an older version or upgrading"
             ) from None
         except sa.exc.DatabaseError as error:
             raise InvalidInput(f"cannot open {file}: {error.orig}") from None

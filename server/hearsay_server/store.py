@@ -57,6 +57,10 @@ class StoredSurvey:
     closed: bool
 
 
+class BeingDeleted(InvalidInput):
+    """A survey's name is taken until all that it held is deleted."""
+
+
 class Store:
     """What one process sees and writes of a database that it may share."""
 
@@ -92,7 +96,7 @@ class Store:
                     sa.select(_surveys).where(_surveys.c.survey == survey)
                 ).one()
                 if stored.deleted:
-                    raise InvalidInput(f"{survey!r} is being deleted: come again in a while")
+                    raise BeingDeleted(f"{survey!r} is being deleted: come again in a while")
                 if stored.revision != revision:
                     raise InvalidInput(
                         f"a survey {survey!r} exists, with another plan (revision "
@@ -136,15 +140,14 @@ class Store:
         counts is counted in the same transaction. When this raises, nothing is stored, unless
         the connection broke in the commit: then sending it again finds out.
         """
-        barred: dict[int, Refused] = {}  # by `admit`, in a transaction that was given up for it
+        barred: dict[int, Refused] = {}  # by `admit`, where that changes what others are
         for attempt in range(_RACES):
             # Decoding takes its time, so it is done before anything is locked. What it rests on
             # is looked at with the insertion: mostly every batch is new, and all is said there.
             judge = partial(self._judge, batches, decode, barred, look=attempt > 0)
             judged = self.database.retrying(judge)
-            if not judged.fresh or self.database.retrying(
-                partial(self._write, judged, admit, barred)
-            ):
+            write = partial(self._write, judged, decode, admit, barred)
+            if not judged.fresh or self.database.retrying(write):
                 return judged.outcomes
         raise RuntimeError(f"others stored some of these {len(batches)} batches {_RACES} times")
 
@@ -164,7 +167,7 @@ class Store:
                 rows = connection.execute(_KNOWN, {"ids": list({batch.id for batch in batches})})
                 known = {row.id: (row.rows, row.batch) for row in rows}
                 states = _states(connection, {batch.survey for batch in batches})
-        judged = _Judged([True] * len(batches), [], {})
+        judged = _Judged([True] * len(batches), [], {}, set())
         data = [batch.SerializeToString(deterministic=True) for batch in batches]
         waiting: Sequence[int] = range(len(batches))
         while waiting:
@@ -178,6 +181,7 @@ class Store:
                     judged.outcomes[position] = barred[position]
                 elif first.setdefault(id_, position) != position:
                     later.append(position)
+                    judged.twins.add(id_)
             new = [(position, batches[position]) for position in first.values()]
             for position, batch in _decode(judged, new, states, decode):
                 known[batch.id] = (batch.rows, data[position])
@@ -185,10 +189,13 @@ class Store:
             waiting = later
         return judged
 
-    def _write(self, judged: "_Judged", admit: Admit, barred: dict[int, Refused]) -> bool:
+    def _write(
+        self, judged: "_Judged", decode: Decode, admit: Admit, barred: dict[int, Refused]
+    ) -> bool:
         """Store what was judged new; return False, and store nothing, where some of it is not.
 
-        Adds to `barred` what is not admitted.
+        What is not admitted is not stored; where others of its id stand in the group, it is added
+        to `barred` instead, and nothing is stored.
         """
         today = int(self._clock().timestamp()) // _DAY
         # Two that insert the same ids wait for each other: in one order, not in a circle.
@@ -201,13 +208,22 @@ class Store:
                 rows = [new.row(last[_when(new.batch)], today) for new in fresh]
                 if len(connection.execute(self._insert, rows).all()) != len(rows):
                     raise _Changed
-                if refused := admit(connection, [new.position for new in judged.fresh]):
-                    barred.update(refused)
-                    raise _Changed
-                shards.count(self.database, connection, _counted(judged.fresh))
-                shards.add(self.database, connection, judged.sums)
+                sums = judged.sums
+                refused = admit(connection, [new.position for new in judged.fresh])
+                if refused:
+                    out = [new.batch for new in fresh if new.position in refused]
+                    if judged.twins.intersection(batch.id for batch in out):
+                        barred.update(refused)
+                        raise _Changed
+                    _take_back(connection, out)
+                    sums = _without(sums, decode_all(out, decode).sums)
+                kept = [new for new in fresh if new.position not in refused]
+                shards.count(self.database, connection, _counted(kept))
+                shards.add(self.database, connection, sums)
         except (_Changed, Refused):
             return False
+        for position, why in refused.items():
+            judged.outcomes[position] = why
         return True
 
     def tallies(
@@ -255,7 +271,7 @@ class Store:
 
 
 class _Changed(Exception):
-    """Some of what was judged new is not, or is not admitted."""
+    """Some of what was judged new is not, or others of its id are to be judged again."""
 
 
 @dataclass(frozen=True)
@@ -295,6 +311,7 @@ class _Judged:
     outcomes: list[bool | Refused]
     fresh: list[_New]
     sums: dict[Cohort, Tally]
+    twins: set[bytes]  # ids of several
 
 
 def _decode(
@@ -322,6 +339,21 @@ def _decode(
             sums = judged.sums
             sums[cohort] = sums[cohort] + tally if cohort in sums else tally
     return good
+
+
+def _take_back(connection: sa.Connection, batches: Sequence[collector_pb2.Batch]) -> None:
+    """Delete batches that were inserted in the same transaction."""
+    here = schema.batches.c.id.in_([batch.id for batch in batches])
+    connection.execute(sa.delete(schema.batches).where(here))
+
+
+def _without(sums: Mapping[Cohort, Tally], less: Mapping[Cohort, Tally]) -> dict[Cohort, Tally]:
+    rest = dict(sums)
+    for cohort, tally in less.items():
+        whole = rest.pop(cohort)
+        if whole.n > tally.n:
+            rest[cohort] = Tally(whole.n - tally.n, whole.counts - tally.counts)
+    return rest
 
 
 _When = tuple[str, bytes, str]

@@ -9,7 +9,7 @@ import hmac
 import secrets
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -31,6 +31,7 @@ _ID_BYTES = 8
 
 _tokens, _token_rows = schema.tokens, schema.token_rows
 _KEY = [_token_rows.c.token, _token_rows.c.survey, _token_rows.c.period]
+_Key = tuple[str, str, str]
 _KEY_NAMES = [column.name for column in _KEY]
 _OVER = sa.select(*_KEY, _token_rows.c.rows).where(
     sa.tuple_(*_KEY).in_(sa.bindparam("keys", expanding=True)),
@@ -126,19 +127,14 @@ def charge(
     """Count batches' rows toward their tokens and periods, in the transaction that stores them.
 
     Returns, by position, why some are not to be stored: with those before them they would exceed
-    `cap`. Then the transaction must be given up, for all of them are counted. One that fails
-    counts nothing, so that a batch counts as often as it is stored: once.
+    `cap`. These are not counted. A transaction that fails counts nothing, so that a batch counts
+    as often as it is stored: once.
     """
     keys = [(token, batch.survey, batch.period) for token, batch in sent]
-    added: defaultdict[tuple[str, str, str], int] = defaultdict(int)
+    added: defaultdict[_Key, int] = defaultdict(int)
     for key, (_, batch) in zip(keys, sent, strict=True):
         added[key] += batch.rows
-    rows = [  # always in the same order, so that two processes do not wait for each other
-        {**dict(zip(_KEY_NAMES, key, strict=True)), "rows": added[key], "barred": 0}
-        for key in sorted(added)
-    ]
-    if rows:
-        connection.execute(_counting(database.insert), rows)
+    _count(database, connection, added)
     # Our rows are locked now: what others count in them meanwhile is not part of the totals.
     over = connection.execute(_OVER, {"keys": list(added), "cap": cap})
     left = {}  # what was there to be had by those that want more
@@ -146,6 +142,7 @@ def charge(
         key = (row.token, row.survey, row.period)
         left[key] = cap - (row.rows - added[key])
     refused: dict[int, Refused] = {}
+    back: defaultdict[_Key, int] = defaultdict(int)
     for position, (key, (_, batch)) in enumerate(zip(keys, sent, strict=True)):
         if key not in left:
             continue
@@ -157,7 +154,18 @@ def charge(
             f"a device's token may send {cap} rows of {batch.survey!r} in {batch.period!r}, "
             f"and these {batch.rows} would exceed them",
         )
+        back[key] -= batch.rows
+    _count(database, connection, back)
     return refused
+
+
+def _count(database: Database, connection: sa.Connection, more: Mapping[_Key, int]) -> None:
+    rows = [  # always in the same order, so that two processes do not wait for each other
+        {**dict(zip(_KEY_NAMES, key, strict=True)), "rows": more[key], "barred": 0}
+        for key in sorted(more)
+    ]
+    if rows:
+        connection.execute(_counting(database.insert), rows)
 
 
 @cache

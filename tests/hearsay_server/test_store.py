@@ -3,7 +3,7 @@
 import random
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +20,7 @@ from hearsay.v1 import collector_pb2
 from hearsay_server import migrations, schema, shards
 from hearsay_server import survey as surveys
 from hearsay_server.database import is_away
-from hearsay_server.intake import Cohort, Refused, decode
+from hearsay_server.intake import Cohort, Reason, Refused, decode
 from hearsay_server.store import Store
 from ldp import Coins, Tally
 from support import SURVEY
@@ -118,6 +118,47 @@ def test_a_page_is_found_without_sorting_the_survey(tmp_path: Path) -> None:
                 "SEARCH batches USING PRIMARY KEY"
             ]
     store.close()
+
+
+def test_what_is_not_admitted_costs_no_second_decoding_of_the_others(store: Store) -> None:
+    asked = []
+
+    def noted(message: collector_pb2.Batch) -> Mapping[Cohort, Tally]:
+        asked.append(message.rows)
+        return decoded(message)
+
+    def admit(_connection: sa.Connection, positions: Sequence[int]) -> dict[int, Refused]:
+        return {p: Refused(Reason.OVER_QUOTA, "too many") for p in positions if p in (3, 8)}
+
+    batches = [batch(number) for number in range(10)]
+    outcomes = store.add(batches, noted, admit)
+    assert [outcome for outcome in outcomes if outcome is not True] == [outcomes[3], outcomes[8]]
+    assert sum(asked) == 12
+    kept = [batches[number] for number in range(10) if number not in (3, 8)]
+    expected: dict[Cohort, Tally] = {}
+    for message in kept:
+        for cohort, tally in decoded(message).items():
+            expected[cohort] = expected[cohort] + tally if cohort in expected else tally
+    assert store.tallies("health", "smokes") | store.tallies("health", "age") == expected
+    assert sorted(b.id for page in store.batches("health") for b in page) == [b.id for b in kept]
+    assert store.surveys()[0].batches == 8
+    assert store.add(batches, decoded) == [number in (3, 8) for number in range(10)]
+
+
+def test_of_two_with_one_id_the_second_is_stored_where_the_first_is_not_admitted(
+    store: Store,
+) -> None:
+    first, second = batch(1), batch(1)
+    second.rows = 2
+    for column in second.columns:
+        column.codes *= 2
+    why = Refused(Reason.OVER_QUOTA, "too many")
+
+    def admit(_connection: sa.Connection, positions: Sequence[int]) -> dict[int, Refused]:
+        return {0: why} if 0 in positions else {}
+
+    assert store.add([first, second], decoded, admit) == [why, True]
+    assert [b for page in store.batches("health") for b in page] == [second]
 
 
 def test_a_group_is_told_apart_batch_by_batch(store: Store) -> None:
