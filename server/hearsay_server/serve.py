@@ -176,8 +176,8 @@ async def serve(config: Config, on_start: Callable[[str], None], clock: Clock = 
 def _collect_rarely() -> None:
     """Take what startup made out of the garbage collector's sight, and let it run less often.
 
-    Of calls under way it finds nothing to collect, and looked at all of them a hundred times a
-    second: a tenth of the processor's time under load.
+    In calls under way it finds nothing to collect, and under load it looked at all of them many
+    times a second: a tenth of the processor's time.
     """
     gc.collect()
     gc.freeze()

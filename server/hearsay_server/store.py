@@ -70,10 +70,10 @@ class Store:
         Raises `InvalidInput` as `open_database` does.
         """
         self.database: Database = open_database(where)
-        self._clock = clock
         # One statement for all rows: of those that it inserts it returns something.
         insert = self.database.insert(schema.batches).on_conflict_do_nothing()
         self._insert: sa.Executable = insert.returning(schema.batches.c.rows)
+        self._clock = clock
 
     @property
     def engine(self) -> sa.Engine:
@@ -143,9 +143,12 @@ class Store:
         barred: dict[int, Refused] = {}  # by `admit`, where that changes what others are
         for attempt in range(_RACES):
             # Decoding takes its time, so it is done before anything is locked. What it rests on
-            # is looked at with the insertion: mostly every batch is new, and all is said there.
-            judge = partial(self._judge, batches, decode, barred, look=attempt > 0)
-            judged = self.database.retrying(judge)
+            # is looked at with the insertion: mostly every batch is good and new, and all is
+            # said there. What is refused may be known, and then that is what counts.
+            look = attempt > 0
+            judged = self.database.retrying(partial(self._judge, batches, decode, barred, look))
+            if not look and any(isinstance(outcome, Refused) for outcome in judged.outcomes):
+                continue
             write = partial(self._write, judged, decode, admit, barred)
             if not judged.fresh or self.database.retrying(write):
                 return judged.outcomes
@@ -156,7 +159,6 @@ class Store:
         batches: Sequence[collector_pb2.Batch],
         decode: Decode,
         barred: Mapping[int, Refused],
-        *,
         look: bool,
     ) -> "_Judged":
         """Say what becomes of the batches; unless told to look, as if none was stored or late."""

@@ -61,6 +61,11 @@ def ratio(loads: dict[str, list[Load]], name: str, base: str = "echo") -> float:
     return statistics.median([one.rate / other.rate for one, other in pairs])
 
 
+def cost(loads: list[Load]) -> float:
+    """Return the server's CPU seconds of a call."""
+    return sum(one.cpu for one in loads) / sum(one.calls for one in loads)
+
+
 def percentile(values: list[float], share: float) -> float:
     return float(np.quantile(values, share))
 
@@ -109,7 +114,8 @@ GROWTH: list[Column] = [
     ("bulk Mc/s", 11, ".2f"),
     ("CPU ms", 8, ".2f"),
     ("commit p99 ms", 15, ".1f"),
-    ("Submit/echo", 13, ".2f"),
+    ("one-row us", 12, ".0f"),
+    ("of echo", 9, ".2f"),
     ("query ms", 10, ".1f"),
     ("again ms", 10, ".1f"),
     ("MB held", 9, ".0f"),
@@ -135,17 +141,13 @@ def small_batches(folder: Path, rounds: int, seconds: float) -> None:
         loads = compared(servers, rounds, seconds)
         show(f"one-row batches, {CALLS} calls under way; to reach: 0.70 of the echo's calls/s")
         show(headings("", SMALL))
-        costs = {
-            name: sum(one.cpu for one in each) / sum(one.calls for one in each)
-            for name, each in loads.items()
-        }
         for name, (server, _) in servers.items():
             latencies = [1e3 * latency for one in loads[name] for latency in one.latencies]
             values = [
                 statistics.median(one.rate for one in loads[name]),
                 ratio(loads, name),
-                1e6 * costs[name],
-                costs["echo"] / costs[name],
+                1e6 * cost(loads[name]),
+                cost(loads["echo"]) / cost(loads[name]),
                 percentile(latencies, 0.5),
                 percentile(latencies, 0.99),
             ]
@@ -206,7 +208,8 @@ def growth(folder: Path, sizes: list[int], seconds: float, per_batch: int) -> No
                 codes * bulked.rate * BULK,
                 1e3 * bulked.cpu / bulked.calls,
                 1e3 * p99,
-                ratio(loads, "Submit"),
+                1e6 * cost(loads["Submit"]),
+                cost(loads["echo"]) / cost(loads["Submit"]),
                 percentile(fresh, 0.5),
                 percentile(again, 0.5),
                 server.resident(),
@@ -217,7 +220,8 @@ def growth(folder: Path, sizes: list[int], seconds: float, per_batch: int) -> No
         show(
             f"  memory: {1e6 * (more - less) / (last - first):.2f} MB per 10^6 reports\n"
             "  Mc/s: million codes a second, the client's work included; CPU: the server's, of\n"
-            f"  {BULK:,} reports; query: the median after news came in, and again without"
+            f"  {BULK:,} reports; one-row: the server's CPU of a call, and beside it the echo's,\n"
+            "  over it; query: the median after news came in, and again without"
         )
 
 

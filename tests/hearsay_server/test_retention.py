@@ -62,6 +62,14 @@ def test_a_retry_after_its_period_closed_is_not_counted_again(store: Store) -> N
     assert tallied(store, "daily") == before
 
 
+def test_a_retry_that_would_be_refused_by_now_is_told_that_it_is_stored(store: Store) -> None:
+    one = daily(1)
+    store.add([one], decoded)
+    late = NOW + timedelta(days=90)
+    outcomes = store.add([daily(2), one], lambda sent: decoded(sent, late))
+    assert reasons(outcomes) == ["PERIOD_CLOSED", False]
+
+
 def test_closing_never_goes_back(store: Store) -> None:
     sweep(store, NOW + timedelta(days=90))
     sweep(store, NOW)

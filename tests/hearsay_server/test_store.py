@@ -87,6 +87,19 @@ def test_batches_that_are_stored_still_are_read_once_each_in_pages(store: Store)
     assert not list(store.batches("wealth"))
 
 
+def test_a_group_of_which_all_is_new_takes_one_transaction(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.create_survey("health", PLAN.revision, FROZEN)
+    begun: list[sa.Connection] = []
+    sa.event.listen(store.engine, "begin", begun.append)
+    sent = [batch(number) for number in range(7)]
+    assert store.add(sent[:6], decoded) == [True] * 6
+    assert len(begun) == 1
+    assert store.add(sent[5:], decoded) == [False, True]
+    assert len(begun) == 4  # tried, looked, stored
+    store.close()
+
+
 def test_a_page_of_large_batches_is_a_short_one(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
