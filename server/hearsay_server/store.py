@@ -18,7 +18,7 @@ from hearsay.v1 import collector_pb2, plan_pb2
 from hearsay_server import schema, shards
 from hearsay_server.clock import Clock, system
 from hearsay_server.database import Database, open_database
-from hearsay_server.intake import NEVER, Cohort, Reason, Refused, closed, ends
+from hearsay_server.intake import GRACE, NEVER, Cohort, Reason, Refused, closed, ends
 from hearsay_server.merging import Decode, decode_all
 from hearsay_server.shards import Counted
 from ldp import InvalidInput, Tally
@@ -90,8 +90,12 @@ class Store:
         def create() -> StoredSurvey:
             with self.database.appending() as connection:
                 insert = self.database.insert(_surveys).on_conflict_do_nothing()
-                row = {"survey": survey, "revision": revision, "plan": plan, "unit": _unit(plan)}
-                connection.execute(insert, {**row, "closed_before": 0, "deleted": False})
+                unit = _unit(plan)
+                row = {"survey": survey, "revision": revision, "plan": plan, "unit": unit}
+                # What is closed of others is closed of this one too.
+                swept = connection.execute(sa.select(schema.sweeps.c.at)).scalar_one_or_none()
+                before = int(swept - GRACE.total_seconds()) if unit and swept else 0
+                connection.execute(insert, {**row, "closed_before": before, "deleted": False})
                 stored = connection.execute(
                     sa.select(_surveys).where(_surveys.c.survey == survey)
                 ).one()
@@ -328,10 +332,11 @@ def _decode(
     good = []
     for number, (position, batch) in enumerate(new):
         refused = decoded.refused.get(number)
-        if refused is None and states is not None:
+        by_clock = refused is not None and refused.reason == Reason.PERIOD_CLOSED
+        if states is not None and (refused is None or by_clock):
             if _when(batch) not in late:
                 late[_when(batch)] = _late(batch, states)
-            refused = late[_when(batch)]
+            refused = late[_when(batch)] or refused
         if refused is None:
             good.append((position, batch))
         else:

@@ -99,6 +99,18 @@ def test_a_clock_that_leaps_closes_and_drops_nothing_unless_by_command(
     assert reasons(store.add([daily(3)], decoded)) == ["PERIOD_CLOSED"]
 
 
+def test_of_a_new_survey_is_closed_what_is_closed_of_others(where: Path | str) -> None:
+    store = Store(where)
+    retention.remember(store.database, NOW)
+    register(store)
+    outcomes = store.add([daily(1, 58), batch(2)], decoded)
+    assert outcomes == [True, True]
+    (outcome,) = store.add([daily(3, 63)], lambda b: decoded(b, NOW - timedelta(days=30)))
+    assert isinstance(outcome, Refused)
+    assert (outcome.reason, outcome.final) == (Reason.PERIOD_CLOSED, True)
+    store.close()
+
+
 def test_what_is_marked_is_deleted_by_whatever_clock(store: Store) -> None:
     retention.remember(store.database, NOW)
     retention.mark_deleted(store.database, "health")
@@ -116,9 +128,10 @@ def test_a_period_that_only_a_clock_closes_may_come_again(store: Store) -> None:
     assert isinstance(outcome, Refused)
     assert (outcome.reason, outcome.final) == (Reason.PERIOD_CLOSED, False)
     sweep(store, NOW + timedelta(days=90))
-    (outcome,) = store.add([daily(1)], decoded)
-    assert isinstance(outcome, Refused)
-    assert (outcome.reason, outcome.final) == (Reason.PERIOD_CLOSED, True)
+    for decode in (late, decoded):
+        (outcome,) = store.add([daily(1)], decode)
+        assert isinstance(outcome, Refused)
+        assert (outcome.reason, outcome.final) == (Reason.PERIOD_CLOSED, True)
 
 
 def test_a_closed_survey_takes_nothing_and_keeps_its_tallies(store: Store) -> None:
