@@ -1,6 +1,6 @@
 """A device that revoked its consent asks to forget: its batches go, and what they counted."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,22 +18,28 @@ from ldp import InvalidInput, Tally
 
 FORGOTTEN, SUMMED = collector_pb2.ForgetResponse.FORGOTTEN, collector_pb2.ForgetResponse.SUMMED
 
-_batches = schema.batches
+_batches, _barred = schema.batches, schema.token_rows
 
 _MAX_BARRED = 100_000
-"""Ids of a survey's period that can be barred before their batches came."""
+"""Ids of a survey's period that one token, or all without one, can bar before they came."""
 
 _HOUR = 3600.0
 
 
 def forget(
-    database: Database, plan: Plan, period: str, ids: Sequence[bytes], now: datetime
+    database: Database,
+    plan: Plan,
+    period: str,
+    ids: Sequence[bytes],
+    now: datetime,
+    caller: str = "",
 ) -> list[collector_pb2.ForgetResponse.Status]:
     """Delete batches of a survey and take them out of its tallies; bar those that did not come.
 
     Returns what became of each id. Raises, with nothing changed, `InvalidInput` for what is no
-    id of this survey's or no period that has begun, `NoSurvey`, and `TooMany` where more ids
-    are barred than the server is willing to remember.
+    id of this survey's or no period that has begun, and `NoSurvey`. Raises `TooMany`, with all
+    that is stored forgotten, where of those that did not come `caller`, the id of a token, or ""
+    for none, bars more than the server is willing to remember.
     """
     if any(len(id_) != 16 for id_ in ids):
         raise InvalidInput("a batch id is 16 bytes")
@@ -55,8 +61,10 @@ def forget(
         if stored:
             _forget_stored(database, connection, plan, stored)
         unknown = [] if closed else sorted(set(ids) - set(known))
-        if unknown:
-            _bar(connection, plan.survey, period, until, unknown)
+        new = {"survey": plan.survey, "period": period, "ends": until}
+        too_many = _bar(database, connection, caller, new, unknown) if unknown else None
+    if too_many:
+        raise too_many
     # A known id without content is that of a batch with rows, and it was dropped; or forgotten.
     summed = {row.id for row in known.values() if row.batch is None and row.rows}
     if closed:
@@ -85,22 +93,27 @@ def _forget_stored(
 
 
 def _bar(
-    connection: sa.Connection, survey: str, period: str, until: int, ids: Sequence[bytes]
-) -> None:
-    barred = (
-        sa.select(sa.literal(1))
-        .where(
-            _batches.c.survey == survey,
-            _batches.c.ends == until,
-            _batches.c.rows == 0,
-            _batches.c.batch.is_(None),
-        )
-        .limit(_MAX_BARRED)
-        .subquery()
-    )
-    count = connection.execute(sa.select(sa.func.count()).select_from(barred)).scalar_one()
+    database: Database,
+    connection: sa.Connection,
+    caller: str,
+    row: Mapping[str, object],
+    ids: Sequence[bytes],
+) -> TooMany | None:
+    """Remember ids that never came, of the survey and period in `row`; or return why not."""
+    period = row["period"]
+    key = {"token": caller, "survey": row["survey"], "period": period}
+    here = [_barred.c[name] == value for name, value in key.items()]
+    query = sa.select(_barred.c.barred).where(*here)
+    count = connection.execute(query).scalar_one_or_none() or 0
     if count + len(ids) > _MAX_BARRED:
         detail = f"{count} batches of {period!r} are barred already"
-        raise TooMany(detail, "forget", retry_after=_HOUR)
-    new = {"survey": survey, "period": period, "ends": until, "day": 0, "rows": 0, "batch": None}
+        return TooMany(detail, "forget", retry_after=_HOUR)
+    new = {**row, "day": 0, "rows": 0, "batch": None}
     connection.execute(sa.insert(_batches), [{**new, "id": id_} for id_ in ids])
+    insert = database.insert(_barred)
+    counted = insert.on_conflict_do_update(
+        index_elements=list(key),
+        set_={"barred": _barred.c.barred + insert.excluded.barred},
+    )
+    connection.execute(counted, {**key, "rows": 0, "barred": len(ids)})
+    return None

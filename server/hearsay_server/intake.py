@@ -124,13 +124,13 @@ def check_period(unit: str, name: str, now: datetime, grace: timedelta = GRACE) 
     if begin > now + _CLOCK_SKEW:
         detail = f"the period {name!r} has not begun yet"
         raise Refused(Reason.BAD_PERIOD, detail, final=False)
-    if end <= now - grace:
-        raise closed(name)
+    if end <= now - grace:  # for good once that is written down: a clock may be wrong
+        raise closed(name, final=False)
 
 
-def closed(name: str) -> Refused:
+def closed(name: str, *, final: bool = True) -> Refused:
     """Say that a period takes no reports any more."""
-    return Refused(Reason.PERIOD_CLOSED, f"the period {name!r} is closed")
+    return Refused(Reason.PERIOD_CLOSED, f"the period {name!r} is closed", final=final)
 
 
 def _present(column: collector_pb2.Column, rows: int) -> NDArray[np.bool_]:

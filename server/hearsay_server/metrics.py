@@ -45,7 +45,7 @@ class Metrics:
         self.ready = self._gauge("ready", "1 while the database can be written, else 0.")
         for reason in ("missing", "unknown", "wrong_role"):
             self.denied.labels(reason)
-        for limit in ("calls", "rate", "queue"):
+        for limit in ("calls", "upload", "rate", "queue", "analysis", "forget"):
             self.limited.labels(limit)
         for outcome in ("stored", "duplicate", "refused", "retry"):
             self.batches.labels(outcome)

@@ -33,6 +33,9 @@ _CHUNK = 1000
 _EVERY = 3600.0
 """Seconds between sweeps."""
 
+LEAP = timedelta(days=7)
+"""How far a server's clock may be ahead of the last sweep for the next to go by it."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -164,6 +167,25 @@ def _closed_of_tokens(connection: sa.Connection) -> tuple[str, str] | None:
     return None
 
 
+def remember(database: Database, now: datetime, leap: timedelta | None = None) -> None:
+    """Remember that what is due by this clock is done.
+
+    Raises `InvalidInput`, with nothing changed, where it was last done more than `leap` before:
+    then a clock may be wrong, and what is due cannot be undone.
+    """
+    with database.changing() as connection:
+        last = connection.execute(sa.select(schema.sweeps.c.at)).scalar_one_or_none()
+        if leap is not None and last is not None and now.timestamp() > last + leap.total_seconds():
+            raise InvalidInput(
+                f"the clock says {now:%Y-%m-%d %H:%M}, and what was due was last done by one that "
+                f"said {datetime.fromtimestamp(last, UTC):%Y-%m-%d %H:%M}: no period is closed and "
+                "nothing dropped until they are closer; if the clock is right, run `hearsay "
+                "retention`"
+            )
+        connection.execute(sa.delete(schema.sweeps))
+        connection.execute(sa.insert(schema.sweeps), {"at": int(now.timestamp())})
+
+
 def due(
     database: Database, now: datetime, keep_days: int = 0, grace: timedelta = GRACE
 ) -> Sequence[Callable[[], bool]]:
@@ -173,9 +195,22 @@ def due(
     """
     kept = (now - _EPOCH).days - keep_days
     drop = [partial(drop_some, database, kept)] if keep_days else []
+    return [partial(close_periods, database, now, grace), *drop, *left_over(database)]
+
+
+def hourly(database: Database, now: datetime, keep_days: int = 0) -> Sequence[Callable[[], bool]]:
+    """Return as steps what a server does every hour: what is `due`, unless its clock leaps."""
+    try:
+        remember(database, now, LEAP)
+    except InvalidInput as error:
+        _log.error("%s", error)
+        return left_over(database)
+    return due(database, now, keep_days)
+
+
+def left_over(database: Database) -> Sequence[Callable[[], bool]]:
+    """Return what is due by no clock: to purge what is closed, and delete what is marked."""
     return [
-        partial(close_periods, database, now, grace),
-        *drop,
         partial(purge_some, database),
         partial(purge_token_rows, database),
         partial(delete_some, database),
@@ -197,7 +232,7 @@ async def swept(
 async def _sweep(writer: Writer, database: Database, keep_days: int, clock: Clock) -> None:
     while True:
         try:
-            for step in due(database, clock(), keep_days):
+            for step in await writer.run(partial(hourly, database, clock(), keep_days)):
                 while await writer.run(step):
                     pass
         except Exception:

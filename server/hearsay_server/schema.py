@@ -31,7 +31,9 @@ surveys = sa.Table(
 )
 
 # A row remembers an id. One without its batch stands for a batch that was counted and then
-# dropped, or, with no rows, for one that was forgotten before or after it came.
+# dropped, or, with no rows, for one that was forgotten before or after it came. SQLite would
+# number rows as they come, and so tell which came together; here their ids, drawn at random, are
+# all their order.
 batches = sa.Table(
     "batches",
     metadata,
@@ -42,6 +44,7 @@ batches = sa.Table(
     sa.Column("day", sa.BigInteger, nullable=False),  # of arrival, since 1970; no finer on purpose
     sa.Column("rows", sa.BigInteger, nullable=False),
     sa.Column("batch", sa.LargeBinary),
+    sqlite_with_rowid=False,
 )
 sa.Index("batches_by_period", batches.c.survey, batches.c.period)
 sa.Index(
@@ -96,7 +99,8 @@ tokens = sa.Table(
     sa.Column("expires", sa.Float, nullable=True),
 )
 
-# What each device token sent, where that is limited.
+# What each device token sent, where that is limited, and how many ids it had barred that never
+# came; "" stands for all callers without a token.
 token_rows = sa.Table(
     "token_rows",
     metadata,
@@ -104,8 +108,13 @@ token_rows = sa.Table(
     sa.Column("survey", Name, primary_key=True),
     sa.Column("period", Name, primary_key=True),
     sa.Column("rows", sa.BigInteger, nullable=False),
+    sa.Column("barred", sa.BigInteger, nullable=False),
+    sqlite_with_rowid=False,
 )
 sa.Index("token_rows_by_period", token_rows.c.survey, token_rows.c.period)
+
+# When contents were last dropped and periods closed by the clock: one row, in seconds since 1970.
+sweeps = sa.Table("sweeps", metadata, sa.Column("at", sa.BigInteger, nullable=False))
 
 # What servers write to see whether they can.
 probes = sa.Table(
@@ -115,3 +124,6 @@ probes = sa.Table(
     sa.Column("at", sa.Float, nullable=False),  # seconds since 1970
     sa.Column("filler", sa.LargeBinary, nullable=False),
 )
+
+PASSING = (sweeps, probes)
+"""Tables of what is true of a moment, that no backup holds."""

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import resource
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -15,12 +16,15 @@ from grpc_reflection.v1alpha import reflection
 from hearsay.transport import is_loopback
 from hearsay.v1 import admin_pb2_grpc, analyst_pb2_grpc, collector_pb2_grpc
 from hearsay_server import tls, tokens, workers
-from hearsay_server.auth import ROLES, Gate, Policy
+from hearsay_server.auth import ROLES, Policy
 from hearsay_server.clock import Clock, system
 from hearsay_server.config import Config
+from hearsay_server.database import Database
+from hearsay_server.gate import FOR_EVERYBODY, Gate
 from hearsay_server.health import Health, Readiness, prober
 from hearsay_server.limits import Rates
 from hearsay_server.metrics import Metrics, exposed
+from hearsay_server.pool import Pool
 from hearsay_server.retention import swept
 from hearsay_server.services.admin import Admin
 from hearsay_server.services.analyst import Analyst
@@ -34,6 +38,9 @@ _log = logging.getLogger("hearsay.server")
 
 _GRACE = 10.0
 """Seconds that calls under way may take to end once the server stops."""
+
+_ANALYSES = 64
+"""Questions of analysts that may wait for those under way."""
 
 _HANDSHAKE = 20.0
 """Seconds that a connection may be silent before it speaks TLS and HTTP/2."""
@@ -59,7 +66,7 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
     async with contextlib.AsyncExitStack() as stack:  # unwinds in reverse, whatever fails
         store = Store(config.where, clock)
         stack.callback(store.close)
-        known = tokens.Tokens(store.engine)
+        known = tokens.Tokens(store.database)
         if loopback and not known.any():
             _log.warning(
                 "no token was ever made: whoever reaches %s may ask and register anything",
@@ -71,7 +78,7 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
         writer = Writer(
             store,
             decoder(plans, clock, config.max_batch_rows),
-            admit=_quota(config),
+            admit=_quota(store.database, config),
             committed=readiness.committed,
         )
         stack.push_async_callback(writer.close)
@@ -81,16 +88,18 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
 
         policy = Policy(known, loopback=loopback, require_device_token=config.require_device_token)
         server = grpc.aio.server(
-            interceptors=[Gate(policy, metrics, config.max_open_calls)],
+            interceptors=[Gate(policy, metrics, config.max_open_calls, config.max_upload_seconds)],
             options=_options(config),
-            # The gate counts calls whose message is there; this counts all, without an answer
+            # The gate counts calls that it let in; this counts those at it too, without an answer
             # that says when to come again.
-            maximum_concurrent_rpcs=2 * config.max_open_calls,
+            maximum_concurrent_rpcs=2 * (config.max_open_calls + FOR_EVERYBODY),
         )
         rates = _rates(config)
         collector = Collector(plans, store, writer, metrics, rates, clock)
         collector_pb2_grpc.add_CollectorServicer_to_server(collector, server)
-        analyst = Analyst(plans, store)
+        analysis = Pool("analysis", max(2, (os.cpu_count() or 1) // 2), _ANALYSES)
+        stack.callback(analysis.close)
+        analyst = Analyst(plans, store, analysis)
         analyst_pb2_grpc.add_AnalystServicer_to_server(analyst, server)
         admin_pb2_grpc.add_AdminServicer_to_server(Admin(plans, store, writer), server)
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
@@ -106,7 +115,7 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
         stack.push_async_callback(healthy.stop)
         stack.callback(analyst.stop_watching)
         await stack.enter_async_context(
-            readiness.watched(writer, prober(store.engine), config.probe_seconds)
+            readiness.watched(writer, prober(store.database), config.probe_seconds)
         )
         await stack.enter_async_context(
             swept(writer, store.database, config.keep_batches_days, clock)
@@ -131,11 +140,11 @@ def _rates(config: Config) -> Rates | None:
     return Rates(per_second, max(per_second, MAX_REQUEST)) if per_second else None
 
 
-def _quota(config: Config) -> Admit:
+def _quota(database: Database, config: Config) -> Admit:
     cap = config.rows_per_token_and_period
     if not cap:
         return lambda connection, sent: {}
-    return lambda connection, sent: tokens.charge(connection, sent, cap)
+    return lambda connection, sent: tokens.charge(database, connection, sent, cap)
 
 
 def _bind(server: grpc.aio.Server, listen: str, credentials: grpc.ServerCredentials | None) -> int:

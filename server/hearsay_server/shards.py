@@ -12,6 +12,9 @@ from hearsay_server.intake import Cohort
 from hearsay_server.schema import counts, tallies
 from ldp import Tally
 
+_CHUNK = 1000
+"""Cohorts that one statement names: databases limit its parameters, and each takes five."""
+
 _COHORT = [tallies.c[field.name] for field in fields(Cohort)]
 _SELECT = sa.select(*_COHORT, tallies.c.writer, tallies.c.tally).order_by(
     *_COHORT, tallies.c.writer
@@ -81,9 +84,11 @@ def counted(connection: sa.Connection, survey: str) -> dict[str, Counted]:
 def add(database: Database, connection: sa.Connection, more: Mapping[Cohort, Tally]) -> None:
     """Add to our rows of the tallies."""
     cohorts = sorted(more)
-    mine = {"cohorts": [_key(cohort) for cohort in cohorts], "writer": database.shard}
-    rows = connection.execute(_SELECT_MINE, mine)
-    stored = {Cohort(*row[:-2]): Tally.from_bytes(row[-1]) for row in rows}
+    stored: dict[Cohort, Tally] = {}
+    for begin in range(0, len(cohorts), _CHUNK):
+        some = [_key(cohort) for cohort in cohorts[begin : begin + _CHUNK]]
+        rows = connection.execute(_SELECT_MINE, {"cohorts": some, "writer": database.shard})
+        stored |= {Cohort(*row[:-2]): Tally.from_bytes(row[-1]) for row in rows}
     new = [(cohort, more[cohort]) for cohort in cohorts if cohort not in stored]
     old = [(cohort, stored[cohort] + more[cohort]) for cohort in cohorts if cohort in stored]
     if old:
@@ -95,7 +100,7 @@ def add(database: Database, connection: sa.Connection, more: Mapping[Cohort, Tal
 def subtract(database: Database, connection: sa.Connection, less: Mapping[Cohort, Tally]) -> None:
     """Take tallies away again; must be called while nobody else writes.
 
-    Raises `InvalidInput`, before anything is changed, where they were not all counted.
+    Raises `InvalidInput` where they were not all counted: then the transaction is to be given up.
     """
     for cohort, tally in sorted(less.items(), key=lambda item: item[0]):
         rows = connection.execute(_SELECT.where(_THESE), {"cohorts": [_key(cohort)]}).all()

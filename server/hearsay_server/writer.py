@@ -10,6 +10,7 @@ from typing import TypeVar
 import sqlalchemy as sa
 
 from hearsay.v1 import collector_pb2
+from hearsay_server.database import is_away
 from hearsay_server.intake import Cohort, Refused
 from hearsay_server.store import Store
 from ldp import Tally
@@ -96,11 +97,10 @@ class Writer:
         raised where they could not be stored.
         """
         size = sum(batch.ByteSize() for batch in batches)
-        if (
-            self._batches + len(batches) > _MAX_WAITING
-            or self._bytes + size > _MAX_WAITING_BYTES
-            or self._task.done()
-        ):
+        full = (
+            self._batches + len(batches) > _MAX_WAITING or self._bytes + size > _MAX_WAITING_BYTES
+        )
+        if (full and self._batches) or self._task.done():  # what is alone has to be taken once
             raise Overloaded(f"{self._batches} batches of {self._bytes} bytes wait already")
         future: asyncio.Future[Sequence[Outcome]] = asyncio.get_running_loop().create_future()
         self._batches += len(batches)
@@ -132,14 +132,8 @@ class Writer:
                 group.append(self._waiting.get_nowait())
                 count += len(group[-1][0])
             begin = time.monotonic()
-            failed: Exception | None = None
             try:
-                await self._write(group)
-            except Exception as error:
-                failed = error
-                for *_, future in group:
-                    if not future.done():
-                        future.set_exception(error)
+                await self._commit(group)
             finally:
                 took = time.monotonic() - begin
                 for batches, _, size, _ in group:
@@ -147,7 +141,6 @@ class Writer:
                     self._bytes -= size
                     self._came.popleft()
                     self._waiting.task_done()
-            self._committed(took, failed)
 
     async def _linger(self, seconds: float) -> None:
         """Wait so long for more to come, unless nothing does, or there is enough."""
@@ -156,6 +149,23 @@ class Writer:
         while before < self._batches < _MAX_GROUP and time.monotonic() < end:
             before = self._batches
             await asyncio.sleep(_SLICE)
+
+    async def _commit(self, group: "Sequence[_Request]") -> None:
+        """Write a group; where that fails for what may be one request's fault, each by itself."""
+        begin = time.monotonic()
+        failed: Exception | None = None
+        try:
+            await self._write(group)
+        except Exception as error:
+            if len(group) > 1 and not is_away(error):
+                for request in group:
+                    await self._commit([request])
+                return
+            failed = error
+            for *_, future in group:
+                if not future.done():
+                    future.set_exception(error)
+        self._committed(time.monotonic() - begin, failed)
 
     async def _write(self, group: "Sequence[_Request]") -> None:
         every = [(caller, batch) for batches, caller, _, _ in group for batch in batches]

@@ -32,6 +32,7 @@ from traffic import (
     bulk,
     echoing,
     load,
+    new_token,
     one_row,
     register,
     serving,
@@ -39,7 +40,6 @@ from traffic import (
 )
 
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2_grpc
-from hearsay_server import tokens
 
 
 def compared(
@@ -130,7 +130,7 @@ def small_batches(folder: Path, rounds: int, seconds: float) -> None:
         plain = stack.enter_context(serving(folder / "plain"))
         capped = stack.enter_context(serving(folder / "capped", capped=True))
         make = one_row(register(plain))
-        _, admin = tokens.tokens_of(folder / "capped").create("admin")
+        admin = new_token(folder / "capped", "admin")
         register(capped, admin)
         before = {one.address: one.commits() for one in (plain, capped)}
         servers = {

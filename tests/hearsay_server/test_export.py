@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from collected import DAYS, batch, collect, register, toml
-from serving import serving, submit
+from serving import serving, submit, tokens_of
 
 import hearsay.plan
 from dpsgd.rows import Rows
@@ -17,7 +17,6 @@ from hearsay.plan import Plan
 from hearsay_server import survey as surveys
 from hearsay_server.rows import chunks
 from hearsay_server.store import Store
-from hearsay_server.tokens import tokens_of
 from ldp import InvalidInput, Mechanism, Tally
 from support import DAILY, SURVEY
 

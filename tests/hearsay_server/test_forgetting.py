@@ -98,6 +98,29 @@ def test_who_bars_ids_without_end_is_stopped(store: Store, monkeypatch: pytest.M
     assert forget(store.database, EVERY_DAY, TODAY, ids(6), NOW) == [FORGOTTEN]
 
 
+def test_what_is_stored_is_forgotten_though_no_more_can_be_barred(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forgetting, "_MAX_BARRED", 5)
+    store.add([batch(number) for number in range(7)], decoded)
+    forget(store.database, ONCE, "once", ids(*range(6)), NOW)  # which are not barred: they came
+    forget(store.database, ONCE, "once", ids(*range(10, 15)), NOW)
+    with pytest.raises(TooMany):
+        forget(store.database, ONCE, "once", ids(6, 20), NOW)
+    assert tallied(store, "health") == {}
+    assert not any(remembered(store).values())
+
+
+def test_what_one_token_bars_takes_no_room_of_others(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forgetting, "_MAX_BARRED", 5)
+    forget(store.database, ONCE, "once", ids(*range(5)), NOW)
+    assert forget(store.database, ONCE, "once", ids(*range(5, 9)), NOW, "shop") == [FORGOTTEN] * 4
+    with pytest.raises(TooMany, match="4 batches of 'once' are barred already"):
+        forget(store.database, ONCE, "once", ids(10, 11), NOW, "shop")
+
+
 @pytest.mark.parametrize(
     ("period", "id_", "detail"),
     [

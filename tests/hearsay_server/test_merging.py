@@ -15,6 +15,7 @@ from stored import NOW, batch, daily, decoded, register, tallied
 
 from hearsay.v1 import collector_pb2
 from hearsay_server import retention
+from hearsay_server.database import Database
 from hearsay_server.intake import Cohort, Refused
 from hearsay_server.merging import decode_all
 from hearsay_server.store import Store
@@ -177,7 +178,7 @@ def test_a_group_fares_as_its_batches_would_one_after_the_other(seed: int, tmp_p
             while rest:
                 size = chance.choice(sizes)
                 group, rest = rest[:size], rest[size:]
-                admit = partial(charged, group)
+                admit = partial(charged, store.database, group)
                 answers += judged(store.add([each for _, each in group], decoded, admit))
             fates.append(answers)
             kept.append((tallied(store, "health"), tallied(store, "daily"), store.surveys()))
@@ -189,9 +190,10 @@ def test_a_group_fares_as_its_batches_would_one_after_the_other(seed: int, tmp_p
 
 
 def charged(
+    database: Database,
     group: Sequence[tuple[str, collector_pb2.Batch]],
     connection: sa.Connection,
     positions: Sequence[int],
 ) -> Mapping[int, Refused]:
-    refused = charge(connection, [group[position] for position in positions], cap=12)
+    refused = charge(database, connection, [group[position] for position in positions], cap=12)
     return {positions[number]: why for number, why in refused.items()}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from stored import DAY, ONCE, PLANS, batch, daily, decoded, register, remembered, tallied
@@ -68,6 +69,49 @@ def test_data_of_the_first_version_is_brought_forward(tmp_path: Path) -> None:
     after.close()
     before.close()
     Store(tmp_path).close()  # and it need not be brought forward again
+
+
+def test_data_with_an_order_of_arrival_loses_it(where: Path | str) -> None:
+    last = batch(1)
+    database = open_database(where)
+    with database.changing() as connection:
+        for table in reversed(schema.metadata.sorted_tables):
+            table.drop(connection)
+        connection.exec_driver_sql("DROP TABLE alembic_version")
+        command.upgrade(migrations._config(connection), "3")
+        for number in (9, 3, 1):
+            row = {"id": number.to_bytes(16, "big"), "survey": "health", "period": "once"}
+            row |= {"ends": 1, "day": 2, "rows": 3, "batch": last.SerializeToString()}
+            _insert(connection, "batches", row)
+        sent = {"token": "t", "survey": "health", "period": "once", "rows": 3}
+        _insert(connection, "token_rows", sent)
+        if isinstance(where, Path):
+            connection.exec_driver_sql("PRAGMA user_version = 3")
+    database.close()
+    database = open_database(where)
+    with database.reading() as connection:
+        context = MigrationContext.configure(connection)
+        assert compare_metadata(context, schema.metadata) == []
+        rows = connection.execute(sa.select(schema.batches).order_by("id")).all()
+        assert [int.from_bytes(row.id, "big") for row in rows] == [1, 3, 9]
+        assert {row[1:] for row in rows} == {("health", "once", 1, 2, 3, last.SerializeToString())}
+        kept = connection.execute(sa.select(schema.token_rows)).one()
+        assert kept == ("t", "health", "once", 3, 0)
+    database.close()
+
+
+def _insert(connection: sa.Connection, table: str, row: dict[str, object]) -> None:
+    columns = [sa.column(name) for name in row]
+    connection.execute(sa.insert(sa.table(table, *columns)), row)
+
+
+@pytest.mark.parametrize("table", ["batches", "token_rows"])
+def test_sqlite_keeps_no_order_of_arrival(tmp_path: Path, table: str) -> None:
+    Store(tmp_path).close()
+    connection = sqlite3.connect(tmp_path / "hearsay.db")
+    with pytest.raises(sqlite3.OperationalError, match="no such column: rowid"):
+        connection.execute(f"SELECT rowid FROM {table}")
+    connection.close()
 
 
 def test_data_is_not_upgraded_under_those_who_use_it(

@@ -1,6 +1,6 @@
 """Closing, dropping, purging, deleting: nothing is counted twice, and nothing stays too long."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -9,10 +9,12 @@ import sqlalchemy as sa
 from stored import NOW, batch, daily, decoded, register, remembered, tallied
 
 from hearsay import InvalidInput
+from hearsay.v1 import collector_pb2
 from hearsay_server import retention, schema
-from hearsay_server.intake import Reason, Refused
+from hearsay_server.intake import Cohort, Reason, Refused
 from hearsay_server.store import Store
 from hearsay_server.tokens import charge
+from ldp import Tally
 
 
 @pytest.fixture
@@ -74,6 +76,64 @@ def test_closing_never_goes_back(store: Store) -> None:
     assert reasons(store.add([daily(1)], decoded)) == ["PERIOD_CLOSED"]
 
 
+def test_a_clock_that_leaps_closes_and_drops_nothing_unless_by_command(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    def hourly(now: datetime) -> None:
+        for step in retention.hourly(store.database, now, keep_days=5):
+            while step():
+                pass
+
+    store.add([daily(1)], decoded)
+    with store.database.changing() as connection:
+        connection.execute(sa.update(schema.batches).values(day=NOW.timestamp() // 86400))
+    ahead = NOW + timedelta(days=365)
+    hourly(NOW)
+    hourly(NOW + retention.LEAP)  # a server that was off for so long
+    assert remembered(store) == {1: False}
+    hourly(ahead)
+    assert "the clock says 2027-07-04 12:00, and what was due was last done" in caplog.text
+    assert store.add([daily(2)], decoded) == [True]
+    retention.remember(store.database, ahead)  # as the command does
+    hourly(ahead)
+    assert reasons(store.add([daily(3)], decoded)) == ["PERIOD_CLOSED"]
+
+
+def test_of_a_new_survey_is_closed_what_is_closed_of_others(where: Path | str) -> None:
+    store = Store(where)
+    retention.remember(store.database, NOW)
+    register(store)
+    outcomes = store.add([daily(1, 58), batch(2)], decoded)
+    assert outcomes == [True, True]
+    (outcome,) = store.add([daily(3, 63)], lambda b: decoded(b, NOW - timedelta(days=30)))
+    assert isinstance(outcome, Refused)
+    assert (outcome.reason, outcome.final) == (Reason.PERIOD_CLOSED, True)
+    store.close()
+
+
+def test_what_is_marked_is_deleted_by_whatever_clock(store: Store) -> None:
+    retention.remember(store.database, NOW)
+    retention.mark_deleted(store.database, "health")
+    for step in retention.hourly(store.database, NOW + timedelta(days=365)):
+        while step():
+            pass
+    register(store)  # the name is free again
+
+
+def test_a_period_that_only_a_clock_closes_may_come_again(store: Store) -> None:
+    def late(message: collector_pb2.Batch) -> Mapping[Cohort, Tally]:
+        return decoded(message, NOW + timedelta(days=90))
+
+    (outcome,) = store.add([daily(1)], late)
+    assert isinstance(outcome, Refused)
+    assert (outcome.reason, outcome.final) == (Reason.PERIOD_CLOSED, False)
+    sweep(store, NOW + timedelta(days=90))
+    for decode in (late, decoded):
+        (outcome,) = store.add([daily(1)], decode)
+        assert isinstance(outcome, Refused)
+        assert (outcome.reason, outcome.final) == (Reason.PERIOD_CLOSED, True)
+
+
 def test_a_closed_survey_takes_nothing_and_keeps_its_tallies(store: Store) -> None:
     store.add([batch(1)], decoded)
     retention.close_survey(store.database, "health")
@@ -132,7 +192,7 @@ def test_what_a_token_sent_is_forgotten_with_its_period(
     days = [daily(number, days_ago=number) for number in range(3)]
     for sent in (*days, batch(10)):
         with store.database.appending() as connection:
-            charge(connection, [(f"token {n}", sent) for n in range(7)], cap=10)
+            charge(store.database, connection, [(f"token {n}", sent) for n in range(7)], cap=10)
     sweep(store, NOW)
     assert charged(store) == {("health", "once"): 7, **{("daily", d.period): 7 for d in days}}
     retention.close_survey(store.database, "daily", days[1].period)

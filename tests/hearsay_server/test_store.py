@@ -3,12 +3,13 @@
 import random
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psycopg
 import pytest
 import sqlalchemy as sa
@@ -16,9 +17,10 @@ from postgres import Postgres
 
 from hearsay import InvalidInput, plan
 from hearsay.v1 import collector_pb2
-from hearsay_server import schema
+from hearsay_server import migrations, schema, shards
 from hearsay_server import survey as surveys
-from hearsay_server.intake import Cohort, Refused, decode
+from hearsay_server.database import is_away
+from hearsay_server.intake import Cohort, Reason, Refused, decode
 from hearsay_server.store import Store
 from ldp import Coins, Tally
 from support import SURVEY
@@ -126,9 +128,50 @@ def test_a_page_is_found_without_sorting_the_survey(tmp_path: Path) -> None:
         for text, parameters in selects:
             steps = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", parameters).all()
             assert [step.detail.partition("(")[0].strip() for step in steps] == [
-                "SEARCH batches USING INDEX sqlite_autoindex_batches_1"
+                "SEARCH batches USING PRIMARY KEY"
             ]
     store.close()
+
+
+def test_what_is_not_admitted_costs_no_second_decoding_of_the_others(store: Store) -> None:
+    asked = []
+
+    def noted(message: collector_pb2.Batch) -> Mapping[Cohort, Tally]:
+        asked.append(message.rows)
+        return decoded(message)
+
+    def admit(_connection: sa.Connection, positions: Sequence[int]) -> dict[int, Refused]:
+        return {p: Refused(Reason.OVER_QUOTA, "too many") for p in positions if p in (3, 8)}
+
+    batches = [batch(number) for number in range(10)]
+    outcomes = store.add(batches, noted, admit)
+    assert [outcome for outcome in outcomes if outcome is not True] == [outcomes[3], outcomes[8]]
+    assert sum(asked) == 12
+    kept = [batches[number] for number in range(10) if number not in (3, 8)]
+    expected: dict[Cohort, Tally] = {}
+    for message in kept:
+        for cohort, tally in decoded(message).items():
+            expected[cohort] = expected[cohort] + tally if cohort in expected else tally
+    assert store.tallies("health", "smokes") | store.tallies("health", "age") == expected
+    assert sorted(b.id for page in store.batches("health") for b in page) == [b.id for b in kept]
+    assert store.surveys()[0].batches == 8
+    assert store.add(batches, decoded) == [number in (3, 8) for number in range(10)]
+
+
+def test_of_two_with_one_id_the_second_is_stored_where_the_first_is_not_admitted(
+    store: Store,
+) -> None:
+    first, second = batch(1), batch(1)
+    second.rows = 2
+    for column in second.columns:
+        column.codes *= 2
+    why = Refused(Reason.OVER_QUOTA, "too many")
+
+    def admit(_connection: sa.Connection, positions: Sequence[int]) -> dict[int, Refused]:
+        return {0: why} if 0 in positions else {}
+
+    assert store.add([first, second], decoded, admit) == [why, True]
+    assert [b for page in store.batches("health") for b in page] == [second]
 
 
 def test_a_group_is_told_apart_batch_by_batch(store: Store) -> None:
@@ -143,6 +186,28 @@ def test_a_group_is_told_apart_batch_by_batch(store: Store) -> None:
         f"another batch has the id {first.id.hex()}: draw ids at random",
     ]
     assert all(isinstance(outcomes[i], Refused) for i in (1, 4))
+
+
+def test_a_period_that_is_none_fails_nothing_beside_a_batch_that_is_stored(store: Store) -> None:
+    one, odd = batch(1), batch(2)
+    store.add([one], decoded)
+    odd.period = "whenever"
+    outcomes = store.add([one, odd, batch(3)], decoded)
+    assert outcomes[::2] == [False, True]
+    assert str(outcomes[1]) == "the survey has the one period 'once', got 'whenever'"
+
+
+def test_one_commit_may_count_for_any_number_of_cohorts(store: Store) -> None:
+    more = {
+        Cohort("health", b"", "smokes", "strict", f"{number:05}"): Tally(1, np.array([1, 0, 0]))
+        for number in range(14_000)  # with 5 parameters each: databases take 32,766 or 65,535
+    }
+    for _ in range(2):
+        with store.database.appending() as connection:
+            shards.add(store.database, connection, more)
+    kept = store.tallies("health", "smokes")
+    assert len(kept) == 14_000
+    assert {tally.n for tally in kept.values()} == {2}
 
 
 def test_a_failure_in_the_middle_stores_nothing(store: Store) -> None:
@@ -288,6 +353,38 @@ def test_a_database_that_comes_back_is_used_again(postgres: Postgres) -> None:
         store.add([two], decoded)
     postgres.start()
     assert store.add([one, two], decoded) == [False, True]
+    store.close()
+
+
+def test_after_a_restart_of_the_database_a_store_keeps_its_shard_and_out_an_upgrade(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = postgres.create()
+    store = Store(url)
+    postgres.stop(signal.SIGQUIT)
+    postgres.start()
+    assert store.surveys() == []
+    other = Store(url)
+    assert other.database.shard == 1
+    other.close()
+    monkeypatch.setattr(migrations, "NEWEST", migrations.NEWEST + 1)
+    with pytest.raises(InvalidInput, match="others have it open"):
+        Store(url)
+    store.close()
+
+
+def test_a_store_that_was_away_does_not_write_to_what_was_upgraded_meanwhile(
+    postgres: Postgres,
+) -> None:
+    url = postgres.create()
+    store = Store(url)
+    postgres.stop(signal.SIGQUIT)
+    postgres.start()
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '99'")
+    with pytest.raises(sa.exc.OperationalError, match="was upgraded to schema 99") as error:
+        store.create_survey("health", PLAN.revision, FROZEN)
+    assert is_away(error.value)
     store.close()
 
 

@@ -4,12 +4,15 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import pytest
+import stored
 
 from hearsay.v1 import collector_pb2
 from hearsay_server import writer
 from hearsay_server.intake import Cohort, Reason, Refused
+from hearsay_server.store import Store
 from hearsay_server.writer import Overloaded, Writer
 from ldp import Tally
 
@@ -107,6 +110,25 @@ def test_more_than_it_will_hold_is_refused_and_nothing_of_it_taken(count: int, s
     asyncio.run(test())
 
 
+def test_a_request_that_is_larger_than_all_that_may_wait_is_taken_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(writer, "_MAX_WAITING_BYTES", 1000)
+
+    async def test() -> None:
+        store = Slow()
+        feeding = Writer(store, decode)  # type: ignore[arg-type]
+        large = asyncio.create_task(feeding.add(batches(1, 5000)))
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded):
+            await feeding.add(batches(1, 5000))
+        store.free.set()
+        assert await large == [True]
+        await feeding.close()
+
+    asyncio.run(test())
+
+
 def test_a_failure_is_told_to_all_whom_it_concerns_and_to_nobody_else() -> None:
     async def test() -> None:
         store = Slow()
@@ -120,6 +142,33 @@ def test_a_failure_is_told_to_all_whom_it_concerns_and_to_nobody_else() -> None:
         store.fails = None
         assert await feeding.add(batches(1)) == [True]
         await feeding.close()
+
+    asyncio.run(test())
+
+
+def test_what_one_request_breaks_is_not_visited_on_those_beside_it(where: Path | str) -> None:
+    def breaks(batch: collector_pb2.Batch) -> Mapping[Cohort, Tally]:
+        if batch.survey == "daily":
+            raise ZeroDivisionError("a fault of ours")
+        return stored.decoded(batch)
+
+    async def test() -> None:
+        store = Store(where)
+        stored.register(store)
+        commits: list[str] = []
+        feeding = Writer(
+            store, breaks, committed=lambda seconds, error: commits.append(type(error).__name__)
+        )
+        batches = [stored.batch(number) for number in range(12)]
+        batches[7] = stored.daily(7)
+        calls = [feeding.add([batch]) for batch in batches]  # in one group
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        assert isinstance(answers.pop(7), ZeroDivisionError)
+        assert answers == [[True]] * 11
+        assert sorted(commits) == ["NoneType"] * 11 + ["ZeroDivisionError"]
+        assert sum(stored.remembered(store).values()) == 11
+        await feeding.close()
+        store.close()
 
     asyncio.run(test())
 

@@ -16,6 +16,7 @@ import hearsay.plan
 from hearsay.plan import Categorical, Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2
 from hearsay_server import queries, rows
+from hearsay_server.pool import Pool
 from hearsay_server.queries import NoReports, Periods, Question, Tallies
 from hearsay_server.services.answers import Context, abort, no_survey
 from hearsay_server.services.plans import Plans
@@ -42,9 +43,10 @@ By = analyst_pb2.EstimateByRequest
 class Analyst(analyst_pb2_grpc.AnalystServicer):
     """What analysts call."""
 
-    def __init__(self, plans: Plans, store: Store) -> None:
+    def __init__(self, plans: Plans, store: Store, pool: Pool) -> None:
         self._plans = plans
         self._store = store
+        self._pool = pool
         self._answers = _Cache()
         self._stopping = asyncio.Event()
 
@@ -56,7 +58,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         self, request: analyst_pb2.EstimateRequest, context: Context
     ) -> analyst_pb2.EstimateResponse:
         plan = await self._plan(request.survey, context, request.attribute)
-        return await _within(context, lambda: self._estimate(plan, request))
+        return await self._within(context, lambda: self._estimate(plan, request))
 
     async def EstimateBy(  # noqa: N802
         self, request: analyst_pb2.EstimateByRequest, context: Context
@@ -66,9 +68,9 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         if request.by not in (By.LEVEL, By.PERIOD):
             detail = f"by must be LEVEL or PERIOD, got {request.by}"
             await abort(context, grpc.StatusCode.INVALID_ARGUMENT, detail)
-        tallies = await _within(context, lambda: self._tallies(plan, question))
+        tallies = await self._within(context, lambda: self._tallies(plan, question))
         for group, part in _grouped(plan, tallies, request.by).items():
-            yield await _within(context, partial(self._answer, plan, question, part, group))
+            yield await self._within(context, partial(self._answer, plan, question, part, group))
 
     async def Watch(  # noqa: N802
         self, request: analyst_pb2.WatchRequest, context: Context
@@ -81,10 +83,10 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             await abort(context, grpc.StatusCode.INVALID_ARGUMENT, detail)
         last: Tallies = {}
         while not self._stopping.is_set():
-            tallies = await _within(context, lambda: self._tallies(plan, question, none=True))
+            tallies = await self._within(context, lambda: self._tallies(plan, question, none=True))
             if tallies != last:
                 last = tallies
-                yield await _within(context, partial(self._answer, plan, question, tallies))
+                yield await self._within(context, partial(self._answer, plan, question, tallies))
             try:
                 await asyncio.wait_for(self._stopping.wait(), interval)
             except TimeoutError:
@@ -100,13 +102,13 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             compute = queries.distribution
             return self._answers.get(request, tallies, lambda: compute(plan, request, tallies))
 
-        return await _within(context, answer)
+        return await self._within(context, answer)
 
     async def Suspicions(  # noqa: N802
         self, request: analyst_pb2.SuspicionsRequest, context: Context
     ) -> analyst_pb2.SuspicionsResponse:
         plan = await self._plan(request.survey, context, request.attribute)
-        return await _within(context, lambda: self._suspicions(plan, request))
+        return await self._within(context, lambda: self._suspicions(plan, request))
 
     async def ExportRows(  # noqa: N802
         self, request: analyst_pb2.ExportRowsRequest, context: Context
@@ -115,11 +117,20 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         if frozen is None:
             await abort(context, grpc.StatusCode.NOT_FOUND, no_survey(request.survey))
         plan = hearsay.plan.parse(frozen)
-        pages = await _within(context, lambda: self._pages(plan, request))
+        pages = await self._within(context, lambda: self._pages(plan, request))
         yield analyst_pb2.ExportRowsResponse(plan=frozen)
         chunks = rows.chunks(plan, pages, np.random.default_rng())
-        while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
+        while (chunk := await self._pool.run(lambda: next(chunks, None))) is not None:
             yield chunk
+
+    async def _within(self, context: Context, answer: Callable[[], _Value]) -> _Value:
+        """Compute in a thread of analysts' own; end the call with a status where there is none."""
+        try:
+            return await self._pool.run(answer)
+        except NoReports as error:
+            await abort(context, grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        except InvalidInput as error:
+            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
 
     async def _plan(self, survey: str, context: Context, attribute: str) -> Plan:
         plan = await asyncio.to_thread(self._plans.find, survey)
@@ -219,16 +230,6 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                 )
             ],
         )
-
-
-async def _within(context: Context, answer: Callable[[], _Value]) -> _Value:
-    """Compute in a thread; end the call with a status where it cannot be answered."""
-    try:
-        return await asyncio.to_thread(answer)
-    except NoReports as error:
-        await abort(context, grpc.StatusCode.FAILED_PRECONDITION, str(error))
-    except InvalidInput as error:
-        await abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
 
 
 def _grouped(plan: Plan, tallies: Tallies, by: By.By) -> dict[str, Tallies]:

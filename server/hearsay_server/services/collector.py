@@ -15,7 +15,15 @@ from hearsay_server.intake import Reason, Refused
 from hearsay_server.limits import Rates, TooMany
 from hearsay_server.metrics import Metrics
 from hearsay_server.retention import NoSurvey
-from hearsay_server.services.answers import MENDED, Context, abort, no_survey, put_off, refuse
+from hearsay_server.services.answers import (
+    MENDED,
+    Context,
+    abort,
+    no_survey,
+    put_off,
+    refuse,
+    shortened,
+)
 from hearsay_server.services.plans import Plans
 from hearsay_server.store import Store
 from hearsay_server.writer import MAX_REQUEST, Outcome, Overloaded, Writer
@@ -98,16 +106,18 @@ class Collector(collector_pb2_grpc.CollectorServicer):
             detail = f"a request holds 1 to {MAX_REQUEST} ids, got {count}"
             await abort(context, grpc.StatusCode.INVALID_ARGUMENT, detail)
 
+        caller = auth.caller()
+
         def forget() -> Sequence[collector_pb2.ForgetResponse.Status]:
             plan = self._plans.find(request.survey)
             if plan is None:
                 raise NoSurvey(no_survey(request.survey))
             return forgetting.forget(
-                self._database, plan, request.period, request.ids, self._clock()
+                self._database, plan, request.period, request.ids, self._clock(), caller
             )
 
         try:
-            self._check_rate(auth.caller(), count)
+            self._check_rate(caller, count)
             results = await self._writer.run(partial(self._database.retrying, forget))
         except TooMany as error:
             self._metrics.limited.labels(error.limit).inc()
@@ -142,5 +152,5 @@ class Collector(collector_pb2_grpc.CollectorServicer):
 def _result(outcome: Outcome) -> Result:
     if isinstance(outcome, Refused):
         status = Result.REFUSED if outcome.final else Result.RETRY
-        return Result(status=status, reason=outcome.reason, detail=str(outcome))
+        return Result(status=status, reason=outcome.reason, detail=shortened(str(outcome)))
     return Result(status=Result.STORED if outcome else Result.DUPLICATE)
