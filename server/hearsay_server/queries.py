@@ -4,8 +4,6 @@ Nothing here reads a store or a clock, so that whoever has the tallies gets the 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,28 +131,13 @@ def _pooled_repeats(domain: Domain, cohorts: Cohorts, method: str, factor: float
     return pooling.Answer(value, None, warning)
 
 
-@dataclass(frozen=True)
-class Periods:
-    """Which periods are asked for: those listed, or all, within a range that may be open."""
-
-    names: frozenset[str]
-    first: str
-    last: str
-
-    @classmethod
-    def of(cls, plan: Plan, question: Question) -> Self:
-        """Raise `InvalidInput` where something is no period of the survey, or the range empty."""
-        first, last = question.first_period, question.last_period
-        for name in (*question.periods, *filter(None, (first, last))):
-            period.start(plan.period, name)
-        if last and first > last:
-            raise InvalidInput(f"a range must not end before it begins, got {first!r} to {last!r}")
-        return cls(frozenset(question.periods), first, last)
-
-    def __contains__(self, name: str) -> bool:
-        """Tell whether a period is asked for; their names sort in the order of time."""
-        listed = not self.names or name in self.names
-        return listed and self.first <= name and (not self.last or name <= self.last)
+def check_periods(plan: Plan, question: Question) -> None:
+    """Raise `InvalidInput` where something is no period of the survey, or the range is empty."""
+    first, last = question.first_period, question.last_period
+    for name in (*question.periods, *filter(None, (first, last))):
+        period.start(plan.period, name)
+    if last and first > last:
+        raise InvalidInput(f"a range must not end before it begins, got {first!r} to {last!r}")
 
 
 def estimate(

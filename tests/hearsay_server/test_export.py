@@ -19,7 +19,7 @@ from hearsay_server.rows import chunks
 from hearsay_server.store import Store
 from hearsay_server.tokens import tokens_of
 from ldp import InvalidInput, Tally
-from support import SURVEY
+from support import DAILY, SURVEY
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -41,7 +41,8 @@ class Exported:
                 self.yesterday = analyst.rows("all", first_period=DAYS[1], last_period=DAYS[1])
         store = Store(folder / "data")
         self.tallies = {name: store.tallies("all", name) for name in self.plan.attributes}
-        self.batches = [b for page in store.batches("all", page=3) for b in page]
+        self.pages = list(store.batches("all", page=3))
+        self.batches = [b for page in self.pages for b in page]
         store.close()
 
 
@@ -157,7 +158,7 @@ def test_rows_stay_whole_and_are_mixed_over_batches(
     before: Counter[tuple[object, ...]] = Counter()
     for stored_batch in exported.batches:
         before += records(exported.plan, stored_batch.rows, stored_batch.columns)
-    streamed = list(chunks(exported.plan, [exported.batches], np.random.default_rng(3)))
+    streamed = list(chunks(exported.plan, exported.pages, np.random.default_rng(3)))
     after: Counter[tuple[object, ...]] = Counter()
     for chunk in streamed:
         after += records(exported.plan, chunk.rows, chunk.columns)
@@ -172,8 +173,23 @@ def test_rows_stay_whole_and_are_mixed_over_batches(
     assert not one_batch  # a message is no part of a batch
 
 
+def test_a_message_is_of_a_whole_period_or_of_many_batches(tmp_path: Path) -> None:
+    with serving(tmp_path / "data") as address, Analyst(address) as analyst:
+        _, plan = register(address, DAILY)
+        answers = {"smokes": np.zeros(2, dtype=np.int64)}
+        sent = [batch(plan, "open", day, answers, seed) for seed, day in enumerate(DAYS * 45)]
+        more = [batch(plan, "open", DAYS[1], answers, seed) for seed in range(85)]
+        submit(address, *sent, *more)
+        streamed = list(analyst.chunks("daily"))[1:]
+        assert [(chunk.period, chunk.rows) for chunk in streamed] == [
+            (DAYS[0], 90),
+            (DAYS[1], 260),  # 128 batches and the two that would be a message by themselves
+            (DAYS[2], 90),
+        ]
+
+
 def test_nothing_of_a_batch_but_its_rows_is_streamed(exported: Exported) -> None:
-    for chunk in chunks(exported.plan, [exported.batches], np.random.default_rng(4)):
+    for chunk in chunks(exported.plan, exported.pages, np.random.default_rng(4)):
         data = chunk.SerializeToString()
         assert not any(stored_batch.id in data for stored_batch in exported.batches)
 

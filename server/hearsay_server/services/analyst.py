@@ -17,7 +17,7 @@ from hearsay.plan import Categorical, Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2
 from hearsay_server import queries, rows
 from hearsay_server.pool import Pool
-from hearsay_server.queries import NoReports, Periods, Question, Tallies
+from hearsay_server.queries import NoReports, Question, Tallies, check_periods
 from hearsay_server.services.answers import Context, abort, no_survey
 from hearsay_server.services.plans import Plans
 from hearsay_server.store import Store
@@ -157,11 +157,15 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         """Return the tallies asked for; raise `NoReports` where there are none, unless `none`."""
         for level in question.levels:
             plan.level(level)
-        periods = Periods.of(plan, question)
-        found = self._store.tallies(
-            question.survey, question.attribute, question.levels, question.periods
+        check_periods(plan, question)
+        tallies = self._store.tallies(
+            question.survey,
+            question.attribute,
+            question.levels or plan.levels,
+            question.periods,
+            question.first_period,
+            question.last_period,
         )
-        tallies = {cohort: tally for cohort, tally in found.items() if cohort.period in periods}
         if not tallies and not none:
             raise NoReports(f"there are no such reports of {question.attribute!r} yet")
         return tallies
@@ -189,9 +193,9 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
 
     def _pages(self, plan: Plan, question: Question) -> Iterator[list[collector_pb2.Batch]]:
         """Return the stored batches of the periods asked for, by page."""
-        periods = Periods.of(plan, question)
-        pages = self._store.batches(plan.survey)
-        return ([batch for batch in page if batch.period in periods] for page in pages)
+        check_periods(plan, question)
+        first, last = question.first_period, question.last_period
+        return self._store.batches(plan.survey, question.periods, first, last)
 
     def _suspicions(
         self, plan: Plan, question: analyst_pb2.SuspicionsRequest
