@@ -21,10 +21,11 @@ from hearsay_server.cli import app
 from hearsay_server.intake import Cohort
 from ldp import InvalidInput, Tally
 from ldp.consistency import make_consistent
-from ldp.distribution import reconstruct
+from ldp.distribution import pooled
 from ldp.estimation import estimate
 from ldp.poisoning import largest_shift
 from ldp.recovery import ldp_recover
+from ldp.repeated import Repeats
 
 VALUES = [f"v{i}" for i in range(10)]
 TOML = f"""
@@ -225,11 +226,12 @@ def test_the_effective_sample_size_gives_a_plain_survey_the_same_error(
 def test_forged_reports_shift_by_what_the_mathematics_says(collected: Collected) -> None:
     table = collected.analyst.estimate("asked", "colour", forged=100)
     assert table.attrs["method"] == "inverse_variance"
-    expected = largest_shift(collected.cohorts("colour"), 100)
+    repeats = [Repeats(3.0), Repeats(3.0)]  # the same people may have answered on all days
+    expected = largest_shift(collected.cohorts("colour"), 100, repeats=repeats)
     assert table["shift_up"].to_numpy() == pytest.approx(expected.up)
     assert table["shift_down"].to_numpy() == pytest.approx(expected.down)
     mean = collected.analyst.estimate("asked", "height", forged=100)
-    expected = largest_shift(collected.cohorts("height"), 100)
+    expected = largest_shift(collected.cohorts("height"), 100, repeats=repeats)
     assert mean["shift_up"].to_numpy() == pytest.approx(50 * expected.up)
 
 
@@ -299,7 +301,7 @@ def test_a_histogram_and_quantiles_are_the_reconstructions(collected: Collected)
         "asked", "income", levels=["open"], edges=edges, quantiles=[0.1, 0.5]
     )
     ((mechanism, tally),) = collected.cohorts("income", "open")
-    expected = reconstruct(mechanism, tally)
+    expected = pooled([(mechanism, tally)], [Repeats(3.0)])
     shares = expected.histogram(np.array(edges) / 500 - 1)
     assert histogram["estimate"].to_numpy() == pytest.approx(shares.value)
     assert histogram["standard_error"].to_numpy() == pytest.approx(shares.standard_error)
@@ -310,9 +312,9 @@ def test_a_histogram_and_quantiles_are_the_reconstructions(collected: Collected)
     assert histogram.attrs["method"] == "ems"
 
 
-def test_levels_are_averaged_with_less_error_than_any(collected: Collected) -> None:
+def test_levels_are_pooled_with_less_error_than_any(collected: Collected) -> None:
     both, _ = collected.analyst.distribution("asked", "income", bins=4)
-    assert both.attrs["method"] == "ems, scalar"
+    assert both.attrs["method"] == "ems, pooled"
     assert both["estimate"].sum() == pytest.approx(1)
     for level in ("strict", "open"):
         one, _ = collected.analyst.distribution("asked", "income", bins=4, levels=[level])
@@ -411,6 +413,7 @@ def test_the_command_shows_what_was_asked_for(collected: Collected) -> None:
     table = asked(collected, "colour", "--forged", 100, "--consistent", "norm-sub")
     for heading in ("raw", "effective n", "forged down", "forged up", "norm-sub"):
         assert heading in table
+    assert "errors allow for people with 3 reports each" in table
     grouped = json.loads(asked(collected, "colour", "--by", "period", "--json"))
     assert [document["group"] for document in grouped] == DAYS
     ranged = json.loads(

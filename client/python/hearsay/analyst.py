@@ -84,9 +84,10 @@ class Analyst:
         `consistency` or `recover`: the unbiased estimate, whose error and interval the others
         are; effective_sample_size of frequencies: how many people asked without privacy would
         tell as much; shift_down and shift_up with `forged`. `frame.attrs` holds the survey,
-        attribute, statistic, confidence, method, homogeneity, warning and the number of
-        reports. Where the levels differ so much that they cannot be of one population
-        (`homogeneity` is the p-value), the estimate is stratified instead, and a warning says so.
+        attribute, statistic, confidence, method, homogeneity, warning, the number of reports
+        and repeats: how often one person may be among them, which errors allow for. Where
+        the levels differ so much that they cannot be of one population (`homogeneity` is the
+        p-value), the estimate is stratified instead, and a warning says so.
 
         Needs pandas (`pip install 'hearsay[analyst]'`), as all that return DataFrames.
         """
@@ -352,6 +353,7 @@ def frame(answer: analyst_pb2.EstimateResponse) -> "pd.DataFrame":
         "confidence": answer.confidence,
         "simultaneous": answer.simultaneous,
         "reports": answer.reports,
+        "repeats": answer.repeats,
         "method": answer.method,
         "homogeneity": answer.homogeneity if answer.HasField("homogeneity") else None,
         "warning": answer.warning,

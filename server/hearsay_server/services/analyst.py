@@ -204,7 +204,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         domain = plan.attributes[question.attribute].domain
         if not isinstance(domain, Categorical):
             raise InvalidInput(f"{question.attribute!r} is a number: the tests are for values")
-        if queries.repeats(plan, question.attribute, tallies):
+        if queries.repeats_memos(plan, question.attribute, tallies):
             raise InvalidInput(
                 "devices repeat their memos over periods, and the tests are for independent "
                 "reports: ask for one period"
