@@ -226,6 +226,8 @@ class _Shown:
         Console().print(f"{answer.reports:,} reports, {answer.method}{repeats}")
 
     def suspicions(self, answer: analyst_pb2.SuspicionsResponse) -> None:
+        if answer.warning:
+            Console(stderr=True).print(escape(f"warning: {answer.warning}"), soft_wrap=True)
         if self._json:
             document = _plain(answer)
             for entry, message in zip(document["suspicions"], answer.suspicions, strict=True):

@@ -279,6 +279,18 @@ def test_honest_reports_are_not_suspected_and_forged_ones_are(tmp_path: Any) -> 
             analyst.suspicions("asked", "colour", levels=["open"])
 
 
+def test_a_level_of_one_report_fails_no_test_of_another(tmp_path: Any) -> None:
+    with serving(tmp_path / "data") as address, Analyst(address) as analyst:
+        _, plan = register(address, TOML)
+        for level, rows in (("strict", 500), ("open", 1)):
+            answers = {"colour": people(rows, 1)["colour"]}
+            submit(address, batch(plan, level, DAYS[0], answers, 1))
+        with pytest.warns(UserWarning, match="too few reports for norm_sub_gap at open"):
+            tested = analyst.suspicions("asked", "colour")
+        assert set(tested.loc["strict"].index) == {"norm_sub_gap", "support_sizes", "together"}
+        assert set(tested.loc["open"].index) == {"support_sizes", "together"}
+
+
 def test_repeated_memos_are_tested_one_period_at_a_time(tmp_path: Any) -> None:
     toml = TOML.replace('name = "colour"', 'name = "colour"\nmemo = 1.0')
     with serving(tmp_path / "data") as address, Analyst(address) as analyst:

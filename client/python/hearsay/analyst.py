@@ -179,8 +179,9 @@ class Analyst:
         """Return tests of whether the stored reports look forged, by level and test.
 
         Columns: statistic, p_value (of honest reports it is below alpha as rarely as alpha
-        says), reports. `targets` are values that an attack may have promoted, by default the
-        three most frequent. The server reads all the reports: that takes time.
+        says), reports. A warning says at which levels a test was left out. `targets` are values
+        that an attack may have promoted, by default the three most frequent. The server reads
+        all the reports: that takes time.
         """
         import pandas as pd
 
@@ -201,7 +202,9 @@ class Analyst:
             index=pd.MultiIndex.from_tuples(tests, names=["level", "test"]),
             columns=["statistic", "p_value", "reports"],
         )
-        table.attrs = {"targets": list(answer.targets)}
+        table.attrs = {"targets": list(answer.targets), "warning": answer.warning}
+        if answer.warning:
+            warnings.warn(answer.warning, stacklevel=2)
         return table
 
     def rows(

@@ -218,8 +218,11 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         found = rows.supports_by_level(
             plan, question.attribute, levels, targets, self._pages(plan, question)
         )
+        mechanisms = {name: plan.levels[name].mechanisms[question.attribute] for name in found}
+        few = [name for name, s in found.items() if not suspicion.has_gap(mechanisms[name], s.n)]
         return analyst_pb2.SuspicionsResponse(
             targets=[domain.values[target] for target in targets],
+            warning=f"too few reports for norm_sub_gap at {', '.join(few)}" if few else "",
             suspicions=[
                 analyst_pb2.Suspicion(
                     level=level,
@@ -229,9 +232,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                     p_value=each.p_value,
                 )
                 for level, seen in found.items()
-                for each in suspicion.suspicions(
-                    plan.levels[level].mechanisms[question.attribute], seen
-                )
+                for each in suspicion.suspicions(mechanisms[level], seen)
             ],
         )
 

@@ -201,12 +201,14 @@ class SuspicionsRequest(_message.Message):
     def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., levels: _Optional[_Iterable[str]] = ..., periods: _Optional[_Iterable[str]] = ..., first_period: _Optional[str] = ..., last_period: _Optional[str] = ..., targets: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SuspicionsResponse(_message.Message):
-    __slots__ = ("targets", "suspicions")
+    __slots__ = ("targets", "suspicions", "warning")
     TARGETS_FIELD_NUMBER: _ClassVar[int]
     SUSPICIONS_FIELD_NUMBER: _ClassVar[int]
+    WARNING_FIELD_NUMBER: _ClassVar[int]
     targets: _containers.RepeatedScalarFieldContainer[str]
     suspicions: _containers.RepeatedCompositeFieldContainer[Suspicion]
-    def __init__(self, targets: _Optional[_Iterable[str]] = ..., suspicions: _Optional[_Iterable[_Union[Suspicion, _Mapping]]] = ...) -> None: ...
+    warning: str
+    def __init__(self, targets: _Optional[_Iterable[str]] = ..., suspicions: _Optional[_Iterable[_Union[Suspicion, _Mapping]]] = ..., warning: _Optional[str] = ...) -> None: ...
 
 class Suspicion(_message.Message):
     __slots__ = ("level", "reports", "test", "statistic", "p_value")
