@@ -2,16 +2,18 @@
 
 A size may equal the batch's by chance, and a layer that took one for the other would clip the
 wrong thing. So two or three samples of the first batch run before it, without gradients: the
-dimension that is another then is the batch. Later calls are held to that.
+dimension that is another then is the batch. Later calls are held to that. On the same samples it
+is tried whether the module mixes them.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from dpsgd.mixing import check_unmixed, tensors
 from ldp import InvalidInput
 
 Site = tuple[nn.Module, int, int]
@@ -30,6 +32,7 @@ class BatchDims:
         self._batch: int | None = None
         self._idle = False  # in a copy of the module, which is an ordinary one
         self.probing = False
+        self._tried = 0  # of what size the batch was that was tried, up to 2
         self._probed: dict[Site, torch.Size] = {}
         self._dims: dict[Site, int | None] = {}
         self._calls: Counter[nn.Module] = Counter()
@@ -109,10 +112,10 @@ class BatchDims:
         if self._batch is not None:
             raise InvalidInput("the private module was called inside its own forward")
         dim = self._batch_dim
-        sizes = [t.shape[dim] for t in _tensors((args, kwargs)) if t.ndim > dim]
+        sizes = [t.shape[dim] for t in tensors((args, kwargs)) if t.ndim > dim]
         if not sizes:
             raise InvalidInput(f"the module got no tensor with a batch in dimension {dim}")
-        if sizes[0] and not self._probed:
+        if min(sizes[0], 2) > self._tried:
             self._probe(module, args, kwargs, sizes[0])
         self._batch = sizes[0]
         self._calls.clear()
@@ -123,27 +126,31 @@ class BatchDims:
     def _probe(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], batch: int
     ) -> None:
-        few = _fewer(batch)
+        few, dim = _fewer(batch), self._batch_dim
+        first = next(tensors((args, kwargs)))
 
-        def cut(value: Any) -> Any:
-            dim = self._batch_dim
-            if isinstance(value, Tensor) and value.ndim > dim and value.shape[dim] == batch:
-                some = value.narrow(dim, 0, min(batch, few))
-                return some if batch >= few else torch.cat([some, some], dim).narrow(dim, 0, few)
-            if type(value) in (list, tuple):
-                return type(value)(cut(v) for v in value)
-            if isinstance(value, dict):
-                return {k: cut(v) for k, v in value.items()}
-            return value
+        def run(order: Sequence[int]) -> Any:
+            picked = torch.tensor([i % batch for i in order], device=first.device)
 
-        self._batch, self.probing = few, True
-        self._calls.clear()
-        first = next(_tensors((args, kwargs)))
+            def pick(value: Tensor) -> Tensor:
+                batched = value.ndim > dim and value.shape[dim] == batch
+                return value.index_select(dim, picked.to(value.device)) if batched else value
+
+            probed = dict(self._probed)
+            self._batch = len(order)
+            self._calls.clear()
+            with torch.no_grad(), torch.random.fork_rng([first.device] if first.is_cuda else []):
+                output = module.forward(*_mapped(pick, args), **_mapped(pick, kwargs))
+            if len(order) != few:
+                self._probed = probed
+            return output
+
+        self.probing = True
         done = False
         try:
-            with torch.no_grad(), torch.random.fork_rng([first.device] if first.is_cuda else []):
-                module.forward(*cut(args), **cut(kwargs))
+            check_unmixed(module, run, few, dim)
             done = True
+            self._tried = min(batch, 2)
         except (RuntimeError, IndexError) as error:
             raise InvalidInput(
                 f"the module fails with {few} samples in place of {batch}, so its batches cannot "
@@ -160,11 +167,11 @@ def _fewer(batch: int) -> int:
     return 3 if batch == 2 else 2
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
+def _mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
     if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        yield from _tensors(list(value.values()))
+        return change(value)
+    if type(value) in (list, tuple):
+        return type(value)(_mapped(change, v) for v in value)
+    if isinstance(value, dict):
+        return {k: _mapped(change, v) for k, v in value.items()}
+    return value

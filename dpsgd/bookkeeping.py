@@ -126,6 +126,10 @@ class Bookkeeper:
             present = self._booked.get(piece)
             self._booked[piece] = gradient if present is None else present.merge(gradient)
 
+    def abandon(self) -> None:
+        """Drop what a backward pass that failed on its way has booked."""
+        self._forget()
+
     def _forget(self) -> int | None:
         batch = self._booked_batch
         self._booked, self._booked_batch = {}, None
@@ -202,7 +206,7 @@ class Call:
         """
         dim = self.find_batch(value)
         if self._keeper.dims.probing and only is not None:
-            return only
+            dim = only if value.ndim > only and value.shape[only] == self.batch else None
         if dim is None or only not in (None, dim):
             place = "a dimension" if only is None else f"dimension {only}"
             raise InvalidInput(

@@ -57,16 +57,40 @@ class FlatClipping(ClippingPolicy):
         return 0
 
     def factors(self, norms: Tensor) -> Tensor:
-        return _shortened(norms, norms.new_tensor([[self.max_grad_norm]]))
+        return shortened(norms, norms.new_tensor([[self.max_grad_norm]]))
+
+
+@dataclass(frozen=True)
+class AutomaticClipping(ClippingPolicy):
+    """Scale every gradient g by 1 / (|g| + gamma), short ones too: AUTO-S. The sensitivity is 1.
+
+    There is no norm to choose; the learning rate takes its place. Source: Bu, Wang, Zha and
+    Karypis, "Automatic clipping", NeurIPS 2023, equation 4. Raises `InvalidInput` unless gamma
+    is finite and > 0.
+    """
+
+    gamma: float = 0.01
+    groups = 1
+    sensitivity = 1.0
+
+    def __post_init__(self) -> None:
+        check_norm("gamma", self.gamma)
+
+    def group(self, parameter: str) -> int:
+        return 0
+
+    def factors(self, norms: Tensor) -> Tensor:
+        return _rounded_down(norms) / (norms + self.gamma)
 
 
 @dataclass(frozen=True)
 class PerLayerClipping(ClippingPolicy):
-    """Clip the gradient of each parameter by itself, to its own norm.
+    """Clip the gradient of each parameter, or of all in a layer, by itself, to its own norm.
 
-    `max_grad_norms` maps every parameter that is trained to its norm. Source: McMahan et al.,
-    "Learning differentially private recurrent language models", ICLR 2018, section 3.1. Raises
-    `InvalidInput` unless every norm is finite and > 0.
+    `max_grad_norms` maps names to norms: of parameters ("0.weight") or of the modules that they
+    are in ("0"); the longest that fits counts. Source: McMahan et al., "Learning differentially
+    private recurrent language models", ICLR 2018, section 3.1. Raises `InvalidInput` unless every
+    norm is finite and > 0.
     """
 
     max_grad_norms: Mapping[str, float]
@@ -79,9 +103,19 @@ class PerLayerClipping(ClippingPolicy):
 
     @classmethod
     def evenly(cls, names: list[str], max_grad_norm: float) -> "PerLayerClipping":
-        """Give each of M parameters max_grad_norm / sqrt(M): together, max_grad_norm."""
+        """Give each of M parameters or layers max_grad_norm / sqrt(M): together, max_grad_norm."""
         check_norm("max_grad_norm", max_grad_norm)
         return cls(dict.fromkeys(names, max_grad_norm / math.sqrt(max(1, len(names)))))
+
+    @classmethod
+    def by_dimension(cls, sizes: Mapping[str, int], max_grad_norm: float) -> "PerLayerClipping":
+        """Give each parameter or layer a norm that grows as the root of its number of values.
+
+        `sizes` maps names to these numbers. Together, the norms are max_grad_norm.
+        """
+        check_norm("max_grad_norm", max_grad_norm)
+        total = sum(sizes.values())
+        return cls({name: max_grad_norm * math.sqrt(n / total) for name, n in sizes.items()})
 
     @property
     def groups(self) -> int:  # type: ignore[override]
@@ -92,13 +126,15 @@ class PerLayerClipping(ClippingPolicy):
         return math.hypot(*self.max_grad_norms.values())
 
     def group(self, parameter: str) -> int:
-        try:
-            return list(self.max_grad_norms).index(parameter)
-        except ValueError:
-            raise InvalidInput(f"max_grad_norms has no norm for {parameter}") from None
+        name = parameter
+        while name not in self.max_grad_norms:
+            name, dot, _ = name.rpartition(".")
+            if not dot:
+                raise InvalidInput(f"max_grad_norms has no norm for {parameter}")
+        return list(self.max_grad_norms).index(name)
 
     def factors(self, norms: Tensor) -> Tensor:
-        return _shortened(norms, norms.new_tensor(list(self.max_grad_norms.values()))[:, None])
+        return shortened(norms, norms.new_tensor(list(self.max_grad_norms.values()))[:, None])
 
 
 def check_norm(name: str, value: float) -> None:
@@ -108,6 +144,12 @@ def check_norm(name: str, value: float) -> None:
         raise InvalidInput(f"{name} must be finite and > 0, got {value!r}")
 
 
-def _shortened(norms: Tensor, most: Tensor) -> Tensor:
-    # A norm of 0 gives infinity, which becomes 1. The quotient may have been rounded up.
-    return torch.clamp(most * (1 - 4 * torch.finfo(norms.dtype).eps) / norms, max=1.0)
+def shortened(norms: Tensor, most: Tensor) -> Tensor:
+    """Return the factors, at most 1, that bring gradients of these norms to `most`."""
+    # A norm of 0 gives infinity, which becomes 1.
+    return torch.clamp(most * _rounded_down(norms) / norms, max=1.0)
+
+
+def _rounded_down(norms: Tensor) -> float:
+    """Return a little less than 1: a quotient by norms may be rounded up."""
+    return float(1 - 4 * torch.finfo(norms.dtype).eps)

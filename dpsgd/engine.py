@@ -9,9 +9,12 @@ from torch.utils.data import DataLoader
 
 from dpsgd.accounting import Accountant, RDPAccountant, Relation
 from dpsgd.accounting.calibration import calibrate_noise_multiplier
-from dpsgd.clipping import ClippingPolicy, FlatClipping, check_norm
+from dpsgd.clipper import Clipper
+from dpsgd.clipping import ClippingPolicy, FlatClipping, PerLayerClipping, check_norm
+from dpsgd.distributed import unwrapped
 from dpsgd.run import Run
 from dpsgd.sampling import PrivateDataLoader, sampler_for
+from dpsgd.schedules import Schedule
 from dpsgd.validation import check_criterion, check_module, check_optimizer
 from ldp import Coins, InvalidInput
 
@@ -38,6 +41,10 @@ class PrivacyEngine:
     generator on a CPU and from torch's generator, seeded by the system, on a GPU. With
     `secure_mode` it comes from keystreams everywhere, with 64 bits, and is added on a grid
     (`dpsgd.noise.Grid`). `coins` is for tests.
+
+    A module in a DistributedDataParallel is trained by all its processes, each of which makes an
+    engine. Every process has the whole data set and draws from its own share of it; the loader's
+    batch_size is one process's. All of them learn the same, and the guarantee is for the whole.
     """
 
     def __init__(
@@ -58,8 +65,8 @@ class PrivacyEngine:
         module: nn.Module,
         optimizer: Optimizer,
         data_loader: DataLoader[Any],
-        noise_multiplier: float,
-        max_grad_norm: float | ClippingPolicy,
+        noise_multiplier: float | Schedule,
+        max_grad_norm: float | Schedule | ClippingPolicy,
         sampling: str = "poisson",
         loss_reduction: str = "mean",
         max_physical_batch_size: int | None = None,
@@ -70,44 +77,48 @@ class PrivacyEngine:
 
         Module and optimizer are the given objects, changed: whoever steps that optimizer adds
         noise. noise_multiplier is the noise's standard deviation over the sensitivity of the
-        clipping, max_grad_norm a norm or a policy of `dpsgd.clipping`. The loader's batch_size is
-        the expected size of a logical batch, and what sums are divided by if loss_reduction is
-        "mean"; it is handed out in parts of at most max_physical_batch_size, and steps between
-        parts do nothing. `sampling` is "poisson", "fixed" or "shuffle" (`dpsgd.sampling` says
-        what each guarantees). batch_dim is the batch's dimension in the module's inputs. A
-        criterion is only checked.
+        clipping, max_grad_norm a norm or a policy of `dpsgd.clipping`; either may be a function of
+        the number of steps made (`dpsgd.schedules`). The loader's batch_size is the expected size
+        of a logical batch, and what sums are divided by if loss_reduction is "mean"; it is handed
+        out in parts of at most max_physical_batch_size, and steps between parts do nothing.
+        `sampling` is "poisson", "fixed" or "shuffle" (`dpsgd.sampling` says what each guarantees).
+        batch_dim is the batch's dimension in the module's inputs. A criterion is only checked.
 
         Raises `InvalidInput`, and changes nothing, for whatever would break the guarantee.
         """
         if self._run is not None:
             raise InvalidInput("this engine has made a module private already: use another")
-        check_norm("noise_multiplier", noise_multiplier)
+        first = noise_multiplier(0) if callable(noise_multiplier) else noise_multiplier
+        check_norm("noise_multiplier", first)
         policy = max_grad_norm
-        if not isinstance(policy, ClippingPolicy):
+        if not isinstance(policy, ClippingPolicy) and not callable(policy):
             policy = FlatClipping(policy)
         if loss_reduction not in ("mean", "sum"):
             raise InvalidInput(f'loss_reduction must be "mean" or "sum", got {loss_reduction!r}')
         if max_physical_batch_size is not None and max_physical_batch_size < 1:
             raise InvalidInput(f"max_physical_batch_size must be >= 1: {max_physical_batch_size}")
-        check_module(module)
+        inner, ranks = unwrapped(module)
+        check_module(inner)
         if criterion is not None:
             check_criterion(criterion, loss_reduction)
-        check_optimizer(optimizer, module)
-        for name, parameter in module.named_parameters():
-            if parameter.requires_grad:
-                policy.group(name)
-        sampler = sampler_for(data_loader, sampling)
+        check_optimizer(optimizer, inner)
+        sampler = sampler_for(data_loader, sampling, ranks)
+        clipper = Clipper(policy, sampler.batch)
+        _check_groups(clipper.policy, inner)
+        clipper.gradient_noise(first)
+        ranks.total(0, secure_mode=self._secure, loss_reduction=loss_reduction == "mean")
         self._run = run = Run(
-            module,
+            inner,
             optimizer,
             sampler,
-            policy,
+            clipper,
             self._make_accountant(sampler.relation),
             noise_multiplier,
             loss_reduction=loss_reduction,
             batch_dim=batch_dim,
             secure=self._secure,
             coins=self._coins,
+            ranks=ranks,
         )
         loader = PrivateDataLoader(
             data_loader, sampler, run.drawn, most=max_physical_batch_size, coins=self._coins
@@ -123,7 +134,7 @@ class PrivacyEngine:
         target_epsilon: float,
         target_delta: float,
         epochs: int,
-        max_grad_norm: float | ClippingPolicy,
+        max_grad_norm: float | Schedule | ClippingPolicy,
         sampling: str = "poisson",
         loss_reduction: str = "mean",
         max_physical_batch_size: int | None = None,
@@ -133,7 +144,7 @@ class PrivacyEngine:
         """Do as `make_private`, with the least noise that keeps to an epsilon after all epochs."""
         if epochs < 1:
             raise InvalidInput(f"epochs must be >= 1, got {epochs}")
-        sampler = sampler_for(data_loader, sampling)
+        sampler = sampler_for(data_loader, sampling, unwrapped(module)[1])
         per_epoch = sum(sampler.counts(step) for step in range(sampler.steps))
 
         noise_multiplier = calibrate_noise_multiplier(
@@ -163,13 +174,22 @@ class PrivacyEngine:
 
     @property
     def noise_multiplier(self) -> float:
-        """The noise's standard deviation over the sensitivity; may be set between steps."""
+        """The noise's standard deviation over the sensitivity; set, it takes a schedule's place."""
         return self._started.noise_multiplier
 
     @noise_multiplier.setter
     def noise_multiplier(self, value: float) -> None:
         check_norm("noise_multiplier", value)
-        self._started.noise_multiplier = value
+        self._started.noise = value
+
+    @property
+    def max_grad_norm(self) -> float:
+        """The sensitivity of the clipping now; may be set between steps where it is one norm."""
+        return self._started.clipper.sensitivity
+
+    @max_grad_norm.setter
+    def max_grad_norm(self, value: float) -> None:
+        self._started.change_norm(value)
 
     def get_epsilon(self, delta: float) -> float:
         """Return the epsilon, at `delta`, of all steps until now."""
@@ -192,3 +212,14 @@ class PrivacyEngine:
         if self._run is None:
             raise InvalidInput("nothing is private yet: call make_private first")
         return self._run
+
+
+def _check_groups(policy: ClippingPolicy, module: nn.Module) -> None:
+    """Raise `InvalidInput` unless groups are those of the parameters that are trained."""
+    used = {policy.group(name) for name, p in module.named_parameters() if p.requires_grad}
+    if len(used) < policy.groups and isinstance(policy, PerLayerClipping):
+        unused = [name for i, name in enumerate(policy.max_grad_norms) if i not in used]
+        raise InvalidInput(
+            "max_grad_norms gives a norm, and so noise, to what is not trained: "
+            f"{', '.join(unused)}"
+        )

@@ -155,6 +155,13 @@ class Grid:
 
     def release(self, summed: Tensor, noise: Tensor, deviation: float) -> Tensor:
         """Return the sum plus noise of a standard deviation of at least `deviation`."""
-        wide = noise * (deviation * (1 + 1 / 4096) / self.spacing)
-        steps = (summed.to(torch.float64) / self.spacing).round_() + wide.round_()
-        return (steps * self.spacing).to(summed.dtype)
+        multiples = self.multiples(summed).add_(self.noise(noise, deviation))
+        return multiples.mul_(self.spacing).to(summed.dtype)
+
+    def multiples(self, summed: Tensor) -> Tensor:
+        """Return the sum, rounded, in whole units of `spacing`. Several of these add up exactly."""
+        return (summed.to(torch.float64) / self.spacing).round_()
+
+    def noise(self, normal: Tensor, deviation: float) -> Tensor:
+        """Return noise of a standard deviation of at least `deviation`, in the same units."""
+        return (normal * (deviation * (1 + 1 / 4096) / self.spacing)).round_()

@@ -4,15 +4,20 @@ import math
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from dpsgd.accounting import Accountant
 from dpsgd.bookkeeping import Bookkeeper
-from dpsgd.clipping import ClippingPolicy, check_norm
+from dpsgd.clipper import Clipper
+from dpsgd.clipping import check_norm
+from dpsgd.distributed import Ranks
 from dpsgd.layers import by_sample, rules_for
+from dpsgd.layers.embedding import padding_rows
 from dpsgd.noise import GeneratorNoise, Grid, KeystreamNoise, NoisePrefetcher, NoiseSource
+from dpsgd.optimizers import AdamBC
 from dpsgd.sampling import BatchSampler, Physical
+from dpsgd.schedules import Schedule
 from ldp import Coins, InvalidInput
 
 
@@ -28,18 +33,21 @@ class Run:
         module: nn.Module,
         optimizer: Optimizer,
         sampler: BatchSampler,
-        policy: ClippingPolicy,
+        clipper: Clipper,
         accountant: Accountant,
-        noise_multiplier: float,
+        noise: float | Schedule,
         *,
         loss_reduction: str,
         batch_dim: int,
         secure: bool,
         coins: Coins,
+        ranks: Ranks,
     ) -> None:
         self.accountant = accountant
-        self.noise_multiplier = noise_multiplier
-        self._policy = policy
+        self.clipper = clipper
+        self.noise = noise
+        self._steps = 0  # that the optimizer has made
+        self._ranks = ranks
         self._sampling = sampler.sampling
         self._divisor = float(sampler.batch) if loss_reduction == "mean" else 1.0
         self._part: Physical | None = None
@@ -49,36 +57,61 @@ class Run:
         self._keeper = Bookkeeper(
             module,
             rules_for(module, by_sample),
-            policy,
+            clipper,
             loss_reduction=loss_reduction,
             batch_dim=batch_dim,
             expect=self._expect,
         )
         self._parameters = self._keeper.parameters
+        self._padding = padding_rows(module)
         self._managed = {id(p) for p in self._parameters}
         shapes = [p.shape for p in self._parameters]
-        device = self._parameters[0].device
-        self._noise = NoisePrefetcher(_source(device, secure, coins), shapes, device)
         self._dimensions = sum(shape.numel() for shape in shapes)
         self._secure = secure
-        self._noise.begin()
+        self._noise: NoisePrefetcher | None = None
+        self._count_noise: NoiseSource | None = None
+        if ranks.rank == 0:  # noise is there once
+            device = self._parameters[0].device
+            self._noise = NoisePrefetcher(_source(device, secure, coins), shapes, device)
+            self._count_noise = KeystreamNoise(coins, torch.float64)
+            self._noise.begin()
         optimizer.register_step_pre_hook(self._before_step)
+
+    @property
+    def noise_multiplier(self) -> float:
+        """The noise multiplier of the next step."""
+        return self.noise(self._steps) if callable(self.noise) else self.noise
 
     def drawn(self, part: Physical) -> None:
         """Take note that the loader hands out a part of a batch."""
         if part.is_first:
+            if not self._drawn:
+                self.clipper.begin(self._steps)
             self._drawn.append(part.counts)
         self._part, self._passed = part, False
-        self._noise.begin()
+        self._keeper.abandon()
+        if self._noise is not None:
+            self._noise.begin()
+
+    def change_norm(self, max_grad_norm: float) -> None:
+        """Clip to another norm; raises `InvalidInput` where a batch may be clipped already."""
+        if self._drawn:
+            raise InvalidInput(
+                "a batch was drawn, and noise must be for the norm that clips it: set "
+                "max_grad_norm after optimizer.step()"
+            )
+        self.clipper.change(max_grad_norm)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the accountant's state and the noise; raises `InvalidInput` within a step."""
+        """Return all that goes on after a step; raises `InvalidInput` within one."""
         if self._drawn:
             raise InvalidInput("a batch was drawn and not stepped on: save after optimizer.step()")
         return {
             "version": 1,
             "accountant": self.accountant.state_dict(),
-            "noise_multiplier": self.noise_multiplier,
+            "steps": self._steps,
+            "noise_multiplier": None if callable(self.noise) else self.noise,
+            "clipping": self.clipper.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -87,9 +120,24 @@ class Run:
             raise InvalidInput("this run has made steps, which a checkpoint would make forgotten")
         if state.get("version") != 1:
             raise InvalidInput(f"expected a state of version 1, got {state.get('version')!r}")
-        check_norm("the state's noise_multiplier", state.get("noise_multiplier", math.nan))
+        noise, steps = state.get("noise_multiplier"), state.get("steps")
+        if (noise is None) != callable(self.noise):
+            raise InvalidInput(
+                f"the state's noise_multiplier is {noise!r} (None: by a schedule), this run's "
+                f"{self.noise!r}: give make_private what it was given then"
+            )
+        if noise is not None:
+            check_norm("the state's noise_multiplier", noise)
+        if not isinstance(steps, int) or steps < 0:
+            raise InvalidInput(f"the state's steps must be an integer >= 0, got {steps!r}")
+        for key in ("clipping", "accountant"):
+            if not isinstance(state.get(key), dict):
+                raise InvalidInput(f"the state's {key} must be a dict, got {state.get(key)!r}")
+        self.clipper.check_state(state["clipping"])
         self.accountant.load_state_dict(state["accountant"])
-        self.noise_multiplier = state["noise_multiplier"]
+        self.clipper.load_state_dict(state["clipping"])
+        self.noise = self.noise if noise is None else noise
+        self._steps = steps
 
     def _expect(self, batch: int) -> None:
         if self._part is None:
@@ -122,13 +170,27 @@ class Run:
             for parameter in self._parameters:
                 parameter.grad = None  # optimizers pass over it
             return
-        self._account()
-        self._release()
+        multiplier, batches = self.noise_multiplier, len(self._drawn)
+        check_norm("noise_multiplier", multiplier)
+        deviation = self.clipper.gradient_noise(multiplier) * self.clipper.sensitivity
+        count = self._ranks.total(
+            self.clipper.count(self._count_noise, self._secure),
+            noise_multiplier=multiplier,
+            max_grad_norm=self.clipper.sensitivity,
+            batches=batches,
+        )
+        # From here on everything may have been seen, whatever fails.
+        self._account(multiplier)
+        self._release(deviation)
+        self.clipper.end(count, batches)
+        self._steps += 1
+        if isinstance(optimizer, AdamBC):
+            optimizer.noise_deviation = deviation / self._divisor
 
-    def _account(self) -> None:
+    def _account(self, multiplier: float) -> None:
         continued = not self._drawn[0]
         parts = sum(self._drawn) + continued
-        share = self.noise_multiplier / math.sqrt(parts)
+        share = multiplier / math.sqrt(parts)
         new = sum(self._drawn)
         if continued and share < self._least_noise:
             new += 1  # less noise than records of this epoch were promised
@@ -137,16 +199,28 @@ class Run:
             self._least_noise = share
         self._drawn = []
 
-    def _release(self) -> None:
-        sensitivity = self._policy.sensitivity
-        deviation = self.noise_multiplier * sensitivity
-        grid = Grid.for_sums(sensitivity, self._dimensions) if self._secure else None
-        sums, noise = self._keeper.take_sums(), self._noise.draw()
-        for parameter, summed, drawn in zip(self._parameters, sums, noise, strict=True):
-            if grid is not None:
-                noisy = grid.release(summed, drawn, deviation)
+    def _release(self, deviation: float) -> None:
+        sums = self._keeper.take_sums()
+        dtypes = [summed.dtype for summed in sums]
+        grid = Grid.for_sums(self.clipper.sensitivity, self._dimensions) if self._secure else None
+        if grid is not None:
+            sums = [grid.multiples(summed) for summed in sums]
+
+        def add(part: Tensor, noise: Tensor) -> None:
+            if grid is None:
+                part.add_(noise, alpha=deviation)
             else:
-                noisy = summed.add_(drawn, alpha=deviation)
+                part.add_(grid.noise(noise, deviation))
+
+        if self._noise is not None:
+            for summed, noise in zip(sums, self._noise.draw(), strict=True):
+                add(summed, noise)
+        self._ranks.add_up(sums)
+        for parameter, noisy, dtype in zip(self._parameters, sums, dtypes, strict=True):
+            if grid is not None:
+                noisy = noisy.mul_(grid.spacing).to(dtype)
+            if parameter in self._padding:
+                noisy[self._padding[parameter]] = 0  # or noise alone would train it
             parameter.grad = noisy.div_(self._divisor).to(parameter.dtype)
 
 

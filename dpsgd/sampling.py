@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sampler, SequentialSampler
+from torch.utils.data.distributed import DistributedSampler
 
 from dpsgd.accounting import FixedSizeSampling, NoSampling, PoissonSampling, Relation, Sampling
+from dpsgd.distributed import Ranks
 from ldp import Coins, InvalidInput
 from ldp.exact import ONE
 
@@ -35,8 +37,7 @@ class BatchSampler(ABC):
     def __post_init__(self) -> None:
         if not 1 <= self.batch <= self.dataset:
             raise InvalidInput(
-                f"the batch size must lie in 1..{self.dataset}, the size of the data set, "
-                f"got {self.batch}"
+                f"the batch size must be >= 1 and at most the data set's, got {self.batch}"
             )
 
     @property
@@ -76,6 +77,27 @@ class PoissonBatches(BatchSampler):
         threshold = ONE * self.batch // self.dataset
         for _ in range(self.steps):
             yield np.flatnonzero(coins.bernoulli_many(threshold, self.dataset))
+
+
+@dataclass(frozen=True)
+class PoissonShard(PoissonBatches):
+    """One process's part of Poisson batches: of every `processes`-th record, from `rank` on.
+
+    Shares of different processes have no record in common, and all of them together are a Poisson
+    sample of the whole data set, since records are drawn independently. `batch` is the expected
+    size over all processes.
+    """
+
+    rank: int = 0
+    processes: int = 1
+
+    def epoch(self, coins: Coins) -> Iterator[Records]:
+        threshold = ONE * self.batch // self.dataset
+        share = len(range(self.rank, self.dataset, self.processes))
+        for _ in range(self.steps):
+            yield self.rank + self.processes * np.flatnonzero(
+                coins.bernoulli_many(threshold, share)
+            )
 
 
 @dataclass(frozen=True)
@@ -236,8 +258,11 @@ def _emptied(batch: Any) -> Any:
     )
 
 
-def sampler_for(loader: DataLoader[Any], sampling: str) -> BatchSampler:
+def sampler_for(loader: DataLoader[Any], sampling: str, ranks: Ranks | None = None) -> BatchSampler:
     """Return the sampler that takes the place of a loader's own.
+
+    Each of several processes has a loader of the whole data set, with the size of its own part of
+    a batch.
 
     Raises `InvalidInput` for a loader whose own sampling would be lost, and so have another
     rate than its owner thinks.
@@ -251,7 +276,12 @@ def sampler_for(loader: DataLoader[Any], sampling: str) -> BatchSampler:
     if loader.batch_size is None:
         raise InvalidInput("the data loader must have a batch_size, not a batch_sampler or None")
     own = loader.sampler
-    plain = isinstance(own, SequentialSampler) or (
+    ranks = ranks or Ranks()
+    if ranks.size > 1 and sampling != "poisson":
+        raise InvalidInput(f'several processes sample by "poisson", got {sampling!r}')
+    if isinstance(own, DistributedSampler) and ranks.size == 1:
+        raise InvalidInput("DistributedSampler: wrap the module in DistributedDataParallel")
+    plain = isinstance(own, DistributedSampler | SequentialSampler) or (
         isinstance(own, RandomSampler)
         and not own.replacement
         and own.num_samples == len(loader.dataset)  # type: ignore[arg-type]
@@ -261,4 +291,8 @@ def sampler_for(loader: DataLoader[Any], sampling: str) -> BatchSampler:
             f"{type(own).__name__} draws records with a rate that no accountant here knows: use "
             "shuffle=True or no sampler; batches are then drawn as `sampling` says"
         )
-    return SAMPLERS[sampling](len(loader.dataset), loader.batch_size)  # type: ignore[arg-type]
+    dataset, batch = len(loader.dataset), loader.batch_size  # type: ignore[arg-type]
+    if ranks.size == 1:
+        return SAMPLERS[sampling](dataset, batch)
+    ranks.total(0, dataset_size=dataset, batch_size=batch)
+    return PoissonShard(dataset, batch * ranks.size, ranks.rank, ranks.size)

@@ -45,7 +45,19 @@ def _fault(layer: nn.Module) -> str | None:
     if isinstance(layer, nn.EmbeddingBag) and layer.mode == "max":
         return 'has no rule for mode "max": use "mean" or "sum"'
     if isinstance(layer, nn.DataParallel):
-        return "splits batches among devices: use one process for each"
+        return "splits batches among devices: use DistributedDataParallel"
+    if isinstance(layer, nn.parallel.DistributedDataParallel):
+        return "adds up gradients of batches: wrap the whole module, and nothing inside"
+    if any(type(p).__name__ == "DTensor" for p in layer.parameters(recurse=False)):
+        return "has its parameters spread over devices: use DistributedDataParallel"
+    if isinstance(layer, torch.jit.ScriptModule):
+        return "is compiled, which hides its layers: use the module that it was made of"
+    if type(layer).__name__ == "OptimizedModule":
+        return "is compiled, which hides its layers: leave out torch.compile"
+    if type(layer).__name__ == "FullyShardedDataParallel":
+        return "has its parameters spread over devices: use DistributedDataParallel"
+    if type(layer).__name__ == "_SpectralNorm":
+        return "changes its buffers as it runs, which samples cannot do apart: use weight_norm"
     hooks: list[Callable[..., object]] = list(layer._forward_pre_hooks.values())
     if any(type(hook).__name__ in ("WeightNorm", "SpectralNorm") for hook in hooks):
         return "sets its weight by a hook: use torch.nn.utils.parametrizations"

@@ -80,6 +80,19 @@ def embedding_bag(
     return call.tap(output, gradients, ids, scale)
 
 
+def padding_rows(module: nn.Module) -> dict[Tensor, int]:
+    """Return the tables of embeddings with a padding row, which never has a gradient.
+
+    A table that another layer uses too, such as a head, is not among them.
+    """
+    rows: dict[Tensor, int | None] = {}
+    for layer in module.modules():
+        row = layer.padding_idx if isinstance(layer, nn.Embedding | nn.EmbeddingBag) else None
+        for parameter in layer.parameters(recurse=False):
+            rows[parameter] = row if rows.get(parameter, row) == row else None
+    return {parameter: row for parameter, row in rows.items() if row is not None}
+
+
 def _padded(
     ids: Tensor, offsets: Tensor, weights: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:

@@ -8,11 +8,12 @@ import os
 import shutil
 import sqlite3
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import sqlalchemy as sa
 
-from hearsay_server import schema
+from hearsay_server import migrations, schema
 from hearsay_server.database import Database, open_folder
 from ldp import InvalidInput
 
@@ -53,36 +54,51 @@ def restore(file: Path, database: Database) -> None:
     A backup of an older schema is upgraded on the way. Raises `InvalidInput` where the database
     is not empty, or `file` is no backup, is damaged or was made by a newer version.
     """
-    with tempfile.TemporaryDirectory(prefix="hearsay-") as folder:
-        try:
+    try:
+        with _reading(file) as source, database.changing() as target:
+            for table in schema.metadata.sorted_tables:
+                if table not in schema.PASSING and target.execute(sa.select(table)).first():
+                    raise InvalidInput(f"the database is not empty: it has {table.name}")
+            _copy(source, target)
+    except sa.exc.DatabaseError as error:
+        raise InvalidInput(f"cannot restore {file}: {error.orig}") from None
+
+
+@contextlib.contextmanager
+def _reading(file: Path) -> Iterator[sa.Connection]:
+    """Read a backup where it lies; one of another schema from a copy that is upgraded."""
+    if not os.access(file, os.R_OK):
+        raise InvalidInput(f"cannot read {file}: is it there, and yours?")
+    # Immutable: it may lie where nothing can be written, not even a lock.
+    address = f"{file.absolute().as_uri()}?mode=ro&immutable=1"
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(address, uri=True)
+
+    if _version(file, connect) != migrations.NEWEST:
+        with tempfile.TemporaryDirectory(prefix="hearsay-") as folder:
             shutil.copyfile(file, Path(folder) / "hearsay.db")
-        except OSError as error:
-            raise InvalidInput(f"cannot read {file}: {error}") from None
-        copy = _opened(file, Path(folder))
-        try:
-            with copy.reading() as source, database.changing() as target:
-                for table in schema.metadata.sorted_tables:
-                    if table not in schema.PASSING and target.execute(sa.select(table)).first():
-                        raise InvalidInput(f"the database is not empty: it has {table.name}")
-                _copy(source, target)
-        except sa.exc.DatabaseError as error:
-            raise InvalidInput(f"cannot restore {file}: {error.orig}") from None
-        finally:
-            copy.close()
+            with contextlib.closing(open_folder(Path(folder))) as copy, copy.reading() as source:
+                yield source
+        return
+    engine = sa.create_engine("sqlite://", creator=connect, poolclass=sa.NullPool)
+    with engine.connect() as source:
+        yield source
 
 
-def _opened(file: Path, folder: Path) -> Database:
-    with contextlib.closing(sqlite3.connect(folder / "hearsay.db")) as connection:
-        try:
+def _version(file: Path, connect: Callable[[], sqlite3.Connection]) -> int:
+    """Return the schema of a backup; raise `InvalidInput` for what is none, or is damaged."""
+    try:
+        with contextlib.closing(connect()) as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        except sqlite3.DatabaseError as error:
-            raise InvalidInput(f"{file} is no backup: {error}") from None
+    except sqlite3.DatabaseError as error:
+        raise InvalidInput(f"{file} is no backup: {error}") from None
     if not version:
         raise InvalidInput(f"{file} is no backup: nothing of ours is in it")
     if result != "ok":
         raise InvalidInput(f"{file} is damaged: {result}")
-    return open_folder(folder)
+    return int(version)
 
 
 def _copy(source: sa.Connection, target: sa.Connection) -> None:

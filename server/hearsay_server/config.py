@@ -88,6 +88,11 @@ class Config:
         for name in ("batches_per_second", "rows_per_token_and_period", "keep_batches_days"):
             value = getattr(self, name)
             self._check(name, 0 <= value < math.inf, "finite and >= 0")
+        if self.batches_per_second and not self.require_device_token:
+            raise InvalidInput(
+                "batches_per_second is a token's, and all who have none would share one: set "
+                "require_device_token as well"
+            )
         self._check("workers", 1 <= self.workers <= 64, "from 1 to 64")
         self._check("probe_seconds", 0 < self.probe_seconds < math.inf, "finite and > 0")
         self._check("log_format", self.log_format in ("text", "json"), "text or json")

@@ -1,7 +1,8 @@
-"""One database, SQLite or PostgreSQL: how it is opened, and its three kinds of transaction.
+"""One database, SQLite or PostgreSQL: how it is opened, and its kinds of transaction.
 
 Reading sees one state. Appending adds what nobody else adds, beside other appending processes.
-Changing runs alone: it waits until those that append are done, and they wait for it. SQLite
+Changing runs alone: it waits until those that append are done, and they wait for it. What is
+written of tokens themselves, and to see whether the disk takes it, goes beside either. SQLite
 lets one transaction write at a time anyhow; PostgreSQL has a gate that the one kind passes
 together and the other alone.
 """
@@ -12,6 +13,7 @@ import logging
 import random
 import sqlite3
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -82,9 +84,15 @@ class Database:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[sa.Connection]:
-        """Write in one transaction while nobody else writes."""
+        """Write in one transaction while nobody appends or changes."""
         with _writing(self.engine) as connection:
             _lock(connection, "pg_advisory_xact_lock", _GATE)
+            yield connection
+
+    @contextlib.contextmanager
+    def beside(self) -> Iterator[sa.Connection]:
+        """Write, in one transaction, what no other kind reads or writes: tokens and probes."""
+        with _writing(self.engine) as connection:
             yield connection
 
     def retrying(self, work: Callable[[], _T]) -> _T:
@@ -129,8 +137,8 @@ def open_folder(folder: Path) -> Database:
     """Open the SQLite database in `folder`; make both if they are missing.
 
     Several processes of one machine may have it open. Raises `InvalidInput` where the folder
-    cannot be used, is being restored or upgraded, is served by an older version, or holds what
-    is damaged or was written by a newer one.
+    cannot be used, is being upgraded, is served by an older version, or holds what is damaged or
+    was written by a newer one.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -155,7 +163,7 @@ def open_folder(folder: Path) -> Database:
             fcntl.flock(presence, fcntl.LOCK_SH)
         except BlockingIOError:
             raise InvalidInput(
-                f"{folder} is in use by another hearsay server, of an older version or restoring"
+                f"{folder} is in use by another hearsay server, of an older version or upgrading"
             ) from None
         except sa.exc.DatabaseError as error:
             raise InvalidInput(f"cannot open {file}: {error.orig}") from None
@@ -189,24 +197,21 @@ def open_url(url: str) -> Database:
     except ModuleNotFoundError:
         raise InvalidInput("PostgreSQL needs psycopg: pip install 'hearsay[postgres]'") from None
     sa.event.listen(engine, "connect", _configure_postgres)
+    name = address.render_as_string(hide_password=True)
     with contextlib.ExitStack() as stack:
         stack.callback(engine.dispose)
         try:
-            # Locks of this session tell others that we are here. Nothing rests on them but that
-            # an upgrade refuses while we are, so it does no harm if the session breaks.
-            presence = engine.execution_options(isolation_level="AUTOCOMMIT").connect()
-            stack.callback(presence.invalidate)
             with _writing(engine) as connection:
                 _lock(connection, "pg_advisory_xact_lock", _UPGRADE)
-                _bring_up(
-                    connection,
-                    address.render_as_string(hide_password=True),
-                    lambda: _lock(connection, "pg_try_advisory_xact_lock", _PRESENCE),
-                )
-            _lock(presence, "pg_advisory_lock_shared", _PRESENCE)
-            shard = _free_shard(presence)
+                alone = partial(_lock, connection, "pg_try_advisory_xact_lock", _PRESENCE)
+                _bring_up(connection, name, alone)
+            with engine.begin() as connection:
+                shard = _free_shard(connection)
+                present = partial(_be_present, name, shard)
+                present(connection.connection.driver_connection, None)
         except sa.exc.DBAPIError as error:
             raise InvalidInput(f"cannot open {address!r}: {error.orig}") from None
+        sa.event.listen(engine, "connect", present)
         return Database(engine, shard, stack.pop_all().close)
 
 
@@ -249,11 +254,33 @@ def _lock(connection: sa.Connection, function: str, key: int) -> bool:
     return taken is not False  # those that do not try return nothing
 
 
-def _free_shard(presence: sa.Connection) -> int:
+def _free_shard(connection: sa.Connection) -> int:
+    """Return a shard that nobody is present at, and be so on this connection."""
     for shard in range(_MAX_SHARDS):
-        if _lock(presence, "pg_try_advisory_lock", _SHARDS + shard):
+        if _lock(connection, "pg_try_advisory_lock", _SHARDS + shard):
+            _lock(connection, "pg_advisory_lock_shared", _SHARDS + shard)
+            _lock(connection, "pg_advisory_unlock", _SHARDS + shard)
             return shard
     return random.randrange(_MAX_SHARDS)  # shared: its processes wait for each other's commits
+
+
+def _be_present(name: str, shard: int, connection: Any, _record: object) -> None:
+    """Tell others that we have the database open, and which shard is taken.
+
+    Locks are a session's, and a session ends with a database that restarts: so every connection
+    has them, and the next one takes them again. Another version may have come in between.
+    """
+    locks = ", ".join(
+        f"pg_advisory_lock_shared({_LOCKS}, {key})" for key in (_PRESENCE, _SHARDS + shard)
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {locks}")
+        (found,) = cursor.execute("SELECT version_num FROM alembic_version").fetchone()
+    connection.commit()
+    if int(found) > migrations.NEWEST:
+        connection.close()
+        detail = f"{name} was upgraded to schema {found} meanwhile: install that version here too"
+        raise sa.exc.OperationalError("SELECT version_num", None, InvalidInput(detail))
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:

@@ -7,12 +7,11 @@ and the channel of each attribute and level.
 """
 
 import base64
-import json
 import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,19 +22,21 @@ import pyarrow.parquet as pq
 import hearsay.plan
 from hearsay import Analyst, rows
 from hearsay.plan import Plan
+from hearsay.rows import AttributeRows
+from hearsay.v1 import analyst_pb2
 from ldp import InvalidInput
 
 LEVEL = "__level"
 PERIOD = "period"
 
-_PART = 64 << 20
-"""Bytes of rows in memory that make a file."""
-
-_BUFFERED = 4 * _PART
-"""Bytes of rows, of all periods, at which a smaller file is made."""
-
 _PLAN = b"hearsay.plan"
 _CHANNELS = b"hearsay.channels"
+
+_HELD = 256 << 20
+"""Bytes of rows, about, that wait in memory to be written together."""
+
+_CELL = 16
+"""What a code or level takes in memory beyond its bytes on the wire, about."""
 
 
 def export(
@@ -53,16 +54,9 @@ def export(
         chunks = analyst.chunks(survey, first_period=first_period, last_period=last_period)
         data = next(chunks).plan
         plan = hearsay.plan.parse(data)
-        schema = schema_of(plan, data)
-        parts = _Parts(folder)
+        parts = _Parts(folder, plan, schema_of(plan, data))
         for chunk in chunks:
-            columns: list[Any] = []
-            for name, decoded in rows.decode(plan, chunk).items():
-                kind = schema.field(name).type
-                columns.append(pa.array(decoded.codes, kind, mask=decoded.absent))
-                positions = pa.array(decoded.levels, pa.int16(), mask=decoded.absent)
-                columns.append(pa.DictionaryArray.from_arrays(positions, list(plan.levels)))
-            parts.add(chunk.period, pa.Table.from_arrays(columns, schema=schema))
+            parts.add(chunk)
             written += chunk.rows
         parts.close()
         if not written:
@@ -71,43 +65,51 @@ def export(
 
 
 class _Parts:
-    """Files of rows by period, written once there is enough for one, or too much in memory.
+    """Files of rows by period: the largest is written when too much waits in memory.
 
-    Rows come in chunks of any period, and small ones where there are many periods: each would
-    be a row group of its own, and each period a file that is open all the time.
+    Rows come in chunks of any period, and in small ones where devices send a row a batch: each
+    would be a row group, of which readers are slow to read many, and each period an open file.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, plan: Plan, schema: Any) -> None:
         self._folder = folder
-        self._tables: dict[str, list[Any]] = {}
+        self._plan = plan
+        self._schema = schema
+        self._waiting: dict[str, list[Mapping[str, AttributeRows]]] = {}
         self._bytes: Counter[str] = Counter()
-        self._made: Counter[str] = Counter()
+        self._written: Counter[str] = Counter()
 
     @property
-    def waiting(self) -> int:
-        """How many bytes of rows are in memory."""
+    def bytes(self) -> int:
+        """About how many bytes wait in memory."""
         return self._bytes.total()
 
-    def add(self, period: str, table: Any) -> None:
-        """Write rows of a period, now or later."""
-        self._tables.setdefault(period, []).append(table)
-        self._bytes[period] += table.nbytes
-        if self._bytes[period] >= _PART:
-            self._write(period)
-        elif self.waiting >= _BUFFERED:
+    def add(self, chunk: analyst_pb2.ExportRowsResponse) -> None:
+        """Write rows, now or later."""
+        self._waiting.setdefault(chunk.period, []).append(rows.decode(self._plan, chunk))
+        self._bytes[chunk.period] += chunk.ByteSize() + _CELL * chunk.rows * len(self._schema)
+        if self.bytes >= _HELD:
             self._write(self._bytes.most_common(1)[0][0])
 
     def close(self) -> None:
         """Write what waits."""
-        for period in list(self._tables):
+        for period in list(self._waiting):
             self._write(period)
 
     def _write(self, period: str) -> None:
+        parts = self._waiting.pop(period)
+        columns: list[Any] = []
+        for name in self._plan.attributes:
+            joined = AttributeRows.joined([part[name] for part in parts])
+            kind = self._schema.field(name).type
+            columns.append(pa.array(joined.codes, kind, mask=joined.absent))
+            positions = pa.array(joined.levels, pa.int16(), mask=joined.absent)
+            columns.append(pa.DictionaryArray.from_arrays(positions, list(self._plan.levels)))
         place = self._folder / f"{PERIOD}={period}"
         place.mkdir(exist_ok=True)
-        table = pa.concat_tables(self._tables.pop(period))
-        pq.write_table(table, place / f"part-{self._made[period]}.parquet")
-        self._made[period] += 1
+        file = place / f"part-{self._written[period]}.parquet"
+        pq.write_table(pa.Table.from_arrays(columns, schema=self._schema), file)
+        self._written[period] += 1
         del self._bytes[period]
 
 
@@ -123,25 +125,13 @@ def schema_of(plan: Plan, data: bytes) -> Any:
     names = [PERIOD, *(field.name for field in fields)]
     if twice := {name for name in names if names.count(name) > 1}:
         raise InvalidInput(f"cannot export {plan.survey!r}: two columns are called {twice.pop()!r}")
-    channels = {
-        name: {
-            level.name: {
-                "mechanism": level.mechanisms[name].name,
-                "epsilon": level.mechanisms[name].epsilon,
-                "realised_epsilon": level.mechanisms[name].realised_epsilon,
-                "integers": level.mechanisms[name].integers,
-            }
-            for level in plan.levels.values()
-        }
-        for name in plan.attributes
-    }
     return pa.schema(
         fields,
         {
             b"hearsay.survey": plan.survey.encode(),
             b"hearsay.revision": plan.revision.hex().encode(),
             _PLAN: base64.b64encode(data),
-            _CHANNELS: json.dumps(channels).encode(),
+            _CHANNELS: rows.channels(plan).encode(),
         },
     )
 

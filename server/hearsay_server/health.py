@@ -11,11 +11,14 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Collection
+from functools import partial
+from itertools import count
 
 import grpc
 import sqlalchemy as sa
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from hearsay_server.database import Database
 from hearsay_server.metrics import Metrics
 from hearsay_server.schema import probes
 from hearsay_server.services.answers import Context, abort
@@ -28,21 +31,29 @@ LIVE = "live"
 _Status = health_pb2.HealthCheckResponse
 
 _PROBE_BYTES = 1 << 16
-"""Enough that a full disk shows, and nothing that a disk would feel."""
+"""Enough that a full disk shows; of every probe a disk would feel it."""
+
+_THOROUGH = 12
+"""One probe of so many writes that much, as do those that may end what was wrong."""
 
 _LEFT_BEHIND = 86_400.0
 """Seconds after which the row of a server that is gone is removed."""
 
 
-def prober(engine: sa.Engine) -> Callable[[], None]:
-    """Return what writes to the database durably, or raises."""
+Probe = Callable[[bool], None]
+"""Writes to the database durably, much or little, or raises."""
+
+
+def prober(database: Database) -> Probe:
+    """Return a probe of a database."""
     server = os.urandom(8).hex()
 
-    def probe() -> None:
+    def probe(thorough: bool) -> None:
         now = time.time()
-        row = {"server": server, "at": now, "filler": os.urandom(_PROBE_BYTES)}
+        filler = os.urandom(_PROBE_BYTES if thorough else 16)
+        row = {"server": server, "at": now, "filler": filler}
         old = sa.or_(probes.c.server == server, probes.c.at < now - _LEFT_BEHIND)
-        with engine.execution_options(hearsay_write=True).begin() as connection:
+        with database.beside() as connection:
             connection.execute(sa.delete(probes).where(old))
             connection.execute(sa.insert(probes), row)
 
@@ -124,9 +135,7 @@ class Readiness:
             self._failed.set()
 
     @contextlib.asynccontextmanager
-    async def watched(
-        self, writer: Writer, probe: Callable[[], None], every: float
-    ) -> AsyncIterator[None]:
+    async def watched(self, writer: Writer, probe: Probe, every: float) -> AsyncIterator[None]:
         """Probe every so many seconds, on the thread that writes, while the context lasts."""
         task = asyncio.create_task(self._watch(writer, probe, every))
         try:
@@ -134,8 +143,8 @@ class Readiness:
         finally:
             task.cancel()
 
-    async def _watch(self, writer: Writer, probe: Callable[[], None], every: float) -> None:
-        while True:
+    async def _watch(self, writer: Writer, probe: Probe, every: float) -> None:
+        for number in count():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._failed.wait(), every)
             if self._failed.is_set():
@@ -144,7 +153,8 @@ class Readiness:
                 continue  # and wait, before a probe may say otherwise
             try:
                 # A disk that hangs is no better than one that fails.
-                await asyncio.wait_for(writer.run(probe), max(every, 10.0))
+                thorough = not self._ready or number % _THOROUGH == 0
+                await asyncio.wait_for(writer.run(partial(probe, thorough)), max(every, 10.0))
             except Exception as error:
                 await self._tell(f"a probe failed: {error or type(error).__name__}")
             else:

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -20,16 +19,12 @@ from hearsay.transport import call, open_channel
 from hearsay_server import config, connect, logs, tokens, workers
 from hearsay_server import serve as serving
 from hearsay_server.health import LIVE
+from hearsay_server.local import ConfigFile, Data, Url, opened
 
 token_app = typer.Typer(
     help="Make, list, rotate and revoke tokens, whether or not the server runs.",
     no_args_is_help=True,
 )
-
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="The server's TOML file.", envvar="HEARSAY_CONFIG")
-]
-Data = Annotated[Path | None, typer.Option(help="The server's folder.")]
 
 
 def _with_an_option_for_every_key(command: Callable[..., None]) -> Callable[..., None]:
@@ -79,25 +74,30 @@ def create_token(
     role: Annotated[str, typer.Option(help="device, analyst or admin.")],
     label: Annotated[str, typer.Option(help="Whose it is, for the list.")] = "",
     data: Data = None,
+    database: Url = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Make a token and print it: it cannot be shown again."""
-    token, text = _tokens(config_file, data).create(role, label)
+    with opened(data, database, config_file, make=True) as found:
+        token, text = tokens.Tokens(found).create(role, label)
     _hand_over(token, text)
 
 
 @token_app.command("list")
 def list_tokens(
     data: Data = None,
+    database: Url = None,
     config_file: ConfigFile = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
     """List what is known of the tokens: not the tokens, which are kept as hashes."""
     now = datetime.now(UTC).timestamp()
     heading = ("id", "role", "label", "created", "state")
+    with opened(data, database, config_file) as found:
+        every = tokens.Tokens(found).list()
     rows = [
         (token.id, token.role, token.label, _when(token.created), _state(token, now))
-        for token in _tokens(config_file, data).list()
+        for token in every
     ]
     if as_csv:
         csv.writer(sys.stdout).writerows([heading, *rows])
@@ -113,10 +113,12 @@ def rotate_token(
     token_id: Annotated[str, typer.Argument(help="As `token list` shows it.")],
     grace: Annotated[float, typer.Option(help="Hours that the old one still works.")] = 24.0,
     data: Data = None,
+    database: Url = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Make a new token in the place of one, and print it."""
-    token, text = _tokens(config_file, data).rotate(token_id, 3600 * grace)
+    with opened(data, database, config_file) as found:
+        token, text = tokens.Tokens(found).rotate(token_id, 3600 * grace)
     _hand_over(token, text)
 
 
@@ -124,10 +126,12 @@ def rotate_token(
 def revoke_token(
     token_id: Annotated[str, typer.Argument(help="As `token list` shows it.")],
     data: Data = None,
+    database: Url = None,
     config_file: ConfigFile = None,
 ) -> None:
     """End a token, and those that it was rotated from, within a second."""
-    token = _tokens(config_file, data).revoke(token_id)
+    with opened(data, database, config_file) as found:
+        token = tokens.Tokens(found).revoke(token_id)
     typer.echo(f"{token.id} ({token.role}) is revoked")
 
 
@@ -150,10 +154,6 @@ def health(
     typer.echo(name)
     if status != health_pb2.HealthCheckResponse.SERVING:
         raise typer.Exit(1)
-
-
-def _tokens(config_file: Path | None, data: Path | None) -> tokens.Tokens:
-    return tokens.tokens_of(config.load(config_file, os.environ, {"data": data}).where)
 
 
 def _hand_over(token: tokens.Token, text: str) -> None:

@@ -19,6 +19,7 @@ from hearsay_server import tls, tokens, workers
 from hearsay_server.auth import ROLES, Policy
 from hearsay_server.clock import Clock, system
 from hearsay_server.config import Config
+from hearsay_server.database import Database
 from hearsay_server.gate import FOR_EVERYBODY, Gate
 from hearsay_server.health import Health, Readiness, prober
 from hearsay_server.limits import Rates
@@ -65,7 +66,7 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
     async with contextlib.AsyncExitStack() as stack:  # unwinds in reverse, whatever fails
         store = Store(config.where, clock)
         stack.callback(store.close)
-        known = tokens.Tokens(store.engine)
+        known = tokens.Tokens(store.database)
         if loopback and not known.any():
             _log.warning(
                 "no token was ever made: whoever reaches %s may ask and register anything",
@@ -77,7 +78,7 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
         writer = Writer(
             store,
             decoder(plans, clock, config.max_batch_rows),
-            admit=_quota(config),
+            admit=_quota(store.database, config),
             committed=readiness.committed,
         )
         stack.push_async_callback(writer.close)
@@ -114,7 +115,7 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
         stack.push_async_callback(healthy.stop)
         stack.callback(analyst.stop_watching)
         await stack.enter_async_context(
-            readiness.watched(writer, prober(store.engine), config.probe_seconds)
+            readiness.watched(writer, prober(store.database), config.probe_seconds)
         )
         await stack.enter_async_context(
             swept(writer, store.database, config.keep_batches_days, clock)
@@ -139,11 +140,11 @@ def _rates(config: Config) -> Rates | None:
     return Rates(per_second, max(per_second, MAX_REQUEST)) if per_second else None
 
 
-def _quota(config: Config) -> Admit:
+def _quota(database: Database, config: Config) -> Admit:
     cap = config.rows_per_token_and_period
     if not cap:
         return lambda connection, sent: {}
-    return lambda connection, sent: tokens.charge(connection, sent, cap)
+    return lambda connection, sent: tokens.charge(database, connection, sent, cap)
 
 
 def _bind(server: grpc.aio.Server, listen: str, credentials: grpc.ServerCredentials | None) -> int:
@@ -175,8 +176,8 @@ async def serve(config: Config, on_start: Callable[[str], None], clock: Clock = 
 def _collect_rarely() -> None:
     """Take what startup made out of the garbage collector's sight, and let it run less often.
 
-    Of calls under way it finds nothing to collect, and looked at all of them a hundred times a
-    second: a tenth of the processor's time under load.
+    In calls under way it finds nothing to collect, and under load it looked at all of them many
+    times a second: a tenth of the processor's time.
     """
     gc.collect()
     gc.freeze()

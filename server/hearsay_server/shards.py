@@ -100,7 +100,7 @@ def add(database: Database, connection: sa.Connection, more: Mapping[Cohort, Tal
 def subtract(database: Database, connection: sa.Connection, less: Mapping[Cohort, Tally]) -> None:
     """Take tallies away again; must be called while nobody else writes.
 
-    Raises `InvalidInput`, before anything is changed, where they were not all counted.
+    Raises `InvalidInput` where they were not all counted: then the transaction is to be given up.
     """
     for cohort, tally in sorted(less.items(), key=lambda item: item[0]):
         rows = connection.execute(_SELECT.where(_THESE), {"cohorts": [_key(cohort)]}).all()

@@ -18,7 +18,7 @@ from hearsay.v1 import collector_pb2, plan_pb2
 from hearsay_server import schema, shards
 from hearsay_server.clock import Clock, system
 from hearsay_server.database import Database, open_database
-from hearsay_server.intake import NEVER, Cohort, Reason, Refused, closed, ends
+from hearsay_server.intake import GRACE, NEVER, Cohort, Reason, Refused, closed, ends
 from hearsay_server.merging import Decode, decode_all
 from hearsay_server.shards import Counted
 from ldp import InvalidInput, Tally
@@ -60,6 +60,10 @@ class StoredSurvey:
     closed: bool
 
 
+class BeingDeleted(InvalidInput):
+    """A survey's name is taken until all that it held is deleted."""
+
+
 class Store:
     """What one process sees and writes of a database that it may share."""
 
@@ -69,10 +73,10 @@ class Store:
         Raises `InvalidInput` as `open_database` does.
         """
         self.database: Database = open_database(where)
-        self._clock = clock
         # One statement for all rows: of those that it inserts it returns something.
         insert = self.database.insert(schema.batches).on_conflict_do_nothing()
         self._insert: sa.Executable = insert.returning(schema.batches.c.rows)
+        self._clock = clock
 
     @property
     def engine(self) -> sa.Engine:
@@ -89,13 +93,17 @@ class Store:
         def create() -> StoredSurvey:
             with self.database.appending() as connection:
                 insert = self.database.insert(_surveys).on_conflict_do_nothing()
-                row = {"survey": survey, "revision": revision, "plan": plan, "unit": _unit(plan)}
-                connection.execute(insert, {**row, "closed_before": 0, "deleted": False})
+                unit = _unit(plan)
+                row = {"survey": survey, "revision": revision, "plan": plan, "unit": unit}
+                # What is closed of others is closed of this one too.
+                swept = connection.execute(sa.select(schema.sweeps.c.at)).scalar_one_or_none()
+                before = int(swept - GRACE.total_seconds()) if unit and swept else 0
+                connection.execute(insert, {**row, "closed_before": before, "deleted": False})
                 stored = connection.execute(
                     sa.select(_surveys).where(_surveys.c.survey == survey)
                 ).one()
                 if stored.deleted:
-                    raise InvalidInput(f"{survey!r} is being deleted: come again in a while")
+                    raise BeingDeleted(f"{survey!r} is being deleted: come again in a while")
                 if stored.revision != revision:
                     raise InvalidInput(
                         f"a survey {survey!r} exists, with another plan (revision "
@@ -139,15 +147,17 @@ class Store:
         counts is counted in the same transaction. When this raises, nothing is stored, unless
         the connection broke in the commit: then sending it again finds out.
         """
-        barred: dict[int, Refused] = {}  # by `admit`, in a transaction that was given up for it
+        barred: dict[int, Refused] = {}  # by `admit`, where that changes what others are
         for attempt in range(_RACES):
             # Decoding takes its time, so it is done before anything is locked. What it rests on
-            # is looked at with the insertion: mostly every batch is new, and all is said there.
-            judge = partial(self._judge, batches, decode, barred, look=attempt > 0)
-            judged = self.database.retrying(judge)
-            if not judged.fresh or self.database.retrying(
-                partial(self._write, judged, admit, barred)
-            ):
+            # is looked at with the insertion: mostly every batch is good and new, and all is
+            # said there. What is refused may be known, and then that is what counts.
+            look = attempt > 0
+            judged = self.database.retrying(partial(self._judge, batches, decode, barred, look))
+            if not look and any(isinstance(outcome, Refused) for outcome in judged.outcomes):
+                continue
+            write = partial(self._write, judged, decode, admit, barred)
+            if not judged.fresh or self.database.retrying(write):
                 return judged.outcomes
         raise RuntimeError(f"others stored some of these {len(batches)} batches {_RACES} times")
 
@@ -156,7 +166,6 @@ class Store:
         batches: Sequence[collector_pb2.Batch],
         decode: Decode,
         barred: Mapping[int, Refused],
-        *,
         look: bool,
     ) -> "_Judged":
         """Say what becomes of the batches; unless told to look, as if none was stored or late."""
@@ -167,7 +176,7 @@ class Store:
                 rows = connection.execute(_KNOWN, {"ids": list({batch.id for batch in batches})})
                 known = {row.id: (row.rows, row.batch) for row in rows}
                 states = _states(connection, {batch.survey for batch in batches})
-        judged = _Judged([True] * len(batches), [], {})
+        judged = _Judged([True] * len(batches), [], {}, set())
         data = [batch.SerializeToString(deterministic=True) for batch in batches]
         waiting: Sequence[int] = range(len(batches))
         while waiting:
@@ -181,6 +190,7 @@ class Store:
                     judged.outcomes[position] = barred[position]
                 elif first.setdefault(id_, position) != position:
                     later.append(position)
+                    judged.twins.add(id_)
             new = [(position, batches[position]) for position in first.values()]
             for position, batch in _decode(judged, new, states, decode):
                 known[batch.id] = (batch.rows, data[position])
@@ -188,10 +198,13 @@ class Store:
             waiting = later
         return judged
 
-    def _write(self, judged: "_Judged", admit: Admit, barred: dict[int, Refused]) -> bool:
+    def _write(
+        self, judged: "_Judged", decode: Decode, admit: Admit, barred: dict[int, Refused]
+    ) -> bool:
         """Store what was judged new; return False, and store nothing, where some of it is not.
 
-        Adds to `barred` what is not admitted.
+        What is not admitted is not stored; where others of its id stand in the group, it is added
+        to `barred` instead, and nothing is stored.
         """
         today = int(self._clock().timestamp()) // _DAY
         # Two that insert the same ids wait for each other: in one order, not in a circle.
@@ -204,13 +217,22 @@ class Store:
                 rows = [new.row(last[_when(new.batch)], today) for new in fresh]
                 if len(connection.execute(self._insert, rows).all()) != len(rows):
                     raise _Changed
-                if refused := admit(connection, [new.position for new in judged.fresh]):
-                    barred.update(refused)
-                    raise _Changed
-                shards.count(self.database, connection, _counted(judged.fresh))
-                shards.add(self.database, connection, judged.sums)
+                sums = judged.sums
+                refused = admit(connection, [new.position for new in judged.fresh])
+                if refused:
+                    out = [new.batch for new in fresh if new.position in refused]
+                    if judged.twins.intersection(batch.id for batch in out):
+                        barred.update(refused)
+                        raise _Changed
+                    _take_back(connection, out)
+                    sums = _without(sums, decode_all(out, decode).sums)
+                kept = [new for new in fresh if new.position not in refused]
+                shards.count(self.database, connection, _counted(kept))
+                shards.add(self.database, connection, sums)
         except (_Changed, Refused):
             return False
+        for position, why in refused.items():
+            judged.outcomes[position] = why
         return True
 
     def tallies(
@@ -314,7 +336,7 @@ class Store:
 
 
 class _Changed(Exception):
-    """Some of what was judged new is not, or is not admitted."""
+    """Some of what was judged new is not, or others of its id are to be judged again."""
 
 
 @dataclass(frozen=True)
@@ -354,6 +376,7 @@ class _Judged:
     outcomes: list[bool | Refused]
     fresh: list[_New]
     sums: dict[Cohort, Tally]
+    twins: set[bytes]  # ids of several
 
 
 def _decode(
@@ -368,10 +391,11 @@ def _decode(
     good = []
     for number, (position, batch) in enumerate(new):
         refused = decoded.refused.get(number)
-        if refused is None and states is not None:
+        by_clock = refused is not None and refused.reason == Reason.PERIOD_CLOSED
+        if states is not None and (refused is None or by_clock):
             if _when(batch) not in late:
                 late[_when(batch)] = _late(batch, states)
-            refused = late[_when(batch)]
+            refused = late[_when(batch)] or refused
         if refused is None:
             good.append((position, batch))
         else:
@@ -381,6 +405,21 @@ def _decode(
             sums = judged.sums
             sums[cohort] = sums[cohort] + tally if cohort in sums else tally
     return good
+
+
+def _take_back(connection: sa.Connection, batches: Sequence[collector_pb2.Batch]) -> None:
+    """Delete batches that were inserted in the same transaction."""
+    here = schema.batches.c.id.in_([batch.id for batch in batches])
+    connection.execute(sa.delete(schema.batches).where(here))
+
+
+def _without(sums: Mapping[Cohort, Tally], less: Mapping[Cohort, Tally]) -> dict[Cohort, Tally]:
+    rest = dict(sums)
+    for cohort, tally in less.items():
+        whole = rest.pop(cohort)
+        if whole.n > tally.n:
+            rest[cohort] = Tally(whole.n - tally.n, whole.counts - tally.counts)
+    return rest
 
 
 _When = tuple[str, bytes, str]

@@ -69,20 +69,23 @@ class _Reload:
 
     def __init__(self, files: _Files) -> None:
         self._files = files
-        self._stamp = files.stamp()  # before reading: a change in between is seen next time
+        self._used = files.stamp()  # before reading: a change in between is seen next time
+        self._failed = self._used
         self.first = files.read()
         self._lock = threading.Lock()  # handshakes run on gRPC's threads
 
     def __call__(self) -> grpc.ServerCertificateConfiguration | None:
         with self._lock:
             stamp = self._files.stamp()
-            if stamp == self._stamp:
+            if stamp == self._used:
                 return None
-            self._stamp = stamp
             try:
                 new = self._files.read()
-            except InvalidInput as error:
-                _log.warning("the certificate is not renewed: %s", error)
+            except InvalidInput as error:  # which may pass: they are tried again next time
+                if stamp != self._failed:
+                    _log.warning("the certificate is not renewed: %s", error)
+                self._failed = stamp
                 return None
+            self._used = stamp
         _log.info("the certificate is renewed")
         return new

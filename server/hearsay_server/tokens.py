@@ -9,19 +9,16 @@ import hmac
 import secrets
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from hearsay.v1 import collector_pb2
 from hearsay_server import schema
-from hearsay_server.database import open_database
+from hearsay_server.database import Database
 from hearsay_server.intake import Reason, Refused
 from ldp import InvalidInput
 
@@ -30,8 +27,11 @@ ROLES = ("device", "analyst", "admin")
 _PREFIX = "hearsay-"
 """So that scanners for leaked secrets, and people, know one when they see it."""
 
+_ID_BYTES = 8
+
 _tokens, _token_rows = schema.tokens, schema.token_rows
 _KEY = [_token_rows.c.token, _token_rows.c.survey, _token_rows.c.period]
+_Key = tuple[str, str, str]
 _KEY_NAMES = [column.name for column in _KEY]
 _OVER = sa.select(*_KEY, _token_rows.c.rows).where(
     sa.tuple_(*_KEY).in_(sa.bindparam("keys", expanding=True)),
@@ -60,28 +60,24 @@ def hashed(text: str) -> bytes:
 
 
 class Tokens:
-    """The tokens of one database."""
+    """The tokens of one database, which stays open elsewhere."""
 
-    def __init__(self, engine: sa.Engine, clock: Callable[[], float] = time.time) -> None:
-        """Use the database of `engine`."""
-        self._engine = engine
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        self._database = database
         self._clock = clock
-
-    def _writing(self) -> AbstractContextManager[sa.Connection]:
-        return self._engine.execution_options(hearsay_write=True).begin()
 
     def create(self, role: str, label: str = "") -> tuple[Token, str]:
         """Make a token; return what is known of it, and the token, which is kept nowhere."""
         if role not in ROLES:
             raise InvalidInput(f"a role is one of {', '.join(ROLES)}, got {role!r}")
-        token = Token(secrets.token_hex(4), role, label, self._clock(), None)
-        with self._writing() as connection:
+        with self._database.beside() as connection:
+            token = Token(_free_id(connection), role, label, self._clock(), None)
             return token, _insert(connection, token)
 
     def list(self) -> list[Token]:
         """Return all tokens, those that no longer work among them, oldest first."""
         query = sa.select(_tokens).order_by(_tokens.c.created, _tokens.c.id)
-        with self._engine.begin() as connection:
+        with self._database.reading() as connection:
             return [_token(row) for row in connection.execute(query)]
 
     def rotate(self, id_: str, grace: float) -> tuple[Token, str]:
@@ -92,7 +88,7 @@ class Tokens:
         if not 0 <= grace < float("inf"):
             raise InvalidInput(f"the grace must be finite and >= 0 seconds, got {grace!r}")
         now = self._clock()
-        with self._writing() as connection:
+        with self._database.beside() as connection:
             old = _working(connection, id_, now)
             _end(connection, id_, now + grace)
             token = Token(id_, old.role, old.label, now, None)
@@ -101,19 +97,19 @@ class Tokens:
     def revoke(self, id_: str) -> Token:
         """End a token and all it was rotated from; raise `InvalidInput` where none works."""
         now = self._clock()
-        with self._writing() as connection:
+        with self._database.beside() as connection:
             token = _working(connection, id_, now)
             _end(connection, id_, now)
         return token
 
     def any(self) -> bool:
         """Tell whether a token was ever made: if so, callers are asked for one."""
-        with self._engine.begin() as connection:
+        with self._database.reading() as connection:
             return connection.execute(sa.select(_tokens.c.hash).limit(1)).first() is not None
 
     def find(self, given: bytes) -> Token | None:
         """Return the token that was `hashed`, where it works."""
-        with self._engine.begin() as connection:
+        with self._database.reading() as connection:
             row = connection.execute(sa.select(_tokens).where(_tokens.c.hash == given)).first()
         # What the index took to find a hash tells nothing: nobody can choose a hash's bytes.
         if row is None or not hmac.compare_digest(row.hash, given):
@@ -123,24 +119,22 @@ class Tokens:
 
 
 def charge(
-    connection: sa.Connection, sent: Sequence[tuple[str, collector_pb2.Batch]], cap: int
+    database: Database,
+    connection: sa.Connection,
+    sent: Sequence[tuple[str, collector_pb2.Batch]],
+    cap: int,
 ) -> dict[int, Refused]:
     """Count batches' rows toward their tokens and periods, in the transaction that stores them.
 
     Returns, by position, why some are not to be stored: with those before them they would exceed
-    `cap`. Then the transaction must be given up, for all of them are counted. One that fails
-    counts nothing, so that a batch counts as often as it is stored: once.
+    `cap`. These are not counted. A transaction that fails counts nothing, so that a batch counts
+    as often as it is stored: once.
     """
     keys = [(token, batch.survey, batch.period) for token, batch in sent]
-    added: defaultdict[tuple[str, str, str], int] = defaultdict(int)
+    added: defaultdict[_Key, int] = defaultdict(int)
     for key, (_, batch) in zip(keys, sent, strict=True):
         added[key] += batch.rows
-    rows = [  # always in the same order, so that two processes do not wait for each other
-        {**dict(zip(_KEY_NAMES, key, strict=True)), "rows": added[key], "barred": 0}
-        for key in sorted(added)
-    ]
-    if rows:
-        connection.execute(_count(connection.dialect.name), rows)
+    _count(database, connection, added)
     # Our rows are locked now: what others count in them meanwhile is not part of the totals.
     over = connection.execute(_OVER, {"keys": list(added), "cap": cap})
     left = {}  # what was there to be had by those that want more
@@ -148,6 +142,7 @@ def charge(
         key = (row.token, row.survey, row.period)
         left[key] = cap - (row.rows - added[key])
     refused: dict[int, Refused] = {}
+    back: defaultdict[_Key, int] = defaultdict(int)
     for position, (key, (_, batch)) in enumerate(zip(keys, sent, strict=True)):
         if key not in left:
             continue
@@ -159,27 +154,34 @@ def charge(
             f"a device's token may send {cap} rows of {batch.survey!r} in {batch.period!r}, "
             f"and these {batch.rows} would exceed them",
         )
+        back[key] -= batch.rows
+    _count(database, connection, back)
     return refused
 
 
+def _count(database: Database, connection: sa.Connection, more: Mapping[_Key, int]) -> None:
+    rows = [  # always in the same order, so that two processes do not wait for each other
+        {**dict(zip(_KEY_NAMES, key, strict=True)), "rows": more[key], "barred": 0}
+        for key in sorted(more)
+    ]
+    if rows:
+        connection.execute(_counting(database.insert), rows)
+
+
 @cache
-def _count(dialect: str) -> sa.Executable:
-    # Two dialects, one clause; what SQLAlchemy has for them shares no class that has it.
-    insert: Any = {"sqlite": sqlite, "postgresql": postgresql}[dialect].insert(_token_rows)
-    counted: sa.Executable = insert.on_conflict_do_update(
-        index_elements=_KEY, set_={"rows": _token_rows.c.rows + insert.excluded.rows}
-    )
+def _counting(insert: Callable[[sa.Table], Any]) -> sa.Executable:
+    new = insert(_token_rows)
+    more = {"rows": _token_rows.c.rows + new.excluded.rows}
+    counted: sa.Executable = new.on_conflict_do_update(index_elements=_KEY, set_=more)
     return counted
 
 
-def tokens_of(where: Path | str) -> Tokens:
-    """Return the tokens of a folder or URL, whether or not a server runs there.
-
-    Raises `InvalidInput` as `open_database` does.
-    """
-    database = open_database(where)  # which makes or upgrades it
-    database.close()
-    return Tokens(database.engine)  # an engine connects again when it is used
+def _free_id(connection: sa.Connection) -> str:
+    """Draw an id that no token has or had: what is sent and revoked goes by it."""
+    while True:
+        id_ = secrets.token_hex(_ID_BYTES)
+        if connection.execute(sa.select(_tokens.c.id).where(_tokens.c.id == id_)).first() is None:
+            return id_
 
 
 def _insert(connection: sa.Connection, token: Token) -> str:

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,19 +19,14 @@ from hearsay_server import config, connect
 from hearsay_server import retention as retaining
 from hearsay_server import verify as verifying
 from hearsay_server.connect import DEFAULT_ADDRESS, Insecure, Target, Token
-from hearsay_server.database import Database, open_database
+from hearsay_server.database import open_database
+from hearsay_server.local import ConfigFile, Data, Url, opened, where
 from hearsay_server.tools import AsJson
 from hearsay_server.verify import Verdict
 from ldp import InvalidInput
 
 _TIMEOUT = 600.0
 """Seconds that a survey may take to be deleted."""
-
-Data = Annotated[Path | None, typer.Option(help="The server's folder.")]
-Url = Annotated[str | None, typer.Option(help="The server's database, postgresql://...")]
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="The server's TOML file.", envvar="HEARSAY_CONFIG")
-]
 
 
 def verify(
@@ -42,8 +36,8 @@ def verify(
 
     Servers may go on meanwhile.
     """
-    with _opened(data, database, config_file) as opened:
-        checked = list(verifying.verify(opened))
+    with opened(data, database, config_file) as found:
+        checked = list(verifying.verify(found))
     wrong = [one for one in checked if one.verdict is Verdict.DIFFERS]
     if as_json:
         rows = [{**asdict(one), "verdict": one.verdict.name.lower()} for one in checked]
@@ -68,8 +62,8 @@ def backup(
     config_file: ConfigFile = None,
 ) -> None:
     """Copy everything, as it is at one moment, into one file; servers may go on meanwhile."""
-    with _opened(data, database, config_file) as opened:
-        backups.backup(opened, file)
+    with opened(data, database, config_file) as found:
+        backups.backup(found, file)
     typer.echo(f"{file} holds {file.stat().st_size:,} bytes")
 
 
@@ -80,8 +74,8 @@ def restore(
     config_file: ConfigFile = None,
 ) -> None:
     """Copy a backup into an empty folder or database."""
-    with contextlib.closing(open_database(_where(data, database, config_file))) as opened:
-        backups.restore(file, opened)
+    with contextlib.closing(open_database(where(data, database, config_file))) as found:
+        backups.restore(file, found)
     typer.echo(f"{file} is restored")
 
 
@@ -101,10 +95,10 @@ def retention(
         keep_days = config.load(config_file, os.environ, {}).keep_batches_days
     elif keep_days < 1:
         raise InvalidInput(f"--keep-days must be at least 1, got {keep_days}")
-    with _opened(data, database, config_file) as opened:
+    with opened(data, database, config_file) as found:
         now = datetime.now(UTC)
-        retaining.remember(opened, now)
-        for step in retaining.due(opened, now, keep_days):
+        retaining.remember(found, now)
+        for step in retaining.due(found, now, keep_days):
             while step():
                 pass
 
@@ -139,21 +133,3 @@ def delete_survey(
         request = admin_pb2.DeleteSurveyRequest(survey=survey)
         held = call(admin_pb2_grpc.AdminStub(channel).DeleteSurvey, request, _TIMEOUT)
     typer.echo(f"{survey} is deleted, with {held.records:,} records in {held.batches:,} batches")
-
-
-def _where(data: Path | None, database: str | None, config_file: Path | None) -> Path | str:
-    flags: dict[str, object] = {"data": data, "database": database}
-    if data is not None and database is None:
-        flags["database"] = ""  # the folder that was asked for, whatever is configured
-    return config.load(config_file, os.environ, flags).where
-
-
-@contextlib.contextmanager
-def _opened(
-    data: Path | None, database: str | None, config_file: Path | None
-) -> Iterator[Database]:
-    where = _where(data, database, config_file)
-    if isinstance(where, Path) and not (where / "hearsay.db").exists():
-        raise InvalidInput(f"there is no hearsay data in {where}")
-    with contextlib.closing(open_database(where)) as opened:
-        yield opened

@@ -97,11 +97,10 @@ class Writer:
         raised where they could not be stored.
         """
         size = sum(batch.ByteSize() for batch in batches)
-        if (
-            self._batches + len(batches) > _MAX_WAITING
-            or self._bytes + size > _MAX_WAITING_BYTES
-            or self._task.done()
-        ):
+        full = (
+            self._batches + len(batches) > _MAX_WAITING or self._bytes + size > _MAX_WAITING_BYTES
+        )
+        if (full and self._batches) or self._task.done():  # what is alone has to be taken once
             raise Overloaded(f"{self._batches} batches of {self._bytes} bytes wait already")
         future: asyncio.Future[Sequence[Outcome]] = asyncio.get_running_loop().create_future()
         self._batches += len(batches)

@@ -32,6 +32,7 @@ from traffic import (
     bulk,
     echoing,
     load,
+    new_token,
     one_row,
     register,
     serving,
@@ -39,7 +40,6 @@ from traffic import (
 )
 
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2_grpc
-from hearsay_server import tokens
 
 
 def compared(
@@ -59,6 +59,11 @@ def ratio(loads: dict[str, list[Load]], name: str, base: str = "echo") -> float:
     """Return the median, over the turns, of one rate over that of the base beside it."""
     pairs = zip(loads[name], loads[base], strict=True)
     return statistics.median([one.rate / other.rate for one, other in pairs])
+
+
+def cost(loads: list[Load]) -> float:
+    """Return the server's CPU seconds of a call."""
+    return sum(one.cpu for one in loads) / sum(one.calls for one in loads)
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -109,7 +114,8 @@ GROWTH: list[Column] = [
     ("bulk Mc/s", 11, ".2f"),
     ("CPU ms", 8, ".2f"),
     ("commit p99 ms", 15, ".1f"),
-    ("Submit/echo", 13, ".2f"),
+    ("one-row us", 12, ".0f"),
+    ("of echo", 9, ".2f"),
     ("query ms", 10, ".1f"),
     ("again ms", 10, ".1f"),
     ("MB held", 9, ".0f"),
@@ -124,7 +130,7 @@ def small_batches(folder: Path, rounds: int, seconds: float) -> None:
         plain = stack.enter_context(serving(folder / "plain"))
         capped = stack.enter_context(serving(folder / "capped", capped=True))
         make = one_row(register(plain))
-        _, admin = tokens.tokens_of(folder / "capped").create("admin")
+        admin = new_token(folder / "capped", "admin")
         register(capped, admin)
         before = {one.address: one.commits() for one in (plain, capped)}
         servers = {
@@ -135,17 +141,13 @@ def small_batches(folder: Path, rounds: int, seconds: float) -> None:
         loads = compared(servers, rounds, seconds)
         show(f"one-row batches, {CALLS} calls under way; to reach: 0.70 of the echo's calls/s")
         show(headings("", SMALL))
-        costs = {
-            name: sum(one.cpu for one in each) / sum(one.calls for one in each)
-            for name, each in loads.items()
-        }
         for name, (server, _) in servers.items():
             latencies = [1e3 * latency for one in loads[name] for latency in one.latencies]
             values = [
                 statistics.median(one.rate for one in loads[name]),
                 ratio(loads, name),
-                1e6 * costs[name],
-                costs["echo"] / costs[name],
+                1e6 * cost(loads[name]),
+                cost(loads["echo"]) / cost(loads[name]),
                 percentile(latencies, 0.5),
                 percentile(latencies, 0.99),
             ]
@@ -206,7 +208,8 @@ def growth(folder: Path, sizes: list[int], seconds: float, per_batch: int) -> No
                 codes * bulked.rate * BULK,
                 1e3 * bulked.cpu / bulked.calls,
                 1e3 * p99,
-                ratio(loads, "Submit"),
+                1e6 * cost(loads["Submit"]),
+                cost(loads["echo"]) / cost(loads["Submit"]),
                 percentile(fresh, 0.5),
                 percentile(again, 0.5),
                 server.resident(),
@@ -217,7 +220,8 @@ def growth(folder: Path, sizes: list[int], seconds: float, per_batch: int) -> No
         show(
             f"  memory: {1e6 * (more - less) / (last - first):.2f} MB per 10^6 reports\n"
             "  Mc/s: million codes a second, the client's work included; CPU: the server's, of\n"
-            f"  {BULK:,} reports; query: the median after news came in, and again without"
+            f"  {BULK:,} reports; one-row: the server's CPU of a call, and beside it the echo's,\n"
+            "  over it; query: the median after news came in, and again without"
         )
 
 

@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from hearsay.plan import Plan
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2
 from hearsay_server import survey as surveys
 from hearsay_server import tokens
+from hearsay_server.database import open_folder
 from ldp import Coins
 
 SIZES = {"colour": 8, "country": 200, "word": 1024}
@@ -138,6 +139,12 @@ def echoing() -> Iterator[Process]:
         yield Process(pid, address)
 
 
+def new_token(folder: Path, role: str) -> str:
+    """Make a token in a folder, whether or not a server runs there."""
+    with closing(open_folder(folder)) as database:
+        return tokens.Tokens(database).create(role)[1]
+
+
 @contextmanager
 def serving(folder: Path, *, capped: bool = False) -> Iterator[Process]:
     """Run `hearsay serve` on a folder of its own; `capped` counts rows by token."""
@@ -145,7 +152,7 @@ def serving(folder: Path, *, capped: bool = False) -> Iterator[Process]:
     flags = ["--data", str(folder), "--listen", address, "--metrics", metrics]
     token = None
     if capped:
-        _, token = tokens.tokens_of(folder).create("device")
+        token = new_token(folder, "device")
         flags += ["--require-device-token", "--rows-per-token-and-period", str(1 << 40)]
     with started("-m", "hearsay_server", "serve", "--log-level", "error", *flags) as pid:
         yield Process(pid, address, metrics, folder, token)

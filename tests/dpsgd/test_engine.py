@@ -1,74 +1,23 @@
-"""The engine: the ordinary loop, and everything that it must not let through."""
+"""The engine: the ordinary loop, its batches, its noise, and what it costs."""
 
 import copy
-import itertools
 import math
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from oracle import by_loop
-from torch import Tensor, nn
+from private import BATCH, N, data, make, model, train
+from torch import nn
 from torch.nn import functional as F  # noqa: N812
-from torch.utils.data import DataLoader, Dataset, TensorDataset, WeightedRandomSampler
+from torch.utils.data import DataLoader, TensorDataset
 
-from dpsgd import PerLayerClipping, PrivacyEngine
+from dpsgd import PrivacyEngine
 from dpsgd.accounting import NoSampling, PoissonSampling, RDPAccountant, Relation
 from dpsgd.sampling import PrivateDataLoader
-from ldp import InvalidInput
 from ldp.testing import SeededCoins
-
-N, BATCH = 64, 8
-
-
-def data(n: int = N) -> TensorDataset:
-    generator = torch.Generator().manual_seed(3)
-    x = torch.randn(n, 4, generator=generator)
-    return TensorDataset(x, (x[:, 0] > 0).long())
-
-
-def model() -> nn.Module:
-    torch.manual_seed(5)
-    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
-
-
-def make(
-    engine: PrivacyEngine | None = None,
-    *,
-    module: nn.Module | None = None,
-    dataset: Dataset[Any] | None = None,
-    optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.SGD,
-    noise: float = 1.0,
-    norm: Any = 1.0,
-    batch: int = BATCH,
-    **options: Any,
-) -> tuple[PrivacyEngine, nn.Module, torch.optim.Optimizer, PrivateDataLoader]:
-    engine = engine or PrivacyEngine(coins=SeededCoins(1))
-    module = module or model()
-    made = engine.make_private(
-        module=module,
-        optimizer=optimizer(module.parameters(), lr=0.1),
-        data_loader=DataLoader(dataset or data(), batch_size=batch),
-        noise_multiplier=noise,
-        max_grad_norm=norm,
-        **options,
-    )
-    return engine, *made
-
-
-def train(
-    module: nn.Module, optimizer: torch.optim.Optimizer, loader: Any, steps: int | None = None
-) -> list[int]:
-    sizes = []
-    for x, y in itertools.islice(loader, steps):
-        optimizer.zero_grad()
-        F.cross_entropy(module(x), y).backward()
-        optimizer.step()
-        sizes.append(len(x))
-    return sizes
 
 
 def test_a_step_moves_by_the_clipped_sum_over_the_expected_size() -> None:
@@ -143,7 +92,8 @@ def test_epsilon_is_that_of_the_steps_that_were_made() -> None:
     assert engine.get_epsilon(1e-5) == reference.get_epsilon(1e-5) > 0
 
 
-def test_noise_is_found_for_a_target_and_used_up() -> None:
+@pytest.mark.parametrize("sampling", ["poisson", "fixed", "shuffle"])
+def test_noise_is_found_for_a_target_and_used_up(sampling: str) -> None:
     engine = PrivacyEngine()
     module = model()
     made = engine.make_private_with_epsilon(
@@ -154,6 +104,7 @@ def test_noise_is_found_for_a_target_and_used_up() -> None:
         target_delta=1e-5,
         epochs=2,
         max_grad_norm=1.0,
+        sampling=sampling,
     )
     for _ in range(2):
         train(*made)
@@ -229,6 +180,39 @@ def test_physical_batches_add_up_to_a_logical_one() -> None:
         torch.testing.assert_close(one, other)
 
 
+def test_steps_between_parts_leave_the_optimizer_alone() -> None:
+    _, module, optimizer, loader = make(optimizer=torch.optim.Adam, max_physical_batch_size=3)
+    first = next(module.parameters())
+    steps, logical = 0, 0
+    for x, y in loader:
+        before = first.detach().clone()
+        optimizer.zero_grad()
+        F.cross_entropy(module(x), y).backward()
+        optimizer.step()
+        moved = not torch.equal(first, before)
+        logical += moved
+        steps += 1
+        assert (first.grad is not None) == moved
+    assert steps > logical == N // BATCH == optimizer.state[first]["step"]
+
+
+def test_accumulated_batches_are_summed_as_in_a_loop() -> None:
+    twin, (_, module, optimizer, loader) = model(), make(noise=1e-9, norm=0.3)
+    batches, expected = iter(loader), [torch.zeros_like(p) for p in twin.parameters()]
+    for _ in range(3):
+        x, y = next(batches)
+        F.cross_entropy(module(x), y).backward()
+        for i in range(len(x)):
+            one = slice(i, i + 1)
+            (sample,) = by_loop(twin, [x[one]], lambda o, y=y[one]: F.cross_entropy(o, y))
+            norm = torch.cat([g.flatten() for g in sample]).norm()
+            for total, gradient in zip(expected, sample, strict=True):
+                total += gradient * min(1, 0.3 / norm) / BATCH
+    optimizer.step()
+    for parameter, total in zip(module.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, total, rtol=1e-4, atol=1e-6)
+
+
 def test_batches_accumulated_before_a_step_are_accounted_for_as_releases_of_less_noise() -> None:
     engine, module, optimizer, loader = make(noise=2.0)
     batches = iter(loader)
@@ -238,21 +222,6 @@ def test_batches_accumulated_before_a_step_are_accounted_for_as_releases_of_less
     optimizer.step()
     (event,) = engine.accountant.history
     assert (event.noise_multiplier, event.steps) == (2.0 / math.sqrt(2), 2)
-
-
-def test_per_layer_clipping_clips_each_parameter() -> None:
-    norms = {"0.weight": 0.3, "0.bias": 0.1, "2.weight": 0.2, "2.bias": 0.05}
-    policy = PerLayerClipping(norms)
-    assert policy.sensitivity == pytest.approx(math.hypot(*norms.values()))
-    dataset = TensorDataset(100 * torch.randn(N, 4), torch.zeros(N, dtype=torch.long))
-    _, module, optimizer, loader = make(dataset=dataset, noise=1e-9, norm=policy, batch=1)
-    for x, y in loader:
-        (10 * F.cross_entropy(module(x) + 5 * y[:, None], 1 - y)).backward()
-        optimizer.step()
-        if len(x) == 1:
-            grads = {name: p.grad.norm().item() for name, p in module.named_parameters()}
-            assert all(grads[name] <= norm * (1 + 1e-6) for name, norm in norms.items())
-            assert grads["2.bias"] == pytest.approx(0.05, rel=1e-5)
 
 
 def test_gradients_that_are_not_finite_count_as_zero() -> None:
@@ -273,51 +242,6 @@ def test_gradients_that_are_not_finite_count_as_zero() -> None:
     for one, other in zip(*results, strict=True):
         assert one.isfinite().all()
         torch.testing.assert_close(one, other)
-
-
-def test_a_checkpoint_goes_on_where_it_was_saved(tmp_path: Path) -> None:
-    engine, module, optimizer, loader = make()
-    train(module, optimizer, loader)
-    saved = {"engine": engine.state_dict(), "module": module.state_dict()}
-    saved["optimizer"] = optimizer.state_dict()
-    torch.save(saved, tmp_path / "checkpoint")
-    loaded = torch.load(tmp_path / "checkpoint")
-    again, other, stepper, batches = make(noise=9.0)
-    other.load_state_dict(loaded["module"])
-    stepper.load_state_dict(loaded["optimizer"])
-    again.load_state_dict(loaded["engine"])
-    assert again.noise_multiplier == 1.0
-    for each in ((module, optimizer, loader), (other, stepper, batches)):
-        train(*each)
-    assert again.get_epsilon(1e-5) == engine.get_epsilon(1e-5)
-
-
-def test_a_checkpoint_is_not_made_within_a_step_nor_loaded_after_one() -> None:
-    engine, module, optimizer, loader = make()
-    train(module, optimizer, loader, 1)
-    state = engine.state_dict()
-    with pytest.raises(InvalidInput, match="forgotten"):
-        engine.load_state_dict(state)
-    next(iter(loader))
-    with pytest.raises(InvalidInput, match=r"after optimizer\.step"):
-        engine.state_dict()
-
-
-def test_bfloat16_autocast_sums_in_float32() -> None:
-    twin = copy.deepcopy(model())
-    _, module, optimizer, loader = make(noise=1e-12, norm=1e3, sampling="fixed", batch=32)
-    x, y = next(iter(loader))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        output = module(x)
-        loss = F.cross_entropy(output, y)
-    assert output.dtype == torch.bfloat16
-    loss.backward()
-    optimizer.step()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        F.cross_entropy(twin(x), y).backward()
-    for ours, theirs in zip(module.parameters(), twin.parameters(), strict=True):
-        assert ours.grad.dtype == torch.float32
-        torch.testing.assert_close(ours.grad, theirs.grad, rtol=0.02, atol=0.002)
 
 
 def test_the_loop_goes_on_in_evaluation_mode_without_gradients() -> None:
@@ -356,164 +280,3 @@ def test_batches_come_from_worker_processes_too() -> None:
         train(*made)
     (event,) = engine.accountant.history
     assert event.steps == N // BATCH
-
-
-# What must not pass.
-
-
-@pytest.mark.parametrize("value", [-1.0, 0.0, math.nan, math.inf, "1", True])
-def test_bad_noise_and_norms_are_refused(value: Any) -> None:
-    with pytest.raises(InvalidInput, match="noise_multiplier must be finite and > 0"):
-        make(noise=value)
-    with pytest.raises(InvalidInput, match="max_grad_norm must be finite and > 0"):
-        make(norm=value)
-
-
-@pytest.mark.parametrize(
-    ("layer", "advice"),
-    [
-        (nn.BatchNorm1d(4), "use GroupNorm"),
-        (nn.BatchNorm2d(4, affine=False), "use GroupNorm"),
-        (nn.BatchNorm1d(4).eval(), "use GroupNorm"),
-        (nn.SyncBatchNorm(4), "use GroupNorm"),
-        (nn.LazyBatchNorm1d(), "no shape yet"),
-        (nn.InstanceNorm1d(4, track_running_stats=True), "track_running_stats=False"),
-        (nn.Embedding(4, 4, max_norm=1.0), "max_norm=None"),
-        (nn.Embedding(4, 4, scale_grad_by_freq=True), "scale_grad_by_freq=False"),
-        (nn.EmbeddingBag(4, 4, mode="max"), '"mean" or "sum"'),
-    ],
-    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
-)
-def test_layers_that_mix_samples_are_refused(layer: nn.Module, advice: str) -> None:
-    with pytest.raises(InvalidInput, match=advice):
-        make(module=nn.Sequential(nn.Linear(4, 4), layer))
-
-
-@pytest.mark.parametrize(
-    ("criterion", "advice"),
-    [
-        (nn.CrossEntropyLoss(reduction="sum"), "loss_reduction says"),
-        (nn.CrossEntropyLoss(weight=torch.ones(2)), "weights of the whole batch"),
-    ],
-    ids=["sum", "weighted"],
-)
-def test_losses_that_are_reduced_otherwise_are_refused(criterion: nn.Module, advice: str) -> None:
-    with pytest.raises(InvalidInput, match=advice):
-        make(criterion=criterion)
-
-
-def test_loaders_with_a_sampling_of_their_own_are_refused() -> None:
-    module = model()
-
-    def attempt(loader: Any, **options: Any) -> None:
-        PrivacyEngine().make_private(
-            module=module,
-            optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
-            data_loader=loader,
-            noise_multiplier=1.0,
-            max_grad_norm=1.0,
-            **options,
-        )
-
-    weighted = WeightedRandomSampler([1.0] * N, N)
-    with pytest.raises(InvalidInput, match="WeightedRandomSampler"):
-        attempt(DataLoader(data(), batch_size=BATCH, sampler=weighted))
-    with pytest.raises(InvalidInput, match="batch_size"):
-        attempt(DataLoader(data(), batch_size=None))
-    with pytest.raises(InvalidInput, match="sampling must be one of"):
-        attempt(DataLoader(data(), batch_size=BATCH), sampling="shuffled")
-
-
-def test_batches_of_another_loader_are_refused() -> None:
-    _, module, optimizer, _ = make()
-    x, y = data().tensors
-    with pytest.raises(InvalidInput, match="no batch was drawn"):
-        F.cross_entropy(module(x), y).backward()
-    with pytest.raises(InvalidInput, match="without a batch drawn"):
-        optimizer.step()
-
-
-def test_a_batch_with_records_repeated_is_refused() -> None:
-    _, module, _, loader = make()
-    x, y = next(iter(loader))
-    with pytest.raises(InvalidInput, match="more than once"):
-        F.cross_entropy(module(torch.cat([x, x])), torch.cat([y, y])).backward()
-
-
-def test_a_second_backward_pass_for_one_batch_is_refused() -> None:
-    _, module, _, loader = make()
-    x, y = next(iter(loader))
-    F.cross_entropy(module(x), y).backward()
-    with pytest.raises(InvalidInput, match="second backward"):
-        F.cross_entropy(module(x), y).backward()
-
-
-def test_a_second_step_for_one_batch_is_refused() -> None:
-    _, module, optimizer, loader = make()
-    train(module, optimizer, loader, 1)
-    with pytest.raises(InvalidInput, match="one batch, one step"):
-        optimizer.step()
-
-
-def test_a_weight_that_is_used_outside_of_its_layer_is_refused() -> None:
-    class Reaching(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = nn.Linear(4, 2)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.inner(x) + F.linear(x, self.inner.weight)
-
-    _, module, _, loader = make(module=Reaching())
-    x, y = next(iter(loader))
-    with pytest.raises(InvalidInput, match=r"inner\.weight was used outside"):
-        F.cross_entropy(module(x), y).backward()
-
-
-def test_packed_sequences_are_refused() -> None:
-    class Packing(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.rnn = nn.GRU(2, 3, batch_first=True)
-
-        def forward(self, x: Tensor) -> Tensor:
-            rows = x.view(len(x), 2, 2)
-            lengths = torch.full((len(x),), 2)
-            packed = nn.utils.rnn.pack_padded_sequence(rows, lengths, batch_first=True)
-            return self.rnn(packed)[1][0]
-
-    _, module, _, loader = make(module=Packing())
-    with pytest.raises(InvalidInput, match="padded batch"):
-        module(next(iter(loader))[0])
-
-
-def test_a_parameter_that_is_thawed_later_is_refused() -> None:
-    module = model()
-    module[0].requires_grad_(False)
-    _, module, optimizer, loader = make(module=module)
-    module[0].requires_grad_(True)
-    x, y = next(iter(loader))
-    F.cross_entropy(module(x), y).backward()
-    with pytest.raises(InvalidInput, match="was frozen"):
-        optimizer.step()
-
-
-def test_samples_folded_into_another_dimension_are_refused() -> None:
-    class Folding(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = nn.Linear(2, 2)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.inner(x.view(-1, 2)).view(len(x), 4)[:, :2]
-
-    _, module, _, loader = make(module=Folding())
-    x, _ = next(iter(loader))
-    with pytest.raises(InvalidInput, match="a dimension of"):
-        module(x)
-
-
-def test_an_optimizer_without_some_parameters_is_refused() -> None:
-    module = model()
-    with pytest.raises(InvalidInput, match=r"lacks 2\.weight, 2\.bias"):
-        make(module=module, optimizer=lambda _, lr: torch.optim.SGD(module[0].parameters(), lr=lr))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from models import Adapted, Attending, Bags, Branches, Dropping, Language, Mine, Own, Twice
 from oracle import Recording, check, energy, energy_second, keep
 from torch import Tensor, nn
 
@@ -160,24 +161,6 @@ def test_a_batch_of_no_samples_adds_nothing(name: str, probed: bool) -> None:
     assert all(not summed.any() for summed in keeper.take_sums())
 
 
-class Attending(nn.Module):
-    def __init__(self, causal: bool = False, padded: bool = False, **options: object) -> None:
-        super().__init__()
-        self.attention = nn.MultiheadAttention(4, 2, batch_first=True, **options)
-        self.causal = causal
-        self.padded = padded
-
-    def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        length = x.shape[1]
-        mask = torch.triu(torch.ones(length, length, dtype=torch.bool), 1) if self.causal else None
-        padding = (y[:, :, 0] > 0.5) if self.padded else None
-        keys = x if self.causal else y
-        out, weights = self.attention(
-            x, keys, keys, attn_mask=mask, key_padding_mask=padding, need_weights=not self.causal
-        )
-        return out if weights is None else torch.cat([out, weights], 2)
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -198,6 +181,27 @@ def test_attention_is_as_in_a_loop(options: dict[str, object]) -> None:
     check(Attending(**options), torch.randn(BATCH, 6, 4), keys)
 
 
+def test_attention_may_be_used_twice() -> None:
+    class Again(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            once, _ = self.attention(x, x, x)
+            return self.attention(once, x, once, need_weights=False)[0]
+
+    check(Again(), torch.randn(BATCH, 3, 4))
+
+
+@pytest.mark.parametrize("norm_first", [False, True], ids=["post-norm", "pre-norm"])
+def test_a_layer_of_a_transformer_is_as_in_a_loop(norm_first: bool) -> None:
+    layer = nn.TransformerEncoderLayer(
+        8, 2, 16, dropout=0.0, batch_first=True, norm_first=norm_first
+    )
+    check(layer, torch.randn(BATCH, 5, 8))
+
+
 def test_what_a_rule_computes_is_what_the_layer_computes() -> None:
     layer = Attending(add_bias_kv=True, add_zero_attn=True)
     x, y = torch.randn(BATCH, 6, 4), torch.randn(BATCH, 3, 4)
@@ -212,25 +216,12 @@ def test_what_a_rule_computes_is_what_the_layer_computes() -> None:
         lambda: nn.GRU(3, 4),
         lambda: nn.LSTM(3, 4),
         lambda: nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4)),
+        lambda: nn.TransformerEncoderLayer(3, 1, 6, dropout=0.0),
     ],
-    ids=["gru", "lstm", "linear"],
+    ids=["gru", "lstm", "linear", "transformer"],
 )
 def test_a_batch_in_the_second_dimension_is_found(layer: Callable[[], nn.Module]) -> None:
     check(layer(), torch.randn(BATCH, BATCH, 3), loss=energy_second, batch_dim=1)
-
-
-class Bags(nn.Module):
-    """Bags given by offsets: each sample's row, cut at its first 0."""
-
-    def __init__(self, mode: str) -> None:
-        super().__init__()
-        self.bag = nn.EmbeddingBag(11, 3, mode=mode)
-
-    def forward(self, ids: Tensor) -> Tensor:
-        lengths = (ids > 0).long().cumprod(1).sum(1)
-        flat = torch.cat([row[:n] for row, n in zip(ids, lengths, strict=True)])
-        weights = None if self.bag.mode == "mean" else torch.cos(flat.double())
-        return self.bag(flat, lengths.cumsum(0) - lengths, weights)
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean"])
@@ -239,15 +230,6 @@ def test_bags_may_be_given_by_offsets(mode: str) -> None:
     rows[0, 0] = 0  # an empty bag
     rows[1, 0] = 3
     check(Bags(mode), rows)
-
-
-class Twice(nn.Module):
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer(torch.tanh(self.layer(x)))
 
 
 @pytest.mark.parametrize(
@@ -268,65 +250,51 @@ def test_a_layer_used_twice_adds_its_gradients_before_the_norm(
     check(Twice(layer()), torch.randn(BATCH, *shape))
 
 
-class Language(nn.Module):
-    """A language model of which the head is the embedding."""
-
-    def __init__(self, positions: str, d: int = 6, vocabulary: int = 17) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(vocabulary, d)
-        self.places = nn.Embedding(40, d)
-        self.middle = nn.Linear(d, d)
-        self.head = nn.Linear(d, vocabulary, bias=False)
-        self.head.weight = self.embedding.weight
-        self.positions = positions
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        places = torch.arange(tokens.shape[1])
-        if self.positions == "rows of one":
-            places = places[None]
-        elif self.positions == "expanded":
-            places = places.expand(tokens.shape)
-        x = self.embedding(tokens) + self.places(places)
-        return self.head(torch.tanh(self.middle(x)))
-
-
 @pytest.mark.parametrize("positions", ["flat", "rows of one", "expanded"])
 @pytest.mark.parametrize("length", [3, BATCH, BATCH + 1, 30])
 def test_tied_embedding_and_head_with_positions_of_no_batch(positions: str, length: int) -> None:
     check(Language(positions), ids(BATCH, length, below=17))
 
 
-class Branches(nn.Module):
-    """Has a layer that is never used, and one of which the output is dropped."""
+class Tied(nn.Module):
+    """Two layers that share a weight."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: nn.Module, second: nn.Module) -> None:
         super().__init__()
-        self.used = nn.Linear(3, 3)
-        self.unused = nn.Linear(3, 3)
-        self.dropped = nn.Linear(3, 3)
+        self.first, self.second = first, second
+        second.weight = first.weight
 
     def forward(self, x: Tensor) -> Tensor:
-        self.dropped(x)
-        return self.used(x)
+        return self.first(x).tanh().flatten(1).sum(1) + self.second(x).sin().flatten(1).sum(1)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "inputs"),
+    [
+        (lambda: nn.Linear(4, 3), lambda: nn.Linear(4, 3), lambda: torch.randn(BATCH, 2, 4)),
+        (
+            lambda: nn.Conv1d(2, 3, 3),
+            lambda: nn.Conv1d(2, 3, 3, stride=2, padding=1, padding_mode="circular"),
+            lambda: torch.randn(BATCH, 2, 9),
+        ),
+        (
+            lambda: nn.Embedding(11, 3),
+            lambda: nn.EmbeddingBag(11, 3, mode="mean"),
+            lambda: ids(BATCH, 4),
+        ),
+    ],
+    ids=["linear", "conv", "embedding and bag"],
+)
+def test_layers_that_share_a_weight_add_their_gradients_before_the_norm(
+    first: Callable[[], nn.Module],
+    second: Callable[[], nn.Module],
+    inputs: Callable[[], Tensor],
+) -> None:
+    check(Tied(first(), second()), inputs(), loss=lambda out: out.square().sum())
 
 
 def test_unused_layers_have_no_gradient() -> None:
     check(Branches(), torch.randn(BATCH, 3))
-
-
-class Adapted(nn.Module):
-    """A frozen linear layer with a low-rank adapter, as peft wraps it."""
-
-    def __init__(self, base: nn.Linear, rank: int) -> None:
-        super().__init__()
-        self.base_layer = base.requires_grad_(False)
-        self.lora_A = nn.ModuleDict({"default": nn.Linear(base.in_features, rank, bias=False)})
-        self.lora_B = nn.ModuleDict({"default": nn.Linear(rank, base.out_features, bias=False)})
-        self.scaling = 1.7
-
-    def forward(self, x: Tensor) -> Tensor:
-        low = self.lora_B["default"](self.lora_A["default"](x))
-        return self.base_layer(x) + self.scaling * low
 
 
 def test_low_rank_adapters_are_clipped_and_their_base_is_left_alone() -> None:
@@ -348,23 +316,6 @@ def test_a_frozen_part_of_a_layer_has_no_part_in_the_norm(
     check(module, torch.randn(BATCH, *shape))
 
 
-class Own(nn.Module):
-    """Has a parameter of its own, and a layer inside."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.token = nn.Parameter(torch.randn(1, 1, 4))
-        self.layer = nn.Linear(4, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer(torch.cat([self.token.expand(len(x), 1, 4), x], 1))
-
-
-class Mine(nn.Linear):
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(2 * x)
-
-
 OTHERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "bare parameter": (Own, (2, 4)),
     "PReLU": (lambda: nn.Sequential(nn.Linear(4, 3), nn.PReLU(3)), (4,)),
@@ -380,15 +331,6 @@ def test_any_other_layer_is_run_by_sample_and_named(name: str) -> None:
     module, shape = OTHERS[name]
     with pytest.warns(UserWarning, match="no rule for"):
         check(module(), torch.randn(BATCH, *shape))
-
-
-class Dropping(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(50))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.dropout(self.scale * x, 0.5)
 
 
 def test_dropout_in_a_layer_without_a_rule_is_the_same_forward_and_backward() -> None:

@@ -14,7 +14,7 @@ import grpc
 import sqlalchemy as sa
 from deployments import KEEP_DAYS, LAG_DAYS, Deployment
 from measured import SURVEY, Maker
-from oracle import Entry, Request, Situation, counts_of
+from promises import Entry, Request, Situation, counts_of
 
 import hearsay.plan
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, collector_pb2_grpc

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from oracle import Entry, Measurement, Version
+from promises import Entry, Measurement, Version
 
 from hearsay.plan import Plan
 from hearsay.v1 import collector_pb2

@@ -13,7 +13,9 @@ from hearsay.transport import Tls, open_channel
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, collector_pb2_grpc
 from hearsay_server import survey as surveys
 from hearsay_server.config import Config
+from hearsay_server.database import open_folder
 from hearsay_server.serve import running
+from hearsay_server.tokens import Tokens
 from support import SURVEY
 
 
@@ -48,6 +50,13 @@ def connected(
     """Open a channel that shares no connection with others."""
     with open_channel(address, tls=tls, token=token) as channel:
         yield channel
+
+
+def tokens_of(folder: Path) -> Tokens:
+    """Return the tokens of a folder, as one that is open for a moment at each use."""
+    database = open_folder(folder)
+    database.close()
+    return Tokens(database)
 
 
 def register(address: str, token: str | None = None) -> bytes:

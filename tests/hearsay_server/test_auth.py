@@ -10,7 +10,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from serving import batch, connected, register, serving, submit
+from serving import batch, connected, register, serving, submit, tokens_of
 
 from hearsay import Analyst, Unreachable
 from hearsay.v1 import (
@@ -49,7 +49,7 @@ def code(address: str, role: str, token: str | None = None) -> grpc.StatusCode:
 
 
 def made(folder: Path, *roles: str) -> dict[str, str]:
-    known = tokens.tokens_of(folder)
+    known = tokens_of(folder)
     return {role: known.create(role)[1] for role in roles}
 
 
@@ -87,7 +87,7 @@ def test_the_first_token_closes_an_open_server_within_a_second(tmp_path: Path) -
 
 def test_where_there_are_tokens_the_very_first_calls_are_asked_for_one(tmp_path: Path) -> None:
     made(tmp_path, "admin")
-    policy = Policy(tokens.tokens_of(tmp_path), loopback=True, require_device_token=False)
+    policy = Policy(tokens_of(tmp_path), loopback=True, require_device_token=False)
 
     async def at_once() -> list[object]:
         calls = [policy.admit("hearsay.v1.Admin", None) for _ in range(3)]
@@ -115,7 +115,7 @@ def test_a_device_token_is_asked_for_only_where_it_is_required(tmp_path: Path) -
 
 
 def test_a_revoked_token_opens_nothing_within_a_second(tmp_path: Path) -> None:
-    known = tokens.tokens_of(tmp_path)
+    known = tokens_of(tmp_path)
     token, text = known.create("admin")
     with serving(tmp_path) as address:
         assert code(address, "admin", text) == grpc.StatusCode.OK

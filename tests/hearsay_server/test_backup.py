@@ -1,17 +1,19 @@
 """A backup is one state, and restores into either kind of database as it was."""
 
 import sqlite3
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from postgres import Postgres
 from stored import batch, daily, decoded, register, tallied
 
 from hearsay import InvalidInput
-from hearsay_server import retention, schema
+from hearsay_server import migrations, retention, schema
 from hearsay_server.backup import backup, restore
 from hearsay_server.database import open_folder
 from hearsay_server.store import Store
@@ -62,10 +64,43 @@ def test_a_backup_and_what_is_restored_from_it_have_no_order_of_arrival(
     other.close()
 
 
+def test_a_backup_is_read_where_it_lies_and_copied_nowhere(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.add([batch(1)], decoded)
+    folder = tmp_path / "read only # 1?"
+    folder.mkdir()
+    backup(store.database, folder / "backup")
+    other = open_folder(tmp_path / "other")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    restore(folder / "backup", other)
+    assert [path.name for path in folder.iterdir()] == ["backup"]
+    assert {checked.verdict for checked in verify(other)} == {Verdict.EQUAL}
+    other.close()
+
+
+def test_a_backup_of_an_older_schema_is_upgraded_on_the_way(tmp_path: Path) -> None:
+    old = tmp_path / "backup"
+    engine = sa.create_engine(f"sqlite:///{old}")
+    with engine.begin() as connection:
+        command.upgrade(migrations._config(connection), "3")
+        connection.exec_driver_sql("PRAGMA user_version = 3")
+        connection.exec_driver_sql("INSERT INTO token_rows VALUES ('t', 'health', 'once', 7)")
+    engine.dispose()
+    before = old.read_bytes()
+    target = open_folder(tmp_path / "other")
+    restore(old, target)
+    with target.reading() as connection:
+        kept = connection.execute(sa.select(schema.token_rows)).one()
+    assert kept == ("t", "health", "once", 7, 0)
+    assert old.read_bytes() == before
+    target.close()
+
+
 def test_what_is_restored_is_what_was_backed_up(store: Store, other: Store, tmp_path: Path) -> None:
     sent = [batch(number) for number in range(5)] + [daily(20), daily(21, 1)]
     store.add(sent, decoded)
-    Tokens(store.engine).create("admin", "Ada")
+    Tokens(store.database).create("admin", "Ada")
     retention.close_survey(store.database, "health")
     backup(store.database, tmp_path / "backup")
     restore(tmp_path / "backup", other.database)

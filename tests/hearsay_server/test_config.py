@@ -96,6 +96,7 @@ def test_a_bad_variable_is_refused_by_name(variable: str, text: str, message: st
         ({"tls_key": Path("key")}, "tls_certificate and tls_key go together"),
         ({"tls_client_ca": Path("ca")}, "tls_client_ca needs tls_certificate"),
         ({"rows_per_token_and_period": 5}, "set require_device_token as well"),
+        ({"batches_per_second": 5.0}, "all who have none would share one"),
         ({"max_message_bytes": 0}, "max_message_bytes must be from 1 to"),
         ({"batches_per_second": float("nan")}, "batches_per_second must be finite and >= 0"),
         ({"probe_seconds": 0.0}, "probe_seconds must be finite and > 0, got 0.0"),

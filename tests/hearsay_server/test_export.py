@@ -8,17 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from collected import DAYS, batch, collect, register, toml
-from serving import serving, submit
+from serving import serving, submit, tokens_of
 
 import hearsay.plan
-from dpsgd.parquet import read_reports
+from dpsgd.rows import Rows
 from hearsay import Analyst, Unreachable
 from hearsay.plan import Plan
 from hearsay_server import survey as surveys
 from hearsay_server.rows import chunks
 from hearsay_server.store import Store
-from hearsay_server.tokens import tokens_of
-from ldp import InvalidInput, Tally
+from ldp import InvalidInput, Mechanism, Tally
 from support import DAILY, SURVEY
 
 pa = pytest.importorskip("pyarrow")
@@ -109,12 +108,17 @@ def test_an_analyst_has_the_same_rows_as_a_data_frame(exported: Exported) -> Non
     assert len(exported.yesterday) == exported.rows // 3
 
 
-def test_the_private_training_reads_what_was_exported(exported: Exported) -> None:
-    for name in ("colour_krr", "colour_oue", "mixed"):
-        reports = read_reports(exported.path, name)
-        assert sum(len(c.rows) for c in reports.cohorts) == sum(
-            tally.n for tally in exported.tallies[name].values()
-        )
+def test_the_private_training_reads_every_row_from_both(exported: Exported) -> None:
+    for rows in (Rows.of(exported.frame), Rows.read(exported.path)):
+        assert rows.n == exported.rows
+        for name in exported.plan.attributes:
+            counted: dict[Mechanism, Tally] = {}
+            for (level, _), tally in stored(exported, name).items():
+                mechanism = exported.plan.levels[level].mechanisms[name]
+                seen = counted.get(mechanism)
+                counted[mechanism] = tally if seen is None else seen + tally
+            found = {c.mechanism: c.mechanism.tally(c.codes) for c in rows.reports(name).cohorts}
+            assert found == counted
 
 
 def test_every_file_says_how_it_was_randomised(exported: Exported) -> None:
@@ -224,40 +228,37 @@ def test_an_export_appears_whole_or_not_at_all(
             export(analyst, "health", tmp_path / "out")
 
 
-def test_a_large_survey_is_written_in_parts(
+def test_a_large_survey_is_written_in_parts_and_little_of_it_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hearsay_server.export._PART", 200)
-    monkeypatch.setattr("hearsay_server.rows._CHUNK", 40)
+    monkeypatch.setattr("hearsay_server.export._HELD", 4000)
+    monkeypatch.setattr("hearsay_server.rows._CHUNK", 10)
+    waiting: list[int] = []
+    add = _Parts.add
+    monkeypatch.setattr(
+        _Parts, "add", lambda parts, chunk: (add(parts, chunk), waiting.append(parts.bytes))
+    )
     with serving(tmp_path / "data") as address:
-        _, plan = register(address, SURVEY)
+        _, plan = register(address, DAILY)
         answers = {"smokes": np.arange(100) % 3}
-        submit(address, batch(plan, "strict", "once", answers, 1))
+        submit(
+            address,
+            *(batch(plan, "strict", day, answers, seed) for seed, day in enumerate(DAYS * 2)),
+        )
         with Analyst(address) as analyst:
-            assert export(analyst, "health", tmp_path / "out") == 100
-    files = sorted((tmp_path / "out" / "period=once").iterdir())
-    assert len(files) > 2
-    assert {file.name for file in files} == {f"part-{n}.parquet" for n in range(len(files))}
+            assert export(analyst, "daily", tmp_path / "out") == 600
+    assert max(waiting) < 4000
     store = Store(tmp_path / "data")
-    (tally,) = store.tallies("health", "smokes").values()
+    tallies = {c.period: tally for c, tally in store.tallies("daily", "smokes").items()}
     store.close()
-    codes = pq.read_table(tmp_path / "out")["smokes"].to_numpy()
-    assert plan.levels["strict"].mechanisms["smokes"].tally(codes.astype(np.uint8)) == tally
-
-
-def test_what_waits_to_be_written_is_bounded_over_all_periods(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hearsay_server.export._PART", 1000)
-    monkeypatch.setattr("hearsay_server.export._BUFFERED", 3000)
-    parts, table = _Parts(tmp_path), pa.table({"code": np.arange(50)})
-    for number in range(200):
-        parts.add(f"day {number * number % 17}", table)
-        assert parts.waiting < 3000
-    parts.close()
-    assert parts.waiting == 0
-    assert pq.read_table(tmp_path).num_rows == 200 * 50
-    assert all(len(list(place.iterdir())) > 1 for place in tmp_path.iterdir())
+    assert tallies.keys() == set(DAYS)
+    for day, tally in tallies.items():
+        place = tmp_path / "out" / f"period={day}"
+        names = {file.name for file in place.iterdir()}
+        assert names == {f"part-{number}.parquet" for number in range(len(names))}
+        assert len(names) > 1
+        codes = pq.read_table(place)["smokes"].to_numpy().astype(np.uint8)
+        assert plan.levels["strict"].mechanisms["smokes"].tally(codes) == tally
 
 
 def test_columns_that_would_collide_are_refused() -> None:
@@ -287,3 +288,16 @@ def test_exporting_needs_an_analysts_token(tmp_path: Path) -> None:
             analyst.rows("health")
         with Analyst(address, token=secret) as analyst:
             assert len(analyst.rows("health")) == 5
+
+
+def test_many_small_chunks_become_one_row_group(exported: Exported, tmp_path: Path) -> None:
+    """As devices send them, a batch a row: many small row groups would take long to read."""
+    with serving(tmp_path / "data") as address:
+        _, plan = register(address, toml())
+        level, answers = next(iter(plan.levels)), {"colour_krr": np.array([1])}
+        submit(address, *(batch(plan, level, DAYS[0], answers, seed) for seed in range(150)))
+        with Analyst(address) as analyst:
+            assert sum(chunk.period == DAYS[0] for chunk in analyst.chunks("all")) > 1
+            export(analyst, "all", tmp_path / "rows")
+    for file in (tmp_path / "rows").rglob("*.parquet"):
+        assert pq.ParquetFile(file).num_row_groups == 1

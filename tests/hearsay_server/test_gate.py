@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from serving import batch, connected, register, serving, submit
+from serving import batch, connected, register, serving, submit, tokens_of
 
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2
 from hearsay_server import queries, tokens
@@ -55,7 +55,7 @@ async def half_sent(address: str, method: str, count: int) -> AsyncIterator[list
 
 
 def test_messages_of_nobody_that_never_come_keep_no_device_out(tmp_path: Path) -> None:
-    known = tokens.tokens_of(tmp_path)
+    known = tokens_of(tmp_path)
     admin, device = (known.create(role)[1] for role in ("admin", "device"))
 
     async def test(address: str) -> None:
@@ -103,7 +103,7 @@ def test_a_message_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
 
 
 def test_a_revoked_token_is_told_nothing_more_on_a_call_that_lasts(tmp_path: Path) -> None:
-    known = tokens.tokens_of(tmp_path)
+    known = tokens_of(tmp_path)
     admin = known.create("admin")[1]
     token, text = known.create("analyst")
     with serving(tmp_path) as address, connected(address, text) as channel:
@@ -131,7 +131,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_analysts_keep_no_device_waiting_and_are_told_when_they_are_too_many(
     tmp_path: Path, held: None
 ) -> None:
-    known = tokens.tokens_of(tmp_path)
+    known = tokens_of(tmp_path)
     texts = {role: known.create(role)[1] for role in tokens.ROLES}
     with (
         serving(tmp_path, require_device_token=True) as address,

@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import grpc
@@ -18,8 +18,10 @@ from postgres import Postgres
 from serving import batch, connected, register, serving, submit
 
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2, collector_pb2_grpc
-from hearsay_server.health import LIVE, Health, Readiness
+from hearsay_server.database import open_folder
+from hearsay_server.health import LIVE, Health, Readiness, prober
 from hearsay_server.metrics import Metrics
+from hearsay_server.schema import probes
 from support import Server
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -195,7 +197,7 @@ def test_readiness_ends_by_what_the_database_fails_not_by_what_it_is_given() -> 
         metrics = Metrics()
         readiness = Readiness(Health([]), metrics)
         # No probe comes: a commit alone says it.
-        async with readiness.watched(None, lambda: None, 60.0):  # type: ignore[arg-type]
+        async with readiness.watched(None, lambda thorough: None, 60.0):  # type: ignore[arg-type]
             readiness.committed(0.1, error)
             await asyncio.sleep(0.05)
             return metrics.registry.get_sample_value("hearsay_ready")
@@ -221,6 +223,37 @@ def test_a_service_that_is_not_here_is_not_found(tmp_path: Path) -> None:
         with pytest.raises(grpc.RpcError) as error:
             status(channel, "hearsay.v1.Nothing")
         assert error.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+def test_most_probes_write_little_but_those_that_may_end_what_is_wrong(tmp_path: Path) -> None:
+    database = open_folder(tmp_path)
+    probe, written = prober(database), []
+
+    def noted(thorough: bool) -> None:
+        probe(thorough)
+        with database.reading() as connection:
+            written.append(len(connection.scalars(sa.select(probes.c.filler)).one()))
+
+    class Here:
+        """A writer whose thread is this one."""
+
+        async def run(self, write: Callable[[], None]) -> None:
+            write()
+
+    async def test() -> None:
+        readiness = Readiness(Health([]), Metrics())
+        async with readiness.watched(Here(), noted, 0.001):  # type: ignore[arg-type]
+            while len(written) < 20:
+                await asyncio.sleep(0.001)
+            assert written[:20] == [65536, *[16] * 11, 65536, *[16] * 7]
+            readiness.committed(0.1, sa.exc.OperationalError("INSERT", {}, Exception()))
+            before = len(written)
+            while len(written) < before + 4:
+                await asyncio.sleep(0.001)
+            assert 65536 in written[before : before + 2]
+
+    asyncio.run(test())
+    database.close()
 
 
 def test_probes_leave_one_row_however_many_there_were(tmp_path: Path) -> None:

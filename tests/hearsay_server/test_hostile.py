@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 import pytest
-from serving import batch, connected, register, serving, submit
+from serving import batch, connected, register, serving, submit, tokens_of
 
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2, collector_pb2_grpc
 from support import Server
@@ -65,18 +65,39 @@ def test_a_batch_of_too_many_rows_is_refused_for_good(tmp_path: Path) -> None:
 
 
 def test_more_than_the_rate_is_told_when_to_come_again(tmp_path: Path) -> None:
-    with serving(tmp_path, batches_per_second=100.0) as address:
-        revision = register(address)
+    admin, device = (tokens_of(tmp_path).create(role)[1] for role in ("admin", "device"))
+    keys = {"require_device_token": True, "batches_per_second": 100.0}
+    with serving(tmp_path, **keys) as address:
+        revision = register(address, admin)
         batches = [batch(revision, number) for number in range(400)]
-        submit(address, *batches[:256])  # a full burst
-        error = refusal(address, *batches[256:])
+        submit(address, *batches[:256], token=device)  # a full burst
+        with pytest.raises(grpc.RpcError) as raised:
+            submit(address, *batches[256:], token=device)
+        error: Any = raised.value
         assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         assert "100 batches a second" in error.details()
         wait = retry_after(error)
         assert wait is not None
         assert 0 < wait <= 1.44
         threading.Event().wait(wait)
-        assert {r.status for r in submit(address, *batches[256:])} == {Result.STORED}
+        results = submit(address, *batches[256:], token=device)
+        assert {r.status for r in results} == {Result.STORED}
+
+
+def test_a_long_name_is_not_quoted_whole(tmp_path: Path) -> None:
+    with serving(tmp_path) as address, connected(address) as channel:
+        revision = register(address)
+        collector = collector_pb2_grpc.CollectorStub(channel)
+        for name in ("n" * 100_000, "\u2603" * 100_000):
+            with pytest.raises(grpc.RpcError) as error:
+                collector.GetPlan(collector_pb2.GetPlanRequest(survey=name), timeout=20)
+            assert error.value.code() == grpc.StatusCode.NOT_FOUND
+            assert error.value.details().startswith(f"there is no survey '{name[:10]}")
+            odd = batch(revision, 1)
+            odd.survey = name
+            (result,) = submit(address, odd)
+            assert result.reason == collector_pb2.UNKNOWN_SURVEY
+            assert len(result.detail) < 3000
 
 
 def test_more_calls_than_allowed_are_told_when_to_come_again(tmp_path: Path) -> None:

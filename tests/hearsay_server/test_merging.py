@@ -1,15 +1,26 @@
 """Batches decoded together are judged, and counted, as if each had been alone."""
 
+import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
-from stored import batch, daily, decoded
+from stored import NOW, batch, daily, decoded, register, tallied
 
 from hearsay.v1 import collector_pb2
+from hearsay_server import retention
+from hearsay_server.database import Database
 from hearsay_server.intake import Cohort, Refused
 from hearsay_server.merging import decode_all
+from hearsay_server.store import Store
+from hearsay_server.tokens import charge
+from hearsay_server.verify import Verdict, verify
 from ldp import Tally
 
 
@@ -138,3 +149,51 @@ def test_small_ones_of_one_form_are_one_and_large_ones_are_alone() -> None:
     large = [collector_pb2.Batch(survey="health", rows=1000) for _ in range(3)]
     decode_all([*small, *large], recorded(asked))
     assert sorted(asked) == [50, 1000, 1000, 1000]
+
+
+def judged(outcomes: Sequence[bool | Refused]) -> list[object]:
+    return [(o.reason, str(o)) if isinstance(o, Refused) else o for o in outcomes]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_group_fares_as_its_batches_would_one_after_the_other(seed: int, tmp_path: Path) -> None:
+    """Replays, twins of one id, bad batches, closed periods, caps: in any mixture."""
+    chance = random.Random(seed)
+    sent: list[tuple[str, collector_pb2.Batch]] = []
+    for number in range(90):
+        each = daily(number, chance.randrange(4)) if chance.random() < 0.4 else batch(number)
+        if chance.random() < 0.3:
+            each = spoil(chance.choice(KINDS), each)
+        if sent and chance.random() < 0.3:  # an id that came before, good or bad as it was
+            earlier = chance.choice(sent[-20:])[1]
+            each.id = earlier.id
+            each = chance.choice((earlier, each))
+        sent.append((chance.choice("aaab"), each))
+    fates, kept = [], []
+    for name, sizes in (("alone", [1]), ("grouped", [2, 5, 20])):
+        with closing(Store(tmp_path / name)) as store:
+            register(store)
+            retention.close_survey(store.database, "daily", f"{NOW - timedelta(days=2):%Y-%m-%d}")
+            answers, rest = list[object](), sent
+            while rest:
+                size = chance.choice(sizes)
+                group, rest = rest[:size], rest[size:]
+                admit = partial(charged, store.database, group)
+                answers += judged(store.add([each for _, each in group], decoded, admit))
+            fates.append(answers)
+            kept.append((tallied(store, "health"), tallied(store, "daily"), store.surveys()))
+            assert all(found.verdict is Verdict.EQUAL for found in verify(store.database))
+    assert fates[0] == fates[1]
+    assert kept[0] == kept[1]
+    assert {True, False} <= set(fates[0])
+    assert len({fate[0] for fate in fates[0] if isinstance(fate, tuple)}) >= 6  # reasons
+
+
+def charged(
+    database: Database,
+    group: Sequence[tuple[str, collector_pb2.Batch]],
+    connection: sa.Connection,
+    positions: Sequence[int],
+) -> Mapping[int, Refused]:
+    refused = charge(database, connection, [group[position] for position in positions], cap=12)
+    return {positions[number]: why for number, why in refused.items()}

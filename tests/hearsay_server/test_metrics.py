@@ -7,9 +7,8 @@ from pathlib import Path
 import grpc
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from serving import batch, register, serving, submit
+from serving import batch, register, serving, submit, tokens_of
 
-from hearsay_server import tokens
 from hearsay_server.metrics import Metrics, exposed
 from ldp import InvalidInput
 from support import free_port
@@ -30,15 +29,16 @@ def scraped(port: int) -> dict[str, float]:
 
 def test_traffic_is_counted_by_what_became_of_it(tmp_path: Path) -> None:
     port = free_port()
-    _, admin = tokens.tokens_of(tmp_path).create("admin")
-    with serving(tmp_path, metrics=str(port), batches_per_second=1.0) as address:
+    admin, device = (tokens_of(tmp_path).create(role)[1] for role in ("admin", "device"))
+    keys = {"require_device_token": True, "batches_per_second": 1.0}
+    with serving(tmp_path, metrics=str(port), **keys) as address:
         revision = register(address, admin)
         good, late, bad = (batch(revision, number, rows=3) for number in range(3))
         late.revision = b"another"
         bad.columns[0].codes = b"\x09\x09\x09"
-        submit(address, good, good, late, bad)
+        submit(address, good, good, late, bad, token=device)
         with pytest.raises(grpc.RpcError):
-            submit(address, *[batch(revision, 4)] * 256)
+            submit(address, *[batch(revision, 4)] * 256, token=device)
         with pytest.raises(grpc.RpcError):
             register(address)
         seen = scraped(port)

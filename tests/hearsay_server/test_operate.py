@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from serving import serving
+from serving import serving, tokens_of
 
-from hearsay_server import tokens
 from hearsay_server.tokens import hashed
 
 
@@ -23,7 +22,7 @@ def test_a_token_is_made_listed_rotated_and_revoked(tmp_path: Path) -> None:
     data = ("--data", tmp_path)
     made = hearsay("token", "create", "--role", "analyst", "--label", "Ada", *data)
     text = made.stdout.strip()
-    known = tokens.tokens_of(tmp_path)
+    known = tokens_of(tmp_path)
     token = known.find(hashed(text))
     assert token is not None
     assert f"{token.id} (analyst); keep it" in made.stderr
@@ -39,6 +38,25 @@ def test_a_token_is_made_listed_rotated_and_revoked(tmp_path: Path) -> None:
     assert known.find(hashed(rotated)) is known.find(hashed(text)) is None
 
 
+def test_a_folder_that_is_not_there_is_not_made_for_a_token(tmp_path: Path) -> None:
+    done = hearsay("token", "create", "--role", "admin", "--data", tmp_path / "typo")
+    assert done.stderr == f"hearsay: there is no folder {tmp_path / 'typo'}\n"
+    for command in (("list",), ("revoke", "0123"), ("rotate", "0123")):
+        done = hearsay("token", *command, "--data", tmp_path)
+        assert done.stderr == f"hearsay: there is no hearsay data in {tmp_path}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_folder_that_is_asked_for_is_taken_whatever_is_configured(tmp_path: Path) -> None:
+    elsewhere = "postgresql://nobody@127.0.0.1:1/nothing"
+    done = hearsay(
+        "token", "create", "--role", "admin", "--data", tmp_path, HEARSAY_DATABASE=elsewhere
+    )
+    assert (done.returncode, done.stdout.strip()[:8]) == (0, "hearsay-")
+    done = hearsay("token", "list", "--database", elsewhere)
+    assert "cannot open postgresql" in done.stderr
+
+
 def test_a_bad_role_is_said_in_one_line(tmp_path: Path) -> None:
     done = hearsay("token", "create", "--role", "root", "--data", tmp_path)
     assert done.returncode == 1
@@ -46,7 +64,7 @@ def test_a_bad_role_is_said_in_one_line(tmp_path: Path) -> None:
 
 
 def test_the_command_line_sends_the_token_of_the_environment(tmp_path: Path) -> None:
-    text = tokens.tokens_of(tmp_path).create("admin")[1]
+    text = tokens_of(tmp_path).create("admin")[1]
     with serving(tmp_path) as address:
         target = ("survey", "list", "--target", address)
         assert hearsay(*target, HEARSAY_TOKEN=text).returncode == 0

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import hearsay.plan
 from hearsay.plan import Plan
@@ -12,8 +13,9 @@ from hearsay_server import queries
 from hearsay_server import survey as surveys
 from hearsay_server.intake import Cohort
 from hearsay_server.repeats import of_levels
-from ldp import Tally
+from ldp import Tally, pooling
 from ldp.repeated import Repeats
+from ldp.testing import SeededCoins
 
 TOML = """
 name = "asked"
@@ -121,3 +123,68 @@ def test_memos_may_repeat_the_codes_themselves() -> None:
     (first,) = list(tallies.items())[:1]
     one = queries.estimate(plan, question, dict([first]))
     assert many.rows[1].standard_error == pytest.approx(one.rows[1].standard_error, rel=0.05)
+
+
+# --- memos, by simulation ---------------------------------------------------------------------
+
+HABITS = """
+name = "habits"
+period = "P1D"
+[levels]
+strict = 0.7
+open = 2.0
+[[attributes]]
+name = "drink"
+mechanism = "krr"
+memo = 1
+[attributes.categorical]
+values = ["tea", "milk", "beer"]
+"""
+HABITS_PLAN = plan_of(HABITS)
+DRINKS = np.array([0.6, 0.3, 0.1])
+DRINKERS, TURNS, RUNS = 300, 4, 500
+
+Answering = dict[str, NDArray[np.float64]]
+"""By level, with what probability each person answers on each of the days."""
+
+EVERYBODY: Answering = {"strict": np.ones(TURNS), "open": np.ones(TURNS)}
+SOME: Answering = {"strict": np.full(TURNS, 0.5), "open": np.full(TURNS, 0.9)}
+IN_TURN: Answering = {"strict": np.array([1, 1, 0.2, 0.2]), "open": np.array([0.1, 0.1, 1, 1])}
+
+
+def _runs(answering: Answering) -> list[dict[Cohort, Tally]]:
+    """Tally a new population, with new memos, again and again."""
+    source, coins = np.random.default_rng(5), SeededCoins(5)
+    runs: list[dict[Cohort, Tally]] = [{} for _ in range(RUNS)]
+    for level, chances in answering.items():
+        mechanism = HABITS_PLAN.levels[level].mechanisms["drink"]
+        values = source.choice(len(DRINKS), RUNS * DRINKERS, p=DRINKS)
+        memos = mechanism.randomize_many(values, coins).reshape(RUNS, DRINKERS)
+        for run, codes in zip(runs, memos, strict=True):
+            for day, chance in enumerate(chances):
+                cohort = Cohort(
+                    "habits", HABITS_PLAN.revision, "drink", level, f"2026-07-0{day + 1}"
+                )
+                run[cohort] = mechanism.tally(codes[source.random(DRINKERS) < chance])
+    return runs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["", "inverse_variance"], ids=["best", "inverse_variance"])
+@pytest.mark.parametrize(
+    ("answering", "most"),
+    [(EVERYBODY, 0.965), (SOME, 1.0), (IN_TURN, 1.0)],
+    ids=["everybody every day", "some each day", "the levels in turn"],
+)
+def test_intervals_cover_95_percent_where_devices_repeat_their_memos(
+    answering: Answering, most: float, method: str
+) -> None:
+    covered, independent = [], []
+    for tallies in _runs(answering):
+        low, high = queries.pooled(HABITS_PLAN, "drink", tallies, method).estimate.interval()
+        covered.append((low <= DRINKS) & (high >= DRINKS))
+        cohorts = list(queries.by_level(HABITS_PLAN, "drink", tallies).values())
+        low, high = pooling.pool(cohorts, pooling.named(method) if method else None).interval()
+        independent.append((low <= DRINKS) & (high >= DRINKS))
+    assert 0.935 <= np.mean(covered) <= most
+    assert np.mean(independent) < 0.9  # what is to be allowed for

@@ -62,6 +62,14 @@ def test_a_retry_after_its_period_closed_is_not_counted_again(store: Store) -> N
     assert tallied(store, "daily") == before
 
 
+def test_a_retry_that_would_be_refused_by_now_is_told_that_it_is_stored(store: Store) -> None:
+    one = daily(1)
+    store.add([one], decoded)
+    late = NOW + timedelta(days=90)
+    outcomes = store.add([daily(2), one], lambda sent: decoded(sent, late))
+    assert reasons(outcomes) == ["PERIOD_CLOSED", False]
+
+
 def test_closing_never_goes_back(store: Store) -> None:
     sweep(store, NOW + timedelta(days=90))
     sweep(store, NOW)
@@ -91,6 +99,18 @@ def test_a_clock_that_leaps_closes_and_drops_nothing_unless_by_command(
     assert reasons(store.add([daily(3)], decoded)) == ["PERIOD_CLOSED"]
 
 
+def test_of_a_new_survey_is_closed_what_is_closed_of_others(where: Path | str) -> None:
+    store = Store(where)
+    retention.remember(store.database, NOW)
+    register(store)
+    outcomes = store.add([daily(1, 58), batch(2)], decoded)
+    assert outcomes == [True, True]
+    (outcome,) = store.add([daily(3, 63)], lambda b: decoded(b, NOW - timedelta(days=30)))
+    assert isinstance(outcome, Refused)
+    assert (outcome.reason, outcome.final) == (Reason.PERIOD_CLOSED, True)
+    store.close()
+
+
 def test_what_is_marked_is_deleted_by_whatever_clock(store: Store) -> None:
     retention.remember(store.database, NOW)
     retention.mark_deleted(store.database, "health")
@@ -108,9 +128,10 @@ def test_a_period_that_only_a_clock_closes_may_come_again(store: Store) -> None:
     assert isinstance(outcome, Refused)
     assert (outcome.reason, outcome.final) == (Reason.PERIOD_CLOSED, False)
     sweep(store, NOW + timedelta(days=90))
-    (outcome,) = store.add([daily(1)], decoded)
-    assert isinstance(outcome, Refused)
-    assert (outcome.reason, outcome.final) == (Reason.PERIOD_CLOSED, True)
+    for decode in (late, decoded):
+        (outcome,) = store.add([daily(1)], decode)
+        assert isinstance(outcome, Refused)
+        assert (outcome.reason, outcome.final) == (Reason.PERIOD_CLOSED, True)
 
 
 def test_a_closed_survey_takes_nothing_and_keeps_its_tallies(store: Store) -> None:
@@ -171,7 +192,7 @@ def test_what_a_token_sent_is_forgotten_with_its_period(
     days = [daily(number, days_ago=number) for number in range(3)]
     for sent in (*days, batch(10)):
         with store.database.appending() as connection:
-            charge(connection, [(f"token {n}", sent) for n in range(7)], cap=10)
+            charge(store.database, connection, [(f"token {n}", sent) for n in range(7)], cap=10)
     sweep(store, NOW)
     assert charged(store) == {("health", "once"): 7, **{("daily", d.period): 7 for d in days}}
     retention.close_survey(store.database, "daily", days[1].period)

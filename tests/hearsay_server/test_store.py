@@ -3,7 +3,7 @@
 import random
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,9 +17,10 @@ from postgres import Postgres
 
 from hearsay import InvalidInput, plan
 from hearsay.v1 import collector_pb2
-from hearsay_server import schema, shards
+from hearsay_server import migrations, schema, shards
 from hearsay_server import survey as surveys
-from hearsay_server.intake import Cohort, Refused, decode
+from hearsay_server.database import is_away
+from hearsay_server.intake import Cohort, Reason, Refused, decode
 from hearsay_server.store import Store
 from ldp import Coins, Tally
 from support import SURVEY
@@ -86,6 +87,19 @@ def test_batches_that_are_stored_still_are_read_once_each_in_pages(store: Store)
     assert not list(store.batches("wealth"))
 
 
+def test_a_group_of_which_all_is_new_takes_one_transaction(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.create_survey("health", PLAN.revision, FROZEN)
+    begun: list[sa.Connection] = []
+    sa.event.listen(store.engine, "begin", begun.append)
+    sent = [batch(number) for number in range(7)]
+    assert store.add(sent[:6], decoded) == [True] * 6
+    assert len(begun) == 1
+    assert store.add(sent[5:], decoded) == [False, True]
+    assert len(begun) == 4  # tried, looked, stored
+    store.close()
+
+
 def test_a_page_of_large_batches_is_a_short_one(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +131,47 @@ def test_a_page_is_found_without_sorting_the_period(tmp_path: Path) -> None:
                 "SEARCH batches USING INDEX batches_by_period"
             ]
     store.close()
+
+
+def test_what_is_not_admitted_costs_no_second_decoding_of_the_others(store: Store) -> None:
+    asked = []
+
+    def noted(message: collector_pb2.Batch) -> Mapping[Cohort, Tally]:
+        asked.append(message.rows)
+        return decoded(message)
+
+    def admit(_connection: sa.Connection, positions: Sequence[int]) -> dict[int, Refused]:
+        return {p: Refused(Reason.OVER_QUOTA, "too many") for p in positions if p in (3, 8)}
+
+    batches = [batch(number) for number in range(10)]
+    outcomes = store.add(batches, noted, admit)
+    assert [outcome for outcome in outcomes if outcome is not True] == [outcomes[3], outcomes[8]]
+    assert sum(asked) == 12
+    kept = [batches[number] for number in range(10) if number not in (3, 8)]
+    expected: dict[Cohort, Tally] = {}
+    for message in kept:
+        for cohort, tally in decoded(message).items():
+            expected[cohort] = expected[cohort] + tally if cohort in expected else tally
+    assert store.tallies("health", "smokes") | store.tallies("health", "age") == expected
+    assert sorted(b.id for page in store.batches("health") for b in page) == [b.id for b in kept]
+    assert store.surveys()[0].batches == 8
+    assert store.add(batches, decoded) == [number in (3, 8) for number in range(10)]
+
+
+def test_of_two_with_one_id_the_second_is_stored_where_the_first_is_not_admitted(
+    store: Store,
+) -> None:
+    first, second = batch(1), batch(1)
+    second.rows = 2
+    for column in second.columns:
+        column.codes *= 2
+    why = Refused(Reason.OVER_QUOTA, "too many")
+
+    def admit(_connection: sa.Connection, positions: Sequence[int]) -> dict[int, Refused]:
+        return {0: why} if 0 in positions else {}
+
+    assert store.add([first, second], decoded, admit) == [why, True]
+    assert [b for page in store.batches("health") for b in page] == [second]
 
 
 def test_a_group_is_told_apart_batch_by_batch(store: Store) -> None:
@@ -298,6 +353,38 @@ def test_a_database_that_comes_back_is_used_again(postgres: Postgres) -> None:
         store.add([two], decoded)
     postgres.start()
     assert store.add([one, two], decoded) == [False, True]
+    store.close()
+
+
+def test_after_a_restart_of_the_database_a_store_keeps_its_shard_and_out_an_upgrade(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = postgres.create()
+    store = Store(url)
+    postgres.stop(signal.SIGQUIT)
+    postgres.start()
+    assert store.surveys() == []
+    other = Store(url)
+    assert other.database.shard == 1
+    other.close()
+    monkeypatch.setattr(migrations, "NEWEST", migrations.NEWEST + 1)
+    with pytest.raises(InvalidInput, match="others have it open"):
+        Store(url)
+    store.close()
+
+
+def test_a_store_that_was_away_does_not_write_to_what_was_upgraded_meanwhile(
+    postgres: Postgres,
+) -> None:
+    url = postgres.create()
+    store = Store(url)
+    postgres.stop(signal.SIGQUIT)
+    postgres.start()
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '99'")
+    with pytest.raises(sa.exc.OperationalError, match="was upgraded to schema 99") as error:
+        store.create_survey("health", PLAN.revision, FROZEN)
+    assert is_away(error.value)
     store.close()
 
 

@@ -1,6 +1,7 @@
 """TLS, mutual TLS, and certificates that are renewed under a running server."""
 
 import logging
+import resource
 import socket
 import ssl
 from pathlib import Path
@@ -13,7 +14,7 @@ from serving import connected, serving
 from hearsay.transport import Tls
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server.config import Config
-from hearsay_server.tls import credentials
+from hearsay_server.tls import _Files, _Reload, credentials
 from ldp import InvalidInput
 
 
@@ -113,6 +114,22 @@ def test_a_half_renewed_pair_leaves_the_old_one_until_it_is_whole(
         assert len(warnings) == 1
         keys["tls_key"].write_bytes(new[1].read_bytes())
         assert served_serial(address, authority.file) == renewed
+
+
+def test_a_renewal_that_cannot_be_read_for_a_moment_is_not_lost(
+    authority: Authority, keys: dict[str, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    reload = _Reload(_Files(*keys.values(), None))
+    authority.issue(*keys.values())
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))  # no file can be opened
+    try:
+        assert [reload(), reload()] == [None, None]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert len([r for r in caplog.records if "is not renewed" in r.getMessage()]) == 1
+    assert reload() is not None
+    assert reload() is None
 
 
 def test_a_certificate_that_does_not_fit_its_key_is_refused_at_the_start(

@@ -8,8 +8,9 @@ import pytest
 import sqlalchemy as sa
 
 from hearsay.v1 import collector_pb2
-from hearsay_server.database import open_folder
+from hearsay_server.database import Database, open_folder
 from hearsay_server.intake import Reason
+from hearsay_server.schema import token_rows
 from hearsay_server.tokens import Tokens, charge, hashed
 from ldp import InvalidInput
 
@@ -27,15 +28,15 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[sa.Engine]:
-    database = open_folder(tmp_path)
-    yield database.engine
-    database.close()
+def database(tmp_path: Path) -> Iterator[Database]:
+    opened = open_folder(tmp_path)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture
-def tokens(engine: sa.Engine, clock: Clock) -> Tokens:
-    return Tokens(engine, clock)
+def tokens(database: Database, clock: Clock) -> Tokens:
+    return Tokens(database, clock)
 
 
 def test_a_token_is_found_and_another_is_not(tokens: Tokens) -> None:
@@ -58,6 +59,12 @@ def test_tokens_have_256_bits(tokens: Tokens) -> None:
     texts = {tokens.create("device")[1] for _ in range(20)}
     assert len(texts) == 20
     assert {len(text) for text in texts} == {len("hearsay-") + 43}  # base64 of 32 bytes
+
+
+def test_no_two_tokens_have_one_id(tokens: Tokens, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(tokens.create("device")[0].id) == 16  # 64 bits
+    monkeypatch.setattr("hearsay_server.tokens._ID_BYTES", 1)
+    assert len({tokens.create("device")[0].id for _ in range(100)}) == 100
 
 
 def test_a_rotated_token_works_for_the_grace_and_its_heir_goes_on(
@@ -121,10 +128,10 @@ def batch(rows: int, period: str = "once") -> collector_pb2.Batch:
     return collector_pb2.Batch(survey="health", period=period, rows=rows)
 
 
-def test_rows_are_counted_up_to_the_cap_and_no_further(engine: sa.Engine, tokens: Tokens) -> None:
-    with engine.begin() as connection:
-        assert charge(connection, [("a", batch(6)), ("a", batch(4))], cap=10) == {}
-        refused = charge(connection, [("a", batch(1))], cap=10)[0]
+def test_rows_are_counted_up_to_the_cap_and_no_further(database: Database, tokens: Tokens) -> None:
+    with database.appending() as connection:
+        assert charge(database, connection, [("a", batch(6)), ("a", batch(4))], cap=10) == {}
+        refused = charge(database, connection, [("a", batch(1))], cap=10)[0]
     assert (refused.reason, refused.final) == (Reason.OVER_QUOTA, True)
     assert str(refused) == (
         "a device's token may send 10 rows of 'health' in 'once', and these 1 would exceed them"
@@ -132,36 +139,34 @@ def test_rows_are_counted_up_to_the_cap_and_no_further(engine: sa.Engine, tokens
 
 
 def test_only_those_of_a_group_that_exceed_the_cap_are_refused(
-    engine: sa.Engine, tokens: Tokens
+    database: Database, tokens: Tokens
 ) -> None:
-    with engine.begin() as connection:
-        assert charge(connection, [("a", batch(3))], cap=10) == {}
+    with database.appending() as connection:
+        assert charge(database, connection, [("a", batch(3))], cap=10) == {}
     sent = [("b", batch(9)), *(("a", batch(rows)) for rows in (4, 5, 3, 1)), ("b", batch(1))]
-    with engine.connect() as connection:
-        assert charge(connection, sent, cap=10).keys() == {2, 4}
-        connection.rollback()  # all of them were counted
-    with engine.begin() as connection:
-        allowed = [each for number, each in enumerate(sent) if number not in (2, 4)]
-        assert charge(connection, allowed, cap=10) == {}
-        assert charge(connection, [("a", batch(1)), ("b", batch(1))], cap=10).keys() == {0, 1}
+    with database.appending() as connection:
+        assert charge(database, connection, sent, cap=10).keys() == {2, 4}
+        # The others are counted, and they alone: 10 of each token.
+        kept = connection.execute(sa.select(token_rows.c.token, token_rows.c.rows))
+        assert dict(kept.all()) == {"a": 10, "b": 10}
 
 
-def test_a_first_batch_above_the_cap_is_refused(engine: sa.Engine, tokens: Tokens) -> None:
-    with engine.begin() as connection:
-        assert charge(connection, [("a", batch(11))], cap=10).keys() == {0}
+def test_a_first_batch_above_the_cap_is_refused(database: Database, tokens: Tokens) -> None:
+    with database.appending() as connection:
+        assert charge(database, connection, [("a", batch(11))], cap=10).keys() == {0}
 
 
-def test_each_token_survey_and_period_has_its_own_cap(engine: sa.Engine, tokens: Tokens) -> None:
+def test_each_token_survey_and_period_has_its_own_cap(database: Database, tokens: Tokens) -> None:
     other = batch(10)
     other.survey = "weather"
     sent = [("a", batch(10)), ("b", batch(10)), ("a", batch(10, "2026-07-04")), ("a", other)]
-    with engine.begin() as connection:
-        assert charge(connection, sent, cap=10) == {}
+    with database.appending() as connection:
+        assert charge(database, connection, sent, cap=10) == {}
 
 
-def test_what_is_not_committed_is_not_counted(engine: sa.Engine, tokens: Tokens) -> None:
-    with engine.connect() as connection:
-        assert charge(connection, [("a", batch(10))], cap=10) == {}
+def test_what_is_not_committed_is_not_counted(database: Database, tokens: Tokens) -> None:
+    with database.engine.connect() as connection:
+        assert charge(database, connection, [("a", batch(10))], cap=10) == {}
         connection.rollback()
-    with engine.begin() as connection:
-        assert charge(connection, [("a", batch(10))], cap=10) == {}
+    with database.appending() as connection:
+        assert charge(database, connection, [("a", batch(10))], cap=10) == {}

@@ -110,6 +110,25 @@ def test_more_than_it_will_hold_is_refused_and_nothing_of_it_taken(count: int, s
     asyncio.run(test())
 
 
+def test_a_request_that_is_larger_than_all_that_may_wait_is_taken_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(writer, "_MAX_WAITING_BYTES", 1000)
+
+    async def test() -> None:
+        store = Slow()
+        feeding = Writer(store, decode)  # type: ignore[arg-type]
+        large = asyncio.create_task(feeding.add(batches(1, 5000)))
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded):
+            await feeding.add(batches(1, 5000))
+        store.free.set()
+        assert await large == [True]
+        await feeding.close()
+
+    asyncio.run(test())
+
+
 def test_a_failure_is_told_to_all_whom_it_concerns_and_to_nobody_else() -> None:
     async def test() -> None:
         store = Slow()

@@ -1,6 +1,7 @@
 """What operators call."""
 
 import asyncio
+from functools import partial
 
 import grpc
 
@@ -10,7 +11,7 @@ from hearsay_server import retention
 from hearsay_server import survey as surveys
 from hearsay_server.services.answers import Context, abort, no_survey
 from hearsay_server.services.plans import Plans
-from hearsay_server.store import Store, StoredSurvey
+from hearsay_server.store import BeingDeleted, Store, StoredSurvey
 from hearsay_server.writer import Writer
 from ldp import InvalidInput
 
@@ -32,6 +33,8 @@ class Admin(admin_pb2_grpc.AdminServicer):
             await abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
         try:
             return _status(await self._writer.run(lambda: self._plans.create(plan)))
+        except BeingDeleted as error:
+            await abort(context, grpc.StatusCode.FAILED_PRECONDITION, str(error))
         except InvalidInput as error:
             await abort(context, grpc.StatusCode.ALREADY_EXISTS, str(error))
 
@@ -53,11 +56,12 @@ class Admin(admin_pb2_grpc.AdminServicer):
         self, request: admin_pb2.CloseSurveyRequest, context: Context
     ) -> admin_pb2.SurveyStatus:
         def close() -> StoredSurvey | None:
-            retention.close_survey(self._store.database, request.survey, request.period)
+            retention.close_survey(database, request.survey, request.period)
             return self._store.survey(request.survey)
 
+        database = self._store.database
         try:
-            stored = await self._writer.run(close)
+            stored = await self._writer.run(partial(database.retrying, close))
         except retention.NoSurvey as error:
             await abort(context, grpc.StatusCode.NOT_FOUND, str(error))
         except InvalidInput as error:
@@ -70,12 +74,14 @@ class Admin(admin_pb2_grpc.AdminServicer):
         self, request: admin_pb2.DeleteSurveyRequest, context: Context
     ) -> admin_pb2.DeleteSurveyResponse:
         database = self._store.database
+        mark = partial(retention.mark_deleted, database, request.survey)
         try:
-            held = await self._writer.run(lambda: retention.mark_deleted(database, request.survey))
+            held = await self._writer.run(partial(database.retrying, mark))
         except retention.NoSurvey as error:
             await abort(context, grpc.StatusCode.NOT_FOUND, str(error))
         # If this is cut short, a sweep goes on with it.
-        while await self._writer.run(lambda: retention.delete_some(database)):
+        delete = partial(retention.delete_some, database)
+        while await self._writer.run(partial(database.retrying, delete)):
             pass
         return admin_pb2.DeleteSurveyResponse(batches=held.batches, records=held.records)
 

@@ -13,6 +13,18 @@ MENDED = 5.0
 """Seconds after which to look whether a disk or a database that failed is mended."""
 
 
+_MOST = 2000
+"""Bytes of what is said of an error; gRPC may write three for each."""
+
+
+def shortened(detail: str) -> str:
+    """Shorten what quotes a caller who was long: of a status a client takes a few kilobytes."""
+    data = detail.encode()
+    if len(data) <= _MOST:
+        return detail
+    return data[:_MOST].decode(errors="ignore") + "..."
+
+
 def no_survey(name: str) -> str:
     """Say that there is no such survey."""
     return f"there is no survey {name!r} here"
@@ -20,7 +32,7 @@ def no_survey(name: str) -> str:
 
 async def abort(context: Context, code: grpc.StatusCode, detail: str) -> NoReturn:
     """End a call with a status."""
-    await context.abort(code, detail)
+    await context.abort(code, shortened(detail))
     raise AssertionError("abort always raises")
 
 
@@ -32,5 +44,5 @@ async def refuse(context: Context, error: TooMany) -> NoReturn:
 async def put_off(context: Context, code: grpc.StatusCode, detail: str, seconds: float) -> NoReturn:
     """End a call that may come again after so long: `retry-after-ms` in the trailing metadata."""
     delay = str(math.ceil(1000 * seconds))
-    await context.abort(code, detail, (("retry-after-ms", delay),))
+    await context.abort(code, shortened(detail), (("retry-after-ms", delay),))
     raise AssertionError("abort always raises")

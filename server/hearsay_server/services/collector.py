@@ -15,7 +15,15 @@ from hearsay_server.intake import Reason, Refused
 from hearsay_server.limits import Rates, TooMany
 from hearsay_server.metrics import Metrics
 from hearsay_server.retention import NoSurvey
-from hearsay_server.services.answers import MENDED, Context, abort, no_survey, put_off, refuse
+from hearsay_server.services.answers import (
+    MENDED,
+    Context,
+    abort,
+    no_survey,
+    put_off,
+    refuse,
+    shortened,
+)
 from hearsay_server.services.plans import Plans
 from hearsay_server.store import Store
 from hearsay_server.writer import MAX_REQUEST, Outcome, Overloaded, Writer
@@ -144,5 +152,5 @@ class Collector(collector_pb2_grpc.CollectorServicer):
 def _result(outcome: Outcome) -> Result:
     if isinstance(outcome, Refused):
         status = Result.REFUSED if outcome.final else Result.RETRY
-        return Result(status=status, reason=outcome.reason, detail=str(outcome))
+        return Result(status=status, reason=outcome.reason, detail=shortened(str(outcome)))
     return Result(status=Result.STORED if outcome else Result.DUPLICATE)

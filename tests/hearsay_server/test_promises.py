@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from oracle import ABSENT, FORGOTTEN, Entry, Request, Situation, Version
+from promises import ABSENT, FORGOTTEN, Entry, Request, Situation, Version
 
 from hearsay.v1 import collector_pb2
 

@@ -1,0 +1,126 @@
+"""Find out by trying whether a module mixes samples, or keeps something of them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ldp import InvalidInput
+
+_TOLERANCE = 1e-4
+"""How far, of its largest value, an output may move for reasons of the hardware."""
+
+
+def check_unmixed(
+    module: nn.Module, run: Callable[[Sequence[int]], Any], samples: int, dim: int
+) -> None:
+    """Raise `InvalidInput` where the output for a sample depends on the others in its batch.
+
+    `run(order)` runs the module on samples of these numbers, each time with the same randomness,
+    and returns its output, of which `dim` is the batch's dimension. The first two samples are run
+    with others, and then each with copies of itself. That finds what mixes by value, as a
+    normalisation over the batch does, and what is kept of samples in buffers; not losses, and
+    nothing where the samples are equal. Buffers are left as they were.
+    """
+    held = _Held(module)
+
+    def observed(order: Sequence[int]) -> tuple[list[Tensor], list[Tensor]]:
+        try:
+            return list(tensors(run(order))), held.values()
+        finally:
+            held.restore()
+
+    mixed, kept = observed(range(samples))
+    suspects = set()
+    for place in (0, 1):
+        copied, kept_of_copies = observed([place] * samples)
+        held.check(kept, kept_of_copies)
+        suspects |= _different(mixed, copied, samples, dim, place)
+    if not suspects:
+        return
+    again, _ = observed(range(samples))
+    more, _ = observed([0] * (samples + 1))
+    own_randomness = {i for place in (0, 1) for i in _different(mixed, again, samples, dim, place)}
+    for i in suspects - own_randomness:
+        if len(more) == len(mixed) and more[i].ndim > dim and more[i].shape[dim] == samples + 1:
+            raise InvalidInput(
+                "the module's output for a sample depends on the other samples of its batch, so "
+                "that its gradient cannot be clipped: normalise within a sample (GroupNorm, "
+                "LayerNorm), and compare or pair samples nowhere"
+            )
+
+
+class _Held:
+    """What a module holds besides its parameters' values, which only steps may change."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+        self._buffers = [
+            (layer, key, buffer, buffer.clone())
+            for layer in module.modules()
+            for key, buffer in layer._buffers.items()
+            if buffer is not None
+        ]
+        self._versions = self._parameter_versions()
+
+    def values(self) -> list[Tensor]:
+        """Return copies of the buffers as they are now."""
+        now = (layer._buffers[key] for layer, key, _, _ in self._buffers)
+        return [torch.empty(0) if buffer is None else buffer.clone() for buffer in now]
+
+    def restore(self) -> None:
+        """Make the buffers what they were."""
+        with torch.no_grad():
+            for layer, key, buffer, value in self._buffers:
+                layer._buffers[key] = buffer.copy_(value)
+
+    def check(self, one: Sequence[Tensor], other: Sequence[Tensor]) -> None:
+        """Raise `InvalidInput` where buffers differ by the samples, or parameters changed."""
+        for (layer, key, _, _), a, b in zip(self._buffers, one, other, strict=True):
+            if a.shape != b.shape or not _close(a, b):
+                raise InvalidInput(
+                    f"the forward of {type(layer).__name__} keeps what it saw of the samples in "
+                    f"its buffer {key}, without noise: keep nothing of them, or freeze it"
+                )
+        if self._parameter_versions() != self._versions:
+            raise InvalidInput(
+                "the module's forward changes its parameters, without noise: leave that to the "
+                "optimizer"
+            )
+
+    def _parameter_versions(self) -> list[int]:
+        return [p._version for p in self._module.parameters()]
+
+
+def tensors(value: Any) -> Iterator[Tensor]:
+    """Yield all tensors in nested lists, tuples and dicts."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from tensors(item)
+    elif isinstance(value, dict):
+        yield from tensors(list(value.values()))
+
+
+def _different(
+    one: list[Tensor], other: list[Tensor], samples: int, dim: int, place: int
+) -> set[int]:
+    """Return which outputs differ in the sample at `place`, if `dim` is the batch's."""
+    return {
+        i
+        for i, (a, b) in enumerate(zip(one, other, strict=False))
+        if a.shape == b.shape  # or they are cut to the longest sample
+        and a.ndim > dim
+        and a.shape[dim] == samples
+        and not _close(a.select(dim, place), b.select(dim, place))
+    }
+
+
+def _close(one: Tensor, other: Tensor) -> bool:
+    if not one.is_floating_point() or not one.numel():
+        return torch.equal(one, other)
+    scale = one.nan_to_num(0, 0, 0).abs().max().item()
+    share = max(_TOLERANCE, 2 * torch.finfo(one.dtype).eps)
+    return torch.allclose(one, other, rtol=0, atol=share * scale, equal_nan=True)

@@ -1,0 +1,41 @@
+"""Noise and norms that change from step to step.
+
+A schedule is a function of the number of steps made so far, 0 before the first. It is public: it
+must not depend on the data, nor on what earlier steps have shown. The accountant is told each
+step's own noise multiplier. Any function will do; here are the usual ones.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ldp import InvalidInput
+
+Schedule = Callable[[int], float]
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """start * factor ** step, but no further down than `least`."""
+
+    start: float
+    factor: float
+    least: float = 0.0
+
+    def __call__(self, step: int) -> float:
+        return max(self.start * self.factor**step, self.least)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """From `start` in the first step to `end` after `steps`, and `end` ever after."""
+
+    start: float
+    end: float
+    steps: int
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise InvalidInput(f"steps must be >= 1, got {self.steps}")
+
+    def __call__(self, step: int) -> float:
+        return self.start + (self.end - self.start) * min(1.0, step / self.steps)

@@ -1,0 +1,122 @@
+"""Small models that use layers in awkward ways."""
+
+import torch
+from torch import Tensor, nn
+
+
+class Attending(nn.Module):
+    def __init__(self, causal: bool = False, padded: bool = False, **options: object) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(4, 2, batch_first=True, **options)
+        self.causal = causal
+        self.padded = padded
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        length = x.shape[1]
+        mask = torch.triu(torch.ones(length, length, dtype=torch.bool), 1) if self.causal else None
+        padding = (y[:, :, 0] > 0.5) if self.padded else None
+        keys = x if self.causal else y
+        out, weights = self.attention(
+            x, keys, keys, attn_mask=mask, key_padding_mask=padding, need_weights=not self.causal
+        )
+        return out if weights is None else torch.cat([out, weights], 2)
+
+
+class Bags(nn.Module):
+    """Bags given by offsets: each sample's row, cut at its first 0."""
+
+    def __init__(self, mode: str) -> None:
+        super().__init__()
+        self.bag = nn.EmbeddingBag(11, 3, mode=mode)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        lengths = (ids > 0).long().cumprod(1).sum(1)
+        flat = torch.cat([row[:n] for row, n in zip(ids, lengths, strict=True)])
+        weights = None if self.bag.mode == "mean" else torch.cos(flat.double())
+        return self.bag(flat, lengths.cumsum(0) - lengths, weights)
+
+
+class Twice(nn.Module):
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(torch.tanh(self.layer(x)))
+
+
+class Language(nn.Module):
+    """A language model of which the head is the embedding."""
+
+    def __init__(self, positions: str, d: int = 6, vocabulary: int = 17) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, d)
+        self.places = nn.Embedding(40, d)
+        self.middle = nn.Linear(d, d)
+        self.head = nn.Linear(d, vocabulary, bias=False)
+        self.head.weight = self.embedding.weight
+        self.positions = positions
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        places = torch.arange(tokens.shape[1])
+        if self.positions == "rows of one":
+            places = places[None]
+        elif self.positions == "expanded":
+            places = places.expand(tokens.shape)
+        x = self.embedding(tokens) + self.places(places)
+        return self.head(torch.tanh(self.middle(x)))
+
+
+class Branches(nn.Module):
+    """Has a layer that is never used, and one of which the output is dropped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used = nn.Linear(3, 3)
+        self.unused = nn.Linear(3, 3)
+        self.dropped = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.dropped(x)
+        return self.used(x)
+
+
+class Adapted(nn.Module):
+    """A frozen linear layer with a low-rank adapter, as peft wraps it."""
+
+    def __init__(self, base: nn.Linear, rank: int) -> None:
+        super().__init__()
+        self.base_layer = base.requires_grad_(False)
+        self.lora_A = nn.ModuleDict({"default": nn.Linear(base.in_features, rank, bias=False)})
+        self.lora_B = nn.ModuleDict({"default": nn.Linear(rank, base.out_features, bias=False)})
+        self.scaling = 1.7
+
+    def forward(self, x: Tensor) -> Tensor:
+        low = self.lora_B["default"](self.lora_A["default"](x))
+        return self.base_layer(x) + self.scaling * low
+
+
+class Own(nn.Module):
+    """Has a parameter of its own, and a layer inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.randn(1, 1, 4))
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(torch.cat([self.token.expand(len(x), 1, 4), x], 1))
+
+
+class Mine(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(2 * x)
+
+
+class Dropping(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(50))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.dropout(self.scale * x, 0.5)

@@ -1,0 +1,185 @@
+"""Checkpoints: what goes on, and what must never be drawn again."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from private import BATCH, data, make, model, train
+from torch.utils.data import DataLoader, TensorDataset
+
+from dpsgd import AdamBC, AutomaticClipping, PrivacyEngine, QuantileClipping
+from dpsgd.schedules import Exponential
+from ldp import InvalidInput
+
+
+def test_a_checkpoint_goes_on_where_it_was_saved(tmp_path: Path) -> None:
+    engine, module, optimizer, loader = make()
+    train(module, optimizer, loader)
+    saved = {"engine": engine.state_dict(), "module": module.state_dict()}
+    saved["optimizer"] = optimizer.state_dict()
+    torch.save(saved, tmp_path / "checkpoint")
+    loaded = torch.load(tmp_path / "checkpoint")
+    again, other, stepper, batches = make(noise=9.0)
+    other.load_state_dict(loaded["module"])
+    stepper.load_state_dict(loaded["optimizer"])
+    again.load_state_dict(loaded["engine"])
+    assert again.noise_multiplier == 1.0
+    for each in ((module, optimizer, loader), (other, stepper, batches)):
+        train(*each)
+    assert again.get_epsilon(1e-5) == engine.get_epsilon(1e-5)
+
+
+def test_a_checkpoint_is_not_made_within_a_step_nor_loaded_after_one() -> None:
+    engine, module, optimizer, loader = make()
+    train(module, optimizer, loader, 1)
+    state = engine.state_dict()
+    with pytest.raises(InvalidInput, match="forgotten"):
+        engine.load_state_dict(state)
+    next(iter(loader))
+    with pytest.raises(InvalidInput, match=r"after optimizer\.step"):
+        engine.state_dict()
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.Adam, torch.optim.AdamW, AdamBC])
+def test_a_run_that_was_broken_off_ends_where_one_that_was_not_does(
+    optimizer: type[torch.optim.Optimizer],
+) -> None:
+    def made() -> Any:
+        return make(optimizer=optimizer, sampling="fixed", batch=64, noise=1e-9)
+
+    engine, module, stepper, loader = made()
+    for _ in range(4):
+        train(module, stepper, loader)
+    first, half, half_stepper, half_loader = made()
+    for _ in range(2):
+        train(half, half_stepper, half_loader)
+    saved = copy.deepcopy((half.state_dict(), half_stepper.state_dict(), first.state_dict()))
+    second, other, other_stepper, other_loader = made()
+    other.load_state_dict(saved[0])
+    other_stepper.load_state_dict(saved[1])
+    second.load_state_dict(saved[2])
+    for _ in range(2):
+        train(other, other_stepper, other_loader)
+    for one, two in zip(module.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
+    assert second.get_epsilon(1e-5) == engine.get_epsilon(1e-5)
+
+
+def resumed(state: dict[str, Any]) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """Go on from a state with the system's coins: the batches and the noise of an epoch."""
+    torch.manual_seed(0)
+    module = torch.nn.Linear(1, 50, bias=False)
+    engine, module, optimizer, loader = make(
+        PrivacyEngine(), module=module, dataset=TensorDataset(torch.arange(40.0)[:, None]), batch=20
+    )
+    engine.load_state_dict(state)
+    batches = []
+    for (x,) in loader:
+        optimizer.zero_grad()
+        (0 * module(x)).sum().backward()
+        optimizer.step()
+        batches.append(x)
+    return batches, module.weight.grad
+
+
+def test_neither_noise_nor_batches_are_repeated_after_a_resume() -> None:
+    engine, module, optimizer, loader = make(dataset=data(40), batch=20)
+    train(module, optimizer, loader)
+    state = engine.state_dict()
+    (batches, noise), (others, other_noise) = resumed(state), resumed(state)
+    assert not (noise == other_noise).any()
+    assert [b.tolist() for b in batches] != [b.tolist() for b in others]
+
+
+def test_a_state_holds_no_generator_and_is_json() -> None:
+    engine, module, optimizer, loader = make()
+    train(module, optimizer, loader, 2)
+    state = engine.state_dict()
+    assert json.loads(json.dumps(state)) == state
+    assert set(state) == {"version", "accountant", "steps", "noise_multiplier", "clipping"}
+
+
+def test_a_schedule_goes_on_at_its_step() -> None:
+    noise, norm = Exponential(2.0, 0.9), Exponential(1.0, 0.5)
+    engine, module, optimizer, loader = make(noise=noise, norm=norm)
+    train(module, optimizer, loader, 3)
+    again, other, stepper, batches = make(noise=noise, norm=norm)
+    again.load_state_dict(engine.state_dict())
+    assert again.noise_multiplier == noise(3)
+    train(other, stepper, batches, 1)
+    assert again.max_grad_norm == norm(3)
+    history = [e.noise_multiplier for e in again.accountant.history]
+    assert history == [noise(i) for i in range(4)]
+
+
+def test_a_norm_that_was_adapted_goes_on() -> None:
+    policy = QuantileClipping(1.0, count_noise=3.0)
+    engine, module, optimizer, loader = make(norm=policy)
+    train(module, optimizer, loader, 3)
+    again, *_ = make(norm=policy)
+    again.load_state_dict(engine.state_dict())
+    assert again.max_grad_norm == engine.max_grad_norm != 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"norm": AutomaticClipping()}, "clipping is 'FlatClipping', this run's 'AutomaticClip"),
+        ({"norm": Exponential(1.0, 0.5)}, "this run's 'schedule'"),
+        ({"noise": Exponential(1.0, 0.5)}, "give make_private what it was given"),
+        ({"sampling": "fixed"}, "the state's relation is 'add_remove'"),
+    ],
+    ids=["policy", "norm by schedule", "noise by schedule", "sampling"],
+)
+def test_a_state_of_another_kind_of_run_changes_nothing(
+    options: dict[str, Any], message: str
+) -> None:
+    engine, module, optimizer, loader = make()
+    train(module, optimizer, loader, 2)
+    other, *_ = make(**options)
+    before = other.state_dict()
+    with pytest.raises(InvalidInput, match=message):
+        other.load_state_dict(engine.state_dict())
+    assert other.state_dict() == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 2},
+        {"steps": -1},
+        {"steps": None},
+        {"noise_multiplier": float("nan")},
+        {"noise_multiplier": -1.0},
+        {"clipping": None},
+        {"clipping": {"kind": "FlatClipping", "max_grad_norm": 0.0}},
+        {"accountant": None},
+        {"accountant": {"accountant": "RDP"}},
+    ],
+    ids=str,
+)
+def test_a_state_that_is_spoilt_changes_nothing(change: dict[str, Any]) -> None:
+    engine, module, optimizer, loader = make()
+    train(module, optimizer, loader, 2)
+    other, *_ = make()
+    before = other.state_dict()
+    with pytest.raises(InvalidInput):
+        other.load_state_dict({**engine.state_dict(), **change})
+    assert other.state_dict() == before
+
+
+def test_a_new_engine_is_not_needed_to_count_on() -> None:
+    """A second make_private on one engine would forget what the first released."""
+    engine, *_ = make()
+    module = model()
+    with pytest.raises(InvalidInput, match="use another"):
+        engine.make_private(
+            module=module,
+            optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+            data_loader=DataLoader(data(), batch_size=BATCH),
+            noise_multiplier=1.0,
+            max_grad_norm=1.0,
+        )

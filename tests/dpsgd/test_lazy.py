@@ -1,0 +1,13 @@
+"""Accounting loads no torch, which takes seconds."""
+
+import subprocess
+import sys
+
+
+def test_torch_is_not_loaded_until_an_engine_is_asked_for() -> None:
+    code = (
+        "import sys, dpsgd, dpsgd.accounting, dpsgd.schedules;"
+        "assert 'PrivacyEngine' in dpsgd.__all__;"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,131 @@
+"""bfloat16: layers run in it, but norms, sums and noise are in float32."""
+
+import copy
+import math
+import warnings
+from collections.abc import Callable
+
+import pytest
+import torch
+from models import Adapted, Attending, Language, Own, Twice
+from oracle import Inputs, Recording, by_loop, energy, keep
+from private import make, model
+from torch import nn
+from torch.nn import functional as F  # noqa: N812
+from torch.utils.data import TensorDataset
+
+from dpsgd import PrivacyEngine
+
+BATCH = 4
+
+CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], Inputs]]] = {
+    "linear": (lambda: nn.Linear(8, 6), lambda: [torch.randn(BATCH, 8)]),
+    "linear by Gram": (lambda: nn.Linear(40, 30), lambda: [torch.randn(BATCH, 3, 40)]),
+    "conv formed": (lambda: nn.Conv2d(2, 3, 3), lambda: [torch.randn(BATCH, 2, 6, 6)]),
+    "conv by Gram": (
+        lambda: nn.Conv2d(8, 12, 3, stride=2, padding_mode="circular", padding=1),
+        lambda: [torch.randn(BATCH, 8, 4, 4)],
+    ),
+    "norms": (
+        lambda: nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.RMSNorm(8), nn.GroupNorm(2, 8)),
+        lambda: [torch.randn(BATCH, 8)],
+    ),
+    "embedding and head tied": (
+        lambda: Language("expanded"),
+        lambda: [torch.randint(17, (BATCH, 5))],
+    ),
+    "lstm": (lambda: nn.LSTM(3, 4, batch_first=True), lambda: [torch.randn(BATCH, 5, 3)]),
+    "gru": (lambda: nn.GRU(3, 4, 2, batch_first=True), lambda: [torch.randn(BATCH, 5, 3)]),
+    "attention": (
+        lambda: Attending(causal=True),
+        lambda: [torch.randn(BATCH, 6, 4), torch.randn(BATCH, 6, 4)],
+    ),
+    "bag": (
+        lambda: nn.EmbeddingBag(11, 3, mode="mean"),
+        lambda: [torch.randint(11, (BATCH, 6))],
+    ),
+    "reused": (lambda: Twice(nn.Linear(5, 5)), lambda: [torch.randn(BATCH, 5)]),
+    "adapted": (lambda: Adapted(nn.Linear(6, 4), 2), lambda: [torch.randn(BATCH, 3, 6)]),
+    "no rule": (Own, lambda: [torch.randn(BATCH, 2, 4)]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_under_autocast_norms_are_those_of_a_loop(name: str) -> None:
+    torch.manual_seed(11)
+    build, inputs = CASES[name]
+    module, given = build(), inputs()
+
+    def loss(output: object) -> torch.Tensor:
+        with torch.autocast("cpu", enabled=False):
+            first = output[0] if isinstance(output, tuple) else output
+            return energy(first.float())  # type: ignore[attr-defined]
+
+    policy = Recording(1e9)
+    with torch.autocast("cpu", dtype=torch.bfloat16), warnings.catch_warnings(action="ignore"):
+        samples = by_loop(copy.deepcopy(module), given, loss)
+        keeper = keep(module, policy)
+        loss(module(*given)).backward()
+    norms = torch.stack([torch.cat([g.flatten() for g in sample]).norm() for sample in samples])
+    assert policy.norms.dtype == torch.float32
+    torch.testing.assert_close(policy.norms, norms, rtol=0.03, atol=0.03)
+    for i, summed in enumerate(keeper.take_sums()):
+        expected = sum(sample[i] for sample in samples)
+        assert summed.dtype == torch.float32
+        assert (summed - expected).norm() <= 0.03 * max(expected.norm(), norms.max())
+
+
+def test_bfloat16_autocast_sums_in_float32() -> None:
+    twin = copy.deepcopy(model())
+    _, module, optimizer, loader = make(noise=1e-12, norm=1e3, sampling="fixed", batch=32)
+    x, y = next(iter(loader))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output = module(x)
+        loss = F.cross_entropy(output, y)
+    assert output.dtype == torch.bfloat16
+    loss.backward()
+    optimizer.step()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        F.cross_entropy(twin(x), y).backward()
+    for ours, theirs in zip(module.parameters(), twin.parameters(), strict=True):
+        assert ours.grad.dtype == torch.float32
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=0.02, atol=0.002)
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["fast", "secure"])
+def test_parameters_in_bfloat16_are_summed_with_noise_in_float32(secure: bool) -> None:
+    # In bfloat16 256 ones and a half add up to no more than 256.
+    module = nn.Linear(1, 1, bias=False, dtype=torch.bfloat16)
+    _, module, optimizer, loader = make(
+        PrivacyEngine(secure_mode=secure),
+        module=module,
+        dataset=TensorDataset(torch.ones(771, 1, dtype=torch.bfloat16)),
+        noise=1e-3,
+        norm=1.0,
+        batch=771,
+        sampling="fixed",
+        loss_reduction="sum",
+        max_physical_batch_size=1,
+    )
+    for (x,) in loader:
+        optimizer.zero_grad()
+        module(x).sum().backward()
+        optimizer.step()
+    assert module.weight.grad.dtype == torch.bfloat16
+    assert module.weight.grad.item() == 772  # 771 in bfloat16
+
+
+def test_noise_is_not_rounded_to_bfloat16() -> None:
+    module = nn.Linear(4000, 1, bias=False, dtype=torch.bfloat16)
+    _, module, optimizer, loader = make(
+        module=module,
+        dataset=TensorDataset(torch.zeros(8, 4000, dtype=torch.bfloat16)),
+        noise=2.0,
+        norm=0.1,
+        batch=4,
+    )
+    (x,) = next(iter(loader))
+    module(x).sum().backward()
+    optimizer.step()
+    values = module.weight.grad.float() * 4 / 0.2
+    assert abs(values.std() - 1) < 4 / math.sqrt(2 * 4000)

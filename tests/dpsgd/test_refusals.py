@@ -1,0 +1,400 @@
+"""What the engine must not let through."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from private import BATCH, N, data, make, model, train
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, WeightedRandomSampler
+
+from dpsgd import PrivacyEngine
+from ldp import InvalidInput
+
+
+@pytest.mark.parametrize("value", [-1.0, 0.0, math.nan, math.inf, "1", True])
+def test_bad_noise_and_norms_are_refused(value: Any) -> None:
+    with pytest.raises(InvalidInput, match="noise_multiplier must be finite and > 0"):
+        make(noise=value)
+    with pytest.raises(InvalidInput, match="max_grad_norm must be finite and > 0"):
+        make(norm=value)
+
+
+@pytest.mark.parametrize(
+    ("layer", "advice"),
+    [
+        (nn.BatchNorm1d(4), "use GroupNorm"),
+        (nn.BatchNorm2d(4, affine=False), "use GroupNorm"),
+        (nn.BatchNorm1d(4).eval(), "use GroupNorm"),
+        (nn.SyncBatchNorm(4), "use GroupNorm"),
+        (nn.LazyBatchNorm1d(), "no shape yet"),
+        (nn.InstanceNorm1d(4, track_running_stats=True), "track_running_stats=False"),
+        (nn.Embedding(4, 4, max_norm=1.0), "max_norm=None"),
+        (nn.Embedding(4, 4, scale_grad_by_freq=True), "scale_grad_by_freq=False"),
+        (nn.EmbeddingBag(4, 4, mode="max"), '"mean" or "sum"'),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
+)
+def test_layers_that_mix_samples_are_refused(layer: nn.Module, advice: str) -> None:
+    with pytest.raises(InvalidInput, match=advice):
+        make(module=nn.Sequential(nn.Linear(4, 4), layer))
+
+
+@pytest.mark.filterwarnings("ignore")  # torch warns of two of them itself
+@pytest.mark.parametrize(
+    ("wrap", "advice"),
+    [
+        (nn.DataParallel, "use DistributedDataParallel"),
+        (torch.jit.script, "use the module that it was made of"),
+        (torch.compile, "leave out torch.compile"),
+        (nn.utils.weight_norm, "torch.nn.utils.parametrizations"),
+        (nn.utils.parametrizations.spectral_norm, "use weight_norm"),
+    ],
+    ids=["DataParallel", "jit", "compile", "weight_norm", "spectral_norm"],
+)
+def test_wrappers_that_hide_a_layer_are_refused(wrap: Any, advice: str) -> None:
+    with pytest.raises(InvalidInput, match=advice):
+        make(module=nn.Sequential(nn.Linear(4, 4), wrap(nn.Linear(4, 4))))
+
+
+class Mixing(nn.Module):
+    """A linear layer after something that sees the whole batch."""
+
+    def __init__(self, mix: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+        self.mix = mix
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(self.mix(x))
+
+
+MIXTURES: dict[str, Callable[[Tensor], Tensor]] = {
+    "minus the batch's mean": lambda x: x - x.mean(0),
+    "softmax over the batch": lambda x: torch.softmax(x, 0),
+    "scaled by the batch's largest": lambda x: x / x.abs().max(),
+    "its neighbour's": lambda x: x.roll(1, 0),
+    "attention over the batch": lambda x: torch.softmax(x @ x.T, 1) @ x,
+    "functional batch norm": lambda x: F.batch_norm(x, None, None, training=True),
+    "sorted": lambda x: x.sort(0).values,
+}
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+def test_a_forward_that_mixes_samples_is_refused(name: str) -> None:
+    engine, module, _, loader = make(module=Mixing(MIXTURES[name]))
+    x, _ = next(iter(loader))
+    with pytest.raises(InvalidInput, match=r"normalise within a sample \(GroupNorm, LayerNorm\)"):
+        module(x)
+    assert engine.accountant.history == ()
+
+
+def test_a_module_is_tried_once() -> None:
+    calls = []
+
+    def count(x: Tensor) -> Tensor:
+        calls.append(len(x))
+        return x
+
+    _, module, optimizer, loader = make(module=Mixing(count))
+    sizes = train(module, optimizer, loader)
+    assert calls[-len(sizes) :] == sizes
+    assert len(calls) - len(sizes) == 3  # with others, and each of two with copies
+
+
+def test_mixing_is_found_though_the_first_batch_was_one_sample() -> None:
+    _, module, optimizer, loader = make(module=Mixing(MIXTURES["its neighbour's"]), batch=2)
+    sizes = []
+    with pytest.raises(InvalidInput, match="normalise within a sample"):
+        for _ in range(20):
+            for x, y in loader:
+                sizes.append(len(x))
+                F.cross_entropy(module(x), y).backward()
+                optimizer.step()
+    assert max(sizes[:-1]) == 1 < sizes[-1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda x: x - x.mean(1, keepdim=True), F.dropout, lambda x: x + torch.randn_like(x)],
+    ids=["normalised within", "dropout", "random"],
+)
+def test_a_forward_that_does_not_mix_samples_passes(change: Callable[[Tensor], Tensor]) -> None:
+    _, module, optimizer, loader = make(module=Mixing(change))
+    train(module, optimizer, loader)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [nn.MultiheadAttention(4, 2), nn.GRU(4, 4)],
+    ids=["attention", "gru"],
+)
+def test_a_sequence_layer_that_takes_the_batch_for_time_is_refused(layer: nn.Module) -> None:
+    class Confused(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer  # without batch_first=True
+
+        def forward(self, x: Tensor) -> Tensor:
+            rows = x[:, None].expand(-1, 3, -1)
+            out = self.layer(rows) if isinstance(layer, nn.GRU) else self.layer(rows, rows, rows)
+            return out[0].sum(1)
+
+    _, module, _, loader = make(module=Confused())
+    x, _ = next(iter(loader))
+    with pytest.raises(InvalidInput, match="to be dimension 1"):
+        module(x)
+
+
+def test_a_forward_that_keeps_what_it_saw_is_refused() -> None:
+    class Remembering(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 2)
+            self.register_buffer("mean", torch.zeros(4))
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            if self.training:
+                self.mean = 0.9 * self.mean + 0.1 * x.detach().mean(0)
+            return self.layer(x)
+
+    _, module, optimizer, loader = make(module=Remembering().eval())
+    train(module, optimizer, loader, 1)
+    assert module.calls == 1  # trying it out leaves no trace
+    _, module, _, loader = make(module=Remembering())
+    with pytest.raises(InvalidInput, match="buffer mean, without noise"):
+        module(next(iter(loader))[0])
+    assert module.mean.tolist() == [0] * 4
+
+
+def test_a_forward_that_changes_parameters_is_refused() -> None:
+    class Renormalising(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            with torch.no_grad():
+                self.layer.weight.mul_(0.5)
+            return self.layer(x)
+
+    _, module, _, loader = make(module=Renormalising())
+    with pytest.raises(InvalidInput, match="changes its parameters"):
+        module(next(iter(loader))[0])
+
+
+@pytest.mark.parametrize("kind", [torch.optim.LBFGS, torch.optim.SparseAdam])
+def test_optimizers_that_cannot_take_noise_are_refused(kind: Any) -> None:
+    with pytest.raises(InvalidInput, match="cannot step on noisy gradients"):
+        make(optimizer=kind)
+
+
+def test_a_closure_is_refused() -> None:
+    _, module, optimizer, loader = make()
+    x, y = next(iter(loader))
+    F.cross_entropy(module(x), y).backward()
+    with pytest.raises(InvalidInput, match="without a closure"):
+        optimizer.step(lambda: torch.zeros(()))
+
+
+def test_activation_checkpointing_is_refused() -> None:
+    class Recomputing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.second(checkpoint(self.first, x, use_reentrant=False))
+
+    _, module, _, loader = make(module=Recomputing())
+    x, y = next(iter(loader))
+    loss = F.cross_entropy(module(x), y)
+    with pytest.raises(InvalidInput, match="outside of the private module's forward"):
+        loss.backward()
+
+
+def test_a_gradient_scaler_makes_no_step() -> None:
+    _, module, optimizer, loader = make()
+    x, y = next(iter(loader))
+    scaler = torch.amp.GradScaler("cpu")
+    before = [p.detach().clone() for p in module.parameters()]
+    scaler.scale(F.cross_entropy(module(x), y)).backward()
+    with pytest.raises(AssertionError, match="No inf checks"):
+        scaler.step(optimizer)
+    assert all(torch.equal(p, b) for p, b in zip(module.parameters(), before, strict=True))
+
+
+def test_what_a_backward_pass_that_failed_has_left_is_forgotten() -> None:
+    class Failing(torch.autograd.Function):
+        fail = True
+
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor) -> Tensor:
+            if Failing.fail and grads[0].numel():
+                raise ArithmeticError("out of memory, say")
+            return grads[0]
+
+    class Layers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.second(Failing.apply(self.first(x)))
+
+    _, module, optimizer, loader = make(module=Layers(), noise=1e-12, norm=0.1, batch=1)
+    sizes = []
+    for x, y in loader:
+        loss = F.cross_entropy(module(x), y, reduction="mean")
+        if Failing.fail and len(x):
+            with pytest.raises(ArithmeticError):
+                loss.backward()
+            Failing.fail = False
+        else:
+            loss.backward()
+            sizes.append(len(x))
+        optimizer.step()
+        # What failed was a record that would count for 0.1 of its own.
+        norm = torch.cat([p.grad.flatten() for p in module.parameters()]).norm()
+        assert norm <= 0.1 * (sizes[-1] if sizes else 0) + 1e-6
+    assert max(sizes) > 0
+
+
+@pytest.mark.parametrize(
+    ("criterion", "advice"),
+    [
+        (nn.CrossEntropyLoss(reduction="sum"), "loss_reduction says"),
+        (nn.CrossEntropyLoss(weight=torch.ones(2)), "weights of the whole batch"),
+    ],
+    ids=["sum", "weighted"],
+)
+def test_losses_that_are_reduced_otherwise_are_refused(criterion: nn.Module, advice: str) -> None:
+    with pytest.raises(InvalidInput, match=advice):
+        make(criterion=criterion)
+
+
+def test_loaders_with_a_sampling_of_their_own_are_refused() -> None:
+    module = model()
+
+    def attempt(loader: Any, **options: Any) -> None:
+        PrivacyEngine().make_private(
+            module=module,
+            optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+            data_loader=loader,
+            noise_multiplier=1.0,
+            max_grad_norm=1.0,
+            **options,
+        )
+
+    weighted = WeightedRandomSampler([1.0] * N, N)
+    with pytest.raises(InvalidInput, match="WeightedRandomSampler"):
+        attempt(DataLoader(data(), batch_size=BATCH, sampler=weighted))
+    with pytest.raises(InvalidInput, match="batch_size"):
+        attempt(DataLoader(data(), batch_size=None))
+    with pytest.raises(InvalidInput, match="sampling must be one of"):
+        attempt(DataLoader(data(), batch_size=BATCH), sampling="shuffled")
+
+
+def test_batches_of_another_loader_are_refused() -> None:
+    _, module, optimizer, _ = make()
+    x, y = data().tensors
+    with pytest.raises(InvalidInput, match="no batch was drawn"):
+        F.cross_entropy(module(x), y).backward()
+    with pytest.raises(InvalidInput, match="without a batch drawn"):
+        optimizer.step()
+
+
+def test_a_batch_with_records_repeated_is_refused() -> None:
+    _, module, _, loader = make()
+    x, y = next(iter(loader))
+    with pytest.raises(InvalidInput, match="more than once"):
+        F.cross_entropy(module(torch.cat([x, x])), torch.cat([y, y])).backward()
+
+
+def test_a_second_backward_pass_for_one_batch_is_refused() -> None:
+    _, module, _, loader = make()
+    x, y = next(iter(loader))
+    F.cross_entropy(module(x), y).backward()
+    with pytest.raises(InvalidInput, match="second backward"):
+        F.cross_entropy(module(x), y).backward()
+
+
+def test_a_second_step_for_one_batch_is_refused() -> None:
+    _, module, optimizer, loader = make()
+    train(module, optimizer, loader, 1)
+    with pytest.raises(InvalidInput, match="one batch, one step"):
+        optimizer.step()
+
+
+def test_a_weight_that_is_used_outside_of_its_layer_is_refused() -> None:
+    class Reaching(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.inner(x) + F.linear(x, self.inner.weight)
+
+    _, module, _, loader = make(module=Reaching())
+    x, y = next(iter(loader))
+    with pytest.raises(InvalidInput, match=r"inner\.weight was used outside"):
+        F.cross_entropy(module(x), y).backward()
+
+
+def test_packed_sequences_are_refused() -> None:
+    class Packing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn = nn.GRU(2, 3, batch_first=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            rows = x.view(len(x), 2, 2)
+            lengths = torch.full((len(x),), 2)
+            packed = nn.utils.rnn.pack_padded_sequence(rows, lengths, batch_first=True)
+            return self.rnn(packed)[1][0]
+
+    _, module, _, loader = make(module=Packing())
+    with pytest.raises(InvalidInput, match="padded batch"):
+        module(next(iter(loader))[0])
+
+
+def test_a_parameter_that_is_thawed_later_is_refused() -> None:
+    module = model()
+    module[0].requires_grad_(False)
+    _, module, optimizer, loader = make(module=module)
+    module[0].requires_grad_(True)
+    x, y = next(iter(loader))
+    F.cross_entropy(module(x), y).backward()
+    with pytest.raises(InvalidInput, match="was frozen"):
+        optimizer.step()
+
+
+def test_samples_folded_into_another_dimension_are_refused() -> None:
+    class Folding(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(2, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.inner(x.view(-1, 2)).view(len(x), 4)[:, :2]
+
+    _, module, _, loader = make(module=Folding())
+    x, _ = next(iter(loader))
+    with pytest.raises(InvalidInput, match="a dimension of"):
+        module(x)
+
+
+def test_an_optimizer_without_some_parameters_is_refused() -> None:
+    module = model()
+    with pytest.raises(InvalidInput, match=r"lacks 2\.weight, 2\.bias"):
+        make(module=module, optimizer=lambda _, lr: torch.optim.SGD(module[0].parameters(), lr=lr))
