@@ -295,7 +295,8 @@ def test_many_small_chunks_become_one_row_group(exported: Exported, tmp_path: Pa
     with serving(tmp_path / "data") as address:
         _, plan = register(address, toml())
         level, answers = next(iter(plan.levels)), {"colour_krr": np.array([1])}
-        submit(address, *(batch(plan, level, DAYS[0], answers, seed) for seed in range(300)))
+        for _ in range(2):
+            submit(address, *(batch(plan, level, DAYS[0], answers, seed) for seed in range(150)))
         with Analyst(address) as analyst:
             assert sum(chunk.period == DAYS[0] for chunk in analyst.chunks("all")) > 1
             export(analyst, "all", tmp_path / "rows")
