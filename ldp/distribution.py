@@ -1,5 +1,6 @@
 """The whole distribution of a number, reconstructed from randomised reports."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,10 +9,15 @@ from numpy.typing import ArrayLike, NDArray
 from ldp.errors import InvalidInput
 from ldp.estimation import Estimate
 from ldp.mechanisms.numeric import MeanMechanism
+from ldp.repeated import Repeated, matched
 from ldp.tally import Tally
 
 _SMOOTH_TOLERANCE = 1e-7  # total variation per iteration; the fixed point is what is wanted
 _MAX_ITERATIONS = 50_000
+
+_UNIFORM = 100
+"""Reports of a uniform population that are added to those seen, for the errors only: of a few
+reports the reconstruction looks certain, being the few lumps that explain them best."""
 
 Array = NDArray[np.float64]
 
@@ -88,34 +94,75 @@ class Distribution:
 
 
 def reconstruct(mechanism: MeanMechanism, tally: Tally) -> Distribution:
-    """Estimate the population's distribution by EM with smoothing, and its error.
+    """Estimate the population's distribution from the reports of one cohort: see `pooled`."""
+    return pooled([(mechanism, tally)])
 
+
+def pooled(cohorts: Sequence[tuple[MeanMechanism, Tally]], repeats: Repeated = ()) -> Distribution:
+    """Estimate the distribution that all cohorts are samples of by EM with smoothing.
+
+    One likelihood has the reports of all cohorts, each with its channel, so that a report counts
+    for what it tells and for no more, however few its cohort has. The channel between the
+    points of its own grid is what rounding makes it, exactly; the finest grid is taken.
     The error is that of the fixed point: its covariance by the delta method from the
-    multinomial counts, its bias by reconstructing once more from the reports that the first
-    reconstruction predicts. Works for every mean mechanism; `SquareWave` is made for it.
+    multinomial counts of each cohort, with what `repeats` add (`ldp.repeated`), its bias by
+    reconstructing once more from the reports that the first reconstruction predicts. Both are
+    taken where `_UNIFORM` more reports would have put it, and so are wide for a handful of
+    reports: of a nominal 95%, those of the quarters of a smooth population covered 93% and more,
+    of one to a thousand reports. Works for every mean mechanism; `SquareWave` is made for it.
     Cost: about a second for a grid of 256 steps; cubic in the steps. Raises `InvalidInput`
     where there is no report. For EM without smoothing, which follows the noise of the counts,
     give the channel's `matrix` to `ldp.likelihood.iterative_bayesian_update`.
-    Source: Li et al., SIGMOD 2020 (EMS); the delta method and the bias are ours.
+    Source: Li et al., SIGMOD 2020 (EMS); the delta method, the bias and pooling are ours.
     """
-    if not tally.n:
+    once = matched([tally.n for _, tally in cohorts], repeats)
+    cohorts = [(mechanism, tally) for mechanism, tally in cohorts if tally.n]
+    if not cohorts:
         raise InvalidInput("there are no reports to estimate from")
-    matrix, seen = mechanism.matrix(), tally.counts / tally.n
+    n = sum(tally.n for _, tally in cohorts)
+    points = 1 + max(mechanism.steps for mechanism, _ in cohorts)
+    channels = [tally.n / n * _channel(mechanism, points) for mechanism, tally in cohorts]
+    matrix = np.concatenate(channels, axis=1)
+    seen = np.concatenate([tally.counts for _, tally in cohorts]) / n
     found = smoothed_em(matrix, seen)
-    predicted = found @ matrix
-    ratio = seen / predicted
+    near = (n * found + _UNIFORM / points) / (n + _UNIFORM)
+    predicted = near @ matrix
+    ratio = (n * seen + _UNIFORM * matrix.mean(axis=0)) / (n + _UNIFORM) / predicted
     # The fixed point f = S m(f, g) moves by (1 - S dm/df)**-1 S dm/dg when g does.
-    inward = np.diag(matrix @ ratio) - (found[:, None] * matrix * (ratio / predicted)) @ matrix.T
-    outward = found[:, None] * matrix / predicted
-    slope = np.linalg.solve(np.eye(found.size) - _smooth(inward), _smooth(outward))
-    middle = slope @ predicted
-    covariance = ((slope * predicted) @ slope.T - np.outer(middle, middle)) / tally.n
+    inward = np.diag(matrix @ ratio) - (near[:, None] * matrix * (ratio / predicted)) @ matrix.T
+    outward = near[:, None] * matrix / predicted
+    slope = np.linalg.solve(np.eye(points) - _smooth(inward), _smooth(outward))
+    covariance = np.zeros((points, points))
+    ends = np.cumsum([channel.shape[1] for channel in channels])[:-1]
+    each = zip(np.split(slope, ends, axis=1), channels, cohorts, once, strict=True)
+    for own, channel, (_, tally), again in each:
+        share = tally.n / n
+        codes = share * _covariance(own, near @ channel / share) / n
+        truths = _covariance(own @ channel.T, near) / tally.n
+        covariance += codes + again.more(codes, truths)
     return Distribution(
         probabilities=found,
         covariance=covariance,
-        bias=smoothed_em(matrix, predicted) - found,
-        n=tally.n,
+        bias=smoothed_em(matrix, predicted) - near,
+        n=n,
     )
+
+
+def _channel(mechanism: MeanMechanism, points: int) -> Array:
+    """Return the channel from a grid of so many points, shape (points, codes)."""
+    matrix = mechanism.matrix()
+    position = np.linspace(0, mechanism.steps, points)
+    low = np.minimum(position.astype(int), mechanism.steps - 1)
+    up = (position - low)[:, None]
+    result: Array = (1 - up) * matrix[low] + up * matrix[low + 1]
+    return result
+
+
+def _covariance(slope: Array, chances: Array) -> Array:
+    """Return the covariance of the slope's column of one draw, shape (rows, rows)."""
+    mean = slope @ chances
+    result: Array = (slope * chances) @ slope.T - np.outer(mean, mean)
+    return result
 
 
 def smoothed_em(matrix: Array, shares: Array) -> Array:

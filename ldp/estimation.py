@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ldp.errors import InvalidInput
+from ldp.repeated import Repeated, Repeats, matched
 
 if TYPE_CHECKING:
     from ldp.mechanism import Mechanism
@@ -81,7 +82,7 @@ class Estimate:
 Cohorts = Sequence[tuple["Mechanism", "Tally"]]
 
 
-def estimate(cohorts: Cohorts) -> Estimate:
+def estimate(cohorts: Cohorts, repeats: Repeated = ()) -> Estimate:
     """Pool cohorts that estimate the same parameters, by inverse variance per coordinate.
 
     `ldp.pooling.pool` offers this and the methods that use more of what is known.
@@ -91,20 +92,23 @@ def estimate(cohorts: Cohorts) -> Estimate:
     and a count of zero never gets a variance of zero. Cohorts without reports do not count.
     Where every cohort has `moments`, as frequency oracles have, intervals invert the score test.
 
-    Assumes that the cohorts are samples of one population. Raises `InvalidInput` where no
-    report is there, or where the cohorts' parameters differ.
+    Assumes that the cohorts are samples of one population, and their reports those of different
+    people, but for what `repeats` say (`ldp.repeated`). Raises `InvalidInput` where no report is
+    there, or where the cohorts' parameters differ.
     Source: inverse-variance weighting; the variance is s(1 - s) / (n (p - q)**2) with
     s = f p + (1 - f) q, that of a sample from a population, which exceeds the variance for the
     fixed sample (Wang et al. 2017, theorem 2) by f(1 - f) / n.
     """
-    pooled = _weighted(cohorts, "inverse_variance", lambda variances: 1 / variances)
+    pooled = _weighted(cohorts, repeats, "inverse_variance", lambda variances: 1 / variances)
     truth = np.full(pooled.value.shape, np.mean(pooled.bounds))
     if any(mechanism.moments(truth, 1) is None for mechanism, _ in cohorts):
         return pooled
-    return replace(pooled, test_inversion=partial(_invert_score_test, present(cohorts)[0]))
+    each = matched([tally.n for _, tally in cohorts], repeats)
+    inversion = partial(_invert_score_test, present(cohorts)[0], each)
+    return replace(pooled, test_inversion=inversion)
 
 
-def _invert_score_test(cohorts: Cohorts, z: float) -> Interval:
+def _invert_score_test(cohorts: Cohorts, repeats: Repeated, z: float) -> Interval:
     """Return the ends of {f : |sum_g w_g (f_g - f)| <= z sqrt(sum_g w_g)}, w_g = n_g / V_g(f).
 
     The variances are those at the hypothesis f, not at the estimate, which makes the test
@@ -118,7 +122,8 @@ def _invert_score_test(cohorts: Cohorts, z: float) -> Interval:
     side = np.array([[1], [-1]])  # of the two ends on which the estimate is
 
     def rejected(f: NDArray[np.float64]) -> NDArray[np.bool_]:
-        moments = np.array([mechanism.moments(f, tally.n) for mechanism, tally in cohorts])
+        each = zip(cohorts, repeats, strict=True)
+        moments = np.array([_moments(m, tally.n, once, f) for (m, tally), once in each])
         weights = 1 / moments[:, 0]
         total = weights.sum(axis=0)
         excess = side * (weights * (values - f)).sum(axis=0)
@@ -134,7 +139,32 @@ def _invert_score_test(cohorts: Cohorts, z: float) -> Interval:
     return low[0], high[1]
 
 
-def scalar_weighted(cohorts: Cohorts) -> Estimate:
+def _moments(mechanism: "Mechanism", n: int, repeats: Repeats, f: NDArray[np.float64]) -> Interval:
+    """Return the second and third central moments of a frequency's estimate.
+
+    Given the truths x, a report has a variance v(x); of a person with m reports the third
+    cumulant is m E k(x) + 3 m**2 cov(x, v(x)) + m**3 k(x), k being those of the terms. It is that
+    of people who all have `factor` reports.
+    """
+    second, third = _both(mechanism, f, n)
+    more = repeats.factor - 1
+    if not more:
+        return second, third
+    if repeats.codes:
+        return second * repeats.factor, third * repeats.factor**2
+    spread = f * (1 - f) / n
+    change = _both(mechanism, np.ones_like(f), n)[0] - _both(mechanism, np.zeros_like(f), n)[0]
+    skewed = (repeats.factor**2 - 1) * spread * (1 - 2 * f) / n
+    return second + more * spread, third + 3 * more * spread * change + skewed
+
+
+def _both(mechanism: "Mechanism", f: NDArray[np.float64], n: int) -> Interval:
+    moments = mechanism.moments(f, n)
+    assert moments is not None
+    return moments
+
+
+def scalar_weighted(cohorts: Cohorts, repeats: Repeated = ()) -> Estimate:
     """Pool with one weight per cohort, in inverse proportion to its total variance.
 
     The least total variance that one number per cohort allows; otherwise as `estimate`.
@@ -143,6 +173,7 @@ def scalar_weighted(cohorts: Cohorts) -> Estimate:
     """
     return _weighted(
         cohorts,
+        repeats,
         "scalar",
         lambda variances: np.ones_like(variances) / variances.sum(axis=1, keepdims=True),
     )
@@ -169,22 +200,41 @@ def present(cohorts: Cohorts) -> tuple[Cohorts, int, tuple[float, float]]:
     return cohorts, parameters, bounds
 
 
+def allowing(
+    cohorts: Cohorts, repeats: Repeated, truth: NDArray[np.float64], variances: Sequence[Any]
+) -> NDArray[np.float64]:
+    """Return the variances, shape (cohorts, parameters), with what repeats add; all have reports.
+
+    `truth` is that of the parameters, shape (parameters,).
+    """
+    low, high = cohorts[0][0].bounds
+    spread = (high - truth) * (truth - low)
+    each = zip(cohorts, repeats, variances, strict=True)
+    return np.array([v + r.more(v, np.minimum(v, spread / t.n)) for (_, t), r, v in each])
+
+
 def _weighted(
-    cohorts: Cohorts, method: str, weigh: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    cohorts: Cohorts,
+    repeats: Repeated,
+    method: str,
+    weigh: Callable[[NDArray[np.float64]], NDArray[np.float64]],
 ) -> Estimate:
     """Average with the weights that `weigh` makes of variances, both (cohorts, parameters)."""
+    repeats = matched([tally.n for _, tally in cohorts], repeats)
     cohorts, parameters, bounds = present(cohorts)
     values = np.array([mechanism.debias(tally) for mechanism, tally in cohorts])
 
     def weights_at(truth: NDArray[np.float64]) -> NDArray[np.float64]:
-        weights = weigh(np.array([m.variance(truth, tally.n) for m, tally in cohorts]))
+        variances = [m.variance(truth, tally.n) for m, tally in cohorts]
+        weights = weigh(allowing(cohorts, repeats, truth, variances))
         shares: NDArray[np.float64] = weights / weights.sum(axis=0)
         return shares
 
     first = (values * weights_at(np.full(parameters, np.mean(bounds)))).sum(axis=0)
     shared = np.clip(first, *bounds)
     weights = weights_at(shared)
-    variances = np.array([m.tally_variance(shared, tally) for m, tally in cohorts])
+    seen = [m.tally_variance(shared, tally) for m, tally in cohorts]
+    variances = allowing(cohorts, repeats, shared, seen)
     return Estimate(
         value=(values * weights).sum(axis=0),
         standard_error=np.sqrt((weights**2 * variances).sum(axis=0)),

@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp.errors import InvalidInput
-from ldp.estimation import Cohorts, present
+from ldp.estimation import Cohorts, allowing, present
 from ldp.mechanism import MAX_MATRIX, Counted, FrequencyOracle, Mechanism
 from ldp.mechanisms.dbitflip import DBitFlip
 from ldp.mechanisms.histogram import SummingHistogram
 from ldp.mechanisms.numeric import MeanMechanism
 from ldp.mechanisms.policy_subsets import PolicySubsets
 from ldp.mechanisms.policy_unary import PolicyUnary
+from ldp.repeated import Repeated, matched
 from ldp.tally import Tally
 
 Floats = NDArray[np.float64]
@@ -49,7 +50,9 @@ def report_range(mechanism: Mechanism) -> tuple[Floats, Floats]:
     return low, high
 
 
-def largest_shift(cohorts: Cohorts, forged: int, method: str = "inverse_variance") -> Shift:
+def largest_shift(
+    cohorts: Cohorts, forged: int, method: str = "inverse_variance", repeats: Repeated = ()
+) -> Shift:
     """Return how far `forged` more reports can move the estimate of these cohorts.
 
     The forger knows everything, also the reports that came, and chooses codes and cohort. One
@@ -57,9 +60,9 @@ def largest_shift(cohorts: Cohorts, forged: int, method: str = "inverse_variance
     `report_range`. Of several cohorts the forger takes the one whose reports weigh most: a
     report of cohort g has the weight u_g = 1 / V_g (inverse_variance) or 1 / sum V_g (scalar) in
     the pooled estimate, and the shift is the largest over g of
-    m u_g (c_g - f) / (sum_h n_h u_h + m u_g), the weights being held where they are. Splitting
-    the forged reports between cohorts gains nothing. If m of the n reports that came are forged,
-    the estimate without them lies within the same formula with n - m for n.
+    m u_g (c_g - f) / (sum_h n_h u_h + m u_g), the weights being held where they are, V_g with what
+    `repeats` add. Splitting the forged reports between cohorts gains nothing. If m of the n reports
+    that came are forged, the estimate without them lies within the same formula with n - m for n.
     Raises `InvalidInput` for a negative number, for another method, and as `report_range`.
     """
     if forged < 0:
@@ -68,14 +71,15 @@ def largest_shift(cohorts: Cohorts, forged: int, method: str = "inverse_variance
         raise InvalidInput(
             f"what forged reports can do is known for {', '.join(_WEIGHTS)}, not for {method!r}"
         )
+    repeats = matched([tally.n for _, tally in cohorts], repeats)
     cohorts, parameters, bounds = present(cohorts)
     unweighted = np.full(parameters, np.mean(bounds))
     values = np.array([m.debias(tally) for m, tally in cohorts])
     counts = np.array([[tally.n] for _, tally in cohorts])
 
     def weights_at(truth: Floats) -> Floats:
-        variances = [np.broadcast_to(m.variance(truth, 1), parameters) for m, _ in cohorts]
-        return _WEIGHTS[method](np.array(variances))
+        variances = [m.variance(truth, tally.n) for m, tally in cohorts]
+        return _WEIGHTS[method](counts * allowing(cohorts, repeats, truth, variances))
 
     def pooled(weights: Floats) -> Floats:
         value: Floats = (counts * weights * values).sum(axis=0) / (counts * weights).sum(axis=0)

@@ -20,9 +20,10 @@ from scipy.special import chdtrc
 
 from ldp.consistency import project
 from ldp.errors import InvalidInput
-from ldp.estimation import Cohorts, Estimate, estimate, present, scalar_weighted
+from ldp.estimation import Cohorts, Estimate, allowing, estimate, present, scalar_weighted
 from ldp.likelihood import Cohort, CohortLikelihood, LikelihoodEstimate, maximum_likelihood
 from ldp.mechanism import MAX_MATRIX, Categorical
+from ldp.repeated import Repeated, Repeats, matched
 from ldp.simplex import (
     definite,
     inverse,
@@ -85,7 +86,7 @@ def named(method: str) -> Method:
     raise InvalidInput(f"method must be one of {', '.join(get_args(Method))}, got {method!r}")
 
 
-def pool(cohorts: Cohorts, method: Method | None = None) -> Estimate:
+def pool(cohorts: Cohorts, method: Method | None = None, repeats: Repeated = ()) -> Estimate:
     """Pool the cohorts' reports into one unbiased estimate, tagged with the method.
 
     | method           | weights                                    | for                     |
@@ -110,7 +111,9 @@ def pool(cohorts: Cohorts, method: Method | None = None) -> Estimate:
     reports per level its 95% intervals cover 99% on average and 91% at worst, those of inverse
     variances 66% and 40%, as they have no width for a value that is never revealed.
 
-    Assumes that the cohorts are samples of one population: `answer` tests it first.
+    Assumes that the cohorts are samples of one population: `answer` tests it first; and that
+    reports are of different people, but for what `repeats` say: weights and errors are then those
+    for the covariances of `ldp.repeated`.
     Cost: O(cohorts k**3) for mle and gls, O(cohorts k) for the others. Raises `InvalidInput`
     where there are no reports, the parameters differ, or the method does not apply.
     """
@@ -118,15 +121,15 @@ def pool(cohorts: Cohorts, method: Method | None = None) -> Estimate:
         method = "mle" if _fits_matrices(cohorts) else "inverse_variance"
     match named(method):
         case "mle":
-            return fit(cohorts).unconstrained
+            if not repeats:
+                return fit(cohorts).unconstrained
+            return _scored_each(cohorts, repeats, "mle")
         case "gls":
-            _, moments = _parts(cohorts, codes=False)
-            start = _start(cohorts)
-            return _scored(start, _evidence(None, moments, start), _reports(cohorts), "gls")[0]
+            return _scored_each(cohorts, repeats, "gls")
         case "inverse_variance":
-            return estimate(cohorts)
+            return estimate(cohorts, repeats)
         case "scalar":
-            return scalar_weighted(cohorts)
+            return scalar_weighted(cohorts, repeats)
 
 
 def fit(cohorts: Cohorts) -> LikelihoodEstimate:
@@ -150,7 +153,7 @@ def fit(cohorts: Cohorts) -> LikelihoodEstimate:
     return LikelihoodEstimate(f, gap, *_scored(start, evidence, n, "mle"))
 
 
-def homogeneity(cohorts: Cohorts) -> Homogeneity:
+def homogeneity(cohorts: Cohorts, repeats: Repeated = ()) -> Homogeneity:
     """Test that two or more cohorts with reports are samples of one population.
 
     The statistic is a quadratic (Wald) form, sum_g (f_g - f)' I_g (f_g - f), f_g being what
@@ -160,26 +163,31 @@ def homogeneity(cohorts: Cohorts) -> Homogeneity:
     a cohort expects fewer than `FEW` are taken together, as Cochran's rule has it (Biometrics
     10, 1954), but not codes expected once that come half as often as at the uniform distribution.
     The degrees are those of what is left: (G - 1) (k - 1) where nothing is rare. Cohorts that
-    differ in their rare values only are then found alike. Raises `InvalidInput` as `pool`
-    does, and for fewer than two cohorts.
+    differ in their rare values only are then found alike. With `repeats` the informations are
+    those for the greatest covariances, and the test is conservative. Raises `InvalidInput` as
+    `pool` does, and for fewer than two cohorts.
     """
+    repeats = matched([tally.n for _, tally in cohorts], repeats)
     cohorts, parameters, _ = present(cohorts)
     if len(cohorts) < 2:
         raise InvalidInput("homogeneity is a question for two or more cohorts with reports")
     if parameters == 1:
-        return _cochran(cohorts)
-    f = _start(cohorts)
-    codes, moments = _parts(cohorts)
-    each = [_coarse_evidence(cohort, f) for cohort in codes]
-    each += [_moments_evidence(*moment, f, coarse=True) for moment in moments]
+        return _cochran(cohorts, repeats)
+    f = _start(cohorts, repeats)
+    each = []
+    for cohort, once in zip(cohorts, repeats, strict=True):
+        codes, moments = _parts([cohort])
+        own = [_coarse_evidence(code, f) for code in codes]
+        own += [_moments_evidence(*moment, f, coarse=True) for moment in moments]
+        each.append(_repeated(own[0], once, f, cohort[1].n))
     total, common = _added(each)
     inverted, rank = tangent_pseudoinverse(common)
     step = inverted @ total
     statistic, degrees = 0.0, -rank
     for score, information in each:
         inverted, rank = tangent_pseudoinverse(information)
-        own = inverted @ score - step
-        statistic += float(own @ information @ own)
+        away = inverted @ score - step
+        statistic += float(away @ information @ away)
         degrees += rank
     return _test(statistic, degrees)
 
@@ -221,7 +229,9 @@ def _grouped(expected: Floats, candidates: NDArray[np.bool_]) -> Floats | None:
     return np.vstack([together, np.eye(expected.size)[~together]]).astype(np.float64)
 
 
-def stratified(cohorts: Cohorts, shares: ArrayLike | None = None) -> Estimate:
+def stratified(
+    cohorts: Cohorts, shares: ArrayLike | None = None, repeats: Repeated = ()
+) -> Estimate:
     """Return sum_g w_g p_g, the population's parameters when the cohorts differ.
 
     `shares`, shape (cohorts,), are the strata's known shares of the population. Without them
@@ -239,7 +249,11 @@ def stratified(cohorts: Cohorts, shares: ArrayLike | None = None) -> Estimate:
         raise InvalidInput("a cohort without reports has a share: there is no estimate of it")
     seen = counts > 0
     # `pool` knows that a value never revealed may be rare; the variance at zero would be none.
-    alone = [pool([cohort]) for cohort, here in zip(cohorts, seen, strict=True) if here]
+    once = matched(counts.astype(int).tolist(), repeats)
+    alone = [
+        pool([cohort], repeats=[own] if repeats else ())
+        for cohort, own in zip(present(cohorts)[0], once, strict=True)
+    ]
     values = np.array([e.value for e in alone])
     variances = np.array([e.standard_error**2 for e in alone])
     w = weights[seen, np.newaxis]
@@ -247,11 +261,18 @@ def stratified(cohorts: Cohorts, shares: ArrayLike | None = None) -> Estimate:
     variance = (w**2 * variances).sum(axis=0)
     if shares is None:
         spread = (w * (values - value) ** 2).sum(axis=0) - (w * (1 - w) * variances).sum(axis=0)
-        variance = variance + np.maximum(spread, 0) / counts.sum()
+        most = max(own.factor for own in once)  # who answers may be the same in all periods too
+        variance = variance + most * np.maximum(spread, 0) / counts.sum()
     return Estimate(value, np.sqrt(variance), int(counts.sum()), bounds, "stratified")
 
 
-def answer(cohorts: Cohorts, method: Method | None = None, *, significance: float = 0.01) -> Answer:
+def answer(
+    cohorts: Cohorts,
+    method: Method | None = None,
+    *,
+    significance: float = 0.01,
+    repeats: Repeated = (),
+) -> Answer:
     """Test the cohorts for homogeneity, then pool them, or stratify where they differ.
 
     Pooling weighs cohorts by precision, so if they differ it describes nobody; the stratified
@@ -263,17 +284,18 @@ def answer(cohorts: Cohorts, method: Method | None = None, *, significance: floa
     """
     if not 0 < significance < 1:
         raise InvalidInput(f"significance must lie strictly between 0 and 1, got {significance}")
+    repeats = matched([tally.n for _, tally in cohorts], repeats) if repeats else ()
     cohorts, parameters, _ = present(cohorts)
     if len(cohorts) < 2 or not (parameters == 1 or _fits_matrices(cohorts)):
-        return Answer(pool(cohorts, method), None, "")
-    test = homogeneity(cohorts)
+        return Answer(pool(cohorts, method, repeats), None, "")
+    test = homogeneity(cohorts, repeats)
     if test.p_value >= significance:
-        return Answer(pool(cohorts, method), test, "")
+        return Answer(pool(cohorts, method, repeats), test, "")
     warning = (
         f"the cohorts differ (chi-squared {test.statistic:.1f} on {test.degrees} degrees of "
         f"freedom, p = {test.p_value:.2g}): they are not pooled but weighted by their shares"
     )
-    return Answer(stratified(cohorts), test, warning)
+    return Answer(stratified(cohorts, repeats=repeats), test, warning)
 
 
 def _fits_matrices(cohorts: Cohorts) -> bool:
@@ -303,10 +325,14 @@ def _reports(cohorts: Cohorts) -> int:
     return sum(tally.n for _, tally in cohorts)
 
 
-def _start(cohorts: Cohorts) -> Floats:
-    """Return a positive distribution near the frequencies: half a step from any zero."""
-    near = project(estimate(cohorts).value)
-    near += 1 / (_reports(cohorts) + near.size)
+def _start(cohorts: Cohorts, repeats: Repeated = ()) -> Floats:
+    """Return a positive distribution near the frequencies: half a person from any zero."""
+    near = project(estimate(cohorts, repeats).value)
+    once = matched([tally.n for _, tally in cohorts], repeats)
+    people = sum(
+        tally.n / own.factor for (_, tally), own in zip(present(cohorts)[0], once, strict=True)
+    )
+    near += 1 / (people + near.size)
     start: Floats = near / near.sum()
     return start
 
@@ -334,6 +360,34 @@ def _scored(f: Floats, evidence: Evidence, n: int, method: str) -> tuple[Estimat
     covariance = tangent_inverse(information)
     error = np.sqrt(np.diag(covariance))
     return Estimate(f + covariance @ score, error, n, (0.0, 1.0), method), covariance
+
+
+def _scored_each(cohorts: Cohorts, repeats: Repeated, method: Method) -> Estimate:
+    """Return the estimate one scoring step from `_start`, from each cohort's own evidence."""
+    once = matched([tally.n for _, tally in cohorts], repeats)
+    cohorts, _, _ = present(cohorts)
+    f = _start(cohorts, once)
+    each = []
+    for cohort, own in zip(cohorts, once, strict=True):
+        codes, moments = _parts([cohort], codes=method == "mle")
+        evidence = _evidence(CohortLikelihood(codes) if codes else None, moments, f)
+        each.append(_repeated(evidence, own, f, cohort[1].n))
+    return _scored(f, _added(each), _reports(cohorts), method)[0]
+
+
+def _repeated(evidence: Evidence, repeats: Repeats, f: Floats, n: int) -> Evidence:
+    """Return the evidence of n reports whose covariance I**-1 is larger by what repeats add.
+
+    That is (R - 1) C / n, C = diag(f) - f f' being the truths' covariance, whose inverse is
+    diag(1 / f) on {x : sum x = 0}: by Woodbury (I**-1 + d C)**-1 = I - I (I + C**-1 / d)**-1 I.
+    """
+    score, information = evidence
+    if repeats.factor == 1:
+        return evidence
+    if repeats.codes:
+        return score / repeats.factor, information / repeats.factor
+    inner = information @ tangent_inverse(information + np.diag(n / ((repeats.factor - 1) * f)))
+    return score - inner @ score, information - inner @ information
 
 
 def _kept(codes: CohortLikelihood | None, f: Floats, target: Floats) -> Floats:
@@ -390,11 +444,12 @@ def _moments_evidence(
     return information @ (mechanism.debias(tally) - f), information
 
 
-def _cochran(cohorts: Cohorts) -> Homogeneity:
-    pooled = estimate(cohorts)
+def _cochran(cohorts: Cohorts, repeats: Repeated) -> Homogeneity:
+    pooled = estimate(cohorts, repeats)
     truth = np.clip(pooled.value, *pooled.bounds)
     values = np.array([m.debias(tally)[0] for m, tally in cohorts])
-    variances = np.array([m.tally_variance(truth, tally)[0] for m, tally in cohorts])
+    seen = [m.tally_variance(truth, tally) for m, tally in cohorts]
+    variances = allowing(cohorts, repeats, truth, seen)[:, 0]
     center = (values / variances).sum() / (1 / variances).sum()
     return _test(float(((values - center) ** 2 / variances).sum()), len(cohorts) - 1)
 

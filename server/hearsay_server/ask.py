@@ -201,7 +201,7 @@ class _Shown:
                 table.add_row(*_cells(row), *(_cell(getattr(row, c), c) for c in columns[4:]))
             Console().print(table)
             cohorts = f"{answer.reports:,} reports in {len(answer.cohorts)} cohorts"
-            Console().print(f"{cohorts}, {answer.method}")
+            Console().print(f"{cohorts}, {answer.method}{_repeats(answer.repeats)}")
 
     def distribution(self, answer: analyst_pb2.DistributionResponse) -> None:
         if self._json:
@@ -222,9 +222,12 @@ class _Shown:
             for row in rows:
                 table.add_row(*_cells(row))
             Console().print(table)
-        Console().print(f"{answer.reports:,} reports, {answer.method}")
+        repeats = _repeats(answer.repeats)
+        Console().print(f"{answer.reports:,} reports, {answer.method}{repeats}")
 
     def suspicions(self, answer: analyst_pb2.SuspicionsResponse) -> None:
+        if answer.warning:
+            Console(stderr=True).print(escape(f"warning: {answer.warning}"), soft_wrap=True)
         if self._json:
             document = _plain(answer)
             for entry, message in zip(document["suspicions"], answer.suspicions, strict=True):
@@ -271,6 +274,10 @@ def _cells(row: analyst_pb2.Row) -> list[str]:
 
 def _cell(number: float, column: str) -> str:
     return f"{number:,.0f}" if column == "effective_sample_size" else f"{number:.4f}"
+
+
+def _repeats(most: float) -> str:
+    return f"; errors allow for people with {most:.3g} reports each" if most > 1 else ""
 
 
 def _numbers(row: analyst_pb2.Row, columns: Sequence[str]) -> list[float]:

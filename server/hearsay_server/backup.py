@@ -17,8 +17,8 @@ from hearsay_server import migrations, schema
 from hearsay_server.database import Database, open_folder
 from ldp import InvalidInput
 
-_PAGE = 200
-"""Rows in memory at once."""
+_PAGE = 16
+"""Rows in memory at once: each may be a batch as large as a message."""
 
 
 def backup(database: Database, file: Path) -> None:

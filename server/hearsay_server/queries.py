@@ -4,8 +4,6 @@ Nothing here reads a store or a clock, so that whoever has the tallies gets the 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +12,15 @@ from hearsay import period
 from hearsay.plan import Categorical, Domain, Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.intake import Cohort
-from hearsay_server.repeats import overstatement, widened
+from hearsay_server.repeats import of_levels
 from ldp import Estimate, FrequencyOracle, InvalidInput, Mechanism, Tally, pooling
 from ldp.consistency import make_consistent
-from ldp.distribution import Distribution, reconstruct
+from ldp.distribution import pooled as reconstructed
 from ldp.estimation import Cohorts
 from ldp.mechanisms.numeric import MeanMechanism
 from ldp.poisoning import Shift, largest_shift
 from ldp.recovery import ldp_recover
+from ldp.repeated import Repeated
 
 _QUICK = 256
 """Values up to which levels are tested and pooled by maximum likelihood unless a method is asked
@@ -53,27 +52,25 @@ def pooled(
 ) -> pooling.Answer:
     """Test and pool an attribute's cohorts, in the mechanism's units: periods of a level add up.
 
-    Without a method it is the best that takes a blink. If `forgeable` it is one for which the
-    effect of forged reports is known, and levels that differ are pooled all the same.
+    Errors allow for the same people in several periods. Without a method it is the best that
+    takes a blink. If `forgeable` it is one for which the effect of forged reports is known, and
+    levels that differ are pooled all the same.
     Raises `NoReports` where there are none, `InvalidInput` for a method that does not apply.
     """
     if not tallies:
         raise NoReports(f"there are no such reports of {attribute!r} yet")
     cohorts = list(by_level(plan, attribute, tallies).values())
+    repeats = of_levels(plan, attribute, tallies)
     domain = plan.attributes[attribute].domain
     if forgeable:
-        method = _forgeable(method)
-    if repeats(plan, attribute, tallies):
-        return _pooled_repeats(domain, cohorts, method, overstatement(tallies))
-    if forgeable:
-        return _pooled_though_different(domain, cohorts, method)
+        return _pooled_though_different(domain, cohorts, _forgeable(method), repeats)
     if method:
-        return pooling.answer(cohorts, pooling.named(method))
+        return pooling.answer(cohorts, pooling.named(method), repeats=repeats)
     if _has_many(domain):
         untested = f"with more than {_QUICK} values, whether the levels differ was not tested"
-        value = pooling.pool(cohorts, "inverse_variance")
+        value = pooling.pool(cohorts, "inverse_variance", repeats)
         return pooling.Answer(value, None, untested if len(cohorts) > 1 else "")
-    return pooling.answer(cohorts)
+    return pooling.answer(cohorts, repeats=repeats)
 
 
 def by_level(plan: Plan, attribute: str, tallies: Tallies) -> dict[str, tuple[Mechanism, Tally]]:
@@ -90,7 +87,7 @@ def _has_many(domain: Domain) -> bool:
     return isinstance(domain, Categorical) and len(domain.values) > _QUICK
 
 
-def repeats(plan: Plan, attribute: str, tallies: Tallies) -> bool:
+def repeats_memos(plan: Plan, attribute: str, tallies: Tallies) -> bool:
     """Tell whether devices may have sent the same codes in several of the cohorts' periods."""
     memo = bool(plan.attributes[attribute].memo)
     return memo and len({cohort.period for cohort in tallies}) > 1
@@ -106,12 +103,14 @@ def _forgeable(method: str) -> str:
     return method or "inverse_variance"
 
 
-def _pooled_though_different(domain: Domain, cohorts: Cohorts, method: str) -> pooling.Answer:
+def _pooled_though_different(
+    domain: Domain, cohorts: Cohorts, method: str, repeats: Repeated
+) -> pooling.Answer:
     """Pool without stratifying where the levels differ, but say so."""
-    value = pooling.pool(cohorts, pooling.named(method))
+    value = pooling.pool(cohorts, pooling.named(method), repeats)
     if len(cohorts) < 2 or _has_many(domain):
         return pooling.Answer(value, None, "")
-    test = pooling.homogeneity(cohorts)
+    test = pooling.homogeneity(cohorts, repeats)
     warning = (
         f"the levels differ (p = {test.p_value:.2g}), and are pooled all the same because forged "
         "reports were asked about: ask for each level by itself"
@@ -119,42 +118,13 @@ def _pooled_though_different(domain: Domain, cohorts: Cohorts, method: str) -> p
     return pooling.Answer(value, test, warning if test.p_value < _SIGNIFICANCE else "")
 
 
-def _pooled_repeats(domain: Domain, cohorts: Cohorts, method: str, factor: float) -> pooling.Answer:
-    """Pool periods in which devices repeat their memos: the reports are not independent."""
-    if not method and _has_many(domain):
-        method = "inverse_variance"
-    value = widened(pooling.pool(cohorts, pooling.named(method) if method else None), factor)
-    warning = (
-        "devices repeat their memos over these periods: errors allow for the same reports in all "
-        f"of them ({factor:.3g} times those of independent ones)"
-    )
-    if len(cohorts) > 1:
-        warning += "; whether the levels differ can be tested in one period only"
-    return pooling.Answer(value, None, warning)
-
-
-@dataclass(frozen=True)
-class Periods:
-    """Which periods are asked for: those listed, or all, within a range that may be open."""
-
-    names: frozenset[str]
-    first: str
-    last: str
-
-    @classmethod
-    def of(cls, plan: Plan, question: Question) -> Self:
-        """Raise `InvalidInput` where something is no period of the survey, or the range empty."""
-        first, last = question.first_period, question.last_period
-        for name in (*question.periods, *filter(None, (first, last))):
-            period.start(plan.period, name)
-        if last and first > last:
-            raise InvalidInput(f"a range must not end before it begins, got {first!r} to {last!r}")
-        return cls(frozenset(question.periods), first, last)
-
-    def __contains__(self, name: str) -> bool:
-        """Tell whether a period is asked for; their names sort in the order of time."""
-        listed = not self.names or name in self.names
-        return listed and self.first <= name and (not self.last or name <= self.last)
+def check_periods(plan: Plan, question: Question) -> None:
+    """Raise `InvalidInput` where something is no period of the survey, or the range is empty."""
+    first, last = question.first_period, question.last_period
+    for name in (*question.periods, *filter(None, (first, last))):
+        period.start(plan.period, name)
+    if last and first > last:
+        raise InvalidInput(f"a range must not end before it begins, got {first!r} to {last!r}")
 
 
 def estimate(
@@ -170,11 +140,12 @@ def estimate(
     )
     domain = plan.attributes[question.attribute].domain
     levels = by_level(plan, question.attribute, tallies)
+    repeats = of_levels(plan, question.attribute, tallies)
     raw, scale = answer.estimate, 1.0
     shift: Shift | None = None
     if forged is not None:
         method = question.method or "inverse_variance"
-        shift = largest_shift(list(levels.values()), forged, method)
+        shift = largest_shift(list(levels.values()), forged, method, repeats)
     if isinstance(domain, Categorical):
         statistic, labels = "frequency", list(domain.values)
     else:
@@ -218,6 +189,7 @@ def estimate(
         homogeneity=answer.homogeneity.p_value if answer.homogeneity else None,
         warning=answer.warning,
         group=group,
+        repeats=max(own.factor for own in repeats),
     )
 
 
@@ -267,8 +239,8 @@ def distribution(
 ) -> analyst_pb2.DistributionResponse:
     """Answer a `DistributionRequest` from the tallies of its cohorts.
 
-    Each level's distribution is reconstructed by itself; they are averaged with weights in
-    inverse proportion to the total variance of their bins.
+    One reconstruction has the reports of all levels, and its errors allow for the same people in
+    several periods.
     Raises `NoReports` where there are none, `InvalidInput` for what cannot be asked.
     """
     if not tallies:
@@ -279,12 +251,13 @@ def distribution(
     edges = _edges(question, domain.low, domain.high)
     scaled = np.clip(2 * (edges - domain.low) / (domain.high - domain.low) - 1, -1, 1)
     confidence = question.confidence if question.HasField("confidence") else _CONFIDENCE
-    found = [_reconstructed(m, t) for m, t in by_level(plan, question.attribute, tallies).values()]
-    shares = [each.histogram(scaled) for each in found]
-    weights = np.array([1 / np.square(share.standard_error).sum() for share in shares])
-    weights /= weights.sum()
-    factor = overstatement(tallies) if repeats(plan, question.attribute, tallies) else 1.0
-    histogram = widened(_averaged(shares, weights), factor)
+    cohorts = [
+        (_reconstructible(mechanism), tally)
+        for mechanism, tally in by_level(plan, question.attribute, tallies).values()
+    ]
+    repeats = of_levels(plan, question.attribute, tallies)
+    found = reconstructed(cohorts, repeats)
+    histogram = found.histogram(scaled)
     bins = [
         analyst_pb2.Bin(left=left, right=right, share=row)
         for left, right, row in zip(
@@ -296,18 +269,17 @@ def distribution(
     ]
     quantiles = []
     if question.quantiles:
-        each = [distribution.quantiles(list(question.quantiles)) for distribution in found]
-        averaged = widened(_averaged(each, weights), factor)
-        averaged = averaged.rescaled((domain.low, domain.high))
-        quantiles = _rows([f"{level:g}" for level in question.quantiles], averaged, confidence)
+        values = found.quantiles(list(question.quantiles)).rescaled((domain.low, domain.high))
+        quantiles = _rows([f"{level:g}" for level in question.quantiles], values, confidence)
     return analyst_pb2.DistributionResponse(
         survey=plan.survey,
         attribute=question.attribute,
         confidence=confidence,
         reports=histogram.n,
-        method="ems" if len(found) == 1 else "ems, scalar",
+        method="ems" if len(cohorts) == 1 else "ems, pooled",
         bins=bins,
         quantiles=quantiles,
+        repeats=max(own.factor for own in repeats),
     )
 
 
@@ -332,21 +304,13 @@ def _pairs(edges: Floats) -> list[tuple[float, float]]:
     return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
 
 
-def _reconstructed(mechanism: Mechanism, tally: Tally) -> Distribution:
+def _reconstructible(mechanism: Mechanism) -> MeanMechanism:
     if not isinstance(mechanism, MeanMechanism) or mechanism.steps < 2:
         raise InvalidInput(
             f"{mechanism.name} reports tell of the mean alone: ask for it, or survey the "
             "distribution with square_wave"
         )
-    return reconstruct(mechanism, tally)
-
-
-def _averaged(each: Sequence[Estimate], weights: Floats) -> Estimate:
-    value = np.sum([w * e.value for w, e in zip(weights, each, strict=True)], axis=0)
-    variance = np.sum(
-        [(w * e.standard_error) ** 2 for w, e in zip(weights, each, strict=True)], axis=0
-    )
-    return Estimate(value, np.sqrt(variance), sum(e.n for e in each), each[0].bounds)
+    return mechanism
 
 
 def _rows(labels: Sequence[str], values: Estimate, confidence: float) -> list[analyst_pb2.Row]:

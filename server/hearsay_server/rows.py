@@ -5,7 +5,6 @@ when they came: rows leave here in chunks that mix batches, in an order drawn an
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,21 +20,19 @@ _TESTED = 1 << 16
 """Reports whose supports are counted at once."""
 
 Batches = Iterable[Sequence[collector_pb2.Batch]]
-"""Pages of batches that were decoded once, and so are as they must be."""
+"""Pages of batches of one period that were decoded once, and so are as they must be."""
 
 
 def chunks(
     plan: Plan, batches: Batches, source: np.random.Generator
 ) -> Iterator[analyst_pb2.ExportRowsResponse]:
-    """Yield the batches' rows by period, those of a page mixed in an order that `source` draws."""
+    """Yield the batches' rows, those of a page mixed in an order that `source` draws."""
     for page in batches:
-        by_period = sorted(page, key=lambda batch: batch.period)
-        for name, group in groupby(by_period, key=lambda batch: batch.period):
-            yield from _mixed(plan, name, list(group), source)
+        yield from _mixed(plan, page, source)
 
 
 def _mixed(
-    plan: Plan, name: str, batches: Sequence[collector_pb2.Batch], source: np.random.Generator
+    plan: Plan, batches: Sequence[collector_pb2.Batch], source: np.random.Generator
 ) -> Iterator[analyst_pb2.ExportRowsResponse]:
     rows = sum(batch.rows for batch in batches)
     order = source.permutation(rows)
@@ -60,7 +57,7 @@ def _mixed(
     for begin in range(0, rows, step):
         count = min(step, rows - begin)
         yield analyst_pb2.ExportRowsResponse(
-            period=name,
+            period=batches[0].period,
             rows=count,
             columns=[
                 _column(key, where, entries, begin, count)

@@ -46,7 +46,7 @@ batches = sa.Table(
     sa.Column("batch", sa.LargeBinary),
     sqlite_with_rowid=False,
 )
-sa.Index("batches_by_period", batches.c.survey, batches.c.period)
+sa.Index("batches_by_period", batches.c.survey, batches.c.period, batches.c.id)
 sa.Index(
     "batches_without_content",
     batches.c.survey,

@@ -31,8 +31,11 @@ _DAY = 24 * 3600
 _RACES = 20
 """Times that a group is judged anew because another process was faster with some of it."""
 
-_PAGE_BYTES = 32 << 20
-"""Bytes of a page of batches, with which it ends."""
+_PAGE_BYTES = 8 << 20
+"""Bytes of a page of batches, with which it ends; three of them may be in memory."""
+
+_ROW_BYTES = 16
+"""Bytes that a row counts for in a page, besides its codes: rows are put in order one by one."""
 
 _KNOWN = sa.select(schema.batches.c.id, schema.batches.c.rows, schema.batches.c.batch).where(
     schema.batches.c.id.in_(sa.bindparam("ids", expanding=True))
@@ -233,30 +236,86 @@ class Store:
         return True
 
     def tallies(
-        self, survey: str, attribute: str, levels: Iterable[str] = (), periods: Iterable[str] = ()
+        self,
+        survey: str,
+        attribute: str,
+        levels: Iterable[str] = (),
+        periods: Iterable[str] = (),
+        first: str = "",
+        last: str = "",
     ) -> dict[Cohort, Tally]:
-        """Return the tallies of an attribute; empty `levels` or `periods` mean all."""
+        """Return the tallies of an attribute, whatever of these is empty not restricting them.
+
+        With levels named, no row of another period than those asked for is read in SQLite, and
+        none of another attribute in PostgreSQL.
+        """
         table = schema.tallies
         conditions = [table.c.survey == survey, table.c.attribute == attribute]
         if levels := list(levels):
-            conditions.append(table.c.level.in_(levels))
-        if periods := list(periods):
-            conditions.append(table.c.period.in_(periods))
+            # All before the period in the key, so that a range of periods is one of the key.
+            plan = sa.select(_surveys.c.revision).where(_surveys.c.survey == survey)
+            conditions += [table.c.revision == plan.scalar_subquery(), table.c.level.in_(levels)]
+        conditions += self._within(table.c.period, periods, first, last)
         with self.database.reading() as connection:
             return shards.read(connection, *conditions)
 
-    def batches(self, survey: str, page: int = 128) -> Iterator[list[collector_pb2.Batch]]:
-        """Yield a survey's batches that are stored still, by page, in the order of their ids.
+    def _within(
+        self, period: sa.ColumnElement[str], names: Iterable[str], first: str, last: str
+    ) -> list[sa.ColumnElement[bool]]:
+        """Return the conditions that a period is one of those named, and within the range."""
+        conditions: list[sa.ColumnElement[bool]] = []
+        if names := list(names):
+            conditions.append(period.in_(names))
+        # Names of periods sort in the order of time by their bytes, not in every language.
+        if self.engine.dialect.name == "postgresql":
+            period = sa.collate(period, "C")
+        if first:
+            conditions.append(period >= first)
+        if last:
+            conditions.append(period <= last)
+        return conditions
 
-        Ids are random. Each page is a transaction of its own, so that a long reading holds
-        nobody up; a batch that comes in meanwhile may or may not be among them. A page has
-        `page` batches, or fewer where they are large.
+    def batches(
+        self,
+        survey: str,
+        periods: Iterable[str] = (),
+        first: str = "",
+        last: str = "",
+        *,
+        page: int = 128,
+    ) -> Iterator[list[collector_pb2.Batch]]:
+        """Yield a survey's batches that are stored still, period by period, in pages.
+
+        A page has `page` batches of one period, in the order of their ids, which are random; or
+        fewer where they are large. The last one of a period joins the one before it, so that
+        it is no page of a few. Each is read in a transaction of its own, so that a long reading
+        holds nobody up; a batch that comes in meanwhile may or may not be among them.
         """
+        table = schema.counts
+        stored = sa.func.sum(table.c.batches) > sa.func.sum(table.c.dropped)
+        query = (
+            sa.select(table.c.period)
+            .where(table.c.survey == survey, *self._within(table.c.period, periods, first, last))
+            .group_by(table.c.period)
+            .having(stored)
+            .order_by(table.c.period)
+        )
+        with self.database.reading() as connection:
+            names = connection.scalars(query).all()
+        for name in names:
+            held: list[list[collector_pb2.Batch]] = []
+            for more in self._pages(survey, name, page):
+                if len(held) == 2:
+                    yield held.pop(0)
+                held.append(more)
+            if held:
+                yield [batch for part in held for batch in part]
+
+    def _pages(self, survey: str, period: str, page: int) -> Iterator[list[collector_pb2.Batch]]:
         table = schema.batches
-        # An expression, so that no index of surveys is taken: that one would be sorted by id
-        # for each page anew.
-        mine = (table.c.survey + "" == survey) & table.c.batch.is_not(None)
-        sizes = sa.select(table.c.id, sa.func.length(table.c.batch).label("size"))
+        mine = (table.c.survey == survey) & (table.c.period == period) & table.c.batch.is_not(None)
+        size = sa.func.length(table.c.batch) + _ROW_BYTES * table.c.rows
+        sizes = sa.select(table.c.id, size.label("size"))
         contents = sa.select(table.c.batch).where(mine).order_by(table.c.id)
         last = b""
         while True:

@@ -17,8 +17,8 @@ from hearsay_server.intake import Cohort, Refused, tallies_of
 from hearsay_server.shards import Counted
 from ldp import Tally
 
-_PAGE = 200
-"""Batches in memory at once."""
+_PAGE = 16
+"""Batches in memory at once: each may be as large as a message."""
 
 
 class Verdict(Enum):

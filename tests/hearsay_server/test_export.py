@@ -40,7 +40,8 @@ class Exported:
                 self.yesterday = analyst.rows("all", first_period=DAYS[1], last_period=DAYS[1])
         store = Store(folder / "data")
         self.tallies = {name: store.tallies("all", name) for name in self.plan.attributes}
-        self.batches = [b for page in store.batches("all", page=3) for b in page]
+        self.pages = list(store.batches("all", page=3))
+        self.batches = [b for page in self.pages for b in page]
         store.close()
 
 
@@ -161,7 +162,7 @@ def test_rows_stay_whole_and_are_mixed_over_batches(
     before: Counter[tuple[object, ...]] = Counter()
     for stored_batch in exported.batches:
         before += records(exported.plan, stored_batch.rows, stored_batch.columns)
-    streamed = list(chunks(exported.plan, [exported.batches], np.random.default_rng(3)))
+    streamed = list(chunks(exported.plan, exported.pages, np.random.default_rng(3)))
     after: Counter[tuple[object, ...]] = Counter()
     for chunk in streamed:
         after += records(exported.plan, chunk.rows, chunk.columns)
@@ -176,8 +177,23 @@ def test_rows_stay_whole_and_are_mixed_over_batches(
     assert not one_batch  # a message is no part of a batch
 
 
+def test_a_message_is_of_a_whole_period_or_of_many_batches(tmp_path: Path) -> None:
+    with serving(tmp_path / "data") as address, Analyst(address) as analyst:
+        _, plan = register(address, DAILY)
+        answers = {"smokes": np.zeros(2, dtype=np.int64)}
+        sent = [batch(plan, "open", day, answers, seed) for seed, day in enumerate(DAYS * 45)]
+        more = [batch(plan, "open", DAYS[1], answers, seed) for seed in range(85)]
+        submit(address, *sent, *more)
+        streamed = list(analyst.chunks("daily"))[1:]
+        assert [(chunk.period, chunk.rows) for chunk in streamed] == [
+            (DAYS[0], 90),
+            (DAYS[1], 260),  # 128 batches and the two that would be a message by themselves
+            (DAYS[2], 90),
+        ]
+
+
 def test_nothing_of_a_batch_but_its_rows_is_streamed(exported: Exported) -> None:
-    for chunk in chunks(exported.plan, [exported.batches], np.random.default_rng(4)):
+    for chunk in chunks(exported.plan, exported.pages, np.random.default_rng(4)):
         data = chunk.SerializeToString()
         assert not any(stored_batch.id in data for stored_batch in exported.batches)
 
@@ -279,7 +295,8 @@ def test_many_small_chunks_become_one_row_group(exported: Exported, tmp_path: Pa
     with serving(tmp_path / "data") as address:
         _, plan = register(address, toml())
         level, answers = next(iter(plan.levels)), {"colour_krr": np.array([1])}
-        submit(address, *(batch(plan, level, DAYS[0], answers, seed) for seed in range(150)))
+        for _ in range(2):
+            submit(address, *(batch(plan, level, DAYS[0], answers, seed) for seed in range(150)))
         with Analyst(address) as analyst:
             assert sum(chunk.period == DAYS[0] for chunk in analyst.chunks("all")) > 1
             export(analyst, "all", tmp_path / "rows")

@@ -21,10 +21,11 @@ from hearsay_server.cli import app
 from hearsay_server.intake import Cohort
 from ldp import InvalidInput, Tally
 from ldp.consistency import make_consistent
-from ldp.distribution import reconstruct
+from ldp.distribution import pooled
 from ldp.estimation import estimate
 from ldp.poisoning import largest_shift
 from ldp.recovery import ldp_recover
+from ldp.repeated import Repeats
 
 VALUES = [f"v{i}" for i in range(10)]
 TOML = f"""
@@ -225,11 +226,12 @@ def test_the_effective_sample_size_gives_a_plain_survey_the_same_error(
 def test_forged_reports_shift_by_what_the_mathematics_says(collected: Collected) -> None:
     table = collected.analyst.estimate("asked", "colour", forged=100)
     assert table.attrs["method"] == "inverse_variance"
-    expected = largest_shift(collected.cohorts("colour"), 100)
+    repeats = [Repeats(3.0), Repeats(3.0)]  # the same people may have answered on all days
+    expected = largest_shift(collected.cohorts("colour"), 100, repeats=repeats)
     assert table["shift_up"].to_numpy() == pytest.approx(expected.up)
     assert table["shift_down"].to_numpy() == pytest.approx(expected.down)
     mean = collected.analyst.estimate("asked", "height", forged=100)
-    expected = largest_shift(collected.cohorts("height"), 100)
+    expected = largest_shift(collected.cohorts("height"), 100, repeats=repeats)
     assert mean["shift_up"].to_numpy() == pytest.approx(50 * expected.up)
 
 
@@ -277,6 +279,18 @@ def test_honest_reports_are_not_suspected_and_forged_ones_are(tmp_path: Any) -> 
             analyst.suspicions("asked", "colour", levels=["open"])
 
 
+def test_a_level_of_one_report_fails_no_test_of_another(tmp_path: Any) -> None:
+    with serving(tmp_path / "data") as address, Analyst(address) as analyst:
+        _, plan = register(address, TOML)
+        for level, rows in (("strict", 500), ("open", 1)):
+            answers = {"colour": people(rows, 1)["colour"]}
+            submit(address, batch(plan, level, DAYS[0], answers, 1))
+        with pytest.warns(UserWarning, match="too few reports for norm_sub_gap at open"):
+            tested = analyst.suspicions("asked", "colour")
+        assert set(tested.loc["strict"].index) == {"norm_sub_gap", "support_sizes", "together"}
+        assert set(tested.loc["open"].index) == {"support_sizes", "together"}
+
+
 def test_repeated_memos_are_tested_one_period_at_a_time(tmp_path: Any) -> None:
     toml = TOML.replace('name = "colour"', 'name = "colour"\nmemo = 1.0')
     with serving(tmp_path / "data") as address, Analyst(address) as analyst:
@@ -299,7 +313,7 @@ def test_a_histogram_and_quantiles_are_the_reconstructions(collected: Collected)
         "asked", "income", levels=["open"], edges=edges, quantiles=[0.1, 0.5]
     )
     ((mechanism, tally),) = collected.cohorts("income", "open")
-    expected = reconstruct(mechanism, tally)
+    expected = pooled([(mechanism, tally)], [Repeats(3.0)])
     shares = expected.histogram(np.array(edges) / 500 - 1)
     assert histogram["estimate"].to_numpy() == pytest.approx(shares.value)
     assert histogram["standard_error"].to_numpy() == pytest.approx(shares.standard_error)
@@ -310,9 +324,9 @@ def test_a_histogram_and_quantiles_are_the_reconstructions(collected: Collected)
     assert histogram.attrs["method"] == "ems"
 
 
-def test_levels_are_averaged_with_less_error_than_any(collected: Collected) -> None:
+def test_levels_are_pooled_with_less_error_than_any(collected: Collected) -> None:
     both, _ = collected.analyst.distribution("asked", "income", bins=4)
-    assert both.attrs["method"] == "ems, scalar"
+    assert both.attrs["method"] == "ems, pooled"
     assert both["estimate"].sum() == pytest.approx(1)
     for level in ("strict", "open"):
         one, _ = collected.analyst.distribution("asked", "income", bins=4, levels=[level])
@@ -411,6 +425,7 @@ def test_the_command_shows_what_was_asked_for(collected: Collected) -> None:
     table = asked(collected, "colour", "--forged", 100, "--consistent", "norm-sub")
     for heading in ("raw", "effective n", "forged down", "forged up", "norm-sub"):
         assert heading in table
+    assert "errors allow for people with 3 reports each" in table
     grouped = json.loads(asked(collected, "colour", "--by", "period", "--json"))
     assert [document["group"] for document in grouped] == DAYS
     ranged = json.loads(

@@ -12,7 +12,7 @@ from ldp import (
     SquareWave,
     Tally,
 )
-from ldp.distribution import Distribution, reconstruct, smoothed_em
+from ldp.distribution import Distribution, pooled, reconstruct, smoothed_em
 from ldp.likelihood import Cohort, iterative_bayesian_update
 from ldp.mechanisms.square_wave import half_width
 from ldp.testing import SeededCoins
@@ -114,6 +114,71 @@ def test_reports_of_other_mean_mechanisms_give_a_distribution_too(
     assert abs(median.value[0] - np.median(numbers)) < 4 * median.standard_error[0] + 0.01
 
 
+def known(masses: np.ndarray) -> Distribution:
+    points = masses.size
+    return Distribution(masses, np.zeros((points, points)), np.zeros(points), 10)
+
+
+@pytest.mark.parametrize("n", [1, 5, 20, 100, 1000])
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_shares_are_covered_from_one_report_on(epsilon: float, n: int) -> None:
+    wave, generator = SquareWave(epsilon, 48), np.random.default_rng(5)
+    truth = np.exp(-0.5 * ((np.arange(49) - 15) / 7) ** 2)
+    truth /= truth.sum()
+    edges = [-1, -0.5, 0, 0.5, 1]
+    shares = known(truth).histogram(edges).value
+    covered = []
+    for _ in range(40):
+        tally = Tally(n, generator.multinomial(n, truth @ wave.matrix()))
+        low, high = reconstruct(wave, tally).histogram(edges).interval()
+        covered.append((low <= shares) & (shares <= high))
+    assert np.mean(covered) > 0.9
+
+
+@pytest.mark.parametrize("few", [1, 3, 30])
+def test_a_few_reports_of_a_level_do_not_outweigh_many(few: int) -> None:
+    strict, open_ = SquareWave(1.0, 32), SquareWave(2.0, 32)
+    generator = np.random.default_rng(6)
+    truth = np.full(33, 1 / 33)
+    many = (strict, Tally(20_000, generator.multinomial(20_000, truth @ strict.matrix())))
+    alone = pooled([many]).histogram(EDGES)
+    assert np.abs(alone.value - 1 / 8).max() < 0.05
+    for _ in range(5):
+        other = Tally(few, generator.multinomial(few, truth @ open_.matrix()))
+        both = pooled([many, (open_, other)]).histogram(EDGES)
+        assert np.abs(both.value - alone.value).max() < 0.001 * few
+        assert both.standard_error == pytest.approx(alone.standard_error, rel=0.1)
+
+
+def test_cohorts_of_one_channel_are_one_cohort() -> None:
+    wave, generator = SquareWave(2.0, 32), np.random.default_rng(7)
+    truth = np.linspace(2, 1, 33) / np.linspace(2, 1, 33).sum()
+    parts = [Tally(n, generator.multinomial(n, truth @ wave.matrix())) for n in (500, 9500)]
+    whole = reconstruct(wave, parts[0] + parts[1])
+    both = pooled([(wave, part) for part in parts])
+    assert both.probabilities == pytest.approx(whole.probabilities, abs=1e-6)
+    assert both.histogram(EDGES).standard_error == pytest.approx(
+        whole.histogram(EDGES).standard_error, rel=0.01
+    )
+
+
+def test_cohorts_of_different_grids_are_pooled_on_the_finest() -> None:
+    n = 10**8
+    numbers = np.linspace(-1, 1, 25)
+    fine = np.exp(-numbers) / np.exp(-numbers).sum()
+    position = (numbers + 1) * 4  # on the grid of 8 steps, to which a number is rounded at random
+    low = np.minimum(position.astype(int), 7)
+    coarse = np.bincount(low, fine * (1 - position + low), 9)
+    coarse += np.bincount(low + 1, fine * (position - low), 9)
+    cohorts = [
+        (wave, Tally(n, np.rint(n * (masses @ wave.matrix())).astype(np.int64)))
+        for wave, masses in ((SquareWave(4.0, 8), coarse), (SquareWave(2.0, 24), fine))
+    ]
+    cohorts = [(w, Tally(int(t.counts.sum()), t.counts)) for w, t in cohorts]
+    shares = known(fine).histogram(EDGES).value
+    assert pooled(cohorts).histogram(EDGES).value == pytest.approx(shares, abs=0.005)
+
+
 def test_smoothed_em_is_exact_for_a_uniform_population() -> None:
     wave = SquareWave(1.0, 32)
     uniform = np.full(33, 1 / 33)
@@ -129,22 +194,21 @@ def test_em_without_smoothing_is_the_iterative_bayesian_update() -> None:
 
 
 def certain() -> Distribution:
-    masses = np.array([0.0, 0.5, 0.0, 0.0, 0.5])
-    return Distribution(masses, np.zeros((5, 5)), np.zeros(5), 10)
+    return known(np.array([0.0, 0.5, 0.0, 0.0, 0.5]))
 
 
 def test_mass_is_spread_over_the_cells_around_the_grid_points() -> None:
     # cells: [-1, -0.75], [-0.75, -0.25], ..., [0.75, 1]
-    known = certain()
-    assert known.cumulative([-1, -0.75, -0.5, 0.75, 1]).value == pytest.approx([0, 0, 0.25, 0.5, 1])
-    assert known.histogram([-1, -0.5, 1]).value == pytest.approx([0.25, 0.75])
-    assert known.mean().value == pytest.approx([0.25])
-    assert known.quantiles([0.25, 0.75]).value == pytest.approx([-0.5, 0.875])
+    sure = certain()
+    assert sure.cumulative([-1, -0.75, -0.5, 0.75, 1]).value == pytest.approx([0, 0, 0.25, 0.5, 1])
+    assert sure.histogram([-1, -0.5, 1]).value == pytest.approx([0.25, 0.75])
+    assert sure.mean().value == pytest.approx([0.25])
+    assert sure.quantiles([0.25, 0.75]).value == pytest.approx([-0.5, 0.875])
 
 
 def test_a_quantile_where_the_density_is_low_is_uncertain() -> None:
-    known = certain()
-    noisy = Distribution(known.probabilities, np.eye(5) * 1e-4, known.bias, 10)
+    sure = certain()
+    noisy = Distribution(sure.probabilities, np.eye(5) * 1e-4, sure.bias, 10)
     low, middle = noisy.quantiles([0.25, 0.5]).standard_error
     assert middle > 0.4  # anything between the two lumps is a median
     assert low < 0.05

@@ -188,3 +188,16 @@ def test_no_forged_report_moves_nothing() -> None:
     shift = largest_shift([(LocalHashing(8, 1.0), Tally(10, np.full(8, 3)))], 0)
     assert not shift.up.any()
     assert not shift.down.any()
+
+
+def test_one_report_moves_a_frequency_by_what_the_documents_say() -> None:
+    mechanism, n = KRR(4, 0.5), 200
+    p, q = map(float, mechanism.support)
+    cohort = (mechanism, Tally(n, np.array([30, 60, 55, 55])))
+    f = mechanism.debias(cohort[1])
+    shift = largest_shift([cohort], 1)
+    assert shift.up == pytest.approx(((1 - q) / (p - q) - f) / (n + 1))
+    assert shift.down == pytest.approx(-(f + q / (p - q)) / (n + 1))
+    # Below zero it is more than the (1 - q) / (n (p - q)) that it is at most above.
+    assert f[0] < 0
+    assert shift.up[0] > (1 - q) / (n * (p - q)) > shift.up[1:].max()

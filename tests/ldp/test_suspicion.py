@@ -8,7 +8,15 @@ from numpy.typing import NDArray
 
 from ldp import KRR, FrequencyOracle, InvalidInput, LocalHashing, UnaryEncoding
 from ldp.mechanisms import UnaryChain
-from ldp.suspicion import Supports, has_tests, shared_bucket, supports, suspicions
+from ldp.suspicion import (
+    Supports,
+    has_gap,
+    has_tests,
+    norm_sub_gap,
+    shared_bucket,
+    supports,
+    suspicions,
+)
 from ldp.testing import SeededCoins
 
 K = 16
@@ -42,8 +50,66 @@ def test_honest_reports_are_suspected_as_rarely_as_stated(mechanism: FrequencyOr
             rate = np.mean([p[test] < level for p in found])
             error = np.sqrt(level * (1 - level) / runs)
             assert rate < level + 4 * error + 0.15 * level  # chi-squared and normal are nearly so
-            if test != "together":  # which is a bound
+            if test != "together" and (test, mechanism) != ("norm_sub_gap", OLH):  # bounds
                 assert rate > level - 4 * error
+
+
+@pytest.mark.parametrize("n", [2, 5, 20, 100, 1000])
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        LocalHashing.optimised(2, 1.0),
+        LocalHashing.optimised(64, 4.0),
+        UnaryEncoding(6, 1.0),
+        UnaryEncoding.symmetric(16, 10.0),
+    ],
+    ids=["olh-2", "olh-64", "oue", "sue"],
+)
+def test_few_honest_reports_are_suspected_no_oftener_than_stated(
+    mechanism: FrequencyOracle, n: int
+) -> None:
+    runs = 1000
+    source = np.random.default_rng(21)
+    values = np.where(source.random(runs * n) < 0.5, 0, source.integers(0, mechanism.k, runs * n))
+    codes = mechanism.randomize_many(values, SeededCoins(22))
+    targets = tuple(range(min(3, mechanism.k)))
+    sizes = sum(mechanism.evidence(codes, v) for v in range(mechanism.k))
+    hits = np.all([mechanism.evidence(codes, v) for v in targets], axis=0).reshape(runs, n)
+    every: dict[str, list[float]] = {}
+    for row, both in zip(np.reshape(sizes, (runs, n)), hits.sum(axis=1), strict=True):
+        seen = Supports(np.bincount(row, minlength=mechanism.k + 1), targets, int(both))
+        for test in suspicions(mechanism, seen):
+            every.setdefault(test.test, []).append(test.p_value)
+    assert ("norm_sub_gap" in every) == has_gap(mechanism, n)
+    for found in every.values():
+        for level in (0.05, 0.01, 0.001):
+            rate, error = np.mean(np.array(found) < level), np.sqrt(level / runs)
+            assert rate <= level + 4 * error
+
+
+def test_the_gap_is_not_tested_of_too_few_reports() -> None:
+    assert not has_gap(OUE, 99)
+    assert has_gap(OUE, 100)
+    assert not has_gap(OLH, 1)
+    assert has_gap(OLH, 2)
+    rare = UnaryEncoding.symmetric(2, 12.0)  # which supports one category nearly always
+    assert not has_gap(rare, 100)
+    seen = Supports(np.eye(K + 1, dtype=np.int64)[2], TARGETS, 0)
+    assert [each.test for each in suspicions(OUE, seen)] == ["support_sizes", "together"]
+    assert [each.test for each in suspicions(OLH, seen)] == ["together"]
+    with pytest.raises(InvalidInput, match="more reports than 1"):
+        norm_sub_gap(OLH, seen.sizes)
+
+
+def test_forged_hashes_that_support_too_much_are_found_by_the_sum() -> None:
+    source = np.random.default_rng(23)
+    honest = OLH.randomize_many(answers(20_000, source), SeededCoins(23))
+    fresh = OLH.randomize_many(answers(50_000, source), SeededCoins(24))
+    sizes = np.sum([OLH.evidence(fresh, value) for value in range(K)], axis=0)
+    forged = fresh[np.argsort(-sizes)[:1000]]
+    found = suspicions(OLH, supports(OLH, np.concatenate([honest, forged]), TARGETS))
+    assert found[0].test == "norm_sub_gap"
+    assert found[0].p_value < 1e-6
 
 
 def forged_unary(n: int, padding: int, source: np.random.Generator) -> NDArray[np.uint8]:
@@ -122,5 +188,5 @@ def test_what_cannot_be_tested_is_refused() -> None:
         supports(krr, np.zeros(5, dtype=np.uint8), TARGETS)
     with pytest.raises(InvalidInput, match="two or more different categories"):
         supports(OUE, OUE.randomize_many(np.arange(3), SeededCoins(18)), (4, 4))
-    with pytest.raises(InvalidInput, match="two reports or more, got 1"):
-        suspicions(OUE, Supports(np.eye(K + 1, dtype=np.int64)[2], TARGETS, 0))
+    with pytest.raises(InvalidInput, match="no reports to test"):
+        suspicions(OUE, Supports(np.zeros(K + 1, dtype=np.int64), TARGETS, 0))

@@ -85,9 +85,10 @@ class Analyst:
         `consistency` or `recover`: the unbiased estimate, whose error and interval the others
         are; effective_sample_size of frequencies: how many people asked without privacy would
         tell as much; shift_down and shift_up with `forged`. `frame.attrs` holds the survey,
-        attribute, statistic, confidence, method, homogeneity, warning and the number of
-        reports. Where the levels differ so much that they cannot be of one population
-        (`homogeneity` is the p-value), the estimate is stratified instead, and a warning says so.
+        attribute, statistic, confidence, method, homogeneity, warning, the number of reports
+        and repeats: how often one person may be among them, which errors allow for. Where
+        the levels differ so much that they cannot be of one population (`homogeneity` is the
+        p-value), the estimate is stratified instead, and a warning says so.
 
         Needs pandas (`pip install 'hearsay[analyst]'`), as all that return DataFrames.
         """
@@ -179,8 +180,9 @@ class Analyst:
         """Return tests of whether the stored reports look forged, by level and test.
 
         Columns: statistic, p_value (of honest reports it is below alpha as rarely as alpha
-        says), reports. `targets` are values that an attack may have promoted, by default the
-        three most frequent. The server reads all the reports: that takes time.
+        says), reports. A warning says at which levels a test was left out. `targets` are values
+        that an attack may have promoted, by default the three most frequent. The server reads
+        all the reports: that takes time.
         """
         import pandas as pd
 
@@ -201,7 +203,9 @@ class Analyst:
             index=pd.MultiIndex.from_tuples(tests, names=["level", "test"]),
             columns=["statistic", "p_value", "reports"],
         )
-        table.attrs = {"targets": list(answer.targets)}
+        table.attrs = {"targets": list(answer.targets), "warning": answer.warning}
+        if answer.warning:
+            warnings.warn(answer.warning, stacklevel=2)
         return table
 
     def rows(
@@ -353,6 +357,7 @@ def frame(answer: analyst_pb2.EstimateResponse) -> "pd.DataFrame":
         "confidence": answer.confidence,
         "simultaneous": answer.simultaneous,
         "reports": answer.reports,
+        "repeats": answer.repeats,
         "method": answer.method,
         "homogeneity": answer.homogeneity if answer.HasField("homogeneity") else None,
         "warning": answer.warning,

@@ -17,7 +17,7 @@ from hearsay.plan import Categorical, Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2
 from hearsay_server import queries, rows
 from hearsay_server.pool import Pool
-from hearsay_server.queries import NoReports, Periods, Question, Tallies
+from hearsay_server.queries import NoReports, Question, Tallies, check_periods
 from hearsay_server.services.answers import Context, abort, no_survey
 from hearsay_server.services.plans import Plans
 from hearsay_server.store import Store
@@ -157,11 +157,15 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         """Return the tallies asked for; raise `NoReports` where there are none, unless `none`."""
         for level in question.levels:
             plan.level(level)
-        periods = Periods.of(plan, question)
-        found = self._store.tallies(
-            question.survey, question.attribute, question.levels, question.periods
+        check_periods(plan, question)
+        tallies = self._store.tallies(
+            question.survey,
+            question.attribute,
+            question.levels or plan.levels,
+            question.periods,
+            question.first_period,
+            question.last_period,
         )
-        tallies = {cohort: tally for cohort, tally in found.items() if cohort.period in periods}
         if not tallies and not none:
             raise NoReports(f"there are no such reports of {question.attribute!r} yet")
         return tallies
@@ -189,9 +193,9 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
 
     def _pages(self, plan: Plan, question: Question) -> Iterator[list[collector_pb2.Batch]]:
         """Return the stored batches of the periods asked for, by page."""
-        periods = Periods.of(plan, question)
-        pages = self._store.batches(plan.survey)
-        return ([batch for batch in page if batch.period in periods] for page in pages)
+        check_periods(plan, question)
+        first, last = question.first_period, question.last_period
+        return self._store.batches(plan.survey, question.periods, first, last)
 
     def _suspicions(
         self, plan: Plan, question: analyst_pb2.SuspicionsRequest
@@ -200,7 +204,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         domain = plan.attributes[question.attribute].domain
         if not isinstance(domain, Categorical):
             raise InvalidInput(f"{question.attribute!r} is a number: the tests are for values")
-        if queries.repeats(plan, question.attribute, tallies):
+        if queries.repeats_memos(plan, question.attribute, tallies):
             raise InvalidInput(
                 "devices repeat their memos over periods, and the tests are for independent "
                 "reports: ask for one period"
@@ -214,8 +218,11 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         found = rows.supports_by_level(
             plan, question.attribute, levels, targets, self._pages(plan, question)
         )
+        mechanisms = {name: plan.levels[name].mechanisms[question.attribute] for name in found}
+        few = [name for name, s in found.items() if not suspicion.has_gap(mechanisms[name], s.n)]
         return analyst_pb2.SuspicionsResponse(
             targets=[domain.values[target] for target in targets],
+            warning=f"too few reports for norm_sub_gap at {', '.join(few)}" if few else "",
             suspicions=[
                 analyst_pb2.Suspicion(
                     level=level,
@@ -225,9 +232,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                     p_value=each.p_value,
                 )
                 for level, seen in found.items()
-                for each in suspicion.suspicions(
-                    plan.levels[level].mechanisms[question.attribute], seen
-                )
+                for each in suspicion.suspicions(mechanisms[level], seen)
             ],
         )
 

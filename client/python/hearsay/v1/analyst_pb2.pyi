@@ -61,7 +61,7 @@ class WatchRequest(_message.Message):
     def __init__(self, question: _Optional[_Union[EstimateRequest, _Mapping]] = ..., interval: _Optional[float] = ...) -> None: ...
 
 class EstimateResponse(_message.Message):
-    __slots__ = ("survey", "attribute", "statistic", "confidence", "simultaneous", "reports", "rows", "cohorts", "method", "homogeneity", "warning", "group")
+    __slots__ = ("survey", "attribute", "statistic", "confidence", "simultaneous", "reports", "rows", "cohorts", "method", "homogeneity", "warning", "group", "repeats")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     STATISTIC_FIELD_NUMBER: _ClassVar[int]
@@ -74,6 +74,7 @@ class EstimateResponse(_message.Message):
     HOMOGENEITY_FIELD_NUMBER: _ClassVar[int]
     WARNING_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
+    REPEATS_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     statistic: str
@@ -86,7 +87,8 @@ class EstimateResponse(_message.Message):
     homogeneity: float
     warning: str
     group: str
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., statistic: _Optional[str] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reports: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., cohorts: _Optional[_Iterable[_Union[Cohort, _Mapping]]] = ..., method: _Optional[str] = ..., homogeneity: _Optional[float] = ..., warning: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
+    repeats: float
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., statistic: _Optional[str] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reports: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., cohorts: _Optional[_Iterable[_Union[Cohort, _Mapping]]] = ..., method: _Optional[str] = ..., homogeneity: _Optional[float] = ..., warning: _Optional[str] = ..., group: _Optional[str] = ..., repeats: _Optional[float] = ...) -> None: ...
 
 class Row(_message.Message):
     __slots__ = ("label", "estimate", "standard_error", "low", "high", "raw", "effective_sample_size", "shift_down", "shift_up")
@@ -151,7 +153,7 @@ class DistributionRequest(_message.Message):
     def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., levels: _Optional[_Iterable[str]] = ..., periods: _Optional[_Iterable[str]] = ..., first_period: _Optional[str] = ..., last_period: _Optional[str] = ..., confidence: _Optional[float] = ..., edges: _Optional[_Iterable[float]] = ..., bins: _Optional[int] = ..., quantiles: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class DistributionResponse(_message.Message):
-    __slots__ = ("survey", "attribute", "confidence", "reports", "method", "bins", "quantiles")
+    __slots__ = ("survey", "attribute", "confidence", "reports", "method", "bins", "quantiles", "repeats")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
@@ -159,6 +161,7 @@ class DistributionResponse(_message.Message):
     METHOD_FIELD_NUMBER: _ClassVar[int]
     BINS_FIELD_NUMBER: _ClassVar[int]
     QUANTILES_FIELD_NUMBER: _ClassVar[int]
+    REPEATS_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     confidence: float
@@ -166,7 +169,8 @@ class DistributionResponse(_message.Message):
     method: str
     bins: _containers.RepeatedCompositeFieldContainer[Bin]
     quantiles: _containers.RepeatedCompositeFieldContainer[Row]
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., confidence: _Optional[float] = ..., reports: _Optional[int] = ..., method: _Optional[str] = ..., bins: _Optional[_Iterable[_Union[Bin, _Mapping]]] = ..., quantiles: _Optional[_Iterable[_Union[Row, _Mapping]]] = ...) -> None: ...
+    repeats: float
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., confidence: _Optional[float] = ..., reports: _Optional[int] = ..., method: _Optional[str] = ..., bins: _Optional[_Iterable[_Union[Bin, _Mapping]]] = ..., quantiles: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., repeats: _Optional[float] = ...) -> None: ...
 
 class Bin(_message.Message):
     __slots__ = ("left", "right", "share")
@@ -197,12 +201,14 @@ class SuspicionsRequest(_message.Message):
     def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., levels: _Optional[_Iterable[str]] = ..., periods: _Optional[_Iterable[str]] = ..., first_period: _Optional[str] = ..., last_period: _Optional[str] = ..., targets: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SuspicionsResponse(_message.Message):
-    __slots__ = ("targets", "suspicions")
+    __slots__ = ("targets", "suspicions", "warning")
     TARGETS_FIELD_NUMBER: _ClassVar[int]
     SUSPICIONS_FIELD_NUMBER: _ClassVar[int]
+    WARNING_FIELD_NUMBER: _ClassVar[int]
     targets: _containers.RepeatedScalarFieldContainer[str]
     suspicions: _containers.RepeatedCompositeFieldContainer[Suspicion]
-    def __init__(self, targets: _Optional[_Iterable[str]] = ..., suspicions: _Optional[_Iterable[_Union[Suspicion, _Mapping]]] = ...) -> None: ...
+    warning: str
+    def __init__(self, targets: _Optional[_Iterable[str]] = ..., suspicions: _Optional[_Iterable[_Union[Suspicion, _Mapping]]] = ..., warning: _Optional[str] = ...) -> None: ...
 
 class Suspicion(_message.Message):
     __slots__ = ("level", "reports", "test", "statistic", "p_value")

@@ -114,8 +114,10 @@ class AnalystServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ExportRows(self, request, context):
-        """Streams the stored rows, as randomised as they came, in random order. The first message has
-        the plan and no rows. Batches are not told apart. Rows that come in meanwhile may be missing.
+        """Streams the stored rows, as randomised as they came, period by period. The first message has
+        the plan and no rows. Rows are in random order among those of 128 batches or more of their
+        period, fewer where batches are large or no more are stored: the rows of a batch that is all
+        of its period stand alone. Rows that come in meanwhile may be missing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

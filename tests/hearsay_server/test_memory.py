@@ -1,0 +1,68 @@
+"""What reads all batches holds few of them at once, however large they are."""
+
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from stored import PLANS, batch, decoded, register
+
+from hearsay_server import store as stores
+from hearsay_server.backup import backup
+from hearsay_server.rows import chunks
+from hearsay_server.store import Store
+from hearsay_server.verify import verify
+
+BATCHES, ROWS = 60, 100_000  # 6 MB of codes
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    store = Store(tmp_path_factory.mktemp("data"))
+    register(store)
+    for number in range(BATCHES):
+        large = batch(number)
+        large.rows = ROWS
+        del large.columns[1]
+        large.columns[0].codes = bytes(ROWS)
+        assert store.add([large], decoded) == [True]
+    yield store
+    store.close()
+
+
+def exported(store: Store, _folder: Path) -> None:
+    for _ in chunks(PLANS["health"], store.batches("health"), np.random.default_rng(1)):
+        pass
+
+
+def verified(store: Store, _folder: Path) -> None:
+    for _ in verify(store.database):
+        pass
+
+
+def backed_up(store: Store, folder: Path) -> None:
+    backup(store.database, folder / "copy.db")
+
+
+@pytest.mark.parametrize(
+    ("read", "most"),
+    # Those that read one by one hold 16 batches; to be mixed, a row takes 40 bytes.
+    [(exported, 40 * 5 * ROWS), (verified, 40 * ROWS), (backed_up, 45 * ROWS)],
+    ids=["exported", "verified", "backed_up"],
+)
+def test_memory_is_that_of_some_batches(
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    read: Callable[[Store, Path], None],
+    most: int,
+) -> None:
+    monkeypatch.setattr(stores, "_PAGE_BYTES", 20 * ROWS)  # that is two batches, of two pages
+    tracemalloc.start()
+    try:
+        read(store, tmp_path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < most
