@@ -94,6 +94,8 @@ class Bookkeeper:
         self._sums: dict[int, Tensor] = {}
         self._booked: dict[Piece, PerSample] = {}
         self._booked_batch: int | None = None
+        self._booking: int | None = None  # the backward pass that booked
+        self.drawn = 0  # how many batches were begun
         self.anchor = torch.zeros((), device=self.parameters[0].device, requires_grad=True)
         self.dims = BatchDims(module, batch_dim)
         layer_names = {layer: name for name, layer in module.named_modules()}
@@ -114,6 +116,10 @@ class Bookkeeper:
 
     def book(self, batch: int, gradients: Gradients) -> None:
         """Add per-sample gradients; called while a backward pass walks the taps."""
+        walk = torch._C._current_graph_task_id()
+        if walk != self._booking:
+            self._forget()  # an earlier pass that failed
+            self._booking = walk
         if self._booked_batch is None:
             torch.autograd.Variable._execution_engine.queue_callback(self._settle)
         elif self._booked_batch != batch:
@@ -126,9 +132,9 @@ class Bookkeeper:
             present = self._booked.get(piece)
             self._booked[piece] = gradient if present is None else present.merge(gradient)
 
-    def abandon(self) -> None:
-        """Drop what a backward pass that failed on its way has booked."""
-        self._forget()
+    def begin(self) -> None:
+        """Expect another batch: a forward of one before must not be in its backward pass."""
+        self.drawn += 1
 
     def _forget(self) -> int | None:
         batch = self._booked_batch
@@ -174,7 +180,7 @@ class Bookkeeper:
         parameter = piece.parameter
         total = self._sums.get(id(parameter))
         if total is None and piece.stop is None:
-            self._sums[id(parameter)] = summed.view(parameter.shape)
+            self._sums[id(parameter)] = summed.contiguous().view(parameter.shape)
             return
         if total is None:
             total = self._sums[id(parameter)] = summed.new_zeros(parameter.shape)
@@ -190,6 +196,7 @@ class Call:
         self._layer = layer
         self.name = name
         self.batch = keeper.dims.begin(layer, name)
+        self._drawn = keeper.drawn
         self._number = keeper.dims.number(layer)
         self._inputs = 0
 
@@ -232,6 +239,11 @@ class Call:
 
     def book(self, gradients: Gradients) -> None:
         """Book per-sample gradients, during the backward pass."""
+        if self._drawn != self._keeper.drawn:
+            raise InvalidInput(
+                f"{self.name}: this backward pass is of a batch before the last that was drawn: "
+                "call backward before the next is drawn, and keep nothing with a gradient"
+            )
         self._keeper.book(self.batch, gradients)
 
 

@@ -14,11 +14,21 @@ from dpsgd.clipping import check_norm
 from dpsgd.distributed import Ranks
 from dpsgd.layers import by_sample, rules_for
 from dpsgd.layers.embedding import padding_rows
-from dpsgd.noise import GeneratorNoise, Grid, KeystreamNoise, NoisePrefetcher, NoiseSource
+from dpsgd.noise import (
+    GeneratorNoise,
+    Grid,
+    KeystreamNoise,
+    NoisePrefetcher,
+    NoiseSource,
+    Rounding,
+)
 from dpsgd.optimizers import AdamBC
 from dpsgd.sampling import BatchSampler, Physical
 from dpsgd.schedules import Schedule
 from ldp import Coins, InvalidInput
+
+_BLOCK = 1 << 15
+"""Values that are released together: what fits a core's cache."""
 
 
 class Run:
@@ -73,7 +83,7 @@ class Run:
         if ranks.rank == 0:  # noise is there once
             device = self._parameters[0].device
             self._noise = NoisePrefetcher(_source(device, secure, coins), shapes, device)
-            self._count_noise = KeystreamNoise(coins, torch.float64)
+            self._count_noise = KeystreamNoise(coins)
             self._noise.begin()
         optimizer.register_step_pre_hook(self._before_step)
 
@@ -89,7 +99,7 @@ class Run:
                 self.clipper.begin(self._steps)
             self._drawn.append(part.counts)
         self._part, self._passed = part, False
-        self._keeper.abandon()
+        self._keeper.begin()
         if self._noise is not None:
             self._noise.begin()
 
@@ -142,10 +152,11 @@ class Run:
     def _expect(self, batch: int) -> None:
         if self._part is None:
             raise InvalidInput("no batch was drawn: iterate over the loader of make_private")
-        if batch > self._part.size:
+        if batch != self._part.size:
             raise InvalidInput(
-                f"the module got {batch} samples where the loader had drawn {self._part.size}: a "
-                "record must not be in a batch more than once"
+                f"the module got {batch} samples where the loader had drawn {self._part.size}: "
+                "records are told apart by their places, so give it the whole batch at once, each "
+                "record once; for smaller batches set max_physical_batch_size"
             )
         if self._passed:
             raise InvalidInput(
@@ -201,26 +212,33 @@ class Run:
 
     def _release(self, deviation: float) -> None:
         sums = self._keeper.take_sums()
-        dtypes = [summed.dtype for summed in sums]
-        grid = Grid.for_sums(self.clipper.sensitivity, self._dimensions) if self._secure else None
-        if grid is not None:
-            sums = [grid.multiples(summed) for summed in sums]
-        if self._noise is not None:
+        rounding = self._rounding(deviation)
+        if self._ranks.size == 1:
+            assert self._noise is not None
             for summed, normal in zip(sums, self._noise.draw(), strict=True):
-                if grid is not None:
-                    summed.add_(grid.noise(normal, deviation))
-                else:
-                    summed.add_(normal, alpha=deviation)
-        self._ranks.add_up(sums)
-        for parameter, noisy, dtype in zip(self._parameters, sums, dtypes, strict=True):
-            if grid is not None:
-                noisy = noisy.mul_(grid.spacing).to(dtype)
+                parts = zip(
+                    summed.view(-1).split(_BLOCK), normal.view(-1).split(_BLOCK), strict=True
+                )
+                for part, own in parts:  # each as large as a core's cache
+                    part.copy_(rounding.release(part, own, deviation))
+        else:
+            totals = [rounding.prepare(summed) for summed in sums]
+            if self._noise is not None:
+                for total, normal in zip(totals, self._noise.draw(), strict=True):
+                    total.add_(rounding.noise(normal, deviation))
+            self._ranks.add_up(totals)
+            for summed, total in zip(sums, totals, strict=True):
+                summed.copy_(rounding.finish(total))
+        for parameter, noisy in zip(self._parameters, sums, strict=True):
             if parameter in self._padding:
                 noisy[self._padding[parameter]] = 0  # or noise alone would train it
             parameter.grad = noisy.div_(self._divisor).to(parameter.dtype)
 
+    def _rounding(self, deviation: float) -> Rounding:
+        if self._secure:
+            return Grid.for_sums(self.clipper.sensitivity, self._dimensions)
+        return Rounding.for_noise(deviation)
+
 
 def _source(device: torch.device, secure: bool, coins: Coins) -> NoiseSource:
-    if secure:
-        return KeystreamNoise(coins, torch.float64)
-    return KeystreamNoise(coins) if device.type == "cpu" else GeneratorNoise(device)
+    return KeystreamNoise(coins) if secure or device.type == "cpu" else GeneratorNoise(device)

@@ -58,6 +58,9 @@ def _fault(layer: nn.Module) -> str | None:
         return "has its parameters spread over devices: use DistributedDataParallel"
     if type(layer).__name__ == "_SpectralNorm":
         return "changes its buffers as it runs, which samples cannot do apart: use weight_norm"
+    own = [p for p in layer.parameters(recurse=False) if p.requires_grad]
+    if not all(p.is_floating_point() for p in own):
+        return "has complex parameters, and noise would be for their real parts: take real ones"
     hooks: list[Callable[..., object]] = list(layer._forward_pre_hooks.values())
     if any(type(hook).__name__ in ("WeightNorm", "SpectralNorm") for hook in hooks):
         return "sets its weight by a hook: use torch.nn.utils.parametrizations"
