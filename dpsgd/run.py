@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from dpsgd.accounting import Accountant
@@ -26,9 +26,6 @@ from dpsgd.optimizers import AdamBC
 from dpsgd.sampling import BatchSampler, Physical
 from dpsgd.schedules import Schedule
 from ldp import Coins, InvalidInput
-
-_BLOCK = 1 << 15
-"""Values that are released together: what fits a core's cache."""
 
 
 class Run:
@@ -213,22 +210,21 @@ class Run:
     def _release(self, deviation: float) -> None:
         sums = self._keeper.take_sums()
         rounding = self._rounding(deviation)
-        if self._ranks.size == 1:
-            assert self._noise is not None
-            for summed, normal in zip(sums, self._noise.draw(), strict=True):
-                parts = zip(
-                    summed.view(-1).split(_BLOCK), normal.view(-1).split(_BLOCK), strict=True
-                )
-                for part, own in parts:  # each as large as a core's cache
-                    part.copy_(rounding.release(part, own, deviation))
-        else:
-            totals = [rounding.prepare(summed) for summed in sums]
-            if self._noise is not None:
-                for total, normal in zip(totals, self._noise.draw(), strict=True):
-                    total.add_(rounding.noise(normal, deviation))
+        alone = self._ranks.size == 1
+        totals = sums if alone else [rounding.prepare(summed) for summed in sums]
+
+        def add(part: Tensor, noise: Tensor) -> None:
+            if alone:
+                part.copy_(rounding.release(part, noise, deviation))
+            else:
+                part.add_(rounding.noise(noise, deviation))
+
+        if self._noise is not None:
+            for total, noise in zip(totals, self._noise.draw(), strict=True):
+                add(total, noise)
+        if not alone:
             self._ranks.add_up(totals)
-            for summed, total in zip(sums, totals, strict=True):
-                summed.copy_(rounding.finish(total))
+            sums = [rounding.finish(t).to(s.dtype) for t, s in zip(totals, sums, strict=True)]
         for parameter, noisy in zip(self._parameters, sums, strict=True):
             if parameter in self._padding:
                 noisy[self._padding[parameter]] = 0  # or noise alone would train it

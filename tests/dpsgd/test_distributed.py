@@ -25,7 +25,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Seen, Seen]:
     folder = tmp_path_factory.mktemp("ranks")
     command = [sys.executable, "-W", "ignore", str(SCRIPT)]
     processes = [subprocess.Popen([*command, str(rank), str(folder)]) for rank in range(2)]
-    assert [process.wait(timeout=120) for process in processes] == [0, 0]
+    assert [process.wait(timeout=300) for process in processes] == [0, 0]
     one, other = (torch.load(folder / f"{rank}.pt") for rank in range(2))
     return one, other
 

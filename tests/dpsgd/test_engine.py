@@ -110,7 +110,8 @@ def test_epsilon_is_that_of_the_steps_that_were_made() -> None:
     assert engine.get_epsilon(1e-5) == reference.get_epsilon(1e-5) > 0
 
 
-def test_noise_is_found_for_a_target_and_used_up() -> None:
+@pytest.mark.parametrize("sampling", ["poisson", "fixed", "shuffle"])
+def test_noise_is_found_for_a_target_and_used_up(sampling: str) -> None:
     engine = PrivacyEngine()
     module = model()
     made = engine.make_private_with_epsilon(
@@ -121,6 +122,7 @@ def test_noise_is_found_for_a_target_and_used_up() -> None:
         target_delta=1e-5,
         epochs=2,
         max_grad_norm=1.0,
+        sampling=sampling,
     )
     for _ in range(2):
         train(*made)

@@ -97,6 +97,19 @@ def test_a_forward_that_mixes_samples_is_refused(name: str) -> None:
     assert engine.accountant.history == ()
 
 
+def test_a_module_is_tried_once() -> None:
+    calls = []
+
+    def count(x: Tensor) -> Tensor:
+        calls.append(len(x))
+        return x
+
+    _, module, optimizer, loader = make(module=Mixing(count))
+    sizes = train(module, optimizer, loader)
+    assert calls[-len(sizes) :] == sizes
+    assert len(calls) - len(sizes) == 3  # with others, and each of two with copies
+
+
 def test_mixing_is_found_though_the_first_batch_was_one_sample() -> None:
     class Growing(SeededCoins):
         size = 0

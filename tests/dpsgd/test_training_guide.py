@@ -62,7 +62,7 @@ def test_several_processes_agree(tmp_path: Path) -> None:
         )
         for rank in range(2)
     ]
-    said = [process.communicate(timeout=120)[0] for process in running]
+    said = [process.communicate(timeout=300)[0] for process in running]
     assert [process.returncode for process in running] == [0, 0]
     assert said[0] == said[1]
     assert re.fullmatch(r"epsilon \d\.\d\d\n", said[0])
