@@ -20,7 +20,8 @@ from torch import Tensor, nn
 
 from dpsgd.batch_dims import BatchDims
 from dpsgd.clipping import ClippingPolicy
-from dpsgd.persample import PerSample
+from dpsgd.persample import PerSample, least_square
+from dpsgd.precision import exact
 from ldp import InvalidInput
 
 
@@ -158,12 +159,14 @@ class Bookkeeper:
         if batch is None:  # the pass was given up
             return
         self._expect(batch)
-        with torch.no_grad(), torch.autocast(self.anchor.device.type, enabled=False):
+        with exact(self.anchor.device.type):
             self._add(booked, batch, float(batch) if self._mean else 1.0)
 
     def _add(self, booked: dict[Piece, PerSample], batch: int, scale: float) -> None:
         groups = {piece: self.policy.group(self._names[id(piece.parameter)]) for piece in booked}
-        squares = [torch.zeros((), device=self.anchor.device)] * self.policy.groups
+        # Products of small norms may be rounded to zero: no norm is taken to be less than this.
+        least = torch.tensor(least_square(len(booked), torch.float32), device=self.anchor.device)
+        squares = [least] * self.policy.groups
         for piece, gradients in booked.items():
             squares[groups[piece]] = squares[groups[piece]] + gradients.squared_norms()
         norms = torch.stack([s.expand(batch) for s in squares]).sqrt_().mul_(scale)
@@ -271,7 +274,7 @@ class _Tap(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> Any:
         (gradient,) = grads
         saved = ctx.saved_tensors
-        with torch.no_grad(), torch.autocast(gradient.device.type, enabled=False):
+        with exact(gradient.device.type):
             ctx.call.book(ctx.gradients(gradient, *saved))
         return (None, gradient, None, None, *[None] * len(saved))
 

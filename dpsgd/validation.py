@@ -87,6 +87,11 @@ def check_criterion(criterion: nn.Module, loss_reduction: str) -> None:
             f"{type(criterion).__name__} with weights divides by the weights of the whole batch: "
             'use reduction="sum" and loss_reduction="sum"'
         )
+    if isinstance(criterion, nn.CrossEntropyLoss | nn.NLLLoss) and criterion.ignore_index >= 0:
+        raise InvalidInput(
+            f"{type(criterion).__name__} with ignore_index={criterion.ignore_index} divides by how "
+            'many targets of the batch are kept: use reduction="sum" and loss_reduction="sum"'
+        )
     if isinstance(criterion, nn.KLDivLoss):
         raise InvalidInput('KLDivLoss averages over classes too: use reduction="batchmean"')
 

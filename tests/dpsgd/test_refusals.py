@@ -74,7 +74,8 @@ class Mixing(nn.Module):
         self.mix = mix
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.layer(self.mix(x))
+        mixed = self.mix(x[:, None]) if isinstance(self.mix, nn.GRU) else self.mix(x)
+        return self.layer(mixed[0][:, 0] if isinstance(mixed, tuple) else mixed)
 
 
 MIXTURES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -85,6 +86,8 @@ MIXTURES: dict[str, Callable[[Tensor], Tensor]] = {
     "attention over the batch": lambda x: torch.softmax(x @ x.T, 1) @ x,
     "functional batch norm": lambda x: F.batch_norm(x, None, None, training=True),
     "sorted": lambda x: x.sort(0).values,
+    "softmax over a batch of rank 3": lambda x: nn.Softmax(dim=0)(x[:, None])[:, 0],
+    "a frozen GRU that takes the batch for time": nn.GRU(4, 4).requires_grad_(False),
 }
 
 
@@ -108,6 +111,16 @@ def test_a_module_is_tried_once() -> None:
     sizes = train(module, optimizer, loader)
     assert calls[-len(sizes) :] == sizes
     assert len(calls) - len(sizes) == 3  # with others, and each of two with copies
+
+
+def test_mixing_is_found_though_the_first_batch_was_in_evaluation_mode() -> None:
+    module = Mixing(lambda x: x)
+    module.mix = lambda x: x.roll(1, 0) if module.training else x
+    _, module, _, loader = make(module=module.eval())
+    x, _ = next(iter(loader))
+    module(x)
+    with pytest.raises(InvalidInput, match="normalise within a sample"):
+        module.train()(x)
 
 
 def test_mixing_is_found_though_the_first_batch_was_one_sample() -> None:
@@ -182,6 +195,22 @@ def test_a_forward_that_keeps_what_it_saw_is_refused() -> None:
     with pytest.raises(InvalidInput, match="buffer mean, without noise"):
         module(next(iter(loader))[0])
     assert module.mean.tolist() == [0] * 4
+
+
+def test_a_buffer_that_moves_by_little_of_its_size_is_refused() -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 2)
+            self.register_buffer("total", torch.full((4,), 1e6))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.total += x.detach().mean(0)
+            return self.layer(x)
+
+    _, module, _, loader = make(module=Counting())
+    with pytest.raises(InvalidInput, match="buffer total, without noise"):
+        module(next(iter(loader))[0])
 
 
 def test_a_forward_that_changes_parameters_is_refused() -> None:
@@ -286,8 +315,9 @@ def test_what_a_backward_pass_that_failed_has_left_is_forgotten() -> None:
     [
         (nn.CrossEntropyLoss(reduction="sum"), "loss_reduction says"),
         (nn.CrossEntropyLoss(weight=torch.ones(2)), "weights of the whole batch"),
+        (nn.CrossEntropyLoss(ignore_index=0), "how many targets of the batch are kept"),
     ],
-    ids=["sum", "weighted"],
+    ids=["sum", "weighted", "ignoring"],
 )
 def test_losses_that_are_reduced_otherwise_are_refused(criterion: nn.Module, advice: str) -> None:
     with pytest.raises(InvalidInput, match=advice):
