@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from oracle import by_loop
@@ -17,6 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from dpsgd import PrivacyEngine
 from dpsgd.accounting import NoSampling, PoissonSampling, RDPAccountant, Relation
 from dpsgd.sampling import PrivateDataLoader
+from ldp import InvalidInput
 from ldp.testing import SeededCoins
 
 
@@ -240,6 +242,99 @@ def test_batches_accumulated_before_a_step_are_accounted_for_as_releases_of_less
     optimizer.step()
     (event,) = engine.accountant.history
     assert (event.noise_multiplier, event.steps) == (2.0 / math.sqrt(2), 2)
+
+
+def releases(engine: PrivacyEngine) -> list[tuple[float, int]]:
+    return [(e.noise_multiplier, e.steps) for e in engine.accountant.history]
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "fixed"])
+def test_batches_on_which_a_loop_only_looks_cost_nothing(sampling: str) -> None:
+    engine, module, optimizer, loader = make(sampling=sampling, batch=32)
+    for _ in range(3):
+        with torch.no_grad():
+            for x, _ in loader:
+                module(x)
+        train(module, optimizer, loader, 1)
+    engine.max_grad_norm = 0.5  # nothing is under way
+    assert releases(engine) == [(1.0, 3)]
+
+
+def test_a_batch_with_a_backward_pass_and_without_a_step_counts_in_the_next() -> None:
+    engine, module, optimizer, loader = make(sampling="fixed", noise=2.0)
+    batches = iter(loader)
+    x, y = next(batches)
+    F.cross_entropy(module(x), y).backward()
+    next(batches)  # looked at
+    next(batches)
+    optimizer.step()  # on a batch without a backward pass
+    assert releases(engine) == [(2.0 / math.sqrt(2), 2)]
+    next(batches)
+    optimizer.step()
+    assert releases(engine)[1:] == [(2.0, 1)]
+
+
+def test_a_backward_pass_after_the_step_needs_another_batch() -> None:
+    _, module, optimizer, loader = make()
+    x, y = next(iter(loader))
+    optimizer.step()
+    with pytest.raises(InvalidInput, match="no batch was drawn since the last step"):
+        F.cross_entropy(module(x), y).backward()
+
+
+def test_an_empty_batch_that_is_passed_over_counts() -> None:
+    class Empty(SeededCoins):
+        sizes = iter((0, 5, 5))
+
+        def bernoulli_many(self, threshold: int, n: int) -> Any:
+            return np.arange(n) < next(self.sizes)
+
+    engine, module, optimizer, loader = make(PrivacyEngine(coins=Empty(3)), noise=2.0)
+    batches = iter(loader)
+    next(batches)
+    train(module, optimizer, batches, 2)
+    assert releases(engine) == [(2.0 / math.sqrt(2), 2), (2.0, 1)]
+
+
+def test_a_shuffled_epoch_counts_though_its_first_batch_was_only_looked_at() -> None:
+    engine, module, optimizer, loader = make(sampling="shuffle")
+    for _ in range(2):
+        batches = iter(loader)
+        next(batches)
+        train(module, optimizer, batches)
+    assert releases(engine) == [(1.0, 2)]
+
+
+def test_batches_of_two_shuffled_epochs_in_one_step_share_its_noise() -> None:
+    engine, module, optimizer, loader = make(sampling="shuffle", noise=2.0)
+    batches = iter(loader)
+    train(module, optimizer, batches, 1)
+    x, y = next(batches)
+    F.cross_entropy(module(x), y).backward()
+    train(module, optimizer, loader, 1)
+    assert releases(engine) == [(2.0, 1), (2.0 / math.sqrt(2), 2)]
+
+
+def test_two_iterators_in_turns_are_refused() -> None:
+    engine, module, optimizer, loader = make(sampling="shuffle", max_physical_batch_size=3)
+    first, second = iter(loader), iter(loader)
+    train(module, optimizer, first, 4)
+    train(module, optimizer, second, 1)
+    with pytest.raises(InvalidInput, match="another iterator over this loader was begun"):
+        next(first)
+    train(module, optimizer, second)
+    assert sum(event.steps for event in engine.accountant.history) == 3
+
+
+def test_a_layer_that_is_frozen_later_stays_as_it_is() -> None:
+    _, module, optimizer, loader = make()
+    train(module, optimizer, loader, 2)
+    module[0].requires_grad_(False)
+    before = module[0].weight.clone()
+    train(module, optimizer, loader, 2)
+    assert torch.equal(module[0].weight, before)
+    assert module[0].weight.grad is None
+    assert module[2].weight.grad is not None
 
 
 def test_gradients_that_are_not_finite_count_as_zero() -> None:
