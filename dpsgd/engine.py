@@ -8,6 +8,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
 from dpsgd.accounting import Accountant, RDPAccountant, Relation
+from dpsgd.accounting.accountant import check_guarantee
 from dpsgd.accounting.calibration import calibrate_noise_multiplier
 from dpsgd.clipper import Clipper
 from dpsgd.clipping import ClippingPolicy, FlatClipping, PerLayerClipping, check_norm
@@ -106,13 +107,15 @@ class PrivacyEngine:
         clipper = Clipper(policy, sampler.batch)
         _check_groups(clipper.policy, inner)
         clipper.gradient_noise(first)
+        accountant = self._make_accountant(sampler.relation)
+        check_guarantee(accountant)
         ranks.total(0, secure_mode=self._secure, loss_reduction=loss_reduction == "mean")
         self._run = run = Run(
             inner,
             optimizer,
             sampler,
             clipper,
-            self._make_accountant(sampler.relation),
+            accountant,
             noise_multiplier,
             loss_reduction=loss_reduction,
             batch_dim=batch_dim,
