@@ -20,14 +20,14 @@ from torch import Tensor, nn
 
 from dpsgd.batch_dims import BatchDims
 from dpsgd.clipping import ClippingPolicy
-from dpsgd.persample import PerSample, least_square
+from dpsgd.persample import Dense, PerSample, least_square
 from dpsgd.precision import exact
 from ldp import InvalidInput
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows start..stop-1 of a parameter, or all of it; pieces of one parameter are disjoint."""
+    """Rows start..stop-1 of a parameter, or all of it; rows of one parameter are disjoint."""
 
     parameter: Tensor
     start: int = 0
@@ -115,8 +115,8 @@ class Bookkeeper:
         self._sums = {}
         return sums
 
-    def book(self, batch: int, gradients: Gradients) -> None:
-        """Add per-sample gradients; called while a backward pass walks the taps."""
+    def book(self, name: str, batch: int, gradients: Gradients) -> None:
+        """Add per-sample gradients of a layer; called while a backward pass walks the taps."""
         walk = torch._C._current_graph_task_id()
         if walk != self._booking:
             self._forget()  # an earlier pass that failed
@@ -130,6 +130,11 @@ class Bookkeeper:
             )
         self._booked_batch = batch
         for piece, gradient in gradients:
+            if id(piece.parameter) not in self._names:
+                raise InvalidInput(
+                    f"{name}: has another parameter than when make_private was called: change "
+                    "values in place, by load_state_dict without assign"
+                )
             present = self._booked.get(piece)
             self._booked[piece] = gradient if present is None else present.merge(gradient)
 
@@ -163,6 +168,7 @@ class Bookkeeper:
             self._add(booked, batch, float(batch) if self._mean else 1.0)
 
     def _add(self, booked: dict[Piece, PerSample], batch: int, scale: float) -> None:
+        booked = _disjoint(booked)
         groups = {piece: self.policy.group(self._names[id(piece.parameter)]) for piece in booked}
         # Products of small norms may be rounded to zero: no norm is taken to be less than this.
         least = torch.tensor(least_square(len(booked), torch.float32), device=self.anchor.device)
@@ -189,6 +195,21 @@ class Bookkeeper:
             total = self._sums[id(parameter)] = summed.new_zeros(parameter.shape)
         target = total if piece.stop is None else total[piece.start : piece.stop]
         target += summed.view(target.shape)
+
+
+def _disjoint(booked: dict[Piece, PerSample]) -> dict[Piece, PerSample]:
+    """Return the same, with parameters whole that were used both as a whole and by rows."""
+    whole = {id(piece.parameter) for piece in booked if piece.stop is None}
+    apart: dict[Piece, PerSample] = {}
+    for piece, gradients in booked.items():
+        if piece.stop is not None and id(piece.parameter) in whole:
+            rows = gradients.dense()
+            filled = rows.new_zeros(len(rows), *piece.parameter.shape)
+            filled[:, piece.start : piece.stop] = rows
+            piece, gradients = Piece(piece.parameter), Dense(filled)
+        present = apart.get(piece)
+        apart[piece] = gradients if present is None else present.merge(gradients)
+    return apart
 
 
 class Call:
@@ -247,7 +268,7 @@ class Call:
                 f"{self.name}: this backward pass is of a batch before the last that was drawn: "
                 "call backward before the next is drawn, and keep nothing with a gradient"
             )
-        self._keeper.book(self.batch, gradients)
+        self._keeper.book(self.name, self.batch, gradients)
 
 
 class _Tap(torch.autograd.Function):

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import torch
 from torch import nn
+from torch.nn.utils import prune
 from torch.optim import Optimizer
 
 from ldp import InvalidInput
@@ -64,6 +65,8 @@ def _fault(layer: nn.Module) -> str | None:
     hooks: list[Callable[..., object]] = list(layer._forward_pre_hooks.values())
     if any(type(hook).__name__ in ("WeightNorm", "SpectralNorm") for hook in hooks):
         return "sets its weight by a hook: use torch.nn.utils.parametrizations"
+    if any(isinstance(hook, prune.BasePruningMethod) for hook in hooks):
+        return "is pruned by a hook: make that permanent, by torch.nn.utils.prune.remove"
     return None
 
 

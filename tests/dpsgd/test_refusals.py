@@ -11,10 +11,12 @@ import torch
 from private import BATCH, N, data, make, model, train
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
+from torch.nn.utils import prune
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, WeightedRandomSampler
 
 from dpsgd import PrivacyEngine
+from dpsgd.accounting import CentralLimitApproximation
 from ldp import InvalidInput
 from ldp.testing import SeededCoins
 
@@ -57,8 +59,9 @@ def test_layers_that_mix_samples_are_refused(layer: nn.Module, advice: str) -> N
         (torch.compile, "leave out torch.compile"),
         (nn.utils.weight_norm, "torch.nn.utils.parametrizations"),
         (nn.utils.parametrizations.spectral_norm, "use weight_norm"),
+        (lambda layer: prune.random_unstructured(layer, "weight", 0.5), "prune.remove"),
     ],
-    ids=["DataParallel", "jit", "compile", "weight_norm", "spectral_norm"],
+    ids=["DataParallel", "jit", "compile", "weight_norm", "spectral_norm", "pruned"],
 )
 def test_wrappers_that_hide_a_layer_are_refused(wrap: Any, advice: str) -> None:
     with pytest.raises(InvalidInput, match=advice):
@@ -498,3 +501,47 @@ def test_an_optimizer_without_some_parameters_is_refused() -> None:
     module = model()
     with pytest.raises(InvalidInput, match=r"lacks 2\.weight, 2\.bias"):
         make(module=module, optimizer=lambda _, lr: torch.optim.SGD(module[0].parameters(), lr=lr))
+
+
+class Around(nn.Module):
+    """A parameter of its own, and a layer inside."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.shift = nn.Parameter(torch.zeros(4))
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Any:
+        return self.layer(x + self.shift)
+
+
+class Subclassed(nn.LSTM):
+    pass
+
+
+@pytest.mark.parametrize(
+    "layer", [Around(nn.GRU(4, 4)), Around(nn.LSTMCell(4, 4)), Subclassed(4, 4)], ids=str
+)
+def test_a_recurrent_layer_that_no_rule_would_run_is_refused(layer: nn.Module) -> None:
+    with pytest.raises(InvalidInput, match=r"^1 \((Around|Subclassed)\) is or has a recurrent"):
+        make(module=nn.Sequential(nn.Linear(4, 4), layer))
+
+
+def test_a_layer_used_within_a_module_without_a_rule_and_outside_of_it_is_refused() -> None:
+    shared = nn.Linear(4, 4)
+    for layers in ([shared, Around(shared)], [Around(shared), shared]):
+        with pytest.raises(InvalidInput, match=r"\(Around\) has a layer inside that is also used"):
+            make(module=nn.Sequential(*layers))
+
+
+def test_a_parameter_that_was_replaced_is_refused() -> None:
+    _, module, _, loader = make()
+    module.load_state_dict({k: v.clone() for k, v in module.state_dict().items()}, assign=True)
+    x, y = next(iter(loader))
+    with pytest.raises(InvalidInput, match=r"^2: has another parameter .* without assign"):
+        F.cross_entropy(module(x), y).backward()
+
+
+def test_an_accountant_that_only_approximates_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="central_limit_approximation only approximates"):
+        make(PrivacyEngine(accountant=CentralLimitApproximation))
