@@ -213,14 +213,12 @@ class Run:
             optimizer.noise_deviation = deviation / self._divisor
 
     def _account(self, multiplier: float) -> None:
-        rounds = set(self._used.values())
-        share = multiplier / math.sqrt(len(rounds))
-        # The round at hand may have been accounted for in a step before; in one with less noise
-        # it is accounted for again.
-        new = sum(number < self._round or share < self._least_noise for number in rounds)
-        if new:
-            self.accountant.step(noise_multiplier=share, sampling=self._sampling, steps=new)
-        self._least_noise = min(self._least_noise, share)
+        rounds = len(set(self._used.values()))
+        share = multiplier / math.sqrt(rounds)
+        # A round that goes on was accounted for in a step before, if that had no more noise.
+        if share < self._least_noise:
+            self.accountant.step(noise_multiplier=share, sampling=self._sampling, steps=rounds)
+            self._least_noise = share
         self._used = {}
         self._part = None
 
