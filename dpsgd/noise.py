@@ -16,8 +16,8 @@ from ldp import Coins
 
 _BLOCK = 1 << 15
 """Values drawn together: what fits a core's cache."""
-_SMALL = np.uint64(1 << 48)
-"""Below this, a word has too few bits for the logarithm."""
+_SMALL = 1 << 47
+"""Below this, an integer has too few bits for the logarithm."""
 
 
 class NoiseSource(ABC):
@@ -53,7 +53,7 @@ class GeneratorNoise(NoiseSource):
 class KeystreamNoise(NoiseSource):
     """Normal values by Box and Muller from coins: keystreams under keys of the system.
 
-    Of 64 bits for each value, and of 128 for those in the tails, which end at 13.3 standard
+    Of 64 bits for each value, and more for those in the tails, which end at 13.3 standard
     deviations.
     """
 
@@ -70,15 +70,16 @@ class KeystreamNoise(NoiseSource):
         pairs = (values.size + 1) // 2
         rest = values.size - pairs
         words = self._coins.words(2 * pairs)
-        # A uniform value is a word's, plus a half, over the number of words. Small ones make the
-        # tails, where that would be too coarse: they get another word for the fraction.
-        radius = words[:pairs].astype(np.float64)
-        radius += 0.5
-        small = np.flatnonzero(words[:pairs] < _SMALL)
+        # A uniform value is an integer of 63 bits, as signed ones are quicker, plus a half, over
+        # 2**63. Small ones make the tails, where that would be too coarse: they get another word
+        # for the fraction.
+        integers = (words[:pairs] >> 1).view(np.int64)
+        radius = integers + 0.5
+        small = np.flatnonzero(integers < _SMALL)
         if small.size:
             fraction = (self._coins.words(small.size) + 0.5) * 2.0**-64
-            radius[small] = words[small] + fraction
-        radius *= 2.0**-64
+            radius[small] = integers[small] + fraction
+        radius *= 2.0**-63
         np.log(radius, out=radius)
         radius *= -2.0
         np.sqrt(radius, out=radius)
@@ -151,7 +152,7 @@ class Rounding:
 
     def prepare(self, summed: Tensor) -> Tensor:
         """Return the sum in float64, in units of this object's choice."""
-        return summed.to(torch.float64, copy=True)
+        return summed.to(torch.float64)
 
     def noise(self, normal: Tensor, deviation: float) -> Tensor:
         """Return noise of a standard deviation of at least `deviation`, in the same units."""
@@ -163,7 +164,7 @@ class Rounding:
 
     def release(self, summed: Tensor, normal: Tensor, deviation: float) -> Tensor:
         """Return the sum plus noise of a standard deviation of at least `deviation`."""
-        total = self.prepare(summed).add_(self.noise(normal, deviation))
+        total = self.noise(normal, deviation).add_(self.prepare(summed))
         return self.finish(total).to(summed.dtype)
 
 
