@@ -32,9 +32,9 @@ class LevelGuarantee:
     def why(self) -> str:
         """Which of the three it is; of equal ones, the simplest."""
         named = [
-            (self.local, "the reports' own"),
-            (self.central, "the training's"),
-            (self.contracted, "the contraction"),
+            (self.local, "local"),
+            (self.central, "central"),
+            (self.contracted, "contraction"),
         ]
         return min(named, key=lambda pair: pair[0])[1]
 
@@ -59,15 +59,16 @@ class Account:
         lines = [
             f"training: {training}",
             "for a record's randomised answers being any others (what else was trained on: public)",
-            f"  {'level':12} {'seen: reports':>14} {'seen: model':>12}  by",
+            f"  {'level':12} {'local':>9} {'central':>9} {'contraction':>12}  smallest",
         ]
         for level in self.levels:
             lines.append(
-                f"  {level.level:12} {level.local:14.4g} {level.model:12.4g}  {level.why} "
-                f"(training alone {level.central:.4g}, contraction {level.contracted:.4g})"
+                f"  {level.level:12} {level.local:9.4g} {level.central:9.4g} "
+                f"{level.contracted:12.4g}  {level.model:.4g}, {level.why}"
             )
+        lines.append("  local, at delta 0: against whoever sees the reports")
         if self.relation is not None:
-            lines.append(f"  reports at delta 0, model at delta {self.delta:g}")
+            lines.append(f"  the others, at delta {self.delta:g}: against who sees the model alone")
         return "\n".join(lines)
 
 

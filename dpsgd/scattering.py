@@ -13,8 +13,8 @@ from torch.nn.functional import pad
 
 from ldp import InvalidInput
 
-_SCALES = 2
 _SLANT = 0.5
+_AVERAGED = 1.6
 _PAD = 8
 
 
@@ -22,8 +22,9 @@ class Scattering(nn.Module):
     """Map images, shape (n, 1, h, w), to averaged moduli of wavelets, shape (n, c, h/4, w/4).
 
     c = 1 + 2 l + l**2 for l angles: a local mean, the two scales' wavelet moduli, and of the
-    moduli at the finer scale those at the coarser one. Each sample by itself, nothing
-    trainable. Cost: about 2 MB an image while it runs, so go in batches of some hundreds.
+    moduli at the finer scale those at the coarser one. The averages are over every pixel at the
+    finer scale, over every second one, each way, at the coarser. Each sample by itself, nothing
+    trainable. Cost: about 1 ms and 2 MB an image while it runs; batches of tens are quickest.
     Raises `InvalidInput` unless height and width are multiples of 4 above 8 and there is an
     angle.
     Source: Bruna and Mallat, "Invariant scattering convolution networks", IEEE TPAMI 35(8),
@@ -38,30 +39,47 @@ class Scattering(nn.Module):
                 f"{height}, {width} and {angles}"
             )
         shape = (height + 2 * _PAD, width + 2 * _PAD)
-        wavelets = [
-            [_morlet(shape, scale, math.pi * angle / angles) for angle in range(angles)]
-            for scale in range(_SCALES)
-        ]
+        fine, coarse = (
+            torch.stack(
+                [_morlet(shape, scale, math.pi * angle / angles) for angle in range(angles)]
+            )
+            for scale in range(2)
+        )
         self.channels = 1 + 2 * angles + angles**2
-        self.register_buffer("wavelets", torch.stack([torch.stack(row) for row in wavelets]))
-        self.register_buffer("lowpass", _gaussian(shape, 0.8 * 2 ** (_SCALES - 1)))
+        self.register_buffer("fine", fine)
+        self.register_buffer("coarse", _quarters(coarse))
+        for step in (1, 2):
+            for side, size in zip(("rows", "columns"), shape, strict=True):
+                self.register_buffer(f"{side}_{step}", _averages(size, step))
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the coefficients; see the class."""
         padded = pad(images, (_PAD, _PAD, _PAD, _PAD), mode="reflect")[:, 0]
         spectrum = torch.fft.fft2(padded)
-        fine = self._moduli(spectrum.unsqueeze(1), 0)
-        coarse = self._moduli(spectrum.unsqueeze(1), 1)
-        second = self._moduli(torch.fft.fft2(fine).unsqueeze(2), 1).flatten(1, 2)
-        whole = torch.cat([padded.unsqueeze(1), fine, coarse, second], dim=1)
-        smooth = torch.fft.ifft2(torch.fft.fft2(whole) * self.lowpass).real
-        inner: Tensor = smooth[..., _PAD:-_PAD:4, _PAD:-_PAD:4]
-        return inner
+        fine = torch.fft.ifft2(spectrum.unsqueeze(1) * self.get_buffer("fine")).abs()
+        second = self._coarse(torch.fft.fft2(fine)).flatten(1, 2)
+        return torch.cat(
+            [
+                self._average(padded.unsqueeze(1), 1),
+                self._average(fine, 1),
+                self._average(self._coarse(spectrum), 2),
+                self._average(second, 2),
+            ],
+            dim=1,
+        )
 
-    def _moduli(self, spectrum: Tensor, scale: int) -> Tensor:
-        filters: Tensor = self.get_buffer("wavelets")[scale]
-        moduli: Tensor = torch.fft.ifft2(spectrum * filters).abs()
-        return moduli
+    def _coarse(self, spectrum: Tensor) -> Tensor:
+        """Return the coarse moduli at every second pixel: the quarters of a spectrum add up."""
+        pieces, filters = _quarters(spectrum), self.get_buffer("coarse")
+        folded = pieces[0].unsqueeze(-3) * filters[0]
+        for piece, filtering in zip(pieces[1:], filters[1:], strict=True):
+            folded = torch.addcmul(folded, piece.unsqueeze(-3), filtering)
+        moduli: Tensor = torch.fft.ifft2(folded).abs()
+        return moduli / 4
+
+    def _average(self, values: Tensor, step: int) -> Tensor:
+        smooth: Tensor = self.get_buffer(f"rows_{step}") @ values
+        return smooth @ self.get_buffer(f"columns_{step}").mT
 
 
 def linear_on_scattering(classes: int, angles: int = 8) -> nn.Sequential:
@@ -85,12 +103,20 @@ def _grid(shape: tuple[int, int]) -> tuple[Tensor, Tensor]:
     return rows, columns
 
 
-def _gaussian(shape: tuple[int, int], width: float) -> Tensor:
-    """Return the spectrum of a Gaussian of unit sum, centred at the origin of the torus."""
-    rows, columns = _grid(shape)
-    bump = torch.exp(-(rows**2 + columns**2) / (2 * width**2))
-    spectrum: Tensor = torch.fft.fft2(bump / bump.sum()).real.float()
-    return spectrum
+def _averages(size: int, step: int) -> Tensor:
+    """Return the weights of every `step`-th place of a circle in averages around every fourth
+    inner one, shape (outputs, places)."""
+    centres = torch.arange(_PAD, size - _PAD, 4, dtype=torch.float64)
+    places = torch.arange(0, size, step, dtype=torch.float64)
+    distances = (centres[:, None] - places + size // 2) % size - size // 2
+    weights = torch.exp(-(distances**2) / (2 * _AVERAGED**2))
+    return (weights / weights.sum(1, keepdim=True)).float()
+
+
+def _quarters(spectrum: Tensor) -> Tensor:
+    """Return the four quarters of the last two dimensions, shape (4, ..., h/2, w/2)."""
+    halves = torch.stack(spectrum.tensor_split(2, -2))
+    return torch.cat(halves.tensor_split(2, -1))
 
 
 def _morlet(shape: tuple[int, int], scale: int, angle: float) -> Tensor:

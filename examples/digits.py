@@ -2,18 +2,17 @@
 
 The images are public: scikit-learn's digits, which whoever trains has too. What is private is
 what a person reads in them. Each device draws one image (the survey's sampled budget), randomises
-its person's answer by k-RR, and sends it over gRPC to a real server. A model is trained on
-what the server stored. Writes training.png, and the table into training.md, in docs/.
+its person's answer by k-RR, and sends it over gRPC to a real server. The server's rows are
+exported as Parquet, and a model is trained on them. Writes training.png, and the table into
+training.md, in docs/.
 
 What is promised: all of a person's answers, to any of the images, are epsilon-LDP. That a person
 took part and which image was drawn are in the clear; the images are not protected at all. What
 DP-SGD adds is against whoever sees the model only.
 """
 
-import contextlib
-import sqlite3
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,14 +25,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader, TensorDataset
 
 import hearsay.plan
-from dpsgd.accounting import PoissonSampling, RDPAccountant, Relation
-from dpsgd.channels import Reports
+from dpsgd import PrivacyEngine
+from dpsgd.channels import Cohort, Reports
 from dpsgd.guarantees import Account, account
 from dpsgd.losses import backward_cross_entropy, forward_cross_entropy
+from dpsgd.rows import Rows
+from hearsay import Analyst
 from hearsay.transport import open_channel
 from hearsay.v1 import (
     admin_pb2,
@@ -43,14 +46,17 @@ from hearsay.v1 import (
     survey_pb2,
 )
 from hearsay_server.demo import server_process
-from ldp import Coins, Mechanism
+from hearsay_server.export import export
+from ldp import Coins
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0)
 PEOPLE = 10_000
-TESTED = 360
+ASKED, TESTED = 500, 360  # images
 DELTA = 1e-5
-NOISE, RATE, STEPS, CLIP = 2.0, 0.05, 300, 1.0
+EPOCHS, PARTS = 15, 20  # batches in an epoch
+NOISE, CLIP = 2.0, 1.0
+REPEATS = 5  # with other people, coins and test images
 BATCHES = 256  # of one request
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -77,12 +83,13 @@ class Result:
     guarantees: Account
 
 
-def load(seed: int = 0) -> tuple[Digits, Digits]:
-    """Return the images that people are asked about, and others to test with."""
+def load(seed: int = 0, asked: int = ASKED) -> tuple[Digits, Digits]:
+    """Return so many images that people are asked about, and others to test with."""
     data = load_digits()
     order = np.random.default_rng(seed).permutation(len(data.target))
     images, digits = data.images.reshape(-1, 64)[order] / 16, data.target[order]
-    return Digits(images[TESTED:], digits[TESTED:]), Digits(images[:TESTED], digits[:TESTED])
+    tested = slice(asked, asked + TESTED)
+    return Digits(images[:asked], digits[:asked]), Digits(images[tested], digits[tested])
 
 
 def survey(epsilon: float, images: int) -> survey_pb2.Survey:
@@ -138,136 +145,129 @@ def report(plan: hearsay.plan.Plan, asked: Digits, coins: Coins) -> collector_pb
     )
 
 
-def stored(folder: Path, name: str) -> tuple[NDArray[np.int64], Mechanism, NDArray[np.uint8]]:
-    """Return the image and the code of every row that the server keeps, and their mechanism."""
-    with contextlib.closing(sqlite3.connect(folder / "hearsay.db")) as database:
-        (plan,) = database.execute("SELECT plan FROM surveys WHERE survey = ?", [name]).fetchone()
-        rows = database.execute("SELECT batch FROM batches WHERE survey = ?", [name]).fetchall()
-    columns = [collector_pb2.Batch.FromString(batch).columns[0] for (batch,) in rows]
-    mechanism = hearsay.plan.parse(plan).levels["only"].mechanisms["image_0"]
-    images = np.array([int(c.attribute.removeprefix("image_")) for c in columns])
-    codes = mechanism.decode(b"".join(column.codes for column in columns), len(columns))
-    return images, mechanism, codes
+def answered(rows: Rows, images: int) -> tuple[NDArray[np.intp], Reports]:
+    """Return the image of every row, and the rows' reports as those of one attribute."""
+    image = np.zeros(rows.n, dtype=np.intp)
+    cohorts: list[Cohort] = []
+    for i in range(images):
+        for cohort in rows.reports(f"image_{i}").cohorts:
+            image[cohort.rows] = i
+            cohorts.append(cohort)
+    return image, Reports(rows.n, tuple(cohorts))
 
 
-def trained(inputs: Tensor, rows: Tensor, loss: Loss) -> torch.nn.Linear:
-    """Train without noise: full-batch Adam with a little weight decay."""
-    model = torch.nn.Linear(64, 10)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05, weight_decay=0.1)
-    for _ in range(STEPS):
-        optimizer.zero_grad()
-        loss(model(inputs), rows).mean().backward()
-        optimizer.step()
+def trained(inputs: Tensor, rows: Tensor, loss: Loss, engine: PrivacyEngine | None) -> nn.Module:
+    """Train a linear model; the loop is the same with an engine and without."""
+    model: nn.Module = nn.Linear(64, 10)
+    optimizer: Optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    data = TensorDataset(inputs, rows)
+    batches = DataLoader(data, batch_size=len(data) // PARTS, shuffle=True)
+    if engine is not None:
+        model, optimizer, batches = engine.make_private(
+            module=model,
+            optimizer=optimizer,
+            data_loader=batches,
+            noise_multiplier=NOISE,
+            max_grad_norm=CLIP,
+        )
+    for _ in range(EPOCHS):
+        for some_inputs, some_rows in batches:
+            optimizer.zero_grad()
+            losses = loss(model(some_inputs), some_rows)
+            losses.mean().backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
     return model
 
 
-def privately_trained(
-    inputs: Tensor, rows: Tensor, loss: Loss, accountant: RDPAccountant
-) -> torch.nn.Linear:
-    """Train by DP-SGD: Poisson batches, each person's gradient clipped, the sum noised."""
-    model = torch.nn.Linear(64, 10)
-    weights = {name: value.detach().clone() for name, value in model.named_parameters()}
-
-    def alone(weights: dict[str, Tensor], image: Tensor, row: Tensor) -> Tensor:
-        logits = torch.func.functional_call(model, weights, image[None])
-        return loss(logits, row[None])[0]
-
-    each = torch.func.vmap(torch.func.grad(alone), in_dims=(None, 0, 0))
-    optimizer = torch.optim.Adam(weights.values(), lr=0.02)
-    for _ in range(STEPS):
-        batch = torch.rand(len(inputs)) < RATE
-        gradients = each(weights, inputs[batch], rows[batch])
-        norms = sum(g.flatten(1).square().sum(1) for g in gradients.values()).sqrt()
-        factors = CLIP / norms.clamp(min=CLIP)
-        for name, value in weights.items():
-            total = torch.einsum("n,n...->...", factors, gradients[name])
-            noise = NOISE * CLIP * torch.randn_like(value)
-            value.grad = (total + noise) / (RATE * len(inputs))
-        optimizer.step()
-        accountant.step(noise_multiplier=NOISE, sampling=PoissonSampling(RATE))
-    model.load_state_dict(weights)
-    return model
-
-
-def learned(
-    asked: Digits,
-    tested: Digits,
-    epsilon: float,
-    collected: tuple[NDArray[np.int64], Mechanism, NDArray[np.uint8]],
-) -> Result:
+def learned(asked: Digits, tested: Digits, epsilon: float, rows: Rows, coins: Coins) -> Result:
     """Train in every way on what one survey collected, and test on images nobody was asked."""
-    images, mechanism, codes = collected
-    reports = Reports.of(mechanism, codes)
+    images, reports = answered(rows, len(asked.digits))
     inputs = torch.as_tensor(asked.images[images], dtype=torch.float32)
+    truth = torch.eye(10)[torch.as_tensor(asked.digits[images])]
+    as_they_are = torch.zeros(rows.n, 10)
+    for cohort in reports.cohorts:
+        as_they_are[cohort.rows, cohort.codes.astype(np.intp)] = 1
     likelihoods = torch.as_tensor(reports.likelihoods(), dtype=torch.float32)
     indicators = torch.as_tensor(reports.indicators(), dtype=torch.float32)
-    as_they_are = torch.eye(10)[torch.as_tensor(codes.astype(np.int64))]
-    accountant = RDPAccountant(Relation.ADD_REMOVE)
+    engine = PrivacyEngine(coins=coins)
     models = {
-        "the truth": trained(
-            inputs,
-            torch.eye(10)[torch.as_tensor(asked.digits[images])],
-            forward_cross_entropy,
-        ),
-        "reports as they are": trained(inputs, as_they_are, forward_cross_entropy),
-        "forward": trained(inputs, likelihoods, forward_cross_entropy),
-        "backward": trained(inputs, indicators, backward_cross_entropy),
-        "forward, DP-SGD": privately_trained(
-            inputs, likelihoods, forward_cross_entropy, accountant
-        ),
+        "the truth": trained(inputs, truth, forward_cross_entropy, None),
+        "reports as they are": trained(inputs, as_they_are, forward_cross_entropy, None),
+        "forward": trained(inputs, likelihoods, forward_cross_entropy, None),
+        "backward": trained(inputs, indicators, backward_cross_entropy, None),
+        "forward, DP-SGD": trained(inputs, likelihoods, forward_cross_entropy, engine),
     }
-    test = torch.as_tensor(tested.images, dtype=torch.float32)
-    truth = torch.as_tensor(tested.digits)
+    test, digits = torch.as_tensor(tested.images).float(), torch.as_tensor(tested.digits)
     with torch.no_grad():
         logits = {name: model(test) for name, model in models.items()}
+    (mechanism,) = set(reports.mechanisms)
     return Result(
         epsilon,
-        {name: float((found.argmax(1) == truth).float().mean()) for name, found in logits.items()},
-        {name: float(cross_entropy(found, truth)) for name, found in logits.items()},
-        account({"only": [mechanism]}, delta=DELTA, accountant=accountant),
+        {name: float((found.argmax(1) == digits).float().mean()) for name, found in logits.items()},
+        {name: float(cross_entropy(found, digits)) for name, found in logits.items()},
+        account({"only": [mechanism]}, delta=DELTA, accountant=engine.accountant),
     )
 
 
 def run(
-    epsilons: tuple[float, ...] = EPSILONS, people: int = PEOPLE, coins: Coins | None = None
+    epsilons: Sequence[float] = EPSILONS,
+    people: int = PEOPLE,
+    asked: int = ASKED,
+    *,
+    coins: Coins | None = None,
+    seed: int = 0,
 ) -> list[Result]:
     """Play all of it, and return what was learned at each epsilon."""
-    asked, tested = load()
+    coins = coins or Coins()
+    shown, tested = load(seed, asked)
+    results = []
     with tempfile.TemporaryDirectory(prefix="hearsay-") as name:
         folder = Path(name)
-        with server_process(folder) as address:
-            names = [collect(address, asked, e, people, coins or Coins()) for e in epsilons]
-        return [
-            learned(asked, tested, epsilon, stored(folder, name))
-            for epsilon, name in zip(epsilons, names, strict=True)
-        ]
+        with server_process(folder) as address, Analyst(address) as analyst:
+            for epsilon in epsilons:
+                survey_name = collect(address, shown, epsilon, people, coins)
+                export(analyst, survey_name, folder / survey_name)
+                rows = Rows.read(folder / survey_name)
+                results.append(learned(shown, tested, epsilon, rows, coins))
+    return results
 
 
-def table(results: list[Result]) -> str:
-    """Return the accuracies, in percent, and surprises in nats as Markdown."""
-    ways = list(results[0].accuracies)
+def table(repeats: Sequence[Sequence[Result]]) -> str:
+    """Return the mean accuracies, in percent, their standard errors, and surprises, as Markdown."""
+    ways = list(repeats[0][0].accuracies)
     heads = ["epsilon", *ways, "epsilon, model only"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for result in results:
-        (level,) = result.guarantees.levels
-        cells = [f"{result.epsilon:g}"]
-        cells += [
-            f"{100 * result.accuracies[way]:.1f} ({result.surprises[way]:.2f})" for way in ways
-        ]
+    for results in zip(*repeats, strict=True):
+        cells = [f"{results[0].epsilon:g}"]
+        for way in ways:
+            mean, error = accuracy(results, way)
+            surprise = np.mean([result.surprises[way] for result in results])
+            cells.append(f"{mean:.1f} ± {error:.1f} ({surprise:.2f})")
+        (level,) = results[0].guarantees.levels
         lines.append(f"| {' | '.join([*cells, f'{level.model:.2f}'])} |")
     return "\n".join(lines)
 
 
-def draw(results: list[Result], file: Path) -> None:
-    """Draw the accuracies over epsilon."""
+def accuracy(results: Sequence[Result], way: str) -> tuple[float, float]:
+    """Return the repeats' mean accuracy in percent, and its standard error."""
+    found = 100 * np.array([result.accuracies[way] for result in results])
+    return float(found.mean()), float(found.std(ddof=1) / len(found) ** 0.5)
+
+
+def draw(repeats: Sequence[Sequence[Result]], file: Path) -> None:
+    """Draw the accuracies over epsilon, with two standard errors each way."""
     figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
-    for way in results[0].accuracies:
-        heights = [100 * result.accuracies[way] for result in results]
+    epsilons = [result.epsilon for result in repeats[0]]
+    for way in repeats[0][0].accuracies:
+        found = [accuracy(results, way) for results in zip(*repeats, strict=True)]
         plain = way == "the truth"
-        axes.plot(
-            [result.epsilon for result in results],
-            heights,
+        axes.errorbar(
+            epsilons,
+            [mean for mean, _ in found],
+            None if plain else [2 * error for _, error in found],
             marker=None if plain else "o",
+            markersize=4,
+            capsize=3,
             linestyle=":" if plain else "-",
             color="#666666" if plain else None,
             label=way,
@@ -282,13 +282,13 @@ def draw(results: list[Result], file: Path) -> None:
 
 def main() -> None:
     """Redraw the curve, and what docs/training.md shows of it."""
-    results = run()
-    draw(results, DOCS / "training.png")
+    repeats = [run(seed=seed) for seed in range(REPEATS)]
+    draw(repeats, DOCS / "training.png")
     page = DOCS / "training.md"
     text = page.read_text(encoding="utf-8")
     for name, content in (
-        ("digits", table(results)),
-        ("account", f"```\n{results[1].guarantees}\n```"),
+        ("digits", table(repeats)),
+        ("account", f"```\n{repeats[0][1].guarantees}\n```"),
     ):
         start = f"<!-- {name} -->\n"
         before, _, rest = text.partition(start)

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ldp.errors import InvalidInput
 
 
@@ -76,32 +79,32 @@ def optimal(epsilon: float, times: int, delta: float) -> Guarantee:
     Guarantee(epsilon, delta)
     if not 1 <= times <= 10**6:
         raise InvalidInput(f"times must lie in 1..10**6, got {times}")
+    logs = _log_terms(epsilon, times)
     i, too_many = 0, times // 2 + 1
     while too_many - i > 1:
         middle = (i + too_many) // 2
-        if _optimal_delta(epsilon, times, middle) <= delta:
+        if _optimal_delta(logs, epsilon, middle) <= delta:
             i = middle
         else:
             too_many = middle
-    reached = _optimal_delta(epsilon, times, i)
+    reached = _optimal_delta(logs, epsilon, i)
     return Guarantee(_rounded_up(Fraction(epsilon) * (times - 2 * i)), reached)
 
 
-def _optimal_delta(epsilon: float, times: int, i: int) -> float:
-    """Sum in logarithms, so that no term overflows; 1e-6 is far more than their error."""
-    norm = times * math.log1p(math.exp(-epsilon)) + times * epsilon
-    terms = [
-        math.exp(
-            math.lgamma(times + 1)
-            - math.lgamma(j + 1)
-            - math.lgamma(times - j + 1)
-            + (times - j) * epsilon
-            - norm
-        )
-        * -math.expm1((2 * j - 2 * i) * epsilon)
-        for j in range(i)
-    ]
-    return min(1.0, math.fsum(terms) * (1 + 1e-6))
+def _log_terms(epsilon: float, times: int) -> NDArray[np.float64]:
+    """Return ln(C(t, j) e**((t - j) eps) / (1 + e**eps)**t) for j = 0..t // 2."""
+    factorials = np.array([math.lgamma(j + 1) for j in range(times + 1)])
+    j = np.arange(times // 2 + 1)
+    norm = times * math.log1p(math.exp(-epsilon))
+    logs: NDArray[np.float64] = factorials[-1] - factorials[j] - factorials[times - j]
+    return logs - j * epsilon - norm
+
+
+def _optimal_delta(logs: NDArray[np.float64], epsilon: float, i: int) -> float:
+    """Sum in logarithms, so that no term overflows; 1e-6 is far more than their error, and the
+    least double for each term more than what it loses where it is none."""
+    shares = -np.expm1(2 * epsilon * (np.arange(i) - i))
+    return min(1.0, float((np.exp(logs[:i]) * shares).sum()) * (1 + 1e-6) + i * 5e-324)
 
 
 def _rounded_up(value: Fraction) -> float:

@@ -149,6 +149,13 @@ class Mechanism(ABC):
         self._check_codes(array)
         return array.tobytes()
 
+    def encode_one(self, code: Any) -> bytes:
+        """Return what `encode` does of the one code that `randomize` returned."""
+        if self.code_shape or self.code_dtype.kind != "u":
+            return self.encode([code])
+        # Of integers, without an array: that is most of what a report costs a device.
+        return int(code).to_bytes(self.code_dtype.itemsize, "little")
+
     def _as_codes(self, codes: ArrayLike | Sequence[Any]) -> Codes:
         """Return `codes` in `code_dtype`; raise `InvalidInput` unless they have a code's form."""
         dtype, shape = self.code_dtype, self.code_shape

@@ -4,6 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -75,15 +76,19 @@ def device(address: str, survey: str, **choices: Any) -> Client:
 class Server:
     """A real `hearsay serve` process on one port, which can be killed and started again."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(
+        self, folder: Path, *options: str, command: Sequence[str] = ("-m", "hearsay_server")
+    ) -> None:
+        """Serve a folder, with options and, instead of `hearsay`, another command of Python's."""
         self.folder = folder
         self._options = options
+        self._command = [sys.executable, *command]
         self.address = f"127.0.0.1:{free_port()}"
         self._process: subprocess.Popen[str] | None = None
         self.log = ""
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "hearsay_server", "serve"]
+        command = [*self._command, "serve"]
         with (self.folder.parent / "log").open("a") as log:  # a pipe would fill up
             self._process = subprocess.Popen(
                 [*command, "--listen", self.address, "--data", str(self.folder), *self._options],
@@ -98,6 +103,11 @@ class Server:
         """Send the signal; return the exit code once the process is gone."""
         assert self._process is not None
         self._process.send_signal(how)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Return the exit code once the process is gone."""
+        assert self._process is not None
         self._process.communicate(timeout=30)
         self.log = (self.folder.parent / "log").read_text()
         code = self._process.returncode
@@ -106,6 +116,16 @@ class Server:
 
     def is_running(self) -> bool:
         return self._process is not None
+
+    def pid(self) -> int:
+        """Return the id of its process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def children(self) -> list[int]:
+        """Return the ids of its processes, where it has workers; only Linux tells."""
+        children = Path(f"/proc/{self.pid()}/task/{self.pid()}/children")
+        return [int(child) for child in children.read_text().split()]
 
     def channel(self) -> grpc.Channel:
         """Open a channel that shares no connection with others, so that a kill is seen."""

@@ -1,6 +1,5 @@
 """What the mechanisms for numbers in [-1, 1] share: the grid, the scores, the mean."""
 
-import math
 from abc import abstractmethod
 from fractions import Fraction
 from functools import cached_property
@@ -76,9 +75,10 @@ class MeanMechanism(Counted):
             raise InvalidInput(f"{self.name}: a number is expected, got {value!r}")
         if not -1 <= value <= 1:
             raise InvalidInput(f"{self.name}: a number must lie in [-1, 1], got {value!r}")
-        position = (Fraction(float(value)) + 1) / 2 * self.steps
-        point = math.floor(position)
-        return self._report(point + coins.bernoulli(int((position - point) * ONE)), coins)
+        # (value + 1) / 2 * steps, exactly; a Fraction would take five times as long.
+        numerator, denominator = float(value).as_integer_ratio()
+        point, rest = divmod((numerator + denominator) * self.steps, 2 * denominator)
+        return self._report(point + coins.bernoulli(rest * ONE // (2 * denominator)), coins)
 
     def randomize_many(self, values: ArrayLike, coins: Coins) -> Codes:
         array = as_array(self.name, values)

@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
 import grpc
+from google.protobuf.message import DecodeError
 from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection
 
+from hearsay_server.database import is_away
 from hearsay_server.limits import TooMany
 from hearsay_server.metrics import Metrics
-from hearsay_server.services.answers import abort, refuse
+from hearsay_server.services.answers import MENDED, abort, put_off, refuse
 from hearsay_server.tokens import Token, Tokens, hashed
 
 _log = logging.getLogger("hearsay.server")
@@ -167,38 +169,65 @@ class Gate(grpc.aio.ServerInterceptor):
         )
         inner = getattr(handler, f"{asked}_{answered}")
         make = getattr(grpc, f"{asked}_{answered}_rpc_method_handler")
+        read = handler.request_deserializer
+        if read is not None and not handler.request_streaming:
+            read = _or_unreadable(read)
 
         async def awaited(request: Any, context: Any) -> Any:
             self._open += 1
             try:
+                await _check_readable(request, context)
                 return await inner(request, context)
             except grpc.aio.AbortError:
                 raise
-            except Exception:
-                await _fail(context)
+            except Exception as error:
+                await _fail(context, error)
             finally:
                 self._open -= 1
 
         async def generated(requests: Any, context: Any) -> AsyncIterator[Any]:
             self._open += 1
             try:
+                await _check_readable(requests, context)
                 async for answer in inner(requests, context):
                     yield answer
             except grpc.aio.AbortError:
                 raise
-            except Exception:
-                await _fail(context)
+            except Exception as error:
+                await _fail(context, error)
             finally:
                 self._open -= 1
 
         outer = generated if inspect.isasyncgenfunction(inner) else awaited
-        guarded: _Handler = make(outer, handler.request_deserializer, handler.response_serializer)
+        guarded: _Handler = make(outer, read, handler.response_serializer)
         return guarded
 
 
-async def _fail(context: Any) -> NoReturn:
+_UNREADABLE = object()
+"""Stands for a message that is not one of its type: gRPC itself would tell the caller why not."""
+
+
+def _or_unreadable(read: Callable[[bytes], object]) -> Callable[[bytes], object]:
+    def tried(data: bytes) -> object:
+        try:
+            return read(data)
+        except DecodeError:
+            return _UNREADABLE
+
+    return tried
+
+
+async def _check_readable(request: object, context: Any) -> None:
+    if request is _UNREADABLE:
+        detail = "the message is not of the type that this method takes"
+        await abort(context, grpc.StatusCode.INVALID_ARGUMENT, detail)
+
+
+async def _fail(context: Any, error: Exception) -> NoReturn:
     """Log what a handler did not expect, and tell the caller no more than that it failed."""
     _log.exception("a call failed")
+    if is_away(error):
+        await put_off(context, grpc.StatusCode.UNAVAILABLE, "the database does not answer", MENDED)
     await abort(context, grpc.StatusCode.INTERNAL, "the server failed to answer")
 
 
@@ -211,7 +240,8 @@ def _answering(error: Exception) -> _Handler:
         elif isinstance(error, Denied):
             await abort(context, error.code, str(error))
         else:
-            await abort(context, grpc.StatusCode.UNAVAILABLE, "tokens cannot be looked up now")
+            detail = "tokens cannot be looked up now"
+            await put_off(context, grpc.StatusCode.UNAVAILABLE, detail, MENDED)
 
     return grpc.stream_stream_rpc_method_handler(answer)
 

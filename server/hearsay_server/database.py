@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import logging
 import random
+import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -29,6 +30,9 @@ _MAX_SHARDS = 64
 
 _TRIES = 5
 _PASSING = {"40001", "40P01", "23505"}  # serialisation, deadlock, a row that another one made first
+
+_AWAY = ("08", "53", "57P", "58")  # connections, resources, shutting or starting up, the system
+_AWAY_SQLITE = {5, 6, 10, 13, 14}  # busy, locked, input or output, full, cannot open
 
 _WRITE = {"hearsay_write": True}
 
@@ -108,6 +112,19 @@ def open_database(where: Path | str) -> Database:
     return open_url(where) if isinstance(where, str) else open_folder(where)
 
 
+def is_away(error: BaseException) -> bool:
+    """Tell whether an error says that the disk or the database cannot be had at present."""
+    if isinstance(error, sa.exc.TimeoutError):  # no connection was free
+        return True
+    if not isinstance(error, sa.exc.DBAPIError):
+        return False
+    if isinstance(error.orig, sqlite3.Error):
+        return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _AWAY_SQLITE
+    state = getattr(error.orig, "sqlstate", None)
+    lost = error.connection_invalidated or isinstance(error, sa.exc.OperationalError)
+    return lost if state is None else state.startswith(_AWAY)
+
+
 def open_folder(folder: Path) -> Database:
     """Open the SQLite database in `folder`; make both if they are missing.
 
@@ -167,6 +184,7 @@ def open_url(url: str) -> Database:
             hide_parameters=True,
             isolation_level="READ COMMITTED",
             pool_timeout=_BUSY,
+            pool_pre_ping=True,  # a database that came back is used at once, by readers too
         )
     except ModuleNotFoundError:
         raise InvalidInput("PostgreSQL needs psycopg: pip install 'hearsay[postgres]'") from None

@@ -15,6 +15,8 @@ from rich.table import Table
 
 import hearsay
 import hearsay.plan
+from hearsay import Caps
+from hearsay.ledger import left_for_life, person_key
 from hearsay.v1 import collector_pb2
 from hearsay_server.describe import describe
 from hearsay_server.tools import AsJson
@@ -22,6 +24,9 @@ from ldp import InvalidInput
 
 app = typer.Typer(help="Make a device's ledger, and look into one.", no_args_is_help=True)
 
+PersonName = Annotated[
+    str, typer.Option("--person", help="Whose account, where several people share the device.")
+]
 LedgerFile = Annotated[Path, typer.Argument(help="The ledger's file.")]
 _SHOWN = 20
 """Codes of a batch that are shown."""
@@ -34,9 +39,9 @@ def create(file: LedgerFile) -> None:
 
 
 @app.command("show")
-def show(file: LedgerFile, as_json: AsJson = False) -> None:
-    """Show what was spent, what waits, and what left the device; change nothing."""
-    found = read(file)
+def show(file: LedgerFile, person: PersonName = "", as_json: AsJson = False) -> None:
+    """Show what was spent, what is left, what waits, and what left the device; change nothing."""
+    found = read(file, person)
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return
@@ -49,29 +54,38 @@ def show(file: LedgerFile, as_json: AsJson = False) -> None:
         console.print("no survey has been answered or asked for consent")
 
 
-def read(file: Path) -> dict[str, Any]:
+def read(file: Path, person: str = "") -> dict[str, Any]:
     """Return a ledger's content as plain values; raise `InvalidInput` where it is none."""
     with _opened(file) as connection:
-        created = connection.execute("SELECT value FROM settings WHERE name = 'created'").fetchone()
+        settings = dict(connection.execute("SELECT name, value FROM settings"))
+        key = person_key(person, settings["salt"])
         rows = connection.execute(
             "SELECT survey, consent, caps, plan, latest FROM surveys ORDER BY survey"
         ).fetchall()
         return {
-            "created": created[0] if created else None,
-            "surveys": [_survey(connection, *row) for row in rows],
+            "created": settings.get("created"),
+            "surveys": [_survey(connection, key, settings.get("life"), *row) for row in rows],
         }
 
 
 def _survey(
-    connection: sqlite3.Connection, name: str, consent: int, caps: str, plan: bytes, latest: str
+    connection: sqlite3.Connection,
+    person: bytes,
+    life: float | None,
+    name: str,
+    consent: int,
+    own_caps: str,
+    plan: bytes,
+    latest: str,
 ) -> dict[str, Any]:
     parsed = hearsay.plan.parse(plan) if plan else None
     accounts = {
-        person: json.loads(account).get(name)
+        person: json.loads(account)
         for person, account in connection.execute("SELECT person, account FROM accounts")
     }
-    mine = accounts.get(b"") or {"period": "", "spent": {}, "life": {}}
-    life = connection.execute("SELECT value FROM settings WHERE name = 'life'").fetchone()
+    account = accounts.get(person, {})
+    mine = account.get(name) or {"period": "", "spent": {}, "life": {}}
+    caps = Caps(**json.loads(own_caps), life=life)
     reports = connection.execute(
         "SELECT report FROM reports WHERE survey = ? ORDER BY seq", (name,)
     )
@@ -79,13 +93,14 @@ def _survey(
     sent = connection.execute(
         "SELECT at, became, batch FROM sent WHERE survey = ? ORDER BY seq", (name,)
     )
+    names = parsed.attributes if parsed else mine["life"]
     return {
         "survey": name,
         "consent": bool(consent),
-        "caps": json.loads(caps) | ({"life": life[0]} if life else {}),
+        "caps": caps.as_dict(),
         "revision": parsed.revision.hex() if parsed else None,
         "latest period": latest or None,
-        "persons": sum(1 for person, account in accounts.items() if person and account),
+        "persons": sum(1 for person, account in accounts.items() if person and name in account),
         "spent": {
             attribute: [
                 {"epsilon": float.fromhex(epsilon), "times": times}
@@ -93,6 +108,7 @@ def _survey(
             ]
             for attribute, by_epsilon in mine["life"].items()
         },
+        "left": {attribute: left_for_life(account, name, attribute, caps) for attribute in names},
         "answered": {mine["period"]: list(mine["spent"])} if mine["period"] else {},
         "counters": dict(
             connection.execute(
@@ -164,20 +180,21 @@ def _show(survey: dict[str, Any], console: Console) -> None:
     if survey["caps"]:
         console.print(f"the user's caps: {escape(json.dumps(survey['caps']))}")
     if survey["persons"]:
-        console.print(f"{survey['persons']} persons share the device; below is its own account")
-    spent = Table("attribute", "epsilon", "times", "in all")
+        console.print(f"{survey['persons']} persons share the device; --person shows one's account")
+    spent = Table("attribute", "epsilon", "times", "in all", "left of the user's caps")
     for attribute, spendings in survey["spent"].items():
+        left = survey["left"].get(attribute)
         for each in spendings:
             total = each["epsilon"] * each["times"]
             row = (f"{each['epsilon']:.6g}", str(each["times"]), f"{total:.6g}")
-            spent.add_row(escape(attribute), *row)
+            spent.add_row(escape(attribute), *row, "no cap" if left is None else f"{left:.6g}")
     if spent.row_count:
         console.print("spent")
         console.print(spent)
     counters = ", ".join(f"{name} {count}" for name, count in survey["counters"].items())
     console.print(f"counted: {counters or 'nothing yet'}")
     for title, batches in (("waiting", survey["waiting"]), ("sent", survey["sent"])):
-        table = Table("period", "rows", "bytes", "what it says", "became")
+        table = Table("period", "rows", "bytes", "what it says", "became (UTC)")
         for batch in batches:
             lines = [
                 f"{column['attribute']} ({column['level']}): {code}"
@@ -189,7 +206,10 @@ def _show(survey: dict[str, Any], console: Console) -> None:
                 for column in batch["columns"]
                 if column["more"]
             ]
-            became = f"{batch['became']} {batch['at']}" if "became" in batch else "waits"
+            became = "waits"
+            if "became" in batch:
+                at = datetime.fromisoformat(batch["at"])
+                became = f"{batch['became']}\n{at:%Y-%m-%d}\n{at:%H:%M:%S}"
             row = (batch["period"], str(batch["rows"]), str(batch["bytes"]))
             table.add_row(*row, escape("\n".join(lines)), became)
         console.print(title + (": nothing" if not batches else ""))

@@ -7,11 +7,10 @@ and level.
 """
 
 import base64
-import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ import pyarrow.parquet as pq
 import hearsay.plan
 from hearsay import Analyst, rows
 from hearsay.plan import Plan
+from hearsay.rows import AttributeRows
 from ldp import InvalidInput
 
 LEVEL = "__level"
@@ -29,6 +29,10 @@ PERIOD = "period"
 
 _PLAN = b"hearsay.plan"
 _CHANNELS = b"hearsay.channels"
+
+_HELD = 1 << 24
+"""Cells that wait in memory to be written together: a chunk of one-row batches is small, and
+readers are slow on files of many small row groups."""
 
 
 def export(
@@ -41,29 +45,48 @@ def export(
     """
     if to.exists():
         raise InvalidInput(f"{to} exists: name a folder that does not")
-    written = 0
+    written = cells = 0
+    waiting: dict[str, list[Mapping[str, AttributeRows]]] = {}
+    writers: dict[str, pq.ParquetWriter] = {}
     with _folder(to) as folder, ExitStack() as stack:
         chunks = analyst.chunks(survey, first_period=first_period, last_period=last_period)
         data = next(chunks).plan
         plan = hearsay.plan.parse(data)
         schema = schema_of(plan, data)
-        writers: dict[str, pq.ParquetWriter] = {}
         for chunk in chunks:
             if chunk.period not in writers:
                 (folder / f"{PERIOD}={chunk.period}").mkdir()
                 file = folder / f"{PERIOD}={chunk.period}" / "part-0.parquet"
                 writers[chunk.period] = stack.enter_context(pq.ParquetWriter(file, schema))
-            columns: list[Any] = []
-            for name, decoded in rows.decode(plan, chunk).items():
-                kind = schema.field(name).type
-                columns.append(pa.array(decoded.codes, kind, mask=decoded.absent))
-                positions = pa.array(decoded.levels, pa.int16(), mask=decoded.absent)
-                columns.append(pa.DictionaryArray.from_arrays(positions, list(plan.levels)))
-            writers[chunk.period].write_table(pa.Table.from_arrays(columns, schema=schema))
+            waiting.setdefault(chunk.period, []).append(rows.decode(plan, chunk))
             written += chunk.rows
+            cells += chunk.rows * len(schema.names)
+            if cells > _HELD:
+                _write(waiting, writers, plan, schema)
+                cells = 0
         if not written:
             raise InvalidInput(f"there are no such rows of {survey!r} stored")
+        _write(waiting, writers, plan, schema)
     return written
+
+
+def _write(
+    waiting: dict[str, list[Mapping[str, AttributeRows]]],
+    writers: Mapping[str, pq.ParquetWriter],
+    plan: Plan,
+    schema: Any,
+) -> None:
+    """Write and forget what waits: a row group for each period."""
+    for period, parts in waiting.items():
+        columns: list[Any] = []
+        for name in plan.attributes:
+            joined = AttributeRows.joined([part[name] for part in parts])
+            kind = schema.field(name).type
+            columns.append(pa.array(joined.codes, kind, mask=joined.absent))
+            positions = pa.array(joined.levels, pa.int16(), mask=joined.absent)
+            columns.append(pa.DictionaryArray.from_arrays(positions, list(plan.levels)))
+        writers[period].write_table(pa.Table.from_arrays(columns, schema=schema))
+    waiting.clear()
 
 
 def schema_of(plan: Plan, data: bytes) -> Any:
@@ -78,25 +101,13 @@ def schema_of(plan: Plan, data: bytes) -> Any:
     names = [PERIOD, *(field.name for field in fields)]
     if twice := {name for name in names if names.count(name) > 1}:
         raise InvalidInput(f"cannot export {plan.survey!r}: two columns are called {twice.pop()!r}")
-    channels = {
-        name: {
-            level.name: {
-                "mechanism": level.mechanisms[name].name,
-                "epsilon": level.mechanisms[name].epsilon,
-                "realised_epsilon": level.mechanisms[name].realised_epsilon,
-                "integers": level.mechanisms[name].integers,
-            }
-            for level in plan.levels.values()
-        }
-        for name in plan.attributes
-    }
     return pa.schema(
         fields,
         {
             b"hearsay.survey": plan.survey.encode(),
             b"hearsay.revision": plan.revision.hex().encode(),
             _PLAN: base64.b64encode(data),
-            _CHANNELS: json.dumps(channels).encode(),
+            _CHANNELS: rows.channels(plan).encode(),
         },
     )
 

@@ -16,6 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from hearsay_server import schema, shards
+from hearsay_server.clock import Clock, system
 from hearsay_server.database import Database
 from hearsay_server.intake import GRACE, NEVER, ends
 from hearsay_server.shards import Counted
@@ -151,19 +152,21 @@ def due(
 
 
 @contextlib.asynccontextmanager
-async def swept(writer: Writer, database: Database, keep_days: int) -> AsyncIterator[None]:
+async def swept(
+    writer: Writer, database: Database, keep_days: int, clock: Clock = system
+) -> AsyncIterator[None]:
     """Sweep every hour on the thread that writes, between its commits, while the context lasts."""
-    task = asyncio.create_task(_sweep(writer, database, keep_days))
+    task = asyncio.create_task(_sweep(writer, database, keep_days, clock))
     try:
         yield
     finally:
         task.cancel()
 
 
-async def _sweep(writer: Writer, database: Database, keep_days: int) -> None:
+async def _sweep(writer: Writer, database: Database, keep_days: int, clock: Clock) -> None:
     while True:
         try:
-            for step in due(database, datetime.now(UTC), keep_days):
+            for step in due(database, clock(), keep_days):
                 while await writer.run(step):
                     pass
         except Exception:

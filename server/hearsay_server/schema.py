@@ -2,12 +2,26 @@
 
 import sqlalchemy as sa
 
+
+class Name(sa.types.TypeDecorator[str]):
+    """What is named in a survey; a name that nothing has may be asked for too, whatever it is.
+
+    PostgreSQL takes no NUL, not even to say that there is no such name.
+    """
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
+        return value and value.replace("\0", "\ufffd")
+
+
 metadata = sa.MetaData()
 
 surveys = sa.Table(
     "surveys",
     metadata,
-    sa.Column("survey", sa.Text, primary_key=True),
+    sa.Column("survey", Name, primary_key=True),
     sa.Column("revision", sa.LargeBinary, nullable=False),
     sa.Column("plan", sa.LargeBinary, nullable=False),
     sa.Column("unit", sa.Text, nullable=False),  # of its periods, as in its plan
@@ -22,8 +36,8 @@ batches = sa.Table(
     "batches",
     metadata,
     sa.Column("id", sa.LargeBinary, primary_key=True),
-    sa.Column("survey", sa.Text, nullable=False),
-    sa.Column("period", sa.Text, nullable=False),
+    sa.Column("survey", Name, nullable=False),
+    sa.Column("period", Name, nullable=False),
     sa.Column("ends", sa.BigInteger, nullable=False),  # the period, in seconds since 1970
     sa.Column("day", sa.BigInteger, nullable=False),  # of arrival, since 1970; no finer on purpose
     sa.Column("rows", sa.BigInteger, nullable=False),
@@ -50,8 +64,8 @@ sa.Index(
 counts = sa.Table(
     "counts",
     metadata,
-    sa.Column("survey", sa.Text, primary_key=True),
-    sa.Column("period", sa.Text, primary_key=True),
+    sa.Column("survey", Name, primary_key=True),
+    sa.Column("period", Name, primary_key=True),
     sa.Column("writer", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("batches", sa.BigInteger, nullable=False),
     sa.Column("records", sa.BigInteger, nullable=False),
@@ -61,11 +75,11 @@ counts = sa.Table(
 tallies = sa.Table(
     "tallies",
     metadata,
-    sa.Column("survey", sa.Text, primary_key=True),
+    sa.Column("survey", Name, primary_key=True),
     sa.Column("revision", sa.LargeBinary, primary_key=True),
-    sa.Column("attribute", sa.Text, primary_key=True),
-    sa.Column("level", sa.Text, primary_key=True),
-    sa.Column("period", sa.Text, primary_key=True),
+    sa.Column("attribute", Name, primary_key=True),
+    sa.Column("level", Name, primary_key=True),
+    sa.Column("period", Name, primary_key=True),
     sa.Column("writer", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("tally", sa.LargeBinary, nullable=False),
 )
@@ -87,8 +101,8 @@ token_rows = sa.Table(
     "token_rows",
     metadata,
     sa.Column("token", sa.Text, primary_key=True),  # its id
-    sa.Column("survey", sa.Text, primary_key=True),
-    sa.Column("period", sa.Text, primary_key=True),
+    sa.Column("survey", Name, primary_key=True),
+    sa.Column("period", Name, primary_key=True),
     sa.Column("rows", sa.BigInteger, nullable=False),
 )
 

@@ -13,8 +13,9 @@ from grpc_reflection.v1alpha import reflection
 
 from hearsay.transport import is_loopback
 from hearsay.v1 import admin_pb2_grpc, analyst_pb2_grpc, collector_pb2_grpc
-from hearsay_server import tls, tokens
+from hearsay_server import tls, tokens, workers
 from hearsay_server.auth import ROLES, Gate, Policy
+from hearsay_server.clock import Clock, system
 from hearsay_server.config import Config
 from hearsay_server.health import Health, Readiness, prober
 from hearsay_server.limits import Rates
@@ -38,7 +39,7 @@ _HANDSHAKE = 20.0
 
 
 @contextlib.asynccontextmanager
-async def running(config: Config) -> AsyncIterator[int]:
+async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
     """Serve as `config` says while the context lasts; yield the port.
 
     On leaving, health says NOT_SERVING, no new call is taken, calls under way end, what waits is
@@ -55,7 +56,7 @@ async def running(config: Config) -> AsyncIterator[int]:
         )
     metrics = Metrics()
     async with contextlib.AsyncExitStack() as stack:  # unwinds in reverse, whatever fails
-        store = Store(config.where)
+        store = Store(config.where, clock)
         stack.callback(store.close)
         known = tokens.Tokens(store.engine)
         if loopback and not known.any():
@@ -68,7 +69,7 @@ async def running(config: Config) -> AsyncIterator[int]:
         plans = Plans(store)
         writer = Writer(
             store,
-            decoder(plans, max_rows=config.max_batch_rows),
+            decoder(plans, clock, config.max_batch_rows),
             admit=_quota(config),
             committed=readiness.committed,
         )
@@ -85,7 +86,7 @@ async def running(config: Config) -> AsyncIterator[int]:
             maximum_concurrent_rpcs=2 * config.max_open_calls,
         )
         rates = _rates(config)
-        collector = Collector(plans, store, writer, metrics, rates)
+        collector = Collector(plans, store, writer, metrics, rates, clock)
         collector_pb2_grpc.add_CollectorServicer_to_server(collector, server)
         analyst = Analyst(plans, store)
         analyst_pb2_grpc.add_AnalystServicer_to_server(analyst, server)
@@ -105,7 +106,9 @@ async def running(config: Config) -> AsyncIterator[int]:
         await stack.enter_async_context(
             readiness.watched(writer, prober(store.engine), config.probe_seconds)
         )
-        await stack.enter_async_context(swept(writer, store.database, config.keep_batches_days))
+        await stack.enter_async_context(
+            swept(writer, store.database, config.keep_batches_days, clock)
+        )
         yield port
 
 
@@ -142,7 +145,7 @@ def _bind(server: grpc.aio.Server, listen: str, credentials: grpc.ServerCredenti
         raise InvalidInput(f"cannot listen on {listen}: is the port in use?") from None
 
 
-async def serve(config: Config, on_start: Callable[[str], None]) -> None:
+async def serve(config: Config, on_start: Callable[[str], None], clock: Clock = system) -> None:
     """Serve until SIGTERM or SIGINT; call `on_start` with the address once it answers."""
     # Every connection is a file: the soft limit of many systems is 1024.
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -151,7 +154,8 @@ async def serve(config: Config, on_start: Callable[[str], None]) -> None:
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
-    async with running(config) as port:
+    workers.watch_parent(stop.set)
+    async with running(config, clock) as port:
         on_start(f"{config.listen.rpartition(':')[0]}:{port}")
         await stop.wait()
         _log.info("stopping: no new calls, writing what waits")

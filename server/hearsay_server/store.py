@@ -5,7 +5,6 @@ stores their batch, so they are always those of the stored batches. Any number o
 number of processes, may share a database: a batch is counted by the one that inserts its id.
 """
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +15,7 @@ import sqlalchemy as sa
 
 from hearsay.v1 import collector_pb2, plan_pb2
 from hearsay_server import schema, shards
+from hearsay_server.clock import Clock, system
 from hearsay_server.database import Database, open_database
 from hearsay_server.intake import NEVER, Cohort, Reason, Refused, closed, ends
 from hearsay_server.shards import Counted
@@ -62,12 +62,13 @@ class StoredSurvey:
 class Store:
     """What one process sees and writes of a database that it may share."""
 
-    def __init__(self, where: Path | str) -> None:
+    def __init__(self, where: Path | str, clock: Clock = system) -> None:
         """Open a folder with SQLite, or a "postgresql://" URL; make what is missing.
 
         Raises `InvalidInput` as `open_database` does.
         """
         self.database: Database = open_database(where)
+        self._clock = clock
 
     @property
     def engine(self) -> sa.Engine:
@@ -155,7 +156,7 @@ class Store:
             states = _states(connection, {batch.survey for batch in batches})
         sums: dict[Cohort, Tally] = {}
         judged = _Judged(states, [], [], sums)
-        today = int(time.time()) // _DAY
+        today = int(self._clock().timestamp()) // _DAY
         for position, batch in enumerate(batches):
             data = batch.SerializeToString(deterministic=True)
             try:

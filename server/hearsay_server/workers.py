@@ -1,12 +1,13 @@
 """Several server processes on one port and one database, for the cores of one machine.
 
 The kernel shares the connections out among them (SO_REUSEPORT). The parent only holds the port
-and hands on signals. Where one of them ends, all do, for a supervisor to start afresh: nothing
-that was acknowledged is lost by it.
+and hands on signals. Where one of them ends, all do, for a supervisor to start afresh, and so
+they do where the parent is killed: nothing that was acknowledged is lost by it.
 """
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 import sys
@@ -18,9 +19,19 @@ from hearsay_server.config import Config
 from hearsay_server.database import open_database
 from ldp import InvalidInput
 
+_WORKER = "_HEARSAY_WORKER"
+"""A variable that is set for a worker, which ends when its standard input does."""
 
-async def serve(config: Config, arguments: Sequence[str], on_start: Callable[[str], None]) -> None:
-    """Run `config.workers` processes of `hearsay ARGUMENTS` until SIGTERM, SIGINT, or one ends.
+_HEARSAY = (sys.executable, "-m", "hearsay_server")
+
+
+async def serve(
+    config: Config,
+    arguments: Sequence[str],
+    on_start: Callable[[str], None],
+    command: Sequence[str] = _HEARSAY,
+) -> None:
+    """Run `config.workers` processes of `COMMAND ARGUMENTS` until SIGTERM, SIGINT, or one ends.
 
     Calls `on_start` with the address once all answer. Raises `InvalidInput` where the address or
     the database cannot be used, and where a process ended that was not told to.
@@ -32,10 +43,12 @@ async def serve(config: Config, arguments: Sequence[str], on_start: Callable[[st
     with _reserved(config.listen) as listen:
         workers = [
             await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "hearsay_server", *arguments),
+                *(*command, *arguments),
                 *("--workers", "1", "--share-port", "--listen", listen),
                 *("--metrics", _metrics(config.metrics, number)),
+                stdin=PIPE,  # never written to: it ends with this process, however that ends
                 stdout=PIPE,
+                env={**os.environ, _WORKER: "1"},
             )
             for number in range(config.workers)
         ]
@@ -62,6 +75,19 @@ async def _started(workers: Sequence[Process]) -> bool:
     """Tell whether all workers said that they listen, rather than end."""
     lines = [await worker.stdout.readline() for worker in workers if worker.stdout is not None]
     return all(lines)
+
+
+def watch_parent(orphaned: Callable[[], object]) -> None:
+    """Where this process is a worker, call `orphaned` once its parent has ended."""
+    if _WORKER not in os.environ:
+        return
+    loop, stdin = asyncio.get_running_loop(), sys.stdin.fileno()
+
+    def ended() -> None:
+        loop.remove_reader(stdin)
+        orphaned()
+
+    loop.add_reader(stdin, ended)
 
 
 @contextlib.contextmanager

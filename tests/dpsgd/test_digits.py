@@ -4,6 +4,7 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+import torch
 
 from ldp.testing import SeededCoins
 
@@ -12,15 +13,16 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "digits.py"
 
 @pytest.mark.slow
 def test_digits_are_learned_from_what_devices_reported(coins: SeededCoins) -> None:
-    for needed in ("sklearn", "matplotlib", "torch"):
+    for needed in ("sklearn", "matplotlib", "pyarrow"):
         pytest.importorskip(needed)
     spec = importlib.util.spec_from_file_location("digits", EXAMPLE)
     assert spec is not None
     assert spec.loader is not None
     digits = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(digits)
-    (result,) = digits.run((3.0,), 3000, coins)
-    assert result.accuracies["the truth"] > 0.92
+    torch.manual_seed(1)
+    (result,) = digits.run((3.0,), 1500, 300, coins=coins)
+    assert result.accuracies["the truth"] > 0.85
     for way in ("forward", "backward", "forward, DP-SGD"):
         assert result.accuracies[way] > 0.75
     # Randomised labels as they are teach a model to be unsure; the correction undoes that.
@@ -28,4 +30,6 @@ def test_digits_are_learned_from_what_devices_reported(coins: SeededCoins) -> No
     (level,) = result.guarantees.levels
     assert level.local <= 3.0
     assert level.model < level.local
-    assert "| 3 |" in digits.table([result])
+    assert level.model == min(level.local, level.central, level.contracted)
+    assert level.why in str(result.guarantees)
+    assert "| 3 |" in digits.table([[result], [result]])

@@ -33,7 +33,8 @@ def test_without_noise_only_the_reports_protect() -> None:
     ]
     assert found.spent == math.inf
     assert "training: without noise" in str(found)
-    assert "strict                    1            1  the reports' own" in str(found)
+    assert "  strict               1       inf            1  1, local" in str(found)
+    assert "delta 1e-05" not in str(found)
 
 
 def test_every_figure_is_of_the_mathematics_below() -> None:
@@ -60,7 +61,7 @@ def test_an_accountant_of_replacements_is_taken_as_it_is() -> None:
 def test_the_contraction_gives_more_than_either() -> None:
     accountant = trained(40.0, 100, Relation.REPLACE_ONE)
     strict, open_ = account(LEVELS, delta=1e-5, accountant=accountant).levels
-    assert {strict.why, open_.why} == {"the contraction"}
+    assert {strict.why, open_.why} == {"contraction"}
     assert strict.model < 0.8 * strict.local < strict.central
     assert open_.model < 0.9 * open_.central < open_.local
 
@@ -74,9 +75,16 @@ def test_the_account_is_printed() -> None:
     found = account(LEVELS, delta=1e-5, accountant=trained(2.0, 500, Relation.ADD_REMOVE))
     lines = str(found).splitlines()
     assert lines[0] == f"training: ({found.spent:.4g}, 1e-05)-DP in rows, add_remove"
-    assert lines[-1] == "  reports at delta 0, model at delta 1e-05"
-    for level, line in zip(found.levels, lines[3:], strict=False):
-        assert line.split()[:3] == [level.level, f"{level.local:.4g}", f"{level.model:.4g}"]
+    assert lines[-2] == "  local, at delta 0: against whoever sees the reports"
+    assert lines[-1] == "  the others, at delta 1e-05: against who sees the model alone"
+    for level, line in zip(found.levels, lines[3:-2], strict=True):
+        bounds = level.local, level.central, level.contracted
+        assert line.split() == [
+            level.level,
+            *(f"{bound:.4g}" for bound in bounds),
+            f"{min(bounds):.4g},",
+            level.why,
+        ]
 
 
 @pytest.mark.parametrize(("records", "delta"), [({}, 1e-5), (LEVELS, 0.0), (LEVELS, 1.0)])

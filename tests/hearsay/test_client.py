@@ -11,7 +11,17 @@ from pathlib import Path
 import grpc
 import pytest
 
-from hearsay import MEMORY, Analyst, Caps, Client, InvalidInput, Reason, Unreachable, outbox
+from hearsay import (
+    MEMORY,
+    Analyst,
+    Caps,
+    Client,
+    InvalidInput,
+    Reason,
+    Unreachable,
+    create_ledger,
+    outbox,
+)
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from ldp import Coins
 from ldp.testing import SeededCoins
@@ -477,6 +487,36 @@ def test_threads_share_a_client(server: Server) -> None:
     assert client.close()
     assert sorted(taken) == ["age", "smokes"]
     assert server.show("daily").status.records == 1
+
+
+def test_a_client_that_is_dropped_ends_its_thread_and_leaves_what_waits(
+    server: Server, tmp_path: Path
+) -> None:
+    file = tmp_path / "ledger.db"
+    create_ledger(file)
+    client = device(server.address, "health", level="strict", ledger=file)
+    client.record(smokes="no")
+    thread = client._sender._thread
+    assert thread is not None
+    del client
+    thread.join(20)
+    assert not thread.is_alive()
+    assert not Path(f"{file}-wal").exists()  # closed, and moved into the file
+    with device(server.address, "health", level="strict", ledger=file) as client:
+        assert client.flush()
+    assert server.show("health").status.records == 1
+
+
+def test_what_a_dropped_client_had_in_memory_is_lost_and_said(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = device(server.address, "health", level="strict")
+    client.record(smokes="no")
+    thread = client._sender._thread
+    assert thread is not None
+    del client
+    thread.join(20)
+    assert "dropped without close(), and what waited is lost" in caplog.text
 
 
 def test_analysts_are_told_what_is_wrong(server: Server) -> None:

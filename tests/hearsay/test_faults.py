@@ -1,6 +1,7 @@
 """The disk and the server at their worst: nothing raises, and nothing is lost in silence."""
 
 import contextlib
+import dataclasses
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 import grpc
 import pytest
 
-from hearsay import MEMORY, Client, Delivery, Reason, create_ledger, store
+from hearsay import MEMORY, Client, Delivery, Reason, create_ledger
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from support import DAILY, Calendar, Server, device
 
@@ -242,6 +243,24 @@ def test_batches_under_way_are_forgotten_when_consent_is_revoked(
         assert len(servicer.calls) == calls
 
 
+def test_batches_dropped_while_under_way_can_be_forgotten_too(moody: tuple[Moody, str]) -> None:
+    servicer, address = moody
+    servicer.answers = ["hang"] * 50
+    one = dataclasses.replace(QUICK, max_reports=1)
+    with device(address, "health", level="strict", delivery=one) as client:
+        client.person("ann").record(smokes="no")
+        _wait_for(lambda: servicer.calls)
+        (first,) = client.outbox().batches
+        client.person("bob").record(smokes="no")
+        assert client.counters["overflow"] == 1
+        (sent,) = client.outbox().sent
+        assert (sent.became, sent.batch) == ("overflow", first)
+        assert not servicer.forgotten
+        client.revoke(forget=True)
+        _wait_for(lambda: servicer.forgotten)
+        assert first.id in servicer.forgotten
+
+
 def test_a_closed_period_is_counted_by_name(moody: tuple[Moody, str]) -> None:
     servicer, address = moody
     closed = collector_pb2.Result(
@@ -302,30 +321,19 @@ def test_nothing_leaves_before_what_was_spent_is_on_the_disk(
     servicer, address = moody
     file = tmp_path / "ledger.db"
     create_ledger(file)
-    synced: list[Path] = []
-    broken = [False]
-    real = store._sync
+    synced: list[str] = []
+    real = os.fsync
 
-    def sync(path: Path) -> None:
-        if broken[0]:
-            raise OSError("injected: the disk does not answer")
-        real(path)
-        synced.append(path)
+    def fsync(descriptor: int) -> None:
+        real(descriptor)
+        synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
 
-    monkeypatch.setattr(store, "_sync", sync)
+    monkeypatch.setattr(os, "fsync", fsync)
     with device(address, "health", level="strict", ledger=file) as client:
         client.record(smokes="no")
-        del synced[:]
         assert client.flush()
-        assert synced == [Path(f"{file}-wal"), tmp_path]
+        assert synced == [f"{file}-wal", str(tmp_path)]
         assert len(servicer.calls) == 1
-        broken[0] = True
-        client.record(age=30)
-        assert not client.flush(timeout=0.5)
-        assert len(servicer.calls) == 1
-        broken[0] = False
-        assert client.flush()
-        assert len(servicer.calls) == 2
 
 
 def test_revoking_ends_the_call_under_way(moody: tuple[Moody, str]) -> None:

@@ -6,40 +6,40 @@ import sys
 from pathlib import Path
 
 import pytest
+from witness import Oracle
 
 from hearsay import Client, Reason, create_ledger
-from hearsay_server.store import Store
 from support import Server, device
-
-EVENTS = 150
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["once", "sampled", "memoised"])
 def test_eight_threads_and_forks_in_the_middle_report_every_event_once(
+    server: Server, tmp_path: Path, kind: str
+) -> None:
+    oracle = Oracle(kind, 160)
+    file = tmp_path / "ledger.db"
+    oracle.prepare(server, file)
+    script = str(Path(__file__).with_name("forker.py"))
+    command = [sys.executable, script, server.address, str(file), kind, str(oracle.events)]
+    subprocess.run(command, check=True, timeout=120)
+    server.stop()
+    oracle.check_all(oracle.counts(server))
+
+
+@pytest.mark.slow
+def test_forks_in_the_middle_of_calls_leave_children_that_send(
     server: Server, tmp_path: Path
 ) -> None:
-    values = [str(number) for number in range(EVENTS)]
-    server.create(
-        'name = "oracle"\n[levels]\nopen = 32.0\n[[attributes]]\nname = "which"\n'
-        f'mechanism = "krr"\n[attributes.categorical]\nvalues = {values}\n'
-    )
-    file = tmp_path / "ledger.db"
+    file, forks = tmp_path / "ledger.db", 150
     create_ledger(file)
-    with Client(server.address, "oracle", level="open", ledger=file, consent=True) as client:
+    with Client(server.address, "health", level="strict", ledger=file, consent=True) as client:
         assert client.ready()
-    script = str(Path(__file__).with_name("forker.py"))
+    script = str(Path(__file__).with_name("many_forks.py"))
     subprocess.run(
-        [sys.executable, script, server.address, str(file), str(EVENTS)], check=True, timeout=120
+        [sys.executable, script, server.address, str(file), str(forks)], check=True, timeout=120
     )
-    with Client(server.address, "oracle", level="open", ledger=file) as client:
-        for event in range(EVENTS):  # what every process found locked
-            client.person(str(event)).record(which=event)
-        assert client.flush()
-    server.stop()
-    store = Store(server.folder)
-    ((_, tally),) = store.tallies("oracle", "which").items()
-    store.close()
-    assert tally.counts.tolist() == [1] * EVENTS
+    assert server.show("health").status.records == 5 * forks
 
 
 def test_a_ledger_in_memory_stays_with_the_process_that_has_it(server: Server) -> None:

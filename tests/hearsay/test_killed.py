@@ -1,10 +1,6 @@
-"""Devices and a server that are killed at any moment: every event is reported exactly once.
+"""Devices and a server that are killed at any moment: every event is reported exactly once."""
 
-Every event has a category of its own, and at this epsilon a code is its category (but for a
-chance of 1e-10): so a count of 2 is an event that was randomised or counted twice, and one of 0,
-in the end, an event that was lost.
-"""
-
+import json
 import os
 import random
 import signal
@@ -12,92 +8,93 @@ import sqlite3
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
+from witness import FIRST_DAY, LEASE, Clock, Oracle
 
-from hearsay import Client, create_ledger
-from hearsay_server.store import Store
 from support import Server
 
-EVENTS, KILLS = 4000, 200
 
-ORACLE = f"""
-name = "oracle"
-[levels]
-open = 32.0
-[[attributes]]
-name = "which"
-mechanism = "krr"
-[attributes.categorical]
-values = {[str(number) for number in range(EVENTS)]}
-"""
-
-
-def _counts(server: Server) -> list[int]:
-    """Return how often each event was counted by a server that is down."""
-    store = Store(server.folder)
-    tallies = list(store.tallies("oracle", "which").values())
-    store.close()
-    return tallies[0].counts.tolist() if tallies else [0] * EVENTS
-
-
-def _accounts(file: Path) -> int:
+def _answers(file: Path) -> int:
+    """Return how many answers a ledger knows of: everybody answers every day, one by one."""
     with sqlite3.connect(f"file:{file}?mode=ro", uri=True) as connection:
-        (count,) = connection.execute("SELECT count(*) FROM accounts").fetchone()
+        accounts = [
+            json.loads(a)["oracle"] for (a,) in connection.execute("SELECT account FROM accounts")
+        ]
     connection.close()
-    return int(count)
+    answers = 0
+    for account in accounts:
+        if account["period"] == "once":
+            answers += bool(account["spent"])
+        else:
+            day = datetime.strptime(account["period"], "%Y-%m-%d").date() - FIRST_DAY.date()
+            answers += day.days + bool(account["spent"])
+    return answers
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("oracle", "kills"),
+    [
+        (Oracle("once", 4000), 200),
+        (Oracle("sampled", 800), 40),
+        (Oracle("memoised", 800), 40),
+    ],
+    ids=["once", "sampled over days", "memoised over days"],
+)
 def test_killing_device_and_server_loses_nothing_and_repeats_nothing(
-    server: Server, tmp_path: Path
+    server: Server, tmp_path: Path, oracle: Oracle, kills: int
 ) -> None:
-    server.create(ORACLE)
     file, log = tmp_path / "ledger.db", tmp_path / "ledger.db.log"
-    create_ledger(file)
-    with Client(server.address, "oracle", level="open", ledger=file, consent=True) as client:
-        assert client.ready()
+    oracle.prepare(server, file)
     log.touch()
     chance = random.Random(5)
+    script = str(Path(__file__).with_name("victim.py"))
     zygote = subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("victim.py")), server.address, str(file)],
+        [sys.executable, script, server.address, str(file), oracle.kind, str(oracle.events)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
     assert zygote.stdin is not None
     assert zygote.stdout is not None
-    recorded = 0
-    for kill in range(KILLS):
-        done = [int(e) for e, _ in map(str.split, log.read_text().splitlines()) if e != "done"]
-        recorded = max(done, default=-1) + 1
+
+    def recorded() -> int:
         # The last one may have been recorded without a word: it is recorded again.
-        last = min(EVENTS, (kill + 1) * EVENTS // KILLS)
-        zygote.stdin.write(f"{recorded} {last}\n")
+        with log.open("rb") as lines:
+            lines.seek(max(0, log.stat().st_size - 10))
+            return int(lines.read(10) or -1) + 1
+
+    for kill in range(kills):
+        first, last = recorded(), (kill + 1) * oracle.events // kills
+        zygote.stdin.write(f"{first} {last}\n")
         zygote.stdin.flush()
         pid = int(zygote.stdout.readline())
-        time.sleep(chance.uniform(0.005, 0.12))
+        enough, deadline = chance.randint(first, last), time.monotonic() + 20
+        while recorded() < enough:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        time.sleep(chance.uniform(0, 0.05))
         if kill % 20 == 10:
             server.stop(signal.SIGKILL)
-            counts = _counts(server)
-            assert set(counts) <= {0, 1}
-            assert sum(counts) <= _accounts(file)
+            oracle.check_under_way(oracle.counts(server), _answers(file))
             time.sleep(0.02)
         os.kill(pid, signal.SIGKILL)
         assert zygote.stdout.readline() == "gone\n"
         if not server.is_running():
             server.start()
-    done = [line.split() for line in log.read_text().splitlines()]
-    recorded = max(int(event) for event, _ in done if event != "done") + 1
     zygote.stdin.close()
     zygote.wait(10)
     zygote.stdout.close()
-    with Client(server.address, "oracle", level="open", ledger=file) as client:
-        for event in range(recorded, EVENTS):
-            client.person(str(event)).record(which=event)
+    assert recorded() > oracle.events // 2  # the killing was in the middle of things
+    clock = Clock(LEASE)
+    clock.day = recorded() // oracle.persons
+    with oracle.client(server.address, file, clock) as client:
+        for event in range(recorded(), oracle.events):
+            oracle.record(client, clock, event)
         assert client.flush(timeout=60)
     server.stop()
-    assert recorded > EVENTS // 2  # the killing was in the middle of things
-    assert _counts(server) == [1] * EVENTS
-    assert _accounts(file) == EVENTS
+    oracle.check_all(oracle.counts(server))
+    assert _answers(file) == oracle.events

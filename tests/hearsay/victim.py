@@ -1,33 +1,29 @@
-"""A device process to be killed: `python victim.py ADDRESS LEDGER` forks one for every line of
-its input, "FIRST LAST", and prints its pid. It records the events FIRST to LAST, one person each,
-writes "EVENT TAKEN" to the file LEDGER.log after each, and then only delivers.
+"""A device process to be killed: `python victim.py ADDRESS LEDGER KIND EVENTS` forks one for
+every line of its input, "FIRST LAST", and prints its pid. It records the events FIRST to LAST,
+writes each to the file LEDGER.log afterwards, and then only delivers.
 """
 
 import os
 import sys
 import time
 
-from hearsay import Client, Delivery
+from witness import FAST, Clock, Oracle
 
-ADDRESS, FILE = sys.argv[1:]
+ADDRESS, FILE, KIND, EVENTS = sys.argv[1:]
+oracle = Oracle(KIND, int(EVENTS))
 
 
 def live(first: int, last: int) -> None:
     log = os.open(f"{FILE}.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    client = Client(
-        ADDRESS,
-        "oracle",
-        level="open",
-        ledger=FILE,
-        delivery=Delivery(batch_rows=16, batch_age=0.005, first_wait=0.01, longest_wait=0.05),
-    )
+    clock = Clock()
+    clock.day = first // oracle.persons
+    client = oracle.client(ADDRESS, FILE, clock, delivery=FAST)
     client.ready()
     for event in range(first, last):
-        taken = client.person(str(event)).record(which=event)
-        os.write(log, f"{event} {len(taken)}\n".encode())
+        oracle.record(client, clock, event)
+        os.write(log, f"{event:9}\n".encode())
         time.sleep(0.0005)
     client.flush(60)
-    os.write(log, b"done 0\n")
     time.sleep(60)
 
 

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
@@ -87,6 +87,22 @@ class Postgres:
         self._process.send_signal(how)
         self._process.wait(timeout=30)
         self._process = None
+
+    def kill(self) -> None:
+        """Kill all its processes at once."""
+        assert self._process is not None
+        self.signal(signal.SIGKILL)
+        self._process.wait(timeout=30)
+        self._process = None
+
+    def signal(self, how: signal.Signals) -> None:
+        """Send a signal to all its processes; only Linux tells which they are."""
+        assert self._process is not None
+        parent = self._process.pid
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        for process in (parent, *map(int, children)):
+            with suppress(ProcessLookupError):
+                os.kill(process, how)
 
     def url(self, database: str) -> str:
         """Return where a database is."""

@@ -12,8 +12,8 @@ from hearsay_server.cli import app
 from support import Server, device
 
 
-def run(*arguments: str | Path) -> str:
-    result = CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "160"})
+def run(*arguments: str | Path, columns: int = 160) -> str:
+    result = CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": str(columns)})
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result.output
@@ -33,6 +33,7 @@ def test_a_ledger_can_be_made_and_looked_into(server: Server, tmp_path: Path) ->
         client.close(0)
     before = file.read_bytes()
     found = json.loads(run("device", "show", file, "--json"))
+    (others,) = json.loads(run("device", "show", file, "--person", "other", "--json"))["surveys"]
     text = run("device", "show", file)
     assert file.read_bytes() == before
     (survey,) = found["surveys"]
@@ -40,11 +41,14 @@ def test_a_ledger_can_be_made_and_looked_into(server: Server, tmp_path: Path) ->
     assert survey["consent"] is True
     assert survey["caps"] == {"life": 3.0}
     assert survey["persons"] == 2
+    assert survey["left"] == {"smokes": 2.0, "age": 2.0}
     assert survey["spent"] == {
         "smokes": [{"epsilon": 0.5, "times": 1}],
         "age": [{"epsilon": 0.5, "times": 1}],
     }
     assert survey["answered"] == {"once": ["smokes", "age"]}
+    assert others["spent"] == {"smokes": [{"epsilon": 0.5, "times": 1}]}
+    assert others["left"] == {"smokes": 2.5, "age": 2.5}
     (sent,) = survey["sent"]
     assert sent["became"] == "stored"
     assert (sent["rows"], len(sent["id"])) == (2, 32)
@@ -53,6 +57,9 @@ def test_a_ledger_can_be_made_and_looked_into(server: Server, tmp_path: Path) ->
     assert "counts as" in waiting["columns"][0]["codes"][0]
     assert "smokes (strict):" in text
     assert "2 persons share the device" in text
+    narrow = run("device", "show", file, columns=80)
+    assert "…" not in narrow
+    assert sent["at"].split("T")[0] in narrow
 
 
 def test_what_is_no_ledger_is_told(tmp_path: Path) -> None:

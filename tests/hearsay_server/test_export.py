@@ -11,14 +11,14 @@ from collected import DAYS, batch, collect, register, toml
 from serving import serving, submit
 
 import hearsay.plan
-from dpsgd.parquet import read_reports
+from dpsgd.rows import Rows
 from hearsay import Analyst, Unreachable
 from hearsay.plan import Plan
 from hearsay_server import survey as surveys
 from hearsay_server.rows import chunks
 from hearsay_server.store import Store
 from hearsay_server.tokens import tokens_of
-from ldp import InvalidInput, Tally
+from ldp import InvalidInput, Mechanism, Tally
 from support import SURVEY
 
 pa = pytest.importorskip("pyarrow")
@@ -108,12 +108,17 @@ def test_an_analyst_has_the_same_rows_as_a_data_frame(exported: Exported) -> Non
     assert len(exported.yesterday) == exported.rows // 3
 
 
-def test_the_private_training_reads_what_was_exported(exported: Exported) -> None:
-    for name in ("colour_krr", "colour_oue", "mixed"):
-        reports = read_reports(exported.path, name)
-        assert sum(len(c.rows) for c in reports.cohorts) == sum(
-            tally.n for tally in exported.tallies[name].values()
-        )
+def test_the_private_training_reads_every_row_from_both(exported: Exported) -> None:
+    for rows in (Rows.of(exported.frame), Rows.read(exported.path)):
+        assert rows.n == exported.rows
+        for name in exported.plan.attributes:
+            counted: dict[Mechanism, Tally] = {}
+            for (level, _), tally in stored(exported, name).items():
+                mechanism = exported.plan.levels[level].mechanisms[name]
+                seen = counted.get(mechanism)
+                counted[mechanism] = tally if seen is None else seen + tally
+            found = {c.mechanism: c.mechanism.tally(c.codes) for c in rows.reports(name).cohorts}
+            assert found == counted
 
 
 def test_every_file_says_how_it_was_randomised(exported: Exported) -> None:
@@ -235,3 +240,16 @@ def test_exporting_needs_an_analysts_token(tmp_path: Path) -> None:
             analyst.rows("health")
         with Analyst(address, token=secret) as analyst:
             assert len(analyst.rows("health")) == 5
+
+
+def test_many_small_chunks_become_one_row_group(exported: Exported, tmp_path: Path) -> None:
+    """As devices send them, a batch a row: many small row groups would take long to read."""
+    with serving(tmp_path / "data") as address:
+        _, plan = register(address, toml())
+        level, answers = next(iter(plan.levels)), {"colour_krr": np.array([1])}
+        submit(address, *(batch(plan, level, DAYS[0], answers, seed) for seed in range(150)))
+        with Analyst(address) as analyst:
+            assert sum(chunk.period == DAYS[0] for chunk in analyst.chunks("all")) > 1
+            export(analyst, "all", tmp_path / "rows")
+    for file in (tmp_path / "rows").rglob("*.parquet"):
+        assert pq.ParquetFile(file).num_row_groups == 1

@@ -1,6 +1,8 @@
 """Readiness follows the disk and the database; liveness follows the process."""
 
 import contextlib
+import resource
+import signal
 import sqlite3
 import subprocess
 import time
@@ -10,10 +12,12 @@ from pathlib import Path
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from postgres import Postgres
 from serving import batch, connected, register, serving, submit
 
-from hearsay.v1 import collector_pb2
+from hearsay.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2, collector_pb2_grpc
 from hearsay_server.health import LIVE
+from support import Server
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -78,6 +82,87 @@ def test_a_full_disk_ends_readiness_and_room_on_it_brings_it_back(small_disk: Pa
             filler.unlink()
             assert becomes(channel, SERVING)
         assert [r.status for r in submit(address, large)] == [collector_pb2.Result.STORED]
+
+
+def test_a_database_that_may_not_grow_is_a_full_disk_too(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data", "--probe-seconds", "0.2")
+    server.start()
+    try:
+        process = server.pid()
+        before = resource.prlimit(process, resource.RLIMIT_FSIZE)
+        revision = register(server.address)
+        with connected(server.address) as channel:
+            size = max(file.stat().st_size for file in server.folder.iterdir())
+            resource.prlimit(process, resource.RLIMIT_FSIZE, (size, before[1]))
+            with pytest.raises(grpc.RpcError) as error:
+                submit(server.address, batch(revision, 1, rows=90_000))
+                submit(server.address, *(batch(revision, n, rows=90_000) for n in range(2, 20)))
+            assert error.value.code() == grpc.StatusCode.UNAVAILABLE
+            assert becomes(channel, NOT_SERVING)
+            assert status(channel, LIVE) == SERVING
+            resource.prlimit(process, resource.RLIMIT_FSIZE, before)
+            assert becomes(channel, SERVING)
+        assert submit(server.address, batch(revision, 99))[0].status == collector_pb2.Result.STORED
+        assert server.stop() == 0
+    finally:
+        if server.is_running():
+            server.stop(signal.SIGKILL)
+
+
+def test_a_database_that_is_gone_is_waited_for(tmp_path: Path, postgres: Postgres) -> None:
+    url = postgres.create()
+    with (
+        serving(tmp_path, database=url, probe_seconds=0.2) as address,
+        connected(address) as channel,
+    ):
+        collector = collector_pb2_grpc.CollectorStub(channel)
+        analyst = analyst_pb2_grpc.AnalystStub(channel)
+        revision = register(address)
+        first, second = (
+            collector_pb2.SubmitRequest(batches=[batch(revision, number)]) for number in (1, 2)
+        )
+        question = analyst_pb2.EstimateRequest(survey="health", attribute="smokes")
+        collector.Submit(first, timeout=20)
+        postgres.stop()
+        for method, request in ((collector.Submit, second), (analyst.Estimate, question)):
+            with pytest.raises(grpc.RpcError) as error:
+                method(request, timeout=20)
+            assert error.value.code() == grpc.StatusCode.UNAVAILABLE
+            assert dict(error.value.trailing_metadata())["retry-after-ms"] == "5000"
+        assert becomes(channel, NOT_SERVING)
+        assert status(channel, LIVE) == SERVING
+        time.sleep(2)  # probes go on in vain
+        postgres.start()
+        assert becomes(channel, SERVING)
+        assert analyst.Estimate(question, timeout=20).reports == 1
+        for request, known in ((first, True), (second, False)):
+            (result,) = collector.Submit(request, timeout=20).results
+            assert (result.status == collector_pb2.Result.DUPLICATE) == known
+
+
+@pytest.mark.slow
+def test_a_database_that_hangs_ends_readiness_and_is_waited_for(
+    tmp_path: Path, postgres: Postgres
+) -> None:
+    url = postgres.create()
+    with (
+        serving(tmp_path, database=url, probe_seconds=0.2) as address,
+        connected(address) as channel,
+    ):
+        request = collector_pb2.SubmitRequest(batches=[batch(register(address))])
+        collector = collector_pb2_grpc.CollectorStub(channel)
+        postgres.signal(signal.SIGSTOP)
+        try:
+            waiting = collector.Submit.future(request, timeout=1)
+            assert becomes(channel, NOT_SERVING)
+            assert status(channel, LIVE) == SERVING
+            assert waiting.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        finally:
+            postgres.signal(signal.SIGCONT)
+        assert becomes(channel, SERVING)
+        collector.Submit(request, timeout=20)  # the one that was given up may be stored or not
+        question = analyst_pb2.EstimateRequest(survey="health", attribute="smokes")
+        assert analyst_pb2_grpc.AnalystStub(channel).Estimate(question, timeout=20).reports == 1
 
 
 def test_a_probe_that_fails_ends_readiness(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import itertools
 import math
 from fractions import Fraction
 
+import mpmath
 import pytest
 
 from ldp import InvalidInput
@@ -60,6 +61,19 @@ def test_the_optimal_bound_is_that_of_randomized_responses(epsilon: float, times
         result = optimal(epsilon, times, delta * (1 + 2e-6))
         assert result.epsilon == pytest.approx((times - 2 * i) * epsilon)
         assert delta <= result.delta <= delta * (1 + 2e-6)
+
+
+def test_long_compositions_lose_nothing_in_logarithms() -> None:
+    epsilon, times = 0.01, 20_000
+    found = optimal(epsilon, times, 1e-6)
+    i = round((times - found.epsilon / epsilon) / 2)
+    with mpmath.workdps(40):
+        grown, term, exact = mpmath.exp(epsilon), (1 + mpmath.exp(-epsilon)) ** -times, 0
+        for j in range(i):
+            exact += term * (1 - grown ** (2 * (j - i)))
+            term *= mpmath.mpf(times - j) / (j + 1) / grown
+    assert exact <= found.delta <= float(exact) * (1 + 2e-6)
+    assert found.delta <= 1e-6
 
 
 def test_the_optimal_bound_takes_pure_composition_where_delta_allows_no_less() -> None:

@@ -284,6 +284,7 @@ def test_a_report_has_one_type_and_size_for_every_value(
         code = mechanism.randomize(value, coins)
         kinds.add((type(code), np.shape(code)))
         assert len(mechanism.encode([code])) == mechanism.code_bytes
+        assert mechanism.encode_one(code) == mechanism.encode([code])
     assert len(kinds) == 1
     codes = mechanism.randomize_many(values, coins)
     assert (codes.dtype, codes.shape) == (

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypedDict, Unpack
 
 import grpc
+import numpy as np
 
 from hearsay import plan as plans
 from hearsay.transport import Tls, Token, call, open_channel, stream
@@ -215,7 +216,8 @@ class Analyst:
 
         Columns: period, then for each attribute its code (an integer where all levels have
         integers, else bytes as on the wire) and `<attribute>__level`; missing where the row has
-        no answer. `frame.attrs["plan"]` has the plan's bytes, which say what the codes mean.
+        no answer. `frame.attrs["plan"]` has the plan's bytes, which say what the codes mean, and
+        `frame.attrs["channels"]` how they were randomised (`hearsay.rows.channels`).
         """
         import pandas as pd
 
@@ -226,22 +228,21 @@ class Analyst:
         )
         data = next(chunks).plan
         plan = plans.parse(data)
-        parts = []
-        for chunk in chunks:
-            columns: dict[str, object] = {"period": [chunk.period] * chunk.rows}
-            for name, attribute in rows.decode(plan, chunk).items():
-                codes: object = attribute.codes
-                if attribute.codes.dtype != object:
-                    codes = pd.arrays.IntegerArray(attribute.codes, attribute.absent)
-                columns[name] = codes
-                columns[f"{name}__level"] = pd.Categorical.from_codes(
-                    attribute.levels, pd.Index(list(plan.levels))
-                )
-            parts.append(pd.DataFrame(columns))
+        parts = [(chunk.period, chunk.rows, rows.decode(plan, chunk)) for chunk in chunks]
         if not parts:
             raise InvalidInput(f"there are no such rows of {survey!r} stored")
-        table = pd.concat(parts, ignore_index=True)
-        table.attrs = {"survey": survey, "plan": data}
+        levels = pd.CategoricalDtype(list(plan.levels))
+        columns: dict[str, object] = {
+            "period": np.repeat([period for period, _, _ in parts], [n for _, n, _ in parts])
+        }
+        for name in plan.attributes:
+            attribute = rows.AttributeRows.joined([decoded[name] for _, _, decoded in parts])
+            columns[name] = attribute.codes
+            if attribute.codes.dtype != object:
+                columns[name] = pd.arrays.IntegerArray(attribute.codes, attribute.absent)
+            columns[f"{name}__level"] = pd.Categorical.from_codes(attribute.levels, dtype=levels)
+        table = pd.DataFrame(columns)
+        table.attrs = {"survey": survey, "plan": data, "channels": rows.channels(plan)}
         return table
 
     # --- the same as messages, without pandas ----------------------------------------------

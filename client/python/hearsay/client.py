@@ -13,14 +13,14 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 
 from hearsay import outbox
 from hearsay.choices import Caps, Choices, Terms
 from hearsay.ledger import Ledger, Spending
 from hearsay.outbox import Outbox
 from hearsay.plan import Plan, parse
-from hearsay.sender import Delivery, Sender
+from hearsay.sender import Delivery, Sender, leaving
 from hearsay.store import Store
 from hearsay.transport import GrpcTransport, Tls, Token, Transport
 from hearsay.trouble import Reason, Status, Trouble
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("hearsay")
 
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 _NO_CAPS = Caps()
 _USUAL = Delivery()
@@ -62,6 +65,8 @@ class Client:
     place of its epsilon, and its ordinary values may be revealed: only those that `may_reveal`
     names are sent like that. What is in the clear: the survey, the levels, which attributes
     were answered, the period, and the time of contact.
+
+    A client that is dropped without `close` stops sending: what waits stays in the file.
 
     Nothing is taken before `grant` (or `consent=True`). Nothing that the network, the disk or
     the server does raises, or blocks for longer than a transaction of the file; what is dropped
@@ -152,11 +157,13 @@ class Client:
             self._transport,
             survey,
             delivery,
-            refresh=self._refresh,
-            allowed=self._may_send,
+            refresh=_while_it_lives(self._refresh),
+            allowed=_while_it_lives(self._may_send),
             clock=clock,
             coins=self._coins,
         )
+        # At the exit of the process there is a flush instead.
+        weakref.finalize(self, self._sender.abandon).atexit = False
         try:
             self._catch_up()
         except Trouble as trouble:
@@ -412,7 +419,7 @@ class Client:
         if not values:
             return ()
         try:
-            taken, dropped, waiting = self._ledger.record(
+            taken, dropped, (reports, size) = self._ledger.record(
                 person,
                 terms,
                 values,
@@ -428,10 +435,12 @@ class Client:
         self._last = Status(Reason.READY)
         if taken or dropped:
             with self._counting:
-                self._dropped.update(dropped)
+                if dropped:
+                    self._dropped.update(dropped)
                 self._dropped["recorded"] += bool(taken)
         self._sender.start()  # a forked child has none yet
-        if waiting == 1 or waiting >= self._delivery.batch_rows:
+        delivery = self._delivery
+        if reports == 1 or reports >= delivery.batch_rows or size >= delivery.batch_bytes:
             self._sender.wake()
         return tuple(taken)
 
@@ -518,7 +527,9 @@ class Client:
         """Fetch the plan where there is none or an old one, or `now`."""
         moment = self._clock().timestamp()
         age = moment - self._fetched
-        if not now and self._settled.is_set() and 0 <= age < self._delivery.plan_age:
+        delivery = self._delivery
+        lasts = delivery.plan_age if self._terms else min(delivery.plan_age, delivery.longest_wait)
+        if not now and self._settled.is_set() and 0 <= age < lasts:
             return
         try:
             data = self._transport.get_plan(self._survey, timeout)
@@ -589,10 +600,11 @@ class Client:
         return json.dumps(trusted)
 
     def _refuse(self, why: str) -> None:
-        self._refused = Status(Reason.PLAN_REFUSED, why)
+        if self._refused != (refused := Status(Reason.PLAN_REFUSED, why)):
+            _log.error("the plan of %r is refused: %s", self._survey, why)
+        self._refused = refused
         self._terms = None
         self._settled.set()
-        _log.error("the plan of %r is refused: %s", self._survey, why)
 
     def _before_fork(self, deadline: float) -> None:
         self._quiet = self._sender.pause(max(0.0, deadline - time.monotonic()))
@@ -601,9 +613,7 @@ class Client:
             for lock in (self._catching, self._keeping, self._counting)
             if lock.acquire(timeout=max(0.0, deadline - time.monotonic()))
         ]
-        # A connection must not be shared by two processes, so none exists while there are two.
-        if self._quiet:
-            self._transport.close()
+        # The file must not be open in two processes, so it is not while there are two.
         self._paused = self._store.hold(max(0.0, deadline - time.monotonic()))
         if self._paused:
             self._store.release()
@@ -647,6 +657,19 @@ class Person:
         return self._client.ledger(self._name)
 
 
+def _while_it_lives(method: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Return what calls a method without keeping its object alive, or raises `Trouble`."""
+    reference = weakref.WeakMethod(method)
+
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        living = reference()
+        if living is None:
+            raise Trouble(Reason.CLOSED, "the client was dropped without close()")
+        return living(*args, **kwargs)
+
+    return call
+
+
 _OF_WRITING = (Reason.DISK, Reason.LOCKED)
 """What only an answer finds out."""
 
@@ -666,6 +689,9 @@ _births = threading.RLock()
 def _before_fork() -> None:
     _births.acquire()
     deadline = time.monotonic() + _FORK_WAIT
+    for sender in list(leaving):
+        sender.stop()
+        sender.join(max(0.0, deadline - time.monotonic()))
     for client in list(_living):
         try:
             client._before_fork(deadline)
@@ -682,6 +708,7 @@ def _after_fork(*, child: bool) -> None:
             _log.error("a client did not take a fork well: %s", type(error).__name__)
     if child:
         _births = threading.RLock()
+        leaving.clear()
     else:
         _births.release()
 

@@ -63,9 +63,9 @@ class Ledger:
         caps: Caps,
         limits: tuple[int, int],
         coins: Coins,
-    ) -> tuple[list[str], Counter[str], int]:
+    ) -> tuple[list[str], Counter[str], tuple[int, int]]:
         """Randomise what may be spent and queue it; return its names, what was dropped, and how
-        many reports wait now (0 where none was added).
+        many reports wait now, and bytes (0 where none was added).
 
         All of it is one transaction: either the epsilon is spent, the memo kept and the report
         queued, or none of it. `limits` are the reports and bytes that may wait; the oldest are
@@ -89,7 +89,7 @@ class Ledger:
             # Otherwise other terms drew them, or reported some already.
             left = None if begins else Fraction(terms.record_epsilon) - _sum(mine["spent"])
             taken: list[str] = []
-            waiting = 0
+            waiting = 0, 0
             report = collector_pb2.Batch(
                 survey=survey, revision=terms.plan.revision, period=label, rows=1
             )
@@ -119,7 +119,7 @@ class Ledger:
                     memo = memo or memos.keep(value, coins)
                     code = memoizer.report(memo, coins)
                 else:
-                    code = mechanism.encode([mechanism.randomize(value, coins)])
+                    code = mechanism.encode_one(mechanism.randomize(value, coins))
                 mine["spent"][name] = mechanism.epsilon.hex()
                 _spend(mine, name, epsilon)
                 taken.append(name)
@@ -160,11 +160,6 @@ class Ledger:
         for name in terms.levels:
             spent = mine["life"].get(name, {})
             life = total({name: spent})
-            limits = []
-            if caps.life is not None:
-                limits.append(Fraction(caps.life) - _life(account))
-            if name in caps.attribute_life:
-                limits.append(Fraction(caps.attribute_life[name]) - life)
             answered = mine["period"] == label and name in mine["spent"]
             found.append(
                 Spending(
@@ -172,7 +167,7 @@ class Ledger:
                     epsilon=terms.cost(name),
                     reports=sum(spent.values()),
                     life=float(life),
-                    left=max(0.0, float(min(limits))) if limits else None,
+                    left=left_for_life(account, self._survey, name, caps),
                     answered=answered,
                 )
             )
@@ -203,11 +198,7 @@ class Ledger:
 
     def _person(self, name: str) -> bytes:
         """Return what stands for a person in the file."""
-        if not name:
-            return b""
-        return blake2b(
-            name.encode("utf-8", "surrogatepass"), key=self._store.salt, digest_size=16
-        ).digest()
+        return person_key(name, self._store.salt)
 
     def _account(
         self, connection: sqlite3.Connection, key: bytes, terms: Terms, label: str, caps: Caps
@@ -260,12 +251,32 @@ class Ledger:
             )
 
 
+def left_for_life(
+    account: Mapping[str, Any], survey: str, attribute: str, caps: Caps
+) -> float | None:
+    """Return what the caps for life leave of an attribute; None where there are none."""
+    limits = []
+    if caps.life is not None:
+        limits.append(Fraction(caps.life) - _life(account))
+    if attribute in caps.attribute_life:
+        spent = account.get(survey, {"life": {}})["life"].get(attribute, {})
+        limits.append(Fraction(caps.attribute_life[attribute]) - total({attribute: spent}))
+    return max(0.0, float(min(limits))) if limits else None
+
+
+def person_key(name: str, salt: bytes) -> bytes:
+    """Return what stands for a person in a file with this salt; the device's own is ""."""
+    if not name:
+        return b""
+    return blake2b(name.encode("utf-8", "surrogatepass"), key=salt, digest_size=16).digest()
+
+
 def _sum(spent: Mapping[str, str]) -> Fraction:
     """Add up epsilons in hex."""
     return sum((Fraction(float.fromhex(epsilon)) for epsilon in spent.values()), Fraction(0))
 
 
-def _life(account: _Account) -> Fraction:
+def _life(account: Mapping[str, Any]) -> Fraction:
     return sum((total(mine["life"]) for mine in account.values()), Fraction(0))
 
 

@@ -91,14 +91,14 @@ class Memoizer:
             memo = self.mechanism.memoize(device, category, coins)
         else:
             memo = self.mechanism.randomize(category, coins)
-        return self.mechanism.encode([memo])
+        return self.mechanism.encode_one(memo)
 
     def report(self, memo: bytes, coins: Coins) -> bytes:
         """Return the bytes of a fresh report; raise `InvalidInput` for bytes that are no memo."""
         (code,) = self.mechanism.decode(memo, 1)
         if not isinstance(self.mechanism, Longitudinal):
             return memo
-        return self.mechanism.encode([self.mechanism.report(code, coins)])
+        return self.mechanism.encode_one(self.mechanism.report(code, coins))
 
     def _check(self, device: bytes, category: int) -> None:
         mechanism = self.mechanism

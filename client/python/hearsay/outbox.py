@@ -31,6 +31,9 @@ _LEASE = 30.0
 _KEPT, _KEPT_BYTES = 100, 1 << 20
 """Batches that are remembered after they left, and their bytes."""
 
+_FORGETTABLE = 1000
+"""Batches that the queue dropped while they were under way, whose ids are kept: the latest."""
+
 
 @dataclass(frozen=True)
 class Sent:
@@ -60,9 +63,9 @@ class Outbox:
 
 def add(
     connection: sqlite3.Connection, survey: str, report: bytes, at: float, limits: tuple[int, int]
-) -> tuple[int, int]:
+) -> tuple[tuple[int, int], int]:
     """Queue a report, made `at` so many seconds since 1970, and drop the oldest while more than
-    the limits wait, reports and bytes; return how many wait then, and how many were dropped."""
+    the limits wait, reports and bytes; return what waits then, and how many were dropped."""
     (seq, size), (gone, gone_size) = _totals(connection, survey)
     seq, size = seq + 1, size + len(report)
     # A row and nothing else: every page that an answer changes delays it.
@@ -71,13 +74,13 @@ def add(
     )
     overflow = 0
     while seq - gone > limits[0] or size - gone_size > limits[1]:
-        rows, dropped_size = _drop_oldest(connection, survey)
+        rows, dropped_size = _drop_oldest(connection, survey, at)
         if not rows:
             break
         overflow += rows
         gone += rows
         gone_size += dropped_size
-    return seq - gone, overflow
+    return (seq - gone, size - gone_size), overflow
 
 
 def _totals(connection: sqlite3.Connection, survey: str) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -239,28 +242,45 @@ def settle(store: Store, batch: Batch, became: str, at: datetime) -> bool:
             return False
         rows, size, data = found
         _less(connection, batch.survey, rows, size)
-        connection.execute(
-            "INSERT INTO sent (survey, at, became, batch) VALUES (?, ?, ?, ?)",
-            (batch.survey, at.timestamp(), became, data),
-        )
-        connection.execute(
-            "DELETE FROM sent WHERE seq <= (SELECT max(seq) FROM sent) - ?", (_KEPT,)
-        )
-        while (
-            connection.execute("SELECT total(length(batch)) FROM sent").fetchone()[0] > _KEPT_BYTES
-        ):
-            connection.execute("DELETE FROM sent WHERE seq = (SELECT min(seq) FROM sent)")
+        _remember(connection, batch.survey, at.timestamp(), became, data)
         _count(connection, batch.survey, {became: 1})
     return True
 
 
-def _drop_oldest(connection: sqlite3.Connection, survey: str) -> tuple[int, int]:
-    """Drop a survey's oldest batch or, where there is none, report; return its rows and bytes."""
+def _remember(
+    connection: sqlite3.Connection, survey: str, at: float, became: str, batch: bytes
+) -> None:
+    """Keep a batch among the last that left."""
+    connection.execute(
+        "INSERT INTO sent (survey, at, became, batch) VALUES (?, ?, ?, ?)",
+        (survey, at, became, batch),
+    )
+    connection.execute("DELETE FROM sent WHERE seq <= (SELECT max(seq) FROM sent) - ?", (_KEPT,))
+    while connection.execute("SELECT total(length(batch)) FROM sent").fetchone()[0] > _KEPT_BYTES:
+        connection.execute("DELETE FROM sent WHERE seq = (SELECT min(seq) FROM sent)")
+
+
+def _drop_oldest(connection: sqlite3.Connection, survey: str, at: float) -> tuple[int, int]:
+    """Drop a survey's oldest batch or, where there is none, report; return its rows and bytes.
+
+    What may have left is kept among what was sent, and its id for the server to forget.
+    """
     found = connection.execute(
         "DELETE FROM batches WHERE seq = (SELECT min(seq) FROM batches WHERE survey = ?)"
-        " RETURNING rows, size",
+        " RETURNING rows, size, left, id, period, batch",
         (survey,),
     ).fetchone()
+    if found is not None and found[2]:
+        id_, period, batch = found[3:]
+        _remember(connection, survey, at, "overflow", batch)
+        connection.execute(
+            "INSERT OR IGNORE INTO forgets VALUES (?, ?, ?, 0)", (id_, survey, period)
+        )
+        connection.execute(
+            "DELETE FROM forgets WHERE id IN (SELECT id FROM forgets WHERE survey = ?"
+            " AND NOT asked ORDER BY period DESC LIMIT -1 OFFSET ?)",
+            (survey, _FORGETTABLE),
+        )
     if found is None:
         _keep_totals(connection, survey)
         found = connection.execute(
@@ -269,7 +289,7 @@ def _drop_oldest(connection: sqlite3.Connection, survey: str) -> tuple[int, int]
             " RETURNING 1, length(report)",
             (survey,),
         ).fetchone()
-    rows, size = found or (0, 0)
+    rows, size = found[:2] if found else (0, 0)
     _less(connection, survey, rows, size)
     return rows, size
 
@@ -295,10 +315,11 @@ def revoke(store: Store, survey: str, now: datetime, *, forget: bool) -> None:
         _set_consent(connection, survey, granted=False)
         if forget:
             connection.execute(
-                "INSERT OR IGNORE INTO forgets SELECT id, survey, period FROM batches"
+                "INSERT OR IGNORE INTO forgets SELECT id, survey, period, 1 FROM batches"
                 " WHERE survey = ? AND left",
                 (survey,),
             )
+            connection.execute("UPDATE forgets SET asked = 1 WHERE survey = ?", (survey,))
         connection.execute(
             "INSERT INTO sent (survey, at, became, batch)"
             " SELECT survey, ?, 'revoked', batch FROM batches WHERE survey = ? AND left",
@@ -331,7 +352,8 @@ def to_forget(store: Store, survey: str) -> Mapping[str, list[bytes]]:
     """Return the ids that the server is to forget, by period."""
     with store.read() as connection:
         found = connection.execute(
-            "SELECT period, id FROM forgets WHERE survey = ? ORDER BY period, id", (survey,)
+            "SELECT period, id FROM forgets WHERE survey = ? AND asked ORDER BY period, id",
+            (survey,),
         ).fetchall()
     by_period: dict[str, list[bytes]] = {}
     for period, id_ in found:

@@ -1,6 +1,7 @@
 """Rows as a server streams them, decoded by their plan: codes, levels and who has none."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,14 @@ class AttributeRows:
         missing: NDArray[np.bool_] = self.levels < 0
         return missing
 
+    @classmethod
+    def joined(cls, parts: Sequence["AttributeRows"]) -> "AttributeRows":
+        """Return the rows of all parts, one after the other; there must be one."""
+        return cls(
+            np.concatenate([part.codes for part in parts]),
+            np.concatenate([part.levels for part in parts]),
+        )
+
 
 def integer_type(plan: Plan, attribute: str) -> np.dtype[Any] | None:
     """Return the signed type that holds an attribute's codes of all levels, None for bytes.
@@ -38,6 +47,25 @@ def integer_type(plan: Plan, attribute: str) -> np.dtype[Any] | None:
     if any(m.code_shape or m.code_dtype.kind != "u" for m in mechanisms):
         return None
     return np.dtype("i4" if max(m.code_bytes for m in mechanisms) <= 2 else "i8")
+
+
+def channels(plan: Plan) -> str:
+    """Return how every attribute is randomised at every level, as JSON, for whoever has the rows
+    and not the plan: name, epsilons and integers of each mechanism."""
+    return json.dumps(
+        {
+            name: {
+                level.name: {
+                    "mechanism": level.mechanisms[name].name,
+                    "epsilon": level.mechanisms[name].epsilon,
+                    "realised_epsilon": level.mechanisms[name].realised_epsilon,
+                    "integers": level.mechanisms[name].integers,
+                }
+                for level in plan.levels.values()
+            }
+            for name in plan.attributes
+        }
+    )
 
 
 def decode(plan: Plan, chunk: analyst_pb2.ExportRowsResponse) -> Mapping[str, AttributeRows]:

@@ -40,7 +40,8 @@ class Delivery:
     fails is followed by another after `first_wait` seconds, then twice that, up to
     `longest_wait`, each 50 to 100% of it, never before the server's own retry delay. `timeout`
     is that of one call, `exit_timeout` what the process's exit may be delayed by. `plan_age` is
-    how old a plan gets before it is asked for again. Times in seconds.
+    how old a plan gets before it is asked for again; where there is none yet, or it was refused,
+    that is `longest_wait`. Times in seconds.
     Raises `InvalidInput` unless all are positive (`exit_timeout` may be 0).
     """
 
@@ -93,6 +94,7 @@ class Sender:
 
     def after_fork(self) -> None:
         """Start anew: threads and locks do not survive a fork."""
+        self._abandoned = False
         self.sending = threading.Lock()
         """Held by whoever is talking to the server: this thread, or a flush."""
         self._thread: threading.Thread | None = None
@@ -137,6 +139,17 @@ class Sender:
         self._wake.set()
         self._transport.interrupt()
 
+    def abandon(self) -> None:
+        """Stop for good, as nobody is left who could close store and transport: the thread does.
+
+        Safe wherever the garbage collector runs: it waits for nothing.
+        """
+        if self._thread is not None and not self._stop.is_set():
+            self._abandoned = True
+            leaving.add(self)
+        self._stop.set()
+        self._wake.set()
+
     def join(self, timeout: float) -> None:
         """Wait for the thread to end."""
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -162,7 +175,7 @@ class Sender:
                     retry_after = error.retry_after
                 except Trouble as trouble:
                     _log.warning("nothing can be sent now: %s", trouble)
-                    if trouble.status.reason not in (Reason.LOCKED, Reason.DISK):
+                    if trouble.status.reason is not Reason.LOCKED:
                         return False
                     retry_after = 0.0
                 except Exception as error:  # flushing must not raise into the app
@@ -192,6 +205,19 @@ class Sender:
                 pause = self._delivery.longest_wait
             self._wake.wait(pause)
             self._wake.clear()
+        if self._abandoned:
+            self._leave()
+
+    def _leave(self) -> None:
+        try:
+            self._transport.close()
+            if self._store.file is None and not outbox.is_empty(self._store, self._survey):
+                _log.error("a client was dropped without close(), and what waited is lost")
+            self._store.release()
+        except Exception as error:  # nobody is left to tell
+            _log.error("a client that was dropped did not close: %s", _words(error))
+        finally:
+            leaving.discard(self)
 
     def _turn(self) -> float:
         """Do what is due; return the seconds until something is again."""
@@ -233,7 +259,7 @@ class Sender:
         except Trouble:
             return self._delivery.batch_age
         age = self._clock().timestamp() - oldest
-        return min(max(0.01, self._delivery.batch_age - age), _IDLE)
+        return min(max(0.01, self._delivery.batch_age - age), self._delivery.longest_wait, _IDLE)
 
     def _send(self, deadline: float, *, everything: bool) -> float | None:
         """Send what is due; return None where nothing is left of it, else the seconds that the
@@ -304,6 +330,10 @@ class Sender:
                 except InvalidInput as error:
                     _log.error("the server does not forget: %s", error)
                 outbox.forgotten(self._store, ids)
+
+
+leaving: set[Sender] = set()
+"""Those that were abandoned, until they have closed what they had open: a fork waits for it."""
 
 
 def _words(error: Exception) -> str:

@@ -17,12 +17,8 @@ from pathlib import Path
 from types import TracebackType
 
 from hearsay.trouble import Reason, Trouble
+from hearsay.wal import Log
 from ldp import InvalidInput
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 _APPLICATION = 0x48525359  # "HRSY"
 _SCHEMA = 1
@@ -55,8 +51,9 @@ CREATE TABLE batches (
     period TEXT NOT NULL, rows INTEGER NOT NULL, size INTEGER NOT NULL, batch BLOB NOT NULL,
     leased REAL NOT NULL DEFAULT 0, left INTEGER NOT NULL DEFAULT 0
 );
-CREATE TABLE forgets (
-    id BLOB PRIMARY KEY, survey TEXT NOT NULL, period TEXT NOT NULL
+CREATE TABLE forgets (                  -- batches that may have come, and wait no more
+    id BLOB PRIMARY KEY, survey TEXT NOT NULL, period TEXT NOT NULL,
+    asked INTEGER NOT NULL              -- whether the server is to forget it, or only could be
 ) WITHOUT ROWID;
 CREATE TABLE sent (
     seq INTEGER PRIMARY KEY, survey TEXT NOT NULL, at REAL NOT NULL,
@@ -110,6 +107,7 @@ class Store:
         self._lock = threading.RLock()  # guards all below, and one transaction at a time
         self._connection: sqlite3.Connection | None = None
         self._checkpointer: sqlite3.Connection | None = None
+        self._log: Log | None = None
         self._inode = (0, 0)
         self._checked = (0, 0)  # the inode whose pages were checked
         self._failed: tuple[float, Trouble] | None = None
@@ -128,14 +126,12 @@ class Store:
         """Run one transaction that is on the disk, with all before it, when this returns."""
         with self._syncing:
             with self.write() as connection:
+                log = self._log
                 yield connection
-            # Without the lock, neither ours nor the database's: no answer waits for the disk.
             # A file has one cache, so this takes with it what others wrote to the log before. A
             # checkpoint that emptied the log in between has synced what it moved.
-            if self.file is not None:
-                with _translated():
-                    _sync(Path(f"{self.file}-wal"))
-                    _sync(self.file.parent)
+            if log is not None:
+                self._sync(log)
 
     def probe(self) -> None:
         """Write something; raise `Trouble` where that cannot be."""
@@ -146,17 +142,30 @@ class Store:
         """Move what was written from the log into the database, without holding up anybody."""
         if self.file is not None:
             with self._syncing, _translated():
-                log = Path(f"{self.file}-wal")
-                if not log.exists() or log.stat().st_size < _LONG_LOG:
+                file, log = Path(f"{self.file}-wal"), self._log
+                if log is None or not file.exists() or file.stat().st_size < _LONG_LOG:
                     return
+                self._sync(log)  # what the disk may have lost must not be moved
                 if self._checkpointer is None:
                     self._checkpointer = _connect(self.file, _BUSY)
                 self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def _sync(self, log: Log) -> None:
+        try:
+            log.sync(self.write)
+        except Trouble as trouble:
+            if trouble.status.reason is Reason.CORRUPT:
+                with self._lock, _translated():
+                    self._set_aside()
+            raise
 
     def release(self) -> None:
         """Close the file until the next use."""
         with self._syncing, self._lock:
             if self.file is not None:
+                if self._log is not None and not self._log.trusted:
+                    with contextlib.suppress(Trouble):
+                        self._sync(self._log)  # closing moves it, too
                 self._close()
 
     def hold(self, timeout: float) -> bool:
@@ -183,6 +192,9 @@ class Store:
             # Closing them here would drop the parent's place in the file.
             _abandoned.extend(c for c in (self._connection, self._checkpointer) if c)
             self._connection = self._checkpointer = None
+            if self._log is not None:
+                self._log.close()
+                self._log = None
 
     def _open(self) -> sqlite3.Connection:
         if self._owner != os.getpid():
@@ -206,6 +218,9 @@ class Store:
         return connection
 
     def _close(self) -> None:
+        if self._log is not None:
+            self._log.close()
+            self._log = None
         for connection in (self._checkpointer, self._connection):
             if connection is not None:
                 connection.close()
@@ -236,19 +251,25 @@ class Store:
             except sqlite3.DatabaseError as error:
                 if _reason(error) is not Reason.CORRUPT:
                     raise
-                aside = self.file.with_name(f"{self.file.name}.corrupt-{time.time_ns()}")
-                self.file.rename(aside)
-                for ending in ("-wal", "-shm"):
-                    with contextlib.suppress(FileNotFoundError):
-                        Path(f"{self.file}{ending}").rename(f"{aside}{ending}")
+                self._set_aside()
                 connection = _connect(self.file, _BUSY)
             self._inode = self._checked = _inode(self.file)
             _create(connection, created=self._clock())
+            self._log = Log(self.file)
         settings = dict(connection.execute("SELECT name, value FROM settings"))
         self.salt = settings["salt"]
         created = settings.get("created")
         self.created = None if created is None else datetime.fromisoformat(created)
         return connection
+
+    def _set_aside(self) -> None:
+        """Give a damaged file another name: whoever opens it next makes a new one."""
+        assert self.file is not None
+        aside = self.file.with_name(f"{self.file.name}.corrupt-{time.time_ns()}")
+        self.file.rename(aside)
+        for ending in ("-wal", "-shm"):
+            with contextlib.suppress(FileNotFoundError):
+                Path(f"{self.file}{ending}").rename(f"{aside}{ending}")
 
 
 def create_ledger(file: str | os.PathLike[str]) -> None:
@@ -404,20 +425,6 @@ def _translated() -> Iterator[None]:
 def _inode(file: Path) -> tuple[int, int]:
     found = file.stat()
     return found.st_dev, found.st_ino
-
-
-def _sync(path: Path) -> None:
-    """Have a file's content, or a folder's list of files, on the disk when this returns."""
-    if path.is_dir() and os.name == "nt":
-        return  # Windows keeps folders by itself
-    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
-    try:
-        if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone does not reach the platter
-            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
-        else:
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _reason(error: sqlite3.Error) -> Reason:

@@ -27,7 +27,14 @@ _KEEP_ALIVE = [
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 0),
 ]
-"""A connection that died unnoticed is found out by the call that uses it, within 70 s."""
+"""A connection that died unnoticed under a long call, as a stream is, is found out within 70 s."""
+
+_CHANNEL = [*_KEEP_ALIVE, ("grpc.use_local_subchannel_pool", 1)]
+"""A channel shares its connection with no other: not with that of the process it forked from."""
+
+_abandoned: list[grpc.Channel] = []
+"""Channels of a parent process. Closing them, before the fork or here, makes gRPC shut down while
+the process forks, and the child's calls hang."""
 
 Token = str | Callable[[], str]
 """What proves to the server who calls; a function is asked at every call."""
@@ -96,7 +103,7 @@ class Transport(Protocol):
         """Disconnect; the next call connects again."""
 
     def after_fork(self, *, usable: bool) -> None:
-        """Forget, in the child, what belongs to the parent; it was closed if `usable`."""
+        """Forget, in the child, what belongs to the parent; no call was under way if `usable`."""
 
 
 class GrpcTransport:
@@ -145,6 +152,8 @@ class GrpcTransport:
             channel.close()
 
     def after_fork(self, *, usable: bool) -> None:
+        if self._channel is not None:
+            _abandoned.append(self._channel)
         self._channel = self._call = None
         self._usable = usable
 
@@ -162,6 +171,14 @@ class GrpcTransport:
                 return self._call.result()
             except grpc.FutureCancelledError as error:
                 raise Unreachable("the call was interrupted") from error
+            except grpc.RpcError as error:
+                if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                    # The connection may have died unnoticed: have another one. The old one is
+                    # closed afterwards, so that it is never the last, and gRPC does not shut down.
+                    old, self._channel = self._channel, self._open()
+                    if old is not None:
+                        old.close()
+                raise
             finally:
                 self._call = None
 
@@ -204,13 +221,13 @@ def _open(target: str, tls: Tls | None, insecure: bool) -> grpc.Channel:
     if tls is not None:
         name = tls.server_name
         override = [] if name is None else [("grpc.ssl_target_name_override", name)]
-        return grpc.secure_channel(target, tls.credentials(), [*override, *_KEEP_ALIVE])
+        return grpc.secure_channel(target, tls.credentials(), [*override, *_CHANNEL])
     if is_loopback(target):
         # A proxy of the environment must not see what was never to leave this machine.
-        return grpc.insecure_channel(target, [("grpc.enable_http_proxy", 0), *_KEEP_ALIVE])
+        return grpc.insecure_channel(target, [("grpc.enable_http_proxy", 0), *_CHANNEL])
     if insecure:
-        return grpc.insecure_channel(target, _KEEP_ALIVE)
-    return grpc.secure_channel(target, grpc.ssl_channel_credentials(), _KEEP_ALIVE)
+        return grpc.insecure_channel(target, _CHANNEL)
+    return grpc.secure_channel(target, grpc.ssl_channel_credentials(), _CHANNEL)
 
 
 def metadata(token: Token | None) -> list[tuple[str, str]]:

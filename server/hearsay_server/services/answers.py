@@ -1,16 +1,16 @@
 """What the services share."""
 
 import math
-from collections.abc import Callable
-from datetime import datetime
 from typing import Any, NoReturn
 
 import grpc
 
 from hearsay_server.limits import TooMany
 
-Clock = Callable[[], datetime]
 Context = grpc.aio.ServicerContext[Any, Any]
+
+MENDED = 5.0
+"""Seconds after which to look whether a disk or a database that failed is mended."""
 
 
 def no_survey(name: str) -> str:
@@ -25,9 +25,12 @@ async def abort(context: Context, code: grpc.StatusCode, detail: str) -> NoRetur
 
 
 async def refuse(context: Context, error: TooMany) -> NoReturn:
-    """End a call that may come again, and say when: `retry-after-ms` in the trailing metadata."""
-    delay = str(math.ceil(1000 * error.retry_after))
-    await context.abort(
-        grpc.StatusCode.RESOURCE_EXHAUSTED, str(error), (("retry-after-ms", delay),)
-    )
+    """End a call that is too many, and say when it may come again."""
+    await put_off(context, grpc.StatusCode.RESOURCE_EXHAUSTED, str(error), error.retry_after)
+
+
+async def put_off(context: Context, code: grpc.StatusCode, detail: str, seconds: float) -> NoReturn:
+    """End a call that may come again after so long: `retry-after-ms` in the trailing metadata."""
+    delay = str(math.ceil(1000 * seconds))
+    await context.abort(code, detail, (("retry-after-ms", delay),))
     raise AssertionError("abort always raises")

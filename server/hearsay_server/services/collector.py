@@ -4,18 +4,18 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from functools import partial
 
 import grpc
 
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from hearsay_server import auth, forgetting
+from hearsay_server.clock import Clock, system
 from hearsay_server.intake import Reason, Refused
 from hearsay_server.limits import Rates, TooMany
 from hearsay_server.metrics import Metrics
 from hearsay_server.retention import NoSurvey
-from hearsay_server.services.answers import Context, abort, no_survey, refuse
+from hearsay_server.services.answers import MENDED, Context, abort, no_survey, put_off, refuse
 from hearsay_server.services.plans import Plans
 from hearsay_server.store import Store
 from hearsay_server.writer import MAX_REQUEST, Outcome, Overloaded, Writer
@@ -43,12 +43,14 @@ class Collector(collector_pb2_grpc.CollectorServicer):
         writer: Writer,
         metrics: Metrics,
         rates: Rates | None = None,
+        clock: Clock = system,
     ) -> None:
         self._plans = plans
         self._database = store.database
         self._writer = writer
         self._metrics = metrics
         self._rates = rates
+        self._clock = clock
         self._outcomes = {
             status: metrics.batches.labels(name) for status, name in _COUNTED_AS.items()
         }
@@ -82,7 +84,8 @@ class Collector(collector_pb2_grpc.CollectorServicer):
         except Exception:
             # Nothing was acknowledged, so the client will come again with the same batches.
             _log.exception("batches could not be stored")
-            await abort(context, grpc.StatusCode.UNAVAILABLE, "the batches could not be stored")
+            detail = "the batches could not be stored"
+            await put_off(context, grpc.StatusCode.UNAVAILABLE, detail, MENDED)
         results = [_result(outcome) for outcome in outcomes]
         self._count(request, results)
         return collector_pb2.SubmitResponse(results=results)
@@ -99,8 +102,9 @@ class Collector(collector_pb2_grpc.CollectorServicer):
             plan = self._plans.find(request.survey)
             if plan is None:
                 raise NoSurvey(no_survey(request.survey))
-            now = datetime.now(UTC)
-            return forgetting.forget(self._database, plan, request.period, request.ids, now)
+            return forgetting.forget(
+                self._database, plan, request.period, request.ids, self._clock()
+            )
 
         try:
             self._check_rate(auth.caller(), count)
@@ -114,7 +118,8 @@ class Collector(collector_pb2_grpc.CollectorServicer):
             await abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except Exception:
             _log.exception("batches could not be forgotten")
-            await abort(context, grpc.StatusCode.UNAVAILABLE, "the batches could not be forgotten")
+            detail = "the batches could not be forgotten"
+            await put_off(context, grpc.StatusCode.UNAVAILABLE, detail, MENDED)
         return collector_pb2.ForgetResponse(results=results)
 
     def _check_rate(self, caller: str, count: int) -> None:

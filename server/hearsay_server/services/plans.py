@@ -2,14 +2,14 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import hearsay.plan
 from hearsay.plan import Plan
 from hearsay.v1 import collector_pb2
+from hearsay_server.clock import Clock, system
 from hearsay_server.config import Config
 from hearsay_server.intake import GRACE, Cohort, Reason, Refused, decode
-from hearsay_server.services.answers import Clock
 from hearsay_server.store import Store, StoredSurvey
 from ldp import Tally
 
@@ -71,7 +71,7 @@ class Plans:
 
 def decoder(
     plans: Plans,
-    clock: Clock = lambda: datetime.now(UTC),
+    clock: Clock = system,
     max_rows: int = Config.max_batch_rows,
     grace: timedelta = GRACE,
 ) -> Callable[[collector_pb2.Batch], Mapping[Cohort, Tally]]:

@@ -1,0 +1,140 @@
+"""The disk fails to write and forgets about it, then the power fails: what was sent stays spent."""
+
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hearsay import Client, Reason, create_ledger, outbox
+from hearsay.trouble import Trouble
+from hearsay.wal import intact
+from support import Server, device
+
+PHASE = """
+import os, sys
+from pathlib import Path
+from hearsay import Client, Delivery, create_ledger
+address, folder, persons, failing = sys.argv[1:]
+marker, ledger = Path(folder, "failing"), Path(folder, "ledger.db")
+if not ledger.exists():
+    create_ledger(ledger)
+client = Client(address, "health", level="strict", ledger=ledger, consent=True,
+                delivery=Delivery(batch_age=3600.0))
+assert client.ready()
+for person in persons.split():
+    assert client.person(person).record(smokes="no") == ("smokes",)
+if failing != "never":
+    marker.touch()
+    assert not client.flush(0.3)
+    marker.unlink()
+if failing != "last":
+    assert client.flush()
+os._exit(0)  # the power fails: what is not on the disk is gone
+"""
+"""A device that records and flushes: without a fault, with one that passes, or with one at its
+end."""
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library for `LD_PRELOAD`, through which a disk forgets what it failed to write."""
+    compiler = shutil.which("cc")
+    if compiler is None or not sys.platform.startswith("linux"):
+        pytest.skip("a C compiler and Linux are needed to put a failing disk under SQLite")
+    library = tmp_path_factory.mktemp("shim") / "fickle_disk.so"
+    source = Path(__file__).with_name("fickle_disk.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+    return library
+
+
+@pytest.mark.parametrize(
+    "phases",
+    [
+        [("ann", "never"), ("bob", "passes")],
+        [("ann bob", "last"), ("carl", "last"), ("", "never")],
+    ],
+    ids=["the same process sends", "the next one sends"],
+)
+def test_what_was_sent_is_spent_after_a_failed_sync_and_a_power_cut(
+    server: Server, tmp_path: Path, shim: Path, phases: list[tuple[str, str]]
+) -> None:
+    folder, disk = tmp_path / "cache", tmp_path / "disk"
+    folder.mkdir()
+    disk.mkdir()
+    fickle = {"FICKLE_FOLDER": str(folder), "FICKLE_DISK": str(disk), "LD_PRELOAD": str(shim)}
+    for persons, failing in phases:
+        command = [sys.executable, "-c", PHASE, server.address, str(folder), persons, failing]
+        subprocess.run(command, check=True, env={**os.environ, **fickle})
+    everybody = " ".join(persons for persons, _ in phases).split()
+    assert server.show("health").status.records == len(everybody)
+    client = device(server.address, "health", level="strict", ledger=disk / "ledger.db")
+    for person in everybody:
+        assert client.person(person).record(smokes="no") == ()
+    assert client.counters["spent"] == len(everybody)
+    client.close(0)
+
+
+def test_a_log_that_the_disk_went_back_on_is_set_aside_and_nothing_of_it_leaves(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As btrfs does: what could not be written reads as it was before. Injected, at os.fsync.
+    file = tmp_path / "ledger.db"
+    create_ledger(file)
+    real, broken = os.fsync, [False]
+
+    def fsync(descriptor: int) -> None:
+        if broken[0]:
+            raise OSError(5, "injected")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    client = device(server.address, "health", level="strict", ledger=file)
+    client.person("ann").record(smokes="no")
+    assert client.flush()
+    log = Path(f"{file}-wal")
+    kept = log.read_bytes()
+    broken[0] = True
+    client.person("bob").record(smokes="no")
+    assert not client.flush(0.3)
+    with client._sender.sending:  # so that nobody else finds out
+        broken[0] = False
+        with log.open("r+b") as lost:
+            lost.seek(len(kept))
+            lost.write(bytes(4096))
+        with pytest.raises(Trouble, match="the disk lost a part of the ledger's log") as found:
+            outbox.lease(client._store, "health", time.time())
+    assert found.value.status.reason is Reason.CORRUPT
+    client.close(0)
+    assert len(list(tmp_path.glob("ledger.db.corrupt-*"))) >= 1
+    with Client(server.address, "health", level="strict", ledger=file, consent=True) as again:
+        assert not again.ready(2.0)
+        assert again.status().reason is Reason.LOST_LEDGER
+        assert again.person("ann").record(smokes="no") == ()
+    assert server.show("health").status.records == 1
+
+
+def test_a_log_is_intact_up_to_what_was_damaged(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "some.db", isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("CREATE TABLE texts (text)")
+    file = tmp_path / "some.db-wal"
+    ends = [file.stat().st_size]
+    for number in range(5):
+        connection.execute("INSERT INTO texts VALUES (?)", (str(number) * 6000,))
+        ends.append(file.stat().st_size)
+    log = file.read_bytes()
+    connection.close()
+    assert intact(log) == len(log) == ends[-1]
+    chance = random.Random(1)
+    for position in [0, 5, 31, *(chance.randrange(32, len(log)) for _ in range(30))]:
+        damaged = bytearray(log)
+        damaged[position] ^= 1 << chance.randrange(8)
+        assert intact(bytes(damaged)) == max((e for e in ends if 32 <= position >= e), default=0)
+    for length in (0, 20, 32, 1000, ends[2], ends[3] - 1):
+        assert intact(log[:length]) == max((e for e in ends if e <= length), default=0)
