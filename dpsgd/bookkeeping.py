@@ -25,7 +25,7 @@ from dpsgd.precision import exact
 from ldp import InvalidInput
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Piece:
     """Rows start..stop-1 of a parameter, or all of it; rows of one parameter are disjoint."""
 
@@ -33,14 +33,9 @@ class Piece:
     start: int = 0
     stop: int | None = None
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Piece) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
     @property
-    def _key(self) -> tuple[int, int, int | None]:
+    def key(self) -> tuple[int, int, int | None]:
+        """What pieces of the same values have in common."""
         return id(self.parameter), self.start, self.stop
 
     @property
@@ -64,6 +59,7 @@ class Piece:
 
 
 Gradients = Iterable[tuple[Piece, PerSample]]
+_Booked = dict[tuple[int, int, int | None], tuple[Piece, PerSample]]
 Rule = Callable[..., Any]
 """Runs a layer: rule(layer, call, *args, **kwargs) returns what layer(*args, **kwargs) would."""
 
@@ -93,7 +89,7 @@ class Bookkeeper:
         self._expect = expect
         self._names = {id(p): name for name, p in module.named_parameters()}
         self._sums: dict[int, Tensor] = {}
-        self._booked: dict[Piece, PerSample] = {}
+        self._booked: _Booked = {}
         self._booked_batch: int | None = None
         self._booking: int | None = None  # the backward pass that booked
         self.drawn = 0  # how many batches were begun
@@ -135,8 +131,10 @@ class Bookkeeper:
                     f"{name}: has another parameter than when make_private was called: change "
                     "values in place, by load_state_dict without assign"
                 )
-            present = self._booked.get(piece)
-            self._booked[piece] = gradient if present is None else present.merge(gradient)
+            key = piece.key
+            if key in self._booked:
+                gradient = self._booked[key][1].merge(gradient)
+            self._booked[key] = piece, gradient
 
     def begin(self) -> None:
         """Expect another batch: a forward of one before must not be in its backward pass."""
@@ -165,25 +163,24 @@ class Bookkeeper:
             return
         self._expect(batch)
         with exact(self.anchor.device.type):
-            self._add(booked, batch, float(batch) if self._mean else 1.0)
+            self._add(_disjoint(booked), batch, float(batch) if self._mean else 1.0)
 
-    def _add(self, booked: dict[Piece, PerSample], batch: int, scale: float) -> None:
-        booked = _disjoint(booked)
-        groups = {piece: self.policy.group(self._names[id(piece.parameter)]) for piece in booked}
+    def _add(self, booked: _Booked, batch: int, scale: float) -> None:
+        groups = {key: self.policy.group(self._names[key[0]]) for key in booked}
         # Products of small norms may be rounded to zero: no norm is taken to be less than this.
         least = torch.tensor(least_square(len(booked), torch.float32), device=self.anchor.device)
         squares = [least] * self.policy.groups
-        for piece, gradients in booked.items():
-            squares[groups[piece]] = squares[groups[piece]] + gradients.squared_norms()
+        for key, (_, gradients) in booked.items():
+            squares[groups[key]] = squares[groups[key]] + gradients.squared_norms()
         norms = torch.stack([s.expand(batch) for s in squares]).sqrt_().mul_(scale)
         bad = ~norms.isfinite().all(0)
         if bad.any():
             norms = norms.masked_fill(bad, 0)
-            booked = {piece: gradients.without(bad) for piece, gradients in booked.items()}
+            booked = {key: (piece, g.without(bad)) for key, (piece, g) in booked.items()}
         factors = self.policy.factors(norms) * scale
         while booked:
-            piece, gradients = booked.popitem()
-            self._accumulate(piece, gradients.weighted_sum(factors[groups[piece]]))
+            key, (piece, gradients) = booked.popitem()
+            self._accumulate(piece, gradients.weighted_sum(factors[groups[key]]))
 
     def _accumulate(self, piece: Piece, summed: Tensor) -> None:
         parameter = piece.parameter
@@ -197,18 +194,21 @@ class Bookkeeper:
         target += summed.view(target.shape)
 
 
-def _disjoint(booked: dict[Piece, PerSample]) -> dict[Piece, PerSample]:
+def _disjoint(booked: _Booked) -> _Booked:
     """Return the same, with parameters whole that were used both as a whole and by rows."""
-    whole = {id(piece.parameter) for piece in booked if piece.stop is None}
-    apart: dict[Piece, PerSample] = {}
-    for piece, gradients in booked.items():
+    whole = {parameter for parameter, _, stop in booked if stop is None}
+    if len(whole) == len(booked):
+        return booked
+    apart: _Booked = {}
+    for piece, gradients in booked.values():
         if piece.stop is not None and id(piece.parameter) in whole:
             rows = gradients.dense()
             filled = rows.new_zeros(len(rows), *piece.parameter.shape)
             filled[:, piece.start : piece.stop] = rows
             piece, gradients = Piece(piece.parameter), Dense(filled)
-        present = apart.get(piece)
-        apart[piece] = gradients if present is None else present.merge(gradients)
+        if piece.key in apart:
+            gradients = apart[piece.key][1].merge(gradients)
+        apart[piece.key] = piece, gradients
     return apart
 
 

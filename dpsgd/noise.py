@@ -3,7 +3,8 @@
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ _BLOCK = 1 << 15
 """Values drawn together: what fits a core's cache."""
 _SMALL = 1 << 47
 """Below this, an integer has too few bits for the logarithm."""
+_MOST_THREADS = 8
+"""Threads that share a draw at most: more would wait for Python's lock."""
 
 
 class NoiseSource(ABC):
@@ -94,44 +97,100 @@ class KeystreamNoise(NoiseSource):
 
 
 class NoisePrefetcher:
-    """Keep the noise of the next step ready, for parameters of the given shapes.
+    """Add fresh noise to sums of the given shapes.
 
-    On a CPU it is drawn by a thread while forward and backward run: for small models that is most
-    of a private step's cost.
+    For small models, to draw it is most of what a private step adds. Where cores are idle, because
+    torch was given fewer threads than there are or the model is on a GPU, a thread draws it while
+    forward and backward run. Where none is, that thread would only be in their way, and threads
+    share the work when it is due, block by block: no noise ever leaves a core's cache.
     """
 
     def __init__(
         self, source: NoiseSource, shapes: Sequence[torch.Size], device: torch.device
     ) -> None:
         self._source = source
-        self._shapes = shapes
         self._sizes = [shape.numel() for shape in shapes]
         self._device = device
-        on_device = isinstance(source, GeneratorNoise)
-        where = device if on_device else torch.device("cpu")
-        self._values = torch.empty(sum(self._sizes), dtype=source.dtype, device=where)
-        background = where.type == "cpu"  # a GPU draws at once, and behind our back anyway
-        self._worker = ThreadPoolExecutor(1, "dpsgd-noise") if background else None
-        self._next: Future[Tensor] | None = None
+        # A GPU's generator draws behind our back anyway; no generator is for several threads.
+        self._serial = isinstance(source, GeneratorNoise)
+        self._idle_cores = device.type != "cpu" or _cores() > torch.get_num_threads()
+        self._helpers = 1 if self._idle_cores else min(torch.get_num_threads(), _MOST_THREADS) - 1
+        self._pool: ThreadPoolExecutor | None = None
+        if self._helpers and not self._serial:
+            self._pool = ThreadPoolExecutor(self._helpers, "dpsgd-noise")
+        self._ahead: Future[Tensor] | None = None
 
     def begin(self) -> None:
-        """Begin to draw what the next step needs."""
-        if self._next is None and self._worker is not None:
-            self._next = self._worker.submit(self._fill)
+        """Begin to draw what the next sums need, if a core is idle."""
+        if self._ahead is None and self._pool is not None and self._idle_cores:
+            self._ahead = self._pool.submit(self._draw)
 
-    def draw(self) -> list[Tensor]:
-        """Return standard normal values in the shapes of the parameters, never the same twice.
+    def add_to(self, sums: Sequence[Tensor], add: Callable[[Tensor, Tensor], object]) -> None:
+        """Call add(part, noise) for flat parts of the sums: each value once, with its own noise.
 
-        They are good until `begin` or `draw` is called again.
+        Calls may come from several threads at once.
         """
-        drawn, self._next = self._next, None
-        values = self._fill() if drawn is None else drawn.result()
-        parts: tuple[Tensor, ...] = torch.split(values.to(self._device), self._sizes)
-        return [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
+        flat = [summed.view(-1) for summed in sums]
+        if self._serial:
+            for part in flat:
+                noise = torch.empty(part.shape, dtype=self._source.dtype, device=self._device)
+                self._source.fill(noise)
+                add(part, noise)
+        elif self._idle_cores:
+            self.begin()
+            drawn, self._ahead = self._ahead, None
+            assert drawn is not None
+            for part, noise in zip(flat, torch.split(drawn.result(), self._sizes), strict=True):
+                add(part, noise.to(self._device))
+        else:
+            self._share(flat, add)
 
-    def _fill(self) -> Tensor:
-        self._source.fill(self._values)
-        return self._values
+    def _draw(self) -> Tensor:
+        values = torch.empty(sum(self._sizes), dtype=self._source.dtype)
+        self._source.fill(values)
+        return values
+
+    def _share(self, flat: list[Tensor], add: Callable[[Tensor, Tensor], object]) -> None:
+        blocks = deque(_blocks(flat))
+
+        def work() -> None:
+            noise = torch.empty(_BLOCK, dtype=self._source.dtype)
+            while True:
+                try:
+                    parts = blocks.popleft()
+                except IndexError:
+                    return
+                sizes = [len(part) for part in parts]
+                drawn = noise[: sum(sizes)]
+                self._source.fill(drawn)
+                for part, own in zip(parts, torch.split(drawn, sizes), strict=True):
+                    add(part, own)
+
+        helpers = min(self._helpers, len(blocks) - 1)
+        others = [self._pool.submit(work) for _ in range(helpers)] if self._pool else []
+        work()
+        for other in others:
+            other.result()
+
+
+def _blocks(flat: list[Tensor]) -> Iterator[list[Tensor]]:
+    """Yield parts of the tensors, _BLOCK values at a time."""
+    block: list[Tensor] = []
+    room = _BLOCK
+    for values in flat:
+        while len(values):
+            block.append(values[:room])
+            values = values[room:]
+            room -= len(block[-1])
+            if not room:
+                yield block
+                block, room = [], _BLOCK
+    if block:
+        yield block
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,25 @@ class Dense(PerSample):
         return Dense(_drop(self.gradients, dropped))
 
 
+class LastToFront(PerSample):
+    """Gradients that stand with the parameter's second dimension last."""
+
+    def __init__(self, gradients: Dense) -> None:
+        self._gradients = gradients
+
+    def squared_norms(self) -> Tensor:
+        return self._gradients.squared_norms()
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        return self._gradients.weighted_sum(factors).movedim(-1, 1)
+
+    def dense(self) -> Tensor:
+        return self._gradients.dense().movedim(-1, 2)
+
+    def without(self, dropped: Tensor) -> PerSample:
+        return LastToFront(Dense(_drop(self._gradients.gradients, dropped)))
+
+
 class Outer(PerSample):
     """Sums over positions of outer products of output gradients and inputs.
 
@@ -130,11 +149,6 @@ class Rows(PerSample):
         batch, positions, d = self.gradients.shape
         if positions == 1:
             return _squares(self.gradients)
-        if positions <= 2 * d:
-            same = self.rows[:, :, None] == self.rows[:, None, :]
-            gram = self.gradients @ self.gradients.mT
-            largest = _diagonal(gram, d).sqrt().sum(1).square()
-            return _rounded_up((gram * same).sum((1, 2)), largest)
         samples = torch.arange(batch, device=self.rows.device)[:, None]
         keys, places = torch.unique(samples * self.shape[0] + self.rows, return_inverse=True)
         summed = self.gradients.new_zeros(keys.numel(), d)
@@ -174,7 +188,7 @@ class Tied(PerSample):
         similar = self.outer.inputs @ self.rows.gradients.mT
         outputs = self.outer.outputs
         hit = outputs.gather(2, self.rows.rows[:, None, :].expand(-1, outputs.shape[1], -1))
-        cross = torch.einsum("bst,bst->b", similar, hit)
+        cross = torch.linalg.vecdot(similar.flatten(1), hit.flatten(1))
         return _rounded_up(own + other + 2 * cross, own + other)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
@@ -236,8 +250,12 @@ def outer(inputs: Tensor, outputs: Tensor, shape: torch.Size) -> PerSample:
 
 
 def prefers_dense(positions: int, d: int, p: int) -> bool:
-    """Say whether p x d gradients are cheaper to form than Gram matrices of the positions."""
-    return p * d <= max(2 * positions**2, positions * (p + d))
+    """Say whether p x d gradients are cheaper to form than Gram matrices of the positions.
+
+    In multiplications they always are, as Gram matrices leave their sum to do; but once they are
+    larger than what they are formed from, memory is slower still.
+    """
+    return p * d <= max(2 * positions**2, 1.25 * positions * (p + d))
 
 
 def gram_squares(inputs: Tensor, outputs: Tensor) -> Tensor:
@@ -246,7 +264,7 @@ def gram_squares(inputs: Tensor, outputs: Tensor) -> Tensor:
     The two Gram matrices may cancel each other; what rounding can take away is added.
     """
     left, right = inputs @ inputs.mT, outputs @ outputs.mT
-    squares = torch.einsum("bst,bst->b", left, right)
+    squares = torch.linalg.vecdot(left.flatten(1), right.flatten(1))
     diagonals = _diagonal(left, inputs.shape[2]) * _diagonal(right, outputs.shape[2])
     largest = diagonals.sqrt().sum(1).square()
     return _rounded_up(squares, largest)

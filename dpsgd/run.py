@@ -87,7 +87,6 @@ class Run:
             device = self._parameters[0].device
             self._noise = NoisePrefetcher(_source(device, secure, coins), shapes, device)
             self._count_noise = KeystreamNoise(coins)
-            self._noise.begin()
         optimizer.register_step_pre_hook(self._before_step)
 
     @property
@@ -235,8 +234,7 @@ class Run:
                 part.add_(rounding.noise(noise, deviation))
 
         if self._noise is not None:
-            for total, noise in zip(totals, self._noise.draw(), strict=True):
-                add(total, noise)
+            self._noise.add_to(totals, add)
         if not alone:
             self._ranks.add_up(totals)
             sums = [rounding.finish(t).to(s.dtype) for t, s in zip(totals, sums, strict=True)]

@@ -2,20 +2,34 @@
 
     python tests/benchmarks/dpsgd_speed.py [--rounds 30] [--models mlp cnn transformer]
 
-Modes take turns step by step in one process, so that a busy machine slows all of them; memory is
-the growth of the peak in a fresh process for each mode. With a GPU it runs there, in float32 and
-bfloat16, with larger batches and models. Opacus's modes are measured where it is installed.
+Modes take turns step by step in one process, and a ratio is the median of those within a turn, so
+that a busy machine slows both of them. On a busy machine the ratio of the least times is a check,
+and that of CPU times with `--threads 1` another: threads that wait for each other spin.
+
+Memory is the growth of the peak, by model, batch, engine and five steps, in a fresh process for
+each mode, in which a small batch has loaded libraries and modules before. There the allocator
+returns what is freed (MALLOC_MMAP_THRESHOLD_): how glibc's heap fragments otherwise differs by half
+from run to run. `--cold` measures without either.
+
+With a GPU it runs there, in float32 and bfloat16, with larger batches and models; times are those
+of CUDA events, and memory is what torch allocated. Opacus's modes are measured where it is
+installed.
 """
 
 import argparse
+import ctypes
+import gc
 import importlib.util
+import math
+import os
 import re
 import statistics
 import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -138,37 +152,74 @@ def stepper(name: str, mode: str, batch: int, device: str, half: bool) -> Callab
             loss = criterion(module(x), y)
         loss.backward()
         optimizer.step()
-        if device == "cuda":
-            torch.cuda.synchronize()
 
     return step
 
 
-def times(name: str, modes: list[str], rounds: int, batch: int, device: str, half: bool) -> dict:
-    """Return the median seconds of a step for each mode, taken in turns."""
+@dataclass(frozen=True)
+class Taken:
+    """What the steps of a mode took, in seconds, turn by turn."""
+
+    wall: list[float]
+    cpu: list[float]
+
+
+def times(
+    name: str, modes: Sequence[str], rounds: int, batch: int, device: str, half: bool
+) -> dict[str, Taken]:
+    """Return what a step takes in each mode, in turns, of which every other goes backwards."""
     steps = {mode: stepper(name, mode, batch, device, half) for mode in modes}
-    taken: dict[str, list[float]] = {mode: [] for mode in modes}
+    taken = {mode: Taken([], []) for mode in modes}
     for turn in range(rounds + 3):
-        for mode, step in steps.items():
-            start = time.perf_counter()
-            step()
+        for mode in modes if turn % 2 else reversed(modes):
+            cpu = time.process_time()
+            wall = _gpu_seconds(steps[mode]) if device == "cuda" else _seconds(steps[mode])
             if turn >= 3:
-                taken[mode].append(time.perf_counter() - start)
-    return {mode: statistics.median(values) for mode, values in taken.items()}
+                taken[mode].wall.append(wall)
+                taken[mode].cpu.append(time.process_time() - cpu)
+    return taken
 
 
-def growth(name: str, mode: str, batch: int, device: str, half: bool) -> float:
-    """Return the MB by which the peak grows over five steps; call it in a fresh process."""
-    step = stepper(name, mode, batch, device, half)
+def _seconds(step: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    step()
+    return time.perf_counter() - start
+
+
+def _gpu_seconds(step: Callable[[], None]) -> float:
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    start.record()
+    step()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / 1e3
+
+
+def growth(name: str, mode: str, batch: int, device: str, half: bool, cold: bool) -> float:
+    """Return the MB by which the peak grows; call it in a fresh process."""
+    if not cold:
+        step = stepper(name, mode, 16, device, half)
+        step()
+        step()
+        del step
+        gc.collect()
     if device == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
+        step = stepper(name, mode, batch, device, half)
         for _ in range(5):
             step()
+        torch.cuda.synchronize()
         return (torch.cuda.max_memory_allocated() - before) / 1e6
+    if not cold:
+        ctypes.CDLL(None).malloc_trim(0)
     time.sleep(1)  # for threads that were started to have loaded what they need
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak of the imports
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak until now
     before = _resident("VmRSS")
+    step = stepper(name, mode, batch, device, half)
     for _ in range(5):
         step()
     return (_resident("VmHWM") - before) / 1e3
@@ -180,13 +231,19 @@ def _resident(field: str) -> float:
     return float(match[1])
 
 
-def growth_apart(name: str, mode: str, batch: int, device: str, half: bool) -> float:
-    """Return `growth` of a fresh process: the median of three."""
-    command = [sys.executable, __file__, "--growth", name, mode, str(batch), device, str(int(half))]
+def growth_apart(name: str, mode: str, batch: int, device: str, half: bool, cold: bool) -> float:
+    """Return `growth` of a fresh process: the median of three, or nan where it fails."""
+    flags = [str(int(flag)) for flag in (half, cold)]
+    command = [sys.executable, __file__, "--growth", name, mode, str(batch), device, *flags]
+    command += ["--threads", str(torch.get_num_threads())]
+    environment = dict(os.environ)
+    if not cold:
+        environment["MALLOC_MMAP_THRESHOLD_"] = str(1 << 20)
     found = []
     for _ in range(3):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
         if done.returncode:
+            sys.stderr.write(done.stderr)
             return float("nan")
         found.append(float(done.stdout.split()[-1]))
     return statistics.median(found)
@@ -198,20 +255,25 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", choices=list(MODELS))
     parser.add_argument("--modes", nargs="*", choices=MODES, default=MODES)
     parser.add_argument("--batch", type=int)
+    parser.add_argument("--threads", type=int, default=min(2, torch.get_num_threads()))
     parser.add_argument("--no-memory", action="store_true")
-    parser.add_argument("--growth", nargs=5, help=argparse.SUPPRESS)
+    parser.add_argument("--no-time", action="store_true")
+    parser.add_argument("--cold", action="store_true", help="memory of a process as it starts")
+    parser.add_argument("--growth", nargs=6, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    torch.set_num_threads(min(2, torch.get_num_threads()))
+    torch.set_num_threads(arguments.threads)
     if arguments.growth:
-        name, mode, batch, device, half = arguments.growth
-        sys.stdout.write(f"{growth(name, mode, int(batch), device, bool(int(half)))}\n")
+        name, mode, batch, device, half, cold = arguments.growth
+        found = growth(name, mode, int(batch), device, half == "1", cold == "1")
+        sys.stdout.write(f"{found}\n")
         return
     gpu = torch.cuda.is_available()
     device = "cuda" if gpu else "cpu"
     batch = arguments.batch or (1024 if gpu else 256)
     names = arguments.models or (list(MODELS) if gpu else list(GOALS))
-    sys.stdout.write(f"torch {torch.__version__} on {device}, batch {batch}\n")
+    where = torch.cuda.get_device_name() if gpu else f"{arguments.threads} threads"
+    sys.stdout.write(f"torch {torch.__version__}, {where}, batch {batch}\n")
     for half in (False, True) if gpu else (False,):
         for name in names:
             table(name, arguments, batch, device, half)
@@ -220,18 +282,33 @@ def main() -> None:
 def table(name: str, arguments: argparse.Namespace, batch: int, device: str, half: bool) -> None:
     """Print the modes of one model, times and growths also over those of plain PyTorch."""
     modes = ["plain", *(mode for mode in arguments.modes if mode != "plain")]
-    seconds = times(name, modes, arguments.rounds, batch, device, half)
+    nothing = Taken([math.nan] * 2, [math.nan] * 2)
+    taken = dict.fromkeys(modes, nothing)
+    if not arguments.no_time:
+        taken = times(name, modes, arguments.rounds, batch, device, half)
+    memory = dict.fromkeys(modes, math.nan)
+    if not arguments.no_memory:
+        for mode in modes:
+            memory[mode] = growth_apart(name, mode, batch, device, half, arguments.cold)
     goal = "; to reach: {} / {}".format(*GOALS[name]) if name in GOALS and device == "cpu" else ""
     sys.stdout.write(f"\n{name}, {'bfloat16' if half else 'float32'}{goal}\n")
-    memory = {
-        mode: float("nan") if arguments.no_memory else growth_apart(name, mode, batch, device, half)
-        for mode in modes
-    }
+    sys.stdout.write(
+        f"  {'':18} {'median':>10} {'ratio':>6} {'of least':>8} {'of CPU':>6} {'memory':>12}\n"
+    )
+    plain = taken["plain"]
     for mode in modes:
+        own = taken[mode]
         sys.stdout.write(
-            f"  {mode:18} {1e3 * seconds[mode]:9.2f} ms {seconds[mode] / seconds['plain']:7.2f}"
-            f" {memory[mode]:9.1f} MB {memory[mode] / memory['plain']:7.2f}\n"
+            f"  {mode:18} {1e3 * statistics.median(own.wall):7.2f} ms"
+            f" {_ratio(own.wall, plain.wall):6.2f} {min(own.wall) / min(plain.wall):8.2f}"
+            f" {_ratio(own.cpu, plain.cpu):6.2f}"
+            f" {memory[mode]:9.1f} MB {memory[mode] / memory['plain']:5.2f}\n"
         )
+    sys.stdout.flush()
+
+
+def _ratio(own: list[float], plain: list[float]) -> float:
+    return statistics.median(a / b for a, b in zip(own, plain, strict=True))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
 """Noise: its distribution, that it never repeats, and the grid of the secure mode."""
 
 import math
-from collections.abc import Callable
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -115,19 +118,56 @@ def test_noise_repeats_neither_in_a_source_nor_across_seeds_of_torch(name: str) 
     assert together.unique().numel() == together.numel()
 
 
-def test_what_was_prefetched_is_used_once() -> None:
-    shapes = [torch.Size((3, 4)), torch.Size(())]
-    prefetcher = NoisePrefetcher(KeystreamNoise(Coins()), shapes, torch.device("cpu"))
-    drawn = []
+@pytest.fixture
+def threads() -> Iterator[Callable[[int], None]]:
+    """Set torch's threads, for this test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+CORES = len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize("busy", [max(1, CORES - 1), CORES, CORES + 2])
+@pytest.mark.parametrize("name", SOURCES)
+def test_every_value_of_every_sum_gets_noise_of_its_own(
+    name: str, busy: int, threads: Callable[[int], None]
+) -> None:
+    threads(busy)
+    sums = [torch.zeros(shape) for shape in [(3, 4), (), (200, 500), (0, 2), (7,)]]
+    shapes = [summed.shape for summed in sums]
+    prefetcher = NoisePrefetcher(SOURCES[name](), shapes, torch.device("cpu"))
+    seen = []
     for begun in (True, False, True):
         if begun:
             prefetcher.begin()
             prefetcher.begin()
-        parts = prefetcher.draw()
-        assert [part.shape for part in parts] == shapes
-        drawn += [part.flatten().clone() for part in parts]
-    together = torch.cat(drawn)
-    assert together.unique().numel() == together.numel() == 3 * 13
+        prefetcher.add_to(sums, lambda part, noise: part.add_(noise))
+        now = torch.cat([summed.flatten() for summed in sums]).double()
+        seen.append(now)
+    drawn = torch.cat([seen[0], seen[1] - seen[0], seen[2] - seen[1]])
+    assert drawn.count_nonzero() == drawn.numel() == 3 * 100_020
+    assert stats.kstest(drawn.numpy(), "norm").pvalue > 1e-4
+    rounds = drawn.view(3, -1)
+    shifted = rounds[:, : 1 << 15], rounds[:, 1 << 15 : 1 << 16]  # what blocks would repeat
+    for first, second in [(rounds[0], rounds[1]), (rounds[1], rounds[2]), shifted]:
+        correlation = np.corrcoef(first.flatten(), second.flatten())[0, 1]
+        assert abs(correlation) < 5 / math.sqrt(first.numel())
+
+
+def test_a_fault_in_a_thread_that_draws_is_not_swallowed(threads: Callable[[int], None]) -> None:
+    class Broken(NoiseSource):
+        def fill(self, out: torch.Tensor) -> None:
+            if threading.current_thread() is not threading.main_thread():
+                raise OSError("no coins")
+            time.sleep(0.01)  # so that the other thread gets a block
+
+    for busy in (max(1, CORES - 1), CORES + 1):
+        threads(busy)
+        prefetcher = NoisePrefetcher(Broken(), [torch.Size((1 << 20,))], torch.device("cpu"))
+        with pytest.raises(OSError, match="no coins"):
+            prefetcher.add_to([torch.zeros(1 << 20)], lambda part, noise: part.add_(noise))
 
 
 def test_the_grid_moves_neighbours_apart_by_less_than_it_widens_the_noise() -> None:
