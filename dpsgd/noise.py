@@ -210,21 +210,20 @@ class Rounding:
         return cls(2.0 ** (math.floor(math.log2(deviation)) - 26))
 
     def prepare(self, summed: Tensor) -> Tensor:
-        """Return the sum in float64, in units of this object's choice."""
-        return summed.to(torch.float64)
+        """Return the sum in float64, in units of `spacing`."""
+        return summed.to(torch.float64) / self.spacing
 
     def noise(self, normal: Tensor, deviation: float) -> Tensor:
-        """Return noise of a standard deviation of at least `deviation`, in the same units."""
-        return normal * deviation
+        """Make normal values noise of that deviation or a little more, in place, in these units."""
+        return normal.mul_(deviation / self.spacing)
 
     def finish(self, total: Tensor) -> Tensor:
         """Return the value of a sum, or of several that were added up, with noise."""
-        return total.div_(self.spacing).round_().mul_(self.spacing)
+        return total.round_().mul_(self.spacing)
 
     def release(self, summed: Tensor, normal: Tensor, deviation: float) -> Tensor:
-        """Return the sum plus noise of a standard deviation of at least `deviation`."""
-        total = self.noise(normal, deviation).add_(self.prepare(summed))
-        return self.finish(total).to(summed.dtype)
+        """Add noise of a deviation to a sum, in place; the normal values are used up."""
+        return summed.copy_(self.finish(self.noise(normal, deviation).add_(self.prepare(summed))))
 
 
 @dataclass(frozen=True)
@@ -247,11 +246,7 @@ class Grid(Rounding):
         return cls(2.0 ** math.floor(math.log2(sensitivity / (4096 * math.sqrt(dimensions)))))
 
     def prepare(self, summed: Tensor) -> Tensor:
-        # In whole units of `spacing`, of which several add up exactly.
-        return summed.to(torch.float64).div(self.spacing).round_()
+        return super().prepare(summed).round_()  # several of these add up exactly
 
     def noise(self, normal: Tensor, deviation: float) -> Tensor:
-        return (normal * (deviation * (1 + 1 / 4096) / self.spacing)).round_()
-
-    def finish(self, total: Tensor) -> Tensor:
-        return total.mul_(self.spacing)
+        return super().noise(normal, deviation * (1 + 1 / 4096)).round_()

@@ -229,7 +229,7 @@ class Run:
 
         def add(part: Tensor, noise: Tensor) -> None:
             if alone:
-                part.copy_(rounding.release(part, noise, deviation))
+                rounding.release(part, noise, deviation)
             else:
                 part.add_(rounding.noise(noise, deviation))
 

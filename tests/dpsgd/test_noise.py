@@ -79,7 +79,7 @@ def test_what_is_released_shows_no_pattern_of_the_noise(sums: Callable[[int], Te
     normal = torch.empty(1 << 16, dtype=torch.float64)
     KeystreamNoise(SeededCoins(8)).fill(normal)
     summed = sums(1 << 16) / 100
-    released = Rounding.for_noise(1.0).release(summed, normal, 1.0)
+    released = Rounding.for_noise(1.0).release(summed.clone(), normal, 1.0)
     assert released.dtype == torch.float32
     first, second = (released.double() - summed.double()).view(-1, 2, 1 << 14).unbind(1)
     angle = torch.atan2(second, first) % (2 * math.pi)
@@ -93,7 +93,7 @@ def test_values_near_zero_are_no_finer_than_others() -> None:
     assert math.log2(rounding.spacing) % 1 == 0
     assert 3.0 * 2.0**-28 < rounding.spacing <= 3.0 * 2.0**-26
     normal = torch.logspace(-12, 0, 100, dtype=torch.float64)
-    released = rounding.release(torch.zeros(100, dtype=torch.float64), normal, 3.0)
+    released = rounding.release(torch.zeros(100, dtype=torch.float64), normal.clone(), 3.0)
     assert torch.equal(released % rounding.spacing, torch.zeros_like(released))
     torch.testing.assert_close(released, 3 * normal, rtol=0, atol=rounding.spacing / 2)
 
@@ -185,7 +185,7 @@ def test_the_grid_releases_multiples_that_do_not_tell_the_sum() -> None:
     torch.manual_seed(0)
     noise = torch.randn(100, dtype=torch.float64)
     summed = torch.randn(100, dtype=torch.float64)
-    released = grid.release(summed, noise, 1.0) / grid.spacing
+    released = grid.release(summed.clone(), noise.clone(), 1.0) / grid.spacing
     assert torch.equal(released, released.round())
     moved = grid.release(summed + grid.spacing, noise, 1.0) / grid.spacing
     assert torch.equal(moved, released + 1)
