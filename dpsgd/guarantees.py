@@ -56,14 +56,15 @@ class Account:
         training = "without noise"
         if self.relation is not None:
             training = f"({self.spent:.4g}, {self.delta:g})-DP in rows, {self.relation.value}"
+        width = max(len("level"), *(len(level.level) for level in self.levels))
         lines = [
             f"training: {training}",
             "for a record's randomised answers being any others (what else was trained on: public)",
-            f"  {'level':12} {'local':>9} {'central':>9} {'contraction':>12}  smallest",
+            f"  {'level':{width}} {'local':>9} {'central':>9} {'contraction':>12}  smallest",
         ]
         for level in self.levels:
             lines.append(
-                f"  {level.level:12} {level.local:9.4g} {level.central:9.4g} "
+                f"  {level.level:{width}} {level.local:9.4g} {level.central:9.4g} "
                 f"{level.contracted:12.4g}  {level.model:.4g}, {level.why}"
             )
         lines.append("  local, at delta 0: against whoever sees the reports")

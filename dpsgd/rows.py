@@ -143,9 +143,16 @@ class Rows:
         over the coins, so that a linear model's predictions are too, and zero where a row has no
         answer. The label is a row of `Reports.likelihoods`, for the forward loss, or if
         `unbiased` of `Reports.indicators`, for the backward one (`dpsgd.losses`). All float32.
-        Raises `InvalidInput` as `reports` does, and for what cannot be learned from.
+        Raises `InvalidInput` as `reports` does, for what cannot be learned from, and where no row
+        has a label and a feature: a survey that samples its attributes collects no pairs.
         """
         reports = self.reports(label)
+        told = self._column(label).levels >= 0
+        if features and not any((told & (self._column(f).levels >= 0)).any() for f in features):
+            raise InvalidInput(
+                f"no row has both {label!r} and one of {', '.join(features)}: what goes together "
+                'must be reported together, with budget = "split" in the survey'
+            )
         answers = reports.indicators() if unbiased else reports.likelihoods()
         parts = [np.empty((self.n, 0))]
         for name in features:

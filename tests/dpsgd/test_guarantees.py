@@ -33,7 +33,7 @@ def test_without_noise_only_the_reports_protect() -> None:
     ]
     assert found.spent == math.inf
     assert "training: without noise" in str(found)
-    assert "  strict               1       inf            1  1, local" in str(found)
+    assert "  strict         1       inf            1  1, local" in str(found)
     assert "delta 1e-05" not in str(found)
 
 

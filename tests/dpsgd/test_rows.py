@@ -209,6 +209,14 @@ def test_a_data_set_has_what_the_losses_take() -> None:
     assert answers.numpy() == pytest.approx(rows.reports("answer").indicators(), rel=1e-6)
 
 
+def test_features_that_no_row_has_beside_the_label_are_refused() -> None:
+    frame, _ = survey()
+    sampled = Rows.of(frame[3:])
+    assert len(sampled.dataset("answer", [])) == 1
+    with pytest.raises(InvalidInput, match=r"no row has both 'answer' and one of age.*split"):
+        sampled.dataset("answer", ["age"])
+
+
 def test_every_way_in_which_records_answered_is_in_the_account() -> None:
     frame, label = survey()
     number = PiecewiseMechanism(1.0)

@@ -52,6 +52,23 @@ def test_the_plot_is_a_picture(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "run",
+    [
+        ("--q", 0.01, "--sigma", 0.001, "--steps", 10**9, "--delta", 1e-5),
+        ("--q", 1e-9, "--sigma", 1e6, "--steps", 10**6, "--delta", 1e-300),
+        ("--q", 0.5, "--sigma", 1e-90, "--steps", 3, "--delta", 0.99),
+        ("--q", 0, "--sigma", 1, "--steps", 0, "--delta", 0.5),
+    ],
+    ids=["loud", "quiet", "loudest", "nothing"],
+)
+def test_extreme_runs_are_answered_by_nothing_negative(run: tuple[object, ...]) -> None:
+    rows = json.loads(account(*run, "--json").stdout)["accountants"]
+    epsilons = [row["epsilon"] for row in rows if row["epsilon"] is not None]
+    assert epsilons
+    assert min(epsilons) >= 0
+
+
+@pytest.mark.parametrize(
     ("arguments", "reason"),
     [
         ((*RUN, "--batch", 5), "give --q, or --batch and --dataset"),
