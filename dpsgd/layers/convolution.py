@@ -19,7 +19,7 @@ from dpsgd.persample import (
 from ldp import InvalidInput
 
 _RUN = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
-_CACHED = 1 << 19
+_CACHED = 3 << 17
 """Values unfolded together on a CPU: what stays in the cache."""
 _TOGETHER = 1 << 27
 """Values unfolded together on other devices."""

@@ -144,10 +144,12 @@ def test_every_value_of_every_sum_gets_noise_of_its_own(
             prefetcher.begin()
             prefetcher.begin()
         prefetcher.add_to(sums, lambda part, noise: part.add_(noise))
-        now = torch.cat([summed.flatten() for summed in sums]).double()
-        seen.append(now)
-    drawn = torch.cat([seen[0], seen[1] - seen[0], seen[2] - seen[1]])
-    assert drawn.count_nonzero() == drawn.numel() == 3 * 100_020
+        seen.append(torch.cat([summed.flatten() for summed in sums]))
+        for summed in sums:
+            summed.zero_()
+    drawn = torch.cat(seen)
+    assert drawn.numel() == 3 * 100_020
+    assert drawn.count_nonzero() > drawn.numel() - 5  # a value may be 0, a block may not
     assert stats.kstest(drawn.numpy(), "norm").pvalue > 1e-4
     rounds = drawn.view(3, -1)
     shifted = rounds[:, : 1 << 15], rounds[:, 1 << 15 : 1 << 16]  # what blocks would repeat
