@@ -32,7 +32,8 @@ class BatchDims:
         self._batch: int | None = None
         self._idle = False  # in a copy of the module, which is an ordinary one
         self.probing = False
-        self._tried = 0  # of what size the batch was that was tried, up to 2
+        # Of what size, up to 2, the batch was that was tried in evaluation and in training mode.
+        self._tried = {False: 0, True: 0}
         self._probed: dict[Site, torch.Size] = {}
         self._dims: dict[Site, int | None] = {}
         self._calls: Counter[nn.Module] = Counter()
@@ -115,7 +116,7 @@ class BatchDims:
         sizes = [t.shape[dim] for t in tensors((args, kwargs)) if t.ndim > dim]
         if not sizes:
             raise InvalidInput(f"the module got no tensor with a batch in dimension {dim}")
-        if min(sizes[0], 2) > self._tried:
+        if min(sizes[0], 2) > self._tried[module.training]:
             self._probe(module, args, kwargs, sizes[0])
         self._batch = sizes[0]
         self._calls.clear()
@@ -150,7 +151,7 @@ class BatchDims:
         try:
             check_unmixed(module, run, few, dim)
             done = True
-            self._tried = min(batch, 2)
+            self._tried[module.training] = min(batch, 2)
         except (RuntimeError, IndexError) as error:
             raise InvalidInput(
                 f"the module fails with {few} samples in place of {batch}, so its batches cannot "

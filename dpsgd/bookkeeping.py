@@ -12,7 +12,6 @@ cost", ICML 2023, algorithm 1.
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,13 +20,14 @@ from torch import Tensor, nn
 
 from dpsgd.batch_dims import BatchDims
 from dpsgd.clipping import ClippingPolicy
-from dpsgd.persample import PerSample
+from dpsgd.persample import Dense, PerSample, least_square
+from dpsgd.precision import exact
 from ldp import InvalidInput
 
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Rows start..stop-1 of a parameter, or all of it; pieces of one parameter are disjoint."""
+    """Rows start..stop-1 of a parameter, or all of it; rows of one parameter are disjoint."""
 
     parameter: Tensor
     start: int = 0
@@ -91,6 +91,8 @@ class Bookkeeper:
         self._sums: dict[int, Tensor] = {}
         self._booked: _Booked = {}
         self._booked_batch: int | None = None
+        self._booking: int | None = None  # the backward pass that booked
+        self.drawn = 0  # how many batches were begun
         self.anchor = torch.zeros((), device=self.parameters[0].device, requires_grad=True)
         self.dims = BatchDims(module, batch_dim)
         layer_names = {layer: name for name, layer in module.named_modules()}
@@ -109,8 +111,12 @@ class Bookkeeper:
         self._sums = {}
         return sums
 
-    def book(self, batch: int, gradients: Gradients) -> None:
-        """Add per-sample gradients; called while a backward pass walks the taps."""
+    def book(self, name: str, batch: int, gradients: Gradients) -> None:
+        """Add per-sample gradients of a layer; called while a backward pass walks the taps."""
+        walk = torch._C._current_graph_task_id()
+        if walk != self._booking:
+            self._forget()  # an earlier pass that failed
+            self._booking = walk
         if self._booked_batch is None:
             torch.autograd.Variable._execution_engine.queue_callback(self._settle)
         elif self._booked_batch != batch:
@@ -120,14 +126,19 @@ class Bookkeeper:
             )
         self._booked_batch = batch
         for piece, gradient in gradients:
+            if id(piece.parameter) not in self._names:
+                raise InvalidInput(
+                    f"{name}: has another parameter than when make_private was called: change "
+                    "values in place, by load_state_dict without assign"
+                )
             key = piece.key
             if key in self._booked:
                 gradient = self._booked[key][1].merge(gradient)
             self._booked[key] = piece, gradient
 
-    def abandon(self) -> None:
-        """Drop what a backward pass that failed on its way has booked."""
-        self._forget()
+    def begin(self) -> None:
+        """Expect another batch: a forward of one before must not be in its backward pass."""
+        self.drawn += 1
 
     def _forget(self) -> int | None:
         batch = self._booked_batch
@@ -151,12 +162,14 @@ class Bookkeeper:
         if batch is None:  # the pass was given up
             return
         self._expect(batch)
-        with _plain(self.anchor.device.type):
-            self._add(booked, batch, float(batch) if self._mean else 1.0)
+        with exact(self.anchor.device.type):
+            self._add(_disjoint(booked), batch, float(batch) if self._mean else 1.0)
 
     def _add(self, booked: _Booked, batch: int, scale: float) -> None:
         groups = {key: self.policy.group(self._names[key[0]]) for key in booked}
-        squares = [torch.zeros((), device=self.anchor.device)] * self.policy.groups
+        # Products of small norms may be rounded to zero: no norm is taken to be less than this.
+        least = torch.tensor(least_square(len(booked), torch.float32), device=self.anchor.device)
+        squares = [least] * self.policy.groups
         for key, (_, gradients) in booked.items():
             squares[groups[key]] = squares[groups[key]] + gradients.squared_norms()
         norms = torch.stack([s.expand(batch) for s in squares]).sqrt_().mul_(scale)
@@ -181,6 +194,24 @@ class Bookkeeper:
         target += summed.view(target.shape)
 
 
+def _disjoint(booked: _Booked) -> _Booked:
+    """Return the same, with parameters whole that were used both as a whole and by rows."""
+    whole = {parameter for parameter, _, stop in booked if stop is None}
+    if len(whole) == len(booked):
+        return booked
+    apart: _Booked = {}
+    for piece, gradients in booked.values():
+        if piece.stop is not None and id(piece.parameter) in whole:
+            rows = gradients.dense()
+            filled = rows.new_zeros(len(rows), *piece.parameter.shape)
+            filled[:, piece.start : piece.stop] = rows
+            piece, gradients = Piece(piece.parameter), Dense(filled)
+        if piece.key in apart:
+            gradients = apart[piece.key][1].merge(gradients)
+        apart[piece.key] = piece, gradients
+    return apart
+
+
 class Call:
     """One call of a layer: what its rule asks, and where it leaves its gradients."""
 
@@ -189,6 +220,7 @@ class Call:
         self._layer = layer
         self.name = name
         self.batch = keeper.dims.begin(layer, name)
+        self._drawn = keeper.drawn
         self._number = keeper.dims.number(layer)
         self._inputs = 0
 
@@ -231,7 +263,12 @@ class Call:
 
     def book(self, gradients: Gradients) -> None:
         """Book per-sample gradients, during the backward pass."""
-        self._keeper.book(self.batch, gradients)
+        if self._drawn != self._keeper.drawn:
+            raise InvalidInput(
+                f"{self.name}: this backward pass is of a batch before the last that was drawn: "
+                "call backward before the next is drawn, and keep nothing with a gradient"
+            )
+        self._keeper.book(self.name, self.batch, gradients)
 
 
 class _Tap(torch.autograd.Function):
@@ -258,19 +295,9 @@ class _Tap(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> Any:
         (gradient,) = grads
         saved = ctx.saved_tensors
-        with _plain(gradient.device.type):
+        with exact(gradient.device.type):
             ctx.call.book(ctx.gradients(gradient, *saved))
         return (None, gradient, None, None, *[None] * len(saved))
-
-
-def _plain(device: str) -> AbstractContextManager[Any]:
-    """Compute without gradients and in the types that are there; both mostly hold already."""
-    if not (torch.is_grad_enabled() or torch.is_autocast_enabled(device)):
-        return nullcontext()
-    stack = ExitStack()
-    stack.enter_context(torch.no_grad())
-    stack.enter_context(torch.autocast(device, enabled=False))
-    return stack
 
 
 class _Tapped:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dpsgd.adaptive import QuantileClipping
 from dpsgd.clipping import ClippingPolicy, FlatClipping, check_norm
-from dpsgd.noise import Grid, NoiseSource
+from dpsgd.noise import Grid, NoiseSource, Rounding
 from dpsgd.schedules import Schedule
 from ldp import InvalidInput
 
@@ -60,13 +60,8 @@ class Clipper(ClippingPolicy):
         noise = torch.empty(1, dtype=source.dtype)
         source.fill(noise)
         deviation = self.policy.deviation(self._batch)
-        if secure:
-            return (
-                Grid.for_sums(0.5, 1)
-                .release(torch.full_like(noise, count), noise, deviation)
-                .item()
-            )
-        return count + deviation * noise.item()
+        rounding = Grid.for_sums(0.5, 1) if secure else Rounding.for_noise(deviation)
+        return rounding.release(torch.full_like(noise, count), noise, deviation).item()
 
     def begin(self, step: int) -> None:
         """Take the policy of a step that is about to begin."""

@@ -8,6 +8,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
 from dpsgd.accounting import Accountant, RDPAccountant, Relation
+from dpsgd.accounting.accountant import check_guarantee
 from dpsgd.accounting.calibration import calibrate_noise_multiplier
 from dpsgd.clipper import Clipper
 from dpsgd.clipping import ClippingPolicy, FlatClipping, PerLayerClipping, check_norm
@@ -37,10 +38,15 @@ class PrivacyEngine:
     size and the batch size count as public. The guarantee covers the parameters, not the losses
     or batches that the loop prints.
 
-    `accountant` is a class of `dpsgd.accounting`. Noise comes from keystreams of the system's
-    generator on a CPU and from torch's generator, seeded by the system, on a GPU. With
-    `secure_mode` it comes from keystreams everywhere, with 64 bits, and is added on a grid
-    (`dpsgd.noise.Grid`). `coins` is for tests.
+    That is for noise and sums of real numbers. Noise is drawn and added in float64, and the result
+    rounded (`dpsgd.noise.Rounding`): no pattern of either is known to remain, which is no proof.
+    With `secure_mode` sums and noise are rounded before they meet (`dpsgd.noise.Grid`), which is
+    one, for exact normal values and exact sums. Noise comes from keystreams of the system's
+    generator on a CPU and with `secure_mode`, and from torch's generator, seeded by the system, on
+    a GPU: that one can be predicted by who knows enough of it.
+
+    `accountant` is a class of `dpsgd.accounting` of which the figures are guarantees. `coins` is
+    for tests.
 
     A module in a DistributedDataParallel is trained by all its processes, each of which makes an
     engine. Every process has the whole data set and draws from its own share of it; the loader's
@@ -82,7 +88,9 @@ class PrivacyEngine:
         of a logical batch, and what sums are divided by if loss_reduction is "mean"; it is handed
         out in parts of at most max_physical_batch_size, and steps between parts do nothing.
         `sampling` is "poisson", "fixed" or "shuffle" (`dpsgd.sampling` says what each guarantees).
-        batch_dim is the batch's dimension in the module's inputs. A criterion is only checked.
+        batch_dim is the batch's dimension in the module's inputs. loss_reduction must be how the
+        loss combines samples, or a record moves the sum by up to twice its norm: the engine sees
+        no loss, and checks it where it is given as criterion.
 
         Raises `InvalidInput`, and changes nothing, for whatever would break the guarantee.
         """
@@ -106,13 +114,15 @@ class PrivacyEngine:
         clipper = Clipper(policy, sampler.batch)
         _check_groups(clipper.policy, inner)
         clipper.gradient_noise(first)
+        accountant = self._make_accountant(sampler.relation)
+        check_guarantee(accountant)
         ranks.total(0, secure_mode=self._secure, loss_reduction=loss_reduction == "mean")
         self._run = run = Run(
             inner,
             optimizer,
             sampler,
             clipper,
-            self._make_accountant(sampler.relation),
+            accountant,
             noise_multiplier,
             loss_reduction=loss_reduction,
             batch_dim=batch_dim,

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dpsgd.accounting import Accountant, Relation
+from dpsgd.accounting.accountant import check_guarantee
 from dpsgd.contraction import contracted_epsilon, hockey_stick, replacement_epsilon
 from ldp import InvalidInput, Mechanism
 
@@ -87,14 +88,16 @@ def account(
     accountant adds and removes records counts as a removal and an addition
     (`replacement_epsilon`); local reports promise nothing under that relation, since whether
     somebody reported is not hidden.
-    Raises `InvalidInput` unless 0 < delta < 1, there are records, and their mechanisms'
-    guarantees hold for every pair of answers (see `hockey_stick`).
+    Raises `InvalidInput` unless 0 < delta < 1, there are records, the accountant's figures are
+    guarantees, and those of the mechanisms hold for every pair of answers (see `hockey_stick`).
     Source: the theorem of `dpsgd.contraction`.
     """
     if not records or not 0 < delta < 1:
         raise InvalidInput(
             f"an account needs records and 0 < delta < 1, got {len(records)} and {delta}"
         )
+    if accountant is not None:
+        check_guarantee(accountant)
     levels = []
     for level, record in records.items():
         variation = hockey_stick(record, 1.0)

@@ -78,7 +78,7 @@ class _Held:
     def check(self, one: Sequence[Tensor], other: Sequence[Tensor]) -> None:
         """Raise `InvalidInput` where buffers differ by the samples, or parameters changed."""
         for (layer, key, _, _), a, b in zip(self._buffers, one, other, strict=True):
-            if a.shape != b.shape or not _close(a, b):
+            if a.shape != b.shape or not torch.allclose(a, b, rtol=0, atol=0, equal_nan=True):
                 raise InvalidInput(
                     f"the forward of {type(layer).__name__} keeps what it saw of the samples in "
                     f"its buffer {key}, without noise: keep nothing of them, or freeze it"

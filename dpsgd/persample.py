@@ -4,8 +4,8 @@ A form knows the norm of each sample's gradient and the sum of the gradients aft
 scaled, and needs the gradients themselves for neither. Forms of one parameter that was used more
 than once are merged before a norm is taken, because norms do not add.
 
-Norms are rounded upwards where a difference of large numbers could make them come out too small:
-what is clipped by them is never longer than it should be.
+Norms are rounded upwards where a difference of large numbers, or a square that is rounded to zero,
+could make them come out too small: what is clipped by them is never longer than it should be.
 """
 
 from abc import ABC, abstractmethod
@@ -265,7 +265,7 @@ def gram_squares(inputs: Tensor, outputs: Tensor) -> Tensor:
     """
     left, right = inputs @ inputs.mT, outputs @ outputs.mT
     squares = torch.linalg.vecdot(left.flatten(1), right.flatten(1))
-    diagonals = left.diagonal(dim1=1, dim2=2) * right.diagonal(dim1=1, dim2=2)
+    diagonals = _diagonal(left, inputs.shape[2]) * _diagonal(right, outputs.shape[2])
     largest = diagonals.sqrt().sum(1).square()
     return _rounded_up(squares, largest)
 
@@ -281,10 +281,21 @@ def _joined(parts: list[Tensor]) -> Tensor:
     return parts[0]
 
 
+def least_square(values: int, dtype: torch.dtype) -> float:
+    """Return what squares of so many values, each rounded to zero, may add up to, and more."""
+    limits = torch.finfo(dtype)
+    return values * limits.tiny / limits.eps
+
+
 def _squares(values: Tensor) -> Tensor:
     flat = values.flatten(1) if values.ndim > 1 else values[:, None]
     norms: Tensor = torch.linalg.vector_norm(flat, dim=1)
-    return norms.square()
+    return norms.square() + least_square(flat.shape[1], flat.dtype)
+
+
+def _diagonal(gram: Tensor, values: int) -> Tensor:
+    """Return the squares of vectors of so many values, rounded upwards."""
+    return gram.diagonal(dim1=1, dim2=2) + least_square(values, gram.dtype)
 
 
 def _drop(values: Tensor, dropped: Tensor) -> Tensor:

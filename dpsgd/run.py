@@ -14,7 +14,14 @@ from dpsgd.clipping import check_norm
 from dpsgd.distributed import Ranks
 from dpsgd.layers import by_sample, rules_for
 from dpsgd.layers.embedding import padding_rows
-from dpsgd.noise import GeneratorNoise, Grid, KeystreamNoise, NoisePrefetcher, NoiseSource
+from dpsgd.noise import (
+    GeneratorNoise,
+    Grid,
+    KeystreamNoise,
+    NoisePrefetcher,
+    NoiseSource,
+    Rounding,
+)
 from dpsgd.optimizers import AdamBC
 from dpsgd.sampling import BatchSampler, Physical
 from dpsgd.schedules import Schedule
@@ -24,8 +31,12 @@ from ldp import Coins, InvalidInput
 class Run:
     """Hold a loader, a module and an optimizer to one order: draw, backward, step.
 
-    Several batches may be drawn before a step. Their sum with noise N of deviation s is what
+    Several batches may be used before a step. Their sum with noise N of deviation s is what
     comes of adding up k releases with noise s / sqrt(k) each, and is accounted for as those.
+
+    A batch is used when a backward pass of it has ended, or an optimizer steps on it; others, on
+    which a loop only looks at a loss, add nothing to any sum. An empty one is always used, since
+    it would add nothing either way and a loop may pass over it.
     """
 
     def __init__(
@@ -52,8 +63,10 @@ class Run:
         self._divisor = float(sampler.batch) if loss_reduction == "mean" else 1.0
         self._part: Physical | None = None
         self._passed = False  # a backward pass of the part at hand has ended
-        self._drawn: list[bool] = []  # since the last step, whether records took part anew
-        self._least_noise = math.inf  # that the last time records took part was accounted with
+        self._draw = 0  # which batch that part is of
+        self._round = 0  # which time that all records may take part: each batch, but for shuffles
+        self._used: dict[int, int] = {}  # batches since the last step, with their rounds
+        self._least_noise = math.inf  # that the round at hand was accounted for with
         self._keeper = Bookkeeper(
             module,
             rules_for(module, by_sample),
@@ -73,7 +86,7 @@ class Run:
         if ranks.rank == 0:  # noise is there once
             device = self._parameters[0].device
             self._noise = NoisePrefetcher(_source(device, secure, coins), shapes, device)
-            self._count_noise = KeystreamNoise(coins, torch.float64)
+            self._count_noise = KeystreamNoise(coins)
         optimizer.register_step_pre_hook(self._before_step)
 
     @property
@@ -84,27 +97,32 @@ class Run:
     def drawn(self, part: Physical) -> None:
         """Take note that the loader hands out a part of a batch."""
         if part.is_first:
-            if not self._drawn:
+            if not self._used:
                 self.clipper.begin(self._steps)
-            self._drawn.append(part.counts)
+            self._draw += 1
+            if part.counts:
+                self._round += 1
+                self._least_noise = math.inf
         self._part, self._passed = part, False
-        self._keeper.abandon()
+        if part.size == 0 or self._ranks.size > 1:  # all processes must count alike
+            self._used[self._draw] = self._round
+        self._keeper.begin()
         if self._noise is not None:
             self._noise.begin()
 
     def change_norm(self, max_grad_norm: float) -> None:
         """Clip to another norm; raises `InvalidInput` where a batch may be clipped already."""
-        if self._drawn:
+        if self._used:
             raise InvalidInput(
-                "a batch was drawn, and noise must be for the norm that clips it: set "
+                "a batch was used, and noise must be for the norm that clips it: set "
                 "max_grad_norm after optimizer.step()"
             )
         self.clipper.change(max_grad_norm)
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that goes on after a step; raises `InvalidInput` within one."""
-        if self._drawn:
-            raise InvalidInput("a batch was drawn and not stepped on: save after optimizer.step()")
+        if self._used:
+            raise InvalidInput("a batch was used and not stepped on: save after optimizer.step()")
         return {
             "version": 1,
             "accountant": self.accountant.state_dict(),
@@ -117,6 +135,8 @@ class Run:
         """Go on from a checkpoint; raises `InvalidInput` after a step, or for another's state."""
         if self.accountant.history:
             raise InvalidInput("this run has made steps, which a checkpoint would make forgotten")
+        if not isinstance(state, dict):
+            raise InvalidInput(f"the state must be a dict, got {state!r}")
         if state.get("version") != 1:
             raise InvalidInput(f"expected a state of version 1, got {state.get('version')!r}")
         noise, steps = state.get("noise_multiplier"), state.get("steps")
@@ -140,11 +160,14 @@ class Run:
 
     def _expect(self, batch: int) -> None:
         if self._part is None:
-            raise InvalidInput("no batch was drawn: iterate over the loader of make_private")
-        if batch > self._part.size:
             raise InvalidInput(
-                f"the module got {batch} samples where the loader had drawn {self._part.size}: a "
-                "record must not be in a batch more than once"
+                "no batch was drawn since the last step: iterate over the loader of make_private"
+            )
+        if batch != self._part.size:
+            raise InvalidInput(
+                f"the module got {batch} samples where the loader had drawn {self._part.size}: "
+                "records are told apart by their places, so give it the whole batch at once, each "
+                "record once; for smaller batches set max_physical_batch_size"
             )
         if self._passed:
             raise InvalidInput(
@@ -152,6 +175,7 @@ class Run:
                 "losses up and call backward once"
             )
         self._passed = True
+        self._used[self._draw] = self._round
 
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if any(value is not None for value in (*args[1:], *kwargs.values())):
@@ -163,13 +187,14 @@ class Run:
                         "the optimizer has a gradient of a parameter that was frozen, or not "
                         "there, when make_private was called"
                     )
-        if self._part is None or not self._drawn:
+        if self._part is None:
             raise InvalidInput("step() without a batch drawn since the last: one batch, one step")
         if not self._part.is_last:
             for parameter in self._parameters:
                 parameter.grad = None  # optimizers pass over it
             return
-        multiplier, batches = self.noise_multiplier, len(self._drawn)
+        self._used[self._draw] = self._round
+        multiplier, batches = self.noise_multiplier, len(self._used)
         check_norm("noise_multiplier", multiplier)
         deviation = self.clipper.gradient_noise(multiplier) * self.clipper.sensitivity
         count = self._ranks.total(
@@ -187,42 +212,45 @@ class Run:
             optimizer.noise_deviation = deviation / self._divisor
 
     def _account(self, multiplier: float) -> None:
-        continued = not self._drawn[0]
-        parts = sum(self._drawn) + continued
-        share = multiplier / math.sqrt(parts)
-        new = sum(self._drawn)
-        if continued and share < self._least_noise:
-            new += 1  # less noise than records of this epoch were promised
-        if new:
-            self.accountant.step(noise_multiplier=share, sampling=self._sampling, steps=new)
+        rounds = len(set(self._used.values()))
+        share = multiplier / math.sqrt(rounds)
+        # A round that goes on was accounted for in a step before, if that had no more noise.
+        if share < self._least_noise:
+            self.accountant.step(noise_multiplier=share, sampling=self._sampling, steps=rounds)
             self._least_noise = share
-        self._drawn = []
+        self._used = {}
+        self._part = None
 
     def _release(self, deviation: float) -> None:
         sums = self._keeper.take_sums()
-        dtypes = [summed.dtype for summed in sums]
-        grid = Grid.for_sums(self.clipper.sensitivity, self._dimensions) if self._secure else None
-        if grid is not None:
-            sums = [grid.multiples(summed) for summed in sums]
+        rounding = self._rounding(deviation)
+        alone = self._ranks.size == 1
+        totals = sums if alone else [rounding.prepare(summed) for summed in sums]
 
         def add(part: Tensor, noise: Tensor) -> None:
-            if grid is None:
-                part.add_(noise, alpha=deviation)
+            if alone:
+                rounding.release(part, noise, deviation)
             else:
-                part.add_(grid.noise(noise, deviation))
+                part.add_(rounding.noise(noise, deviation))
 
         if self._noise is not None:
-            self._noise.add_to(sums, add)
-        self._ranks.add_up(sums)
-        for parameter, noisy, dtype in zip(self._parameters, sums, dtypes, strict=True):
-            if grid is not None:
-                noisy = noisy.mul_(grid.spacing).to(dtype)
+            self._noise.add_to(totals, add)
+        if not alone:
+            self._ranks.add_up(totals)
+            sums = [rounding.finish(t).to(s.dtype) for t, s in zip(totals, sums, strict=True)]
+        for parameter, noisy in zip(self._parameters, sums, strict=True):
+            if not parameter.requires_grad:  # it was frozen since
+                parameter.grad = None
+                continue
             if parameter in self._padding:
                 noisy[self._padding[parameter]] = 0  # or noise alone would train it
             parameter.grad = noisy.div_(self._divisor).to(parameter.dtype)
 
+    def _rounding(self, deviation: float) -> Rounding:
+        if self._secure:
+            return Grid.for_sums(self.clipper.sensitivity, self._dimensions)
+        return Rounding.for_noise(deviation)
+
 
 def _source(device: torch.device, secure: bool, coins: Coins) -> NoiseSource:
-    if secure:
-        return KeystreamNoise(coins, torch.float64)
-    return KeystreamNoise(coins) if device.type == "cpu" else GeneratorNoise(device)
+    return KeystreamNoise(coins) if secure or device.type == "cpu" else GeneratorNoise(device)

@@ -201,6 +201,11 @@ class PrivateDataLoader(DataLoader[Any]):
         # epoch's own, so that one that was broken off leaves nothing behind.
         waiting = self._draws.waiting
         for batch in batches:
+            if waiting is not self._draws.waiting:
+                raise InvalidInput(
+                    "another iterator over this loader was begun since: batches of two cannot be "
+                    "told apart; for two batches in one step, draw them one after the other"
+                )
             self._drawn(waiting.popleft())
             yield batch
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import torch
 from torch import nn
+from torch.nn.utils import prune
 from torch.optim import Optimizer
 
 from ldp import InvalidInput
@@ -58,9 +59,14 @@ def _fault(layer: nn.Module) -> str | None:
         return "has its parameters spread over devices: use DistributedDataParallel"
     if type(layer).__name__ == "_SpectralNorm":
         return "changes its buffers as it runs, which samples cannot do apart: use weight_norm"
+    own = [p for p in layer.parameters(recurse=False) if p.requires_grad]
+    if not all(p.is_floating_point() for p in own):
+        return "has complex parameters, and noise would be for their real parts: take real ones"
     hooks: list[Callable[..., object]] = list(layer._forward_pre_hooks.values())
     if any(type(hook).__name__ in ("WeightNorm", "SpectralNorm") for hook in hooks):
         return "sets its weight by a hook: use torch.nn.utils.parametrizations"
+    if any(isinstance(hook, prune.BasePruningMethod) for hook in hooks):
+        return "is pruned by a hook: make that permanent, by torch.nn.utils.prune.remove"
     return None
 
 
@@ -83,6 +89,11 @@ def check_criterion(criterion: nn.Module, loss_reduction: str) -> None:
         raise InvalidInput(
             f"{type(criterion).__name__} with weights divides by the weights of the whole batch: "
             'use reduction="sum" and loss_reduction="sum"'
+        )
+    if isinstance(criterion, nn.CrossEntropyLoss | nn.NLLLoss) and criterion.ignore_index >= 0:
+        raise InvalidInput(
+            f"{type(criterion).__name__} with ignore_index={criterion.ignore_index} divides by how "
+            'many targets of the batch are kept: use reduction="sum" and loss_reduction="sum"'
         )
     if isinstance(criterion, nn.KLDivLoss):
         raise InvalidInput('KLDivLoss averages over classes too: use reduction="batchmean"')

@@ -85,6 +85,8 @@ class Accountant(ABC):
         Raises `InvalidInput`, and changes nothing, where the checkpoint is another accountant's
         or relation's, or is malformed.
         """
+        if not isinstance(state, dict):
+            raise InvalidInput(f"the state must be a dict, got {state!r}")
         for key, ours in (("accountant", self.name), ("relation", self.relation.value)):
             theirs = state.get(key)
             if theirs != ours:
@@ -117,3 +119,12 @@ class Accountant(ABC):
 
     @abstractmethod
     def _delta(self, events: Sequence[Event], epsilon: float) -> float: ...
+
+
+def check_guarantee(accountant: Accountant) -> None:
+    """Raise `InvalidInput` for an accountant whose figures are no guarantees."""
+    if not accountant.is_guarantee:
+        raise InvalidInput(
+            f"{accountant.name} only approximates, by no known amount: take RDPAccountant or "
+            "PLDAccountant"
+        )

@@ -3,6 +3,7 @@
 import enum
 import math
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 from ldp import InvalidInput
@@ -37,7 +38,7 @@ class PoissonSampling:
     rate: float
 
     def __post_init__(self) -> None:
-        _check_number("sampling rate", self.rate)
+        object.__setattr__(self, "rate", _number("sampling rate", self.rate))
         if not 0 <= self.rate <= 1:
             raise InvalidInput(f"sampling rate must lie in [0, 1], got {self.rate}")
 
@@ -54,8 +55,8 @@ class FixedSizeSampling:
     dataset: int
 
     def __post_init__(self) -> None:
-        _check_integer("batch", self.batch, 0)
-        _check_integer("dataset", self.dataset, 1)
+        object.__setattr__(self, "batch", _integer("batch", self.batch, 0))
+        object.__setattr__(self, "dataset", _integer("dataset", self.dataset, 1))
         if self.batch > self.dataset:
             raise InvalidInput(f"batch must be at most dataset ({self.dataset}), got {self.batch}")
 
@@ -100,12 +101,13 @@ class Event:
 
     def __post_init__(self) -> None:
         check_noise_multiplier(self.noise_multiplier)
+        object.__setattr__(self, "noise_multiplier", float(self.noise_multiplier))
         if not isinstance(self.sampling, tuple(_VALID)):
             raise InvalidInput(
                 "sampling must be PoissonSampling, FixedSizeSampling or NoSampling, got "
                 f"{self.sampling!r}"
             )
-        _check_integer("steps", self.steps, 0)
+        object.__setattr__(self, "steps", _integer("steps", self.steps, 0))
 
     @property
     def silent(self) -> bool:
@@ -159,30 +161,33 @@ def check_unsampled(event: Event, accountant: str) -> None:
 
 def check_noise_multiplier(value: float) -> None:
     """Raise `InvalidInput` unless the value is a finite number > 0."""
-    _check_number("noise_multiplier", value)
+    _number("noise_multiplier", value)
     if not (math.isfinite(value) and value > 0):
         raise InvalidInput(f"noise_multiplier must be finite and > 0, got {value}")
 
 
 def check_delta(delta: float) -> None:
     """Raise `InvalidInput` unless 0 < delta < 1."""
-    _check_number("delta", delta)
+    _number("delta", delta)
     if not 0 < delta < 1:
         raise InvalidInput(f"delta must lie strictly between 0 and 1, got {delta}")
 
 
 def check_epsilon(epsilon: float) -> None:
     """Raise `InvalidInput` unless epsilon is finite and >= 0."""
-    _check_number("epsilon", epsilon)
+    _number("epsilon", epsilon)
     if not (math.isfinite(epsilon) and epsilon >= 0):
         raise InvalidInput(f"epsilon must be finite and >= 0, got {epsilon}")
 
 
-def _check_number(name: str, value: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+def _number(name: str, value: float) -> float:
+    """Return a number of any type, such as numpy's, as a float."""
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise InvalidInput(f"{name} must be a number, got {value!r}")
+    return float(value)
 
 
-def _check_integer(name: str, value: int, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+def _integer(name: str, value: int, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise InvalidInput(f"{name} must be an integer >= {least}, got {value!r}")
+    return int(value)

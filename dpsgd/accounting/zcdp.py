@@ -36,4 +36,8 @@ class ZCDPAccountant(Accountant):
 
     def _delta(self, events: Sequence[Event], epsilon: float) -> float:
         rho = self._rho(events)
-        return math.exp(-((epsilon - rho) ** 2) / (4 * rho)) if epsilon > rho else 1.0
+        gap = epsilon - rho
+        if gap <= 0:
+            return 1.0
+        least = math.ulp(0.0)  # what is smaller is rounded upwards
+        return max(least, math.exp(-gap / (4 * rho) * gap)) if rho else least

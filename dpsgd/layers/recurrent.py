@@ -54,8 +54,30 @@ def recurrent(
     return output, last[0] if kept == 1 else (last[0], last[1])
 
 
+@rule(nn.RNNCell, nn.LSTMCell, nn.GRUCell)
+def recurrent_cell(
+    layer: nn.RNNCell | nn.LSTMCell | nn.GRUCell,
+    call: Call,
+    input: Tensor,  # noqa: A002
+    hx: Tensor | tuple[Tensor, Tensor] | None = None,
+) -> Tensor | tuple[Tensor, ...]:
+    """Run one step, of a batch (b, d)."""
+    if input.ndim != 2:
+        raise InvalidInput(f"{call.name}: expected an input of rank 2, got {tuple(input.shape)}")
+    call.batch_dim(input, only=0)
+    cell, kept = _cell(layer)
+    if hx is None:
+        state: tuple[Tensor, ...] = (input.new_zeros(call.batch, layer.hidden_size),) * kept
+    else:
+        state = hx if isinstance(hx, tuple) else (hx,)
+        for value in state:
+            call.batch_dim(value, only=0)
+    _, last = _unrolled(layer, call, "", cell, input[None], state, reverse=False)
+    return last if kept > 1 else last[0]
+
+
 def _unrolled(
-    layer: nn.RNNBase,
+    layer: nn.RNNBase | nn.RNNCellBase,
     call: Call,
     suffix: str,
     cell: _Cell,
@@ -64,8 +86,9 @@ def _unrolled(
     reverse: bool,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     weight, recurrent_weight, bias, recurrent_bias = (
-        Piece(getattr(layer, kind + suffix)) if hasattr(layer, kind + suffix) else None
+        None if value is None else Piece(value)
         for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        for value in (getattr(layer, kind + suffix, None),)
     )
     assert weight is not None
     assert recurrent_weight is not None
@@ -87,11 +110,11 @@ def _unrolled(
     return torch.stack(outputs[::-1] if reverse else outputs), state
 
 
-def _cell(layer: nn.RNNBase) -> tuple[_Cell, int]:
+def _cell(layer: nn.RNNBase | nn.RNNCellBase) -> tuple[_Cell, int]:
     """Return one step of the layer, and how many tensors its state has."""
-    if isinstance(layer, nn.LSTM):
+    if isinstance(layer, nn.LSTM | nn.LSTMCell):
         return _lstm, 2
-    if isinstance(layer, nn.GRU):
+    if isinstance(layer, nn.GRU | nn.GRUCell):
         return _gru, 1
     squash = torch.tanh if layer.nonlinearity == "tanh" else torch.relu
     return lambda step, recalled, _: (squash(step + recalled),), 1

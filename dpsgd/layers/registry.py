@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from dpsgd.bookkeeping import Rule
+from ldp import InvalidInput
 
 _RULES: dict[type[nn.Module], Rule] = {}
 
@@ -26,10 +27,12 @@ def rules_for(module: nn.Module, fallback: Rule) -> dict[nn.Module, Rule]:
     """Return a rule for each outermost layer that has parameters to train.
 
     A layer without a rule of its own gets the fallback, which also runs whatever is inside it;
-    one warning names those.
+    one warning names those. Raises `InvalidInput` where it cannot: for a recurrent layer inside,
+    and for a layer that is also used outside.
     """
     found: dict[nn.Module, Rule] = {}
     others: list[str] = []
+    inside: dict[nn.Module, str] = {}
 
     def visit(layer: nn.Module, name: str) -> None:
         if layer in found or not any(p.requires_grad for p in layer.parameters()):
@@ -40,12 +43,25 @@ def rules_for(module: nn.Module, fallback: Rule) -> dict[nn.Module, Rule]:
             found[layer] = _RULES[type(layer)]
         elif own or special:
             found[layer] = fallback
-            others.append(f"{name or 'the module itself'} ({type(layer).__name__})")
+            named = f"{name or 'the module itself'} ({type(layer).__name__})"
+            others.append(named)
+            if any(isinstance(part, nn.RNNBase | nn.RNNCellBase) for part in layer.modules()):
+                raise InvalidInput(
+                    f"{named} is or has a recurrent layer, which runs only by a rule of its own: "
+                    "give its other parameters a module of their own"
+                )
+            inside.update(dict.fromkeys(layer.modules(), named))
+            del inside[layer]
         else:
             for child_name, child in layer.named_children():
                 visit(child, f"{name}.{child_name}".lstrip("."))
 
     visit(module, "")
+    if both := [name for layer, name in inside.items() if layer in found]:
+        raise InvalidInput(
+            f"{both[0]} has a layer inside that is also used outside of it: give its own "
+            "parameters a module of their own"
+        )
     if others:
         warnings.warn(
             f"no rule for {', '.join(others)}: forming the gradient of every sample, which takes "

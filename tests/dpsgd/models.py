@@ -120,3 +120,31 @@ class Dropping(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.dropout(self.scale * x, 0.5)
+
+
+class Overlapping(nn.Module):
+    """A weight that attention uses by rows, and a linear layer as a whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
+        self.head = nn.Linear(4, 12)
+        self.head.weight = self.attention.in_proj_weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.attention(x, x, x)[0])
+
+
+class Steps(nn.Module):
+    """A recurrent cell that runs over the positions of each sample."""
+
+    def __init__(self, cell: nn.RNNCellBase) -> None:
+        super().__init__()
+        self.cell = cell
+
+    def forward(self, x: Tensor) -> Tensor:
+        state, outputs = None, []
+        for step in x.unbind(1):
+            state = self.cell(step, state)
+            outputs.append(state[0] if isinstance(state, tuple) else state)
+        return torch.stack(outputs, 1)

@@ -73,7 +73,7 @@ def test_a_record_moves_the_count_by_a_half(norm: float) -> None:
 def test_the_count_has_its_own_noise(secure: bool) -> None:
     clipper = Clipper(QuantileClipping(1.0), batch=300)
     clipper.factors(torch.tensor([[0.5, 0.6, 0.7, 2.0]]))
-    source = KeystreamNoise(SeededCoins(8), torch.float64)
+    source = KeystreamNoise(SeededCoins(8))
     counts = torch.tensor([clipper.count(source, secure) for _ in range(4000)])
     assert abs(float(counts.mean()) - 1.0) < 4 * 15 / math.sqrt(4000)  # 3 halves less one
     assert abs(float(counts.std()) / 15 - 1) < 4 / math.sqrt(2 * 4000)
@@ -145,7 +145,5 @@ def test_bad_options_are_refused(options: dict[str, float]) -> None:
 
 def test_coins_of_the_system_never_repeat_the_noise_of_a_count() -> None:
     clipper = Clipper(QuantileClipping(1.0), batch=300)
-    counts = [
-        clipper.count(KeystreamNoise(Coins(), torch.float64), secure=False) for _ in range(50)
-    ]
+    counts = [clipper.count(KeystreamNoise(Coins()), secure=False) for _ in range(50)]
     assert len(set(counts)) == 50

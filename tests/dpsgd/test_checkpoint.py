@@ -38,7 +38,9 @@ def test_a_checkpoint_is_not_made_within_a_step_nor_loaded_after_one() -> None:
     state = engine.state_dict()
     with pytest.raises(InvalidInput, match="forgotten"):
         engine.load_state_dict(state)
-    next(iter(loader))
+    x, _ = next(iter(loader))
+    engine.state_dict()  # a batch of which nothing was used
+    module(x).sum().backward()
     with pytest.raises(InvalidInput, match=r"after optimizer\.step"):
         engine.state_dict()
 
@@ -169,6 +171,15 @@ def test_a_state_that_is_spoilt_changes_nothing(change: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         other.load_state_dict({**engine.state_dict(), **change})
     assert other.state_dict() == before
+
+
+@pytest.mark.parametrize("state", [None, [], 5], ids=str)
+def test_what_is_no_state_is_refused(state: Any) -> None:
+    engine, *_ = make()
+    with pytest.raises(InvalidInput, match="the state must be a dict"):
+        engine.load_state_dict(state)
+    with pytest.raises(InvalidInput, match="the state must be a dict"):
+        engine.accountant.load_state_dict(state)
 
 
 def test_a_new_engine_is_not_needed_to_count_on() -> None:

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from oracle import by_loop
@@ -17,6 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from dpsgd import PrivacyEngine
 from dpsgd.accounting import NoSampling, PoissonSampling, RDPAccountant, Relation
 from dpsgd.sampling import PrivateDataLoader
+from ldp import InvalidInput
 from ldp.testing import SeededCoins
 
 
@@ -71,6 +73,24 @@ def test_noise_has_the_deviation_that_is_accounted_for(secure: bool) -> None:
         if before is not None:
             assert abs((grad * before).mean()) < 4 / math.sqrt(grad.numel())
         before = grad.clone()
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["fast", "secure"])
+def test_noise_for_float64_has_more_bits_than_float32(secure: bool) -> None:
+    # Noise of 24 bits is what is left of a float64 gradient without the true sum, and no other.
+    module = nn.Linear(50, 20, bias=False).double()
+    x = torch.rand(4, 50, dtype=torch.float64)
+    true = x.sum(0).expand(20, 50)
+    engine = PrivacyEngine(secure_mode=secure)
+    _, module, optimizer, loader = make(
+        engine, module=module, dataset=TensorDataset(x), batch=4, sampling="fixed", norm=1e3
+    )
+    (x,) = next(iter(loader))
+    module(x).sum(1).mean().backward()
+    optimizer.step()
+    noise = (module.weight.grad * 4 - true) / (1e3 * (1 + secure / 4096))
+    bits = (noise - noise.float().double()).abs() / noise.abs()
+    assert (bits > 2.0**-32).double().mean() > 0.9
 
 
 def test_two_runs_with_the_same_seeds_draw_different_noise() -> None:
@@ -224,19 +244,109 @@ def test_batches_accumulated_before_a_step_are_accounted_for_as_releases_of_less
     assert (event.noise_multiplier, event.steps) == (2.0 / math.sqrt(2), 2)
 
 
+def releases(engine: PrivacyEngine) -> list[tuple[float, int]]:
+    return [(e.noise_multiplier, e.steps) for e in engine.accountant.history]
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "fixed"])
+def test_batches_on_which_a_loop_only_looks_cost_nothing(sampling: str) -> None:
+    engine, module, optimizer, loader = make(sampling=sampling, batch=32)
+    for _ in range(3):
+        with torch.no_grad():
+            for x, _ in loader:
+                module(x)
+        train(module, optimizer, loader, 1)
+    engine.max_grad_norm = 0.5  # nothing is under way
+    assert releases(engine) == [(1.0, 3)]
+
+
+def test_a_batch_with_a_backward_pass_and_without_a_step_counts_in_the_next() -> None:
+    engine, module, optimizer, loader = make(sampling="fixed", noise=2.0)
+    batches = iter(loader)
+    x, y = next(batches)
+    F.cross_entropy(module(x), y).backward()
+    next(batches)  # looked at
+    next(batches)
+    optimizer.step()  # on a batch without a backward pass
+    assert releases(engine) == [(2.0 / math.sqrt(2), 2)]
+    next(batches)
+    optimizer.step()
+    assert releases(engine)[1:] == [(2.0, 1)]
+
+
+def test_a_backward_pass_after_the_step_needs_another_batch() -> None:
+    _, module, optimizer, loader = make()
+    x, y = next(iter(loader))
+    optimizer.step()
+    with pytest.raises(InvalidInput, match="no batch was drawn since the last step"):
+        F.cross_entropy(module(x), y).backward()
+
+
+def test_an_empty_batch_that_is_passed_over_counts() -> None:
+    class Empty(SeededCoins):
+        sizes = iter((0, 5, 5))
+
+        def bernoulli_many(self, threshold: int, n: int) -> Any:
+            return np.arange(n) < next(self.sizes)
+
+    engine, module, optimizer, loader = make(PrivacyEngine(coins=Empty(3)), noise=2.0)
+    batches = iter(loader)
+    next(batches)
+    train(module, optimizer, batches, 2)
+    assert releases(engine) == [(2.0 / math.sqrt(2), 2), (2.0, 1)]
+
+
+def test_a_shuffled_epoch_counts_though_its_first_batch_was_only_looked_at() -> None:
+    engine, module, optimizer, loader = make(sampling="shuffle")
+    for _ in range(2):
+        batches = iter(loader)
+        next(batches)
+        train(module, optimizer, batches)
+    assert releases(engine) == [(1.0, 2)]
+
+
+def test_batches_of_two_shuffled_epochs_in_one_step_share_its_noise() -> None:
+    engine, module, optimizer, loader = make(sampling="shuffle", noise=2.0)
+    batches = iter(loader)
+    train(module, optimizer, batches, 1)
+    x, y = next(batches)
+    F.cross_entropy(module(x), y).backward()
+    train(module, optimizer, loader, 1)
+    assert releases(engine) == [(2.0, 1), (2.0 / math.sqrt(2), 2)]
+
+
+def test_two_iterators_in_turns_are_refused() -> None:
+    engine, module, optimizer, loader = make(sampling="shuffle", max_physical_batch_size=3)
+    first, second = iter(loader), iter(loader)
+    train(module, optimizer, first, 4)
+    train(module, optimizer, second, 1)
+    with pytest.raises(InvalidInput, match="another iterator over this loader was begun"):
+        next(first)
+    train(module, optimizer, second)
+    assert sum(event.steps for event in engine.accountant.history) == 3
+
+
+def test_a_layer_that_is_frozen_later_stays_as_it_is() -> None:
+    _, module, optimizer, loader = make()
+    train(module, optimizer, loader, 2)
+    module[0].requires_grad_(False)
+    before = module[0].weight.clone()
+    train(module, optimizer, loader, 2)
+    assert torch.equal(module[0].weight, before)
+    assert module[0].weight.grad is None
+    assert module[2].weight.grad is not None
+
+
 def test_gradients_that_are_not_finite_count_as_zero() -> None:
     x, y = data().tensors
-    spoilt = x.clone()
+    spoilt, weights = x.clone(), torch.ones(N)
     spoilt[3], spoilt[5, 0] = math.nan, math.inf
+    weights[[3, 5]] = 0
     results = []
-    for values, keep in ((spoilt, range(N)), (x, [i for i in range(N) if i not in (3, 5)])):
-        module = model()
-        _, module, optimizer, loader = make(
-            module=module, noise=1e-9, batch=N, dataset=data(), sampling="fixed", norm=0.1
-        )
+    for values, counted in ((spoilt, torch.ones(N)), (x, weights)):
+        _, module, optimizer, loader = make(noise=1e-9, batch=N, sampling="fixed", norm=0.1)
         next(iter(loader))
-        picked = values[list(keep)]
-        (F.cross_entropy(module(picked), y[list(keep)], reduction="mean")).backward()
+        (F.cross_entropy(module(values), y, reduction="none") * counted).mean().backward()
         optimizer.step()
         results.append([p.grad for p in module.parameters()])
     for one, other in zip(*results, strict=True):

@@ -4,7 +4,13 @@ import math
 
 import pytest
 
-from dpsgd.accounting import NoSampling, PoissonSampling, RDPAccountant, Relation
+from dpsgd.accounting import (
+    CentralLimitApproximation,
+    NoSampling,
+    PoissonSampling,
+    RDPAccountant,
+    Relation,
+)
 from dpsgd.contraction import contracted_epsilon, hockey_stick, replacement_epsilon
 from dpsgd.guarantees import account
 from ldp import HRR, KRR, InvalidInput
@@ -85,3 +91,10 @@ def test_the_account_is_printed() -> None:
 def test_bad_input_is_refused(records, delta) -> None:
     with pytest.raises(InvalidInput, match="an account needs records and 0 < delta < 1"):
         account(records, delta=delta)
+
+
+def test_an_accountant_that_only_approximates_is_refused() -> None:
+    accountant = CentralLimitApproximation(Relation.ADD_REMOVE)
+    accountant.step(noise_multiplier=1.0, sampling=PoissonSampling(0.01), steps=100)
+    with pytest.raises(InvalidInput, match="only approximates"):
+        account(LEVELS, delta=1e-5, accountant=accountant)

@@ -5,7 +5,19 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from models import Adapted, Attending, Bags, Branches, Dropping, Language, Mine, Own, Twice
+from models import (
+    Adapted,
+    Attending,
+    Bags,
+    Branches,
+    Dropping,
+    Language,
+    Mine,
+    Overlapping,
+    Own,
+    Steps,
+    Twice,
+)
 from oracle import Recording, check, energy, energy_second, keep
 from torch import Tensor, nn
 
@@ -27,6 +39,14 @@ def ids(*shape: int, below: int = 11) -> Tensor:
 Case = tuple[Callable[[], nn.Module], Callable[[], tuple[Tensor, ...]]]
 
 CASES: dict[str, Case] = {
+    "rows of a weight and all of it": (Overlapping, lambda: (torch.randn(BATCH, 3, 4),)),
+    "RNN cell": (lambda: Steps(nn.RNNCell(4, 3)), lambda: (torch.randn(BATCH, 3, 4),)),
+    "RNN cell, ReLU, without bias": (
+        lambda: Steps(nn.RNNCell(4, 3, bias=False, nonlinearity="relu")),
+        lambda: (torch.randn(BATCH, 3, 4),),
+    ),
+    "LSTM cell": (lambda: Steps(nn.LSTMCell(4, 3)), lambda: (torch.randn(BATCH, 3, 4),)),
+    "GRU cell": (lambda: Steps(nn.GRUCell(4, 3)), lambda: (torch.randn(BATCH, 3, 4),)),
     "linear": (lambda: nn.Linear(4, 3), lambda: (torch.randn(BATCH, 4),)),
     "linear without bias": (lambda: nn.Linear(4, 3, bias=False), lambda: (torch.randn(BATCH, 4),)),
     "linear of rank 3": (lambda: nn.Linear(4, 3), lambda: (torch.randn(BATCH, 6, 4),)),

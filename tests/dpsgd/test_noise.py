@@ -10,31 +10,92 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from torch import Tensor
 
-from dpsgd.noise import GeneratorNoise, Grid, KeystreamNoise, NoisePrefetcher, NoiseSource
+from dpsgd.noise import (
+    GeneratorNoise,
+    Grid,
+    KeystreamNoise,
+    NoisePrefetcher,
+    NoiseSource,
+    Rounding,
+)
 from ldp import Coins
 from ldp.testing import SeededCoins
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
-def test_keystream_noise_is_normal(dtype: torch.dtype) -> None:
-    values = torch.empty(300_001, dtype=dtype)
-    KeystreamNoise(SeededCoins(5), dtype).fill(values)
-    assert stats.kstest(values.numpy().astype(float), "norm").pvalue > 0.01
+def test_keystream_noise_is_normal() -> None:
+    values = torch.empty(300_001, dtype=torch.float64)
+    KeystreamNoise(SeededCoins(5)).fill(values)
+    assert stats.kstest(values.numpy(), "norm").pvalue > 0.01
     beyond = (values.abs() > 4).sum().item()
     expected = 2 * stats.norm.sf(4) * values.numel()
     assert abs(beyond - expected) < 4 * math.sqrt(expected)
 
 
-def test_keystream_noise_reaches_far_into_the_tails() -> None:
-    class Least(Coins):
-        def words(self, n: int) -> np.ndarray:
-            return np.zeros(n, dtype=np.uint64)
+class Words(Coins):
+    """Coins that draw the given words, and then zeros."""
 
-    for dtype, end in ((torch.float32, 6.7), (torch.float64, 9.4)):
-        values = torch.empty(2, dtype=dtype)
-        KeystreamNoise(Least(), dtype).fill(values)
-        assert values[0] == pytest.approx(end, abs=0.1)
+    def __init__(self, *words: int) -> None:
+        self.given = list(words)
+
+    def words(self, n: int) -> np.ndarray:
+        drawn, self.given = self.given[:n], self.given[n:]
+        return np.array(drawn + [0] * (n - len(drawn)), dtype=np.uint64)
+
+
+@pytest.mark.parametrize(
+    ("word", "angle", "more"),
+    [(1 << 63, 1 << 60, 0), (3 << 50, 5 << 61, 0), (7, 1 << 62, 1 << 63), (0, 3 << 60, 0)],
+)
+def test_keystream_noise_is_that_of_box_and_muller(word: int, angle: int, more: int) -> None:
+    values = torch.empty(2, dtype=torch.float64)
+    KeystreamNoise(Words(word, angle, more)).fill(values)
+    uniform = ((word >> 1) + (0.5 if word >= 1 << 48 else (more + 0.5) / 2**64)) / 2**63
+    radius, turn = math.sqrt(-2 * math.log(uniform)), 2 * math.pi * angle / 2**64
+    expected = [radius * math.cos(turn), radius * math.sin(turn)]
+    assert values.tolist() == pytest.approx(expected, rel=1e-14, abs=1e-14)
+
+
+def test_keystream_noise_reaches_far_into_the_tails() -> None:
+    values = torch.empty(2, dtype=torch.float64)
+    KeystreamNoise(Words()).fill(values)
+    assert values[0] == pytest.approx(13.32, abs=0.01)
+
+
+def test_values_in_the_tails_are_drawn_from_more_than_one_word() -> None:
+    drawn = []
+    for more in (0, 1 << 63):  # a word of 6 is 9.2 standard deviations
+        values = torch.empty(2, dtype=torch.float64)
+        KeystreamNoise(Words(6, 0, more)).fill(values)
+        drawn.append(values[0].item())
+    assert drawn[0] - drawn[1] == pytest.approx(math.log(3.5 / 3) / 9.2, rel=0.05)
+
+
+@pytest.mark.parametrize("sums", [torch.zeros, torch.randn], ids=["zeros", "sums"])
+def test_what_is_released_shows_no_pattern_of_the_noise(sums: Callable[[int], Tensor]) -> None:
+    # The angle of each pair, in units of what angles in float32 are rounded to: noise that was
+    # made in float32 is off by 0.225 on average, and by 0.25 from the sum of a neighbour.
+    normal = torch.empty(1 << 16, dtype=torch.float64)
+    KeystreamNoise(SeededCoins(8)).fill(normal)
+    summed = sums(1 << 16) / 100
+    released = Rounding.for_noise(1.0).release(summed.clone(), normal, 1.0)
+    assert released.dtype == torch.float32
+    first, second = (released.double() - summed.double()).view(-1, 2, 1 << 14).unbind(1)
+    angle = torch.atan2(second, first) % (2 * math.pi)
+    units = angle[angle > 4.2] / (math.pi * 2.0**-31 * 256)
+    off = (units - units.round()).abs()
+    assert abs(off.mean() - 0.25) < 4 * math.sqrt(1 / 48 / off.numel())
+
+
+def test_values_near_zero_are_no_finer_than_others() -> None:
+    rounding = Rounding.for_noise(3.0)
+    assert math.log2(rounding.spacing) % 1 == 0
+    assert 3.0 * 2.0**-28 < rounding.spacing <= 3.0 * 2.0**-26
+    normal = torch.logspace(-12, 0, 100, dtype=torch.float64)
+    released = rounding.release(torch.zeros(100, dtype=torch.float64), normal.clone(), 3.0)
+    assert torch.equal(released % rounding.spacing, torch.zeros_like(released))
+    torch.testing.assert_close(released, 3 * normal, rtol=0, atol=rounding.spacing / 2)
 
 
 SOURCES = {
@@ -50,7 +111,7 @@ def test_noise_repeats_neither_in_a_source_nor_across_seeds_of_torch(name: str) 
         torch.manual_seed(0)
         source: NoiseSource = SOURCES[name]()
         for _ in range(2):
-            values = torch.empty(100)
+            values = torch.empty(100, dtype=source.dtype)
             source.fill(values)
             drawn.append(values)
     together = torch.cat(drawn)
@@ -126,7 +187,7 @@ def test_the_grid_releases_multiples_that_do_not_tell_the_sum() -> None:
     torch.manual_seed(0)
     noise = torch.randn(100, dtype=torch.float64)
     summed = torch.randn(100, dtype=torch.float64)
-    released = grid.release(summed, noise, 1.0) / grid.spacing
+    released = grid.release(summed.clone(), noise.clone(), 1.0) / grid.spacing
     assert torch.equal(released, released.round())
     moved = grid.release(summed + grid.spacing, noise, 1.0) / grid.spacing
     assert torch.equal(moved, released + 1)

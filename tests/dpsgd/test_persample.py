@@ -1,12 +1,16 @@
 """Forms of per-sample gradients: merging, rounding, and what is too long stays clipped."""
 
 import itertools
+from collections.abc import Callable
 
 import pytest
 import torch
+from oracle import keep
+from torch import nn
 
 from dpsgd.clipping import FlatClipping
 from dpsgd.persample import Dense, Outer, PerSample, Rows, gram_squares
+from dpsgd.precision import exact
 
 B, V, D = 3, 5, 4
 KINDS = ["dense", "outer", "rows"]
@@ -50,3 +54,69 @@ def test_a_norm_that_cancels_is_rounded_upwards() -> None:
     assert (exact > 1).all()
     assert (norms >= exact).all()
     assert (FlatClipping(1.0).factors(norms[None])[0] * exact <= 1).all()
+
+
+def tiny(shape: tuple[int, ...]) -> torch.Tensor:
+    return torch.full(shape, 2.5e-23)  # its square is 0 in float32
+
+
+SMALL: dict[str, Callable[[], PerSample]] = {
+    "dense": lambda: Dense(tiny((B, V, D))),
+    "outer of one position": lambda: Outer(
+        torch.full((B, 1, D), 1e18), tiny((B, 1, V)), torch.Size((V, D))
+    ),
+    "outer of several": lambda: Outer(
+        torch.full((B, 3, D), 1e18), tiny((B, 3, V)), torch.Size((V, D))
+    ),
+    "rows": lambda: Rows(torch.zeros(B, 3, dtype=torch.long), tiny((B, 3, D)), torch.Size((V, D))),
+    "tied": lambda: Outer(torch.full((B, 3, D), 1e18), tiny((B, 3, V)), torch.Size((V, D))).merge(
+        Rows(torch.zeros(B, 3, dtype=torch.long), tiny((B, 3, D)), torch.Size((V, D)))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_norm_of_which_squares_are_rounded_to_zero_is_not_too_small(name: str) -> None:
+    form = SMALL[name]()
+    exact = form.dense().double().flatten(1).norm(dim=1)
+    assert (exact > 1e-23).all()
+    assert (form.squared_norms().double().sqrt() >= exact).all()
+
+
+def test_a_record_of_which_squares_are_rounded_to_zero_is_clipped() -> None:
+    module = nn.Linear(1, 1, bias=False)
+    keeper = keep(module, FlatClipping(0.01), reduction="mean")
+    (module(torch.full((1024, 1), 1.8e19)) * 2.5e-23).sum().backward()
+    assert keeper.take_sums()[0].norm() <= 1024 * 0.01
+
+
+def test_norms_and_sums_are_computed_with_all_bits() -> None:
+    seen = []
+
+    class Watching(FlatClipping):
+        def factors(self, norms: torch.Tensor) -> torch.Tensor:
+            seen.append(torch.get_float32_matmul_precision())
+            return super().factors(norms)
+
+    module = nn.Linear(4, 4)
+    keep(module, Watching(1.0))
+    torch.set_float32_matmul_precision("medium")
+    try:
+        module(torch.randn(3, 4)).sum().backward()
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert seen == ["highest"]
+
+
+def test_a_precision_that_was_set_for_one_backend_is_set_back() -> None:
+    settings = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul, torch.backends.cudnn.conv
+    before = [setting.fp32_precision for setting in settings]
+    settings[1].fp32_precision = "bf16"
+    try:
+        with exact("cuda"):
+            assert {setting.fp32_precision for setting in settings} == {"ieee"}
+        assert settings[1].fp32_precision == "bf16"
+    finally:
+        settings[1].fp32_precision = before[1]
+    assert [setting.fp32_precision for setting in settings] == before

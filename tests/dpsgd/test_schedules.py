@@ -90,7 +90,8 @@ def test_the_norm_is_set_between_steps_only() -> None:
     train(module, optimizer, loader, 1)
     engine.max_grad_norm = 0.5
     assert engine.max_grad_norm == 0.5
-    next(iter(loader))
+    x, _ = next(iter(loader))
+    module(x).sum().backward()
     with pytest.raises(InvalidInput, match=r"after optimizer\.step"):
         engine.max_grad_norm = 0.7
     assert engine.max_grad_norm == 0.5

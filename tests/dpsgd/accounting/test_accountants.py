@@ -4,6 +4,7 @@ import json
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
 from hypothesis import given, settings
@@ -249,6 +250,27 @@ def test_zcdp_is_its_formula() -> None:
     epsilon = accountant.get_epsilon(1e-5)
     assert epsilon == pytest.approx(0.5 + 2 * math.sqrt(0.5 * math.log(1e5)))
     assert accountant.get_delta(epsilon) == pytest.approx(1e-5)
+
+
+@pytest.mark.parametrize(("noise", "epsilon"), [(10.0, 1e300), (1e170, 1.0), (1e-5, 1e300)])
+def test_zcdp_has_a_delta_for_any_epsilon(noise: float, epsilon: float) -> None:
+    assert after(ZCDPAccountant, NoSampling(), noise, 100).get_delta(epsilon) == math.ulp(0.0)
+
+
+def test_numbers_may_be_numpys() -> None:
+    accountant = RDPAccountant(Relation.REPLACE_ONE)
+    sampling = FixedSizeSampling(np.int64(10), np.int32(100))
+    accountant.step(noise_multiplier=np.float32(0.5), sampling=sampling, steps=np.int64(2))
+    accountant.step(noise_multiplier=np.float64(0.5), sampling=sampling, steps=np.uint8(3))
+    assert json.loads(json.dumps(accountant.state_dict()))["history"] == [
+        {
+            "noise_multiplier": 0.5,
+            "sampling": {"kind": "fixed_size", "batch": 10, "dataset": 100},
+            "steps": 5,
+        }
+    ]
+    assert accountant.get_epsilon(np.float32(0.25)) == accountant.get_epsilon(0.25) > 0
+    assert PoissonSampling(np.float32(0.5)) == PoissonSampling(0.5)
 
 
 def test_no_order_grid_floors_epsilon() -> None:

@@ -1,0 +1,34 @@
+"""Compute norms and clipped sums in all the bits of their types."""
+
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any
+
+import torch
+
+
+def exact(device: str) -> AbstractContextManager[object]:
+    """Compute without gradients, in the types that are there, and in all of their bits.
+
+    TensorFloat-32 and its like keep 10 bits or fewer of what is multiplied: norms come out too
+    small, and what is clipped by them too long. Convolutions of a GPU take it by default.
+    """
+    restored = ExitStack()
+    if torch.is_grad_enabled():
+        restored.enter_context(torch.no_grad())
+    if torch.is_autocast_enabled(device):
+        restored.enter_context(torch.autocast(device, enabled=False))
+    backends: Any = torch.backends
+    settings = [backends.cudnn.conv] if device == "cuda" else []
+    try:
+        precision = torch.get_float32_matmul_precision()
+        if precision != "highest":
+            restored.callback(torch.set_float32_matmul_precision, precision)
+            torch.set_float32_matmul_precision("highest")
+    except RuntimeError:  # it was set for one backend, and so must be set for each
+        settings += [backends.cuda.matmul, backends.mkldnn.matmul]
+    for setting in settings:
+        before = setting.fp32_precision
+        if before != "ieee":
+            restored.callback(setattr, setting, "fp32_precision", before)
+            setting.fp32_precision = "ieee"
+    return restored
