@@ -131,6 +131,10 @@ def _options(config: Config) -> list[tuple[str, int]]:
         ("grpc.max_concurrent_streams", config.max_streams_per_connection),
         ("grpc.max_allowed_incoming_connections", config.max_connections),
         ("grpc.max_connection_idle_ms", int(1000 * config.max_connection_idle_seconds)),
+        # Clients ask every minute whether a silent call still lasts, and at once how fast a
+        # connection is; by default gRPC hangs up on both.
+        ("grpc.http2.min_ping_interval_without_data_ms", 30_000),
+        ("grpc.http2.max_ping_strikes", 100),
         ("grpc.server_handshake_timeout_ms", int(1000 * _HANDSHAKE)),
     ]
 

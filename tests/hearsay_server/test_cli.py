@@ -70,7 +70,9 @@ def test_a_query_gives_estimates_with_their_errors(answered: Server) -> None:
     text = hearsay("query", "health", "age", "--csv", *target).stdout
     ((mean),) = csv.DictReader(io.StringIO(text))
     assert mean["mean"] == "mean"
-    assert float(mean["low"]) <= float(mean["estimate"]) <= float(mean["high"])
+    low, high, estimate = (float(mean[key]) for key in ("low", "high", "estimate"))
+    # The interval keeps to the domain; the estimate is unbiased, and may lie outside.
+    assert 20 <= low <= min(max(estimate, 20), 60) <= high <= 60
 
 
 def test_a_query_can_be_restricted_and_widened(answered: Server) -> None:
