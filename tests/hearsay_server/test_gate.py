@@ -73,9 +73,10 @@ def test_watchers_of_health_keep_nobody_out_and_the_oldest_makes_room(tmp_path: 
     with serving(tmp_path, max_open_calls=4) as address, connected(address) as channel:
         revision = register(address)
         watch = health_pb2_grpc.HealthStub(channel).Watch
-        watching = [watch(health_pb2.HealthCheckRequest()) for _ in range(FOR_EVERYBODY)]
-        for call in watching:
-            next(call)
+        watching = []
+        for _ in range(FOR_EVERYBODY):
+            watching.append(watch(health_pb2.HealthCheckRequest()))
+            next(watching[-1])  # so that the first is the oldest
         assert stored(address, revision, 1)
         assert live(address)
         with pytest.raises(grpc.RpcError) as error:
