@@ -200,7 +200,8 @@ class _Shown:
             for row in answer.rows:
                 table.add_row(*_cells(row), *(_cell(getattr(row, c), c) for c in columns[4:]))
             Console().print(table)
-            cohorts = f"{answer.reports:,} reports in {len(answer.cohorts)} cohorts"
+            many = len(answer.cohorts)
+            cohorts = f"{answer.reports:,} reports in {many} cohort{'s' if many > 1 else ''}"
             Console().print(f"{cohorts}, {answer.method}{_repeats(answer.repeats)}")
 
     def distribution(self, answer: analyst_pb2.DistributionResponse) -> None:
