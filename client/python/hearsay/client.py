@@ -214,9 +214,10 @@ class Client:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 break
-            if not self._settled.wait(min(remaining, 0.1)):
-                continue
-            time.sleep(min(remaining, 0.01))
+            if self._settled.is_set():
+                time.sleep(min(remaining, 0.01))
+            else:
+                self._settled.wait(min(remaining, 0.1))
         if self._strict and status.reason is Reason.PLAN_REFUSED:
             raise InvalidInput(status.detail)
         return status.ready
