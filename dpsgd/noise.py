@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -15,8 +16,10 @@ from torch import Tensor
 
 from ldp import Coins
 
-_BLOCK = 1 << 15
-"""Values drawn together: what fits a core's cache."""
+_BLOCK = 1 << 17
+"""Values drawn together: what fits a core's cache, and is worth a turn of Python's lock."""
+_LEAST = 1 << 18
+"""Values from which another thread is worth waking."""
 _SMALL = 1 << 47
 """Below this, an integer has too few bits for the logarithm."""
 _MOST_THREADS = 8
@@ -33,8 +36,8 @@ class NoiseSource(ABC):
     dtype = torch.float64
 
     @abstractmethod
-    def fill(self, out: Tensor) -> None:
-        """Fill a flat tensor of type `dtype`."""
+    def fill(self, out: Tensor, spare: Tensor | None = None) -> None:
+        """Fill a flat tensor of type `dtype`; `spare`, half as large, is memory to work in."""
 
 
 class GeneratorNoise(NoiseSource):
@@ -49,7 +52,7 @@ class GeneratorNoise(NoiseSource):
         self._generator = torch.Generator(device)
         self._generator.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1)
 
-    def fill(self, out: Tensor) -> None:
+    def fill(self, out: Tensor, spare: Tensor | None = None) -> None:
         out.normal_(generator=self._generator)
 
 
@@ -63,37 +66,47 @@ class KeystreamNoise(NoiseSource):
     def __init__(self, coins: Coins) -> None:
         self._coins = coins
 
-    def fill(self, out: Tensor) -> None:
-        # By numpy, which beats torch here, and keeps to the thread that called it.
+    def fill(self, out: Tensor, spare: Tensor | None = None) -> None:
         values = out.numpy()
+        room = np.empty(min(values.size + 1, _BLOCK) // 2) if spare is None else spare.numpy()
         for start in range(0, values.size, _BLOCK):
-            self._fill(values[start : start + _BLOCK])
+            self._fill(values[start : start + _BLOCK], room)
 
-    def _fill(self, values: NDArray[np.float64]) -> None:
-        pairs = (values.size + 1) // 2
-        rest = values.size - pairs
-        words = self._coins.words(2 * pairs)
+    def _fill(self, values: NDArray[np.float64], spare: NDArray[np.float64]) -> None:
+        # By numpy, which beats torch here and keeps to the thread that called it, and in place: to
+        # get memory costs more than to compute in it.
+        if values.size % 2:
+            pair = np.empty(2)
+            self._fill(pair, spare)
+            values[-1] = pair[0]
+            values = values[:-1]
+        words = values.view(np.uint64)
+        self._coins.fill(words)
+        radius, angle = np.split(values, 2)
         # A uniform value is an integer of 63 bits, as signed ones are quicker, plus a half, over
         # 2**63. Small ones make the tails, where that would be too coarse: they get another word
         # for the fraction.
-        integers = (words[:pairs] >> 1).view(np.int64)
-        radius = integers + 0.5
+        words[: radius.size] >>= 1
+        integers = radius.view(np.int64)
         small = np.flatnonzero(integers < _SMALL)
+        tails = integers[small]
+        np.add(integers, 0.5, out=radius)
         if small.size:
-            fraction = (self._coins.words(small.size) + 0.5) * 2.0**-64
-            radius[small] = integers[small] + fraction
+            radius[small] = tails + (self._coins.words(small.size) + 0.5) * 2.0**-64
         radius *= 2.0**-63
         np.log(radius, out=radius)
         radius *= -2.0
         np.sqrt(radius, out=radius)
-        # Cosine and sine of an angle by the tangent of its half: one slow function, not two.
-        tangent = words[pairs:].view(np.int64) * (math.pi * 2.0**-64)
-        np.tan(tangent, out=tangent)
-        square = tangent * tangent
-        radius /= 1.0 + square
-        np.multiply(1.0 - square, radius, out=values[:pairs])
-        tangent *= 2.0
-        np.multiply(tangent[:rest], radius[:rest], out=values[pairs:])
+        # With t, the tangent of half the angle, and d = 2 r / (1 + t^2), the values r cos and
+        # r sin of the angle are d - r and d t: one slow function, not two.
+        np.multiply(angle.view(np.int64), math.pi * 2.0**-64, out=angle)
+        np.tan(angle, out=angle)
+        double = np.multiply(angle, angle, out=spare[: radius.size])
+        double += 1.0
+        np.divide(radius, double, out=double)
+        double *= 2.0
+        angle *= double
+        np.subtract(double, radius, out=radius)
 
 
 class NoisePrefetcher:
@@ -102,7 +115,8 @@ class NoisePrefetcher:
     For small models, to draw it is most of what a private step adds. Where cores are idle, because
     torch was given fewer threads than there are or the model is on a GPU, a thread draws it while
     forward and backward run. Where none is, that thread would only be in their way, and threads
-    share the work when it is due, block by block: no noise ever leaves a core's cache.
+    share the work when it is due, if there is enough, block by block: no noise ever leaves a
+    core's cache.
     """
 
     def __init__(
@@ -151,10 +165,16 @@ class NoisePrefetcher:
         return values
 
     def _share(self, flat: list[Tensor], add: Callable[[Tensor, Tensor], object]) -> None:
-        blocks = deque(_blocks(flat))
+        total = sum(self._sizes)
+        workers = min(self._helpers + 1, max(1, total // _LEAST))
+        rounds = max(1, math.ceil(total / (workers * _BLOCK)))
+        size = max(1, math.ceil(total / (workers * rounds)))  # as many for each of them
+        blocks = deque(_blocks(flat, size))
 
         def work() -> None:
-            noise = torch.empty(_BLOCK, dtype=self._source.dtype)
+            noise, spare = (
+                torch.empty(n, dtype=self._source.dtype) for n in (size, (size + 1) // 2)
+            )
             while True:
                 try:
                     parts = blocks.popleft()
@@ -162,21 +182,20 @@ class NoisePrefetcher:
                     return
                 sizes = [len(part) for part in parts]
                 drawn = noise[: sum(sizes)]
-                self._source.fill(drawn)
+                self._source.fill(drawn, spare)
                 for part, own in zip(parts, torch.split(drawn, sizes), strict=True):
                     add(part, own)
 
-        helpers = min(self._helpers, len(blocks) - 1)
-        others = [self._pool.submit(work) for _ in range(helpers)] if self._pool else []
+        others = [self._pool.submit(work) for _ in range(workers - 1)] if self._pool else []
         work()
         for other in others:
             other.result()
 
 
-def _blocks(flat: list[Tensor]) -> Iterator[list[Tensor]]:
-    """Yield parts of the tensors, _BLOCK values at a time."""
+def _blocks(flat: list[Tensor], size: int) -> Iterator[list[Tensor]]:
+    """Yield parts of the tensors, so many values at a time."""
     block: list[Tensor] = []
-    room = _BLOCK
+    room = size
     for values in flat:
         while len(values):
             block.append(values[:room])
@@ -184,13 +203,21 @@ def _blocks(flat: list[Tensor]) -> Iterator[list[Tensor]]:
             room -= len(block[-1])
             if not room:
                 yield block
-                block, room = [], _BLOCK
+                block, room = [], size
     if block:
         yield block
 
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+_Array = TypeVar("_Array", Tensor, NDArray[np.float64])
+
+
+def _quick(values: Tensor) -> Any:
+    """Return the values of a CPU as an array: numpy's calls cost less and keep to their thread."""
+    return values.numpy() if values.device.type == "cpu" else values
 
 
 @dataclass(frozen=True)
@@ -209,21 +236,34 @@ class Rounding:
         """Return the rounding for noise of a standard deviation."""
         return cls(2.0 ** (math.floor(math.log2(deviation)) - 26))
 
-    def prepare(self, summed: Tensor) -> Tensor:
-        """Return the sum in float64, in units of `spacing`."""
-        return summed.to(torch.float64) / self.spacing
+    def prepared(self, summed: Tensor) -> Tensor:
+        """Return what noise is to be added to; the sum stays as it is."""
+        return summed
 
-    def noise(self, normal: Tensor, deviation: float) -> Tensor:
-        """Make normal values noise of that deviation or a little more, in place, in these units."""
-        return normal.mul_(deviation / self.spacing)
+    def noise(self, normal: _Array, deviation: float) -> _Array:
+        """Make normal values noise of that deviation or a little more, in place."""
+        normal *= deviation
+        return normal
 
-    def finish(self, total: Tensor) -> Tensor:
-        """Return the value of a sum, or of several that were added up, with noise."""
-        return total.round_().mul_(self.spacing)
+    def finish(self, total: _Array) -> _Array:
+        """Make a prepared sum, or several that were added up, with noise what is released."""
+        return self._round(total)
 
     def release(self, summed: Tensor, normal: Tensor, deviation: float) -> Tensor:
         """Add noise of a deviation to a sum, in place; the normal values are used up."""
-        return summed.copy_(self.finish(self.noise(normal, deviation).add_(self.prepare(summed))))
+        noise = self.noise(_quick(normal), deviation)
+        noise += _quick(self.prepared(summed))
+        _quick(summed)[...] = self.finish(noise)
+        return summed
+
+    def _round(self, values: _Array) -> _Array:
+        values *= 1 / self.spacing
+        if isinstance(values, Tensor):
+            values.round_()
+        else:
+            np.rint(values, out=values)
+        values *= self.spacing
+        return values
 
 
 @dataclass(frozen=True)
@@ -245,8 +285,11 @@ class Grid(Rounding):
         """Return the grid for sums of so many dimensions."""
         return cls(2.0 ** math.floor(math.log2(sensitivity / (4096 * math.sqrt(dimensions)))))
 
-    def prepare(self, summed: Tensor) -> Tensor:
-        return super().prepare(summed).round_()  # several of these add up exactly
+    def prepared(self, summed: Tensor) -> Tensor:
+        return self._round(summed.to(torch.float64, copy=True))  # several add up exactly
 
-    def noise(self, normal: Tensor, deviation: float) -> Tensor:
-        return super().noise(normal, deviation * (1 + 1 / 4096)).round_()
+    def noise(self, normal: _Array, deviation: float) -> _Array:
+        return self._round(super().noise(normal, deviation * (1 + 1 / 4096)))
+
+    def finish(self, total: _Array) -> _Array:
+        return total

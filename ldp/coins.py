@@ -40,15 +40,24 @@ class Coins:
     cannot repeat its parent's coins, and threads may share the object.
     """
 
-    def _bytes(self, count: int) -> bytes:
-        """Return `count` random bytes; every draw comes through here."""
+    def _bytes(self, count: int) -> bytes | memoryview:
+        """Return `count` random bytes; every draw comes through here, or `fill`."""
         if count < _BULK or (keystream := _load_keystream()) is None:
             return os.urandom(count)
-        return keystream(os.urandom(32), count)
+        drawn = np.empty(count, dtype=np.uint8).data
+        keystream(os.urandom(32), drawn)
+        return drawn
 
     def words(self, n: int) -> NDArray[np.uint64]:
         """Return `n` independent uniform 64-bit words, shape (n,)."""
         return np.frombuffer(self._bytes(8 * n), dtype="<u8").astype(np.uint64, copy=False)
+
+    def fill(self, words: NDArray[np.uint64]) -> None:
+        """Overwrite a contiguous array with independent uniform words: no memory is taken."""
+        if words.nbytes < _BULK or (keystream := _load_keystream()) is None:
+            words[...] = self.words(words.size).reshape(words.shape)
+        else:
+            keystream(os.urandom(32), words.view(np.uint8).data)
 
     def bernoulli(self, threshold: int) -> bool:
         """Return True with probability exactly threshold / 2**64, 0 <= threshold <= 2**64."""
@@ -160,8 +169,8 @@ class Coins:
 
 
 @cache
-def _load_keystream() -> Callable[[bytes, int], bytes] | None:
-    """Return the function (key, count) -> AES-CTR keystream, or None without cryptography.
+def _load_keystream() -> Callable[[bytes, memoryview], None] | None:
+    """Return what overwrites bytes by an AES-CTR keystream of a key, or None without cryptography.
 
     The package is loaded at the first bulk request: its 40 ms are not for those who never
     randomise in bulk.
@@ -171,10 +180,15 @@ def _load_keystream() -> Callable[[bytes, int], bytes] | None:
     except ImportError:
         return None
     start = modes.CTR(bytes(16))
+    zeros = memoryview(_ZEROS)
 
-    def keystream(key: bytes, count: int) -> bytes:
-        zeros = memoryview(_ZEROS)[:count] if count <= len(_ZEROS) else bytes(count)
-        return Cipher(algorithms.AES(key), start).encryptor().update(zeros)
+    def keystream(key: bytes, out: memoryview) -> None:
+        encryptor = Cipher(algorithms.AES(key), start).encryptor()
+        at, last = 0, len(out) - 15
+        while at < last:
+            # Some versions of the package write no more than leaves room for most of a block.
+            at += encryptor.update_into(zeros[: last - at], out[at:])
+        out[at:] = encryptor.update(zeros[: len(out) - at])
 
     return keystream
 

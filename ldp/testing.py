@@ -1,6 +1,7 @@
 """What only tests and simulations may use: coins that repeat."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ldp.coins import Coins
 
@@ -16,3 +17,6 @@ class SeededCoins(Coins):
 
     def _bytes(self, count: int) -> bytes:
         return self._generator.bytes(count)
+
+    def fill(self, words: NDArray[np.uint64]) -> None:
+        words[...] = self.words(words.size).reshape(words.shape)

@@ -43,6 +43,9 @@ class Words(Coins):
         drawn, self.given = self.given[:n], self.given[n:]
         return np.array(drawn + [0] * (n - len(drawn)), dtype=np.uint64)
 
+    def fill(self, words: np.ndarray) -> None:
+        words[:] = self.words(words.size)
+
 
 @pytest.mark.parametrize(
     ("word", "angle", "more"),
@@ -135,7 +138,7 @@ def test_every_value_of_every_sum_gets_noise_of_its_own(
     name: str, busy: int, threads: Callable[[int], None]
 ) -> None:
     threads(busy)
-    sums = [torch.zeros(shape) for shape in [(3, 4), (), (200, 500), (0, 2), (7,)]]
+    sums = [torch.zeros(shape) for shape in [(3, 4), (), (700, 801), (0, 2), (7,)]]
     shapes = [summed.shape for summed in sums]
     prefetcher = NoisePrefetcher(SOURCES[name](), shapes, torch.device("cpu"))
     seen = []
@@ -148,11 +151,11 @@ def test_every_value_of_every_sum_gets_noise_of_its_own(
         for summed in sums:
             summed.zero_()
     drawn = torch.cat(seen)
-    assert drawn.numel() == 3 * 100_020
+    assert drawn.numel() == 3 * 560_720
     assert drawn.count_nonzero() > drawn.numel() - 5  # a value may be 0, a block may not
     assert stats.kstest(drawn.numpy(), "norm").pvalue > 1e-4
     rounds = drawn.view(3, -1)
-    shifted = rounds[:, : 1 << 15], rounds[:, 1 << 15 : 1 << 16]  # what blocks would repeat
+    shifted = rounds[:, : 1 << 18], rounds[:, 1 << 18 : 1 << 19]  # what blocks would repeat
     for first, second in [(rounds[0], rounds[1]), (rounds[1], rounds[2]), shifted]:
         correlation = np.corrcoef(first.flatten(), second.flatten())[0, 1]
         assert abs(correlation) < 5 / math.sqrt(first.numel())
@@ -160,7 +163,7 @@ def test_every_value_of_every_sum_gets_noise_of_its_own(
 
 def test_a_fault_in_a_thread_that_draws_is_not_swallowed(threads: Callable[[int], None]) -> None:
     class Broken(NoiseSource):
-        def fill(self, out: torch.Tensor) -> None:
+        def fill(self, out: Tensor, spare: Tensor | None = None) -> None:
             if threading.current_thread() is not threading.main_thread():
                 raise OSError("no coins")
             time.sleep(0.01)  # so that the other thread gets a block
