@@ -19,7 +19,7 @@ from dpsgd.persample import (
 from ldp import InvalidInput
 
 _RUN = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
-_CACHED = 3 << 17
+_CACHED = 1 << 19
 """Values unfolded together on a CPU: what stays in the cache."""
 _TOGETHER = 1 << 27
 """Values unfolded together on other devices."""
@@ -76,7 +76,7 @@ def _gradients(
 def _weight_gradients(
     layer: _Convolution, padding: Sequence[int], inputs: Tensor, outputs: Tensor
 ) -> PerSample:
-    """Form the gradients where they are small; else keep their norms, and sum by convolution."""
+    """Keep the gradients where they are small; else their norms, and sum by convolution."""
     channels = layer.out_channels // layer.groups
 
     def formed() -> Tensor:
@@ -97,12 +97,18 @@ def _weight_gradients(
         return _weight_gradients(layer, padding, *kept)
 
     positions = outputs.shape[2:].numel()
-    if prefers_dense(positions, layer.weight[0].numel(), channels):
+    form = prefers_dense(positions, layer.weight[0].numel(), channels)
+    if form and layer.weight.numel() <= inputs.shape[1:].numel() + outputs.shape[1:].numel():
         return LastToFront(Dense(formed()))
     squares = outputs.new_empty(len(outputs))
+    gradients = outputs.new_empty(0)  # memory for every part
     for part, patches, grads in _parts(layer, padding, inputs, outputs):
-        each = gram_squares(patches.flatten(0, 1), grads.mT.flatten(0, 1))
-        squares[part] = each.view(-1, layer.groups).sum(1)
+        if form:
+            gradients = torch.matmul(grads, patches, out=gradients[: len(patches)])
+            squares[part] = Dense(gradients).squared_norms()
+        else:
+            each = gram_squares(patches.flatten(0, 1), grads.mT.flatten(0, 1))
+            squares[part] = each.view(-1, layer.groups).sum(1)
     return Deferred(squares, summed, lambda: formed().movedim(-1, 2), dropping)
 
 
@@ -112,26 +118,32 @@ def _parts(
     """Yield patches (n, groups, positions, patch) and output gradients (n, groups, p, positions).
 
     Of some samples at a time: patches of the whole batch would be many times its size, and leave
-    the cache. A patch has its channels last, which are copied together.
+    the cache. A patch has its channels last, which are copied together. Its memory is that of the
+    next: to get some costs as much as to fill it.
     """
     channels = layer.out_channels // layer.groups
     grads = outputs.reshape(len(outputs), layer.groups, channels, outputs.shape[2:].numel())
-    if any(padding):
-        inputs = F.pad(inputs, [side for p in reversed(padding) for side in (p, p)])
-    inputs = inputs.movedim(1, -1).contiguous()
     depth, *kernel = layer.weight.shape[1:]
-    strides = inputs.stride()
-    within = [stride * d for stride, d in zip(strides[1:-1], layer.dilation, strict=True)]
-    between = [stride * s for stride, s in zip(strides[1:-1], layer.stride, strict=True)]
-    shape = (len(inputs), layer.groups, *outputs.shape[2:], *kernel, depth)
-    windows = inputs.as_strided(shape, (strides[0], depth, *between, *within, 1))
     patch = layer.weight[0].numel() * layer.groups * grads.shape[3]
     step = max(1, (_CACHED if inputs.device.type == "cpu" else _TOGETHER) // max(1, patch))
-    buffer = windows.new_empty(min(step, len(inputs)), *shape[1:])
+    shape = (layer.groups, *outputs.shape[2:], *kernel, depth)
+    sizes = [size + 2 * p for size, p in zip(inputs.shape[2:], padding, strict=True)]
+    padded = inputs.new_zeros(min(step, len(inputs)), *sizes, inputs.shape[1])
+    inside = padded
+    for dim, p in enumerate(padding, 1):
+        inside = inside.narrow(dim, p, inputs.shape[dim + 1])
+    first, *strides, _ = padded.stride()
+    within = [stride * d for stride, d in zip(strides, layer.dilation, strict=True)]
+    between = [stride * s for stride, s in zip(strides, layer.stride, strict=True)]
+    windows = padded.as_strided((len(padded), *shape), (first, depth, *between, *within, 1))
+    patches = torch.empty_like(windows, memory_format=torch.contiguous_format)
+    flat = patches.view(len(padded), layer.groups, grads.shape[3], layer.weight[0].numel())
     for start in range(0, len(inputs), step):
         part = slice(start, start + step)
-        patches = buffer[: len(grads[part])].copy_(windows[part])
-        yield part, patches.view(len(patches), layer.groups, grads.shape[3], -1), grads[part]
+        size = len(inputs[part])
+        inside[:size].copy_(inputs[part].movedim(1, -1))
+        patches[:size].copy_(windows[:size])
+        yield part, flat[:size], grads[part]
 
 
 def _summed(layer: _Convolution, padding: Sequence[int], inputs: Tensor, outputs: Tensor) -> Tensor:
