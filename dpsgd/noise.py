@@ -7,21 +7,22 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpsgd.compiled import add_rounded, radii, turn
 from ldp import Coins
 
 _BLOCK = 1 << 17
 """Values drawn together: what fits a core's cache, and is worth a turn of Python's lock."""
 _LEAST = 1 << 18
 """Values from which another thread is worth waking."""
-_SMALL = 1 << 47
-"""Below this, an integer has too few bits for the logarithm."""
+_SMALL = 1 << 48
+"""Below this, a word has too few bits for the logarithm."""
 _MOST_THREADS = 8
 """Threads that share a draw at most: more would wait for Python's lock."""
 
@@ -73,40 +74,23 @@ class KeystreamNoise(NoiseSource):
             self._fill(values[start : start + _BLOCK], room)
 
     def _fill(self, values: NDArray[np.float64], spare: NDArray[np.float64]) -> None:
-        # By numpy, which beats torch here and keeps to the thread that called it, and in place: to
-        # get memory costs more than to compute in it.
         if values.size % 2:
             pair = np.empty(2)
             self._fill(pair, spare)
             values[-1] = pair[0]
             values = values[:-1]
+        # In place: to get memory costs more than to compute in it.
         words = values.view(np.uint64)
         self._coins.fill(words)
-        radius, angle = np.split(values, 2)
-        # A uniform value is an integer of 63 bits, as signed ones are quicker, plus a half, over
-        # 2**63. Small ones make the tails, where that would be too coarse: they get another word
-        # for the fraction.
-        words[: radius.size] >>= 1
-        integers = radius.view(np.int64)
-        small = np.flatnonzero(integers < _SMALL)
-        tails = integers[small]
-        np.add(integers, 0.5, out=radius)
-        if small.size:
-            radius[small] = tails + (self._coins.words(small.size) + 0.5) * 2.0**-64
-        radius *= 2.0**-63
-        np.log(radius, out=radius)
-        radius *= -2.0
-        np.sqrt(radius, out=radius)
-        # With t, the tangent of half the angle, and d = 2 r / (1 + t^2), the values r cos and
-        # r sin of the angle are d - r and d t: one slow function, not two.
-        np.multiply(angle.view(np.int64), math.pi * 2.0**-64, out=angle)
-        np.tan(angle, out=angle)
-        double = np.multiply(angle, angle, out=spare[: radius.size])
-        double += 1.0
-        np.divide(radius, double, out=double)
-        double *= 2.0
-        angle *= double
-        np.subtract(double, radius, out=radius)
+        words, angles = np.split(words, 2)
+        radius = spare[: words.size]
+        if radii(words, radius, _SMALL):
+            # These are in the tails, where 63 bits are too coarse: they get more for the fraction.
+            small = np.flatnonzero(words < _SMALL)
+            fraction = (self._coins.words(small.size) + 0.5) * 2.0**-64
+            uniform = ((words[small] >> 1) + fraction) * 2.0**-63
+            radius[small] = np.sqrt(-2.0 * np.log(uniform))
+        turn(angles.view(np.int64), radius, values)
 
 
 class NoisePrefetcher:
@@ -212,14 +196,6 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-_Array = TypeVar("_Array", Tensor, NDArray[np.float64])
-
-
-def _quick(values: Tensor) -> Any:
-    """Return the values of a CPU as an array: numpy's calls cost less and keep to their thread."""
-    return values.numpy() if values.device.type == "cpu" else values
-
-
 @dataclass(frozen=True)
 class Rounding:
     """Add noise in float64, and round what comes of it to multiples of a public power of two.
@@ -230,6 +206,8 @@ class Rounding:
     """
 
     spacing: float
+    _widening: ClassVar[float] = 1.0
+    _apart: ClassVar[bool] = False
 
     @classmethod
     def for_noise(cls, deviation: float) -> "Rounding":
@@ -237,33 +215,28 @@ class Rounding:
         return cls(2.0 ** (math.floor(math.log2(deviation)) - 26))
 
     def prepared(self, summed: Tensor) -> Tensor:
-        """Return what noise is to be added to; the sum stays as it is."""
-        return summed
+        """Return in float64 what noise may be added to; the sum stays as it is."""
+        return summed.to(torch.float64, copy=True)
 
-    def noise(self, normal: _Array, deviation: float) -> _Array:
+    def noise(self, normal: Tensor, deviation: float) -> Tensor:
         """Make normal values noise of that deviation or a little more, in place."""
-        normal *= deviation
-        return normal
+        return normal.mul_(deviation * self._widening)
 
-    def finish(self, total: _Array) -> _Array:
+    def finish(self, total: Tensor) -> Tensor:
         """Make a prepared sum, or several that were added up, with noise what is released."""
         return self._round(total)
 
     def release(self, summed: Tensor, normal: Tensor, deviation: float) -> Tensor:
-        """Add noise of a deviation to a sum, in place; the normal values are used up."""
-        noise = self.noise(_quick(normal), deviation)
-        noise += _quick(self.prepared(summed))
-        _quick(summed)[...] = self.finish(noise)
+        """Add noise of a deviation to a flat sum, in place; the normal values are used up."""
+        if summed.device.type != "cpu":
+            noise = self.noise(normal, deviation)
+            return summed.copy_(self.finish(noise.add_(self.prepared(summed))))
+        widened = deviation * self._widening  # the same at one go
+        add_rounded(summed.numpy(), normal.numpy(), widened, self.spacing, self._apart)
         return summed
 
-    def _round(self, values: _Array) -> _Array:
-        values *= 1 / self.spacing
-        if isinstance(values, Tensor):
-            values.round_()
-        else:
-            np.rint(values, out=values)
-        values *= self.spacing
-        return values
+    def _round(self, values: Tensor) -> Tensor:
+        return values.div_(self.spacing).round_().mul_(self.spacing)
 
 
 @dataclass(frozen=True)
@@ -280,16 +253,19 @@ class Grid(Rounding):
     timing.
     """
 
+    _widening = 1 + 1 / 4096
+    _apart = True
+
     @classmethod
     def for_sums(cls, sensitivity: float, dimensions: int) -> "Grid":
         """Return the grid for sums of so many dimensions."""
         return cls(2.0 ** math.floor(math.log2(sensitivity / (4096 * math.sqrt(dimensions)))))
 
     def prepared(self, summed: Tensor) -> Tensor:
-        return self._round(summed.to(torch.float64, copy=True))  # several add up exactly
+        return self._round(super().prepared(summed))  # several of these add up exactly
 
-    def noise(self, normal: _Array, deviation: float) -> _Array:
-        return self._round(super().noise(normal, deviation * (1 + 1 / 4096)))
+    def noise(self, normal: Tensor, deviation: float) -> Tensor:
+        return self._round(super().noise(normal, deviation))
 
-    def finish(self, total: _Array) -> _Array:
+    def finish(self, total: Tensor) -> Tensor:
         return total

@@ -225,7 +225,7 @@ class Run:
         sums = self._keeper.take_sums()
         rounding = self._rounding(deviation)
         alone = self._ranks.size == 1
-        totals = sums if alone else [rounding.prepared(s.to(torch.float64)) for s in sums]
+        totals = sums if alone else [rounding.prepared(summed) for summed in sums]
 
         def add(part: Tensor, noise: Tensor) -> None:
             if alone:

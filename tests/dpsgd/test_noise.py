@@ -12,6 +12,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from dpsgd.compiled import radii, turn
 from dpsgd.noise import (
     GeneratorNoise,
     Grid,
@@ -60,6 +61,28 @@ def test_keystream_noise_is_that_of_box_and_muller(word: int, angle: int, more: 
     assert values.tolist() == pytest.approx(expected, rel=1e-14, abs=1e-14)
 
 
+def test_keystream_noise_is_exact_to_the_last_places_of_float64() -> None:
+    # Words of every size, and angles on and beside the limits between eighths of a turn.
+    shifts, eighths = np.arange(16), np.arange(8, dtype=np.uint64) << np.uint64(61)
+    words = np.concatenate([Coins().words(1 << 12) >> np.uint64(shift) for shift in shifts])
+    words[:3] = 2**64 - 1, 2**64 - 2**10, 2**64 - 2**11
+    angles = Coins().words(words.size)
+    angles[:24] = np.concatenate([eighths, eighths - np.uint64(1), eighths + np.uint64(1)])
+    values = np.empty(2 * words.size)
+    values[words.size :] = angles.view(np.float64)
+    radius = np.empty(words.size)
+    assert radii(words, radius, 1 << 62) == (words < 1 << 62).sum() > 0
+    turn(values[words.size :].view(np.int64), radius, values)
+    uniform = ((words >> np.uint64(1)).astype(np.longdouble) + 0.5) / 2**63
+    expected = np.sqrt(-2 * np.log(uniform))
+    # Where the integer has more than 53 bits it is rounded, which is all that is left near 1.
+    tolerance = 4e-15 + np.where(words > 1 << 53, 2.0**-52 / np.maximum(expected, 1e-8), 0)
+    assert (abs(radius - expected) <= tolerance).all()
+    turns = angles.view(np.int64).astype(np.longdouble) * (2 * np.pi / np.longdouble(2**64))
+    assert abs(values[: words.size] - radius * np.cos(turns)).max() < 4e-15
+    assert abs(values[words.size :] - radius * np.sin(turns)).max() < 4e-15
+
+
 def test_keystream_noise_reaches_far_into_the_tails() -> None:
     values = torch.empty(2, dtype=torch.float64)
     KeystreamNoise(Words()).fill(values)
@@ -99,6 +122,19 @@ def test_values_near_zero_are_no_finer_than_others() -> None:
     released = rounding.release(torch.zeros(100, dtype=torch.float64), normal.clone(), 3.0)
     assert torch.equal(released % rounding.spacing, torch.zeros_like(released))
     torch.testing.assert_close(released, 3 * normal, rtol=0, atol=rounding.spacing / 2)
+
+
+@pytest.mark.parametrize("rounding", [Rounding(2.0**-20), Grid(2.0**-20)], ids=type)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_is_compiled_releases_what_torch_does(rounding: Rounding, dtype: torch.dtype) -> None:
+    # As several processes do it, whose sums are added up, and other devices.
+    summed = torch.randn(10_000, dtype=dtype)
+    normal = torch.randn(10_000, dtype=torch.float64)
+    noise = rounding.noise(normal.clone(), 0.7)
+    expected = rounding.finish(noise.add_(rounding.prepared(summed)))
+    released = rounding.release(summed, normal, 0.7)
+    assert released is summed
+    assert torch.equal(released, expected.to(dtype))
 
 
 SOURCES = {

@@ -1,0 +1,115 @@
+"""What is done to each value of the noise, compiled: numpy takes twice as long, and Python's lock.
+
+Loops are short and simple, so that the compiler does several values at once. Logarithm, sine and
+cosine are series for the same reason; cut off where they are below the last place of float64.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+_TOGETHER = 512
+_ROOT_HALF = np.float64(math.sqrt(0.5)).view(np.int64).item()
+_LN2 = math.log(2.0)
+_ANGLE = 2.0 * math.pi * 2.0**-64
+
+
+def _compiled(function: Callable[..., Any]) -> Any:
+    compile_ = partial(numba.njit, nogil=True, error_model="numpy", fastmath={"contract"})
+    try:
+        return compile_(function, cache=True)
+    except RuntimeError:  # there is no folder to keep it in
+        return compile_(function)
+
+
+@_compiled
+def radii(words: NDArray[np.uint64], out: NDArray[np.float64], least: int) -> int:
+    """Set `out` to the roots of -2 ln u, and return how many words are below `least`.
+
+    u is the upper 63 bits of a word, plus a half, over 2**63. For small words that is coarse.
+    """
+    mantissas = np.empty(_TOGETHER)
+    bits = mantissas.view(np.int64)
+    exponents = np.empty(_TOGETHER)
+    small = 0
+    for start in range(0, words.size, _TOGETHER):
+        part = words[start : start + _TOGETHER]
+        roots = out[start : start + _TOGETHER]
+        for i in range(part.size):
+            word = part[i]
+            small += word < np.uint64(least)
+            mantissas[i] = np.float64(np.int64(word >> np.uint64(1))) + 0.5
+        for i in range(part.size):
+            # A mantissa lies in [sqrt(1/2), sqrt(2)).
+            exponent = (bits[i] - _ROOT_HALF) >> 52
+            bits[i] -= exponent << 52
+            exponents[i] = np.float64(exponent - 63)
+        for i in range(part.size):
+            # ln m = 2 artanh((m - 1) / (m + 1))
+            s = (mantissas[i] - 1.0) / (mantissas[i] + 1.0)
+            z = s * s
+            p = 1 / 17 + z * (1 / 19)
+            p = 1 / 13 + z * (1 / 15 + z * p)
+            p = 1 / 9 + z * (1 / 11 + z * p)
+            p = 1 / 5 + z * (1 / 7 + z * p)
+            p = 1.0 + z * (1 / 3 + z * p)
+            roots[i] = math.sqrt(-2.0 * (2.0 * s * p + exponents[i] * _LN2))
+    return small
+
+
+@_compiled
+def turn(words: NDArray[np.int64], radius: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """Set the halves of `out` to radius cos(angle) and radius sin(angle).
+
+    An angle is a word over 2**64, in turns. The words may be the second half of `out`.
+    """
+    cosines, sines = np.empty(_TOGETHER), np.empty(_TOGETHER)
+    for start in range(0, words.size, _TOGETHER):
+        part = words[start : start + _TOGETHER]
+        for i in range(part.size):
+            # The nearest quarter of a turn, and what is left: at most an eighth.
+            quarter = (part[i] + (1 << 61)) >> 62
+            x = np.float64(part[i] - (quarter << 62)) * _ANGLE
+            z = x * x
+            s = 1 / 6227020800 - z * (1 / 1307674368000)
+            s = 1 / 362880 - z * (1 / 39916800 - z * s)
+            s = 1 / 120 - z * (1 / 5040 - z * s)
+            s = x - x * z * (1 / 6 - z * s)
+            c = 1 / 479001600 - z * (1 / 87178291200 - z * (1 / 20922789888000))
+            c = 1 / 40320 - z * (1 / 3628800 - z * c)
+            c = 1 / 24 - z * (1 / 720 - z * c)
+            c = 1.0 - z * (0.5 - z * c)
+            cosine, sine = (s, c) if quarter & 1 else (c, s)
+            cosines[i] = -cosine if (quarter + 1) & 2 else cosine
+            sines[i] = -sine if quarter & 2 else sine
+        scale = radius[start : start + _TOGETHER]
+        first = out[start : start + _TOGETHER]
+        second = out[words.size + start : words.size + start + _TOGETHER]
+        for i in range(scale.size):
+            second[i] = sines[i] * scale[i]
+        for i in range(scale.size):
+            first[i] = cosines[i] * scale[i]
+
+
+@_compiled
+def add_rounded(
+    sums: NDArray[np.floating[Any]],
+    values: NDArray[np.float64],
+    deviation: float,
+    spacing: float,
+    apart: bool,
+) -> None:
+    """Add values times `deviation` to sums and round to multiples of `spacing`, a power of two.
+
+    With `apart` both are rounded before they meet.
+    """
+    for i in range(sums.size):
+        noise = values[i] * deviation / spacing
+        summed = np.float64(sums[i]) / spacing
+        total = np.rint(noise) + np.rint(summed) if apart else np.rint(noise + summed)
+        sums[i] = total * spacing
