@@ -1,12 +1,11 @@
 """What is done to each value of the noise, compiled: numpy takes twice as long, and Python's lock.
 
 Loops are short and simple, so that the compiler does several values at once. Logarithm, sine and
-cosine are series for the same reason; cut off where they are below the last place of float64.
+cosine are series for the same reason, cut off below the last place of float64. To compile takes a
+second, when a function is first called.
 """
 
 import math
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numba
@@ -19,12 +18,7 @@ _LN2 = math.log(2.0)
 _ANGLE = 2.0 * math.pi * 2.0**-64
 
 
-def _compiled(function: Callable[..., Any]) -> Any:
-    compile_ = partial(numba.njit, nogil=True, error_model="numpy", fastmath={"contract"})
-    try:
-        return compile_(function, cache=True)
-    except RuntimeError:  # there is no folder to keep it in
-        return compile_(function)
+_compiled = numba.njit(nogil=True, error_model="numpy", fastmath={"contract"})
 
 
 @_compiled
