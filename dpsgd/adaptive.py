@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from dpsgd.clipping import ClippingPolicy, check_norm, shortened
+from dpsgd.clipping import FlatClipping, check_norm
 from ldp import InvalidInput
 
 
 @dataclass(frozen=True)
-class QuantileClipping(ClippingPolicy):
+class QuantileClipping(FlatClipping):
     """Clip to a norm C, and move C towards the `quantile` of the gradients' norms.
 
     Each step also releases how many gradients were no longer than C: each adds half if so and
@@ -27,30 +27,18 @@ class QuantileClipping(ClippingPolicy):
     (the first C), rate and count_noise are finite and > 0 and 0 < quantile < 1.
     """
 
-    max_grad_norm: float
     quantile: float = 0.5
     rate: float = 0.2
     count_noise: float | None = None
-    groups = 1
 
     def __post_init__(self) -> None:
-        check_norm("max_grad_norm", self.max_grad_norm)
+        super().__post_init__()
         check_norm("rate", self.rate)
         check_norm("quantile", self.quantile)
         if self.quantile >= 1:
             raise InvalidInput(f"quantile must lie between 0 and 1, got {self.quantile}")
         if self.count_noise is not None:
             check_norm("count_noise", self.count_noise)
-
-    @property
-    def sensitivity(self) -> float:
-        return self.max_grad_norm
-
-    def group(self, parameter: str) -> int:
-        return 0
-
-    def factors(self, norms: Tensor) -> Tensor:
-        return shortened(norms, norms.new_tensor([[self.max_grad_norm]]))
 
     def centred_count(self, norms: Tensor) -> Tensor:
         """Return the sum over samples of a half where the norm is at most C, else minus a half."""

@@ -77,14 +77,14 @@ class Clipper(ClippingPolicy):
     def change(self, max_grad_norm: float) -> None:
         """Clip to another norm from now on. Raises `InvalidInput` where there is not just one."""
         check_norm("max_grad_norm", max_grad_norm)
-        if not isinstance(self.policy, FlatClipping | QuantileClipping):
+        if not isinstance(self.policy, FlatClipping):
             raise InvalidInput(f"{type(self.policy).__name__} has no single max_grad_norm")
         self._schedule = None
         self.policy = replace(self.policy, max_grad_norm=max_grad_norm)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the kind of policy and its norm where that is not given by a schedule."""
-        one = isinstance(self.policy, FlatClipping | QuantileClipping) and self._schedule is None
+        one = isinstance(self.policy, FlatClipping) and self._schedule is None
         return {"kind": self._kind, "max_grad_norm": self.policy.sensitivity if one else None}
 
     def check_state(self, state: dict[str, Any]) -> None:

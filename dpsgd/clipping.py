@@ -57,7 +57,7 @@ class FlatClipping(ClippingPolicy):
         return 0
 
     def factors(self, norms: Tensor) -> Tensor:
-        return shortened(norms, norms.new_tensor([[self.max_grad_norm]]))
+        return _shortened(norms, norms.new_tensor([[self.max_grad_norm]]))
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class PerLayerClipping(ClippingPolicy):
         return list(self.max_grad_norms).index(name)
 
     def factors(self, norms: Tensor) -> Tensor:
-        return shortened(norms, norms.new_tensor(list(self.max_grad_norms.values()))[:, None])
+        return _shortened(norms, norms.new_tensor(list(self.max_grad_norms.values()))[:, None])
 
 
 def check_norm(name: str, value: float) -> None:
@@ -144,7 +144,7 @@ def check_norm(name: str, value: float) -> None:
         raise InvalidInput(f"{name} must be finite and > 0, got {value!r}")
 
 
-def shortened(norms: Tensor, most: Tensor) -> Tensor:
+def _shortened(norms: Tensor, most: Tensor) -> Tensor:
     """Return the factors, at most 1, that bring gradients of these norms to `most`."""
     # A norm of 0 gives infinity, which becomes 1.
     return torch.clamp(most * _rounded_down(norms) / norms, max=1.0)

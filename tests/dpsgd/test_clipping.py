@@ -30,7 +30,7 @@ def clipped(policy: ClippingPolicy, sample: list[torch.Tensor]) -> list[torch.Te
     match policy:
         case AutomaticClipping(gamma):
             return [g / (whole + gamma) for g in sample]
-        case FlatClipping(most) | QuantileClipping(most):
+        case FlatClipping(most):
             return [g * min(1, most / whole) for g in sample]
     first = math.hypot(sample[0].norm(), sample[1].norm())
     lengths = [first, first, float(sample[2].norm()), float(sample[3].norm())]
