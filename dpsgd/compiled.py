@@ -1,16 +1,21 @@
-"""What is done to each value of the noise, compiled: numpy takes twice as long, and Python's lock.
+"""What is done to each value of the noise, compiled: numpy takes twice as long, in many calls.
 
 Loops are short and simple, so that the compiler does several values at once. Logarithm, sine and
-cosine are series for the same reason, cut off below the last place of float64. To compile takes a
-second, when a function is first called.
+cosine are series for the same reason, cut off below the last place of float64. Nothing checks
+sizes here, and only unsigned integers may overflow. To compile takes a second, when a function is
+first called.
 """
 
 import math
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+try:
+    import numba
+except ImportError as error:
+    raise ImportError("private training needs numba: pip install 'hearsay[train]'") from error
 
 _TOGETHER = 512
 _ROOT_HALF = np.float64(math.sqrt(0.5)).view(np.int64).item()
@@ -23,7 +28,7 @@ _compiled = numba.njit(nogil=True, error_model="numpy", fastmath={"contract"})
 
 @_compiled
 def radii(words: NDArray[np.uint64], out: NDArray[np.float64], least: int) -> int:
-    """Set `out` to the roots of -2 ln u, and return how many words are below `least`.
+    """Set `out`, of that size, to the roots of -2 ln u; return how many words are below `least`.
 
     u is the upper 63 bits of a word, plus a half, over 2**63. For small words that is coarse.
     """
@@ -57,18 +62,20 @@ def radii(words: NDArray[np.uint64], out: NDArray[np.float64], least: int) -> in
 
 
 @_compiled
-def turn(words: NDArray[np.int64], radius: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+def turn(words: NDArray[np.uint64], radius: NDArray[np.float64], out: NDArray[np.float64]) -> None:
     """Set the halves of `out` to radius cos(angle) and radius sin(angle).
 
-    An angle is a word over 2**64, in turns. The words may be the second half of `out`.
+    An angle is a word over 2**64, in turns. There are as many radii; `out` has twice the size, and
+    the words may be its second half.
     """
     cosines, sines = np.empty(_TOGETHER), np.empty(_TOGETHER)
     for start in range(0, words.size, _TOGETHER):
         part = words[start : start + _TOGETHER]
         for i in range(part.size):
             # The nearest quarter of a turn, and what is left: at most an eighth.
-            quarter = (part[i] + (1 << 61)) >> 62
-            x = np.float64(part[i] - (quarter << 62)) * _ANGLE
+            later = part[i] + np.uint64(1 << 61)
+            quarter = np.int64(later >> np.uint64(62))
+            x = np.float64(np.int64(later & np.uint64((1 << 62) - 1)) - (1 << 61)) * _ANGLE
             z = x * x
             s = 1 / 6227020800 - z * (1 / 1307674368000)
             s = 1 / 362880 - z * (1 / 39916800 - z * s)

@@ -18,7 +18,7 @@ from dpsgd.compiled import add_rounded, radii, turn
 from ldp import Coins
 
 _BLOCK = 1 << 17
-"""Values drawn together: what fits a core's cache, and is worth a turn of Python's lock."""
+"""Values drawn together: enough that threads seldom wait for Python's lock, few of memory."""
 _LEAST = 1 << 18
 """Values from which another thread is worth waking."""
 _SMALL = 1 << 48
@@ -38,7 +38,10 @@ class NoiseSource(ABC):
 
     @abstractmethod
     def fill(self, out: Tensor, spare: Tensor | None = None) -> None:
-        """Fill a flat tensor of type `dtype`; `spare`, half as large, is memory to work in."""
+        """Fill a flat tensor of type `dtype`.
+
+        `spare` is memory to work in, of at least half the size of a block, rounded up.
+        """
 
 
 class GeneratorNoise(NoiseSource):
@@ -66,6 +69,10 @@ class KeystreamNoise(NoiseSource):
 
     def __init__(self, coins: Coins) -> None:
         self._coins = coins
+        # Compile here, not in a thread amid which the process may fork.
+        words, nothing = np.empty(0, dtype=np.uint64), np.empty(0)
+        radii(words, nothing, _SMALL)
+        turn(words, nothing, nothing)
 
     def fill(self, out: Tensor, spare: Tensor | None = None) -> None:
         values = out.numpy()
@@ -90,7 +97,7 @@ class KeystreamNoise(NoiseSource):
             fraction = (self._coins.words(small.size) + 0.5) * 2.0**-64
             uniform = ((words[small] >> 1) + fraction) * 2.0**-63
             radius[small] = np.sqrt(-2.0 * np.log(uniform))
-        turn(angles.view(np.int64), radius, values)
+        turn(angles, radius, values)
 
 
 class NoisePrefetcher:
@@ -99,8 +106,9 @@ class NoisePrefetcher:
     For small models, to draw it is most of what a private step adds. Where cores are idle, because
     torch was given fewer threads than there are or the model is on a GPU, a thread draws it while
     forward and backward run. Where none is, that thread would only be in their way, and threads
-    share the work when it is due, if there is enough, block by block: no noise ever leaves a
-    core's cache.
+    share the work when it is due, if there is enough, block by block.
+
+    A forked child draws its own noise.
     """
 
     def __init__(
@@ -113,13 +121,19 @@ class NoisePrefetcher:
         self._serial = isinstance(source, GeneratorNoise)
         self._idle_cores = device.type != "cpu" or _cores() > torch.get_num_threads()
         self._helpers = 1 if self._idle_cores else min(torch.get_num_threads(), _MOST_THREADS) - 1
+        self._start()
+
+    def _start(self) -> None:
+        self._process = os.getpid()
+        self._ahead: Future[Tensor] | None = None
         self._pool: ThreadPoolExecutor | None = None
         if self._helpers and not self._serial:
             self._pool = ThreadPoolExecutor(self._helpers, "dpsgd-noise")
-        self._ahead: Future[Tensor] | None = None
 
     def begin(self) -> None:
         """Begin to draw what the next sums need, if a core is idle."""
+        if self._process != os.getpid():  # what the parent drew is the parent's, as its threads are
+            self._start()
         if self._ahead is None and self._pool is not None and self._idle_cores:
             self._ahead = self._pool.submit(self._draw)
 
@@ -128,6 +142,7 @@ class NoisePrefetcher:
 
         Calls may come from several threads at once.
         """
+        self.begin()
         flat = [summed.view(-1) for summed in sums]
         if self._serial:
             for part in flat:
@@ -135,7 +150,6 @@ class NoisePrefetcher:
                 self._source.fill(noise)
                 add(part, noise)
         elif self._idle_cores:
-            self.begin()
             drawn, self._ahead = self._ahead, None
             assert drawn is not None
             for part, noise in zip(flat, torch.split(drawn.result(), self._sizes), strict=True):
@@ -152,13 +166,11 @@ class NoisePrefetcher:
         total = sum(self._sizes)
         workers = min(self._helpers + 1, max(1, total // _LEAST))
         rounds = max(1, math.ceil(total / (workers * _BLOCK)))
-        size = max(1, math.ceil(total / (workers * rounds)))  # as many for each of them
+        size = 2 * max(1, math.ceil(total / (2 * workers * rounds)))  # as many for each of them
         blocks = deque(_blocks(flat, size))
 
         def work() -> None:
-            noise, spare = (
-                torch.empty(n, dtype=self._source.dtype) for n in (size, (size + 1) // 2)
-            )
+            noise, spare = (torch.empty(n, dtype=self._source.dtype) for n in (size, size // 2))
             while True:
                 try:
                     parts = blocks.popleft()

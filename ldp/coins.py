@@ -53,9 +53,9 @@ class Coins:
         return np.frombuffer(self._bytes(8 * n), dtype="<u8").astype(np.uint64, copy=False)
 
     def fill(self, words: NDArray[np.uint64]) -> None:
-        """Overwrite a contiguous array with independent uniform words: no memory is taken."""
+        """Overwrite a flat, contiguous array with independent uniform words, in place if large."""
         if words.nbytes < _BULK or (keystream := _load_keystream()) is None:
-            words[...] = self.words(words.size).reshape(words.shape)
+            words[:] = self.words(words.size)
         else:
             keystream(os.urandom(32), words.view(np.uint8).data)
 

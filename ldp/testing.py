@@ -19,4 +19,4 @@ class SeededCoins(Coins):
         return self._generator.bytes(count)
 
     def fill(self, words: NDArray[np.uint64]) -> None:
-        words[...] = self.words(words.size).reshape(words.shape)
+        words[:] = self.words(words.size)

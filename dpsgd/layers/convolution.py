@@ -118,8 +118,8 @@ def _parts(
     """Yield patches (n, groups, positions, patch) and output gradients (n, groups, p, positions).
 
     Of some samples at a time: patches of the whole batch would be many times its size, and leave
-    the cache. A patch has its channels last, which are copied together. Its memory is that of the
-    next: to get some costs as much as to fill it.
+    the cache. A patch has its channels last, which are copied together. The next part overwrites
+    the patches, as to get memory costs as much as to fill it: keep none.
     """
     channels = layer.out_channels // layer.groups
     grads = outputs.reshape(len(outputs), layer.groups, channels, outputs.shape[2:].numel())

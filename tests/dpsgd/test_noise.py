@@ -2,6 +2,7 @@
 
 import math
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -72,7 +73,7 @@ def test_keystream_noise_is_exact_to_the_last_places_of_float64() -> None:
     values[words.size :] = angles.view(np.float64)
     radius = np.empty(words.size)
     assert radii(words, radius, 1 << 62) == (words < 1 << 62).sum() > 0
-    turn(values[words.size :].view(np.int64), radius, values)
+    turn(values[words.size :].view(np.uint64), radius, values)
     uniform = ((words >> np.uint64(1)).astype(np.longdouble) + 0.5) / 2**63
     expected = np.sqrt(-2 * np.log(uniform))
     # Where the integer has more than 53 bits it is rounded, which is all that is left near 1.
@@ -195,6 +196,31 @@ def test_every_value_of_every_sum_gets_noise_of_its_own(
     for first, second in [(rounds[0], rounds[1]), (rounds[1], rounds[2]), shifted]:
         correlation = np.corrcoef(first.flatten(), second.flatten())[0, 1]
         assert abs(correlation) < 5 / math.sqrt(first.numel())
+
+
+@pytest.mark.parametrize("busy", [max(1, CORES - 1), CORES])
+def test_a_forked_child_has_noise_of_its_own(busy: int, threads: Callable[[int], None]) -> None:
+    threads(busy)
+    prefetcher = NoisePrefetcher(KeystreamNoise(Coins()), [torch.Size((4,))], torch.device("cpu"))
+    prefetcher.begin()
+    time.sleep(0.1)  # for it to be drawn
+
+    def drawn() -> Tensor:
+        sums = torch.zeros(4, dtype=torch.float64)
+        prefetcher.add_to([sums], lambda part, noise: part.add_(noise))
+        return sums
+
+    read, write = os.pipe()
+    if (child := os.fork()) == 0:
+        signal.alarm(20)  # it may not wait for a thread that it does not have
+        os.write(write, drawn().numpy().tobytes())
+        os._exit(0)
+    os.close(write)
+    with open(read, "rb") as pipe:  # noqa: PTH123 - a descriptor, not a path
+        childs = np.frombuffer(pipe.read())
+    os.waitpid(child, 0)
+    assert childs.size == 4
+    assert not set(childs) & set(drawn().tolist())
 
 
 def test_a_fault_in_a_thread_that_draws_is_not_swallowed(threads: Callable[[int], None]) -> None:
