@@ -37,11 +37,8 @@ class NoiseSource(ABC):
     dtype = torch.float64
 
     @abstractmethod
-    def fill(self, out: Tensor, spare: Tensor | None = None) -> None:
-        """Fill a flat tensor of type `dtype`.
-
-        `spare` is memory to work in, of at least half the size of a block, rounded up.
-        """
+    def fill(self, out: Tensor) -> None:
+        """Fill a flat tensor of type `dtype`."""
 
 
 class GeneratorNoise(NoiseSource):
@@ -56,7 +53,7 @@ class GeneratorNoise(NoiseSource):
         self._generator = torch.Generator(device)
         self._generator.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1)
 
-    def fill(self, out: Tensor, spare: Tensor | None = None) -> None:
+    def fill(self, out: Tensor) -> None:
         out.normal_(generator=self._generator)
 
 
@@ -74,18 +71,19 @@ class KeystreamNoise(NoiseSource):
         radii(words, nothing, _SMALL)
         turn(words, nothing, nothing)
 
-    def fill(self, out: Tensor, spare: Tensor | None = None) -> None:
+    def fill(self, out: Tensor) -> None:
         values = out.numpy()
-        room = np.empty(min(values.size + 1, _BLOCK) // 2) if spare is None else spare.numpy()
-        for start in range(0, values.size, _BLOCK):
-            self._fill(values[start : start + _BLOCK], room)
-
-    def _fill(self, values: NDArray[np.float64], spare: NDArray[np.float64]) -> None:
         if values.size % 2:
-            pair = np.empty(2)
-            self._fill(pair, spare)
+            pair = torch.empty(2, dtype=self.dtype)
+            self.fill(pair)
             values[-1] = pair[0]
             values = values[:-1]
+        spare = np.empty(min(values.size, _BLOCK) // 2)
+        for start in range(0, values.size, _BLOCK):
+            self._fill(values[start : start + _BLOCK], spare)
+
+    def _fill(self, values: NDArray[np.float64], spare: NDArray[np.float64]) -> None:
+        """Fill an even number of values; `spare` has room for half of them."""
         # In place: to get memory costs more than to compute in it.
         words = values.view(np.uint64)
         self._coins.fill(words)
@@ -170,7 +168,7 @@ class NoisePrefetcher:
         blocks = deque(_blocks(flat, size))
 
         def work() -> None:
-            noise, spare = (torch.empty(n, dtype=self._source.dtype) for n in (size, size // 2))
+            noise = torch.empty(size, dtype=self._source.dtype)
             while True:
                 try:
                     parts = blocks.popleft()
@@ -178,7 +176,7 @@ class NoisePrefetcher:
                     return
                 sizes = [len(part) for part in parts]
                 drawn = noise[: sum(sizes)]
-                self._source.fill(drawn, spare)
+                self._source.fill(drawn)
                 for part, own in zip(parts, torch.split(drawn, sizes), strict=True):
                     add(part, own)
 
@@ -228,15 +226,17 @@ class Rounding:
 
     def prepared(self, summed: Tensor) -> Tensor:
         """Return in float64 what noise may be added to; the sum stays as it is."""
-        return summed.to(torch.float64, copy=True)
+        total = summed.to(torch.float64, copy=True)
+        return self._round(total) if self._apart else total  # several then add up exactly
 
     def noise(self, normal: Tensor, deviation: float) -> Tensor:
         """Make normal values noise of that deviation or a little more, in place."""
-        return normal.mul_(deviation * self._widening)
+        noise = normal.mul_(deviation * self._widening)
+        return self._round(noise) if self._apart else noise
 
     def finish(self, total: Tensor) -> Tensor:
         """Make a prepared sum, or several that were added up, with noise what is released."""
-        return self._round(total)
+        return total if self._apart else self._round(total)
 
     def release(self, summed: Tensor, normal: Tensor, deviation: float) -> Tensor:
         """Add noise of a deviation to a flat sum, in place; the normal values are used up."""
@@ -272,12 +272,3 @@ class Grid(Rounding):
     def for_sums(cls, sensitivity: float, dimensions: int) -> "Grid":
         """Return the grid for sums of so many dimensions."""
         return cls(2.0 ** math.floor(math.log2(sensitivity / (4096 * math.sqrt(dimensions)))))
-
-    def prepared(self, summed: Tensor) -> Tensor:
-        return self._round(super().prepared(summed))  # several of these add up exactly
-
-    def noise(self, normal: Tensor, deviation: float) -> Tensor:
-        return self._round(super().noise(normal, deviation))
-
-    def finish(self, total: Tensor) -> Tensor:
-        return total

@@ -1,11 +1,15 @@
 """A cohort's sufficient statistic: integers that add up."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ldp.errors import InvalidInput
+
+_Key = TypeVar("_Key")
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,3 +72,9 @@ class Tally:
             raise InvalidInput(f"a tally takes 8 bytes for n and 8 per count, got {len(data)}")
         n = int.from_bytes(data[:8], "little")
         return cls(n, np.frombuffer(data, dtype="<i8", offset=8))
+
+
+def add_up(sums: dict[_Key, Tally], more: Iterable[tuple[_Key, Tally]]) -> None:
+    """Add tallies to the sums of their keys; a key that is new begins one."""
+    for key, tally in more:
+        sums[key] = sums[key] + tally if key in sums else tally

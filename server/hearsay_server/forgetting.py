@@ -15,6 +15,7 @@ from hearsay_server.limits import TooMany
 from hearsay_server.retention import present
 from hearsay_server.shards import Counted
 from ldp import InvalidInput, Tally
+from ldp.tally import add_up
 
 FORGOTTEN, SUMMED = collector_pb2.ForgetResponse.FORGOTTEN, collector_pb2.ForgetResponse.SUMMED
 
@@ -79,8 +80,7 @@ def _forget_stored(
     counted: dict[shards.Period, Counted] = {}
     for row in rows:
         batch = collector_pb2.Batch.FromString(row.batch)
-        for cohort, tally in tallies_of(batch, plan).items():
-            sums[cohort] = sums[cohort] + tally if cohort in sums else tally
+        add_up(sums, tallies_of(batch, plan).items())
         key = (row.survey, row.period)
         counted[key] = counted.get(key, Counted()) + Counted(-1, -row.rows)
     try:

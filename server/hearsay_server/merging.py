@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from hearsay.v1 import collector_pb2
 from hearsay_server.intake import Cohort, Refused
 from ldp import Tally
+from ldp.tally import add_up
 
 _SMALL = 64
 """Rows up to which a batch is decoded together with others."""
@@ -51,8 +52,7 @@ def decode_all(batches: Sequence[collector_pb2.Batch], decode: Decode) -> Decode
                 half = len(part) // 2
                 parts += [part[:half], part[half:]]
             continue
-        for cohort, tally in tallies.items():
-            sums[cohort] = sums[cohort] + tally if cohort in sums else tally
+        add_up(sums, tallies.items())
     return Decoded(sums, refused)
 
 

@@ -11,6 +11,7 @@ from hearsay_server.database import Database
 from hearsay_server.intake import Cohort
 from hearsay_server.schema import counts, tallies
 from ldp import Tally
+from ldp.tally import add_up
 
 _CHUNK = 1000
 """Cohorts that one statement names: databases limit its parameters, and each takes five."""
@@ -119,9 +120,7 @@ def read(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> dict
 
 def _sum(rows: Iterable[Any]) -> dict[Cohort, Tally]:
     sums: dict[Cohort, Tally] = {}
-    for row in rows:
-        cohort, tally = Cohort(*row[:-2]), Tally.from_bytes(row[-1])
-        sums[cohort] = sums[cohort] + tally if cohort in sums else tally
+    add_up(sums, ((Cohort(*row[:-2]), Tally.from_bytes(row[-1])) for row in rows))
     return sums
 
 

@@ -16,6 +16,7 @@ from hearsay_server import queries
 from hearsay_server.export import LEVEL, PERIOD, plan_of
 from hearsay_server.intake import Cohort
 from ldp import Estimate, InvalidInput, Mechanism, Tally
+from ldp.tally import add_up
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,8 +51,7 @@ def tally(spark: "SparkSession", path: Path, attribute: str) -> dict[Cohort, Tal
         mechanisms = _mechanisms(data, attribute)
         sums: dict[tuple[str, str], Tally] = {}
         for batch in batches:
-            for key, counted in _tallies(mechanisms, batch).items():
-                sums[key] = sums[key] + counted if key in sums else counted
+            add_up(sums, _tallies(mechanisms, batch).items())
         rows = [
             {"level": level, PERIOD: period, "tally": counted.to_bytes()}
             for (level, period), counted in sums.items()
@@ -64,8 +64,7 @@ def tally(spark: "SparkSession", path: Path, attribute: str) -> dict[Cohort, Tal
     result: dict[Cohort, Tally] = {}
     for row in answered.mapInArrow(partial_tallies, _TALLY).collect():
         cohort = Cohort(plan.survey, plan.revision, attribute, row["level"], row[PERIOD])
-        counted = Tally.from_bytes(bytes(row["tally"]))
-        result[cohort] = result[cohort] + counted if cohort in result else counted
+        add_up(result, [(cohort, Tally.from_bytes(bytes(row["tally"])))])
     return dict(sorted(result.items()))
 
 

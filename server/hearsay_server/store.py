@@ -22,6 +22,7 @@ from hearsay_server.intake import GRACE, NEVER, Cohort, Reason, Refused, closed,
 from hearsay_server.merging import Decode, decode_all
 from hearsay_server.shards import Counted
 from ldp import InvalidInput, Tally
+from ldp.tally import add_up
 
 _surveys = schema.surveys
 _PRESENT = sa.not_(_surveys.c.deleted)
@@ -400,10 +401,12 @@ def _decode(
             good.append((position, batch))
         else:
             judged.outcomes[position] = refused
-    for cohort, tally in decoded.sums.items():
-        if not late.get((cohort.survey, cohort.revision, cohort.period)):
-            sums = judged.sums
-            sums[cohort] = sums[cohort] + tally if cohort in sums else tally
+    in_time = (
+        (cohort, tally)
+        for cohort, tally in decoded.sums.items()
+        if not late.get((cohort.survey, cohort.revision, cohort.period))
+    )
+    add_up(judged.sums, in_time)
     return good
 
 

@@ -16,6 +16,7 @@ from hearsay_server.database import Database
 from hearsay_server.intake import Cohort, Refused, tallies_of
 from hearsay_server.shards import Counted
 from ldp import Tally
+from ldp.tally import add_up
 
 _PAGE = 16
 """Batches in memory at once: each may be as large as a message."""
@@ -127,8 +128,7 @@ def _recount(connection: sa.Connection, plan: Plan, period: str) -> _Recount:
             damaged = damaged or f"the batch {row.id.hex()} is damaged: {error}"
             continue
         counted += Counted(1, row.rows)
-        for cohort, tally in tallies.items():
-            sums[cohort] = sums[cohort] + tally if cohort in sums else tally
+        add_up(sums, tallies.items())
     return _Recount(counted, sums, damaged)
 
 

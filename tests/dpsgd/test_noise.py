@@ -225,7 +225,7 @@ def test_a_forked_child_has_noise_of_its_own(busy: int, threads: Callable[[int],
 
 def test_a_fault_in_a_thread_that_draws_is_not_swallowed(threads: Callable[[int], None]) -> None:
     class Broken(NoiseSource):
-        def fill(self, out: Tensor, spare: Tensor | None = None) -> None:
+        def fill(self, out: Tensor) -> None:
             if threading.current_thread() is not threading.main_thread():
                 raise OSError("no coins")
             time.sleep(0.01)  # so that the other thread gets a block

@@ -3,7 +3,6 @@
 import inspect
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 import torch
 
 from dpsgd import PrivacyEngine
+from support import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
@@ -49,10 +49,7 @@ def test_several_processes_agree(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     imports = FIRST.split("\n\npeople")[0]
     script.write_text(f"{imports}\n{PROCESSES}")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
     running = [
         subprocess.Popen(
             [sys.executable, "-W", "ignore", str(script)],

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -13,6 +12,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
+
+from support import free_port
 
 
 def _binaries() -> Path:
@@ -43,9 +44,7 @@ class Postgres:
         folder.mkdir()
         if self._user:
             os.chown(folder, 65534, 65534)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self._run("initdb", "--auth=trust", "--username=hearsay", "--no-sync", "-D", str(folder))
         self._process: subprocess.Popen[bytes] | None = None
         self._databases = 0

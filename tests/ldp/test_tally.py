@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
 from ldp import InvalidInput, Tally
+from ldp.tally import add_up
 
 counts = st.lists(st.integers(0, 2**40), min_size=3, max_size=3)
 tallies = st.builds(Tally, st.integers(1, 2**40), counts.map(np.array))
@@ -77,3 +78,10 @@ def test_a_tally_cannot_be_changed_through_its_array() -> None:
 def test_tallies_of_different_shapes_do_not_merge() -> None:
     with pytest.raises(InvalidInput, match="tallies of 2 and 3 counts do not merge"):
         Tally.empty(2) + Tally.empty(3)
+
+
+def test_tallies_add_up_by_key() -> None:
+    one, two = Tally(2, np.array([2, 1])), Tally(3, np.array([0, 3]))
+    sums = {"a": one}
+    add_up(sums, [("a", two), ("b", two), ("b", one)])
+    assert sums == {"a": Tally(5, np.array([2, 4])), "b": Tally(5, np.array([2, 4]))}
