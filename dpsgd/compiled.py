@@ -22,27 +22,47 @@ _ROOT_HALF = np.float64(math.sqrt(0.5)).view(np.int64).item()
 _LN2 = math.log(2.0)
 _ANGLE = 2.0 * math.pi * 2.0**-64
 
-
 _compiled = numba.njit(nogil=True, error_model="numpy", fastmath={"contract"})
 
 
 @_compiled
-def radii(words: NDArray[np.uint64], out: NDArray[np.float64], least: int) -> int:
-    """Set `out`, of that size, to the roots of -2 ln u; return how many words are below `least`.
+def count_below(words: NDArray[np.uint64], least: int) -> int:
+    """Return how many words are below `least`."""
+    count = 0
+    for i in range(words.size):
+        count += words[i] < np.uint64(least)
+    return count
 
-    u is the upper 63 bits of a word, plus a half, over 2**63. For small words that is coarse.
+
+@_compiled
+def box_muller(out: NDArray[np.float64], more: NDArray[np.uint64], least: int) -> None:
+    """Turn an even number of random words, whose place they take, into normal values.
+
+    Of every 1024 words, or what is left, half are for radii and half for angles. A radius is the
+    root of -2 ln u, where u is the upper 63 bits of a word, plus a half, over 2**63. A word below
+    `least` is too coarse for that: instead of the half it gets the next word of `more`, over 2**64.
+    An angle is a word over 2**64, in turns. What comes of a pair is radius cos(angle) and
+    radius sin(angle).
     """
-    mantissas = np.empty(_TOGETHER)
+    words = out.view(np.uint64)
+    taken = 0
+    mantissas, exponents = np.empty(_TOGETHER), np.empty(_TOGETHER)
+    cosines, sines = np.empty(_TOGETHER), np.empty(_TOGETHER)
     bits = mantissas.view(np.int64)
-    exponents = np.empty(_TOGETHER)
-    small = 0
-    for start in range(0, words.size, _TOGETHER):
-        part = words[start : start + _TOGETHER]
-        roots = out[start : start + _TOGETHER]
+    for start in range(0, out.size, 2 * _TOGETHER):
+        stop = min(start + 2 * _TOGETHER, out.size)
+        middle = (start + stop) // 2
+        part = words[start:middle]
+        small = 0
         for i in range(part.size):
-            word = part[i]
-            small += word < np.uint64(least)
-            mantissas[i] = np.float64(np.int64(word >> np.uint64(1))) + 0.5
+            small += part[i] < np.uint64(least)
+            mantissas[i] = np.float64(np.int64(part[i] >> np.uint64(1))) + 0.5
+        if small:
+            for i in range(part.size):
+                if part[i] < np.uint64(least):
+                    fraction = (np.float64(more[taken]) + 0.5) * 2.0**-64
+                    mantissas[i] = np.float64(part[i] >> np.uint64(1)) + fraction
+                    taken += 1
         for i in range(part.size):
             # A mantissa lies in [sqrt(1/2), sqrt(2)).
             exponent = (bits[i] - _ROOT_HALF) >> 52
@@ -57,20 +77,8 @@ def radii(words: NDArray[np.uint64], out: NDArray[np.float64], least: int) -> in
             p = 1 / 9 + z * (1 / 11 + z * p)
             p = 1 / 5 + z * (1 / 7 + z * p)
             p = 1.0 + z * (1 / 3 + z * p)
-            roots[i] = math.sqrt(-2.0 * (2.0 * s * p + exponents[i] * _LN2))
-    return small
-
-
-@_compiled
-def turn(words: NDArray[np.uint64], radius: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-    """Set the halves of `out` to radius cos(angle) and radius sin(angle).
-
-    An angle is a word over 2**64, in turns. There are as many radii; `out` has twice the size, and
-    the words may be its second half.
-    """
-    cosines, sines = np.empty(_TOGETHER), np.empty(_TOGETHER)
-    for start in range(0, words.size, _TOGETHER):
-        part = words[start : start + _TOGETHER]
+            mantissas[i] = math.sqrt(-2.0 * (2.0 * s * p + exponents[i] * _LN2))
+        part = words[middle:stop]
         for i in range(part.size):
             # The nearest quarter of a turn, and what is left: at most an eighth.
             later = part[i] + np.uint64(1 << 61)
@@ -88,13 +96,11 @@ def turn(words: NDArray[np.uint64], radius: NDArray[np.float64], out: NDArray[np
             cosine, sine = (s, c) if quarter & 1 else (c, s)
             cosines[i] = -cosine if (quarter + 1) & 2 else cosine
             sines[i] = -sine if quarter & 2 else sine
-        scale = radius[start : start + _TOGETHER]
-        first = out[start : start + _TOGETHER]
-        second = out[words.size + start : words.size + start + _TOGETHER]
-        for i in range(scale.size):
-            second[i] = sines[i] * scale[i]
-        for i in range(scale.size):
-            first[i] = cosines[i] * scale[i]
+        first, second = out[start:middle], out[middle:stop]
+        for i in range(first.size):
+            first[i] = cosines[i] * mantissas[i]
+        for i in range(second.size):
+            second[i] = sines[i] * mantissas[i]
 
 
 @_compiled
@@ -104,13 +110,17 @@ def add_rounded(
     deviation: float,
     spacing: float,
     apart: bool,
+    divisor: float,
 ) -> None:
-    """Add values times `deviation` to sums and round to multiples of `spacing`, a power of two.
+    """Add values times `deviation` to sums, round to multiples of `spacing` and divide.
 
-    With `apart` both are rounded before they meet.
+    The spacing is a power of two. With `apart` both are rounded before they meet.
     """
+    per_spacing = 1.0 / spacing  # exact, as is what it multiplies
+    scale = deviation * per_spacing
+    unit = spacing / divisor
     for i in range(sums.size):
-        noise = values[i] * deviation / spacing
-        summed = np.float64(sums[i]) / spacing
+        noise = values[i] * scale
+        summed = np.float64(sums[i]) * per_spacing
         total = np.rint(noise) + np.rint(summed) if apart else np.rint(noise + summed)
-        sums[i] = total * spacing
+        sums[i] = total * unit

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpsgd.compiled import add_rounded, radii, turn
+from dpsgd.compiled import add_rounded, box_muller, count_below
 from ldp import Coins
 
 _BLOCK = 1 << 17
@@ -67,9 +67,9 @@ class KeystreamNoise(NoiseSource):
     def __init__(self, coins: Coins) -> None:
         self._coins = coins
         # Compile here, not in a thread amid which the process may fork.
-        words, nothing = np.empty(0, dtype=np.uint64), np.empty(0)
-        radii(words, nothing, _SMALL)
-        turn(words, nothing, nothing)
+        words = np.empty(0, dtype=np.uint64)
+        count_below(words, _SMALL)
+        box_muller(words.view(np.float64), words, _SMALL)
 
     def fill(self, out: Tensor) -> None:
         values = out.numpy()
@@ -78,24 +78,11 @@ class KeystreamNoise(NoiseSource):
             self.fill(pair)
             values[-1] = pair[0]
             values = values[:-1]
-        spare = np.empty(min(values.size, _BLOCK) // 2)
         for start in range(0, values.size, _BLOCK):
-            self._fill(values[start : start + _BLOCK], spare)
-
-    def _fill(self, values: NDArray[np.float64], spare: NDArray[np.float64]) -> None:
-        """Fill an even number of values; `spare` has room for half of them."""
-        # In place: to get memory costs more than to compute in it.
-        words = values.view(np.uint64)
-        self._coins.fill(words)
-        words, angles = np.split(words, 2)
-        radius = spare[: words.size]
-        if radii(words, radius, _SMALL):
-            # These are in the tails, where 63 bits are too coarse: they get more for the fraction.
-            small = np.flatnonzero(words < _SMALL)
-            fraction = (self._coins.words(small.size) + 0.5) * 2.0**-64
-            uniform = ((words[small] >> 1) + fraction) * 2.0**-63
-            radius[small] = np.sqrt(-2.0 * np.log(uniform))
-        turn(angles, radius, values)
+            block = values[start : start + _BLOCK]
+            words = block.view(np.uint64)
+            self._coins.fill(words)
+            box_muller(block, self._coins.words(count_below(words, _SMALL)), _SMALL)
 
 
 class NoisePrefetcher:
@@ -118,15 +105,16 @@ class NoisePrefetcher:
         # A GPU's generator draws behind our back anyway; no generator is for several threads.
         self._serial = isinstance(source, GeneratorNoise)
         self._idle_cores = device.type != "cpu" or _cores() > torch.get_num_threads()
-        self._helpers = 1 if self._idle_cores else min(torch.get_num_threads(), _MOST_THREADS) - 1
+        self._rooms = [] if self._serial or self._idle_cores else self._make_rooms()
         self._start()
 
     def _start(self) -> None:
         self._process = os.getpid()
         self._ahead: Future[Tensor] | None = None
         self._pool: ThreadPoolExecutor | None = None
-        if self._helpers and not self._serial:
-            self._pool = ThreadPoolExecutor(self._helpers, "dpsgd-noise")
+        helpers = 0 if self._serial else 1 if self._idle_cores else len(self._rooms) - 1
+        if helpers:
+            self._pool = ThreadPoolExecutor(helpers, "dpsgd-noise")
 
     def begin(self) -> None:
         """Begin to draw what the next sums need, if a core is idle."""
@@ -155,33 +143,37 @@ class NoisePrefetcher:
         else:
             self._share(flat, add)
 
+    def _make_rooms(self) -> list[Tensor]:
+        """Return where each thread draws: kept, for to get memory costs as much as to draw."""
+        total = sum(self._sizes)
+        workers = min(torch.get_num_threads(), _MOST_THREADS, max(1, total // _LEAST))
+        rounds = max(1, math.ceil(total / (workers * _BLOCK)))
+        size = 2 * max(1, math.ceil(total / (2 * workers * rounds)))  # as many for each of them
+        return [torch.empty(size, dtype=self._source.dtype) for _ in range(workers)]
+
     def _draw(self) -> Tensor:
         values = torch.empty(sum(self._sizes), dtype=self._source.dtype)
         self._source.fill(values)
         return values
 
     def _share(self, flat: list[Tensor], add: Callable[[Tensor, Tensor], object]) -> None:
-        total = sum(self._sizes)
-        workers = min(self._helpers + 1, max(1, total // _LEAST))
-        rounds = max(1, math.ceil(total / (workers * _BLOCK)))
-        size = 2 * max(1, math.ceil(total / (2 * workers * rounds)))  # as many for each of them
-        blocks = deque(_blocks(flat, size))
+        blocks = deque(_blocks(flat, len(self._rooms[0])))
 
-        def work() -> None:
-            noise = torch.empty(size, dtype=self._source.dtype)
+        def work(room: Tensor) -> None:
             while True:
                 try:
                     parts = blocks.popleft()
                 except IndexError:
                     return
                 sizes = [len(part) for part in parts]
-                drawn = noise[: sum(sizes)]
+                drawn = room[: sum(sizes)]
                 self._source.fill(drawn)
-                for part, own in zip(parts, torch.split(drawn, sizes), strict=True):
-                    add(part, own)
+                for part, noise in zip(parts, torch.split(drawn, sizes), strict=True):
+                    add(part, noise)
 
-        others = [self._pool.submit(work) for _ in range(workers - 1)] if self._pool else []
-        work()
+        first, *rooms = self._rooms
+        others = [self._pool.submit(work, room) for room in rooms] if self._pool else []
+        work(first)
         for other in others:
             other.result()
 
@@ -238,13 +230,15 @@ class Rounding:
         """Make a prepared sum, or several that were added up, with noise what is released."""
         return total if self._apart else self._round(total)
 
-    def release(self, summed: Tensor, normal: Tensor, deviation: float) -> Tensor:
-        """Add noise of a deviation to a flat sum, in place; the normal values are used up."""
+    def release(
+        self, summed: Tensor, normal: Tensor, deviation: float, divisor: float = 1.0
+    ) -> Tensor:
+        """Add noise of a deviation to a flat sum and divide, in place; the normals are used up."""
         if summed.device.type != "cpu":
             noise = self.noise(normal, deviation)
-            return summed.copy_(self.finish(noise.add_(self.prepared(summed))))
+            return summed.copy_(self.finish(noise.add_(self.prepared(summed))).div_(divisor))
         widened = deviation * self._widening  # the same at one go
-        add_rounded(summed.numpy(), normal.numpy(), widened, self.spacing, self._apart)
+        add_rounded(summed.numpy(), normal.numpy(), widened, self.spacing, self._apart, divisor)
         return summed
 
     def _round(self, values: Tensor) -> Tensor:

@@ -229,7 +229,7 @@ class Run:
 
         def add(part: Tensor, noise: Tensor) -> None:
             if alone:
-                rounding.release(part, noise, deviation)
+                rounding.release(part, noise, deviation, self._divisor)
             else:
                 part.add_(rounding.noise(noise, deviation))
 
@@ -237,14 +237,14 @@ class Run:
             self._noise.add_to(totals, add)
         if not alone:
             self._ranks.add_up(totals)
-            sums = [rounding.finish(t).to(s.dtype) for t, s in zip(totals, sums, strict=True)]
+            sums = [rounding.finish(total).div_(self._divisor) for total in totals]
         for parameter, noisy in zip(self._parameters, sums, strict=True):
             if not parameter.requires_grad:  # it was frozen since
                 parameter.grad = None
                 continue
             if parameter in self._padding:
                 noisy[self._padding[parameter]] = 0  # or noise alone would train it
-            parameter.grad = noisy.div_(self._divisor).to(parameter.dtype)
+            parameter.grad = noisy.to(parameter.dtype)
 
     def _rounding(self, deviation: float) -> Rounding:
         if self._secure:

@@ -28,8 +28,6 @@ _FEW = 1 << 8
 _BLOCK = 1 << 12
 """Words of coins tossed together: enough to be worth a key, few enough to stay in cache."""
 
-_ZEROS = bytes(8 * _ROUNDS * _BLOCK)
-
 
 class Coins:
     """Draw exact coins from the operating system's generator.
@@ -180,15 +178,16 @@ def _load_keystream() -> Callable[[bytes, memoryview], None] | None:
     except ImportError:
         return None
     start = modes.CTR(bytes(16))
-    zeros = memoryview(_ZEROS)
 
     def keystream(key: bytes, out: memoryview) -> None:
+        # What is there is encrypted, because to read zeros would cost more: what does not depend
+        # on the key is as good.
         encryptor = Cipher(algorithms.AES(key), start).encryptor()
         at, last = 0, len(out) - 15
         while at < last:
             # Some versions of the package write no more than leaves room for most of a block.
-            at += encryptor.update_into(zeros[: last - at], out[at:])
-        out[at:] = encryptor.update(zeros[: len(out) - at])
+            at += encryptor.update_into(out[at:last], out[at:])
+        out[at:] = encryptor.update(out[at:])
 
     return keystream
 
