@@ -11,7 +11,6 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from dpsgd.compiled import add_rounded, box_muller, count_below
