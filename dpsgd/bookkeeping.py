@@ -11,6 +11,7 @@ cost", ICML 2023, algorithm 1.
 """
 
 import copy
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -168,13 +169,14 @@ class Bookkeeper:
     def _add(self, booked: _Booked, batch: int, scale: float) -> None:
         groups = {key: self.policy.group(self._names[key[0]]) for key in booked}
         # Products of small norms may be rounded to zero: no norm is taken to be less than this.
-        least = torch.tensor(least_square(len(booked), torch.float32), device=self.anchor.device)
-        squares = [least] * self.policy.groups
+        least = least_square(len(booked), torch.float32)
+        widest = max((piece.dtype for piece, _ in booked.values()), key=lambda dtype: dtype.itemsize)
+        norms = torch.full((self.policy.groups, batch), least, dtype=widest, device=self.anchor.device)
         for key, (_, gradients) in booked.items():
-            squares[groups[key]] = squares[groups[key]] + gradients.squared_norms()
-        norms = torch.stack([s.expand(batch) for s in squares]).sqrt_().mul_(scale)
-        bad = ~norms.isfinite().all(0)
-        if bad.any():
+            norms[groups[key]].add_(gradients.squared_norms())
+        norms.sqrt_().mul_(scale)
+        if not math.isfinite(norms.sum()):
+            bad = ~norms.isfinite().all(0)
             norms = norms.masked_fill(bad, 0)
             booked = {key: (piece, g.without(bad)) for key, (piece, g) in booked.items()}
         factors = self.policy.factors(norms) * scale

@@ -57,7 +57,7 @@ class FlatClipping(ClippingPolicy):
         return 0
 
     def factors(self, norms: Tensor) -> Tensor:
-        return _shortened(norms, norms.new_tensor([[self.max_grad_norm]]))
+        return _shortened(norms, self.max_grad_norm)
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def check_norm(name: str, value: float) -> None:
         raise InvalidInput(f"{name} must be finite and > 0, got {value!r}")
 
 
-def _shortened(norms: Tensor, most: Tensor) -> Tensor:
+def _shortened(norms: Tensor, most: Tensor | float) -> Tensor:
     """Return the factors, at most 1, that bring gradients of these norms to `most`."""
     # A norm of 0 gives infinity, which becomes 1.
     return torch.clamp(most * _rounded_down(norms) / norms, max=1.0)
