@@ -1,6 +1,6 @@
 """Convolutions: linear maps of unfolded patches."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -79,13 +79,14 @@ def _weight_gradients(
     """Keep the gradients where they are small; else their norms, and sum by convolution."""
     channels = layer.out_channels // layer.groups
 
-    def formed() -> Tensor:
-        """Return the gradients with the kernel before its channels, (b, p, kernel..., channels)."""
+    def formed() -> PerSample:
         total = outputs.new_empty(len(outputs), layer.groups, channels, layer.weight[0].numel())
         for part, patches, grads in _parts(layer, padding, inputs, outputs):
             torch.matmul(grads, patches, out=total[part])
         _, depth, *kernel = layer.weight.shape
-        return total.view(len(outputs), layer.out_channels, *kernel, depth)
+        if _along_rows(layer, outputs):
+            return Dense(total.view(len(outputs), *layer.weight.shape))
+        return LastToFront(Dense(total.view(len(outputs), layer.out_channels, *kernel, depth)))
 
     def summed(factors: Tensor) -> Tensor:
         scaled = outputs * factors.view(-1, *[1] * (outputs.ndim - 1))
@@ -99,7 +100,7 @@ def _weight_gradients(
     positions = outputs.shape[2:].numel()
     form = prefers_dense(positions, layer.weight[0].numel(), channels)
     if form and layer.weight.numel() <= inputs.shape[1:].numel() + outputs.shape[1:].numel():
-        return LastToFront(Dense(formed()))
+        return formed()
     squares = outputs.new_empty(len(outputs))
     gradients = outputs.new_empty(0)  # memory for every part
     for part, patches, grads in _parts(layer, padding, inputs, outputs):
@@ -109,7 +110,7 @@ def _weight_gradients(
         else:
             each = gram_squares(patches.flatten(0, 1), grads.mT.flatten(0, 1))
             squares[part] = each.view(-1, layer.groups).sum(1)
-    return Deferred(squares, summed, lambda: formed().movedim(-1, 2), dropping)
+    return Deferred(squares, summed, lambda: formed().dense(), dropping)
 
 
 def _parts(
@@ -118,32 +119,114 @@ def _parts(
     """Yield patches (n, groups, positions, patch) and output gradients (n, groups, p, positions).
 
     Of some samples at a time: patches of the whole batch would be many times its size, and leave
-    the cache. A patch has its channels last, which are copied together. The next part overwrites
-    the patches, as to get memory costs as much as to fill it: keep none.
+    the cache. The next part overwrites the patches, as to get memory costs as much as to fill it:
+    keep none.
     """
     channels = layer.out_channels // layer.groups
     grads = outputs.reshape(len(outputs), layer.groups, channels, outputs.shape[2:].numel())
-    depth, *kernel = layer.weight.shape[1:]
     patch = layer.weight[0].numel() * layer.groups * grads.shape[3]
     step = max(1, (_CACHED if inputs.device.type == "cpu" else _TOGETHER) // max(1, patch))
-    shape = (layer.groups, *outputs.shape[2:], *kernel, depth)
+    prepare = _unfold_rows if _along_rows(layer, outputs) else _unfold_channels
+    unfold = prepare(layer, padding, inputs[:step], outputs)
+    for start in range(0, len(inputs), step):
+        part = slice(start, start + step)
+        yield part, unfold(inputs[part]), grads[part]
+
+
+def _along_rows(layer: _Convolution, outputs: Tensor) -> bool:
+    """Say whether patches are copied in longer runs along rows of outputs than along channels.
+
+    With strides, that takes a kernel that is a multiple of them: `_unfold_rows`.
+    """
+    sides = zip(layer.kernel_size, layer.stride, layer.dilation, strict=True)
+    regular = all(s == 1 or (d == 1 and k % s == 0) for k, s, d in sides)
+    run = layer.weight.shape[1] * (layer.kernel_size[-1] if layer.dilation[-1] == 1 else 1)
+    return regular and outputs.shape[-1] > run
+
+
+def _unfold_channels(
+    layer: _Convolution, padding: Sequence[int], inputs: Tensor, outputs: Tensor
+) -> Callable[[Tensor], Tensor]:
+    """Return what makes patches of as many inputs or fewer, with the kernel before its channels."""
+    depth, *kernel = layer.weight.shape[1:]
     sizes = [size + 2 * p for size, p in zip(inputs.shape[2:], padding, strict=True)]
-    padded = inputs.new_zeros(min(step, len(inputs)), *sizes, inputs.shape[1])
-    inside = padded
-    for dim, p in enumerate(padding, 1):
-        inside = inside.narrow(dim, p, inputs.shape[dim + 1])
+    padded = inputs.new_zeros(len(inputs), *sizes, inputs.shape[1])
+    inside = _inside(padded, 1, padding, inputs)
     first, *strides, _ = padded.stride()
     within = [stride * d for stride, d in zip(strides, layer.dilation, strict=True)]
     between = [stride * s for stride, s in zip(strides, layer.stride, strict=True)]
-    windows = padded.as_strided((len(padded), *shape), (first, depth, *between, *within, 1))
+    shape = (len(inputs), layer.groups, *outputs.shape[2:], *kernel, depth)
+    windows = padded.as_strided(shape, (first, depth, *between, *within, 1))
     patches = torch.empty_like(windows, memory_format=torch.contiguous_format)
-    flat = patches.view(len(padded), layer.groups, grads.shape[3], layer.weight[0].numel())
-    for start in range(0, len(inputs), step):
-        part = slice(start, start + step)
-        size = len(inputs[part])
-        inside[:size].copy_(inputs[part].movedim(1, -1))
+    flat = patches.view(*shape[:2], outputs.shape[2:].numel(), layer.weight[0].numel())
+
+    def unfold(values: Tensor) -> Tensor:
+        size = len(values)
+        inside[:size].copy_(values.movedim(1, -1))
         patches[:size].copy_(windows[:size])
-        yield part, flat[:size], grads[part]
+        return flat[:size]
+
+    return unfold
+
+
+def _unfold_rows(
+    layer: _Convolution, padding: Sequence[int], inputs: Tensor, outputs: Tensor
+) -> Callable[[Tensor], Tensor]:
+    """Return what makes patches of as many inputs or fewer, in the weight's own order.
+
+    Inputs are kept apart by their place modulo the stride, so that what a row of outputs sees at
+    one place of the kernel lies together.
+    """
+    depth = layer.weight.shape[1]
+    count, channels, *lengths = inputs.shape
+    extents = zip(lengths, padding, layer.stride, strict=True)
+    steps = [-(-(size + 2 * p) // s) for size, p, s in extents]
+    padded = inputs.new_zeros(
+        count, channels, *[n * s for n, s in zip(steps, layer.stride, strict=True)]
+    )
+    inside = _inside(padded, 2, padding, inputs)
+    rank = len(steps)
+    apart = padded.view(count, channels, *_interleaved(steps, layer.stride))
+    apart = apart.permute(0, 1, *range(3, 3 + 2 * rank, 2), *range(2, 2 + 2 * rank, 2))
+    phases = apart.contiguous()
+    first, channel, *strides = phases.stride()
+    phase, step = strides[:rank], strides[rank:]
+    within = [stride * d for stride, d in zip(step, layer.dilation, strict=True)]
+    turns = [k // s for k, s in zip(layer.kernel_size, layer.stride, strict=True)]
+    shape = (
+        count,
+        layer.groups,
+        depth,
+        *_interleaved(turns, layer.stride),
+        *outputs.shape[2:],
+    )
+    windows = phases.as_strided(
+        shape, (first, depth * channel, channel, *_interleaved(within, phase), *step)
+    )
+    patches = torch.empty_like(windows, memory_format=torch.contiguous_format)
+    flat = patches.view(*shape[:2], layer.weight[0].numel(), outputs.shape[2:].numel()).mT
+
+    def unfold(values: Tensor) -> Tensor:
+        size = len(values)
+        inside[:size].copy_(values)
+        if phases is not apart:
+            phases[:size].copy_(apart[:size])
+        patches[:size].copy_(windows[:size])
+        return flat[:size]
+
+    return unfold
+
+
+def _inside(padded: Tensor, dim: int, padding: Sequence[int], inputs: Tensor) -> Tensor:
+    """Return the part of a padded tensor where inputs go; their sizes begin at a dimension."""
+    for size, p in zip(inputs.shape[2:], padding, strict=True):
+        padded = padded.narrow(dim, p, size)
+        dim += 1
+    return padded
+
+
+def _interleaved(first: Sequence[int], second: Sequence[int]) -> list[int]:
+    return [number for pair in zip(first, second, strict=True) for number in pair]
 
 
 def _summed(layer: _Convolution, padding: Sequence[int], inputs: Tensor, outputs: Tensor) -> Tensor:
