@@ -170,8 +170,9 @@ class Bookkeeper:
         groups = {key: self.policy.group(self._names[key[0]]) for key in booked}
         # Products of small norms may be rounded to zero: no norm is taken to be less than this.
         least = least_square(len(booked), torch.float32)
-        widest = max((piece.dtype for piece, _ in booked.values()), key=lambda dtype: dtype.itemsize)
-        norms = torch.full((self.policy.groups, batch), least, dtype=widest, device=self.anchor.device)
+        widest = max((p.dtype for p, _ in booked.values()), key=lambda dtype: dtype.itemsize)
+        size = self.policy.groups, batch
+        norms = torch.full(size, least, dtype=widest, device=self.anchor.device)
         for key, (_, gradients) in booked.items():
             norms[groups[key]].add_(gradients.squared_norms())
         norms.sqrt_().mul_(scale)

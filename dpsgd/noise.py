@@ -4,7 +4,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import ClassVar
@@ -104,7 +104,9 @@ class NoisePrefetcher:
         # A GPU's generator draws behind our back anyway; no generator is for several threads.
         self._serial = isinstance(source, GeneratorNoise)
         self._idle_cores = device.type != "cpu" or _cores() > torch.get_num_threads()
+        # Where each thread draws, kept: to get memory costs as much as to draw.
         self._rooms = [] if self._serial or self._idle_cores else self._make_rooms()
+        self._blocks = _blocks(self._sizes, len(self._rooms[0])) if self._rooms else []
         self._start()
 
     def _start(self) -> None:
@@ -143,7 +145,6 @@ class NoisePrefetcher:
             self._share(flat, add)
 
     def _make_rooms(self) -> list[Tensor]:
-        """Return where each thread draws: kept, for to get memory costs as much as to draw."""
         total = sum(self._sizes)
         workers = min(torch.get_num_threads(), _MOST_THREADS, max(1, total // _LEAST))
         rounds = max(1, math.ceil(total / (workers * _BLOCK)))
@@ -156,19 +157,19 @@ class NoisePrefetcher:
         return values
 
     def _share(self, flat: list[Tensor], add: Callable[[Tensor, Tensor], object]) -> None:
-        blocks = deque(_blocks(flat, len(self._rooms[0])))
+        left = deque(self._blocks)
 
         def work(room: Tensor) -> None:
             while True:
                 try:
-                    parts = blocks.popleft()
+                    block = left.popleft()
                 except IndexError:
                     return
-                sizes = [len(part) for part in parts]
+                sizes = [part.stop - part.start for _, part in block]
                 drawn = room[: sum(sizes)]
                 self._source.fill(drawn)
-                for part, noise in zip(parts, torch.split(drawn, sizes), strict=True):
-                    add(part, noise)
+                for (index, part), noise in zip(block, torch.split(drawn, sizes), strict=True):
+                    add(flat[index][part], noise)
 
         first, *rooms = self._rooms
         others = [self._pool.submit(work, room) for room in rooms] if self._pool else []
@@ -177,20 +178,21 @@ class NoisePrefetcher:
             other.result()
 
 
-def _blocks(flat: list[Tensor], size: int) -> Iterator[list[Tensor]]:
-    """Yield parts of the tensors, so many values at a time."""
-    block: list[Tensor] = []
-    room = size
-    for values in flat:
-        while len(values):
-            block.append(values[:room])
-            values = values[room:]
-            room -= len(block[-1])
+def _blocks(sizes: Sequence[int], most: int) -> list[list[tuple[int, slice]]]:
+    """Return blocks of so many values, as parts of tensors of these sizes with their indices."""
+    blocks: list[list[tuple[int, slice]]] = [[]]
+    room = most
+    for index, size in enumerate(sizes):
+        start = 0
+        while start < size:
             if not room:
-                yield block
-                block, room = [], size
-    if block:
-        yield block
+                blocks.append([])
+                room = most
+            part = slice(start, min(size, start + room))
+            blocks[-1].append((index, part))
+            room -= part.stop - start
+            start = part.stop
+    return blocks
 
 
 def _cores() -> int:
