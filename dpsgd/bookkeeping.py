@@ -170,12 +170,12 @@ class Bookkeeper:
         groups = {key: self.policy.group(self._names[key[0]]) for key in booked}
         # Products of small norms may be rounded to zero: no norm is taken to be less than this.
         least = least_square(len(booked), torch.float32)
-        widest = max((p.dtype for p, _ in booked.values()), key=lambda dtype: dtype.itemsize)
         size = self.policy.groups, batch
-        norms = torch.full(size, least, dtype=widest, device=self.anchor.device)
+        squares = torch.full(size, least, dtype=torch.float64, device=self.anchor.device)
         for key, (_, gradients) in booked.items():
-            norms[groups[key]].add_(gradients.squared_norms())
-        norms.sqrt_().mul_(scale)
+            squares[groups[key]].add_(gradients.squared_norms())
+        widest = max((p.dtype for p, _ in booked.values()), key=lambda dtype: dtype.itemsize)
+        norms = squares.sqrt_().mul_(scale).to(widest)
         if not math.isfinite(norms.sum()):
             bad = ~norms.isfinite().all(0)
             norms = norms.masked_fill(bad, 0)

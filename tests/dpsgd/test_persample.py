@@ -56,6 +56,15 @@ def test_a_norm_that_cancels_is_rounded_upwards() -> None:
     assert (FlatClipping(1.0).factors(norms[None])[0] * exact <= 1).all()
 
 
+def test_the_norm_of_many_values_is_not_too_small() -> None:
+    # Values of one sign, and a total of float32 that soon takes in only part of each.
+    values = torch.rand(2, 4_000_000) + 0.5
+    norms = Dense(values).squared_norms().sqrt()
+    exact = values.double().norm(dim=1)
+    torch.testing.assert_close(norms.double(), exact, rtol=1e-7, atol=0)
+    assert (FlatClipping(1.0).factors(norms[None])[0] * exact <= 1).all()
+
+
 def tiny(shape: tuple[int, ...]) -> torch.Tensor:
     return torch.full(shape, 2.5e-23)  # its square is 0 in float32
 
