@@ -174,8 +174,8 @@ class Bookkeeper:
         squares = torch.full(size, least, dtype=torch.float64, device=self.anchor.device)
         for key, (_, gradients) in booked.items():
             squares[groups[key]].add_(gradients.squared_norms())
-        widest = max((p.dtype for p, _ in booked.values()), key=lambda dtype: dtype.itemsize)
-        norms = squares.sqrt_().mul_(scale).to(widest)
+        double = any(piece.dtype == torch.float64 for piece, _ in booked.values())
+        norms = squares.sqrt_().mul_(scale).to(torch.float64 if double else torch.float32)
         if not math.isfinite(norms.sum()):
             bad = ~norms.isfinite().all(0)
             norms = norms.masked_fill(bad, 0)
@@ -183,7 +183,8 @@ class Bookkeeper:
         factors = self.policy.factors(norms) * scale
         while booked:
             key, (piece, gradients) = booked.popitem()
-            self._accumulate(piece, gradients.weighted_sum(factors[groups[key]]))
+            own = factors[groups[key]].to(piece.dtype)
+            self._accumulate(piece, gradients.weighted_sum(own))
 
     def _accumulate(self, piece: Piece, summed: Tensor) -> None:
         parameter = piece.parameter

@@ -5,7 +5,7 @@ import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -69,6 +69,7 @@ class KeystreamNoise(NoiseSource):
         words = np.empty(0, dtype=np.uint64)
         count_below(words, _SMALL)
         box_muller(words.view(np.float64), words, _SMALL)
+        Rounding(1.0).release(torch.empty(0), torch.empty(0, dtype=self.dtype), 1.0)
 
     def fill(self, out: Tensor) -> None:
         values = out.numpy()
@@ -81,7 +82,9 @@ class KeystreamNoise(NoiseSource):
             block = values[start : start + _BLOCK]
             words = block.view(np.uint64)
             self._coins.fill(words)
-            box_muller(block, self._coins.words(count_below(words, _SMALL)), _SMALL)
+            # Angles are counted too, which does no harm. A copy is of one type, whatever the coins.
+            more = np.array(self._coins.words(count_below(words, _SMALL)))
+            box_muller(block, more, _SMALL)
 
 
 class NoisePrefetcher:
@@ -173,7 +176,10 @@ class NoisePrefetcher:
 
         first, *rooms = self._rooms
         others = [self._pool.submit(work, room) for room in rooms] if self._pool else []
-        work(first)
+        try:
+            work(first)
+        finally:
+            wait(others)  # or the next draw could find a room in use
         for other in others:
             other.result()
 
@@ -234,7 +240,7 @@ class Rounding:
     def release(
         self, summed: Tensor, normal: Tensor, deviation: float, divisor: float = 1.0
     ) -> Tensor:
-        """Add noise of a deviation to a flat sum and divide, in place; the normals are used up."""
+        """Add noise of a deviation to a flat sum and divide, in place; normals serve only once."""
         if summed.device.type != "cpu":
             noise = self.noise(normal, deviation)
             return summed.copy_(self.finish(noise.add_(self.prepared(summed))).div_(divisor))

@@ -156,7 +156,9 @@ class Rows(PerSample):
         summed = self.gradients.new_zeros(keys.numel(), d)
         summed.index_add_(0, places.flatten(), self.gradients.flatten(0, 1))
         owners = keys.div(self.shape[0], rounding_mode="floor")
-        return self.gradients.new_zeros(batch).index_add_(0, owners, _squares(summed))
+        squares = _squares(summed).double()  # or a total of many would be too small
+        totals = squares.new_zeros(batch).index_add_(0, owners, squares)
+        return totals.to(self.gradients.dtype)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         scaled = (self.gradients * factors[:, None, None]).flatten(0, 1)

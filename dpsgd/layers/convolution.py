@@ -140,7 +140,8 @@ def _along_rows(layer: _Convolution, outputs: Tensor) -> bool:
     """
     sides = zip(layer.kernel_size, layer.stride, layer.dilation, strict=True)
     regular = all(s == 1 or (d == 1 and k % s == 0) for k, s, d in sides)
-    run = layer.weight.shape[1] * (layer.kernel_size[-1] if layer.dilation[-1] == 1 else 1)
+    adjacent = layer.dilation[-1] == 1 and layer.groups == 1
+    run = layer.weight.shape[1] * (layer.kernel_size[-1] if adjacent else 1)
     return regular and outputs.shape[-1] > run
 
 

@@ -353,6 +353,26 @@ def test_any_other_layer_is_run_by_sample_and_named(name: str) -> None:
         check(module(), torch.randn(BATCH, *shape))
 
 
+def test_a_batch_of_no_samples_adds_nothing_where_no_layer_has_a_rule() -> None:
+    module = Mine(4, 3)
+    with pytest.warns(UserWarning, match="no rule for"):
+        keeper = keep(module, Recording(1.0))
+    energy(module(torch.empty(0, 4))).backward()
+    assert not any(summed.any() for summed in keeper.take_sums())
+
+
+def test_parameters_may_be_of_different_types() -> None:
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 3).float(), nn.Linear(3, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.second(self.first(x).double())
+
+    check(Mixed(), torch.randn(BATCH, 4, dtype=torch.float32), tolerance=1e-5)
+
+
 def test_dropout_in_a_layer_without_a_rule_is_the_same_forward_and_backward() -> None:
     module = Dropping()
     with warnings.catch_warnings(action="ignore"):

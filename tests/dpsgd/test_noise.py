@@ -13,7 +13,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from dpsgd.compiled import box_muller, count_below
+from dpsgd.compiled import add_rounded, box_muller, count_below
 from dpsgd.noise import (
     GeneratorNoise,
     Grid,
@@ -133,17 +133,31 @@ def test_values_near_zero_are_no_finer_than_others() -> None:
     torch.testing.assert_close(released, 3 * normal, rtol=0, atol=rounding.spacing / 2)
 
 
+@pytest.mark.parametrize("divisor", [8.0, 100.0])
 @pytest.mark.parametrize("rounding", [Rounding(2.0**-20), Grid(2.0**-20)], ids=type)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_what_is_compiled_releases_what_torch_does(rounding: Rounding, dtype: torch.dtype) -> None:
+def test_what_is_compiled_releases_what_torch_does(
+    rounding: Rounding, dtype: torch.dtype, divisor: float
+) -> None:
     # As several processes do it, whose sums are added up, and other devices.
     summed = torch.randn(10_000, dtype=dtype)
     normal = torch.randn(10_000, dtype=torch.float64)
     noise = rounding.noise(normal.clone(), 0.7)
-    expected = rounding.finish(noise.add_(rounding.prepared(summed))).div_(8.0)
-    released = rounding.release(summed, normal, 0.7, 8.0)
+    expected = rounding.finish(noise.add_(rounding.prepared(summed))).div_(divisor).to(dtype)
+    released = rounding.release(summed, normal, 0.7, divisor)
     assert released is summed
-    assert torch.equal(released, expected.to(dtype))
+    last = 0.0 if divisor == 8.0 else torch.finfo(dtype).eps  # the quotient is rounded once more
+    torch.testing.assert_close(released, expected, rtol=last, atol=0.0)
+
+
+def test_noise_is_compiled_before_it_is_drawn() -> None:
+    source = KeystreamNoise(Coins())
+    compiled = box_muller, count_below, add_rounded
+    before = [len(function.signatures) for function in compiled]
+    values = torch.empty(1 << 16, dtype=torch.float64)
+    source.fill(values)
+    Rounding.for_noise(1.0).release(torch.zeros(1 << 16), values, 1.0, 256.0)
+    assert [len(function.signatures) for function in compiled] == before
 
 
 SOURCES = {
@@ -243,6 +257,25 @@ def test_a_fault_in_a_thread_that_draws_is_not_swallowed(threads: Callable[[int]
         prefetcher = NoisePrefetcher(Broken(), [torch.Size((1 << 20,))], torch.device("cpu"))
         with pytest.raises(OSError, match="no coins"):
             prefetcher.add_to([torch.zeros(1 << 20)], lambda part, noise: part.add_(noise))
+
+
+def test_an_interrupted_draw_leaves_no_thread_at_work(threads: Callable[[int], None]) -> None:
+    working = []
+
+    class Slow(NoiseSource):
+        def fill(self, out: Tensor) -> None:
+            if threading.current_thread() is threading.main_thread():
+                time.sleep(0.05)  # so that the other threads get blocks
+                raise KeyboardInterrupt
+            working.append(1)
+            time.sleep(0.1)
+            working.pop()
+
+    threads(CORES + 1)
+    prefetcher = NoisePrefetcher(Slow(), [torch.Size((1 << 20,))], torch.device("cpu"))
+    with pytest.raises(KeyboardInterrupt):
+        prefetcher.add_to([torch.zeros(1 << 20)], lambda part, noise: part.add_(noise))
+    assert not working
 
 
 def test_the_grid_moves_neighbours_apart_by_less_than_it_widens_the_noise() -> None:

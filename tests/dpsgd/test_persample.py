@@ -65,6 +65,12 @@ def test_the_norm_of_many_values_is_not_too_small() -> None:
     assert (FlatClipping(1.0).factors(norms[None])[0] * exact <= 1).all()
 
 
+def test_the_norm_of_many_rows_is_not_too_small() -> None:
+    gradients = torch.full((1, 4000, 2), 0.7)
+    norm = Rows(torch.arange(4000)[None], gradients, torch.Size((4000, 2))).squared_norms().sqrt()
+    assert norm.item() == pytest.approx(gradients.double().norm().item(), rel=1e-7)
+
+
 def tiny(shape: tuple[int, ...]) -> torch.Tensor:
     return torch.full(shape, 2.5e-23)  # its square is 0 in float32
 

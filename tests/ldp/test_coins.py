@@ -82,9 +82,20 @@ def test_the_keystream_is_aes_in_counter_mode(count: int) -> None:
     key = bytes(range(32))
     counters = b"".join(i.to_bytes(16, "big") for i in range(count // 16 + 1))
     oracle = ciphers.Cipher(ciphers.algorithms.AES(key), ciphers.modes.ECB()).encryptor()
-    drawn = bytearray(count)
+    before = os.urandom(count)  # whatever memory holds is encrypted
+    drawn = bytearray(before)
     keystream(key, memoryview(drawn))
-    assert drawn == oracle.update(counters)[:count]
+    stream = oracle.update(counters)[:count]
+    assert drawn == bytes(a ^ b for a, b in zip(before, stream, strict=True))
+
+
+@pytest.mark.parametrize("size", [0, 5, 255, 256, 257, 5000])
+def test_to_fill_leaves_neighbours_alone(size: int) -> None:
+    words = np.full(size + 20, 7, dtype=np.uint64)
+    Coins().fill(words[10 : 10 + size])
+    assert (words[:10] == 7).all()
+    assert (words[10 + size :] == 7).all()
+    assert np.unique(words[10 : 10 + size]).size == size
 
 
 def test_without_cryptography_the_system_serves_every_request(
