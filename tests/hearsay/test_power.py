@@ -34,7 +34,7 @@ if failing != "never":
     assert not client.flush(0.3)
     marker.unlink()
 if failing != "last":
-    assert client.flush()
+    assert client.flush(60.0)  # one that died while it sent has its batches for 30 seconds
 os._exit(0)  # the power fails: what is not on the disk is gone
 """
 """A device that records and flushes: without a fault, with one that passes, or with one at its
