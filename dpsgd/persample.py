@@ -295,7 +295,7 @@ def _squares(values: Tensor) -> Tensor:
     """Return the sum of squares for each sample, and a little more.
 
     On a CPU it is added up in float64: torch adds thousands of float32 to one total, which made
-    the norm of ten million values too small by 6e-5 of it. On other devices totals are many.
+    the norm of ten million values too small by 7e-5 of it. On other devices totals are many.
     """
     flat = values.flatten(1) if values.ndim > 1 else values[:, None]
     least = least_square(flat.shape[1], flat.dtype)

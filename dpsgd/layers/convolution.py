@@ -152,7 +152,7 @@ def _unfold_channels(
     depth, *kernel = layer.weight.shape[1:]
     sizes = [size + 2 * p for size, p in zip(inputs.shape[2:], padding, strict=True)]
     padded = inputs.new_zeros(len(inputs), *sizes, inputs.shape[1])
-    inside = _inside(padded, 1, padding, inputs)
+    inside = _inside(padded.movedim(-1, 1), padding, inputs)
     first, *strides, _ = padded.stride()
     within = [stride * d for stride, d in zip(strides, layer.dilation, strict=True)]
     between = [stride * s for stride, s in zip(strides, layer.stride, strict=True)]
@@ -160,14 +160,7 @@ def _unfold_channels(
     windows = padded.as_strided(shape, (first, depth, *between, *within, 1))
     patches = torch.empty_like(windows, memory_format=torch.contiguous_format)
     flat = patches.view(*shape[:2], outputs.shape[2:].numel(), layer.weight[0].numel())
-
-    def unfold(values: Tensor) -> Tensor:
-        size = len(values)
-        inside[:size].copy_(values.movedim(1, -1))
-        patches[:size].copy_(windows[:size])
-        return flat[:size]
-
-    return unfold
+    return _copying(inside, [(patches, windows)], flat)
 
 
 def _unfold_rows(
@@ -185,7 +178,7 @@ def _unfold_rows(
     padded = inputs.new_zeros(
         count, channels, *[n * s for n, s in zip(steps, layer.stride, strict=True)]
     )
-    inside = _inside(padded, 2, padding, inputs)
+    inside = _inside(padded, padding, inputs)
     rank = len(steps)
     apart = padded.view(count, channels, *_interleaved(steps, layer.stride))
     apart = apart.permute(0, 1, *range(3, 3 + 2 * rank, 2), *range(2, 2 + 2 * rank, 2))
@@ -194,36 +187,36 @@ def _unfold_rows(
     phase, step = strides[:rank], strides[rank:]
     within = [stride * d for stride, d in zip(step, layer.dilation, strict=True)]
     turns = [k // s for k, s in zip(layer.kernel_size, layer.stride, strict=True)]
-    shape = (
-        count,
-        layer.groups,
-        depth,
-        *_interleaved(turns, layer.stride),
-        *outputs.shape[2:],
-    )
-    windows = phases.as_strided(
-        shape, (first, depth * channel, channel, *_interleaved(within, phase), *step)
-    )
+    kernel = _interleaved(turns, layer.stride)
+    shape = (count, layer.groups, depth, *kernel, *outputs.shape[2:])
+    strides = [first, depth * channel, channel, *_interleaved(within, phase), *step]
+    windows = phases.as_strided(shape, strides)
     patches = torch.empty_like(windows, memory_format=torch.contiguous_format)
     flat = patches.view(*shape[:2], layer.weight[0].numel(), outputs.shape[2:].numel()).mT
-
-    def unfold(values: Tensor) -> Tensor:
-        size = len(values)
-        inside[:size].copy_(values)
-        if phases is not apart:
-            phases[:size].copy_(apart[:size])
-        patches[:size].copy_(windows[:size])
-        return flat[:size]
-
-    return unfold
+    moved = [] if phases is apart else [(phases, apart)]  # without strides they are the same
+    return _copying(inside, [*moved, (patches, windows)], flat)
 
 
-def _inside(padded: Tensor, dim: int, padding: Sequence[int], inputs: Tensor) -> Tensor:
-    """Return the part of a padded tensor where inputs go; their sizes begin at a dimension."""
-    for size, p in zip(inputs.shape[2:], padding, strict=True):
-        padded = padded.narrow(dim, p, size)
-        dim += 1
+def _inside(padded: Tensor, padding: Sequence[int], inputs: Tensor) -> Tensor:
+    """Return the part of a padded tensor (b, channels, sizes...) where inputs go."""
+    for dim, p in enumerate(padding, 2):
+        padded = padded.narrow(dim, p, inputs.shape[dim])
     return padded
+
+
+def _copying(
+    inside: Tensor, copies: Sequence[tuple[Tensor, Tensor]], result: Tensor
+) -> Callable[[Tensor], Tensor]:
+    """Return what copies inputs inside, then each source to its target, and has the result."""
+
+    def copy(inputs: Tensor) -> Tensor:
+        size = len(inputs)
+        inside[:size].copy_(inputs)
+        for target, source in copies:
+            target[:size].copy_(source[:size])
+        return result[:size]
+
+    return copy
 
 
 def _interleaved(first: Sequence[int], second: Sequence[int]) -> list[int]:

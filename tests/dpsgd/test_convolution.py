@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from dpsgd.layers import convolution
 from dpsgd.persample import Deferred, Dense, LastToFront
 
-LAYERS: dict[str, tuple[nn.Conv1d | nn.Conv2d | nn.Conv3d, tuple[int, ...], str]] = {
+Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
+LAYERS: dict[str, tuple[Convolution, tuple[int, ...], str]] = {
     "kept": (nn.Conv2d(2, 3, 3, stride=(2, 1), padding=(1, 0)), (6, 5), "kept"),
     "kept, 1d, rows, groups": (nn.Conv1d(4, 6, 3, dilation=2, groups=2), (12,), "kept"),
     "kept, 3d, rows": (nn.Conv3d(1, 2, 2, padding=1), (3, 4, 3), "kept"),
@@ -24,11 +25,11 @@ LAYERS: dict[str, tuple[nn.Conv1d | nn.Conv2d | nn.Conv3d, tuple[int, ...], str]
 }
 
 
-def one_by_one(layer: nn.Module, inputs: Tensor, outputs: Tensor) -> Tensor:
+def one_by_one(layer: Convolution, inputs: Tensor, outputs: Tensor) -> Tensor:
     found = []
     for sample, gradient in zip(inputs, outputs, strict=True):
         loss = (layer(sample[None]) * gradient).sum()
-        found += torch.autograd.grad(loss, [layer.weight])  # type: ignore[list-item]
+        found += torch.autograd.grad(loss, [layer.weight])
     return torch.stack(found)
 
 
