@@ -172,15 +172,16 @@ class Bookkeeper:
         least = least_square(len(booked), torch.float32)
         size = self.policy.groups, batch
         squares = torch.full(size, least, dtype=torch.float64, device=self.anchor.device)
+        totals = squares.unbind()
         for key, (_, gradients) in booked.items():
-            squares[groups[key]].add_(gradients.squared_norms())
+            gradients.add_squared_norms(totals[groups[key]])
         double = any(piece.dtype == torch.float64 for piece, _ in booked.values())
         norms = squares.sqrt_().mul_(scale).to(torch.float64 if double else torch.float32)
         if not math.isfinite(norms.sum()):
             bad = ~norms.isfinite().all(0)
             norms = norms.masked_fill(bad, 0)
             booked = {key: (piece, g.without(bad)) for key, (piece, g) in booked.items()}
-        factors = self.policy.factors(norms) * scale
+        factors = (self.policy.factors(norms) * scale).unbind()
         while booked:
             key, (piece, gradients) = booked.popitem()
             own = factors[groups[key]].to(piece.dtype)

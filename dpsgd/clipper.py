@@ -61,7 +61,9 @@ class Clipper(ClippingPolicy):
         source.fill(noise)
         deviation = self.policy.deviation(self._batch)
         rounding = Grid.for_sums(0.5, 1) if secure else Rounding.for_noise(deviation)
-        return rounding.release(torch.full_like(noise, count), noise, deviation).item()
+        total = torch.full_like(noise, count)
+        rounding.release(total, noise, deviation)
+        return total.item()
 
     def begin(self, step: int) -> None:
         """Take the policy of a step that is about to begin."""

@@ -147,7 +147,7 @@ def check_norm(name: str, value: float) -> None:
 def _shortened(norms: Tensor, most: Tensor | float) -> Tensor:
     """Return the factors, at most 1, that bring gradients of these norms to `most`."""
     # A norm of 0 gives infinity, which becomes 1.
-    return torch.clamp(most * _rounded_down(norms) / norms, max=1.0)
+    return norms.reciprocal().mul_(most * _rounded_down(norms)).clamp_(max=1.0)
 
 
 def _rounded_down(norms: Tensor) -> float:

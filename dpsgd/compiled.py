@@ -20,6 +20,7 @@ except ImportError as error:
 _TOGETHER = 512
 _ROOT_HALF = np.float64(math.sqrt(0.5)).view(np.int64).item()
 _LN2 = math.log(2.0)
+_LOST = np.finfo(np.float64).tiny / np.finfo(np.float64).eps
 _ANGLE = 2.0 * math.pi * 2.0**-64
 
 _compiled = numba.njit(nogil=True, error_model="numpy", fastmath={"contract"})
@@ -128,11 +129,28 @@ def add_rounded(
 
 
 @_compiled_sums
-def add_squares(values: NDArray[np.floating[Any]], totals: NDArray[np.floating[Any]]) -> None:
-    """Add the sum of the squares of each row of values to its total, summed up in float64."""
-    for i in range(values.shape[0]):
-        total = 0.0
-        for j in range(values.shape[1]):
-            value = np.float64(values[i, j])
-            total += value * value
-        totals[i] += total
+def _square(values: NDArray[np.floating[Any]]) -> float:
+    """Return the sum of squares, in float64, with what squares rounded to zero may come to."""
+    total = values.size * _LOST
+    for i in range(values.size):
+        value = np.float64(values[i])
+        total += value * value
+    return total
+
+
+@_compiled
+def add_squares(values: NDArray[np.floating[Any]], totals: NDArray[np.float64]) -> None:
+    """Add the squared norm of each row to its total."""
+    for i in range(totals.size):
+        totals[i] += _square(values[i])
+
+
+@_compiled
+def add_products(
+    left: NDArray[np.floating[Any]],
+    right: NDArray[np.floating[Any]],
+    totals: NDArray[np.float64],
+) -> None:
+    """Add the squared norm of each outer product of two rows to its total."""
+    for i in range(totals.size):
+        totals[i] += _square(left[i]) * _square(right[i])

@@ -7,14 +7,17 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dpsgd.compiled import add_rounded, box_muller, count_below
 from ldp import Coins
+
+Values = Tensor | NDArray[np.floating[Any]]
 
 _BLOCK = 1 << 17
 """Values drawn together: enough that threads seldom wait for Python's lock, few of memory."""
@@ -69,7 +72,7 @@ class KeystreamNoise(NoiseSource):
         words = np.empty(0, dtype=np.uint64)
         count_below(words, _SMALL)
         box_muller(words.view(np.float64), words, _SMALL)
-        Rounding(1.0).release(torch.empty(0), torch.empty(0, dtype=self.dtype), 1.0)
+        Rounding(1.0).release(np.empty(0, dtype=np.float32), np.empty(0), 1.0)
 
     def fill(self, out: Tensor) -> None:
         values = out.numpy()
@@ -127,23 +130,24 @@ class NoisePrefetcher:
         if self._ahead is None and self._pool is not None and self._idle_cores:
             self._ahead = self._pool.submit(self._draw)
 
-    def add_to(self, sums: Sequence[Tensor], add: Callable[[Tensor, Tensor], object]) -> None:
+    def add_to(self, sums: Sequence[Tensor], add: Callable[[Values, Values], object]) -> None:
         """Call add(part, noise) for flat parts of the sums: each value once, with its own noise.
 
-        Calls may come from several threads at once.
+        On a CPU both are arrays that share memory with the sums, elsewhere tensors. Calls may come
+        from several threads at once.
         """
         self.begin()
-        flat = [summed.view(-1) for summed in sums]
+        flat = [_bare(summed.view(-1)) for summed in sums]
         if self._serial:
-            for part in flat:
-                noise = torch.empty(part.shape, dtype=self._source.dtype, device=self._device)
+            for part, size in zip(flat, self._sizes, strict=True):
+                noise = torch.empty(size, dtype=self._source.dtype, device=self._device)
                 self._source.fill(noise)
-                add(part, noise)
+                add(part, _bare(noise))
         elif self._idle_cores:
             drawn, self._ahead = self._ahead, None
             assert drawn is not None
             for part, noise in zip(flat, torch.split(drawn.result(), self._sizes), strict=True):
-                add(part, noise.to(self._device))
+                add(part, _bare(noise.to(self._device)))
         else:
             self._share(flat, add)
 
@@ -159,7 +163,7 @@ class NoisePrefetcher:
         self._source.fill(values)
         return values
 
-    def _share(self, flat: list[Tensor], add: Callable[[Tensor, Tensor], object]) -> None:
+    def _share(self, flat: list[Values], add: Callable[[Values, Values], object]) -> None:
         left = deque(self._blocks)
 
         def work(room: Tensor) -> None:
@@ -168,20 +172,26 @@ class NoisePrefetcher:
                     block = left.popleft()
                 except IndexError:
                     return
-                sizes = [part.stop - part.start for _, part in block]
-                drawn = room[: sum(sizes)]
-                self._source.fill(drawn)
-                for (index, part), noise in zip(block, torch.split(drawn, sizes), strict=True):
-                    add(flat[index][part], noise)
+                self._source.fill(room)
+                noise, start = room.numpy(), 0
+                for index, part in block:
+                    stop = start + part.stop - part.start
+                    add(flat[index][part], noise[start:stop])
+                    start = stop
 
         first, *rooms = self._rooms
         others = [self._pool.submit(work, room) for room in rooms] if self._pool else []
         try:
             work(first)
         finally:
-            wait(others)  # or the next draw could find a room in use
+            if others:
+                wait(others)  # or the next draw could find a room in use
         for other in others:
             other.result()
+
+
+def _bare(values: Tensor) -> Values:
+    return values.numpy() if values.device.type == "cpu" else values
 
 
 def _blocks(sizes: Sequence[int], most: int) -> list[list[tuple[int, slice]]]:
@@ -228,9 +238,9 @@ class Rounding:
         total = summed.to(torch.float64, copy=True)
         return self._round(total) if self._apart else total  # several then add up exactly
 
-    def noise(self, normal: Tensor, deviation: float) -> Tensor:
+    def noise(self, normal: Values, deviation: float) -> Tensor:
         """Make normal values noise of that deviation or a little more, in place."""
-        noise = normal.mul_(deviation * self._widening)
+        noise = torch.as_tensor(normal).mul_(deviation * self._widening)
         return self._round(noise) if self._apart else noise
 
     def finish(self, total: Tensor) -> Tensor:
@@ -238,15 +248,15 @@ class Rounding:
         return total if self._apart else self._round(total)
 
     def release(
-        self, summed: Tensor, normal: Tensor, deviation: float, divisor: float = 1.0
-    ) -> Tensor:
+        self, summed: Values, normal: Values, deviation: float, divisor: float = 1.0
+    ) -> None:
         """Add noise of a deviation to a flat sum and divide, in place; normals serve only once."""
-        if summed.device.type != "cpu":
+        if isinstance(summed, Tensor):
             noise = self.noise(normal, deviation)
-            return summed.copy_(self.finish(noise.add_(self.prepared(summed))).div_(divisor))
-        widened = deviation * self._widening  # the same at one go
-        add_rounded(summed.numpy(), normal.numpy(), widened, self.spacing, self._apart, divisor)
-        return summed
+            summed.copy_(self.finish(noise.add_(self.prepared(summed))).div_(divisor))
+        else:
+            widened = deviation * self._widening  # the same at one go
+            add_rounded(summed, np.asarray(normal), widened, self.spacing, self._apart, divisor)
 
     def _round(self, values: Tensor) -> Tensor:
         return values.div_(self.spacing).round_().mul_(self.spacing)

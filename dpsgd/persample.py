@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from dpsgd.compiled import add_squares
+from dpsgd.compiled import add_products, add_squares
 
 _SLACK = 16.0
 """Rounding errors allowed for in a norm by Gram matrices, in units of the type's epsilon."""
@@ -24,8 +24,8 @@ class PerSample(ABC):
     """The gradients of one parameter for each of b samples."""
 
     @abstractmethod
-    def squared_norms(self) -> Tensor:
-        """Return the squared Euclidean norm of each sample's gradient, shape (b,)."""
+    def add_squared_norms(self, totals: Tensor) -> None:
+        """Add the squared Euclidean norm of each sample's gradient to totals (b,), in float64."""
 
     @abstractmethod
     def weighted_sum(self, factors: Tensor) -> Tensor:
@@ -50,8 +50,8 @@ class Dense(PerSample):
     def __init__(self, gradients: Tensor) -> None:
         self.gradients = gradients
 
-    def squared_norms(self) -> Tensor:
-        return _squares(self.gradients)
+    def add_squared_norms(self, totals: Tensor) -> None:
+        _add_squares(self.gradients, totals)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         flat = self.gradients.flatten(1) if self.gradients.ndim > 1 else self.gradients[:, None]
@@ -70,8 +70,8 @@ class LastToFront(PerSample):
     def __init__(self, gradients: Dense) -> None:
         self._gradients = gradients
 
-    def squared_norms(self) -> Tensor:
-        return self._gradients.squared_norms()
+    def add_squared_norms(self, totals: Tensor) -> None:
+        self._gradients.add_squared_norms(totals)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         return self._gradients.weighted_sum(factors).movedim(-1, 1)
@@ -107,18 +107,20 @@ class Outer(PerSample):
         """The output gradients of all positions, shape (b, T, p)."""
         return _joined(self._outputs)
 
-    def squared_norms(self) -> Tensor:
+    def add_squared_norms(self, totals: Tensor) -> None:
         inputs, outputs = self.inputs, self.outputs
         if inputs.shape[1] == 1:
-            return _squares(inputs) * _squares(outputs)
-        return gram_squares(inputs, outputs)
+            _add_products(inputs, outputs, totals)
+        else:
+            totals += gram_squares(inputs, outputs)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         inputs, outputs = self.inputs, self.outputs
+        factors = factors.view(-1, 1, 1)
         if inputs.shape[2] < outputs.shape[2]:
-            inputs = inputs * factors[:, None, None]
+            inputs = inputs * factors
         else:
-            outputs = outputs * factors[:, None, None]
+            outputs = outputs * factors
         return (outputs.flatten(0, 1).T @ inputs.flatten(0, 1)).view(self.shape)
 
     def dense(self) -> Tensor:
@@ -147,18 +149,19 @@ class Rows(PerSample):
         self.gradients = gradients
         self.shape = shape
 
-    def squared_norms(self) -> Tensor:
+    def add_squared_norms(self, totals: Tensor) -> None:
         batch, positions, d = self.gradients.shape
         if positions == 1:
-            return _squares(self.gradients)
+            _add_squares(self.gradients, totals)
+            return
         samples = torch.arange(batch, device=self.rows.device)[:, None]
         keys, places = torch.unique(samples * self.shape[0] + self.rows, return_inverse=True)
         summed = self.gradients.new_zeros(keys.numel(), d)
         summed.index_add_(0, places.flatten(), self.gradients.flatten(0, 1))
         owners = keys.div(self.shape[0], rounding_mode="floor")
-        squares = _squares(summed).double()  # or a total of many would be too small
-        totals = squares.new_zeros(batch).index_add_(0, owners, squares)
-        return totals.to(self.gradients.dtype)
+        squares = totals.new_zeros(len(summed))
+        _add_squares(summed, squares)
+        totals.index_add_(0, owners, squares)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         scaled = (self.gradients * factors[:, None, None]).flatten(0, 1)
@@ -186,14 +189,16 @@ class Tied(PerSample):
         self.outer = outer
         self.rows = rows
 
-    def squared_norms(self) -> Tensor:
+    def add_squared_norms(self, totals: Tensor) -> None:
         # Where the embedding's gradient e falls on row r, the sum of g_s h_s^T has g_s[r] h_s.
-        own, other = self.outer.squared_norms(), self.rows.squared_norms()
+        apart = torch.zeros_like(totals)
+        self.outer.add_squared_norms(apart)
+        self.rows.add_squared_norms(apart)
         similar = self.outer.inputs @ self.rows.gradients.mT
         outputs = self.outer.outputs
         hit = outputs.gather(2, self.rows.rows[:, None, :].expand(-1, outputs.shape[1], -1))
         cross = torch.linalg.vecdot(similar.flatten(1), hit.flatten(1))
-        return _rounded_up(own + other + 2 * cross, own + other)
+        totals += _rounded_up(apart + 2 * cross, apart)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         return self.outer.weighted_sum(factors) + self.rows.weighted_sum(factors)
@@ -227,8 +232,8 @@ class Deferred(PerSample):
         self._formed = formed
         self._dropping = dropping
 
-    def squared_norms(self) -> Tensor:
-        return self._norms
+    def add_squared_norms(self, totals: Tensor) -> None:
+        totals += self._norms
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         return self._summed(factors)
@@ -291,20 +296,34 @@ def least_square(values: int, dtype: torch.dtype) -> float:
     return values * limits.tiny / limits.eps
 
 
-def _squares(values: Tensor) -> Tensor:
-    """Return the sum of squares for each sample, and a little more.
+def _add_squares(values: Tensor, totals: Tensor) -> None:
+    """Add the squared norm of each sample's values, and a little more, to totals.
 
-    On a CPU it is added up in float64: torch adds thousands of float32 to one total, which made
-    the norm of ten million values too small by 7e-5 of it. On other devices totals are many.
+    On a CPU squares are added up in float64: torch adds thousands of float32 to one total, which
+    made the norm of ten million values too small by 7e-5 of it. On other devices totals are many.
     """
-    flat = values.flatten(1) if values.ndim > 1 else values[:, None]
-    least = least_square(flat.shape[1], flat.dtype)
-    if flat.device.type == "cpu":
-        squares = flat.new_full((len(flat),), least)
-        add_squares(flat.contiguous().numpy(), squares.numpy())
-        return squares
-    norms: Tensor = torch.linalg.vector_norm(flat, dim=1)
-    return norms.square() + least
+    if totals.device.type == "cpu":
+        add_squares(_rows(values).numpy(), totals.numpy())
+    else:
+        totals += _upper_squares(values)
+
+
+def _add_products(left: Tensor, right: Tensor, totals: Tensor) -> None:
+    """Add the squared norms of outer products, likewise."""
+    if totals.device.type == "cpu":
+        add_products(_rows(left).numpy(), _rows(right).numpy(), totals.numpy())
+    else:
+        totals += _upper_squares(left) * _upper_squares(right)
+
+
+def _upper_squares(values: Tensor) -> Tensor:
+    rows = _rows(values)
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
+    return norms.square().double() + least_square(rows.shape[1], rows.dtype)
+
+
+def _rows(values: Tensor) -> Tensor:
+    return values.flatten(1).contiguous() if values.ndim > 1 else values[:, None]
 
 
 def _diagonal(gram: Tensor, values: int) -> Tensor:

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
 from dpsgd.accounting import Accountant
@@ -21,6 +21,7 @@ from dpsgd.noise import (
     NoisePrefetcher,
     NoiseSource,
     Rounding,
+    Values,
 )
 from dpsgd.optimizers import AdamBC
 from dpsgd.sampling import BatchSampler, Physical
@@ -227,11 +228,11 @@ class Run:
         alone = self._ranks.size == 1
         totals = sums if alone else [rounding.prepared(summed) for summed in sums]
 
-        def add(part: Tensor, noise: Tensor) -> None:
+        def add(part: Values, noise: Values) -> None:
             if alone:
                 rounding.release(part, noise, deviation, self._divisor)
             else:
-                part.add_(rounding.noise(noise, deviation))
+                torch.as_tensor(part).add_(rounding.noise(noise, deviation))
 
         if self._noise is not None:
             self._noise.add_to(totals, add)

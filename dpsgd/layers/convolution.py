@@ -101,12 +101,12 @@ def _weight_gradients(
     form = prefers_dense(positions, layer.weight[0].numel(), channels)
     if form and layer.weight.numel() <= inputs.shape[1:].numel() + outputs.shape[1:].numel():
         return formed()
-    squares = outputs.new_empty(len(outputs))
+    squares = outputs.new_zeros(len(outputs), dtype=torch.float64)
     gradients = outputs.new_empty(0)  # memory for every part
     for part, patches, grads in _parts(layer, padding, inputs, outputs):
         if form:
             gradients = torch.matmul(grads, patches, out=gradients[: len(patches)])
-            squares[part] = Dense(gradients).squared_norms()
+            Dense(gradients).add_squared_norms(squares[part])
         else:
             each = gram_squares(patches.flatten(0, 1), grads.mT.flatten(0, 1))
             squares[part] = each.view(-1, layer.groups).sum(1)

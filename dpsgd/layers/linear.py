@@ -59,7 +59,7 @@ def lazy_linear_gradients(
 def _by_position(values: Tensor, dim: int) -> Tensor:
     """Return (b, ..., d) as (b, T, d), wherever the batch was."""
     if values.ndim == 2 and dim == 0:
-        return values[:, None]
+        return values.unsqueeze(1)
     values = values.movedim(dim, 0)
     positions = values.shape[1:-1].numel()
     return values.reshape(values.shape[0], positions, values.shape[-1])

