@@ -6,18 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from command import hearsay
 
 RUN = ("--q", 0.01, "--sigma", 4, "--steps", 1000, "--delta", 1e-5)
 FIXED = ("--batch", 10, "--dataset", 1000, "--sigma", 4, "--steps", 10, "--delta", 1e-5)
 
 
-def account(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "hearsay_server", "account", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
-
-
 def test_every_accountant_stands_beside_the_others_with_its_relation() -> None:
-    printed = account(*RUN).stdout
+    printed = hearsay("account", *RUN).stdout
     assert "for neighbours by: add remove" in printed
     for name in ("privacy loss", "Rényi", "zCDP", "moments", "optimal", "advanced", "Gaussian DP"):
         assert name in printed
@@ -25,7 +21,7 @@ def test_every_accountant_stands_beside_the_others_with_its_relation() -> None:
 
 
 def test_the_json_says_what_is_a_guarantee() -> None:
-    document = json.loads(account(*RUN, "--json").stdout)
+    document = json.loads(hearsay("account", *RUN, "--json").stdout)
     rows = {row["accountant"]: row for row in document["accountants"]}
     assert document["relation"] == "add_remove"
     assert {name for name, row in rows.items() if not row["is_guarantee"]} == {
@@ -38,7 +34,7 @@ def test_the_json_says_what_is_a_guarantee() -> None:
 
 
 def test_a_fixed_batch_is_accounted_for_under_replacement() -> None:
-    document = json.loads(account(*FIXED, "--json").stdout)
+    document = json.loads(hearsay("account", *FIXED, "--json").stdout)
     assert document["relation"] == "replace_one"
     assert document["sampling"] == {"kind": "fixed_size", "batch": 10, "dataset": 1000}
 
@@ -46,7 +42,7 @@ def test_a_fixed_batch_is_accounted_for_under_replacement() -> None:
 def test_the_plot_is_a_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     file = tmp_path / "epsilon.png"
-    done = account(*FIXED, "--plot", file)
+    done = hearsay("account", *FIXED, "--plot", file)
     assert (done.returncode, done.stderr) == (0, "")
     assert file.read_bytes().startswith(b"\x89PNG")
 
@@ -62,7 +58,7 @@ def test_the_plot_is_a_picture(tmp_path: Path) -> None:
     ids=["loud", "quiet", "loudest", "nothing"],
 )
 def test_extreme_runs_are_answered_by_nothing_negative(run: tuple[object, ...]) -> None:
-    rows = json.loads(account(*run, "--json").stdout)["accountants"]
+    rows = json.loads(hearsay("account", *run, "--json").stdout)["accountants"]
     epsilons = [row["epsilon"] for row in rows if row["epsilon"] is not None]
     assert epsilons
     assert min(epsilons) >= 0
@@ -82,7 +78,7 @@ def test_extreme_runs_are_answered_by_nothing_negative(run: tuple[object, ...]) 
     ids=["both", "neither", "rate", "noise", "steps", "delta", "plot"],
 )
 def test_bad_input_is_told_in_one_line(arguments: tuple[object, ...], reason: str) -> None:
-    done = account(*arguments)
+    done = hearsay("account", *arguments)
     assert done.returncode == 1
     assert reason in done.stderr
     assert done.stderr.count("\n") == 1

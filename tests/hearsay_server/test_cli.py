@@ -8,13 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from command import hearsay
 
 from support import SURVEY, Server, device
-
-
-def hearsay(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "hearsay_server", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
 @pytest.fixture

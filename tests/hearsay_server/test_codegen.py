@@ -16,7 +16,7 @@ ODD = SURVEY.replace('"smokes"', '"from"').replace('"age"', '"class"') + (
 )
 
 USE = """
-from {module} import record_health
+from typed import record_health
 from hearsay import Client
 
 def use(client: Client) -> None:
@@ -24,29 +24,31 @@ def use(client: Client) -> None:
 """
 
 
-def _mypy(folder: Path, call: str) -> subprocess.CompletedProcess[str]:
-    (folder / "use.py").write_text(USE.format(module="typed", call=call))
-    root = Path(hearsay.__file__).parents[3]
-    paths = [str(folder), str(root), str(root / "client/python")]
-    return subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--follow-imports=silent",
-         "--explicit-package-bases", "use.py", "typed.py"],
-        cwd=folder, env={**os.environ, "MYPYPATH": os.pathsep.join(paths)},
-        capture_output=True, text=True,
-    )  # fmt: skip
-
-
 def test_a_type_checker_reads_the_answers(tmp_path: Path) -> None:
     (tmp_path / "survey.toml").write_text(SURVEY)
     command = [sys.executable, "-m", "hearsay_server", "codegen", str(tmp_path / "survey.toml")]
     subprocess.run([*command, "--out", str(tmp_path / "typed.py")], check=True)
-    right = _mypy(tmp_path, 'record_health(client, smokes="no", age=41.5)')
-    assert right.returncode == 0, right.stdout
-    wrong = _mypy(tmp_path, 'record_health(client, smokes="maybe")')
-    assert wrong.returncode == 1
-    assert 'Argument "smokes"' in wrong.stdout
-    unknown = _mypy(tmp_path, "record_health(client, drinks=1)")
-    assert 'Unexpected keyword argument "drinks"' in unknown.stdout
+    calls = {
+        "right.py": 'record_health(client, smokes="no", age=41.5)',
+        "wrong.py": 'record_health(client, smokes="maybe")',
+        "unknown.py": "record_health(client, drinks=1)",
+    }
+    for file, call in calls.items():
+        (tmp_path / file).write_text(USE.format(call=call))
+    root = Path(hearsay.__file__).parents[3]
+    paths = [str(tmp_path), str(root), str(root / "client/python")]
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--follow-imports=silent",
+         "--explicit-package-bases", "--no-error-summary", "typed.py", *calls],
+        cwd=tmp_path, env={**os.environ, "MYPYPATH": os.pathsep.join(paths)},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    errors = sorted(line for line in checked.stdout.splitlines() if "error:" in line)
+    assert len(errors) == 2, checked.stdout + checked.stderr
+    assert errors[0].startswith("unknown.py")
+    assert 'Unexpected keyword argument "drinks"' in errors[0]
+    assert errors[1].startswith("wrong.py")
+    assert 'Argument "smokes"' in errors[1]
 
 
 def test_names_and_values_may_be_anything(server: Server) -> None:

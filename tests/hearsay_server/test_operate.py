@@ -1,21 +1,12 @@
 """The operator's commands as a user runs them."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command import hearsay
 from serving import serving, tokens_of
 
 from hearsay_server.tokens import hashed
-
-
-def hearsay(*arguments: object, **environ: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "hearsay_server", *map(str, arguments)]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=60, env={**os.environ, **environ}
-    )
 
 
 def test_a_token_is_made_listed_rotated_and_revoked(tmp_path: Path) -> None:

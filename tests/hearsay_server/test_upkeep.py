@@ -1,21 +1,15 @@
 """The commands that look after what is stored."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command import hearsay
 from stored import batch, decoded, register, remembered
 
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from hearsay_server.store import Store
 from support import Server
-
-
-def hearsay(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "hearsay_server", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
 def place(where: Path | str) -> list[object]:

@@ -1,0 +1,32 @@
+"""The `hearsay` command in this process: to start one takes longer than most commands do."""
+
+import io
+import os
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from subprocess import CompletedProcess
+from unittest.mock import patch
+
+from hearsay_server.__main__ import main
+
+
+def hearsay(*arguments: object, **environ: str) -> CompletedProcess[str]:
+    """Run the command; return its exit code and what it printed, to no terminal."""
+    argv = ["hearsay", *map(str, arguments)]
+    printed, told = (io.TextIOWrapper(io.BytesIO(), write_through=True) for _ in range(2))
+    with (
+        patch.object(sys, "argv", argv),
+        patch.dict(os.environ, {"COLUMNS": "80", **environ}),
+        redirect_stdout(printed),
+        redirect_stderr(told),
+    ):
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            # As the interpreter does when it ends.
+            if isinstance(end.code, str):
+                sys.stderr.write(end.code + "\n")
+            code = 1 if isinstance(end.code, str) else end.code or 0
+    out, err = (stream.buffer.getvalue().decode() for stream in (printed, told))
+    return CompletedProcess(argv, code, out, err)
