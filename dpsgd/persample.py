@@ -198,7 +198,7 @@ class Tied(PerSample):
         outputs = self.outer.outputs
         hit = outputs.gather(2, self.rows.rows[:, None, :].expand(-1, outputs.shape[1], -1))
         cross = torch.linalg.vecdot(similar.flatten(1), hit.flatten(1))
-        totals += _rounded_up(apart + 2 * cross, apart)
+        totals += _rounded_up(apart + 2 * cross, apart, cross.dtype)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         return self.outer.weighted_sum(factors) + self.rows.weighted_sum(factors)
@@ -276,12 +276,12 @@ def gram_squares(inputs: Tensor, outputs: Tensor) -> Tensor:
     squares = torch.linalg.vecdot(left.flatten(1), right.flatten(1))
     diagonals = _diagonal(left, inputs.shape[2]) * _diagonal(right, outputs.shape[2])
     largest = diagonals.sqrt().sum(1).square()
-    return _rounded_up(squares, largest)
+    return _rounded_up(squares, largest, squares.dtype)
 
 
-def _rounded_up(squares: Tensor, largest: Tensor) -> Tensor:
-    """Return squares that came from numbers as large as `largest`, plus what rounding hid."""
-    return squares.clamp_min(0) + _SLACK * torch.finfo(squares.dtype).eps * largest
+def _rounded_up(squares: Tensor, largest: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return squares, from numbers as large as `largest` in a type, plus what rounding hid."""
+    return squares.clamp_min(0) + _SLACK * torch.finfo(dtype).eps * largest
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

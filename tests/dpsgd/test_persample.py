@@ -56,6 +56,16 @@ def test_a_norm_that_cancels_is_rounded_upwards() -> None:
     assert (FlatClipping(1.0).factors(norms[None])[0] * exact <= 1).all()
 
 
+def test_a_norm_of_a_tied_table_that_cancels_is_rounded_upwards() -> None:
+    torch.manual_seed(3)
+    inputs, ids = torch.randn(200, 1, 60), torch.randint(V, (200, 1))
+    outputs = nn.functional.one_hot(ids, V).float()
+    rows = Rows(ids, -inputs * (1 + 1e-5 * torch.rand(200, 1, 1)), torch.Size((V, 60)))
+    form = Outer(inputs, outputs, rows.shape).merge(rows)
+    exact = (inputs.double() + rows.gradients.double()).flatten(1).norm(dim=1)
+    assert (squared_norms(form).sqrt() >= exact).all()
+
+
 def test_the_norm_of_many_values_is_not_too_small() -> None:
     # Values of one sign, and a total of float32 that soon takes in only part of each.
     values = torch.rand(2, 4_000_000) + 0.5
