@@ -168,7 +168,8 @@ class Bookkeeper:
 
     def _add(self, booked: _Booked, batch: int, scale: float) -> None:
         groups = {key: self.policy.group(self._names[key[0]]) for key in booked}
-        # Products of small norms may be rounded to zero: no norm is taken to be less than this.
+        # Products of small norms, and of small gradients in weighted sums, may be rounded to zero:
+        # no norm is taken to be less than this.
         least = least_square(len(booked), torch.float32)
         size = self.policy.groups, batch
         squares = torch.full(size, least, dtype=torch.float64, device=self.anchor.device)

@@ -129,20 +129,22 @@ def add_rounded(
 
 
 @_compiled_sums
-def _square(values: NDArray[np.floating[Any]]) -> float:
+def _square(values: NDArray[np.floating[Any]], most: float) -> float:
     """Return the sum of squares, in float64, with what squares rounded to zero may come to."""
     total = values.size * _LOST
     for i in range(values.size):
         value = np.float64(values[i])
         total += value * value
-    return total
+    return total if total <= most else np.inf
 
 
 @_compiled
-def add_squares(values: NDArray[np.floating[Any]], totals: NDArray[np.float64]) -> None:
-    """Add the squared norm of each row to its total."""
+def add_squares(
+    values: NDArray[np.floating[Any]], totals: NDArray[np.float64], most: float
+) -> None:
+    """Add the squared norm of each row to its total: infinity, if more than `most`."""
     for i in range(totals.size):
-        totals[i] += _square(values[i])
+        totals[i] += _square(values[i], most)
 
 
 @_compiled
@@ -150,7 +152,9 @@ def add_products(
     left: NDArray[np.floating[Any]],
     right: NDArray[np.floating[Any]],
     totals: NDArray[np.float64],
+    most: float,
 ) -> None:
-    """Add the squared norm of each outer product of two rows to its total."""
+    """Add the squared norm of each outer product of two rows to its total, likewise."""
     for i in range(totals.size):
-        totals[i] += _square(left[i]) * _square(right[i])
+        product = _square(left[i], most) * _square(right[i], most)
+        totals[i] += product if product <= most else np.inf

@@ -22,8 +22,8 @@ Values = Tensor | NDArray[np.floating[Any]]
 _BLOCK = 1 << 17
 """Values drawn together: enough that threads seldom wait for Python's lock, few of memory."""
 _LEAST = 1 << 21
-"""Values from which another thread is worth waking: torch's keep their cores busy for
-milliseconds after their last work."""
+"""Values for each thread, where several share a draw: fewer are drawn before torch's threads,
+which keep their cores busy for milliseconds after their last work, let go of them."""
 _SMALL = 1 << 48
 """Below this, a word has too few bits for the logarithm."""
 _MOST_THREADS = 8

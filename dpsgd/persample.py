@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from dpsgd.compiled import add_products, add_squares
+from ldp import InvalidInput
 
 _SLACK = 16.0
 """Rounding errors allowed for in a norm by Gram matrices, in units of the type's epsilon."""
@@ -194,10 +195,13 @@ class Tied(PerSample):
         apart = torch.zeros_like(totals)
         self.outer.add_squared_norms(apart)
         self.rows.add_squared_norms(apart)
-        similar = self.outer.inputs @ self.rows.gradients.mT
-        outputs = self.outer.outputs
+        inputs, outputs = self.outer.inputs, self.outer.outputs
+        similar = inputs @ self.rows.gradients.mT
         hit = outputs.gather(2, self.rows.rows[:, None, :].expand(-1, outputs.shape[1], -1))
         cross = torch.linalg.vecdot(similar.flatten(1), hit.flatten(1))
+        # Products of small gradients, rounded to zero, may have met large outputs.
+        terms = inputs.shape[2] * hit.abs().sum((1, 2)).double() + hit[0].numel()
+        apart += 2 * torch.finfo(cross.dtype).tiny * terms
         totals += _rounded_up(apart + 2 * cross, apart, cross.dtype)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
@@ -301,28 +305,34 @@ def _add_squares(values: Tensor, totals: Tensor) -> None:
 
     On a CPU squares are added up in float64: torch adds thousands of float32 to one total, which
     made the norm of ten million values too small by 7e-5 of it. On other devices totals are many.
+    What is beyond the values' type is infinite: to shorten it would take factors of few bits.
     """
+    rows = _rows(values, totals)
     if totals.device.type == "cpu":
-        add_squares(_rows(values).numpy(), totals.numpy())
+        add_squares(rows.numpy(), totals.numpy(), torch.finfo(rows.dtype).max)
     else:
-        totals += _upper_squares(values)
+        totals += _upper_squares(rows)
 
 
 def _add_products(left: Tensor, right: Tensor, totals: Tensor) -> None:
     """Add the squared norms of outer products, likewise."""
+    rows, others = _rows(left, totals), _rows(right, totals)
     if totals.device.type == "cpu":
-        add_products(_rows(left).numpy(), _rows(right).numpy(), totals.numpy())
+        add_products(rows.numpy(), others.numpy(), totals.numpy(), torch.finfo(rows.dtype).max)
     else:
-        totals += _upper_squares(left) * _upper_squares(right)
+        totals += _upper_squares(rows) * _upper_squares(others)
 
 
-def _upper_squares(values: Tensor) -> Tensor:
-    rows = _rows(values)
+def _upper_squares(rows: Tensor) -> Tensor:
+    """Return the squared norm of each row, and a little more, in the type of the rows."""
     norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
-    return norms.square().double() + least_square(rows.shape[1], rows.dtype)
+    return norms.square() + least_square(rows.shape[1], rows.dtype)
 
 
-def _rows(values: Tensor) -> Tensor:
+def _rows(values: Tensor, totals: Tensor) -> Tensor:
+    """Return values of samples as rows; compiled loops check no sizes."""
+    if len(values) != len(totals):
+        raise InvalidInput(f"got gradients of {len(values)} samples, expected {len(totals)}")
     return values.flatten(1).contiguous() if values.ndim > 1 else values[:, None]
 
 

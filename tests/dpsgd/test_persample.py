@@ -11,6 +11,7 @@ from torch import nn
 from dpsgd.clipping import FlatClipping
 from dpsgd.persample import Dense, Outer, PerSample, Rows, gram_squares
 from dpsgd.precision import exact
+from ldp import InvalidInput
 
 B, V, D = 3, 5, 4
 KINDS = ["dense", "outer", "rows"]
@@ -106,6 +107,37 @@ def test_a_norm_of_which_squares_are_rounded_to_zero_is_not_too_small(name: str)
     rounded = form.dense().double().flatten(1).norm(dim=1)
     assert (rounded > 1e-23).all()
     assert (squared_norms(form).sqrt() >= rounded * (1 - torch.finfo(torch.float32).eps)).all()
+
+
+def test_a_norm_of_a_tied_table_whose_products_are_rounded_to_zero_is_not_too_small() -> None:
+    inputs, outputs = torch.full((1, 1, 1), 1e-36), torch.full((1, 1, 1), 1e26)
+    rows = Rows(
+        torch.zeros(1, 1, dtype=torch.long), torch.full((1, 1, 1), 1e-10), torch.Size((1, 1))
+    )
+    form = Outer(inputs, outputs, rows.shape).merge(rows)  # both are 1e-10, and their product 1e-46
+    assert squared_norms(form).sqrt().item() >= 2e-10
+
+
+@pytest.mark.parametrize("value", [2e19, 3e38])
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_record_beyond_the_squares_of_its_type_counts_as_zero(bias: bool, value: float) -> None:
+    # To clip it would take a factor that is rounded to few bits.
+    module = nn.Linear(2, 3, bias=bias)
+    module.weight.requires_grad_(not bias)
+    keeper = keep(module, FlatClipping(1e-5), reduction="sum")
+    inputs = torch.ones(2, 2) if bias else torch.tensor([[1.0, 1.0], [value, value]])
+    (module(inputs).sum(1) * torch.tensor([1.0, value if bias else 1.0])).sum().backward()
+    (summed,) = keeper.take_sums()
+    assert summed.norm().item() == pytest.approx(1e-5)
+    assert (summed > 0).all()
+
+
+def test_gradients_of_another_number_of_samples_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="got gradients of 2 samples, expected 4"):
+        Dense(torch.ones(2, 3)).add_squared_norms(torch.zeros(4, dtype=torch.float64))
+    other = Outer(torch.ones(3, 1, 3), torch.ones(2, 1, 3), torch.Size((3, 3)))
+    with pytest.raises(InvalidInput, match="got gradients of 2 samples, expected 3"):
+        other.add_squared_norms(torch.zeros(3, dtype=torch.float64))
 
 
 def test_a_record_of_which_squares_are_rounded_to_zero_is_clipped() -> None:

@@ -1,7 +1,8 @@
-"""The `hearsay` command in this process: to start one takes longer than most commands do."""
+"""The `hearsay` command."""
 
 import io
 import os
+import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from subprocess import CompletedProcess
@@ -11,9 +12,14 @@ from hearsay_server.__main__ import main
 
 
 def hearsay(*arguments: object, **environ: str) -> CompletedProcess[str]:
-    """Run the command; return its exit code and what it printed, to no terminal."""
+    """Run the command in this process: to start one takes longer than most commands do.
+
+    Return its exit code and what it printed, to no terminal.
+    """
     argv = ["hearsay", *map(str, arguments)]
-    printed, told = (io.TextIOWrapper(io.BytesIO(), write_through=True) for _ in range(2))
+    printed, told = (
+        io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2)
+    )
     with (
         patch.object(sys, "argv", argv),
         patch.dict(os.environ, {"COLUMNS": "80", **environ}),
@@ -30,3 +36,11 @@ def hearsay(*arguments: object, **environ: str) -> CompletedProcess[str]:
             code = 1 if isinstance(end.code, str) else end.code or 0
     out, err = (stream.buffer.getvalue().decode() for stream in (printed, told))
     return CompletedProcess(argv, code, out, err)
+
+
+def hearsay_serve(*arguments: object, **environ: str) -> CompletedProcess[str]:
+    """Run the server, which sets up its process, in one of its own, until it ends."""
+    command = [sys.executable, "-m", "hearsay_server", "serve", *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env={**os.environ, **environ}
+    )

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command import hearsay
+from command import hearsay, hearsay_serve
 
 from support import SURVEY, Server, device
 
@@ -106,13 +106,13 @@ def test_no_server_is_said_in_one_line() -> None:
 
 
 def test_the_server_does_not_listen_to_strangers_unasked(tmp_path: Path) -> None:
-    done = hearsay("serve", "--data", tmp_path, "--listen", "0.0.0.0:0")
+    done = hearsay_serve("--data", tmp_path, "--listen", "0.0.0.0:0")
     assert done.returncode == 1
     assert "0.0.0.0:0 is not loopback: set tls_certificate and tls_key" in done.stderr
 
 
 def test_a_port_in_use_is_said(server: Server, tmp_path: Path) -> None:
-    done = hearsay("serve", "--data", tmp_path, "--listen", server.address)
+    done = hearsay_serve("--data", tmp_path, "--listen", server.address)
     assert done.returncode == 1
     assert f"hearsay: cannot listen on {server.address}: is the port in use?" in done.stderr
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from command import hearsay
+from command import hearsay, hearsay_serve
 from serving import serving, tokens_of
 
 from hearsay_server.tokens import hashed
@@ -88,8 +88,8 @@ def test_health_is_told_by_the_exit_code(tmp_path: Path) -> None:
 def test_a_configuration_that_cannot_be_is_said_in_one_line(
     tmp_path: Path, arguments: tuple[str, ...], environ: dict[str, str], message: str
 ) -> None:
-    serve = ("serve", "--data", tmp_path, "--listen", "127.0.0.1:0", "--log-level", "error")
-    done = hearsay(*serve, *arguments, **environ)
+    serve = ("--data", tmp_path, "--listen", "127.0.0.1:0", "--log-level", "error")
+    done = hearsay_serve(*serve, *arguments, **environ)
     assert done.returncode == 1
     assert done.stderr.startswith(f"hearsay: {message}")
     assert done.stderr.count("\n") == 1
