@@ -171,8 +171,8 @@ def _load_keystream() -> Callable[[bytes, memoryview], None] | None:
     """Return what overwrites bytes by an AES keystream of a key, or None without cryptography.
 
     Counter mode as in GCM, for which OpenSSL has code for the widest vectors; no tag is taken. A
-    request of more than 64 GiB raises `ValueError`. The package is loaded at the first bulk request: its 40 ms are not for those who never
-    randomise in bulk.
+    request of more than 64 GiB raises `ValueError`. The package is loaded at the first bulk
+    request: its 40 ms are not for those who never randomise in bulk.
     """
     try:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
