@@ -18,6 +18,7 @@ from dpsgd.compiled import add_rounded, box_muller, count_below
 from ldp import Coins
 
 Values = Tensor | NDArray[np.floating[Any]]
+"""A flat tensor, or on a CPU the array that shares its memory: slices of it cost less."""
 
 _BLOCK = 1 << 17
 """Values drawn together: enough that threads seldom wait for Python's lock, few of memory."""
