@@ -4,19 +4,15 @@ import json
 import sqlite3
 from pathlib import Path
 
-import pytest
-from typer.testing import CliRunner
+from command import hearsay
 
 from hearsay import Caps
-from hearsay_server.cli import app
 from support import Server, device
 
 
 def run(*arguments: str | Path, columns: int = 160) -> str:
-    result = CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": str(columns)})
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.output
+    done = hearsay(*arguments, COLUMNS=str(columns))
+    return done.stdout + done.stderr
 
 
 def test_a_ledger_can_be_made_and_looked_into(server: Server, tmp_path: Path) -> None:
@@ -63,12 +59,9 @@ def test_a_ledger_can_be_made_and_looked_into(server: Server, tmp_path: Path) ->
 
 
 def test_what_is_no_ledger_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="there is no file"):
-        run("device", "show", tmp_path / "none.db")
+    assert "there is no file" in run("device", "show", tmp_path / "none.db")
     (tmp_path / "text").write_text("not a database, but long enough to be read as one" * 30)
-    with pytest.raises(ValueError, match="is no ledger that can be read"):
-        run("device", "show", tmp_path / "text")
+    assert "is no ledger that can be read" in run("device", "show", tmp_path / "text")
     with sqlite3.connect(tmp_path / "other.db") as connection:
         connection.execute("CREATE TABLE theirs (x)")
-    with pytest.raises(ValueError, match="is no ledger that can be read"):
-        run("device", "show", tmp_path / "other.db")
+    assert "is no ledger that can be read" in run("device", "show", tmp_path / "other.db")
