@@ -43,6 +43,7 @@ def test_a_type_checker_reads_the_answers(tmp_path: Path) -> None:
         cwd=tmp_path, env={**os.environ, "MYPYPATH": os.pathsep.join(paths)},
         capture_output=True, text=True,
     )  # fmt: skip
+    assert checked.returncode == 1
     errors = sorted(line for line in checked.stdout.splitlines() if "error:" in line)
     assert len(errors) == 2, checked.stdout + checked.stderr
     assert errors[0].startswith("unknown.py")

@@ -12,7 +12,15 @@ from support import Server, device
 
 def run(*arguments: str | Path, columns: int = 160) -> str:
     done = hearsay(*arguments, COLUMNS=str(columns))
-    return done.stdout + done.stderr
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def refusal(*arguments: str | Path) -> str:
+    done = hearsay(*arguments)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    return done.stderr
 
 
 def test_a_ledger_can_be_made_and_looked_into(server: Server, tmp_path: Path) -> None:
@@ -59,9 +67,9 @@ def test_a_ledger_can_be_made_and_looked_into(server: Server, tmp_path: Path) ->
 
 
 def test_what_is_no_ledger_is_told(tmp_path: Path) -> None:
-    assert "there is no file" in run("device", "show", tmp_path / "none.db")
+    assert "there is no file" in refusal("device", "show", tmp_path / "none.db")
     (tmp_path / "text").write_text("not a database, but long enough to be read as one" * 30)
-    assert "is no ledger that can be read" in run("device", "show", tmp_path / "text")
+    assert "is no ledger that can be read" in refusal("device", "show", tmp_path / "text")
     with sqlite3.connect(tmp_path / "other.db") as connection:
         connection.execute("CREATE TABLE theirs (x)")
-    assert "is no ledger that can be read" in run("device", "show", tmp_path / "other.db")
+    assert "is no ledger that can be read" in refusal("device", "show", tmp_path / "other.db")

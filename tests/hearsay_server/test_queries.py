@@ -112,9 +112,15 @@ def collected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collected]:
         yield Collected(address, analyst)
 
 
-def asked(collected: Collected, *arguments: object) -> CompletedProcess[str]:
-    command = ("query", "asked", *arguments, "--target", collected.address)
-    return hearsay(*command, COLUMNS="200")
+def command(collected: Collected, *arguments: object) -> CompletedProcess[str]:
+    asked = ("query", "asked", *arguments, "--target", collected.address)
+    return hearsay(*asked, COLUMNS="200")
+
+
+def asked(collected: Collected, *arguments: object) -> str:
+    done = command(collected, *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 # --- ranges and groups -------------------------------------------------------------------------
@@ -417,22 +423,20 @@ def test_an_answer_is_computed_once_until_reports_come_in(
 
 
 def test_the_command_shows_what_was_asked_for(collected: Collected) -> None:
-    table = asked(collected, "colour", "--forged", 100, "--consistent", "norm-sub").stdout
+    table = asked(collected, "colour", "--forged", 100, "--consistent", "norm-sub")
     for heading in ("raw", "effective n", "forged down", "forged up", "norm-sub"):
         assert heading in table
     assert "errors allow for people with 3 reports each" in table
-    grouped = json.loads(asked(collected, "colour", "--by", "period", "--json").stdout)
+    grouped = json.loads(asked(collected, "colour", "--by", "period", "--json"))
     assert [document["group"] for document in grouped] == DAYS
     day = ("--from", DAYS[1], "--to", DAYS[1])
-    ranged = asked(collected, "colour", *day, "--level", "open", "--json").stdout
+    ranged = asked(collected, "colour", *day, "--level", "open", "--json")
     assert json.loads(ranged)["reports"] == ROWS
-    lines = list(
-        csv.DictReader(asked(collected, "shape", "--by", "level", "--csv").stdout.splitlines())
-    )
+    lines = list(csv.DictReader(asked(collected, "shape", "--by", "level", "--csv").splitlines()))
     assert [line["group"] for line in lines] == ["strict"] * 10 + ["open"] * 10
     assert float(lines[0]["effective_sample_size"]) > 0
-    assert "quantile" in asked(collected, "income", "--distribution", "--bins", 4).stdout
-    document = json.loads(asked(collected, "colour", "--suspicions", "--json").stdout)
+    assert "quantile" in asked(collected, "income", "--distribution", "--bins", 4)
+    document = json.loads(asked(collected, "colour", "--suspicions", "--json"))
     assert {each["test"] for each in document["suspicions"]} >= {"together", "norm_sub_gap"}
     assert document["targets"]
 
@@ -443,4 +447,6 @@ def test_the_command_refuses_what_contradicts_itself(collected: Collected) -> No
         (("--by", "level", "--watch", 1), "choose one of --by"),
         (("--forged", -1), "--forged must be >= 0, got -1"),
     ):
-        assert message in asked(collected, "colour", *arguments).stderr
+        refused = command(collected, "colour", *arguments)
+        assert refused.returncode == 1
+        assert message in refused.stderr
