@@ -21,6 +21,7 @@ from hearsay_server import migrations, schema, shards
 from hearsay_server import survey as surveys
 from hearsay_server.database import is_away
 from hearsay_server.intake import Cohort, Reason, Refused, decode
+from hearsay_server.services.plans import Plans, decoder
 from hearsay_server.store import Store
 from ldp import Coins, Tally
 from support import SURVEY
@@ -353,6 +354,21 @@ def test_a_database_that_comes_back_is_used_again(postgres: Postgres) -> None:
         store.add([two], decoded)
     postgres.start()
     assert store.add([one, two], decoded) == [False, True]
+    store.close()
+
+
+def test_a_batch_is_not_to_blame_for_a_database_that_is_away(postgres: Postgres) -> None:
+    store = Store(postgres.create())
+    decode_one = decoder(Plans(store))
+    unknown = batch(1)
+    postgres.stop(signal.SIGQUIT)
+    with pytest.raises(sa.exc.OperationalError) as error:
+        decode_one(unknown)
+    assert is_away(error.value)
+    postgres.start()
+    (outcome,) = store.add([unknown], decode_one)
+    assert isinstance(outcome, Refused)
+    assert outcome.reason == Reason.UNKNOWN_SURVEY
     store.close()
 
 

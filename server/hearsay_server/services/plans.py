@@ -9,6 +9,7 @@ from hearsay.plan import Plan
 from hearsay.v1 import collector_pb2
 from hearsay_server.clock import Clock, system
 from hearsay_server.config import Config
+from hearsay_server.database import is_away
 from hearsay_server.intake import GRACE, Cohort, Reason, Refused, decode
 from hearsay_server.store import Store, StoredSurvey
 from ldp import Tally
@@ -75,7 +76,7 @@ def decoder(
     max_rows: int = Config.max_batch_rows,
     grace: timedelta = GRACE,
 ) -> Callable[[collector_pb2.Batch], Mapping[Cohort, Tally]]:
-    """Return what turns a batch into tallies, or raises `Refused` and nothing else."""
+    """Return what turns a batch into tallies, or raises `Refused`, or why the database is away."""
 
     def decode_one(batch: collector_pb2.Batch) -> Mapping[Cohort, Tally]:
         if batch.rows > max_rows:
@@ -86,6 +87,8 @@ def decoder(
         except Refused:
             raise
         except Exception as error:
+            if is_away(error):  # nothing is wrong with the batch: `Store.add` tries again, or fails
+                raise
             # A fault of ours: it must neither lose the batch nor hold up those beside it.
             _log.exception("a batch could not be decoded")
             detail = "the server failed to decode it"
