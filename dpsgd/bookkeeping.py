@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from dpsgd.batch_dims import BatchDims
 from dpsgd.clipping import ClippingPolicy
-from dpsgd.persample import Dense, PerSample, least_square
+from dpsgd.persample import Dense, PerSample, least_square, new_totals
 from dpsgd.precision import exact
 from ldp import InvalidInput
 
@@ -171,28 +171,28 @@ class Bookkeeper:
         # Products of small norms, and of small gradients in weighted sums, may be rounded to zero:
         # no norm is taken to be less than this.
         least = least_square(len(booked), torch.float32)
-        size = self.policy.groups, batch
-        squares = torch.full(size, least, dtype=torch.float64, device=self.anchor.device)
-        totals = squares.unbind()
+        squares = new_totals((self.policy.groups, batch), least, self.anchor.device)
         for key, (_, gradients) in booked.items():
-            gradients.add_squared_norms(totals[groups[key]])
-        double = any(piece.dtype == torch.float64 for piece, _ in booked.values())
-        norms = squares.sqrt_().mul_(scale).to(torch.float64 if double else torch.float32)
-        if not math.isfinite(norms.sum()):
+            gradients.add_squared_norms(squares[groups[key]])
+        types = {piece.dtype for piece, _ in booked.values()}
+        widest = torch.float64 if torch.float64 in types else torch.float32
+        norms = torch.as_tensor(squares**0.5 * scale).to(widest)
+        if not math.isfinite(squares.sum()):
             bad = ~norms.isfinite().all(0)
             norms = norms.masked_fill(bad, 0)
             booked = {key: (piece, g.without(bad)) for key, (piece, g) in booked.items()}
-        factors = (self.policy.factors(norms) * scale).unbind()
+        scaled = self.policy.factors(norms) * scale
+        factors = {dtype: scaled.to(dtype).unbind() for dtype in types}
         while booked:
             key, (piece, gradients) = booked.popitem()
-            own = factors[groups[key]].to(piece.dtype)
+            own = factors[piece.dtype][groups[key]]
             self._accumulate(piece, gradients.weighted_sum(own))
 
     def _accumulate(self, piece: Piece, summed: Tensor) -> None:
         parameter = piece.parameter
         total = self._sums.get(id(parameter))
         if total is None and piece.stop is None:
-            self._sums[id(parameter)] = summed.contiguous().view(parameter.shape)
+            self._sums[id(parameter)] = summed.contiguous()
             return
         if total is None:
             total = self._sums[id(parameter)] = summed.new_zeros(parameter.shape)

@@ -17,7 +17,9 @@ try:
 except ImportError as error:
     raise ImportError("private training needs numba: pip install 'hearsay[train]'") from error
 
-_TOGETHER = 512
+TOGETHER = 512
+"""Radii, and as many angles, that are computed together."""
+
 _ROOT_HALF = np.float64(math.sqrt(0.5)).view(np.int64).item()
 _LN2 = math.log(2.0)
 _LOST = np.finfo(np.float64).tiny / np.finfo(np.float64).eps
@@ -28,16 +30,7 @@ _compiled_sums = numba.njit(nogil=True, error_model="numpy", fastmath={"contract
 
 
 @_compiled
-def count_below(words: NDArray[np.uint64], least: int) -> int:
-    """Return how many words are below `least`."""
-    count = 0
-    for i in range(words.size):
-        count += words[i] < np.uint64(least)
-    return count
-
-
-@_compiled
-def box_muller(out: NDArray[np.float64], more: NDArray[np.uint64], least: int) -> None:
+def box_muller(out: NDArray[np.float64], begin: int, more: NDArray[np.uint64], least: int) -> int:
     """Turn an even number of random words, whose place they take, into normal values.
 
     Of every 1024 words, or what is left, half are for radii and half for angles. A radius is the
@@ -45,20 +38,25 @@ def box_muller(out: NDArray[np.float64], more: NDArray[np.uint64], least: int) -
     `least` is too coarse for that: instead of the half it gets the next word of `more`, over 2**64.
     An angle is a word over 2**64, in turns. What comes of a pair is radius cos(angle) and
     radius sin(angle).
+
+    Return where it ended: where all is done, or `more` was too short for the next 1024. From there
+    another call may begin.
     """
     words = out.view(np.uint64)
     taken = 0
-    mantissas, exponents = np.empty(_TOGETHER), np.empty(_TOGETHER)
-    cosines, sines = np.empty(_TOGETHER), np.empty(_TOGETHER)
+    mantissas, exponents = np.empty(TOGETHER), np.empty(TOGETHER)
+    cosines, sines = np.empty(TOGETHER), np.empty(TOGETHER)
     bits = mantissas.view(np.int64)
-    for start in range(0, out.size, 2 * _TOGETHER):
-        stop = min(start + 2 * _TOGETHER, out.size)
+    for start in range(begin, out.size, 2 * TOGETHER):
+        stop = min(start + 2 * TOGETHER, out.size)
         middle = (start + stop) // 2
         part = words[start:middle]
         small = 0
         for i in range(part.size):
             small += part[i] < np.uint64(least)
             mantissas[i] = np.float64(np.int64(part[i] >> np.uint64(1))) + 0.5
+        if taken + small > more.size:
+            return start
         if small:
             for i in range(part.size):
                 if part[i] < np.uint64(least):
@@ -103,6 +101,7 @@ def box_muller(out: NDArray[np.float64], more: NDArray[np.uint64], least: int) -
             first[i] = cosines[i] * mantissas[i]
         for i in range(second.size):
             second[i] = sines[i] * mantissas[i]
+    return out.size
 
 
 @_compiled

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpsgd.compiled import add_rounded, box_muller, count_below
+from dpsgd.compiled import TOGETHER, add_rounded, box_muller
 from ldp import Coins
 
 Values = Tensor | NDArray[np.floating[Any]]
@@ -27,6 +27,8 @@ _LEAST = 1 << 21
 which keep their cores busy for milliseconds after their last work, let go of them."""
 _SMALL = 1 << 48
 """Below this, a word has too few bits for the logarithm."""
+_SPARE = 16
+"""Words for those: a block needs one or two, and hardly ever so many."""
 _MOST_THREADS = 8
 """Threads that share a draw at most: more would wait for Python's lock."""
 
@@ -72,8 +74,7 @@ class KeystreamNoise(NoiseSource):
         self._coins = coins
         # Compile here, not in a thread amid which the process may fork.
         words = np.empty(0, dtype=np.uint64)
-        count_below(words, _SMALL)
-        box_muller(words.view(np.float64), words, _SMALL)
+        box_muller(words.view(np.float64), 0, words, _SMALL)
         Rounding(1.0).release(np.empty(0, dtype=np.float32), np.empty(0), 1.0)
 
     def fill(self, out: Tensor) -> None:
@@ -87,9 +88,11 @@ class KeystreamNoise(NoiseSource):
             block = values[start : start + _BLOCK]
             words = block.view(np.uint64)
             self._coins.fill(words)
-            # Angles are counted too, which does no harm. A copy is of one type, whatever the coins.
-            more = np.array(self._coins.words(count_below(words, _SMALL)))
-            box_muller(block, more, _SMALL)
+            done, spare = 0, _SPARE
+            while done < block.size:
+                # A copy is of one type, whatever the coins.
+                more = np.array(self._coins.words(spare))
+                done, spare = box_muller(block, done, more, _SMALL), TOGETHER
 
 
 class NoisePrefetcher:

@@ -11,7 +11,9 @@ could make them come out too small: what is clipped by them is never longer than
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dpsgd.compiled import add_products, add_squares
@@ -20,12 +22,15 @@ from ldp import InvalidInput
 _SLACK = 16.0
 """Rounding errors allowed for in a norm by Gram matrices, in units of the type's epsilon."""
 
+Totals = Tensor | NDArray[np.float64]
+"""A number for each sample, in float64: on a CPU an array, which compiled loops take as it is."""
+
 
 class PerSample(ABC):
     """The gradients of one parameter for each of b samples."""
 
     @abstractmethod
-    def add_squared_norms(self, totals: Tensor) -> None:
+    def add_squared_norms(self, totals: Totals) -> None:
         """Add the squared Euclidean norm of each sample's gradient to totals (b,), in float64."""
 
     @abstractmethod
@@ -51,7 +56,7 @@ class Dense(PerSample):
     def __init__(self, gradients: Tensor) -> None:
         self.gradients = gradients
 
-    def add_squared_norms(self, totals: Tensor) -> None:
+    def add_squared_norms(self, totals: Totals) -> None:
         _add_squares(self.gradients, totals)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
@@ -71,7 +76,7 @@ class LastToFront(PerSample):
     def __init__(self, gradients: Dense) -> None:
         self._gradients = gradients
 
-    def add_squared_norms(self, totals: Tensor) -> None:
+    def add_squared_norms(self, totals: Totals) -> None:
         self._gradients.add_squared_norms(totals)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
@@ -88,12 +93,16 @@ class Outer(PerSample):
     """Sums over positions of outer products of output gradients and inputs.
 
     The gradient of sample i is the sum over t of outputs[i, t]^T inputs[i, t]; inputs have shape
-    (b, T, d), outputs (b, T, p) and the parameter p * d values. Repeated use adds positions.
-    Source: Goodfellow, "Efficient per-example gradient computations", 2015, for T = 1; Li et al.,
-    "Large language models can be strong differentially private learners", ICLR 2022, equation 4.
+    (b, T, d), outputs (b, T, p) and the parameter p * d values; of one position, (b, d) and
+    (b, p). Repeated use adds positions.
+    Source: Goodfellow, "Efficient per-example gradient computations", 2015, for one position; Li
+    et al., "Large language models can be strong differentially private learners", ICLR 2022,
+    equation 4, for more.
     """
 
     def __init__(self, inputs: Tensor, outputs: Tensor, shape: torch.Size) -> None:
+        if inputs.ndim == 3 and inputs.shape[1] == 1:
+            inputs, outputs = inputs.squeeze(1), outputs.squeeze(1)
         self._inputs = [inputs]
         self._outputs = [outputs]
         self.shape = shape
@@ -108,27 +117,34 @@ class Outer(PerSample):
         """The output gradients of all positions, shape (b, T, p)."""
         return _joined(self._outputs)
 
-    def add_squared_norms(self, totals: Tensor) -> None:
-        inputs, outputs = self.inputs, self.outputs
-        if inputs.shape[1] == 1:
+    def _factors(self) -> tuple[Tensor, Tensor]:
+        """Return inputs and outputs: of one position (b, d) and (b, p), else of all."""
+        if len(self._inputs) == 1 and self._inputs[0].ndim == 2:
+            return self._inputs[0], self._outputs[0]
+        return self.inputs, self.outputs
+
+    def add_squared_norms(self, totals: Totals) -> None:
+        inputs, outputs = self._factors()
+        if inputs.ndim == 2:
             _add_products(inputs, outputs, totals)
         else:
-            totals += gram_squares(inputs, outputs)
+            add_to(totals, gram_squares(inputs, outputs))
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        inputs, outputs = self.inputs, self.outputs
-        factors = factors.view(-1, 1, 1)
-        if inputs.shape[2] < outputs.shape[2]:
+        inputs, outputs = self._factors()
+        factors = factors.view(-1, *[1] * (inputs.ndim - 1))
+        if inputs.shape[-1] < outputs.shape[-1]:
             inputs = inputs * factors
         else:
             outputs = outputs * factors
-        return (outputs.flatten(0, 1).T @ inputs.flatten(0, 1)).view(self.shape)
+        return (outputs.flatten(0, -2).T @ inputs.flatten(0, -2)).view(self.shape)
 
     def dense(self) -> Tensor:
         return (self.outputs.mT @ self.inputs).view(-1, *self.shape)
 
     def without(self, dropped: Tensor) -> PerSample:
-        return Outer(_drop(self.inputs, dropped), _drop(self.outputs, dropped), self.shape)
+        inputs, outputs = self._factors()
+        return Outer(_drop(inputs, dropped), _drop(outputs, dropped), self.shape)
 
     def merge(self, other: PerSample) -> PerSample:
         if isinstance(other, Outer):
@@ -150,7 +166,7 @@ class Rows(PerSample):
         self.gradients = gradients
         self.shape = shape
 
-    def add_squared_norms(self, totals: Tensor) -> None:
+    def add_squared_norms(self, totals: Totals) -> None:
         batch, positions, d = self.gradients.shape
         if positions == 1:
             _add_squares(self.gradients, totals)
@@ -160,9 +176,9 @@ class Rows(PerSample):
         summed = self.gradients.new_zeros(keys.numel(), d)
         summed.index_add_(0, places.flatten(), self.gradients.flatten(0, 1))
         owners = keys.div(self.shape[0], rounding_mode="floor")
-        squares = totals.new_zeros(len(summed))
+        squares = new_totals((len(summed),), 0.0, summed.device)
         _add_squares(summed, squares)
-        totals.index_add_(0, owners, squares)
+        torch.as_tensor(totals).index_add_(0, owners, torch.as_tensor(squares))
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         scaled = (self.gradients * factors[:, None, None]).flatten(0, 1)
@@ -190,19 +206,20 @@ class Tied(PerSample):
         self.outer = outer
         self.rows = rows
 
-    def add_squared_norms(self, totals: Tensor) -> None:
+    def add_squared_norms(self, totals: Totals) -> None:
         # Where the embedding's gradient e falls on row r, the sum of g_s h_s^T has g_s[r] h_s.
-        apart = torch.zeros_like(totals)
-        self.outer.add_squared_norms(apart)
-        self.rows.add_squared_norms(apart)
         inputs, outputs = self.outer.inputs, self.outer.outputs
+        parts = new_totals((len(inputs),), 0.0, inputs.device)
+        self.outer.add_squared_norms(parts)
+        self.rows.add_squared_norms(parts)
+        apart = torch.as_tensor(parts)
         similar = inputs @ self.rows.gradients.mT
         hit = outputs.gather(2, self.rows.rows[:, None, :].expand(-1, outputs.shape[1], -1))
         cross = torch.linalg.vecdot(similar.flatten(1), hit.flatten(1))
         # Products of small gradients, rounded to zero, may have met large outputs.
         terms = inputs.shape[2] * hit.abs().sum((1, 2)).double() + hit[0].numel()
         apart += 2 * torch.finfo(cross.dtype).tiny * terms
-        totals += _rounded_up(apart + 2 * cross, apart, cross.dtype)
+        add_to(totals, _rounded_up(apart + 2 * cross, apart, cross.dtype))
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         return self.outer.weighted_sum(factors) + self.rows.weighted_sum(factors)
@@ -226,18 +243,18 @@ class Deferred(PerSample):
 
     def __init__(
         self,
-        norms: Tensor,
+        squares: Totals,
         summed: Callable[[Tensor], Tensor],
         formed: Callable[[], Tensor],
         dropping: Callable[[Tensor], PerSample],
     ) -> None:
-        self._norms = norms
+        self._squares = squares
         self._summed = summed
         self._formed = formed
         self._dropping = dropping
 
-    def add_squared_norms(self, totals: Tensor) -> None:
-        totals += self._norms
+    def add_squared_norms(self, totals: Totals) -> None:
+        totals += self._squares
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         return self._summed(factors)
@@ -290,8 +307,8 @@ def _rounded_up(squares: Tensor, largest: Tensor, dtype: torch.dtype) -> Tensor:
 
 def _joined(parts: list[Tensor]) -> Tensor:
     if len(parts) > 1:
-        parts[:] = [torch.cat(parts, 1)]
-    return parts[0]
+        parts[:] = [torch.cat([part if part.ndim == 3 else part[:, None] for part in parts], 1)]
+    return parts[0] if parts[0].ndim == 3 else parts[0][:, None]
 
 
 def least_square(values: int, dtype: torch.dtype) -> float:
@@ -300,7 +317,20 @@ def least_square(values: int, dtype: torch.dtype) -> float:
     return values * limits.tiny / limits.eps
 
 
-def _add_squares(values: Tensor, totals: Tensor) -> None:
+def new_totals(size: tuple[int, ...], value: float, device: torch.device) -> Totals:
+    """Return totals, or rows of them, that begin with a value."""
+    if device.type == "cpu":
+        return np.full(size, value)
+    return torch.full(size, value, dtype=torch.float64, device=device)
+
+
+def add_to(totals: Totals, values: Tensor) -> None:
+    """Add a number to each total."""
+    total = torch.as_tensor(totals)
+    total += values
+
+
+def _add_squares(values: Tensor, totals: Totals) -> None:
     """Add the squared norm of each sample's values, and a little more, to totals.
 
     On a CPU squares are added up in float64: torch adds thousands of float32 to one total, which
@@ -308,19 +338,19 @@ def _add_squares(values: Tensor, totals: Tensor) -> None:
     What is beyond the values' type is infinite: to shorten it would take factors of few bits.
     """
     rows = _rows(values, totals)
-    if totals.device.type == "cpu":
-        add_squares(rows.numpy(), totals.numpy(), torch.finfo(rows.dtype).max)
-    else:
+    if isinstance(totals, Tensor):
         totals += _upper_squares(rows)
+    else:
+        add_squares(rows.numpy(), totals, torch.finfo(rows.dtype).max)
 
 
-def _add_products(left: Tensor, right: Tensor, totals: Tensor) -> None:
+def _add_products(left: Tensor, right: Tensor, totals: Totals) -> None:
     """Add the squared norms of outer products, likewise."""
     rows, others = _rows(left, totals), _rows(right, totals)
-    if totals.device.type == "cpu":
-        add_products(rows.numpy(), others.numpy(), totals.numpy(), torch.finfo(rows.dtype).max)
-    else:
+    if isinstance(totals, Tensor):
         totals += _upper_squares(rows) * _upper_squares(others)
+    else:
+        add_products(rows.numpy(), others.numpy(), totals, torch.finfo(rows.dtype).max)
 
 
 def _upper_squares(rows: Tensor) -> Tensor:
@@ -329,10 +359,12 @@ def _upper_squares(rows: Tensor) -> Tensor:
     return norms.square() + least_square(rows.shape[1], rows.dtype)
 
 
-def _rows(values: Tensor, totals: Tensor) -> Tensor:
+def _rows(values: Tensor, totals: Totals) -> Tensor:
     """Return values of samples as rows; compiled loops check no sizes."""
-    if len(values) != len(totals):
-        raise InvalidInput(f"got gradients of {len(values)} samples, expected {len(totals)}")
+    if values.shape[0] != totals.shape[0]:
+        raise InvalidInput(
+            f"got gradients of {values.shape[0]} samples, expected {totals.shape[0]}"
+        )
     return values.flatten(1).contiguous() if values.ndim > 1 else values[:, None]
 
 

@@ -13,7 +13,9 @@ from dpsgd.persample import (
     Dense,
     LastToFront,
     PerSample,
+    add_to,
     gram_squares,
+    new_totals,
     prefers_dense,
 )
 from ldp import InvalidInput
@@ -101,7 +103,7 @@ def _weight_gradients(
     form = prefers_dense(positions, layer.weight[0].numel(), channels)
     if form and layer.weight.numel() <= inputs.shape[1:].numel() + outputs.shape[1:].numel():
         return formed()
-    squares = outputs.new_zeros(len(outputs), dtype=torch.float64)
+    squares = new_totals((len(outputs),), 0.0, outputs.device)
     gradients = outputs.new_empty(0)  # memory for every part
     for part, patches, grads in _parts(layer, padding, inputs, outputs):
         if form:
@@ -109,7 +111,7 @@ def _weight_gradients(
             Dense(gradients).add_squared_norms(squares[part])
         else:
             each = gram_squares(patches.flatten(0, 1), grads.mT.flatten(0, 1))
-            squares[part] = each.view(-1, layer.groups).sum(1)
+            add_to(squares[part], each.view(-1, layer.groups).sum(1))
     return Deferred(squares, summed, lambda: formed().dense(), dropping)
 
 

@@ -34,9 +34,13 @@ def linear_gradients(
 ) -> Gradients:
     """Yield the gradients of a linear map from its inputs and output gradients."""
     dtype = weight.dtype
-    outputs = _by_position(outputs, dim).to(dtype)
+    inputs, outputs = inputs.to(dtype), outputs.to(dtype)
+    if inputs.ndim == 2 and dim == 0:
+        yield from one_position(weight, bias, inputs, outputs)
+        return
+    outputs = _by_position(outputs, dim)
     if weight.parameter.requires_grad:
-        yield weight, outer(_by_position(inputs, dim).to(dtype), outputs, weight.shape)
+        yield weight, outer(_by_position(inputs, dim), outputs, weight.shape)
     if bias is not None and bias.parameter.requires_grad:
         yield bias, summed(outputs)
 
@@ -46,20 +50,16 @@ def summed(outputs: Tensor) -> PerSample:
     return Dense(outputs.squeeze(1) if outputs.shape[1] == 1 else outputs.sum(1))
 
 
-def lazy_linear_gradients(
-    weight: Piece, bias: Piece | None, inputs: Tensor, outputs: Tensor
-) -> Gradients:
-    """Yield gradients of one position of many, (b, d) and (b, p), to be joined later."""
+def one_position(weight: Piece, bias: Piece | None, inputs: Tensor, outputs: Tensor) -> Gradients:
+    """Yield the gradients of one position, (b, d) and (b, p); others may be joined to them."""
     if weight.parameter.requires_grad:
-        yield weight, Outer(inputs[:, None], outputs[:, None], weight.shape)
+        yield weight, Outer(inputs, outputs, weight.shape)
     if bias is not None and bias.parameter.requires_grad:
         yield bias, Dense(outputs)
 
 
 def _by_position(values: Tensor, dim: int) -> Tensor:
     """Return (b, ..., d) as (b, T, d), wherever the batch was."""
-    if values.ndim == 2 and dim == 0:
-        return values.unsqueeze(1)
     values = values.movedim(dim, 0)
     positions = values.shape[1:-1].numel()
     return values.reshape(values.shape[0], positions, values.shape[-1])

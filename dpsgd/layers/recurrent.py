@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from dpsgd.bookkeeping import Call, Gradients, Piece
-from dpsgd.layers.linear import lazy_linear_gradients, tapped_linear
+from dpsgd.layers.linear import one_position, tapped_linear
 from dpsgd.layers.registry import rule
 from ldp import InvalidInput
 
@@ -98,9 +98,7 @@ def _unrolled(
 
     def gradients(grads: Tensor, before: Tensor) -> Gradients:
         dtype = recurrent_weight.dtype
-        return lazy_linear_gradients(
-            recurrent_weight, recurrent_bias, before.to(dtype), grads.to(dtype)
-        )
+        return one_position(recurrent_weight, recurrent_bias, before.to(dtype), grads.to(dtype))
 
     outputs = []
     for step in reversed(projected.unbind(0)) if reverse else projected.unbind(0):

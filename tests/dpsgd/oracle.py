@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from dpsgd.bookkeeping import Bookkeeper
 from dpsgd.clipping import ClippingPolicy, FlatClipping
 from dpsgd.layers import by_sample, rules_for
-from dpsgd.persample import PerSample
+from dpsgd.persample import PerSample, new_totals
 
 Inputs = Sequence[Tensor]
 Loss = Callable[[object], Tensor]
@@ -109,6 +109,6 @@ def check(
 
 def squared_norms(form: PerSample) -> Tensor:
     """Return the squared norm of each sample's gradient."""
-    totals = torch.zeros(len(form.dense()), dtype=torch.float64)
+    totals = new_totals((len(form.dense()),), 0.0, torch.device("cpu"))
     form.add_squared_norms(totals)
-    return totals
+    return torch.as_tensor(totals)

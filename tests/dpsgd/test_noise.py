@@ -13,7 +13,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from dpsgd.compiled import add_rounded, box_muller, count_below
+from dpsgd.compiled import TOGETHER, add_rounded, box_muller
 from dpsgd.noise import (
     GeneratorNoise,
     Grid,
@@ -76,10 +76,9 @@ def test_keystream_noise_is_exact_to_the_last_places_of_float64() -> None:
     together = zip(np.split(words, ends), np.split(angles, ends), strict=True)
     values = np.concatenate([half for pair in together for half in pair]).view(np.float64)
     least = 1 << 56
-    box_muller(values, more, least)
+    assert box_muller(values, 0, more, least) == values.size
     fraction = np.full(words.size, np.longdouble(0.5))
     small = words < least
-    assert count_below(words, least) == small.sum() > 0
     fraction[small] = (more[: small.sum()].astype(np.longdouble) + 0.5) / 2**64
     uniform = ((words >> np.uint64(1)).astype(np.longdouble) + fraction) / 2**63
     radius = np.sqrt(-2 * np.log(uniform))
@@ -91,6 +90,24 @@ def test_keystream_noise_is_exact_to_the_last_places_of_float64() -> None:
     second = np.concatenate([part[part.size // 2 :] for part in parts])
     assert (abs(first - radius * np.cos(turns)) <= tolerance).all()
     assert (abs(second - radius * np.sin(turns)) <= tolerance).all()
+
+
+def test_more_words_for_the_tails_are_drawn_where_the_first_do_not_do() -> None:
+    words = Coins().words(6 * TOGETHER + 10)
+    small = slice(2 * TOGETHER, 3 * TOGETHER)  # all radii of the second part
+    words[small] >>= np.uint64(40)
+    more = Coins().words(2 * TOGETHER)
+    whole, parts = words.view(np.float64).copy(), words.view(np.float64).copy()
+    assert box_muller(whole, 0, more, 1 << 48) == whole.size
+    assert box_muller(parts, 0, more[: TOGETHER - 1], 1 << 48) == small.start
+    assert (parts[: small.start] == whole[: small.start]).all()
+    assert (parts[small.start :].view(np.uint64) == words[small.start :]).all()
+    assert box_muller(parts, small.start, more, 1 << 48) == parts.size
+    assert (parts == whole).all()
+
+    drawn = torch.empty(words.size, dtype=torch.float64)
+    KeystreamNoise(Words(*words.tolist(), *[0] * 16, *more.tolist())).fill(drawn)
+    assert (drawn.numpy() == whole).all()
 
 
 def test_keystream_noise_reaches_far_into_the_tails() -> None:
@@ -154,7 +171,7 @@ def test_what_is_compiled_releases_what_torch_does(
 
 def test_noise_is_compiled_before_it_is_drawn() -> None:
     source = KeystreamNoise(Coins())
-    compiled = box_muller, count_below, add_rounded
+    compiled = box_muller, add_rounded
     before = [len(function.signatures) for function in compiled]
     values = torch.empty(1 << 16, dtype=torch.float64)
     source.fill(values)

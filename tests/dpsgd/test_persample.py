@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from oracle import keep, squared_norms
@@ -141,10 +142,10 @@ def test_a_record_beyond_the_squares_of_its_type_counts_as_zero(bias: bool, valu
 
 def test_gradients_of_another_number_of_samples_are_refused() -> None:
     with pytest.raises(InvalidInput, match="got gradients of 2 samples, expected 4"):
-        Dense(torch.ones(2, 3)).add_squared_norms(torch.zeros(4, dtype=torch.float64))
-    other = Outer(torch.ones(3, 1, 3), torch.ones(2, 1, 3), torch.Size((3, 3)))
+        Dense(torch.ones(2, 3)).add_squared_norms(np.zeros(4))
+    other = Outer(torch.ones(3, 3), torch.ones(2, 3), torch.Size((3, 3)))
     with pytest.raises(InvalidInput, match="got gradients of 2 samples, expected 3"):
-        other.add_squared_norms(torch.zeros(3, dtype=torch.float64))
+        other.add_squared_norms(np.zeros(3))
 
 
 def test_a_record_of_which_squares_are_rounded_to_zero_is_clipped() -> None:
