@@ -11,7 +11,6 @@ cost", ICML 2023, algorithm 1.
 """
 
 import copy
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 
 from dpsgd.batch_dims import BatchDims
 from dpsgd.clipping import ClippingPolicy
-from dpsgd.persample import Dense, PerSample, least_square, new_totals
+from dpsgd.persample import Dense, PerSample, least_square, new_totals, norms_of
 from dpsgd.precision import exact
 from ldp import InvalidInput
 
@@ -171,13 +170,13 @@ class Bookkeeper:
         # Products of small norms, and of small gradients in weighted sums, may be rounded to zero:
         # no norm is taken to be less than this.
         least = least_square(len(booked), torch.float32)
-        squares = new_totals((self.policy.groups, batch), least, self.anchor.device)
+        squares = new_totals((self.policy.groups, batch), self.anchor.device)
         for key, (_, gradients) in booked.items():
             gradients.add_squared_norms(squares[groups[key]])
         types = {piece.dtype for piece, _ in booked.values()}
         widest = torch.float64 if torch.float64 in types else torch.float32
-        norms = torch.as_tensor(squares**0.5 * scale).to(widest)
-        if not math.isfinite(squares.sum()):
+        norms, finite = norms_of(squares, least, scale, widest)
+        if not finite:
             bad = ~norms.isfinite().all(0)
             norms = norms.masked_fill(bad, 0)
             booked = {key: (piece, g.without(bad)) for key, (piece, g) in booked.items()}

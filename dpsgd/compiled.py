@@ -157,3 +157,15 @@ def add_products(
     for i in range(totals.size):
         product = _square(left[i], most) * _square(right[i], most)
         totals[i] += product if product <= most else np.inf
+
+
+@_compiled
+def write_norms(
+    squares: NDArray[np.float64], least: float, scale: float, out: NDArray[np.floating[Any]]
+) -> bool:
+    """Write the roots of squares plus `least`, times `scale`; return whether all are finite."""
+    finite = True
+    for i in range(squares.size):
+        out.flat[i] = np.sqrt(squares.flat[i] + least) * scale
+        finite &= np.isfinite(out.flat[i])
+    return finite

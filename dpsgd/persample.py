@@ -8,6 +8,7 @@ Norms are rounded upwards where a difference of large numbers, or a square that 
 could make them come out too small: what is clipped by them is never longer than it should be.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
@@ -16,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpsgd.compiled import add_products, add_squares
+from dpsgd.compiled import add_products, add_squares, write_norms
 from ldp import InvalidInput
 
 _SLACK = 16.0
@@ -176,7 +177,7 @@ class Rows(PerSample):
         summed = self.gradients.new_zeros(keys.numel(), d)
         summed.index_add_(0, places.flatten(), self.gradients.flatten(0, 1))
         owners = keys.div(self.shape[0], rounding_mode="floor")
-        squares = new_totals((len(summed),), 0.0, summed.device)
+        squares = new_totals((len(summed),), summed.device)
         _add_squares(summed, squares)
         torch.as_tensor(totals).index_add_(0, owners, torch.as_tensor(squares))
 
@@ -209,7 +210,7 @@ class Tied(PerSample):
     def add_squared_norms(self, totals: Totals) -> None:
         # Where the embedding's gradient e falls on row r, the sum of g_s h_s^T has g_s[r] h_s.
         inputs, outputs = self.outer.inputs, self.outer.outputs
-        parts = new_totals((len(inputs),), 0.0, inputs.device)
+        parts = new_totals((len(inputs),), inputs.device)
         self.outer.add_squared_norms(parts)
         self.rows.add_squared_norms(parts)
         apart = torch.as_tensor(parts)
@@ -317,11 +318,22 @@ def least_square(values: int, dtype: torch.dtype) -> float:
     return values * limits.tiny / limits.eps
 
 
-def new_totals(size: tuple[int, ...], value: float, device: torch.device) -> Totals:
-    """Return totals, or rows of them, that begin with a value."""
+def new_totals(size: tuple[int, ...], device: torch.device) -> Totals:
+    """Return totals, or rows of them, that are zero."""
     if device.type == "cpu":
-        return np.full(size, value)
-    return torch.full(size, value, dtype=torch.float64, device=device)
+        return np.zeros(size)
+    return torch.zeros(size, dtype=torch.float64, device=device)
+
+
+def norms_of(
+    squares: Totals, least: float, scale: float, dtype: torch.dtype
+) -> tuple[Tensor, bool]:
+    """Return the roots of squares plus `least`, times `scale`, and whether all are finite."""
+    if isinstance(squares, Tensor):
+        norms = squares.add(least).sqrt_().mul_(scale).to(dtype)
+        return norms, math.isfinite(norms.sum())
+    norms = torch.empty(squares.shape, dtype=dtype)
+    return norms, write_norms(squares, least, scale, norms.numpy())
 
 
 def add_to(totals: Totals, values: Tensor) -> None:

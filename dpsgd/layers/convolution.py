@@ -103,7 +103,7 @@ def _weight_gradients(
     form = prefers_dense(positions, layer.weight[0].numel(), channels)
     if form and layer.weight.numel() <= inputs.shape[1:].numel() + outputs.shape[1:].numel():
         return formed()
-    squares = new_totals((len(outputs),), 0.0, outputs.device)
+    squares = new_totals((len(outputs),), outputs.device)
     gradients = outputs.new_empty(0)  # memory for every part
     for part, patches, grads in _parts(layer, padding, inputs, outputs):
         if form:

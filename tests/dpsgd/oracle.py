@@ -109,6 +109,6 @@ def check(
 
 def squared_norms(form: PerSample) -> Tensor:
     """Return the squared norm of each sample's gradient."""
-    totals = new_totals((len(form.dense()),), 0.0, torch.device("cpu"))
+    totals = new_totals((len(form.dense()),), torch.device("cpu"))
     form.add_squared_norms(totals)
     return torch.as_tensor(totals)
