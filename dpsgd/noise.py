@@ -43,8 +43,8 @@ class NoiseSource(ABC):
     dtype = torch.float64
 
     @abstractmethod
-    def fill(self, out: Tensor) -> None:
-        """Fill a flat tensor of type `dtype`."""
+    def fill(self, out: Values) -> None:
+        """Fill a flat tensor or array of type `dtype`."""
 
 
 class GeneratorNoise(NoiseSource):
@@ -59,8 +59,8 @@ class GeneratorNoise(NoiseSource):
         self._generator = torch.Generator(device)
         self._generator.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1)
 
-    def fill(self, out: Tensor) -> None:
-        out.normal_(generator=self._generator)
+    def fill(self, out: Values) -> None:
+        torch.as_tensor(out).normal_(generator=self._generator)
 
 
 class KeystreamNoise(NoiseSource):
@@ -77,10 +77,10 @@ class KeystreamNoise(NoiseSource):
         box_muller(words.view(np.float64), 0, words, _SMALL)
         Rounding(1.0).release(np.empty(0, dtype=np.float32), np.empty(0), 1.0)
 
-    def fill(self, out: Tensor) -> None:
-        values = out.numpy()
+    def fill(self, out: Values) -> None:
+        values = np.asarray(out)
         if values.size % 2:
-            pair = torch.empty(2, dtype=self.dtype)
+            pair = np.empty(2)
             self.fill(pair)
             values[-1] = pair[0]
             values = values[:-1]
@@ -156,12 +156,12 @@ class NoisePrefetcher:
         else:
             self._share(flat, add)
 
-    def _make_rooms(self) -> list[Tensor]:
+    def _make_rooms(self) -> list[NDArray[np.float64]]:
         total = sum(self._sizes)
         workers = min(torch.get_num_threads(), _MOST_THREADS, max(1, total // _LEAST))
         rounds = max(1, math.ceil(total / (workers * _BLOCK)))
         size = 2 * max(1, math.ceil(total / (2 * workers * rounds)))  # as many for each of them
-        return [torch.empty(size, dtype=self._source.dtype) for _ in range(workers)]
+        return [np.empty(size) for _ in range(workers)]
 
     def _draw(self) -> Tensor:
         values = torch.empty(sum(self._sizes), dtype=self._source.dtype)
@@ -171,17 +171,17 @@ class NoisePrefetcher:
     def _share(self, flat: list[Values], add: Callable[[Values, Values], object]) -> None:
         left = deque(self._blocks)
 
-        def work(room: Tensor) -> None:
+        def work(room: NDArray[np.float64]) -> None:
             while True:
                 try:
                     block = left.popleft()
                 except IndexError:
                     return
                 self._source.fill(room)
-                noise, start = room.numpy(), 0
+                start = 0
                 for index, part in block:
                     stop = start + part.stop - part.start
-                    add(flat[index][part], noise[start:stop])
+                    add(flat[index][part], room[start:stop])
                     start = stop
 
         first, *rooms = self._rooms
