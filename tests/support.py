@@ -15,6 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from hearsay import MEMORY, Client
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server import survey as surveys
+from preloaded import Preloaded
 
 SURVEY = """
 name = "health"
@@ -76,26 +77,26 @@ def device(address: str, survey: str, **choices: Any) -> Client:
 class Server:
     """A real `hearsay serve` process on one port, which can be killed and started again."""
 
-    def __init__(
-        self, folder: Path, *options: str, command: Sequence[str] = ("-m", "hearsay_server")
-    ) -> None:
+    def __init__(self, folder: Path, *options: str, command: Sequence[str] = ()) -> None:
         """Serve a folder, with options and, instead of `hearsay`, another command of Python's."""
         self.folder = folder
         self._options = options
-        self._command = [sys.executable, *command]
+        self._command = command
         self.address = f"127.0.0.1:{free_port()}"
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[str] | Preloaded | None = None
         self.log = ""
 
     def start(self) -> None:
-        command = [*self._command, "serve"]
-        with (self.folder.parent / "log").open("a") as log:  # a pipe would fill up
-            self._process = subprocess.Popen(
-                [*command, "--listen", self.address, "--data", str(self.folder), *self._options],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
+        serve = ["serve", "--listen", self.address, "--data", str(self.folder), *self._options]
+        file = self.folder.parent / "log"  # a pipe would fill up
+        if self._command:
+            with file.open("a") as log:
+                command = [sys.executable, *self._command, *serve]
+                self._process = subprocess.Popen(
+                    command, stdout=subprocess.PIPE, stderr=log, text=True
+                )
+        else:
+            self._process = Preloaded(serve, file)
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == f"listening on {self.address}\n"
 

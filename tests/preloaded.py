@@ -1,0 +1,74 @@
+"""Processes that run `hearsay`, forked from one that has loaded it: to load it takes a second."""
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from functools import cache
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from unittest.mock import patch
+
+from hearsay_server.__main__ import main
+
+
+class Preloaded:
+    """One such process, with what is used of `subprocess.Popen`."""
+
+    def __init__(self, arguments: Sequence[str], log: Path) -> None:
+        """Run `hearsay ARGUMENTS` with this environment; what it says on stderr goes to `log`."""
+        receiving, sending = _context().Pipe(duplex=False)
+        given = list(arguments), dict(os.environ), Path.cwd(), sending, log
+        self._process = _context().Process(target=_run, args=given, daemon=True)
+        self._process.start()
+        sending.close()
+        self.stdout = os.fdopen(os.dup(receiving.fileno()))
+        receiving.close()
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit code, once it is gone; negative for a signal."""
+        return self._process.exitcode
+
+    def send_signal(self, how: signal.Signals) -> None:
+        """Send it a signal, unless it is gone."""
+        if self._process.is_alive():
+            os.kill(self.pid, how)
+
+    def communicate(self, timeout: float) -> None:
+        """Wait until it is gone."""
+        self._process.join(timeout)
+        assert self.returncode is not None, f"{self.pid} did not end in {timeout} s"
+        self.stdout.close()
+
+
+@cache
+def _context() -> ForkServerContext:
+    """Return what forks processes; it loads the command at the first."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["hearsay_server.cli"])
+    with patch.dict(os.environ, GRPC_VERBOSITY="NONE"):  # as `main` does before it loads gRPC
+        multiprocessing.forkserver.ensure_running()
+    return context
+
+
+def _run(
+    arguments: list[str], environ: dict[str, str], folder: Path, out: Connection, log: Path
+) -> None:
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environ)
+    sys.argv = ["hearsay", *arguments]
+    os.dup2(out.fileno(), sys.stdout.fileno())
+    with log.open("ab") as told:
+        os.dup2(told.fileno(), sys.stderr.fileno())
+    out.close()
+    main()
