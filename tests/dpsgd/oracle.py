@@ -107,8 +107,9 @@ def check(
     assert all(p.grad is None for p in module.parameters())
 
 
-def squared_norms(form: PerSample) -> Tensor:
-    """Return the squared norm of each sample's gradient."""
-    totals = new_totals((len(form.dense()),), torch.device("cpu"))
-    form.add_squared_norms(totals)
-    return torch.as_tensor(totals)
+def squared_norms(form: PerSample, *, elsewhere: bool = False) -> Tensor:
+    """Return the squared norm of each sample's gradient; `elsewhere` as it is done on a GPU."""
+    zeros = new_totals((len(form.dense()),), torch.device("cpu"))
+    totals = torch.as_tensor(zeros)
+    form.add_squared_norms(totals if elsewhere else zeros)
+    return totals

@@ -1,6 +1,7 @@
 """Forms of per-sample gradients: merging, rounding, and what is too long stays clipped."""
 
 import itertools
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -10,12 +11,13 @@ from oracle import keep, squared_norms
 from torch import nn
 
 from dpsgd.clipping import FlatClipping
-from dpsgd.persample import Dense, Outer, PerSample, Rows, gram_squares
+from dpsgd.persample import Dense, Outer, PerSample, Rows, gram_squares, norms_of
 from dpsgd.precision import exact
 from ldp import InvalidInput
 
 B, V, D = 3, 5, 4
-KINDS = ["dense", "outer", "rows"]
+KINDS = ["dense", "outer", "one position", "rows"]
+ELSEWHERE = pytest.mark.parametrize("elsewhere", [False, True], ids=["cpu", "elsewhere"])
 
 
 def forms() -> dict[str, PerSample]:
@@ -25,6 +27,7 @@ def forms() -> dict[str, PerSample]:
     return {
         "dense": Dense(torch.randn(B, V, D, dtype=double)),
         "outer": Outer(torch.randn(B, 2, D).double(), torch.randn(B, 2, V).double(), shape),
+        "one position": Outer(torch.randn(B, D).double(), torch.randn(B, V).double(), shape),
         "rows": Rows(torch.randint(V, (B, 6)), torch.randn(B, 6, D, dtype=double), shape),
     }
 
@@ -36,7 +39,9 @@ def test_forms_of_any_kinds_merge_into_their_sum(names: tuple[str, str, str]) ->
     for other in others:
         first = first.merge(other)
     torch.testing.assert_close(first.dense(), expected)
-    torch.testing.assert_close(squared_norms(first), expected.flatten(1).square().sum(1))
+    squares = expected.flatten(1).square().sum(1)
+    torch.testing.assert_close(squared_norms(first), squares)
+    torch.testing.assert_close(squared_norms(first, elsewhere=True), squares)
     factors = torch.tensor([0.5, 0.0, 2.0], dtype=torch.float64)
     weighted = torch.einsum("b,bvd->vd", factors, expected)
     torch.testing.assert_close(first.weighted_sum(factors), weighted)
@@ -109,12 +114,32 @@ SMALL: dict[str, Callable[[torch.dtype], PerSample]] = {
 }
 
 
+@ELSEWHERE
 @pytest.mark.parametrize("name", SMALL)
-def test_a_norm_of_which_squares_are_rounded_to_zero_is_not_too_small(name: str) -> None:
+def test_a_norm_of_which_squares_are_rounded_to_zero_is_not_too_small(
+    name: str, elsewhere: bool
+) -> None:
     form, double = SMALL[name](torch.float32), SMALL[name](torch.float64)
     exact = double.dense().flatten(1).norm(dim=1)
     assert (exact > 1e-23).all()
-    assert (squared_norms(form).sqrt() >= exact).all()
+    assert (squared_norms(form, elsewhere=elsewhere).sqrt() >= exact).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_norms_are_those_of_squares_wherever_they_stand(dtype: torch.dtype) -> None:
+    squares = np.random.default_rng(4).random((2, 7))
+    squares[0, 0] = 0
+    for infinite in (None, math.inf, math.nan):
+        if infinite is not None:
+            squares[1, 3] = infinite
+        norms, finite = norms_of(squares, 1e-30, 8.0, dtype)
+        others, too = norms_of(torch.from_numpy(squares), 1e-30, 8.0, dtype)
+        assert finite == too == (infinite is None)
+        expected = torch.from_numpy(8 * np.sqrt(squares + 1e-30)).to(dtype)
+        torch.testing.assert_close(norms, expected, rtol=0, atol=0, equal_nan=True)
+        torch.testing.assert_close(others, expected, rtol=0, atol=0, equal_nan=True)
+    empty, finite = norms_of(np.zeros((1, 0)), 1e-30, 8.0, dtype)
+    assert empty.shape == (1, 0) and finite
 
 
 def test_a_norm_of_a_tied_table_whose_products_are_rounded_to_zero_is_not_too_small() -> None:
