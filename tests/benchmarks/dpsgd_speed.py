@@ -7,9 +7,12 @@ that a busy machine slows both of them. On a busy machine the ratio of the least
 and that of CPU times with `--threads 1` another: threads that wait for each other spin.
 
 Memory is the growth of the peak, by model, batch, engine and five steps, in a fresh process for
-each mode, in which a small batch has loaded libraries and modules before. There the allocator
-returns what is freed (MALLOC_MMAP_THRESHOLD_): how glibc's heap fragments otherwise differs by half
-from run to run. `--cold` measures without either.
+each mode, in which a small batch has loaded libraries and modules before.
+
+What glibc does with memory that is freed differs by half from run to run, in time and in size: it
+may return it and get it anew, page by page, or keep it in pieces that nothing fits in. So while
+times are taken it keeps all (`KEEPING`), in every mode, and returns all where memory is measured
+(`RETURNING`). `--cold` leaves it alone, and measures memory from a process's start.
 
 With a GPU it runs there, in float32 and bfloat16, with larger batches and models; times are those
 of CUDA events, and memory is what torch allocated. Opacus's modes are measured where it is
@@ -42,6 +45,8 @@ from dpsgd.sampling import Physical
 
 OPACUS = ["hooks", "functorch", "ghost"] if importlib.util.find_spec("opacus") else []
 MODES = ["plain", "dpsgd", "dpsgd secure", *(f"opacus {mode}" for mode in OPACUS)]
+KEEPING = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "4000000000"}
+RETURNING = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
 GOALS = {"mlp": (1.5, 1.2), "cnn": (1.4, 1.3), "transformer": (1.3, 1.2)}
 
 
@@ -236,9 +241,8 @@ def growth_apart(name: str, mode: str, batch: int, device: str, half: bool, cold
     flags = [str(int(flag)) for flag in (half, cold)]
     command = [sys.executable, __file__, "--growth", name, mode, str(batch), device, *flags]
     command += ["--threads", str(torch.get_num_threads())]
-    environment = dict(os.environ)
-    if not cold:
-        environment["MALLOC_MMAP_THRESHOLD_"] = str(1 << 20)
+    own = {name: value for name, value in os.environ.items() if name not in KEEPING}
+    environment = own | ({} if cold else RETURNING)
     found = []
     for _ in range(3):
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
@@ -258,7 +262,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=min(2, torch.get_num_threads()))
     parser.add_argument("--no-memory", action="store_true")
     parser.add_argument("--no-time", action="store_true")
-    parser.add_argument("--cold", action="store_true", help="memory of a process as it starts")
+    parser.add_argument(
+        "--cold", action="store_true", help="an allocator as it is, memory from the start"
+    )
     parser.add_argument("--growth", nargs=6, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -269,6 +275,8 @@ def main() -> None:
         sys.stdout.write(f"{found}\n")
         return
     gpu = torch.cuda.is_available()
+    if not (gpu or arguments.cold or os.environ.items() >= KEEPING.items()):
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | KEEPING)
     device = "cuda" if gpu else "cpu"
     batch = arguments.batch or (1024 if gpu else 256)
     names = arguments.models or (list(MODELS) if gpu else list(GOALS))
