@@ -19,7 +19,7 @@ _SMALL = 64
 """Rows up to which a batch is decoded together with others."""
 
 Decode = Callable[[collector_pb2.Batch], Mapping[Cohort, Tally]]
-"""Returns what a batch counts, or raises `Refused`."""
+"""Returns what a batch counts, or raises `Refused`, or why it cannot be told now."""
 
 
 @dataclass(frozen=True)

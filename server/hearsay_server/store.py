@@ -226,7 +226,10 @@ class Store:
                         barred.update(refused)
                         raise _Changed
                     _take_back(connection, out)
-                    sums = _without(sums, decode_all(out, decode).sums)
+                    back = decode_all(out, decode)
+                    if back.refused:  # since they were judged: what they count is not known now
+                        raise _Changed
+                    sums = _without(sums, back.sums)
                 kept = [new for new in fresh if new.position not in refused]
                 shards.count(self.database, connection, _counted(kept))
                 shards.add(self.database, connection, sums)

@@ -159,6 +159,28 @@ def test_what_is_not_admitted_costs_no_second_decoding_of_the_others(store: Stor
     assert store.add(batches, decoded) == [number in (3, 8) for number in range(10)]
 
 
+def test_what_is_not_admitted_counts_nothing_though_it_is_refused_meanwhile(store: Store) -> None:
+    late = False
+
+    def by_clock(message: collector_pb2.Batch) -> Mapping[Cohort, Tally]:
+        if late and message.id == batch(1).id:
+            raise Refused(Reason.BAD_PERIOD, "its time has passed")
+        return decoded(message)
+
+    def admit(_connection: sa.Connection, positions: Sequence[int]) -> dict[int, Refused]:
+        nonlocal late
+        late = True
+        return {p: Refused(Reason.OVER_QUOTA, "too many") for p in positions if p == 0}
+
+    one, two = batch(1), batch(2)
+    refused, stored = store.add([one, two], by_clock, admit)
+    assert isinstance(refused, Refused)
+    assert stored is True
+    assert [b for page in store.batches("health") for b in page] == [two]
+    kept = store.tallies("health", "smokes") | store.tallies("health", "age")
+    assert kept == decoded(two)
+
+
 def test_of_two_with_one_id_the_second_is_stored_where_the_first_is_not_admitted(
     store: Store,
 ) -> None:
