@@ -174,8 +174,9 @@ class Bookkeeper:
         for key, (_, gradients) in booked.items():
             gradients.add_squared_norms(squares[groups[key]])
         types = {piece.dtype for piece, _ in booked.values()}
-        widest = torch.float64 if torch.float64 in types else torch.float32
-        norms, finite = norms_of(squares, least, scale, widest)
+        # Factors are rounded down in the type of norms, and may be rounded up in a narrower one.
+        narrowest = torch.float32 if torch.float32 in types else torch.float64
+        norms, finite = norms_of(squares, least, scale, narrowest)
         if not finite:
             bad = ~norms.isfinite().all(0)
             norms = norms.masked_fill(bad, 0)

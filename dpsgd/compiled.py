@@ -30,7 +30,7 @@ _compiled_sums = numba.njit(nogil=True, error_model="numpy", fastmath={"contract
 
 
 @_compiled
-def box_muller(out: NDArray[np.float64], begin: int, more: NDArray[np.uint64], least: int) -> int:
+def box_muller(out: NDArray[np.float64], more: NDArray[np.uint64], least: int) -> int:
     """Turn an even number of random words, whose place they take, into normal values.
 
     Of every 1024 words, or what is left, half are for radii and half for angles. A radius is the
@@ -39,15 +39,15 @@ def box_muller(out: NDArray[np.float64], begin: int, more: NDArray[np.uint64], l
     An angle is a word over 2**64, in turns. What comes of a pair is radius cos(angle) and
     radius sin(angle).
 
-    Return where it ended: where all is done, or `more` was too short for the next 1024. From there
-    another call may begin.
+    Return how many are done: all, or those before 1024 for which `more` is too short. Another call
+    may go on there.
     """
     words = out.view(np.uint64)
     taken = 0
     mantissas, exponents = np.empty(TOGETHER), np.empty(TOGETHER)
     cosines, sines = np.empty(TOGETHER), np.empty(TOGETHER)
     bits = mantissas.view(np.int64)
-    for start in range(begin, out.size, 2 * TOGETHER):
+    for start in range(0, out.size, 2 * TOGETHER):
         stop = min(start + 2 * TOGETHER, out.size)
         middle = (start + stop) // 2
         part = words[start:middle]
@@ -157,15 +157,3 @@ def add_products(
     for i in range(totals.size):
         product = _square(left[i], most) * _square(right[i], most)
         totals[i] += product if product <= most else np.inf
-
-
-@_compiled
-def write_norms(
-    squares: NDArray[np.float64], least: float, scale: float, out: NDArray[np.floating[Any]]
-) -> bool:
-    """Write the roots of squares plus `least`, times `scale`; return whether all are finite."""
-    finite = True
-    for i in range(squares.size):
-        out.flat[i] = np.sqrt(squares.flat[i] + least) * scale
-        finite &= np.isfinite(out.flat[i])
-    return finite

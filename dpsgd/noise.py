@@ -60,7 +60,8 @@ class GeneratorNoise(NoiseSource):
         self._generator.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1)
 
     def fill(self, out: Values) -> None:
-        torch.as_tensor(out).normal_(generator=self._generator)
+        values = out if isinstance(out, Tensor) else torch.from_numpy(out)
+        values.normal_(generator=self._generator)
 
 
 class KeystreamNoise(NoiseSource):
@@ -74,7 +75,7 @@ class KeystreamNoise(NoiseSource):
         self._coins = coins
         # Compile here, not in a thread amid which the process may fork.
         words = np.empty(0, dtype=np.uint64)
-        box_muller(words.view(np.float64), 0, words, _SMALL)
+        box_muller(words.view(np.float64), words, _SMALL)
         Rounding(1.0).release(np.empty(0, dtype=np.float32), np.empty(0), 1.0)
 
     def fill(self, out: Values) -> None:
@@ -92,7 +93,8 @@ class KeystreamNoise(NoiseSource):
             while done < block.size:
                 # A copy is of one type, whatever the coins.
                 more = np.array(self._coins.words(spare))
-                done, spare = box_muller(block, done, more, _SMALL), TOGETHER
+                done += box_muller(block[done:], more, _SMALL)
+                spare = TOGETHER
 
 
 class NoisePrefetcher:

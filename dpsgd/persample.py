@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpsgd.compiled import add_products, add_squares, write_norms
+from dpsgd.compiled import add_products, add_squares
 from ldp import InvalidInput
 
 _SLACK = 16.0
@@ -179,7 +179,7 @@ class Rows(PerSample):
         owners = keys.div(self.shape[0], rounding_mode="floor")
         squares = new_totals((len(summed),), summed.device)
         _add_squares(summed, squares)
-        torch.as_tensor(totals).index_add_(0, owners, torch.as_tensor(squares))
+        _tensor(totals).index_add_(0, owners, _tensor(squares))
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         scaled = (self.gradients * factors[:, None, None]).flatten(0, 1)
@@ -213,7 +213,7 @@ class Tied(PerSample):
         parts = new_totals((len(inputs),), inputs.device)
         self.outer.add_squared_norms(parts)
         self.rows.add_squared_norms(parts)
-        apart = torch.as_tensor(parts)
+        apart = _tensor(parts)
         similar = inputs @ self.rows.gradients.mT
         hit = outputs.gather(2, self.rows.rows[:, None, :].expand(-1, outputs.shape[1], -1))
         cross = torch.linalg.vecdot(similar.flatten(1), hit.flatten(1))
@@ -332,22 +332,28 @@ def norms_of(
     if isinstance(squares, Tensor):
         norms = squares.add(least).sqrt_().mul_(scale).to(dtype)
         return norms, math.isfinite(norms.sum())
-    norms = torch.empty(squares.shape, dtype=dtype)
-    return norms, write_norms(squares, least, scale, norms.numpy())
+    norms = torch.from_numpy(np.sqrt(squares + least) * scale).to(dtype)
+    return norms, bool(np.isfinite(norms.numpy()).all())
 
 
 def add_to(totals: Totals, values: Tensor) -> None:
     """Add a number to each total."""
-    total = torch.as_tensor(totals)
+    total = _tensor(totals)
     total += values
+
+
+def _tensor(totals: Totals) -> Tensor:
+    """Return totals as a tensor in the same memory."""
+    return totals if isinstance(totals, Tensor) else torch.from_numpy(totals)
 
 
 def _add_squares(values: Tensor, totals: Totals) -> None:
     """Add the squared norm of each sample's values, and a little more, to totals.
 
-    On a CPU squares are added up in float64: torch adds thousands of float32 to one total, which
-    made the norm of ten million values too small by 7e-5 of it. On other devices totals are many.
-    What is beyond the values' type is infinite: to shorten it would take factors of few bits.
+    On a CPU, in arrays, squares are added up in float64: torch adds thousands of float32 to one
+    total, which made the norm of ten million values too small by 7e-5 of it. On other devices
+    totals are many. What is beyond the values' type is infinite: to shorten it would take factors
+    of few bits.
     """
     rows = _rows(values, totals)
     if isinstance(totals, Tensor):

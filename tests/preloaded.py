@@ -1,5 +1,6 @@
 """Processes that run `hearsay`, forked from one that has loaded it: to load it takes a second."""
 
+import atexit
 import multiprocessing
 import os
 import signal
@@ -9,13 +10,17 @@ from functools import cache
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
-from unittest.mock import patch
+
+import pytest
 
 from hearsay_server.__main__ import main
 
 
 class Preloaded:
-    """One such process, with what is used of `subprocess.Popen`."""
+    """One such process, with what is used of `subprocess.Popen`.
+
+    Variables that are read as modules are loaded do not reach it.
+    """
 
     def __init__(self, arguments: Sequence[str], log: Path) -> None:
         """Run `hearsay ARGUMENTS` with this environment; what it says on stderr goes to `log`."""
@@ -23,6 +28,8 @@ class Preloaded:
         given = list(arguments), dict(os.environ), Path.cwd(), sending, log
         self._process = _context().Process(target=_run, args=given, daemon=True)
         self._process.start()
+        # Before multiprocessing asks it to end, and waits for that however long it takes.
+        atexit.register(self._process.kill)
         sending.close()
         self.stdout = os.fdopen(os.dup(receiving.fileno()))
         receiving.close()
@@ -46,8 +53,12 @@ class Preloaded:
     def communicate(self, timeout: float) -> None:
         """Wait until it is gone."""
         self._process.join(timeout)
-        assert self.returncode is not None, f"{self.pid} did not end in {timeout} s"
+        ended = self.returncode is not None
+        if not ended:
+            self._process.kill()
+            self._process.join()
         self.stdout.close()
+        assert ended, f"{self.pid} did not end in {timeout} s"
 
 
 @cache
@@ -55,7 +66,8 @@ def _context() -> ForkServerContext:
     """Return what forks processes; it loads the command at the first."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["hearsay_server.cli"])
-    with patch.dict(os.environ, GRPC_VERBOSITY="NONE"):  # as `main` does before it loads gRPC
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRPC_VERBOSITY", "NONE")  # as `main` does before it loads gRPC
         multiprocessing.forkserver.ensure_running()
     return context
 

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -20,6 +21,8 @@ from models import (
 )
 from oracle import Recording, check, energy, energy_second, keep
 from torch import Tensor, nn
+
+from dpsgd.persample import Outer
 
 BATCH = 5
 
@@ -361,16 +364,34 @@ def test_a_batch_of_no_samples_adds_nothing_where_no_layer_has_a_rule() -> None:
     assert not any(summed.any() for summed in keeper.take_sums())
 
 
+class Mixed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 3).float(), nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(self.first(x).double())
+
+
 def test_parameters_may_be_of_different_types() -> None:
-    class Mixed(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second = nn.Linear(4, 3).float(), nn.Linear(3, 2)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.second(self.first(x).double())
-
     check(Mixed(), torch.randn(BATCH, 4, dtype=torch.float32), tolerance=1e-5)
+
+
+def test_factors_are_rounded_down_in_the_narrowest_type_of_parameters() -> None:
+    # Rounded down in float64, and then to the nearest of float32, half of them would be too large.
+    used = []
+
+    def noted(self: Outer, factors: Tensor) -> Tensor:
+        used.append(factors.double())
+        return torch.zeros(self.shape, dtype=factors.dtype)
+
+    policy = Recording(1.0)
+    keeper = keep(Mixed(), policy)
+    with patch("dpsgd.persample.Outer.weighted_sum", noted):
+        keeper.module(100 * torch.randn(1000, 4, dtype=torch.float32)).square().sum().backward()
+    assert len(used) == 2
+    for factors in used:
+        assert (factors * policy.norms.double() <= 1).all()
 
 
 def test_dropout_in_a_layer_without_a_rule_is_the_same_forward_and_backward() -> None:
