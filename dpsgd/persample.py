@@ -118,21 +118,21 @@ class Outer(PerSample):
         """The output gradients of all positions, shape (b, T, p)."""
         return _joined(self._outputs)
 
-    def _factors(self) -> tuple[Tensor, Tensor]:
+    def _both(self) -> tuple[Tensor, Tensor]:
         """Return inputs and outputs: of one position (b, d) and (b, p), else of all."""
         if len(self._inputs) == 1 and self._inputs[0].ndim == 2:
             return self._inputs[0], self._outputs[0]
         return self.inputs, self.outputs
 
     def add_squared_norms(self, totals: Totals) -> None:
-        inputs, outputs = self._factors()
+        inputs, outputs = self._both()
         if inputs.ndim == 2:
             _add_products(inputs, outputs, totals)
         else:
-            add_to(totals, gram_squares(inputs, outputs))
+            increase(totals, gram_squares(inputs, outputs))
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        inputs, outputs = self._factors()
+        inputs, outputs = self._both()
         factors = factors.view(-1, *[1] * (inputs.ndim - 1))
         if inputs.shape[-1] < outputs.shape[-1]:
             inputs = inputs * factors
@@ -144,7 +144,7 @@ class Outer(PerSample):
         return (self.outputs.mT @ self.inputs).view(-1, *self.shape)
 
     def without(self, dropped: Tensor) -> PerSample:
-        inputs, outputs = self._factors()
+        inputs, outputs = self._both()
         return Outer(_drop(inputs, dropped), _drop(outputs, dropped), self.shape)
 
     def merge(self, other: PerSample) -> PerSample:
@@ -220,7 +220,7 @@ class Tied(PerSample):
         # Products of small gradients, rounded to zero, may have met large outputs.
         terms = inputs.shape[2] * hit.abs().sum((1, 2)).double() + hit[0].numel()
         apart += 2 * torch.finfo(cross.dtype).tiny * terms
-        add_to(totals, _rounded_up(apart + 2 * cross, apart, cross.dtype))
+        increase(totals, _rounded_up(apart + 2 * cross, apart, cross.dtype))
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         return self.outer.weighted_sum(factors) + self.rows.weighted_sum(factors)
@@ -336,7 +336,7 @@ def norms_of(
     return norms, bool(np.isfinite(norms.numpy()).all())
 
 
-def add_to(totals: Totals, values: Tensor) -> None:
+def increase(totals: Totals, values: Tensor) -> None:
     """Add a number to each total."""
     total = _tensor(totals)
     total += values

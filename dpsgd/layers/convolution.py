@@ -13,8 +13,8 @@ from dpsgd.persample import (
     Dense,
     LastToFront,
     PerSample,
-    add_to,
     gram_squares,
+    increase,
     new_totals,
     prefers_dense,
 )
@@ -111,7 +111,7 @@ def _weight_gradients(
             Dense(gradients).add_squared_norms(squares[part])
         else:
             each = gram_squares(patches.flatten(0, 1), grads.mT.flatten(0, 1))
-            add_to(squares[part], each.view(-1, layer.groups).sum(1))
+            increase(squares[part], each.view(-1, layer.groups).sum(1))
     return Deferred(squares, summed, lambda: formed().dense(), dropping)
 
 
