@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpsgd.compiled import TOGETHER, add_rounded, box_muller
+from dpsgd.shared import Values, bare, tensor_of
 from ldp import Coins
-
-Values = Tensor | NDArray[np.floating[Any]]
-"""A flat tensor, or on a CPU the array that shares its memory: slices of it cost less."""
 
 _BLOCK = 1 << 17
 """Values drawn together: enough that threads seldom wait for Python's lock, few of memory."""
@@ -60,8 +58,7 @@ class GeneratorNoise(NoiseSource):
         self._generator.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1)
 
     def fill(self, out: Values) -> None:
-        values = out if isinstance(out, Tensor) else torch.from_numpy(out)
-        values.normal_(generator=self._generator)
+        tensor_of(out).normal_(generator=self._generator)
 
 
 class KeystreamNoise(NoiseSource):
@@ -144,17 +141,17 @@ class NoisePrefetcher:
         from several threads at once.
         """
         self.begin()
-        flat = [_bare(summed.view(-1)) for summed in sums]
+        flat = [bare(summed.view(-1)) for summed in sums]
         if self._serial:
             for part, size in zip(flat, self._sizes, strict=True):
                 noise = torch.empty(size, dtype=self._source.dtype, device=self._device)
                 self._source.fill(noise)
-                add(part, _bare(noise))
+                add(part, bare(noise))
         elif self._idle_cores:
             drawn, self._ahead = self._ahead, None
             assert drawn is not None
             for part, noise in zip(flat, torch.split(drawn.result(), self._sizes), strict=True):
-                add(part, _bare(noise.to(self._device)))
+                add(part, bare(noise.to(self._device)))
         else:
             self._share(flat, add)
 
@@ -195,10 +192,6 @@ class NoisePrefetcher:
                 wait(others)  # or the next draw could find a room in use
         for other in others:
             other.result()
-
-
-def _bare(values: Tensor) -> Values:
-    return values.numpy() if values.device.type == "cpu" else values
 
 
 def _blocks(sizes: Sequence[int], most: int) -> list[list[tuple[int, slice]]]:
@@ -247,7 +240,7 @@ class Rounding:
 
     def noise(self, normal: Values, deviation: float) -> Tensor:
         """Make normal values noise of that deviation or a little more, in place."""
-        noise = torch.as_tensor(normal).mul_(deviation * self._widening)
+        noise = tensor_of(normal).mul_(deviation * self._widening)
         return self._round(noise) if self._apart else noise
 
     def finish(self, total: Tensor) -> Tensor:

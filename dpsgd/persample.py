@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpsgd.compiled import add_products, add_squares
+from dpsgd.shared import tensor_of
 from ldp import InvalidInput
 
 _SLACK = 16.0
@@ -179,7 +180,7 @@ class Rows(PerSample):
         owners = keys.div(self.shape[0], rounding_mode="floor")
         squares = new_totals((len(summed),), summed.device)
         _add_squares(summed, squares)
-        _tensor(totals).index_add_(0, owners, _tensor(squares))
+        tensor_of(totals).index_add_(0, owners, tensor_of(squares))
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         scaled = (self.gradients * factors[:, None, None]).flatten(0, 1)
@@ -213,7 +214,7 @@ class Tied(PerSample):
         parts = new_totals((len(inputs),), inputs.device)
         self.outer.add_squared_norms(parts)
         self.rows.add_squared_norms(parts)
-        apart = _tensor(parts)
+        apart = tensor_of(parts)
         similar = inputs @ self.rows.gradients.mT
         hit = outputs.gather(2, self.rows.rows[:, None, :].expand(-1, outputs.shape[1], -1))
         cross = torch.linalg.vecdot(similar.flatten(1), hit.flatten(1))
@@ -338,13 +339,8 @@ def norms_of(
 
 def increase(totals: Totals, values: Tensor) -> None:
     """Add a number to each total."""
-    total = _tensor(totals)
+    total = tensor_of(totals)
     total += values
-
-
-def _tensor(totals: Totals) -> Tensor:
-    """Return totals as a tensor in the same memory."""
-    return totals if isinstance(totals, Tensor) else torch.from_numpy(totals)
 
 
 def _add_squares(values: Tensor, totals: Totals) -> None:

@@ -21,11 +21,11 @@ from dpsgd.noise import (
     NoisePrefetcher,
     NoiseSource,
     Rounding,
-    Values,
 )
 from dpsgd.optimizers import AdamBC
 from dpsgd.sampling import BatchSampler, Physical
 from dpsgd.schedules import Schedule
+from dpsgd.shared import Values, tensor_of
 from ldp import Coins, InvalidInput
 
 
@@ -232,7 +232,7 @@ class Run:
             if alone:
                 rounding.release(part, noise, deviation, self._divisor)
             else:
-                torch.as_tensor(part).add_(rounding.noise(noise, deviation))
+                tensor_of(part).add_(rounding.noise(noise, deviation))
 
         if self._noise is not None:
             self._noise.add_to(totals, add)

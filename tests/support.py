@@ -17,6 +17,9 @@ from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server import survey as surveys
 from preloaded import Preloaded
 
+FROM_NOTHING = ("-m", "hearsay_server")
+"""The command of a `Server` that has nothing loaded: gRPC reads what it may log as it is loaded."""
+
 SURVEY = """
 name = "health"
 title = "A survey of two questions"

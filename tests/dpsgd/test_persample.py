@@ -13,11 +13,11 @@ from torch import nn
 from dpsgd.clipping import FlatClipping
 from dpsgd.persample import Dense, Outer, PerSample, Rows, gram_squares, norms_of
 from dpsgd.precision import exact
+from dpsgd.shared import tensor_of
 from ldp import InvalidInput
 
 B, V, D = 3, 5, 4
 KINDS = ["dense", "outer", "one position", "rows"]
-ELSEWHERE = pytest.mark.parametrize("elsewhere", [False, True], ids=["cpu", "elsewhere"])
 
 
 def forms() -> dict[str, PerSample]:
@@ -114,7 +114,7 @@ SMALL: dict[str, Callable[[torch.dtype], PerSample]] = {
 }
 
 
-@ELSEWHERE
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["cpu", "elsewhere"])
 @pytest.mark.parametrize("name", SMALL)
 def test_a_norm_of_which_squares_are_rounded_to_zero_is_not_too_small(
     name: str, elsewhere: bool
@@ -211,3 +211,10 @@ def test_a_precision_that_was_set_for_one_backend_is_set_back() -> None:
     finally:
         settings[1].fp32_precision = before[1]
     assert [setting.fp32_precision for setting in settings] == before
+
+
+def test_a_default_device_does_not_part_arrays_from_their_tensors() -> None:
+    totals = np.zeros(2)
+    with torch.device("meta"):
+        tensor_of(totals).add_(1)
+    assert totals.tolist() == [1, 1]

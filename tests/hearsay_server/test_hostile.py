@@ -17,7 +17,7 @@ import pytest
 from serving import batch, connected, register, serving, submit, tokens_of
 
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2, collector_pb2_grpc
-from support import Server
+from support import FROM_NOTHING, Server
 
 Result = collector_pb2.Result
 IDLE = 1000
@@ -261,9 +261,8 @@ def test_a_fault_inside_tells_the_caller_nothing_of_the_inside(
 
 
 def test_neither_logs_nor_data_hold_an_address_of_a_peer(tmp_path: Path) -> None:
-    alone = ("-m", "hearsay_server")  # gRPC reads what it may log as it is loaded
     options = ("--log-level", "debug", "--log-format", "json")
-    server = Server(tmp_path / "data", *options, command=alone)
+    server = Server(tmp_path / "data", *options, command=FROM_NOTHING)
     server.start()
     try:
         server.create()

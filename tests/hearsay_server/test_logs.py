@@ -12,7 +12,7 @@ import pytest
 from certificates import Authority
 
 from hearsay_server import logs
-from support import Server
+from support import FROM_NOTHING, Server
 
 
 @pytest.fixture
@@ -56,8 +56,7 @@ def test_strangers_write_nothing_into_the_log(tmp_path: Path) -> None:
     files = (tmp_path / "server.pem", tmp_path / "server.key")
     authority.issue(*files)
     tls = ("--tls-certificate", str(files[0]), "--tls-key", str(files[1]))
-    alone = ("-m", "hearsay_server")  # gRPC reads what it may log as it is loaded
-    server = Server(tmp_path / "data", "--log-format", "json", *tls, command=alone)
+    server = Server(tmp_path / "data", "--log-format", "json", *tls, command=FROM_NOTHING)
     server.start()
     host, _, port = server.address.rpartition(":")
     for message in (b"GET / HTTP/1.1\r\n\r\n", os.urandom(500), b""):
