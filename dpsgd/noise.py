@@ -5,9 +5,9 @@ import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -16,19 +16,21 @@ from torch import Tensor
 
 from dpsgd.compiled import TOGETHER, add_rounded, box_muller
 from dpsgd.shared import Values, bare, tensor_of
+from dpsgd.team import together
 from ldp import Coins
 
 _BLOCK = 1 << 17
 """Values drawn together: enough that threads seldom wait for Python's lock, few of memory."""
-_LEAST = 1 << 21
-"""Values for each thread, where several share a draw: fewer are drawn before torch's threads,
-which keep their cores busy for milliseconds after their last work, let go of them."""
+_LEAST = 1 << 16
+"""Values for each thread, where several share a draw: fewer cost less than to meet for them."""
 _SMALL = 1 << 48
 """Below this, a word has too few bits for the logarithm."""
 _SPARE = 16
 """Words for those: a block needs one or two, and hardly ever so many."""
 _MOST_THREADS = 8
 """Threads that share a draw at most: more would wait for Python's lock."""
+
+_T = TypeVar("_T")
 
 
 class NoiseSource(ABC):
@@ -99,8 +101,8 @@ class NoisePrefetcher:
 
     For small models, to draw it is most of what a private step adds. Where cores are idle, because
     torch was given fewer threads than there are or the model is on a GPU, a thread draws it while
-    forward and backward run. Where none is, that thread would only be in their way, and threads
-    share the work when it is due, if there is enough, block by block.
+    forward and backward run. Where none is, that thread would only be in their way, and torch's
+    threads share the work when it is due, if there is enough, block by block.
 
     A forked child draws its own noise.
     """
@@ -122,16 +124,15 @@ class NoisePrefetcher:
     def _start(self) -> None:
         self._process = os.getpid()
         self._ahead: Future[Tensor] | None = None
-        self._pool: ThreadPoolExecutor | None = None
-        helpers = 0 if self._serial else 1 if self._idle_cores else len(self._rooms) - 1
-        if helpers:
-            self._pool = ThreadPoolExecutor(helpers, "dpsgd-noise")
+        draws_ahead = self._idle_cores and not self._serial
+        self._pool = ThreadPoolExecutor(1, "dpsgd-noise") if draws_ahead else None
 
     def begin(self) -> None:
         """Begin to draw what the next sums need, if a core is idle."""
         if self._process != os.getpid():  # what the parent drew is the parent's, as its threads are
             self._start()
-        if self._ahead is None and self._pool is not None and self._idle_cores:
+            del self._rooms[1:]
+        if self._ahead is None and self._pool is not None:
             self._ahead = self._pool.submit(self._draw)
 
     def add_to(self, sums: Sequence[Tensor], add: Callable[[Values, Values], object]) -> None:
@@ -168,30 +169,34 @@ class NoisePrefetcher:
         return values
 
     def _share(self, flat: list[Values], add: Callable[[Values, Values], object]) -> None:
-        left = deque(self._blocks)
+        left, rooms = deque(self._blocks), deque(self._rooms)
+        done = []
 
-        def work(room: NDArray[np.float64]) -> None:
-            while True:
-                try:
-                    block = left.popleft()
-                except IndexError:
-                    return
+        def work() -> None:
+            room = _taken(rooms)
+            while room is not None and (block := _taken(left)) is not None:
                 self._source.fill(room)
                 start = 0
                 for index, part in block:
                     stop = start + part.stop - part.start
                     add(flat[index][part], room[start:stop])
                     start = stop
+                done.append(block)
 
-        first, *rooms = self._rooms
-        others = [self._pool.submit(work, room) for room in rooms] if self._pool else []
-        try:
-            work(first)
-        finally:
-            if others:
-                wait(others)  # or the next draw could find a room in use
-        for other in others:
-            other.result()
+        if len(rooms) > 1:
+            together(work)
+        else:
+            work()
+        if len(done) < len(self._blocks):
+            raise RuntimeError("the draw of noise was broken off: nothing may be released")
+
+
+def _taken(queue: deque[_T]) -> _T | None:
+    """Take the first of what is left; several threads may."""
+    try:
+        return queue.popleft()
+    except IndexError:
+        return None
 
 
 def _blocks(sizes: Sequence[int], most: int) -> list[list[tuple[int, slice]]]:

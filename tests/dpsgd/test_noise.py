@@ -250,19 +250,24 @@ def test_every_value_of_every_sum_gets_noise_of_its_own(
 @pytest.mark.parametrize("busy", [max(1, CORES - 1), CORES])
 def test_a_forked_child_has_noise_of_its_own(busy: int, threads: Callable[[int], None]) -> None:
     threads(busy)
-    prefetcher = NoisePrefetcher(KeystreamNoise(Coins()), [torch.Size((4,))], torch.device("cpu"))
+    size = torch.Size((1 << 20,))
+    prefetcher = NoisePrefetcher(KeystreamNoise(Coins()), [size], torch.device("cpu"))
+
+    def drawn() -> np.ndarray:
+        sums = np.zeros(size)  # by numpy, as a large operation of torch would hang in the child
+        prefetcher.add_to(
+            [torch.from_numpy(sums)], lambda part, noise: np.add(part, noise, out=part)
+        )
+        return sums[:: 1 << 18]
+
+    drawn()
     prefetcher.begin()
     time.sleep(0.1)  # for it to be drawn
-
-    def drawn() -> Tensor:
-        sums = torch.zeros(4, dtype=torch.float64)
-        prefetcher.add_to([sums], add)
-        return sums
 
     read, write = os.pipe()
     if (child := os.fork()) == 0:
         signal.alarm(20)  # it may not wait for a thread that it does not have
-        os.write(write, drawn().numpy().tobytes())
+        os.write(write, drawn().tobytes())
         os._exit(0)
     os.close(write)
     with open(read, "rb") as pipe:  # noqa: PTH123 - a descriptor, not a path
@@ -303,6 +308,17 @@ def test_an_interrupted_draw_leaves_no_thread_at_work(threads: Callable[[int], N
     with pytest.raises(KeyboardInterrupt):
         prefetcher.add_to([torch.zeros(1 << 20)], add)
     assert not working
+
+
+def test_a_draw_that_was_broken_off_is_not_taken_for_one(
+    threads: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads(CORES + 1)
+    size = torch.Size((1 << 20,))
+    prefetcher = NoisePrefetcher(KeystreamNoise(Coins()), [size], torch.device("cpu"))
+    monkeypatch.setattr("dpsgd.noise.together", lambda work: None)
+    with pytest.raises(RuntimeError, match="broken off"):
+        prefetcher.add_to([torch.zeros(size)], add)
 
 
 def test_the_grid_moves_neighbours_apart_by_less_than_it_widens_the_noise() -> None:

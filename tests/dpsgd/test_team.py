@@ -1,0 +1,55 @@
+"""Work that is shared with torch's threads."""
+
+import threading
+import time
+
+import pytest
+import torch
+
+from dpsgd import team
+
+
+@pytest.fixture(params=[1, 2, 3])
+def threads(request: pytest.FixtureRequest) -> int:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def test_each_of_torchs_threads_works_and_all_have_when_it_returns(threads: int) -> None:
+    seen: list[int] = []
+
+    def work() -> None:
+        time.sleep(0.05)
+        seen.append(threading.get_ident())
+
+    for _ in range(3):
+        seen.clear()
+        team.together(work)
+        assert len(set(seen)) == len(seen) == threads
+        assert threading.get_ident() in seen
+        (torch.ones(500, 500) @ torch.ones(500, 500)).sum()  # it is used in turns with torch
+
+
+def test_what_fails_in_a_thread_is_raised_when_all_have_ended(threads: int) -> None:
+    ended = []
+
+    def work() -> None:
+        if threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
+        time.sleep(0.05)
+        ended.append(1)
+
+    with pytest.raises(KeyboardInterrupt):
+        team.together(work)
+    assert len(ended) == threads - 1
+
+
+def test_without_gnus_interface_the_caller_works_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(team.ctypes, "CDLL", lambda name: object())
+    monkeypatch.setattr(team, "_load_parallel", team._load_parallel.__wrapped__)
+    assert team._load_parallel() is None
+    seen = []
+    team.together(lambda: seen.append(threading.get_ident()))
+    assert seen == [threading.get_ident()]
