@@ -50,6 +50,14 @@ class Words(Coins):
         words[:] = self.words(words.size)
 
 
+def cosine_and_sine(word: int) -> tuple[float, float]:
+    """Of the angle that a word stands for: an eighth of a turn, and where on it."""
+    turn = ((word & (1 << 61) - 1) + 0.5) / 2**64
+    pair = math.cos(2 * math.pi * turn), math.sin(2 * math.pi * turn)
+    first, second = pair[::-1] if word >> 61 & 1 else pair
+    return -first if word >> 63 & 1 else first, -second if word >> 62 & 1 else second
+
+
 @pytest.mark.parametrize(
     ("word", "angle", "more"),
     [(1 << 63, 1 << 60, 0), (3 << 50, 5 << 61, 0), (7, 1 << 62, 1 << 63), (0, 3 << 60, 0)],
@@ -58,19 +66,23 @@ def test_keystream_noise_is_that_of_box_and_muller(word: int, angle: int, more: 
     values = torch.empty(2, dtype=torch.float64)
     KeystreamNoise(Words(word, angle, more)).fill(values)
     uniform = ((word >> 1) + (0.5 if word >= 1 << 48 else (more + 0.5) / 2**64)) / 2**63
-    radius, turn = math.sqrt(-2 * math.log(uniform)), 2 * math.pi * angle / 2**64
-    expected = [radius * math.cos(turn), radius * math.sin(turn)]
+    expected = [math.sqrt(-2 * math.log(uniform)) * part for part in cosine_and_sine(angle)]
     assert values.tolist() == pytest.approx(expected, rel=1e-14, abs=1e-14)
 
 
+def test_eighths_of_a_turn_cover_it_once() -> None:
+    middles = [math.atan2(*cosine_and_sine((eighth << 61) + (1 << 60))) for eighth in range(8)]
+    assert sorted(middles) == pytest.approx([math.pi * (i - 3.5) / 4 for i in range(8)])
+
+
 def test_keystream_noise_is_exact_to_the_last_places_of_float64() -> None:
-    # Words of every size, and angles on and beside the limits between eighths of a turn.
+    # Words of every size, and angles at both ends of every eighth of a turn.
     shifts, eighths = np.arange(16), np.arange(8, dtype=np.uint64) << np.uint64(61)
     words = np.concatenate([Coins().words(1 << 12) >> np.uint64(shift) for shift in shifts])
     words[:3] = 2**64 - 1, 2**64 - 2**10, 2**64 - 2**11
     words = words[:-100]  # the last pairs are fewer than those before
     angles = Coins().words(words.size)
-    angles[:24] = np.concatenate([eighths, eighths - np.uint64(1), eighths + np.uint64(1)])
+    angles[:16] = np.concatenate([eighths, eighths - np.uint64(1)])
     more = Coins().words(words.size)
     ends = np.arange(512, words.size, 512)
     together = zip(np.split(words, ends), np.split(angles, ends), strict=True)
@@ -83,14 +95,18 @@ def test_keystream_noise_is_exact_to_the_last_places_of_float64() -> None:
     fraction[small] = (more[: small.sum()].astype(np.longdouble) + 0.5) / 2**64
     uniform = ((words >> np.uint64(1)).astype(np.longdouble) + fraction) / 2**63
     radius = np.sqrt(-2 * np.log(uniform))
-    turns = angles.view(np.int64).astype(np.longdouble) * (2 * np.pi / np.longdouble(2**64))
+    part = (angles & np.uint64((1 << 61) - 1)).astype(np.longdouble) + np.longdouble(0.5)
+    turns = part * (2 * np.pi / np.longdouble(2**64))
+    swap, minus, other = (angles >> np.uint64(bit) & np.uint64(1) for bit in (61, 63, 62))
+    cosine = np.where(swap, np.sin(turns), np.cos(turns)) * np.where(minus, -1, 1)
+    sine = np.where(swap, np.cos(turns), np.sin(turns)) * np.where(other, -1, 1)
     # Where the integer has more than 53 bits it is rounded, which is all that is left near 1.
     tolerance = 8e-15 + np.where(words > 1 << 53, 2.0**-52 / np.maximum(radius, 1e-8), 0)
     parts = np.split(values, np.arange(1024, values.size, 1024))
     first = np.concatenate([part[: part.size // 2] for part in parts])
     second = np.concatenate([part[part.size // 2 :] for part in parts])
-    assert (abs(first - radius * np.cos(turns)) <= tolerance).all()
-    assert (abs(second - radius * np.sin(turns)) <= tolerance).all()
+    assert (abs(first - radius * cosine) <= tolerance).all()
+    assert (abs(second - radius * sine) <= tolerance).all()
 
 
 def test_more_words_for_the_tails_are_drawn_where_the_first_do_not_do() -> None:
