@@ -203,7 +203,9 @@ def _coarse(cohort: Cohort, f: Floats) -> Cohort:
     groups = _grouped(cohort.n * chances, chances <= np.maximum(usual / 2, 1 / cohort.n))
     if groups is None:
         return cohort
-    return Cohort(cohort.channel @ groups.T, cohort.counts @ groups.T.astype(np.int64))
+    # One code that is all of them tells nothing, not even what a sum is rounded by.
+    channel = cohort.channel @ groups.T if len(groups) > 1 else np.ones((f.size, 1))
+    return Cohort(channel, cohort.counts @ groups.T.astype(np.int64))
 
 
 def _coarse_evidence(cohort: Cohort, f: Floats) -> Evidence:
