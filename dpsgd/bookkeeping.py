@@ -13,6 +13,7 @@ cost", ICML 2023, algorithm 1.
 import copy
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -49,13 +50,18 @@ class Piece:
     @property
     def dtype(self) -> torch.dtype:
         """The type to take gradients in: float32, or the parameter's if that is wider."""
-        return torch.promote_types(self.parameter.dtype, torch.float32)
+        return _wide(self.parameter.dtype)
 
     @property
     def value(self) -> Tensor:
         """The piece's values, which autograd does not follow."""
         values = self.parameter.detach()
         return values if self.stop is None else values[self.start : self.stop]
+
+
+@cache
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)
 
 
 Gradients = Iterable[tuple[Piece, PerSample]]

@@ -180,3 +180,17 @@ def add_products(
     for i in range(totals.size):
         product = _square(left[i], most) * _square(right[i], most)
         totals[i] += product if product <= most else np.inf
+
+
+@_compiled
+def take_roots(
+    squares: NDArray[np.float64], least: float, scale: float, roots: NDArray[np.floating[Any]]
+) -> bool:
+    """Write the roots of squares plus `least`, times `scale`; return whether all are finite."""
+    finite = True
+    for i in range(squares.shape[0]):
+        for j in range(squares.shape[1]):
+            root = math.sqrt(squares[i, j] + least) * scale
+            roots[i, j] = root
+            finite &= roots[i, j] < np.inf
+    return finite

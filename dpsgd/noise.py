@@ -142,7 +142,7 @@ class NoisePrefetcher:
         from several threads at once.
         """
         self.begin()
-        flat = [bare(summed.view(-1)) for summed in sums]
+        flat = [bare(summed).reshape(-1) for summed in sums]
         if self._serial:
             for part, size in zip(flat, self._sizes, strict=True):
                 noise = torch.empty(size, dtype=self._source.dtype, device=self._device)

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpsgd.compiled import add_products, add_squares
+from dpsgd.compiled import add_products, add_squares, take_roots
 from dpsgd.shared import tensor_of
 from ldp import InvalidInput
 
@@ -333,8 +333,8 @@ def norms_of(
     if isinstance(squares, Tensor):
         norms = squares.add(least).sqrt_().mul_(scale).to(dtype)
         return norms, math.isfinite(norms.sum())
-    norms = torch.from_numpy(np.sqrt(squares + least) * scale).to(dtype)
-    return norms, bool(np.isfinite(norms.numpy()).all())
+    norms = torch.empty(squares.shape, dtype=dtype, device="cpu")
+    return norms, take_roots(squares, least, scale, norms.numpy())
 
 
 def increase(totals: Totals, values: Tensor) -> None:

@@ -13,7 +13,7 @@ Values: TypeAlias = Tensor | NDArray[np.floating[Any]]
 
 def bare(values: Tensor) -> Values:
     """Return a CPU's tensor as an array in the same memory, another device's as it is."""
-    return values.numpy() if values.device.type == "cpu" else values
+    return values.numpy() if values.is_cpu else values
 
 
 def tensor_of(values: Values) -> Tensor:
