@@ -139,7 +139,9 @@ class Outer(PerSample):
             inputs = inputs * factors
         else:
             outputs = outputs * factors
-        return (outputs.flatten(0, -2).T @ inputs.flatten(0, -2)).view(self.shape)
+        if inputs.ndim == 3:
+            inputs, outputs = inputs.flatten(0, 1), outputs.flatten(0, 1)
+        return (outputs.T @ inputs).view(self.shape)
 
     def dense(self) -> Tensor:
         return (self.outputs.mT @ self.inputs).view(-1, *self.shape)

@@ -1,9 +1,11 @@
 """Compute norms and clipped sums in all the bits of their types."""
 
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 import torch
+
+_AS_IT_IS = nullcontext()
 
 
 def exact(device: str) -> AbstractContextManager[object]:
@@ -12,20 +14,24 @@ def exact(device: str) -> AbstractContextManager[object]:
     TensorFloat-32 and its like keep 10 bits or fewer of what is multiplied: norms come out too
     small, and what is clipped by them too long. Convolutions of a GPU take it by default.
     """
-    restored = ExitStack()
-    if torch.is_grad_enabled():
-        restored.enter_context(torch.no_grad())
-    if torch.is_autocast_enabled(device):
-        restored.enter_context(torch.autocast(device, enabled=False))
+    graded, cast = torch.is_grad_enabled(), torch.is_autocast_enabled(device)
     backends: Any = torch.backends
     settings = [backends.cudnn.conv] if device == "cuda" else []
     try:
         precision = torch.get_float32_matmul_precision()
-        if precision != "highest":
-            restored.callback(torch.set_float32_matmul_precision, precision)
-            torch.set_float32_matmul_precision("highest")
     except RuntimeError:  # it was set for one backend, and so must be set for each
+        precision = "highest"
         settings += [backends.cuda.matmul, backends.mkldnn.matmul]
+    if not (graded or cast or settings) and precision == "highest":
+        return _AS_IT_IS
+    restored = ExitStack()
+    if graded:
+        restored.enter_context(torch.no_grad())
+    if cast:
+        restored.enter_context(torch.autocast(device, enabled=False))
+    if precision != "highest":
+        restored.callback(torch.set_float32_matmul_precision, precision)
+        torch.set_float32_matmul_precision("highest")
     for setting in settings:
         before = setting.fp32_precision
         if before != "ieee":

@@ -245,7 +245,8 @@ class Run:
                 continue
             if parameter in self._padding:
                 noisy[self._padding[parameter]] = 0  # or noise alone would train it
-            parameter.grad = noisy.to(parameter.dtype)
+            narrow = noisy.dtype != parameter.dtype
+            parameter.grad = noisy.to(parameter.dtype) if narrow else noisy
 
     def _rounding(self, deviation: float) -> Rounding:
         if self._secure:

@@ -19,14 +19,18 @@ def linear(layer: nn.Linear, call: Call, input: Tensor) -> Tensor:  # noqa: A002
 def tapped_linear(call: Call, value: Tensor, weight: Piece, bias: Piece | None, dim: int) -> Tensor:
     """Return value W^T + b with the gradients of W and b tapped; `dim` is the batch's."""
     # Flat, because the output of more than two dimensions would be a view.
-    flat = F.linear(value.flatten(0, -2), weight.value, None if bias is None else bias.value)
-    shape = value.shape[:-1]
+    flat, shape = value, value.shape[:-1]
+    if value.ndim != 2:
+        flat = value.flatten(0, -2)
+    output = F.linear(flat, weight.value, None if bias is None else bias.value)
 
     def gradients(grads: Tensor, value: Tensor) -> Gradients:
-        return linear_gradients(weight, bias, value, grads.reshape(*shape, grads.shape[1]), dim)
+        if value.ndim != 2:
+            grads = grads.reshape(*shape, grads.shape[1])
+        return linear_gradients(weight, bias, value, grads, dim)
 
-    tapped = call.tap(flat, gradients, value)
-    return tapped if value.ndim == 2 else tapped.view(*shape, flat.shape[1])
+    tapped = call.tap(output, gradients, value)
+    return tapped if value.ndim == 2 else tapped.view(*shape, output.shape[1])
 
 
 def linear_gradients(
@@ -34,7 +38,8 @@ def linear_gradients(
 ) -> Gradients:
     """Yield the gradients of a linear map from its inputs and output gradients."""
     dtype = weight.dtype
-    inputs, outputs = inputs.to(dtype), outputs.to(dtype)
+    if not inputs.dtype == outputs.dtype == dtype:
+        inputs, outputs = inputs.to(dtype), outputs.to(dtype)
     if inputs.ndim == 2 and dim == 0:
         yield from one_position(weight, bias, inputs, outputs)
         return
