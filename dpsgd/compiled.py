@@ -24,9 +24,8 @@ _LN2 = math.log(2.0)
 _LOST = np.finfo(np.float64).tiny / np.finfo(np.float64).eps
 _EIGHTH = 2.0 * math.pi / 8.0
 
-_BELOW = 66
-_LOWEST = np.uint64(_BELOW << 52)
-"""How far below 0 exponents of numbers over 2**64 reach, in the place of an exponent."""
+_ADDED = 66
+"""To exponents, which begin at -65, so that none is negative."""
 _ROOT_HALF = np.float64(math.sqrt(0.5)).view(np.uint64)
 _TWO_52 = np.float64(2.0**52).view(np.uint64)
 _LOWER = np.uint64((1 << 32) - 1)
@@ -41,8 +40,9 @@ def box_muller(out: NDArray[np.float64], more: NDArray[np.uint64], least: int) -
     """Turn an even number of random words, whose place they take, into normal values.
 
     Of every 1024 words, or what is left, half are for radii and half for angles. A radius is the
-    root of -2 ln u, where u is the upper 63 bits of a word, plus a half, over 2**63. A word below
-    `least` is too coarse for that: instead of the half it gets the next word of `more`, over 2**64.
+    root of -2 ln u, where u is the upper 63 bits of a word, plus a half, over 2**63, in float64. A
+    word below `least` is too coarse for that: instead of the half it gets the next word of `more`,
+    plus a half, over 2**64.
     An angle is the lower 61 bits of a word, plus a half, over 2**61, in eighths of a turn. The bits
     above say whether its cosine and sine change places, and then that the second and the first
     are negative. What comes of a pair is the radius times these two.
@@ -100,19 +100,20 @@ def box_muller(out: NDArray[np.float64], more: NDArray[np.uint64], least: int) -
 
 @_compiled
 def _radius(number: float) -> float:
-    """Return the root of -2 ln u for u = number / 2**63, from 2**-64 on."""
+    """Return the root of -2 ln u for u = number / 2**63; numbers begin at 2**-65."""
     bits = np.float64(number).view(np.uint64)
-    # A mantissa lies in [sqrt(1/2), sqrt(2)). No exponent may be negative here.
-    exponent = (bits - _ROOT_HALF + _LOWEST) >> np.uint64(52)
-    mantissa = np.uint64(bits - (exponent << np.uint64(52)) + _LOWEST).view(np.float64)
+    # A mantissa lies in [sqrt(1/2), sqrt(2)).
+    exponent = (bits - _ROOT_HALF + np.uint64(_ADDED << 52)) >> np.uint64(52)
+    mantissa = bits + np.uint64(_ADDED << 52) - (exponent << np.uint64(52))
     # ln m = 2 artanh s = 2 s (1 + z A(z)), to 5e-18 of it
-    s = (mantissa - 1.0) / (mantissa + 1.0)
+    m = np.uint64(mantissa).view(np.float64)
+    s = (m - 1.0) / (m + 1.0)
     z = s * s
     p = 7.665855309105386e-02 + z * 7.308292712444311e-02
     p = 1.1111105565129939e-01 + z * (9.091444727837474e-02 + z * p)
     p = 1.9999999999949722e-01 + z * (1.4285714313001635e-01 + z * p)
     p = 1.0 + z * (3.333333333333335e-01 + z * p)
-    return math.sqrt(-2.0 * (2.0 * s * p + (_as_float(exponent) - (_BELOW + 63)) * _LN2))
+    return math.sqrt(-2.0 * (2.0 * s * p + (_as_float(exponent) - (_ADDED + 63)) * _LN2))
 
 
 @_compiled

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from dpsgd.compiled import TOGETHER, add_rounded, box_muller
 from dpsgd.shared import Values, bare, tensor_of
-from dpsgd.team import together
+from dpsgd.team import in_all_threads
 from ldp import Coins
 
 _BLOCK = 1 << 17
@@ -104,7 +104,7 @@ class NoisePrefetcher:
     forward and backward run. Where none is, that thread would only be in their way, and torch's
     threads share the work when it is due, if there is enough, block by block.
 
-    A forked child draws its own noise.
+    In a forked child it draws the child's own noise, in one thread.
     """
 
     def __init__(
@@ -138,11 +138,13 @@ class NoisePrefetcher:
     def add_to(self, sums: Sequence[Tensor], add: Callable[[Values, Values], object]) -> None:
         """Call add(part, noise) for flat parts of the sums: each value once, with its own noise.
 
-        On a CPU both are arrays that share memory with the sums, elsewhere tensors. Calls may come
-        from several threads at once.
+        On a CPU both are arrays that share memory with the sums, elsewhere tensors. Several threads
+        may call `add` at once; this method is for one at a time.
         """
         self.begin()
-        flat = [bare(summed).reshape(-1) for summed in sums]
+        flat = [bare(summed.view(-1)) for summed in sums]
+        if [len(part) for part in flat] != self._sizes:
+            raise ValueError(f"expected sums of {self._sizes} values, got {[*map(len, flat)]}")
         if self._serial:
             for part, size in zip(flat, self._sizes, strict=True):
                 noise = torch.empty(size, dtype=self._source.dtype, device=self._device)
@@ -184,7 +186,7 @@ class NoisePrefetcher:
                 done.append(block)
 
         if len(rooms) > 1:
-            together(work)
+            in_all_threads(work)
         else:
             work()
         if len(done) < len(self._blocks):

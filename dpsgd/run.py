@@ -245,8 +245,8 @@ class Run:
                 continue
             if parameter in self._padding:
                 noisy[self._padding[parameter]] = 0  # or noise alone would train it
-            narrow = noisy.dtype != parameter.dtype
-            parameter.grad = noisy.to(parameter.dtype) if narrow else noisy
+            alike = noisy.dtype == parameter.dtype
+            parameter.grad = noisy if alike else noisy.to(parameter.dtype)
 
     def _rounding(self, deviation: float) -> Rounding:
         if self._secure:

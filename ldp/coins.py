@@ -175,13 +175,13 @@ _Keystream = Callable[[bytes, memoryview], None]
 def _load_keystream() -> _Keystream | None:
     """Return the keystream that is faster here, or None without cryptography.
 
-    The package is loaded at the first bulk request: its 20 ms are not for those who never
-    randomise in bulk.
+    They yield the same, so that it matters to nothing else which is timed to be. The package is
+    loaded at the first bulk request: its 20 ms are not for those who never randomise in bulk.
     """
     room = memoryview(bytearray(1 << 16))
 
     def seconds(keystream: _Keystream) -> float:
-        return min(timeit.repeat(lambda: keystream(bytes(32), room), number=1, repeat=3))
+        return min(timeit.repeat(lambda: keystream(bytes(32), room), number=1, repeat=5))
 
     return min(_load_keystreams(), key=seconds, default=None)
 
@@ -190,7 +190,7 @@ def _load_keystreams() -> list[_Keystream]:
     """Return the AES keystream in two ways that yield the same: counter mode, and that of GCM.
 
     For GCM, whose tag is not taken, OpenSSL has code for the widest vectors; without them it
-    takes twice as long. A request of more than 64 GiB of it raises `ValueError`.
+    takes up to twice as long. A request of more than 64 GiB of it raises `ValueError`.
     """
     try:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
