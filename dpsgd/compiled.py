@@ -42,10 +42,9 @@ def box_muller(out: NDArray[np.float64], more: NDArray[np.uint64], least: int) -
     Of every 1024 words, or what is left, half are for radii and half for angles. A radius is the
     root of -2 ln u, where u is the upper 63 bits of a word, plus a half, over 2**63, in float64. A
     word below `least` is too coarse for that: instead of the half it gets the next word of `more`,
-    plus a half, over 2**64.
-    An angle is the lower 61 bits of a word, plus a half, over 2**61, in eighths of a turn. The bits
-    above say whether its cosine and sine change places, and then that the second and the first
-    are negative. What comes of a pair is the radius times these two.
+    plus a half, over 2**64. An angle is the lower 61 bits of a word, plus a half, over 2**61, in
+    eighths of a turn. The bits above say whether its cosine and sine change places, and then that
+    the second and the first are negative. What comes of a pair is the radius times these two.
 
     Return how many are done: all, or those before 1024 for which `more` is too short. Another call
     may go on there.

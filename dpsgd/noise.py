@@ -19,7 +19,7 @@ from dpsgd.shared import Values, bare, tensor_of
 from dpsgd.team import in_all_threads
 from ldp import Coins
 
-_BLOCK = 1 << 17
+_BLOCK = 70_000
 """Values drawn together: enough that threads seldom wait for Python's lock, few of memory."""
 _LEAST = 1 << 16
 """Values for each thread, where several share a draw: fewer cost less than to meet for them."""
@@ -45,6 +45,10 @@ class NoiseSource(ABC):
     @abstractmethod
     def fill(self, out: Values) -> None:
         """Fill a flat tensor or array of type `dtype`."""
+
+    def stream(self) -> Callable[[Values], None]:
+        """Return what does as `fill`, for one thread that calls it several times in one draw."""
+        return self.fill
 
 
 class GeneratorNoise(NoiseSource):
@@ -78,16 +82,22 @@ class KeystreamNoise(NoiseSource):
         Rounding(1.0).release(np.empty(0, dtype=np.float32), np.empty(0), 1.0)
 
     def fill(self, out: Values) -> None:
+        self.stream()(out)
+
+    def stream(self) -> Callable[[Values], None]:
+        fill_words = self._coins.stream()
+        return lambda out: self._fill(out, fill_words)
+
+    def _fill(self, out: Values, fill_words: Callable[[NDArray[np.uint64]], None]) -> None:
         values = np.asarray(out)
         if values.size % 2:
             pair = np.empty(2)
-            self.fill(pair)
+            self._fill(pair, fill_words)
             values[-1] = pair[0]
             values = values[:-1]
         for start in range(0, values.size, _BLOCK):
             block = values[start : start + _BLOCK]
-            words = block.view(np.uint64)
-            self._coins.fill(words)
+            fill_words(block.view(np.uint64))
             done, spare = 0, _SPARE
             while done < block.size:
                 # A copy is of one type, whatever the coins.
@@ -175,9 +185,9 @@ class NoisePrefetcher:
         done = []
 
         def work() -> None:
-            room = _taken(rooms)
+            room, fill = _taken(rooms), self._source.stream()
             while room is not None and (block := _taken(left)) is not None:
-                self._source.fill(room)
+                fill(room)
                 start = 0
                 for index, part in block:
                     stop = start + part.stop - part.start

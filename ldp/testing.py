@@ -1,5 +1,7 @@
 """What only tests and simulations may use: coins that repeat."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,3 +22,6 @@ class SeededCoins(Coins):
 
     def fill(self, words: NDArray[np.uint64]) -> None:
         words[:] = self.words(words.size)
+
+    def stream(self) -> Callable[[NDArray[np.uint64]], None]:
+        return self.fill

@@ -19,9 +19,8 @@ def linear(layer: nn.Linear, call: Call, input: Tensor) -> Tensor:  # noqa: A002
 def tapped_linear(call: Call, value: Tensor, weight: Piece, bias: Piece | None, dim: int) -> Tensor:
     """Return value W^T + b with the gradients of W and b tapped; `dim` is the batch's."""
     # Flat, because the output of more than two dimensions would be a view.
-    flat, shape = value, value.shape[:-1]
-    if value.ndim != 2:
-        flat = value.flatten(0, -2)
+    flat = value if value.ndim == 2 else value.flatten(0, -2)
+    shape = value.shape[:-1]
     output = F.linear(flat, weight.value, None if bias is None else bias.value)
 
     def gradients(grads: Tensor, value: Tensor) -> Gradients:

@@ -49,6 +49,9 @@ class Words(Coins):
     def fill(self, words: np.ndarray) -> None:
         words[:] = self.words(words.size)
 
+    def stream(self) -> Callable[[np.ndarray], None]:
+        return self.fill
+
 
 def cosine_and_sine(word: int) -> tuple[float, float]:
     """Of the angle that a word stands for: an eighth of a turn, and where on it."""

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -61,17 +61,18 @@ def test_threads_that_share_coins_do_not_repeat() -> None:
 def test_every_bulk_request_has_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = []
 
-    def keystream(key: bytes, out: memoryview) -> None:
+    def keystream(key: bytes) -> Callable[[memoryview], None]:
         keys.append(key)
-        out[:] = bytes(len(out))
+        return lambda out: out.__setitem__(slice(None), bytes(len(out)))
 
     monkeypatch.setattr(coins_module, "_load_keystream", lambda: keystream)
     coins = Coins()
     coins.words(LARGE)
     coins.words(LARGE)
     coins.fill(np.empty(LARGE, dtype=np.uint64))
+    coins.stream()(np.empty(SMALL, dtype=np.uint64))
     assert coins.words(SMALL).any()  # zeros, had it come from that keystream
-    assert len(set(keys)) == 3
+    assert len(set(keys)) == 4
     assert {len(key) for key in keys} == {32}
 
 
@@ -85,17 +86,19 @@ def test_both_keystreams_are_aes_in_counter_mode(way: int, count: int) -> None:
     oracle = ciphers.Cipher(ciphers.algorithms.AES(key), ciphers.modes.ECB()).encryptor()
     before = os.urandom(count)  # whatever memory holds is encrypted
     drawn = bytearray(before)
-    keystream(key, memoryview(drawn))
+    overwrite, first = keystream(key), count // 3
+    overwrite(memoryview(drawn)[:first])
+    overwrite(memoryview(drawn)[first:])  # by what comes next
     stream = oracle.update(counters)[:count]
     assert drawn == bytes(a ^ b for a, b in zip(before, stream, strict=True))
 
 
 def test_the_keystream_that_is_faster_serves(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fast(key: bytes, out: memoryview) -> None:
-        pass
+    def fast(key: bytes) -> Callable[[memoryview], None]:
+        return lambda out: None
 
-    def slow(key: bytes, out: memoryview) -> None:
-        time.sleep(0.01)
+    def slow(key: bytes) -> Callable[[memoryview], None]:
+        return lambda out: time.sleep(0.01)
 
     for keystreams in ([slow, fast], [fast, slow]):
         monkeypatch.setattr(coins_module, "_load_keystreams", lambda each=keystreams: each)
