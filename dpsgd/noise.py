@@ -185,8 +185,10 @@ class NoisePrefetcher:
         done = []
 
         def work() -> None:
-            room, fill = _taken(rooms), self._source.stream()
-            while room is not None and (block := _taken(left)) is not None:
+            if (room := _taken(rooms)) is None:
+                return
+            fill = self._source.stream()
+            while (block := _taken(left)) is not None:
                 fill(room)
                 start = 0
                 for index, part in block:

@@ -59,9 +59,9 @@ class Coins:
             self.stream()(words)
 
     def stream(self) -> Callable[[NDArray[np.uint64]], None]:
-        """Return what does as `fill`, at less cost for each of many calls: under one key.
+        """Return what does as `fill`, at less cost for each of many calls: they share a key.
 
-        For one thread, and for no longer than it takes to draw what belongs together.
+        Together they are one request: for one thread, that draws at once all that it needs.
         """
         if (keystream := _load_keystream()) is None:
             return self.fill
