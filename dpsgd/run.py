@@ -245,8 +245,7 @@ class Run:
                 continue
             if parameter in self._padding:
                 noisy[self._padding[parameter]] = 0  # or noise alone would train it
-            alike = noisy.dtype == parameter.dtype
-            parameter.grad = noisy if alike else noisy.to(parameter.dtype)
+            parameter.grad = noisy.to(parameter.dtype)
 
     def _rounding(self, deviation: float) -> Rounding:
         if self._secure:

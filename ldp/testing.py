@@ -20,8 +20,8 @@ class SeededCoins(Coins):
     def _bytes(self, count: int) -> bytes:
         return self._generator.bytes(count)
 
-    def fill(self, words: NDArray[np.uint64]) -> None:
-        words[:] = self.words(words.size)
-
     def stream(self) -> Callable[[NDArray[np.uint64]], None]:
-        return self.fill
+        def overwrite(words: NDArray[np.uint64]) -> None:
+            words[:] = self.words(words.size)
+
+        return overwrite

@@ -46,11 +46,11 @@ class Words(Coins):
         drawn, self.given = self.given[:n], self.given[n:]
         return np.array(drawn + [0] * (n - len(drawn)), dtype=np.uint64)
 
-    def fill(self, words: np.ndarray) -> None:
-        words[:] = self.words(words.size)
-
     def stream(self) -> Callable[[np.ndarray], None]:
-        return self.fill
+        def overwrite(words: np.ndarray) -> None:
+            words[:] = self.words(words.size)
+
+        return overwrite
 
 
 def cosine_and_sine(word: int) -> tuple[float, float]:

@@ -62,8 +62,11 @@ def test_every_bulk_request_has_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch
     keys = []
 
     def keystream(key: bytes) -> Callable[[memoryview], None]:
+        def overwrite(out: memoryview) -> None:
+            out[:] = bytes(len(out))
+
         keys.append(key)
-        return lambda out: out.__setitem__(slice(None), bytes(len(out)))
+        return overwrite
 
     monkeypatch.setattr(coins_module, "_load_keystream", lambda: keystream)
     coins = Coins()
