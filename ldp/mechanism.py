@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, fields
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -378,10 +378,15 @@ class FrequencyOracle(Categorical):
     def tally_size(self) -> int:
         return self.k
 
+    @cached_property
+    def _rounded_support(self) -> tuple[float, float]:
+        """q and p - q in floating point: fractions take longer than all that follows."""
+        p, q = self.support
+        return float(q), float(p - q)
+
     @property
     def step(self) -> NDArray[np.float64]:
-        p, q = self.support
-        return np.full(self.k, 1 / float(p - q))
+        return np.full(self.k, 1 / self._rounded_support[1])
 
     def supports(self, tally: Tally) -> NDArray[np.int64]:
         """Return how many reports support each category, shape (k,)."""
@@ -395,21 +400,21 @@ class FrequencyOracle(Categorical):
         """Tell which codes support the category, shape (n,)."""
 
     def debias(self, tally: Tally) -> NDArray[np.float64]:
-        p, q = self.support
-        return (self.supports(tally) / tally.n - float(q)) / float(p - q)
+        q, gain = self._rounded_support
+        return (self.supports(tally) / tally.n - q) / gain
 
     def variance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
-        p, q = self.support
-        supported = np.asarray(truth, dtype=float) * float(p - q) + float(q)
-        return supported * (1 - supported) / (n * float(p - q) ** 2)
+        q, gain = self._rounded_support
+        supported = np.asarray(truth, dtype=float) * gain + q
+        return supported * (1 - supported) / (n * gain**2)
 
     def moments(
         self, truth: NDArray[np.float64], n: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        p, q = map(float, self.support)
-        s = truth * (p - q) + q
-        variance = s * (1 - s) / (n * (p - q) ** 2)
-        return variance, variance * (1 - 2 * s) / (n * (p - q))
+        q, gain = self._rounded_support
+        s = truth * gain + q
+        variance = s * (1 - s) / (n * gain**2)
+        return variance, variance * (1 - 2 * s) / (n * gain)
 
 
 def as_array(name: str, values: ArrayLike | Sequence[Any]) -> NDArray[Any]:
