@@ -52,16 +52,14 @@ class Coins:
         return np.frombuffer(self._bytes(8 * n), dtype="<u8").astype(np.uint64, copy=False)
 
     def fill(self, words: NDArray[np.uint64]) -> None:
-        """Overwrite a flat, contiguous array with independent uniform words, in place if large."""
-        if words.nbytes < _BULK or _load_keystream() is None:
-            words[:] = self.words(words.size)
-        else:
-            self.stream()(words)
+        """Overwrite a flat array with independent uniform words."""
+        words[:] = self.words(words.size)
 
     def stream(self) -> Callable[[NDArray[np.uint64]], None]:
-        """Return what does as `fill`, at less cost for each of many calls: they share a key.
+        """Return what does as `fill`, in place and at less cost: many calls share a key.
 
-        Together they are one request: for one thread, that draws at once all that it needs.
+        Together they are one request: for one thread, that draws at once all that it needs, into
+        contiguous arrays.
         """
         if (keystream := _load_keystream()) is None:
             return self.fill

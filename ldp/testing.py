@@ -21,7 +21,4 @@ class SeededCoins(Coins):
         return self._generator.bytes(count)
 
     def stream(self) -> Callable[[NDArray[np.uint64]], None]:
-        def overwrite(words: NDArray[np.uint64]) -> None:
-            words[:] = self.words(words.size)
-
-        return overwrite
+        return self.fill

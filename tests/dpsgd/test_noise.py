@@ -47,10 +47,7 @@ class Words(Coins):
         return np.array(drawn + [0] * (n - len(drawn)), dtype=np.uint64)
 
     def stream(self) -> Callable[[np.ndarray], None]:
-        def overwrite(words: np.ndarray) -> None:
-            words[:] = self.words(words.size)
-
-        return overwrite
+        return self.fill
 
 
 def cosine_and_sine(word: int) -> tuple[float, float]:
