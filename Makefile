@@ -2,7 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# What is imported is compiled then, and kept: all that is installed would take minutes.
+PIP := $(BIN)/pip install --quiet --no-compile --disable-pip-version-check \
+	--constraint constraints.txt
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test lint bench protos clean
 .DEFAULT_GOAL := test
@@ -11,12 +14,12 @@ demo: $(VENV)/.demo
 	$(BIN)/hearsay demo
 
 test: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers auto
 
 bench: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/benchmarks --benchmark-only --benchmark-columns=median,iqr,rounds
