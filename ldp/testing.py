@@ -1,24 +1,38 @@
 """What only tests and simulations may use: coins that repeat."""
 
 from collections.abc import Callable
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ldp.coins import Coins
 
+_AHEAD = 1 << 12
+"""Bytes drawn at once, for many small requests: a multiple of four."""
+
 
 class SeededCoins(Coins):
     """Replay the same coins for the same seed. NOT private: never use it on a person's answer.
 
-    Unlike `Coins` it holds state, so it is not safe to share between threads.
+    Unlike `Coins` it holds state: threads that share it draw in no certain order.
     """
 
     def __init__(self, seed: int) -> None:
         self._generator = np.random.Generator(np.random.Philox(seed))
+        self._drawn = b""
+        self._next = 0
+        self._lock = Lock()
 
     def _bytes(self, count: int) -> bytes:
-        return self._generator.bytes(count)
+        taken = -(-count // 4) * 4  # the generator yields 32 bits at a time
+        with self._lock:
+            if self._next + taken > len(self._drawn):
+                self._drawn = self._drawn[self._next :] + self._generator.bytes(taken + _AHEAD)
+                self._next = 0
+            start = self._next
+            self._next += taken
+            return self._drawn[start : start + count]
 
     def stream(self) -> Callable[[NDArray[np.uint64]], None]:
         return self.fill

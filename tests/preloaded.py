@@ -63,11 +63,11 @@ class Preloaded:
 
 @cache
 def _context() -> ForkServerContext:
-    """Return what forks processes; it loads the command at the first."""
+    """Return what forks processes; it loads all that a server needs at the first."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["hearsay_server.cli"])
+    context.set_forkserver_preload(["loaded"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GRPC_VERBOSITY", "NONE")  # as `main` does before it loads gRPC
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
         multiprocessing.forkserver.ensure_running()
     return context
 

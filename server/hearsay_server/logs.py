@@ -2,7 +2,6 @@
 
 import json
 import logging
-import sys
 from datetime import UTC, datetime
 from typing import TextIO
 
@@ -27,8 +26,8 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-def configure(format_: str, level: str, stream: TextIO = sys.stderr) -> None:
-    """Send the process's log to `stream`, as "text" or "json", from `level` up."""
+def configure(format_: str, level: str, stream: TextIO | None = None) -> None:
+    """Send the process's log to `stream`, or stderr, as "text" or "json", from `level` up."""
     handler = logging.StreamHandler(stream)
     text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     handler.setFormatter(JsonFormatter() if format_ == "json" else text)

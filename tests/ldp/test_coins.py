@@ -228,3 +228,11 @@ def test_a_bound_or_threshold_out_of_range_is_refused(coins: SeededCoins) -> Non
             coins.bernoulli_bytes(threshold, 1)
         with pytest.raises(InvalidInput, match=r"threshold must lie in 0\.\.2\*\*64, got"):
             coins.bernoulli(threshold)
+
+
+def test_seeded_coins_are_the_same_however_many_are_asked_for_at_once() -> None:
+    apart, together = SeededCoins(3), SeededCoins(3)
+    sizes = [1, 2, 600, 511, 1, 5000, 7]
+    drawn = np.concatenate([apart.words(n) for n in sizes])
+    assert np.array_equal(drawn, together.words(sum(sizes)))
+    assert not np.array_equal(drawn, SeededCoins(4).words(sum(sizes)))
