@@ -20,19 +20,16 @@ class SeededCoins(Coins):
 
     def __init__(self, seed: int) -> None:
         self._generator = np.random.Generator(np.random.Philox(seed))
-        self._drawn = b""
-        self._next = 0
+        self._ahead = b""
         self._lock = Lock()
 
     def _bytes(self, count: int) -> bytes:
         taken = -(-count // 4) * 4  # the generator yields 32 bits at a time
         with self._lock:
-            if self._next + taken > len(self._drawn):
-                self._drawn = self._drawn[self._next :] + self._generator.bytes(taken + _AHEAD)
-                self._next = 0
-            start = self._next
-            self._next += taken
-            return self._drawn[start : start + count]
+            if taken > len(self._ahead):
+                self._ahead += self._generator.bytes(taken + _AHEAD)
+            drawn, self._ahead = self._ahead[:count], self._ahead[taken:]
+        return drawn
 
     def stream(self) -> Callable[[NDArray[np.uint64]], None]:
         return self.fill
