@@ -7,37 +7,35 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpsgd.compiled import TOGETHER, add_rounded, box_muller
+from dpsgd.compiled import add_rounded
+from dpsgd.keystream import load_aes
 from dpsgd.shared import Values, bare, tensor_of
 from dpsgd.team import in_all_threads
+from dpsgd.ziggurat import FillWords, add_normal, fill_normal, given, needed
 from ldp import Coins
 
-_BLOCK = 70_000
-"""Values drawn together: enough that threads seldom wait for Python's lock, few of memory."""
-_LEAST = 1 << 16
-"""Values for each thread, where several share a draw: fewer cost less than to meet for them."""
-_SMALL = 1 << 48
-"""Below this, a word has too few bits for the logarithm."""
-_SPARE = 16
-"""Words for those: a block needs one or two, and hardly ever so many."""
-_MOST_THREADS = 8
-"""Threads that share a draw at most: more would wait for Python's lock."""
+_PART = 70_000
+"""Values drawn at once: enough that threads seldom wait for Python's lock, few for one to end."""
+_LEAST = 1 << 17
+"""Values that several threads share: fewer cost less than to meet for them."""
 
-_T = TypeVar("_T")
+Add: TypeAlias = Callable[[Values, int], None]
+"""Adds noise to a flat part of sums: add(part, number), where each number serves once."""
 
 
 class NoiseSource(ABC):
     """Draw independent standard normal values. Nothing about its state is ever saved.
 
-    In float64, whatever is trained: 24 bits would show. Angles and radii in float32 leave a
-    pattern in every pair of values, by which one release of 30,000 tells neighbours apart.
+    In float64, whatever is trained: 24 bits would show. Angles and radii in float32, as
+    torch has them, leave a pattern in every pair of values, by which one release of 30,000 tells
+    neighbours apart.
     """
 
     dtype = torch.float64
@@ -46,9 +44,19 @@ class NoiseSource(ABC):
     def fill(self, out: Values) -> None:
         """Fill a flat tensor or array of type `dtype`."""
 
-    def stream(self) -> Callable[[Values], None]:
-        """Return what does as `fill`, for one thread that calls it several times in one draw."""
+    def filler(self) -> Callable[[Values], None]:
+        """Return what does as `fill`, once, in any thread: its key, if any, is drawn here."""
         return self.fill
+
+    def adder(self, rounding: "Rounding", deviation: float, divisor: float) -> Add:
+        """Return what releases parts of sums in place, as `Rounding.release`, in any thread."""
+
+        def add(part: Values, _number: int) -> None:
+            noise = torch.empty(len(part), dtype=self.dtype, device=tensor_of(part).device)
+            self.fill(noise)
+            rounding.release(part, bare(noise), deviation, divisor)
+
+        return add
 
 
 class GeneratorNoise(NoiseSource):
@@ -68,42 +76,51 @@ class GeneratorNoise(NoiseSource):
 
 
 class KeystreamNoise(NoiseSource):
-    """Normal values by Box and Muller from coins: keystreams under keys of the system.
+    """Normal values by the ziggurat from AES-256: for each draw a fresh key, of coins.
 
-    Of 64 bits for each value, and more for those in the tails, which end at 13.3 standard
-    deviations.
+    Of 64 bits for each value, and of more for those in the tails, which end at 13.3 standard
+    deviations. Without instructions for AES, OpenSSL serves, or the system.
     """
 
     def __init__(self, coins: Coins) -> None:
         self._coins = coins
+        self._aes = load_aes()
         # Compile here, not in a thread amid which the process may fork.
-        words = np.empty(0, dtype=np.uint64)
-        box_muller(words.view(np.float64), words, _SMALL)
-        Rounding(1.0).release(np.empty(0, dtype=np.float32), np.empty(0), 1.0)
+        self.fill(np.empty(1))
+        self.adder(Rounding(1.0), 1.0, 1.0)(np.empty(1, dtype=np.float32), 0)
 
     def fill(self, out: Values) -> None:
-        self.stream()(out)
+        self.filler()(out)
 
-    def stream(self) -> Callable[[Values], None]:
+    def filler(self) -> Callable[[Values], None]:
+        words_for = self._words_for()
+
+        def fill(out: Values) -> None:
+            values = np.asarray(out)
+            for number, part in enumerate(_parts(values.size)):
+                fill_normal(values[part], *words_for(part.stop - part.start, number))
+
+        return fill
+
+    def adder(self, rounding: "Rounding", deviation: float, divisor: float) -> Add:
+        words_for, options = self._words_for(), (*rounding.compiled(deviation), divisor)
+        return lambda part, number: add_normal(
+            np.asarray(part), *words_for(len(part), number), *options
+        )
+
+    def _words_for(self) -> Callable[[int, int], tuple[Any, FillWords, int]]:
+        """Return what tells compiled code of a part's size and number where its words are."""
+        if (aes := self._aes) is None:
+            return lambda size, _number: (self._drawn(size), given, 0)
+        schedule = aes.expand(self._coins.words(4))
+        return lambda _size, number: (schedule, aes.keystream, number)
+
+    def _drawn(self, size: int) -> tuple[NDArray[np.uint64], ...]:
         fill_words = self._coins.stream()
-        return lambda out: self._fill(out, fill_words)
-
-    def _fill(self, out: Values, fill_words: Callable[[NDArray[np.uint64]], None]) -> None:
-        values = np.asarray(out)
-        if values.size % 2:
-            pair = np.empty(2)
-            self._fill(pair, fill_words)
-            values[-1] = pair[0]
-            values = values[:-1]
-        for start in range(0, values.size, _BLOCK):
-            block = values[start : start + _BLOCK]
-            fill_words(block.view(np.uint64))
-            done, spare = 0, _SPARE
-            while done < block.size:
-                # A copy is of one type, whatever the coins.
-                more = np.array(self._coins.words(spare))
-                done += box_muller(block[done:], more, _SMALL)
-                spare = TOGETHER
+        drawn = tuple(np.empty(words, dtype=np.uint64) for words in needed(size))
+        for words in drawn:
+            fill_words(words)
+        return drawn
 
 
 class NoisePrefetcher:
@@ -112,7 +129,7 @@ class NoisePrefetcher:
     For small models, to draw it is most of what a private step adds. Where cores are idle, because
     torch was given fewer threads than there are or the model is on a GPU, a thread draws it while
     forward and backward run. Where none is, that thread would only be in their way, and torch's
-    threads share the work when it is due, if there is enough, block by block.
+    threads share the work when it is due, if there is enough, part by part.
 
     In a forked child it draws the child's own noise, in one thread.
     """
@@ -122,13 +139,12 @@ class NoisePrefetcher:
     ) -> None:
         self._source = source
         self._sizes = [shape.numel() for shape in shapes]
-        self._device = device
         # A GPU's generator draws behind our back anyway; no generator is for several threads.
         self._serial = isinstance(source, GeneratorNoise)
         self._idle_cores = device.type != "cpu" or _cores() > torch.get_num_threads()
-        # Where each thread draws, kept: to get memory costs as much as to draw.
-        self._rooms = [] if self._serial or self._idle_cores else self._make_rooms()
-        self._blocks = _blocks(self._sizes, len(self._rooms[0])) if self._rooms else []
+        self._shared = not self._serial and sum(self._sizes) >= _LEAST
+        parts = [(i, part) for i, size in enumerate(self._sizes) for part in _parts(size)]
+        self._parts = sorted(parts, key=lambda part: part[1].start - part[1].stop)
         self._start()
 
     def _start(self) -> None:
@@ -141,93 +157,59 @@ class NoisePrefetcher:
         """Begin to draw what the next sums need, if a core is idle."""
         if self._process != os.getpid():  # what the parent drew is the parent's, as its threads are
             self._start()
-            del self._rooms[1:]
+            self._shared = False
         if self._ahead is None and self._pool is not None:
-            self._ahead = self._pool.submit(self._draw)
+            self._ahead = self._pool.submit(self._draw, self._source.filler())
 
-    def add_to(self, sums: Sequence[Tensor], add: Callable[[Values, Values], object]) -> None:
-        """Call add(part, noise) for flat parts of the sums: each value once, with its own noise.
+    def add_to(
+        self, sums: Sequence[Tensor], rounding: "Rounding", deviation: float, divisor: float = 1.0
+    ) -> None:
+        """Release sums in place, with noise of a deviation; for one thread at a time.
 
-        On a CPU both are arrays that share memory with the sums, elsewhere tensors. Several threads
-        may call `add` at once; this method is for one at a time.
+        Raises `ValueError` where the sums have other sizes than were given.
         """
         self.begin()
         flat = [bare(summed.view(-1)) for summed in sums]
         if [len(part) for part in flat] != self._sizes:
             raise ValueError(f"expected sums of {self._sizes} values, got {[*map(len, flat)]}")
-        if self._serial:
-            for part, size in zip(flat, self._sizes, strict=True):
-                noise = torch.empty(size, dtype=self._source.dtype, device=self._device)
-                self._source.fill(noise)
-                add(part, bare(noise))
-        elif self._idle_cores:
-            drawn, self._ahead = self._ahead, None
-            assert drawn is not None
-            for part, noise in zip(flat, torch.split(drawn.result(), self._sizes), strict=True):
-                add(part, bare(noise.to(self._device)))
-        else:
-            self._share(flat, add)
+        if self._ahead is None:
+            self._share(flat, self._source.adder(rounding, deviation, divisor))
+            return
+        drawn, self._ahead = self._ahead, None
+        for part, noise in zip(flat, torch.split(drawn.result(), self._sizes), strict=True):
+            normal = bare(noise.to(tensor_of(part).device))
+            rounding.release(part, normal, deviation, divisor)
 
-    def _make_rooms(self) -> list[NDArray[np.float64]]:
-        total = sum(self._sizes)
-        workers = min(torch.get_num_threads(), _MOST_THREADS, max(1, total // _LEAST))
-        rounds = max(1, math.ceil(total / (workers * _BLOCK)))
-        size = 2 * max(1, math.ceil(total / (2 * workers * rounds)))  # as many for each of them
-        return [np.empty(size) for _ in range(workers)]
-
-    def _draw(self) -> Tensor:
+    def _draw(self, fill: Callable[[Values], None]) -> Tensor:
         values = torch.empty(sum(self._sizes), dtype=self._source.dtype)
-        self._source.fill(values)
+        fill(values)
         return values
 
-    def _share(self, flat: list[Values], add: Callable[[Values, Values], object]) -> None:
-        left, rooms = deque(self._blocks), deque(self._rooms)
+    def _share(self, flat: list[Values], add: Add) -> None:
+        left = deque(enumerate(self._parts))
         done = []
 
         def work() -> None:
-            if (room := _taken(rooms)) is None:
-                return
-            fill = self._source.stream()
-            while (block := _taken(left)) is not None:
-                fill(room)
-                start = 0
-                for index, part in block:
-                    stop = start + part.stop - part.start
-                    add(flat[index][part], room[start:stop])
-                    start = stop
-                done.append(block)
+            while left:
+                try:
+                    number, (index, part) = left.popleft()
+                except IndexError:  # another thread took the last
+                    return
+                add(flat[index][part], number)
+                done.append(number)
 
-        if len(rooms) > 1:
+        if self._shared:
             in_all_threads(work)
         else:
             work()
-        if len(done) < len(self._blocks):
+        if len(done) < len(self._parts):
             raise RuntimeError("the draw of noise was broken off: nothing may be released")
 
 
-def _taken(queue: deque[_T]) -> _T | None:
-    """Take the first of what is left; several threads may."""
-    try:
-        return queue.popleft()
-    except IndexError:
-        return None
-
-
-def _blocks(sizes: Sequence[int], most: int) -> list[list[tuple[int, slice]]]:
-    """Return blocks of so many values, as parts of tensors of these sizes with their indices."""
-    blocks: list[list[tuple[int, slice]]] = [[]]
-    room = most
-    for index, size in enumerate(sizes):
-        start = 0
-        while start < size:
-            if not room:
-                blocks.append([])
-                room = most
-            part = slice(start, min(size, start + room))
-            blocks[-1].append((index, part))
-            room -= part.stop - start
-            start = part.stop
-    return blocks
+def _parts(size: int) -> list[slice]:
+    """Return parts of so many values, alike in size."""
+    step = math.ceil(size / max(1, math.ceil(size / _PART)))
+    return [slice(start, min(size, start + step)) for start in range(0, size, step)] if size else []
 
 
 def _cores() -> int:
@@ -274,8 +256,11 @@ class Rounding:
             noise = self.noise(normal, deviation)
             summed.copy_(self.finish(noise.add_(self.prepared(summed))).div_(divisor))
         else:
-            widened = deviation * self._widening  # the same at one go
-            add_rounded(summed, np.asarray(normal), widened, self.spacing, self._apart, divisor)
+            add_rounded(summed, np.asarray(normal), *self.compiled(deviation), divisor)
+
+    def compiled(self, deviation: float) -> tuple[float, float, bool]:
+        """Return what compiled code needs to do as `release` does."""
+        return deviation * self._widening, self.spacing, self._apart
 
     def _round(self, values: Tensor) -> Tensor:
         return values.div_(self.spacing).round_().mul_(self.spacing)

@@ -25,7 +25,6 @@ from dpsgd.noise import (
 from dpsgd.optimizers import AdamBC
 from dpsgd.sampling import BatchSampler, Physical
 from dpsgd.schedules import Schedule
-from dpsgd.shared import Values, tensor_of
 from ldp import Coins, InvalidInput
 
 
@@ -227,15 +226,8 @@ class Run:
         rounding = self._rounding(deviation)
         alone = self._ranks.size == 1
         totals = sums if alone else [rounding.prepared(summed) for summed in sums]
-
-        def add(part: Values, noise: Values) -> None:
-            if alone:
-                rounding.release(part, noise, deviation, self._divisor)
-            else:
-                tensor_of(part).add_(rounding.noise(noise, deviation))
-
         if self._noise is not None:
-            self._noise.add_to(totals, add)
+            self._noise.add_to(totals, rounding, deviation, self._divisor if alone else 1.0)
         if not alone:
             self._ranks.add_up(totals)
             sums = [rounding.finish(total).div_(self._divisor) for total in totals]

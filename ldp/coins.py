@@ -63,7 +63,7 @@ class Coins:
         """
         if (keystream := _load_keystream()) is None:
             return self.fill
-        overwrite = keystream(os.urandom(32))
+        overwrite = keystream(self.words(4).tobytes())
         return lambda words: overwrite(words.view(np.uint8).data)
 
     def bernoulli(self, threshold: int) -> bool:

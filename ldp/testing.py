@@ -1,10 +1,8 @@
 """What only tests and simulations may use: coins that repeat."""
 
-from collections.abc import Callable
 from threading import Lock
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp.coins import Coins
 
@@ -30,6 +28,3 @@ class SeededCoins(Coins):
                 self._ahead += self._generator.bytes(taken + _AHEAD)
             drawn, self._ahead = self._ahead[:count], self._ahead[taken:]
         return drawn
-
-    def stream(self) -> Callable[[NDArray[np.uint64]], None]:
-        return self.fill

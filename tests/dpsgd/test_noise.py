@@ -13,7 +13,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from dpsgd.compiled import TOGETHER, add_rounded, box_muller
+from dpsgd.keystream import load_aes
 from dpsgd.noise import (
     GeneratorNoise,
     Grid,
@@ -21,8 +21,8 @@ from dpsgd.noise import (
     NoisePrefetcher,
     NoiseSource,
     Rounding,
-    Values,
 )
+from dpsgd.ziggurat import add_normal, fill_normal
 from ldp import Coins
 from ldp.testing import SeededCoins
 
@@ -36,128 +36,16 @@ def test_keystream_noise_is_normal() -> None:
     assert abs(beyond - expected) < 4 * math.sqrt(expected)
 
 
-class Words(Coins):
-    """Coins that draw the given words, and then zeros."""
-
-    def __init__(self, *words: int) -> None:
-        self.given = list(words)
-
-    def words(self, n: int) -> np.ndarray:
-        drawn, self.given = self.given[:n], self.given[n:]
-        return np.array(drawn + [0] * (n - len(drawn)), dtype=np.uint64)
-
-    def stream(self) -> Callable[[np.ndarray], None]:
-        return self.fill
-
-
-def cosine_and_sine(word: int) -> tuple[float, float]:
-    """Of the angle that a word stands for: an eighth of a turn, and where on it."""
-    turn = ((word & (1 << 61) - 1) + 0.5) / 2**64
-    pair = math.cos(2 * math.pi * turn), math.sin(2 * math.pi * turn)
-    first, second = pair[::-1] if word >> 61 & 1 else pair
-    return -first if word >> 63 & 1 else first, -second if word >> 62 & 1 else second
-
-
-@pytest.mark.parametrize(
-    ("word", "angle", "more"),
-    [(1 << 63, 1 << 60, 0), (3 << 50, 5 << 61, 0), (7, 1 << 62, 1 << 63), (0, 3 << 60, 0)],
-)
-def test_keystream_noise_is_that_of_box_and_muller(word: int, angle: int, more: int) -> None:
-    values = torch.empty(2, dtype=torch.float64)
-    KeystreamNoise(Words(word, angle, more)).fill(values)
-    uniform = ((word >> 1) + (0.5 if word >= 1 << 48 else (more + 0.5) / 2**64)) / 2**63
-    expected = [math.sqrt(-2 * math.log(uniform)) * part for part in cosine_and_sine(angle)]
-    assert values.tolist() == pytest.approx(expected, rel=1e-14, abs=1e-14)
-
-
-def test_eighths_of_a_turn_cover_it_once() -> None:
-    middles = [math.atan2(*cosine_and_sine((eighth << 61) + (1 << 60))) for eighth in range(8)]
-    assert sorted(middles) == pytest.approx([math.pi * (i - 3.5) / 4 for i in range(8)])
-
-
-def test_keystream_noise_is_exact_to_the_last_places_of_float64() -> None:
-    # Words of every size, and angles at both ends of every eighth of a turn.
-    shifts, eighths = np.arange(16), np.arange(8, dtype=np.uint64) << np.uint64(61)
-    words = np.concatenate([Coins().words(1 << 12) >> np.uint64(shift) for shift in shifts])
-    words[:3] = 2**64 - 1, 2**64 - 2**10, 2**64 - 2**11
-    words = words[:-100]  # the last pairs are fewer than those before
-    angles = Coins().words(words.size)
-    angles[:16] = np.concatenate([eighths, eighths - np.uint64(1)])
-    more = Coins().words(words.size)
-    ends = np.arange(512, words.size, 512)
-    together = zip(np.split(words, ends), np.split(angles, ends), strict=True)
-    values = np.concatenate([half for pair in together for half in pair]).view(np.float64)
-    least = 1 << 56
-    assert box_muller(values, more, least) == values.size
-    fraction = np.full(words.size, np.longdouble(0.5))
-    small = words < least
-    assert small.any()
-    fraction[small] = (more[: small.sum()].astype(np.longdouble) + 0.5) / 2**64
-    uniform = ((words >> np.uint64(1)).astype(np.longdouble) + fraction) / 2**63
-    radius = np.sqrt(-2 * np.log(uniform))
-    part = (angles & np.uint64((1 << 61) - 1)).astype(np.longdouble) + np.longdouble(0.5)
-    turns = part * (2 * np.pi / np.longdouble(2**64))
-    swap, minus, other = (angles >> np.uint64(bit) & np.uint64(1) for bit in (61, 63, 62))
-    cosine = np.where(swap, np.sin(turns), np.cos(turns)) * np.where(minus, -1, 1)
-    sine = np.where(swap, np.cos(turns), np.sin(turns)) * np.where(other, -1, 1)
-    # Where the integer has more than 53 bits it is rounded, which is all that is left near 1.
-    tolerance = 8e-15 + np.where(words > 1 << 53, 2.0**-52 / np.maximum(radius, 1e-8), 0)
-    parts = np.split(values, np.arange(1024, values.size, 1024))
-    first = np.concatenate([part[: part.size // 2] for part in parts])
-    second = np.concatenate([part[part.size // 2 :] for part in parts])
-    assert (abs(first - radius * cosine) <= tolerance).all()
-    assert (abs(second - radius * sine) <= tolerance).all()
-
-
-def test_more_words_for_the_tails_are_drawn_where_the_first_do_not_do() -> None:
-    words = Coins().words(6 * TOGETHER + 10) | np.uint64(1 << 63)
-    small = slice(2 * TOGETHER, 3 * TOGETHER)  # all radii of the second part
-    words[small] >>= np.uint64(40)
-    more = Coins().words(2 * TOGETHER)
-    whole, parts = words.view(np.float64).copy(), words.view(np.float64).copy()
-    assert box_muller(whole, more, 1 << 48) == whole.size
-    assert box_muller(parts, more[: TOGETHER - 1], 1 << 48) == small.start
-    assert (parts[: small.start] == whole[: small.start]).all()
-    assert (parts[small.start :].view(np.uint64) == words[small.start :]).all()
-    rest = parts[small.start :]
-    assert box_muller(rest, more, 1 << 48) == rest.size
-    assert (parts == whole).all()
-
-    drawn = torch.empty(words.size, dtype=torch.float64)
-    KeystreamNoise(Words(*words.tolist(), *[0] * 16, *more.tolist())).fill(drawn)
-    assert (drawn.numpy() == whole).all()
-
-
-def test_keystream_noise_reaches_far_into_the_tails() -> None:
-    values = torch.empty(2, dtype=torch.float64)
-    KeystreamNoise(Words()).fill(values)
-    assert values[0] == pytest.approx(13.32, abs=0.01)
-
-
-def test_values_in_the_tails_are_drawn_from_more_than_one_word() -> None:
-    drawn = []
-    for more in (0, 1 << 63):  # a word of 6 is 9.2 standard deviations
-        values = torch.empty(2, dtype=torch.float64)
-        KeystreamNoise(Words(6, 0, more)).fill(values)
-        drawn.append(values[0].item())
-    assert drawn[0] - drawn[1] == pytest.approx(math.log(3.5 / 3) / 9.2, rel=0.05)
-
-
-@pytest.mark.parametrize("sums", [torch.zeros, torch.randn], ids=["zeros", "sums"])
-def test_what_is_released_shows_no_pattern_of_the_noise(sums: Callable[[int], Tensor]) -> None:
-    # The angle of each pair, in units of what angles in float32 are rounded to: noise that was
-    # made in float32 is off by 0.225 on average, and by 0.25 from the sum of a neighbour.
-    normal = torch.empty(1 << 16, dtype=torch.float64)
-    KeystreamNoise(SeededCoins(8)).fill(normal)
-    summed = sums(1 << 16) / 100
-    released = summed.clone()
-    Rounding.for_noise(1.0).release(released.numpy(), normal.numpy(), 1.0)
-    assert released.dtype == torch.float32
-    first, second = (released.double() - summed.double()).view(-1, 2, 512).unbind(1)
-    angle = torch.atan2(second, first) % (2 * math.pi)
-    units = angle[angle > 4.2] / (math.pi * 2.0**-31 * 256)
-    off = (units - units.round()).abs()
-    assert abs(off.mean() - 0.25) < 4 * math.sqrt(1 / 48 / off.numel())
+def test_what_is_released_shows_no_pattern_of_the_noise() -> None:
+    # Noise that was made in float32 has 24 bits: large values of it leave the last ones zero.
+    source, rounding = KeystreamNoise(SeededCoins(8)), Rounding.for_noise(1.0)
+    for summed in (np.zeros(1 << 20), np.random.default_rng(0).normal(size=1 << 20) / 100):
+        source.adder(rounding, 1.0, 1.0)(summed, 0)
+        units = summed / rounding.spacing
+        assert (units == np.rint(units)).all()
+        for large in (abs(summed) < 0.1, abs(summed) > 2):
+            counts = np.bincount(units[large].astype(int) % 64, minlength=64)
+            assert stats.chisquare(counts).pvalue > 1e-3
 
 
 def test_values_near_zero_are_no_finer_than_others() -> None:
@@ -189,17 +77,24 @@ def test_what_is_compiled_releases_what_torch_does(
 
 def test_noise_is_compiled_before_it_is_drawn() -> None:
     source = KeystreamNoise(Coins())
-    compiled = box_muller, add_rounded
+    compiled = fill_normal, add_normal
     before = [len(function.signatures) for function in compiled]
-    values = torch.empty(1 << 16, dtype=torch.float64)
-    source.fill(values)
-    zeros = np.zeros(1 << 16, dtype=np.float32)
-    Rounding.for_noise(1.0).release(zeros, values.numpy(), 1.0, 256.0)
+    source.fill(torch.empty(1 << 16, dtype=torch.float64))
+    source.adder(Rounding.for_noise(1.0), 1.0, 256.0)(np.zeros(1 << 16, dtype=np.float32), 3)
     assert [len(function.signatures) for function in compiled] == before
+
+
+class WithoutInstructions(KeystreamNoise):
+    """As where the processor has none for AES: words come from OpenSSL."""
+
+    def __init__(self, coins: Coins) -> None:
+        super().__init__(coins)
+        self._aes = None
 
 
 SOURCES = {
     "keystream": lambda: KeystreamNoise(Coins()),
+    "without instructions": lambda: WithoutInstructions(Coins()),
     "generator": lambda: GeneratorNoise(torch.device("cpu")),
 }
 
@@ -218,8 +113,8 @@ def test_noise_repeats_neither_in_a_source_nor_across_seeds_of_torch(name: str) 
     assert together.unique().numel() == together.numel()
 
 
-def add(part: Values, noise: Values) -> None:
-    torch.as_tensor(part).add_(torch.as_tensor(noise))
+AS_IT_IS = Rounding(2.0**-52), 1.0
+"""The noise itself: what to give `add_to` for it."""
 
 
 @pytest.fixture
@@ -249,7 +144,7 @@ def test_every_value_of_every_sum_gets_noise_of_its_own(
         if begun:
             prefetcher.begin()
             prefetcher.begin()
-        prefetcher.add_to(sums, add)
+        prefetcher.add_to(sums, *AS_IT_IS)
         seen.append(torch.cat([summed.flatten() for summed in sums]))
         for summed in sums:
             summed.zero_()
@@ -272,9 +167,7 @@ def test_a_forked_child_has_noise_of_its_own(busy: int, threads: Callable[[int],
 
     def drawn() -> np.ndarray:
         sums = np.zeros(size)  # by numpy, as a large operation of torch would hang in the child
-        prefetcher.add_to(
-            [torch.from_numpy(sums)], lambda part, noise: np.add(part, noise, out=part)
-        )
+        prefetcher.add_to([torch.from_numpy(sums)], *AS_IT_IS)
         return sums[:: 1 << 18]
 
     drawn()
@@ -305,7 +198,25 @@ def test_a_fault_in_a_thread_that_draws_is_not_swallowed(threads: Callable[[int]
         threads(busy)
         prefetcher = NoisePrefetcher(Broken(), [torch.Size((1 << 20,))], torch.device("cpu"))
         with pytest.raises(OSError, match="no coins"):
-            prefetcher.add_to([torch.zeros(1 << 20)], add)
+            prefetcher.add_to([torch.zeros(1 << 20)], *AS_IT_IS)
+
+
+@pytest.mark.parametrize("busy", [max(1, CORES - 1), CORES, CORES + 2])
+def test_a_seed_repeats_its_noise_whichever_thread_draws_it(
+    busy: int, threads: Callable[[int], None]
+) -> None:
+    if load_aes() is None:
+        pytest.skip("the processor has no instructions for AES: threads draw what comes next")
+    threads(busy)
+    drawn = []
+    for seed in (1, 1, 2):
+        sums = [torch.zeros(700, 801, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)]
+        source = KeystreamNoise(SeededCoins(seed))
+        prefetcher = NoisePrefetcher(source, [s.shape for s in sums], torch.device("cpu"))
+        prefetcher.add_to(sums, *AS_IT_IS)
+        drawn.append(torch.cat([summed.flatten() for summed in sums]))
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.isin(drawn[2], drawn[0]).any()
 
 
 def test_an_interrupted_draw_leaves_no_thread_at_work(threads: Callable[[int], None]) -> None:
@@ -323,7 +234,7 @@ def test_an_interrupted_draw_leaves_no_thread_at_work(threads: Callable[[int], N
     threads(CORES + 1)
     prefetcher = NoisePrefetcher(Slow(), [torch.Size((1 << 20,))], torch.device("cpu"))
     with pytest.raises(KeyboardInterrupt):
-        prefetcher.add_to([torch.zeros(1 << 20)], add)
+        prefetcher.add_to([torch.zeros(1 << 20)], *AS_IT_IS)
     assert not working
 
 
@@ -335,7 +246,7 @@ def test_a_draw_that_was_broken_off_is_not_taken_for_one(
     prefetcher = NoisePrefetcher(KeystreamNoise(Coins()), [size], torch.device("cpu"))
     monkeypatch.setattr("dpsgd.noise.in_all_threads", lambda work: None)
     with pytest.raises(RuntimeError, match="broken off"):
-        prefetcher.add_to([torch.zeros(size)], add)
+        prefetcher.add_to([torch.zeros(size)], *AS_IT_IS)
 
 
 @pytest.mark.parametrize(
@@ -347,7 +258,7 @@ def test_no_sum_goes_without_noise(sums: list[Tensor]) -> None:
     size = torch.Size((4, 6))
     prefetcher = NoisePrefetcher(KeystreamNoise(Coins()), [size], torch.device("cpu"))
     with pytest.raises((RuntimeError, ValueError)):
-        prefetcher.add_to(sums, add)
+        prefetcher.add_to(sums, *AS_IT_IS)
 
 
 def test_the_grid_moves_neighbours_apart_by_less_than_it_widens_the_noise() -> None:

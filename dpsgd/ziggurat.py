@@ -1,0 +1,183 @@
+"""Normal values by the ziggurat, from words of 64 bits.
+
+The ziggurat (Marsaglia and Tsang, "The ziggurat method for generating random variables", Journal
+of Statistical Software 5(8), 2000) takes a value from under the density by a point in one of 512
+layers of one area. Which layer and where in it come from different bits of a word (Doornik, "An
+improved ziggurat method to generate normal random samples", 2005).
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from dpsgd.compiled import add_rounded, compiled
+from dpsgd.keystream import Words
+
+_LAYERS = 512
+_TOGETHER = 1024
+"""Values that are drawn together: keystreams take their words, and an eighth of them, at once."""
+_PLACES = 32
+"""Bits of where in the keystream of a number a pair of words is."""
+_SPARE = 1 << 31
+"""The first pair beyond a word for each value."""
+
+FillWords: TypeAlias = Callable[[Words, Any, int], None]
+"""Fills words by a state: fill_words(words, state, first), where `first` counts pairs of words."""
+_Room: TypeAlias = tuple[Words, Words, Words, NDArray[np.int64]]
+"""Words for values, those for edges, which values are at one, and how far the others are spent."""
+
+
+def _stacked(start: float) -> tuple[list[float], float]:
+    """Return the right ends of layers as large as the tail from `start` and what is left of it.
+
+    The lowest is as wide as if its tail belonged to the rectangle. Where it is positive, the other
+    number says that the top of the layers is too high, and where negative too low.
+    """
+    area = start * _density(start) + math.sqrt(math.pi / 2) * math.erfc(start / math.sqrt(2))
+    ends = [area / _density(start), start]
+    while True:
+        height = _density(ends[-1]) + area / ends[-1]
+        if len(ends) == _LAYERS or height >= 1:
+            return ends, height - 1 + _LAYERS - len(ends)
+        ends.append(math.sqrt(-2 * math.log(height)))
+
+
+def _density(x: float) -> float:
+    return math.exp(-x * x / 2)
+
+
+_TAIL: float = brentq(lambda start: _stacked(start)[1], 3, 5, xtol=1e-15)
+_ENDS = np.array([*_stacked(_TAIL)[0], 0.0])
+_HEIGHTS = np.exp(-_ENDS * _ENDS / 2)
+_HEIGHTS[-1] = 1.0
+_UNITS = _ENDS[:-1] * 2.0**-54
+"""What the upper 55 bits of a word count, of which one is the sign."""
+_INNER = _ENDS[1:].copy()
+"""Values nearer to zero lie below the whole of a layer's density."""
+
+
+@compiled
+def fill_normal(out: NDArray[np.float64], state: Any, fill_words: FillWords, number: int) -> None:
+    """Overwrite a flat array with normal values, by words of a state.
+
+    Each number, below 2**31, has words of its own, and may serve once for each state.
+    """
+    room = _new_room()
+    for start in range(0, out.size, _TOGETHER):
+        _draw(out[start : start + _TOGETHER], room, state, fill_words, number, start)
+
+
+@compiled
+def add_normal(
+    sums: NDArray[np.floating[Any]],
+    state: Any,
+    fill_words: FillWords,
+    number: int,
+    deviation: float,
+    spacing: float,
+    apart: bool,
+    divisor: float,
+) -> None:
+    """Do to sums as `add_rounded` does, with such values."""
+    values, room = np.empty(_TOGETHER), _new_room()
+    for start in range(0, sums.size, _TOGETHER):
+        part = sums[start : start + _TOGETHER]
+        _draw(values[: part.size], room, state, fill_words, number, start)
+        add_rounded(part, values, deviation, spacing, apart, divisor)
+
+
+@compiled
+def _new_room() -> _Room:
+    words, others = np.empty(_TOGETHER, np.uint64), np.empty(_TOGETHER // 8, np.uint64)
+    spent = np.zeros(2, np.int64)
+    spent[0] = others.size
+    return words, others, np.empty(_TOGETHER + 1, np.uint64), spent
+
+
+@compiled
+def _draw(
+    out: NDArray[np.float64],
+    room: _Room,
+    state: Any,
+    fill_words: FillWords,
+    number: int,
+    start: int,
+) -> None:
+    """Draw the values of a number from a start on, a multiple of `_TOGETHER`.
+
+    A value takes a word, one in a hundred more: two for a point at the edge of a layer or in the
+    tail, and where there is none another point for its word.
+    """
+    words, others, edges, spent = room
+    fill_words(words, state, (number << _PLACES) + start // 2)
+    edge = np.uint64(0)
+    for i in range(out.size):
+        out[i] = _point(words[i])
+        if abs(out[i]) >= _INNER[_layer(words[i])]:
+            edges[edge] = np.uint64(i)
+            edge += np.uint64(1)
+    for k in range(edge):
+        word = words[edges[k]]
+        value = _point(word)
+        while True:
+            if spent[0] > others.size - 2:
+                fill_words(others, state, (number << _PLACES) + _SPARE + spent[1])
+                spent[0] = 0
+                spent[1] += others.size // 2
+            first, second = others[spent[0]], others[spent[0] + 1]
+            spent[0] += 2
+            layer = _layer(word)
+            if layer > 0:
+                lower, upper = _HEIGHTS[layer], _HEIGHTS[layer + np.uint64(1)]
+                if lower + _uniform(first) * (upper - lower) < math.exp(-0.5 * value * value):
+                    break
+                word = second
+                value = _point(word)
+                if abs(value) < _INNER[_layer(word)]:
+                    break
+            else:
+                beyond = -math.log(_uniform(first)) / _TAIL
+                if -2 * math.log(_uniform(second)) > beyond * beyond:
+                    value = math.copysign(_TAIL + beyond, value)
+                    break
+        out[edges[k]] = value
+
+
+@compiled
+def _layer(word: np.uint64) -> np.uint64:
+    return word & np.uint64(_LAYERS - 1)
+
+
+@compiled
+def _point(word: np.uint64) -> float:
+    """Return where in its layer a word falls: the upper 55 bits, of which one is the sign."""
+    unit: float = _UNITS[_layer(word)]
+    return (float(np.int64(word) >> 9) + 0.5) * unit
+
+
+@compiled
+def _uniform(word: np.uint64) -> float:
+    """Return a number in (0, 1), by the distance of float64 from 0."""
+    return (np.float64(word) + 0.5) * 2.0**-64
+
+
+def needed(values: int) -> tuple[int, int]:
+    """Return how many words to give for so many values, and how many more for their edges.
+
+    Of the values one in 85 takes more, seldom than four: these do but for one draw in 10**100.
+    """
+    return -(-values // _TOGETHER) * _TOGETHER, values // 8 // _TOGETHER * _TOGETHER + 8 * _TOGETHER
+
+
+@compiled
+def given(words: Words, state: tuple[Words, Words], first: int) -> None:
+    """Take words from those that were drawn before: for values, and for their edges."""
+    part = state[0] if first < _SPARE else state[1]
+    start = 2 * (first % _SPARE)
+    if start + words.size > part.size:
+        raise RuntimeError("a draw of noise took more random words than it was given")
+    words[:] = part[start : start + words.size]
