@@ -9,13 +9,17 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
+import numba
 import numpy as np
+from llvmlite import binding, ir
+from numba import types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from dpsgd.compiled import compiled
 
 Words: TypeAlias = NDArray[np.uint64]
-TOGETHER = 32
+STEP = 32
 """Words that are encrypted together: 16 blocks of 128 bits."""
 _IN_FLIGHT = 8
 """Registers in flight: an instruction's result takes some cycles, in which others can begin."""
@@ -28,8 +32,8 @@ class Aes(NamedTuple):
     expand: Callable[[Words], Words]
     """Takes a key of 4 words and returns its schedule of 30."""
     keystream: Callable[[Words, Words, int], None]
-    """Overwrites words, a multiple of `TOGETHER`, by the keystream of a schedule from a block's
-    number on, which is a multiple of 16 below 2**63. Compiled."""
+    """Overwrites contiguous words, a multiple of `STEP`, by the keystream of a schedule from a
+    block's number on, which is a multiple of 16 below 2**63. Compiled: nothing is checked."""
 
 
 @cache
@@ -40,15 +44,15 @@ def load_aes() -> Aes | None:
 
 def _blocks_at_once() -> int:
     """Return how many blocks an instruction encrypts, of those that compiled code may use."""
-    import numba
-    from llvmlite import binding
-
     settings: Any = numba.config
     if platform.machine().lower() not in ("x86_64", "amd64") or not settings.ENABLE_AVX:
         return 0
-    if settings.CPU_NAME or settings.CPU_FEATURES or settings.DISABLE_JIT:  # not for this one
+    if (settings.CPU_NAME, settings.CPU_FEATURES) != (None, None) or settings.DISABLE_JIT:
+        return 0  # another processor's code
+    try:
+        features = binding.get_host_cpu_features()
+    except RuntimeError:  # it does not know
         return 0
-    features = binding.get_host_cpu_features()
     if not features.get("aes"):
         return 0
     return 2 if features.get("vaes") and features.get("avx2") else 1
@@ -56,10 +60,6 @@ def _blocks_at_once() -> int:
 
 def _compile_aes(blocks: int) -> Aes:
     """Return AES by instructions that encrypt 1 or 2 blocks."""
-    from llvmlite import ir
-    from numba import types
-    from numba.extending import intrinsic
-
     i32, i64 = ir.IntType(32), ir.IntType(64)
     block, wide = ir.VectorType(i64, 2), ir.VectorType(i64, 2 * blocks)
 
@@ -96,19 +96,16 @@ def _compile_aes(blocks: int) -> Aes:
             places = builder.inttoptr(out, wide.as_pointer())
             # The counter's bytes stand from the highest to the lowest, and blocks begin at a
             # multiple of 16: their numbers differ in the lowest four bits, of the last byte.
-            swap = builder.module.declare_intrinsic("llvm.bswap", [i64])
-            counter = wide([0] * wide.count)
+            swapped, counter = builder.bswap(first), wide([0] * wide.count)
             for at in range(blocks):
-                counter = builder.insert_element(
-                    counter, builder.call(swap, [first]), i32(2 * at + 1)
-                )
+                counter = builder.insert_element(counter, swapped, i32(2 * at + 1))
 
             def key(number: int) -> Any:
                 one = builder.load(builder.gep(keys, [i32(number)]), align=8)
                 lanes = ir.VectorType(i32, wide.count)([0, 1] * blocks)
                 return builder.shuffle_vector(one, one, lanes)
 
-            for begin in range(0, TOGETHER // 2 // blocks, _IN_FLIGHT):
+            for begin in range(0, STEP // 2 // blocks, _IN_FLIGHT):
                 states = []
                 for number in range(begin, begin + _IN_FLIGHT):
                     bits = [
@@ -149,7 +146,7 @@ def _compile_aes(blocks: int) -> Aes:
     @compiled
     def keystream(words: Words, schedule: Words, first: int) -> None:
         out, number = np.uint64(words.ctypes.data), np.uint64(first)
-        for i in range(0, words.size, TOGETHER):
+        for i in range(0, words.size, STEP):
             encrypt(out + np.uint64(8 * i), schedule.ctypes.data, number + np.uint64(i // 2))
 
     return Aes(expand, keystream)

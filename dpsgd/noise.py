@@ -4,9 +4,10 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -18,13 +19,15 @@ from dpsgd.compiled import add_rounded
 from dpsgd.keystream import load_aes
 from dpsgd.shared import Values, bare, tensor_of
 from dpsgd.team import in_all_threads
-from dpsgd.ziggurat import FillWords, add_normal, fill_normal, given, needed
+from dpsgd.ziggurat import FillWords, add_normal, fill_normal, take_drawn, words_needed
 from ldp import Coins
 
 _PART = 70_000
 """Values drawn at once: enough that threads seldom wait for Python's lock, few for one to end."""
 _LEAST = 1 << 17
 """Values that several threads share: fewer cost less than to meet for them."""
+_MOST_THREADS = 8
+"""Threads that share a draw at most: more would wait for Python's lock."""
 
 Add: TypeAlias = Callable[[Values, int], None]
 """Adds noise to a flat part of sums: add(part, number), where each number serves once."""
@@ -79,15 +82,18 @@ class KeystreamNoise(NoiseSource):
     """Normal values by the ziggurat from AES-256: for each draw a fresh key, of coins.
 
     Of 64 bits for each value, and of more for those in the tails, which end at 13.3 standard
-    deviations. Without instructions for AES, OpenSSL serves, or the system.
+    deviations. Without instructions for AES, OpenSSL serves, or the system. `sums` are the types
+    that it is added to.
     """
 
-    def __init__(self, coins: Coins) -> None:
+    def __init__(self, coins: Coins, sums: Iterable[torch.dtype] = (torch.float32,)) -> None:
         self._coins = coins
         self._aes = load_aes()
         # Compile here, not in a thread amid which the process may fork.
         self.fill(np.empty(1))
-        self.adder(Rounding(1.0), 1.0, 1.0)(np.empty(1, dtype=np.float32), 0)
+        for dtype in sums:
+            part = torch.empty(1, dtype=dtype, device="cpu").numpy()
+            self.adder(Rounding(1.0), 1.0, 1.0)(part, 0)
 
     def fill(self, out: Values) -> None:
         self.filler()(out)
@@ -103,21 +109,32 @@ class KeystreamNoise(NoiseSource):
         return fill
 
     def adder(self, rounding: "Rounding", deviation: float, divisor: float) -> Add:
-        words_for, options = self._words_for(), (*rounding.compiled(deviation), divisor)
+        words_for, options = self._words_for(), rounding.compiled(deviation)
         return lambda part, number: add_normal(
-            np.asarray(part), *words_for(len(part), number), *options
+            np.asarray(part), *words_for(len(part), number), *options, divisor
         )
 
     def _words_for(self) -> Callable[[int, int], tuple[Any, FillWords, int]]:
-        """Return what tells compiled code of a part's size and number where its words are."""
-        if (aes := self._aes) is None:
-            return lambda size, _number: (self._drawn(size), given, 0)
-        schedule = aes.expand(self._coins.words(4))
-        return lambda _size, number: (schedule, aes.keystream, number)
+        """Return what tells compiled code of a part's size and number where its words are.
+
+        Raises `RuntimeError` for a number that served: its noise would be there twice.
+        """
+        served: set[int] = set()
+        schedule = None if self._aes is None else self._aes.expand(self._coins.words(4))
+
+        def words_for(size: int, number: int) -> tuple[Any, FillWords, int]:
+            if number in served:
+                raise RuntimeError(f"noise of part {number} was drawn already")
+            served.add(number)
+            if self._aes is None:
+                return self._drawn(size), take_drawn, 0
+            return schedule, self._aes.keystream, number
+
+        return words_for
 
     def _drawn(self, size: int) -> tuple[NDArray[np.uint64], ...]:
         fill_words = self._coins.stream()
-        drawn = tuple(np.empty(words, dtype=np.uint64) for words in needed(size))
+        drawn = tuple(np.empty(words, dtype=np.uint64) for words in words_needed(size))
         for words in drawn:
             fill_words(words)
         return drawn
@@ -143,7 +160,8 @@ class NoisePrefetcher:
         self._serial = isinstance(source, GeneratorNoise)
         self._idle_cores = device.type != "cpu" or _cores() > torch.get_num_threads()
         self._shared = not self._serial and sum(self._sizes) >= _LEAST
-        parts = [(i, part) for i, size in enumerate(self._sizes) for part in _parts(size)]
+        cut = _whole if self._serial else _parts
+        parts = [(i, part) for i, size in enumerate(self._sizes) for part in cut(size)]
         self._parts = sorted(parts, key=lambda part: part[1].start - part[1].stop)
         self._start()
 
@@ -186,10 +204,12 @@ class NoisePrefetcher:
         return values
 
     def _share(self, flat: list[Values], add: Add) -> None:
-        left = deque(enumerate(self._parts))
+        left, places = deque(enumerate(self._parts)), count()
         done = []
 
         def work() -> None:
+            if next(places) >= _MOST_THREADS:
+                return
             while left:
                 try:
                     number, (index, part) = left.popleft()
@@ -210,6 +230,10 @@ def _parts(size: int) -> list[slice]:
     """Return parts of so many values, alike in size."""
     step = math.ceil(size / max(1, math.ceil(size / _PART)))
     return [slice(start, min(size, start + step)) for start in range(0, size, step)] if size else []
+
+
+def _whole(size: int) -> list[slice]:
+    return [slice(0, size)] if size else []
 
 
 def _cores() -> int:
@@ -239,10 +263,10 @@ class Rounding:
         total = summed.to(torch.float64, copy=True)
         return self._round(total) if self._apart else total  # several then add up exactly
 
-    def noise(self, normal: Values, deviation: float) -> Tensor:
-        """Make normal values noise of that deviation or a little more, in place."""
-        noise = tensor_of(normal).mul_(deviation * self._widening)
-        return self._round(noise) if self._apart else noise
+    def before_finish(self) -> "Rounding":
+        """Return how to add noise to one of several prepared sums, which are then added up."""
+        # By float64's own steps: the total alone is rounded, noise and all.
+        return self if self._apart else replace(self, spacing=self.spacing * 2.0**-26)
 
     def finish(self, total: Tensor) -> Tensor:
         """Make a prepared sum, or several that were added up, with noise what is released."""
@@ -253,7 +277,8 @@ class Rounding:
     ) -> None:
         """Add noise of a deviation to a flat sum and divide, in place; normals serve only once."""
         if isinstance(summed, Tensor):
-            noise = self.noise(normal, deviation)
+            noise = tensor_of(normal).mul_(deviation * self._widening)
+            noise = self._round(noise) if self._apart else noise
             summed.copy_(self.finish(noise.add_(self.prepared(summed))).div_(divisor))
         else:
             add_rounded(summed, np.asarray(normal), *self.compiled(deviation), divisor)

@@ -1,6 +1,7 @@
 """What is drawn, summed and released in one training, and what the accountant is told of it."""
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -8,7 +9,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from dpsgd.accounting import Accountant
-from dpsgd.bookkeeping import Bookkeeper
+from dpsgd.bookkeeping import Bookkeeper, Piece
 from dpsgd.clipper import Clipper
 from dpsgd.clipping import check_norm
 from dpsgd.distributed import Ranks
@@ -85,7 +86,9 @@ class Run:
         self._count_noise: NoiseSource | None = None
         if ranks.rank == 0:  # noise is there once
             device = self._parameters[0].device
-            self._noise = NoisePrefetcher(_source(device, secure, coins), shapes, device)
+            alone = ranks.size == 1
+            types = {Piece(p).dtype if alone else torch.float64 for p in self._parameters}
+            self._noise = NoisePrefetcher(_source(device, secure, coins, types), shapes, device)
             self._count_noise = KeystreamNoise(coins)
         optimizer.register_step_pre_hook(self._before_step)
 
@@ -226,8 +229,10 @@ class Run:
         rounding = self._rounding(deviation)
         alone = self._ranks.size == 1
         totals = sums if alone else [rounding.prepared(summed) for summed in sums]
-        if self._noise is not None:
-            self._noise.add_to(totals, rounding, deviation, self._divisor if alone else 1.0)
+        if self._noise is not None and alone:
+            self._noise.add_to(totals, rounding, deviation, self._divisor)
+        elif self._noise is not None:
+            self._noise.add_to(totals, rounding.before_finish(), deviation)
         if not alone:
             self._ranks.add_up(totals)
             sums = [rounding.finish(total).div_(self._divisor) for total in totals]
@@ -245,5 +250,8 @@ class Run:
         return Rounding.for_noise(deviation)
 
 
-def _source(device: torch.device, secure: bool, coins: Coins) -> NoiseSource:
-    return KeystreamNoise(coins) if secure or device.type == "cpu" else GeneratorNoise(device)
+def _source(
+    device: torch.device, secure: bool, coins: Coins, sums: Iterable[torch.dtype]
+) -> NoiseSource:
+    own = secure or device.type == "cpu"
+    return KeystreamNoise(coins, sums) if own else GeneratorNoise(device)

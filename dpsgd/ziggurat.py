@@ -95,7 +95,7 @@ def _new_room() -> _Room:
     words, others = np.empty(_TOGETHER, np.uint64), np.empty(_TOGETHER // 8, np.uint64)
     spent = np.zeros(2, np.int64)
     spent[0] = others.size
-    return words, others, np.empty(_TOGETHER + 1, np.uint64), spent
+    return words, others, np.empty(_TOGETHER, np.uint64), spent
 
 
 @compiled
@@ -109,7 +109,7 @@ def _draw(
 ) -> None:
     """Draw the values of a number from a start on, a multiple of `_TOGETHER`.
 
-    A value takes a word, one in a hundred more: two for a point at the edge of a layer or in the
+    A value takes a word, one in 125 more: two for a point at the edge of a layer or in the
     tail, and where there is none another point for its word.
     """
     words, others, edges, spent = room
@@ -161,20 +161,21 @@ def _point(word: np.uint64) -> float:
 
 @compiled
 def _uniform(word: np.uint64) -> float:
-    """Return a number in (0, 1), by the distance of float64 from 0."""
+    """Return a number in (0, 1], by the distance of float64 from 0."""
     return (np.float64(word) + 0.5) * 2.0**-64
 
 
-def needed(values: int) -> tuple[int, int]:
+def words_needed(values: int) -> tuple[int, int]:
     """Return how many words to give for so many values, and how many more for their edges.
 
-    Of the values one in 85 takes more, seldom than four: these do but for one draw in 10**100.
+    Of the values one in 125 takes two more, and hardly ever four: these do but for one draw in
+    10**100.
     """
     return -(-values // _TOGETHER) * _TOGETHER, values // 8 // _TOGETHER * _TOGETHER + 8 * _TOGETHER
 
 
 @compiled
-def given(words: Words, state: tuple[Words, Words], first: int) -> None:
+def take_drawn(words: Words, state: tuple[Words, Words], first: int) -> None:
     """Take words from those that were drawn before: for values, and for their edges."""
     part = state[0] if first < _SPARE else state[1]
     start = 2 * (first % _SPARE)

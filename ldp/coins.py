@@ -40,7 +40,7 @@ class Coins:
     """
 
     def _bytes(self, count: int) -> bytes | memoryview:
-        """Return `count` random bytes; every draw comes through here, or `stream`."""
+        """Return `count` random bytes; every draw, or the key of a stream, comes through here."""
         if count < _BULK or (keystream := _load_keystream()) is None:
             return os.urandom(count)
         drawn = np.empty(count, dtype=np.uint8).data

@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from dpsgd.compiled import add_rounded
 from dpsgd.keystream import load_aes
 from dpsgd.noise import (
     GeneratorNoise,
@@ -36,16 +37,53 @@ def test_keystream_noise_is_normal() -> None:
     assert abs(beyond - expected) < 4 * math.sqrt(expected)
 
 
-def test_what_is_released_shows_no_pattern_of_the_noise() -> None:
-    # Noise that was made in float32 has 24 bits: large values of it leave the last ones zero.
-    source, rounding = KeystreamNoise(SeededCoins(8)), Rounding.for_noise(1.0)
-    for summed in (np.zeros(1 << 20), np.random.default_rng(0).normal(size=1 << 20) / 100):
-        source.adder(rounding, 1.0, 1.0)(summed, 0)
-        units = summed / rounding.spacing
-        assert (units == np.rint(units)).all()
-        for large in (abs(summed) < 0.1, abs(summed) > 2):
-            counts = np.bincount(units[large].astype(int) % 64, minlength=64)
-            assert stats.chisquare(counts).pvalue > 1e-3
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_is_released_shows_no_pattern_of_the_noise(dtype: torch.dtype) -> None:
+    # The last bits of what a neighbour's sums leave, where noise is large, and the release so small
+    # that float32 has all bits of it. Noise that was made in float32 ends in zeros there.
+    rounding = Rounding.for_noise(1.0)
+    multiples = np.random.default_rng(0).integers(-3 << 20, (3 << 20) + 1, 1 << 20)
+    known = torch.from_numpy(multiples * 64 * rounding.spacing)
+    assert torch.equal(known.to(dtype).double(), known)
+
+    def chance(released: Tensor) -> float:
+        seen = (released.abs() < 0.25) & (known.abs() > 2)
+        units = (released.double() - known)[seen] / rounding.spacing
+        assert torch.equal(units, units.round())
+        counts = np.bincount(units.numpy().astype(int) % 64, minlength=64)
+        assert counts.sum() > 2000
+        return float(stats.chisquare(counts).pvalue)
+
+    released, control = known.to(dtype, copy=True), known.to(dtype, copy=True)
+    KeystreamNoise(SeededCoins(8)).adder(rounding, 1.0, 1.0)(released.numpy(), 0)
+    assert chance(released) > 1e-3
+    rounding.release(control.numpy(), torch.randn(1 << 20).double().numpy(), 1.0)
+    assert chance(control) < 1e-12
+
+
+@pytest.mark.parametrize("way", [Rounding, Grid])
+def test_sums_of_several_processes_are_rounded_as_one(way: type[Rounding]) -> None:
+    rounding = way(0.5)
+    sums = [torch.randn(10_000), torch.randn(10_000)]
+    first, second = (rounding.prepared(summed) for summed in sums)
+    normal = torch.randn(10_000, dtype=torch.float64)
+    scale, _, apart = rounding.compiled(3.0)
+    rounding.before_finish().release(first.numpy(), normal.numpy(), 3.0)
+    released = rounding.finish(first + second)
+    terms = [sums[0].double(), sums[1].double(), normal * scale]
+    expected = sum((2 * t).round() for t in terms) if apart else (2 * sum(terms)).round()
+    assert torch.equal(released, expected / 2)
+
+
+@pytest.mark.parametrize("name", ["keystream", "without instructions"])
+def test_noise_of_a_part_is_drawn_once(name: str) -> None:
+    source, values = SOURCES[name](), np.zeros(10)
+    fill, add = source.filler(), source.adder(*AS_IT_IS, 1.0)
+    fill(values)
+    add(values, 3)
+    for again in (lambda: fill(values), lambda: add(values, 3)):
+        with pytest.raises(RuntimeError, match="drawn already"):
+            again()
 
 
 def test_values_near_zero_are_no_finer_than_others() -> None:
@@ -75,26 +113,31 @@ def test_what_is_compiled_releases_what_torch_does(
     torch.testing.assert_close(summed, expected, rtol=last, atol=0.0)
 
 
-def test_noise_is_compiled_before_it_is_drawn() -> None:
-    source = KeystreamNoise(Coins())
-    compiled = fill_normal, add_normal
+@pytest.mark.parametrize("name", ["keystream", "without instructions"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_noise_is_compiled_before_it_is_drawn(name: str, dtype: torch.dtype) -> None:
+    source = SOURCES[name](dtype)
+    compiled = fill_normal, add_normal, add_rounded
     before = [len(function.signatures) for function in compiled]
-    source.fill(torch.empty(1 << 16, dtype=torch.float64))
-    source.adder(Rounding.for_noise(1.0), 1.0, 256.0)(np.zeros(1 << 16, dtype=np.float32), 3)
+    values, sums = torch.empty(1 << 16, dtype=torch.float64), torch.zeros(1 << 16, dtype=dtype)
+    source.fill(values)
+    source.adder(Rounding.for_noise(1.0), 1.0, 256.0)(sums.numpy(), 3)
+    Rounding.for_noise(1.0).release(sums.numpy(), values.numpy(), 1.0, 256.0)
     assert [len(function.signatures) for function in compiled] == before
 
 
 class WithoutInstructions(KeystreamNoise):
     """As where the processor has none for AES: words come from OpenSSL."""
 
-    def __init__(self, coins: Coins) -> None:
-        super().__init__(coins)
-        self._aes = None
+    def __init__(self, coins: Coins, sums: Iterable[torch.dtype] = (torch.float32,)) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("dpsgd.noise.load_aes", lambda: None)
+            super().__init__(coins, sums)
 
 
 SOURCES = {
-    "keystream": lambda: KeystreamNoise(Coins()),
-    "without instructions": lambda: WithoutInstructions(Coins()),
+    "keystream": lambda *sums: KeystreamNoise(Coins(), sums),
+    "without instructions": lambda *sums: WithoutInstructions(Coins(), sums),
     "generator": lambda: GeneratorNoise(torch.device("cpu")),
 }
 

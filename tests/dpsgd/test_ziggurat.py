@@ -15,7 +15,7 @@ from scipy.special import erfc
 
 from dpsgd import ziggurat
 from dpsgd.keystream import load_aes
-from dpsgd.ziggurat import add_normal, fill_normal, given, needed
+from dpsgd.ziggurat import add_normal, fill_normal, take_drawn, words_needed
 
 UNIT = 2.0**-54
 SHIFT = 9
@@ -138,9 +138,11 @@ def aes_state(seed: int) -> tuple[Any, Callable[..., None]]:
     return aes.expand(np.random.default_rng(seed).integers(0, 1 << 63, 4, np.uint64)), aes.keystream
 
 
-def given_state(seed: int, values: int) -> tuple[Any, Callable[..., None]]:
+def drawn_state(seed: int, values: int) -> tuple[Any, Callable[..., None]]:
     generator = np.random.default_rng(seed)
-    return tuple(generator.integers(0, 1 << 64, n, np.uint64) for n in needed(values)), given
+    return tuple(
+        generator.integers(0, 1 << 64, n, np.uint64) for n in words_needed(values)
+    ), take_drawn
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 1023, 1024, 1025, 5000])
@@ -188,26 +190,26 @@ def test_words_for_edges_are_taken_in_turn_and_never_twice() -> None:
 
 
 def test_more_words_than_were_given_are_refused() -> None:
-    state, _ = given_state(1, 10_000)
+    state, _ = drawn_state(1, 10_000)
     with pytest.raises(RuntimeError, match="more random words"):
-        fill_normal(np.empty(30_000), state, given, 0)
+        fill_normal(np.empty(30_000), state, take_drawn, 0)
     with pytest.raises(RuntimeError, match="more random words"):
-        fill_normal(np.empty(10_000), (state[0], state[1][:32]), given, 0)
+        fill_normal(np.empty(10_000), (state[0], state[1][:32]), take_drawn, 0)
 
 
 @pytest.mark.parametrize("values", [1, 1024, 70_000])
 def test_words_that_are_given_are_more_than_enough(values: int) -> None:
-    first, more = needed(values)
-    state, _ = given_state(values, values)
-    fill_normal(np.empty(values), (state[0], state[1][: more // 2]), given, 0)
+    first, more = words_needed(values)
+    state, _ = drawn_state(values, values)
+    fill_normal(np.empty(values), (state[0], state[1][: more // 2]), take_drawn, 0)
     assert first >= values
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["aes", "given"])
+@pytest.mark.parametrize("way", ["aes", "drawn"])
 def test_ten_million_values_are_normal(way: str) -> None:
     values = np.empty(10_000_000)
-    state, source = aes_state(0) if way == "aes" else given_state(0, values.size)
+    state, source = aes_state(0) if way == "aes" else drawn_state(0, values.size)
     fill_normal(values, state, source, 0)
     assert stats.kstest(values, "norm").pvalue > 1e-3
     # Every layer, and the tail by itself, which is a few of the values.
