@@ -3,42 +3,32 @@
 import math
 import os
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import count
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from dpsgd.compiled import add_rounded
-from dpsgd.keystream import load_aes
+from dpsgd.keystream import Words, load_cipher
 from dpsgd.shared import Values, bare, tensor_of
-from dpsgd.team import in_all_threads
-from dpsgd.ziggurat import FillWords, add_normal, fill_normal, take_drawn, words_needed
+from dpsgd.sharing import add_noise
+from dpsgd.ziggurat import fill_normal
 from ldp import Coins
 
-_PART = 70_000
-"""Values drawn at once: enough that threads seldom wait for Python's lock, few for one to end."""
 _LEAST = 1 << 17
 """Values that several threads share: fewer cost less than to meet for them."""
-_MOST_THREADS = 8
-"""Threads that share a draw at most: more would wait for Python's lock."""
-
-Add: TypeAlias = Callable[[Values, int], None]
-"""Adds noise to a flat part of sums: add(part, number), where each number serves once."""
 
 
 class NoiseSource(ABC):
     """Draw independent standard normal values. Nothing about its state is ever saved.
 
-    In float64, whatever is trained: 24 bits would show. Angles and radii in float32, as
-    torch has them, leave a pattern in every pair of values, by which one release of 30,000 tells
-    neighbours apart.
+    In float64, whatever is trained: 24 bits would show. Angles and radii in float32, as torch has
+    them, leave a pattern in every pair of values, by which one release of 30,000 tells neighbours
+    apart.
     """
 
     dtype = torch.float64
@@ -51,15 +41,22 @@ class NoiseSource(ABC):
         """Return what does as `fill`, once, in any thread: its key, if any, is drawn here."""
         return self.fill
 
-    def adder(self, rounding: "Rounding", deviation: float, divisor: float) -> Add:
-        """Return what releases parts of sums in place, as `Rounding.release`, in any thread."""
+    def add_to(
+        self,
+        sums: Sequence[Tensor],
+        rounding: "Rounding",
+        deviation: float,
+        divisor: float,
+        threads: int = 1,
+    ) -> None:
+        """Release flat sums in place, as `Rounding.release` does, each value with its own noise.
 
-        def add(part: Values, _number: int) -> None:
-            noise = torch.empty(len(part), dtype=self.dtype, device=tensor_of(part).device)
+        By this thread, or by all of torch's if they are so many.
+        """
+        for summed in sums:
+            noise = torch.empty_like(summed, dtype=self.dtype)
             self.fill(noise)
-            rounding.release(part, bare(noise), deviation, divisor)
-
-        return add
+            rounding.release(bare(summed), bare(noise), deviation, divisor)
 
 
 class GeneratorNoise(NoiseSource):
@@ -79,65 +76,42 @@ class GeneratorNoise(NoiseSource):
 
 
 class KeystreamNoise(NoiseSource):
-    """Normal values by the ziggurat from AES-256: for each draw a fresh key, of coins.
+    """Normal values by the ziggurat from AES-256 or ChaCha20: for each draw a fresh key, of coins.
 
     Of 64 bits for each value, and of more for those in the tails, which end at 13.3 standard
-    deviations. Without instructions for AES, OpenSSL serves, or the system. `sums` are the types
-    that it is added to.
+    deviations. `sums` are the types of what it is added to.
     """
 
     def __init__(self, coins: Coins, sums: Iterable[torch.dtype] = (torch.float32,)) -> None:
         self._coins = coins
-        self._aes = load_aes()
+        self._cipher = load_cipher()
         # Compile here, not in a thread amid which the process may fork.
         self.fill(np.empty(1))
         for dtype in sums:
-            part = torch.empty(1, dtype=dtype, device="cpu").numpy()
-            self.adder(Rounding(1.0), 1.0, 1.0)(part, 0)
+            self.add_to([torch.zeros(1, dtype=dtype, device="cpu")], Rounding(1.0), 1.0, 1.0)
 
     def fill(self, out: Values) -> None:
         self.filler()(out)
 
     def filler(self) -> Callable[[Values], None]:
-        words_for = self._words_for()
+        schedules = [self._fresh_schedule()]
+        return lambda out: fill_normal(np.asarray(out), schedules.pop(), self._cipher.keystream)
 
-        def fill(out: Values) -> None:
-            values = np.asarray(out)
-            for number, part in enumerate(_parts(values.size)):
-                fill_normal(values[part], *words_for(part.stop - part.start, number))
+    def add_to(
+        self,
+        sums: Sequence[Tensor],
+        rounding: "Rounding",
+        deviation: float,
+        divisor: float,
+        threads: int = 1,
+    ) -> None:
+        options = (*rounding.compiled(deviation), divisor)
+        for dtype in dict.fromkeys(summed.dtype for summed in sums):
+            alike = [summed for summed in sums if summed.dtype == dtype]
+            add_noise(alike, self._cipher, self._fresh_schedule(), options, threads)
 
-        return fill
-
-    def adder(self, rounding: "Rounding", deviation: float, divisor: float) -> Add:
-        words_for, options = self._words_for(), rounding.compiled(deviation)
-        return lambda part, number: add_normal(
-            np.asarray(part), *words_for(len(part), number), *options, divisor
-        )
-
-    def _words_for(self) -> Callable[[int, int], tuple[Any, FillWords, int]]:
-        """Return what tells compiled code of a part's size and number where its words are.
-
-        Raises `RuntimeError` for a number that served: its noise would be there twice.
-        """
-        served: set[int] = set()
-        schedule = None if self._aes is None else self._aes.expand(self._coins.words(4))
-
-        def words_for(size: int, number: int) -> tuple[Any, FillWords, int]:
-            if number in served:
-                raise RuntimeError(f"noise of part {number} was drawn already")
-            served.add(number)
-            if self._aes is None:
-                return self._drawn(size), take_drawn, 0
-            return schedule, self._aes.keystream, number
-
-        return words_for
-
-    def _drawn(self, size: int) -> tuple[NDArray[np.uint64], ...]:
-        fill_words = self._coins.stream()
-        drawn = tuple(np.empty(words, dtype=np.uint64) for words in words_needed(size))
-        for words in drawn:
-            fill_words(words)
-        return drawn
+    def _fresh_schedule(self) -> Words:
+        return self._cipher.expand(self._coins.words(4))
 
 
 class NoisePrefetcher:
@@ -146,7 +120,7 @@ class NoisePrefetcher:
     For small models, to draw it is most of what a private step adds. Where cores are idle, because
     torch was given fewer threads than there are or the model is on a GPU, a thread draws it while
     forward and backward run. Where none is, that thread would only be in their way, and torch's
-    threads share the work when it is due, if there is enough, part by part.
+    threads share the work when it is due, if there is enough (`dpsgd.sharing`).
 
     In a forked child it draws the child's own noise, in one thread.
     """
@@ -156,20 +130,16 @@ class NoisePrefetcher:
     ) -> None:
         self._source = source
         self._sizes = [shape.numel() for shape in shapes]
-        # A GPU's generator draws behind our back anyway; no generator is for several threads.
-        self._serial = isinstance(source, GeneratorNoise)
-        self._idle_cores = device.type != "cpu" or _cores() > torch.get_num_threads()
-        self._shared = not self._serial and sum(self._sizes) >= _LEAST
-        cut = _whole if self._serial else _parts
-        parts = [(i, part) for i, size in enumerate(self._sizes) for part in cut(size)]
-        self._parts = sorted(parts, key=lambda part: part[1].start - part[1].stop)
+        # A GPU's generator draws behind our back anyway.
+        idle_cores = device.type != "cpu" or _cores() > torch.get_num_threads()
+        self._draws_ahead = idle_cores and not isinstance(source, GeneratorNoise)
+        self._shared = sum(self._sizes) >= _LEAST
         self._start()
 
     def _start(self) -> None:
         self._process = os.getpid()
         self._ahead: Future[Tensor] | None = None
-        draws_ahead = self._idle_cores and not self._serial
-        self._pool = ThreadPoolExecutor(1, "dpsgd-noise") if draws_ahead else None
+        self._pool = ThreadPoolExecutor(1, "dpsgd-noise") if self._draws_ahead else None
 
     def begin(self) -> None:
         """Begin to draw what the next sums need, if a core is idle."""
@@ -187,53 +157,21 @@ class NoisePrefetcher:
         Raises `ValueError` where the sums have other sizes than were given.
         """
         self.begin()
-        flat = [bare(summed.view(-1)) for summed in sums]
+        flat = [summed.view(-1) for summed in sums]
         if [len(part) for part in flat] != self._sizes:
             raise ValueError(f"expected sums of {self._sizes} values, got {[*map(len, flat)]}")
         if self._ahead is None:
-            self._share(flat, self._source.adder(rounding, deviation, divisor))
+            threads = torch.get_num_threads() if self._shared else 1
+            self._source.add_to(flat, rounding, deviation, divisor, threads)
             return
         drawn, self._ahead = self._ahead, None
         for part, noise in zip(flat, torch.split(drawn.result(), self._sizes), strict=True):
-            normal = bare(noise.to(tensor_of(part).device))
-            rounding.release(part, normal, deviation, divisor)
+            rounding.release(bare(part), bare(noise.to(part.device)), deviation, divisor)
 
     def _draw(self, fill: Callable[[Values], None]) -> Tensor:
         values = torch.empty(sum(self._sizes), dtype=self._source.dtype)
         fill(values)
         return values
-
-    def _share(self, flat: list[Values], add: Add) -> None:
-        left, places = deque(enumerate(self._parts)), count()
-        done = []
-
-        def work() -> None:
-            if next(places) >= _MOST_THREADS:
-                return
-            while left:
-                try:
-                    number, (index, part) = left.popleft()
-                except IndexError:  # another thread took the last
-                    return
-                add(flat[index][part], number)
-                done.append(number)
-
-        if self._shared:
-            in_all_threads(work)
-        else:
-            work()
-        if len(done) < len(self._parts):
-            raise RuntimeError("the draw of noise was broken off: nothing may be released")
-
-
-def _parts(size: int) -> list[slice]:
-    """Return parts of so many values, alike in size."""
-    step = math.ceil(size / max(1, math.ceil(size / _PART)))
-    return [slice(start, min(size, start + step)) for start in range(0, size, step)] if size else []
-
-
-def _whole(size: int) -> list[slice]:
-    return [slice(0, size)] if size else []
 
 
 def _cores() -> int:

@@ -19,14 +19,16 @@ from dpsgd.keystream import Words
 
 _LAYERS = 512
 _TOGETHER = 1024
-"""Values that are drawn together: keystreams take their words, and an eighth of them, at once."""
+"""Values that are drawn together: their words, and an eighth of them, are a multiple of `STEP`."""
+PART = 1 << 14
+"""Values, or fewer, of which a part of a draw is: a multiple of those."""
 _PLACES = 32
-"""Bits of where in the keystream of a number a pair of words is."""
+"""Bits of where among the words of a part's number a pair of them is."""
 _SPARE = 1 << 31
 """The first pair beyond a word for each value."""
 
-FillWords: TypeAlias = Callable[[Words, Any, int], None]
-"""Fills words by a state: fill_words(words, state, first), where `first` counts pairs of words."""
+Keystream: TypeAlias = Callable[[Words, Words, int], None]
+"""`dpsgd.keystream.Cipher.keystream`."""
 _Room: TypeAlias = tuple[Words, Words, Words, NDArray[np.int64]]
 """Words for values, those for edges, which values are at one, and how far the others are spent."""
 
@@ -61,59 +63,60 @@ _INNER = _ENDS[1:].copy()
 
 
 @compiled
-def fill_normal(out: NDArray[np.float64], state: Any, fill_words: FillWords, number: int) -> None:
-    """Overwrite a flat array with normal values, by words of a state.
-
-    Each number, below 2**31, has words of its own, and may serve once for each state.
-    """
+def fill_normal(out: NDArray[np.float64], schedule: Words, keystream: Keystream) -> None:
+    """Overwrite a flat array with normal values by a key's schedule, which serves only once."""
     room = _new_room()
     for start in range(0, out.size, _TOGETHER):
-        _draw(out[start : start + _TOGETHER], room, state, fill_words, number, start)
+        number, place = start // PART, start % PART
+        _draw(out[start : start + _TOGETHER], room, schedule, keystream, number, place)
 
 
 @compiled
 def add_normal(
     sums: NDArray[np.floating[Any]],
-    state: Any,
-    fill_words: FillWords,
+    schedule: Words,
+    keystream: Keystream,
     number: int,
     deviation: float,
     spacing: float,
     apart: bool,
     divisor: float,
 ) -> None:
-    """Do to sums as `add_rounded` does, with such values."""
+    """Do as `add_rounded` to at most `PART` sums, with the normal values of a part's number.
+
+    Each number of a schedule serves only once, and those of `fill_normal` count from 0.
+    """
     values, room = np.empty(_TOGETHER), _new_room()
     for start in range(0, sums.size, _TOGETHER):
         part = sums[start : start + _TOGETHER]
-        _draw(values[: part.size], room, state, fill_words, number, start)
+        _draw(values[: part.size], room, schedule, keystream, number, start)
         add_rounded(part, values, deviation, spacing, apart, divisor)
 
 
 @compiled
 def _new_room() -> _Room:
     words, others = np.empty(_TOGETHER, np.uint64), np.empty(_TOGETHER // 8, np.uint64)
-    spent = np.zeros(2, np.int64)
-    spent[0] = others.size
-    return words, others, np.empty(_TOGETHER, np.uint64), spent
+    return words, others, np.empty(_TOGETHER, np.uint64), np.empty(2, np.int64)
 
 
 @compiled
 def _draw(
     out: NDArray[np.float64],
     room: _Room,
-    state: Any,
-    fill_words: FillWords,
+    schedule: Words,
+    keystream: Keystream,
     number: int,
     start: int,
 ) -> None:
-    """Draw the values of a number from a start on, a multiple of `_TOGETHER`.
+    """Draw values of a part's number from a start on: from 0, or where the last call ended.
 
     A value takes a word, one in 125 more: two for a point at the edge of a layer or in the
     tail, and where there is none another point for its word.
     """
     words, others, edges, spent = room
-    fill_words(words, state, (number << _PLACES) + start // 2)
+    if start == 0:
+        spent[0], spent[1] = others.size, 0
+    keystream(words, schedule, (number << _PLACES) + start // 2)
     edge = np.uint64(0)
     for i in range(out.size):
         out[i] = _point(words[i])
@@ -125,7 +128,7 @@ def _draw(
         value = _point(word)
         while True:
             if spent[0] > others.size - 2:
-                fill_words(others, state, (number << _PLACES) + _SPARE + spent[1])
+                keystream(others, schedule, (number << _PLACES) + _SPARE + spent[1])
                 spent[0] = 0
                 spent[1] += others.size // 2
             first, second = others[spent[0]], others[spent[0] + 1]
@@ -163,22 +166,3 @@ def _point(word: np.uint64) -> float:
 def _uniform(word: np.uint64) -> float:
     """Return a number in (0, 1], by the distance of float64 from 0."""
     return (np.float64(word) + 0.5) * 2.0**-64
-
-
-def words_needed(values: int) -> tuple[int, int]:
-    """Return how many words to give for so many values, and how many more for their edges.
-
-    Of the values one in 125 takes two more, and hardly ever four: these do but for one draw in
-    10**100.
-    """
-    return -(-values // _TOGETHER) * _TOGETHER, values // 8 // _TOGETHER * _TOGETHER + 8 * _TOGETHER
-
-
-@compiled
-def take_drawn(words: Words, state: tuple[Words, Words], first: int) -> None:
-    """Take words from those that were drawn before: for values, and for their edges."""
-    part = state[0] if first < _SPARE else state[1]
-    start = 2 * (first % _SPARE)
-    if start + words.size > part.size:
-        raise RuntimeError("a draw of noise took more random words than it was given")
-    words[:] = part[start : start + words.size]

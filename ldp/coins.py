@@ -40,31 +40,16 @@ class Coins:
     """
 
     def _bytes(self, count: int) -> bytes | memoryview:
-        """Return `count` random bytes; every draw, or the key of a stream, comes through here."""
+        """Return `count` random bytes; every draw comes through here."""
         if count < _BULK or (keystream := _load_keystream()) is None:
             return os.urandom(count)
         drawn = np.empty(count, dtype=np.uint8).data
-        keystream(os.urandom(32))(drawn)
+        keystream(os.urandom(32), drawn)
         return drawn
 
     def words(self, n: int) -> NDArray[np.uint64]:
         """Return `n` independent uniform 64-bit words, shape (n,)."""
         return np.frombuffer(self._bytes(8 * n), dtype="<u8").astype(np.uint64, copy=False)
-
-    def fill(self, words: NDArray[np.uint64]) -> None:
-        """Overwrite a flat array with independent uniform words."""
-        words[:] = self.words(words.size)
-
-    def stream(self) -> Callable[[NDArray[np.uint64]], None]:
-        """Return what does as `fill`, in place and at less cost: many calls share a key.
-
-        Together they are one request: for one thread, that draws at once all that it needs, into
-        contiguous arrays.
-        """
-        if (keystream := _load_keystream()) is None:
-            return self.fill
-        overwrite = keystream(self.words(4).tobytes())
-        return lambda words: overwrite(words.view(np.uint8).data)
 
     def bernoulli(self, threshold: int) -> bool:
         """Return True with probability exactly threshold / 2**64, 0 <= threshold <= 2**64."""
@@ -175,8 +160,8 @@ class Coins:
                 return order
 
 
-_Keystream = Callable[[bytes], Callable[[memoryview], None]]
-"""Takes a key and returns what overwrites bytes by its keystream, each call by what comes next."""
+_Keystream = Callable[[bytes, memoryview], None]
+"""Overwrites bytes by the keystream of a key."""
 
 
 @cache
@@ -189,7 +174,7 @@ def _load_keystream() -> _Keystream | None:
     room = memoryview(bytearray(1 << 16))
 
     def seconds(keystream: _Keystream) -> float:
-        return min(timeit.repeat(lambda: keystream(bytes(32))(room), number=1, repeat=5))
+        return min(timeit.repeat(lambda: keystream(bytes(32), room), number=1, repeat=5))
 
     return min(_load_keystreams(), key=seconds, default=None)
 
@@ -205,19 +190,15 @@ def _load_keystreams() -> list[_Keystream]:
     except ImportError:
         return []
 
-    def keystream(mode: modes.CTR | modes.GCM, key: bytes) -> Callable[[memoryview], None]:
+    def keystream(mode: modes.CTR | modes.GCM, key: bytes, out: memoryview) -> None:
         encryptor = Cipher(algorithms.AES(key), mode).encryptor()
-
-        def overwrite(out: memoryview) -> None:
-            # What is there is encrypted, because to read zeros would cost more: what does not
-            # depend on the key is as good.
-            at, last = 0, len(out) - 15
-            while at < last:
-                # Some versions of the package write no more than leaves room for most of a block.
-                at += encryptor.update_into(out[at:last], out[at:])
-            out[at:] = encryptor.update(out[at:])
-
-        return overwrite
+        # What is there is encrypted, because to read zeros would cost more: what does not depend
+        # on the key is as good.
+        at, last = 0, len(out) - 15
+        while at < last:
+            # Some versions of the package write no more than leaves room for most of a block.
+            at += encryptor.update_into(out[at:last], out[at:])
+        out[at:] = encryptor.update(out[at:])
 
     second = (2).to_bytes(16, "big")  # with which GCM begins
     return [partial(keystream, mode) for mode in (modes.CTR(second), modes.GCM(bytes(12)))]

@@ -3,9 +3,9 @@
 import math
 import os
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +13,8 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from dpsgd import sharing
 from dpsgd.compiled import add_rounded
-from dpsgd.keystream import load_aes
 from dpsgd.noise import (
     GeneratorNoise,
     Grid,
@@ -55,7 +55,7 @@ def test_what_is_released_shows_no_pattern_of_the_noise(dtype: torch.dtype) -> N
         return float(stats.chisquare(counts).pvalue)
 
     released, control = known.to(dtype, copy=True), known.to(dtype, copy=True)
-    KeystreamNoise(SeededCoins(8)).adder(rounding, 1.0, 1.0)(released.numpy(), 0)
+    KeystreamNoise(SeededCoins(8)).add_to([released], rounding, 1.0, 1.0)
     assert chance(released) > 1e-3
     rounding.release(control.numpy(), torch.randn(1 << 20).double().numpy(), 1.0)
     assert chance(control) < 1e-12
@@ -75,15 +75,17 @@ def test_sums_of_several_processes_are_rounded_as_one(way: type[Rounding]) -> No
     assert torch.equal(released, expected / 2)
 
 
-@pytest.mark.parametrize("name", ["keystream", "without instructions"])
-def test_noise_of_a_part_is_drawn_once(name: str) -> None:
-    source, values = SOURCES[name](), np.zeros(10)
-    fill, add = source.filler(), source.adder(*AS_IT_IS, 1.0)
+def test_what_was_prepared_fills_once() -> None:
+    fill, values = KeystreamNoise(Coins()).filler(), np.zeros(10)
     fill(values)
-    add(values, 3)
-    for again in (lambda: fill(values), lambda: add(values, 3)):
-        with pytest.raises(RuntimeError, match="drawn already"):
-            again()
+    with pytest.raises(IndexError):
+        fill(values)
+
+
+def test_sums_of_several_types_get_noise_of_their_own() -> None:
+    sums = [torch.zeros(9), torch.zeros(9, dtype=torch.float64), torch.zeros(9)]
+    KeystreamNoise(Coins()).add_to(sums, *AS_IT_IS, 1.0)
+    assert torch.cat([summed.double() for summed in sums]).float().unique().numel() == 27
 
 
 def test_values_near_zero_are_no_finer_than_others() -> None:
@@ -113,31 +115,25 @@ def test_what_is_compiled_releases_what_torch_does(
     torch.testing.assert_close(summed, expected, rtol=last, atol=0.0)
 
 
-@pytest.mark.parametrize("name", ["keystream", "without instructions"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_noise_is_compiled_before_it_is_drawn(name: str, dtype: torch.dtype) -> None:
-    source = SOURCES[name](dtype)
-    compiled = fill_normal, add_normal, add_rounded
-    before = [len(function.signatures) for function in compiled]
+def test_noise_is_compiled_before_it_is_drawn(dtype: torch.dtype) -> None:
+    source = KeystreamNoise(Coins(), [dtype])
+    compiled = fill_normal, add_normal, add_rounded, sharing._compile_work
+    before = [compilations(function) for function in compiled]
     values, sums = torch.empty(1 << 16, dtype=torch.float64), torch.zeros(1 << 16, dtype=dtype)
     source.fill(values)
-    source.adder(Rounding.for_noise(1.0), 1.0, 256.0)(sums.numpy(), 3)
+    source.add_to([sums], Rounding.for_noise(1.0), 1.0, 256.0)
     Rounding.for_noise(1.0).release(sums.numpy(), values.numpy(), 1.0, 256.0)
-    assert [len(function.signatures) for function in compiled] == before
+    assert [compilations(function) for function in compiled] == before
 
 
-class WithoutInstructions(KeystreamNoise):
-    """As where the processor has none for AES: words come from OpenSSL."""
-
-    def __init__(self, coins: Coins, sums: Iterable[torch.dtype] = (torch.float32,)) -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("dpsgd.noise.load_aes", lambda: None)
-            super().__init__(coins, sums)
+def compilations(function: Any) -> int:
+    cached = hasattr(function, "cache_info")
+    return function.cache_info().misses if cached else len(function.signatures)
 
 
 SOURCES = {
-    "keystream": lambda *sums: KeystreamNoise(Coins(), sums),
-    "without instructions": lambda *sums: WithoutInstructions(Coins(), sums),
+    "keystream": lambda: KeystreamNoise(Coins()),
     "generator": lambda: GeneratorNoise(torch.device("cpu")),
 }
 
@@ -230,26 +226,24 @@ def test_a_forked_child_has_noise_of_its_own(busy: int, threads: Callable[[int],
     assert not set(childs) & set(drawn().tolist())
 
 
-def test_a_fault_in_a_thread_that_draws_is_not_swallowed(threads: Callable[[int], None]) -> None:
+def test_a_fault_in_the_thread_that_draws_ahead_is_not_swallowed(
+    threads: Callable[[int], None],
+) -> None:
     class Broken(NoiseSource):
         def fill(self, out: Tensor) -> None:
-            if threading.current_thread() is not threading.main_thread():
-                raise OSError("no coins")
-            time.sleep(0.01)  # so that the other thread gets a block
+            raise OSError("no coins")
 
-    for busy in (max(1, CORES - 1), CORES + 1):
-        threads(busy)
-        prefetcher = NoisePrefetcher(Broken(), [torch.Size((1 << 20,))], torch.device("cpu"))
-        with pytest.raises(OSError, match="no coins"):
-            prefetcher.add_to([torch.zeros(1 << 20)], *AS_IT_IS)
+    threads(max(1, CORES - 1))
+    prefetcher = NoisePrefetcher(Broken(), [torch.Size((10,))], torch.device("cpu"))
+    prefetcher.begin()
+    with pytest.raises(OSError, match="no coins"):
+        prefetcher.add_to([torch.zeros(10)], *AS_IT_IS)
 
 
 @pytest.mark.parametrize("busy", [max(1, CORES - 1), CORES, CORES + 2])
 def test_a_seed_repeats_its_noise_whichever_thread_draws_it(
     busy: int, threads: Callable[[int], None]
 ) -> None:
-    if load_aes() is None:
-        pytest.skip("the processor has no instructions for AES: threads draw what comes next")
     threads(busy)
     drawn = []
     for seed in (1, 1, 2):
@@ -260,36 +254,6 @@ def test_a_seed_repeats_its_noise_whichever_thread_draws_it(
         drawn.append(torch.cat([summed.flatten() for summed in sums]))
     assert torch.equal(drawn[0], drawn[1])
     assert not torch.isin(drawn[2], drawn[0]).any()
-
-
-def test_an_interrupted_draw_leaves_no_thread_at_work(threads: Callable[[int], None]) -> None:
-    working = []
-
-    class Slow(NoiseSource):
-        def fill(self, out: Tensor) -> None:
-            if threading.current_thread() is threading.main_thread():
-                time.sleep(0.05)  # so that the other threads get blocks
-                raise KeyboardInterrupt
-            working.append(1)
-            time.sleep(0.1)
-            working.pop()
-
-    threads(CORES + 1)
-    prefetcher = NoisePrefetcher(Slow(), [torch.Size((1 << 20,))], torch.device("cpu"))
-    with pytest.raises(KeyboardInterrupt):
-        prefetcher.add_to([torch.zeros(1 << 20)], *AS_IT_IS)
-    assert not working
-
-
-def test_a_draw_that_was_broken_off_is_not_taken_for_one(
-    threads: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    threads(CORES + 1)
-    size = torch.Size((1 << 20,))
-    prefetcher = NoisePrefetcher(KeystreamNoise(Coins()), [size], torch.device("cpu"))
-    monkeypatch.setattr("dpsgd.noise.in_all_threads", lambda work: None)
-    with pytest.raises(RuntimeError, match="broken off"):
-        prefetcher.add_to([torch.zeros(size)], *AS_IT_IS)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from scipy import stats
 from scipy.special import erfc
 
 from dpsgd import ziggurat
-from dpsgd.keystream import load_aes
-from dpsgd.ziggurat import add_normal, fill_normal, take_drawn, words_needed
+from dpsgd.keystream import Cipher, compile_chacha, load_cipher
+from dpsgd.ziggurat import PART, add_normal, fill_normal
 
 UNIT = 2.0**-54
 SHIFT = 9
@@ -61,7 +61,7 @@ def scripted(words: NDArray[np.uint64], state: Any, first: int) -> None:
 
 def drawn(first: int, *others: int) -> float:
     out = np.empty(3)
-    fill_normal(out, np.array([first, *(others or [0])], np.uint64), scripted, 0)
+    fill_normal(out, np.array([first, *(others or [0])], np.uint64), scripted)
     return float(out[0])
 
 
@@ -132,42 +132,34 @@ def test_the_tail_begins_where_the_lowest_layer_ends() -> None:
     assert min(values[len(inside) :]) > ziggurat._TAIL + 0.1
 
 
-def aes_state(seed: int) -> tuple[Any, Callable[..., None]]:
-    if (aes := load_aes()) is None:
-        pytest.skip("the processor has no instructions for AES")
-    return aes.expand(np.random.default_rng(seed).integers(0, 1 << 63, 4, np.uint64)), aes.keystream
+def new_schedule(cipher: Cipher, seed: int) -> NDArray[np.uint64]:
+    return cipher.expand(np.random.default_rng(seed).integers(0, 1 << 64, 4, np.uint64))
 
 
-def drawn_state(seed: int, values: int) -> tuple[Any, Callable[..., None]]:
-    generator = np.random.default_rng(seed)
-    return tuple(
-        generator.integers(0, 1 << 64, n, np.uint64) for n in words_needed(values)
-    ), take_drawn
-
-
-@pytest.mark.parametrize("size", [0, 1, 2, 1023, 1024, 1025, 5000])
-def test_what_is_drawn_depends_on_key_number_and_place_alone(size: int) -> None:
-    state, keystream = aes_state(int.from_bytes(os.urandom(4), "big"))
-    whole, part, other = np.empty(6000), np.full(size + 2, 7.0), np.empty(6000)
-    fill_normal(whole, state, keystream, 3)
-    fill_normal(part[1:-1], state, keystream, 3)
-    fill_normal(other, state, keystream, 4)
+@pytest.mark.parametrize("size", [0, 1, 2, 1023, 1024, 1025, PART + 5])
+def test_what_is_filled_depends_on_key_and_place_alone(size: int) -> None:
+    cipher = load_cipher()
+    schedule = new_schedule(cipher, int.from_bytes(os.urandom(4), "big"))
+    whole, part, other = np.empty(3 * PART), np.full(size + 2, 7.0), np.empty(PART)
+    fill_normal(whole, schedule, cipher.keystream)
+    fill_normal(part[1:-1], schedule, cipher.keystream)
+    fill_normal(other, new_schedule(cipher, 3), cipher.keystream)
     assert part[0] == part[-1] == 7
     assert (part[1:-1] == whole[:size]).all()
-    assert np.unique([whole, other]).size == 12_000
+    assert np.unique([*whole, *other]).size == 4 * PART
 
 
 @pytest.mark.parametrize("size", [0, 1, 1024, 5000])
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_sums_get_the_values_that_are_filled(size: int, apart: bool, dtype: type) -> None:
-    state, keystream = aes_state(5)
-    values, sums = np.empty(size), np.full(size, 0.7, dtype)
-    fill_normal(values, state, keystream, 9)
+    cipher = load_cipher()
+    schedule, values, sums = new_schedule(cipher, 5), np.empty(3 * PART), np.full(size, 0.7, dtype)
+    fill_normal(values, schedule, cipher.keystream)
     unit = 2.0**-10
-    noise, total = 2.5 * values / unit, sums.astype(float) / unit
+    noise, total = 2.5 * values[2 * PART :][:size] / unit, sums.astype(float) / unit
     expected = np.rint(noise) + np.rint(total) if apart else np.rint(noise + total)
-    add_normal(sums, state, keystream, 9, 2.5, unit, apart, 8.0)
+    add_normal(sums, schedule, cipher.keystream, 2, 2.5, unit, apart, 8.0)
     assert (sums == (expected * unit / 8).astype(dtype)).all()
 
 
@@ -189,28 +181,11 @@ def test_words_for_edges_are_taken_in_turn_and_never_twice() -> None:
     assert {first >> 32 for first, _ in asked} == {5}
 
 
-def test_more_words_than_were_given_are_refused() -> None:
-    state, _ = drawn_state(1, 10_000)
-    with pytest.raises(RuntimeError, match="more random words"):
-        fill_normal(np.empty(30_000), state, take_drawn, 0)
-    with pytest.raises(RuntimeError, match="more random words"):
-        fill_normal(np.empty(10_000), (state[0], state[1][:32]), take_drawn, 0)
-
-
-@pytest.mark.parametrize("values", [1, 1024, 70_000])
-def test_words_that_are_given_are_more_than_enough(values: int) -> None:
-    first, more = words_needed(values)
-    state, _ = drawn_state(values, values)
-    fill_normal(np.empty(values), (state[0], state[1][: more // 2]), take_drawn, 0)
-    assert first >= values
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["aes", "drawn"])
-def test_ten_million_values_are_normal(way: str) -> None:
-    values = np.empty(10_000_000)
-    state, source = aes_state(0) if way == "aes" else drawn_state(0, values.size)
-    fill_normal(values, state, source, 0)
+@pytest.mark.parametrize("load", [load_cipher, compile_chacha])
+def test_ten_million_values_are_normal(load: Callable[[], Cipher]) -> None:
+    cipher, values = load(), np.empty(10_000_000)
+    fill_normal(values, new_schedule(cipher, 0), cipher.keystream)
     assert stats.kstest(values, "norm").pvalue > 1e-3
     # Every layer, and the tail by itself, which is a few of the values.
     edges = np.concatenate([[0.0], ziggurat._ENDS[:0:-1][1:], [np.inf]])
