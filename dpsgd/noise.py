@@ -85,9 +85,7 @@ class KeystreamNoise(NoiseSource):
     def __init__(self, coins: Coins, sums: Iterable[torch.dtype] = (torch.float32,)) -> None:
         self._coins = coins
         self._cipher = load_cipher()
-        # Compile here, not in a thread amid which the process may fork.
-        self.fill(np.empty(1))
-        for dtype in sums:
+        for dtype in sums:  # compile here, not in a thread amid which the process may fork
             self.add_to([torch.zeros(1, dtype=dtype, device="cpu")], Rounding(1.0), 1.0, 1.0)
 
     def fill(self, out: Values) -> None:
@@ -133,6 +131,8 @@ class NoisePrefetcher:
         # A GPU's generator draws behind our back anyway.
         idle_cores = device.type != "cpu" or _cores() > torch.get_num_threads()
         self._draws_ahead = idle_cores and not isinstance(source, GeneratorNoise)
+        if self._draws_ahead:
+            source.fill(torch.empty(1, dtype=source.dtype, device="cpu"))  # it is compiled here
         self._shared = sum(self._sizes) >= _LEAST
         self._start()
 

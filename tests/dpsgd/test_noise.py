@@ -3,6 +3,7 @@
 import math
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -26,6 +27,18 @@ from dpsgd.noise import (
 from dpsgd.ziggurat import add_normal, fill_normal
 from ldp import Coins
 from ldp.testing import SeededCoins
+
+
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
+    """Set torch's threads, for this test; they share what is drawn, however little."""
+    monkeypatch.setattr("dpsgd.noise._LEAST", 1)
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+CORES = len(os.sched_getaffinity(0))
 
 
 def test_keystream_noise_is_normal() -> None:
@@ -116,14 +129,17 @@ def test_what_is_compiled_releases_what_torch_does(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_noise_is_compiled_before_it_is_drawn(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("idle", [0, 1])
+def test_noise_is_compiled_before_it_is_drawn(
+    dtype: torch.dtype, idle: int, threads: Callable[[int], None]
+) -> None:
+    threads(max(1, CORES - idle))
+    size = torch.Size((1 << 16,))
     source = KeystreamNoise(Coins(), [dtype])
+    prefetcher = NoisePrefetcher(source, [size], torch.device("cpu"))
     compiled = fill_normal, add_normal, add_rounded, sharing._compile_work
     before = [compilations(function) for function in compiled]
-    values, sums = torch.empty(1 << 16, dtype=torch.float64), torch.zeros(1 << 16, dtype=dtype)
-    source.fill(values)
-    source.add_to([sums], Rounding.for_noise(1.0), 1.0, 256.0)
-    Rounding.for_noise(1.0).release(sums.numpy(), values.numpy(), 1.0, 256.0)
+    prefetcher.add_to([torch.zeros(size, dtype=dtype)], Rounding.for_noise(1.0), 1.0, 256.0)
     assert [compilations(function) for function in compiled] == before
 
 
@@ -154,18 +170,6 @@ def test_noise_repeats_neither_in_a_source_nor_across_seeds_of_torch(name: str) 
 
 AS_IT_IS = Rounding(2.0**-52), 1.0
 """The noise itself: what to give `add_to` for it."""
-
-
-@pytest.fixture
-def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
-    """Set torch's threads, for this test; they share what is drawn, however little."""
-    monkeypatch.setattr("dpsgd.noise._LEAST", 1)
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
-
-
-CORES = len(os.sched_getaffinity(0))
 
 
 @pytest.mark.parametrize("busy", [max(1, CORES - 1), CORES, CORES + 2])
@@ -231,7 +235,8 @@ def test_a_fault_in_the_thread_that_draws_ahead_is_not_swallowed(
 ) -> None:
     class Broken(NoiseSource):
         def fill(self, out: Tensor) -> None:
-            raise OSError("no coins")
+            if threading.current_thread() is not threading.main_thread():
+                raise OSError("no coins")
 
     threads(max(1, CORES - 1))
     prefetcher = NoisePrefetcher(Broken(), [torch.Size((10,))], torch.device("cpu"))
