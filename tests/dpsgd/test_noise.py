@@ -13,8 +13,9 @@ import pytest
 import torch
 from scipy import stats
 from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset
 
-from dpsgd import sharing
+from dpsgd import PrivacyEngine, sharing
 from dpsgd.compiled import add_rounded
 from dpsgd.noise import (
     GeneratorNoise,
@@ -86,6 +87,40 @@ def test_sums_of_several_processes_are_rounded_as_one(way: type[Rounding]) -> No
     terms = [sums[0].double(), sums[1].double(), normal * scale]
     expected = sum((2 * t).round() for t in terms) if apart else (2 * sum(terms)).round()
     assert torch.equal(released, expected / 2)
+
+
+def test_noise_meets_sums_of_other_processes_before_it_is_rounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # What this process adds up to is less than a step, and so is what the other's are: together,
+    # with noise, they are seen, unless either was rounded before.
+    class Two:
+        size, rank = 2, 0
+
+        def add_up(self, totals: list[Tensor]) -> None:
+            for total in totals:
+                total += 0.3
+
+    module = torch.nn.Linear(200, 200, bias=False)
+    engine = PrivacyEngine()
+    engine.make_private(
+        module=module,
+        optimizer=torch.optim.SGD(module.parameters()),
+        data_loader=DataLoader(TensorDataset(torch.zeros(8)), batch_size=2),
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+        loss_reduction="sum",
+    )
+    assert engine._run is not None
+    monkeypatch.setattr(engine._run, "_ranks", Two())
+    monkeypatch.setattr(Rounding, "for_noise", lambda deviation: Rounding(1.0))
+    engine._run._release(0.4)
+    released = module.weight.grad
+    assert released is not None
+    assert torch.equal(released, released.round())
+    expected = stats.norm(0.3, 0.4).expect(np.round, -4, 4)
+    assert abs(released.mean() - expected) < 4 * 0.5 / math.sqrt(released.numel())
+    assert abs(expected) > 10 * 0.5 / math.sqrt(released.numel())
 
 
 def test_what_was_prepared_fills_once() -> None:
