@@ -1,8 +1,8 @@
 """What is done to each value of noise and of gradients, compiled: numpy takes twice as long.
 
 Loops are short and simple, so that the compiler does several values at once, and keeps what they
-have in common in registers. Nothing checks sizes here, and only unsigned integers may overflow. To
-compile takes a second, when a function is first called.
+have in common in registers. Nothing checks sizes here. To compile takes a second, when a function
+is first called.
 """
 
 import math

@@ -44,7 +44,7 @@ class Cipher(NamedTuple):
 
 @cache
 def load_cipher() -> Cipher:
-    """Return AES where the processor has instructions for it, and ChaCha20 elsewhere.
+    """Return AES where numba may use the processor's instructions for it, and ChaCha20 elsewhere.
 
     Raises `InvalidInput` where nothing is compiled.
     """
@@ -195,7 +195,7 @@ def _write_chacha(builder: Any, out: Any, schedule: Any, first: Any) -> None:
     # differ in the lower half.
     block = builder.lshr(first, _I64(2))
     halves = [builder.trunc(part, _I32) for part in (block, builder.lshr(block, _I64(32)))]
-    constants = np.frombuffer(b"expand 32-byte k", np.uint32).tolist()
+    constants = np.frombuffer(b"expand 32-byte k", "<u4").tolist()
     begin = [row([constant] * 8) for constant in constants]
     begin += [alike(builder.load(builder.gep(keys, [_I32(i)]), align=4)) for i in range(8)]
     begin += [builder.or_(alike(halves[0]), row(list(range(8)))), alike(halves[1])]

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from dpsgd.compiled import add_rounded
 from dpsgd.keystream import Words, load_cipher
+from dpsgd.parallel import add_noise
 from dpsgd.shared import Values, bare, tensor_of
-from dpsgd.sharing import add_noise
 from dpsgd.ziggurat import fill_normal
 from ldp import Coins
 
@@ -51,7 +51,7 @@ class NoiseSource(ABC):
     ) -> None:
         """Release flat sums in place, as `Rounding.release` does, each value with its own noise.
 
-        By this thread, or by all of torch's if they are so many.
+        `threads` is 1, or as many as torch has: what may share the work.
         """
         for summed in sums:
             noise = torch.empty_like(summed, dtype=self.dtype)
@@ -79,14 +79,12 @@ class KeystreamNoise(NoiseSource):
     """Normal values by the ziggurat from AES-256 or ChaCha20: for each draw a fresh key, of coins.
 
     Of 64 bits for each value, and of more for those in the tails, which end at 13.3 standard
-    deviations. `sums` are the types of what it is added to.
+    deviations.
     """
 
-    def __init__(self, coins: Coins, sums: Iterable[torch.dtype] = (torch.float32,)) -> None:
+    def __init__(self, coins: Coins) -> None:
         self._coins = coins
         self._cipher = load_cipher()
-        for dtype in sums:  # compile here, not in a thread amid which the process may fork
-            self.add_to([torch.zeros(1, dtype=dtype, device="cpu")], Rounding(1.0), 1.0, 1.0)
 
     def fill(self, out: Values) -> None:
         self.filler()(out)
@@ -103,7 +101,7 @@ class KeystreamNoise(NoiseSource):
         divisor: float,
         threads: int = 1,
     ) -> None:
-        options = (*rounding.compiled(deviation), divisor)
+        options = (*rounding.options(deviation), divisor)
         for dtype in dict.fromkeys(summed.dtype for summed in sums):
             alike = [summed for summed in sums if summed.dtype == dtype]
             add_noise(alike, self._cipher, self._fresh_schedule(), options, threads)
@@ -113,26 +111,34 @@ class KeystreamNoise(NoiseSource):
 
 
 class NoisePrefetcher:
-    """Add fresh noise to sums of the given shapes.
+    """Add fresh noise to sums of the given shapes, and of such types.
 
     For small models, to draw it is most of what a private step adds. Where cores are idle, because
     torch was given fewer threads than there are or the model is on a GPU, a thread draws it while
     forward and backward run. Where none is, that thread would only be in their way, and torch's
-    threads share the work when it is due, if there is enough (`dpsgd.sharing`).
+    threads share the work when it is due, if there is enough (`dpsgd.parallel`).
 
     In a forked child it draws the child's own noise, in one thread.
     """
 
     def __init__(
-        self, source: NoiseSource, shapes: Sequence[torch.Size], device: torch.device
+        self,
+        source: NoiseSource,
+        shapes: Sequence[torch.Size],
+        device: torch.device,
+        types: Iterable[torch.dtype] = (torch.float32,),
     ) -> None:
         self._source = source
         self._sizes = [shape.numel() for shape in shapes]
         # A GPU's generator draws behind our back anyway.
         idle_cores = device.type != "cpu" or _cores() > torch.get_num_threads()
         self._draws_ahead = idle_cores and not isinstance(source, GeneratorNoise)
+        # Compile here, not in a thread amid which the process may fork.
         if self._draws_ahead:
-            source.fill(torch.empty(1, dtype=source.dtype, device="cpu"))  # it is compiled here
+            source.fill(torch.empty(1, dtype=source.dtype, device="cpu"))
+        else:
+            tried = [torch.zeros(1, dtype=dtype, device=device) for dtype in types]
+            source.add_to(tried, Rounding(1.0), 1.0, 1.0)
         self._shared = sum(self._sizes) >= _LEAST
         self._start()
 
@@ -219,9 +225,9 @@ class Rounding:
             noise = self._round(noise) if self._apart else noise
             summed.copy_(self.finish(noise.add_(self.prepared(summed))).div_(divisor))
         else:
-            add_rounded(summed, np.asarray(normal), *self.compiled(deviation), divisor)
+            add_rounded(summed, np.asarray(normal), *self.options(deviation), divisor)
 
-    def compiled(self, deviation: float) -> tuple[float, float, bool]:
+    def options(self, deviation: float) -> tuple[float, float, bool]:
         """Return what compiled code needs to do as `release` does."""
         return deviation * self._widening, self.spacing, self._apart
 

@@ -1,7 +1,6 @@
 """What is drawn, summed and released in one training, and what the accountant is told of it."""
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -88,7 +87,7 @@ class Run:
             device = self._parameters[0].device
             alone = ranks.size == 1
             types = {Piece(p).dtype if alone else torch.float64 for p in self._parameters}
-            self._noise = NoisePrefetcher(_source(device, secure, coins, types), shapes, device)
+            self._noise = NoisePrefetcher(_source(device, secure, coins), shapes, device, types)
             self._count_noise = KeystreamNoise(coins)
         optimizer.register_step_pre_hook(self._before_step)
 
@@ -250,8 +249,5 @@ class Run:
         return Rounding.for_noise(deviation)
 
 
-def _source(
-    device: torch.device, secure: bool, coins: Coins, sums: Iterable[torch.dtype]
-) -> NoiseSource:
-    own = secure or device.type == "cpu"
-    return KeystreamNoise(coins, sums) if own else GeneratorNoise(device)
+def _source(device: torch.device, secure: bool, coins: Coins) -> NoiseSource:
+    return KeystreamNoise(coins) if secure or device.type == "cpu" else GeneratorNoise(device)

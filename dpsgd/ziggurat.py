@@ -4,6 +4,8 @@ The ziggurat (Marsaglia and Tsang, "The ziggurat method for generating random va
 of Statistical Software 5(8), 2000) takes a value from under the density by a point in one of 512
 layers of one area. Which layer and where in it come from different bits of a word (Doornik, "An
 improved ziggurat method to generate normal random samples", 2005).
+
+Nothing checks sizes here, and only unsigned integers may overflow.
 """
 
 import math
@@ -15,13 +17,15 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from dpsgd.compiled import add_rounded, compiled
-from dpsgd.keystream import Words
+from dpsgd.keystream import STEP, Words
 
 _LAYERS = 512
-_TOGETHER = 1024
-"""Values that are drawn together: their words, and an eighth of them, are a multiple of `STEP`."""
-PART = 1 << 14
-"""Values, or fewer, of which a part of a draw is: a multiple of those."""
+_EDGES = 2 * STEP
+"""Words for edges that are drawn together."""
+_TOGETHER = 16 * STEP
+"""Values that are drawn together."""
+PART = 16 * _TOGETHER
+"""Values of which a part of a draw is, or fewer."""
 _PLACES = 32
 """Bits of where among the words of a part's number a pair of them is."""
 _SPARE = 1 << 31
@@ -95,7 +99,7 @@ def add_normal(
 
 @compiled
 def _new_room() -> _Room:
-    words, others = np.empty(_TOGETHER, np.uint64), np.empty(_TOGETHER // 8, np.uint64)
+    words, others = np.empty(_TOGETHER, np.uint64), np.empty(_EDGES, np.uint64)
     return words, others, np.empty(_TOGETHER, np.uint64), np.empty(2, np.int64)
 
 
@@ -110,12 +114,12 @@ def _draw(
 ) -> None:
     """Draw values of a part's number from a start on: from 0, or where the last call ended.
 
-    A value takes a word, one in 125 more: two for a point at the edge of a layer or in the
-    tail, and where there is none another point for its word.
+    A value takes a word, one in 125 more: two for a point at the edge of a layer or in the tail,
+    and where there is none another point for its word.
     """
     words, others, edges, spent = room
     if start == 0:
-        spent[0], spent[1] = others.size, 0
+        spent[0], spent[1] = _EDGES, 0
     keystream(words, schedule, (number << _PLACES) + start // 2)
     edge = np.uint64(0)
     for i in range(out.size):
@@ -127,10 +131,10 @@ def _draw(
         word = words[edges[k]]
         value = _point(word)
         while True:
-            if spent[0] > others.size - 2:
+            if spent[0] > _EDGES - 2:
                 keystream(others, schedule, (number << _PLACES) + _SPARE + spent[1])
                 spent[0] = 0
-                spent[1] += others.size // 2
+                spent[1] += _EDGES // 2
             first, second = others[spent[0]], others[spent[0] + 1]
             spent[0] += 2
             layer = _layer(word)

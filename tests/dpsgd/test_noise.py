@@ -6,7 +6,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +14,9 @@ from scipy import stats
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
-from dpsgd import PrivacyEngine, sharing
+from dpsgd import PrivacyEngine, parallel
 from dpsgd.compiled import add_rounded
+from dpsgd.keystream import load_cipher
 from dpsgd.noise import (
     GeneratorNoise,
     Grid,
@@ -25,7 +25,7 @@ from dpsgd.noise import (
     NoiseSource,
     Rounding,
 )
-from dpsgd.ziggurat import add_normal, fill_normal
+from dpsgd.ziggurat import PART, add_normal, fill_normal
 from ldp import Coins
 from ldp.testing import SeededCoins
 
@@ -77,11 +77,12 @@ def test_what_is_released_shows_no_pattern_of_the_noise(dtype: torch.dtype) -> N
 
 @pytest.mark.parametrize("way", [Rounding, Grid])
 def test_sums_of_several_processes_are_rounded_as_one(way: type[Rounding]) -> None:
+    torch.manual_seed(0)
     rounding = way(0.5)
     sums = [torch.randn(10_000), torch.randn(10_000)]
     first, second = (rounding.prepared(summed) for summed in sums)
     normal = torch.randn(10_000, dtype=torch.float64)
-    scale, _, apart = rounding.compiled(3.0)
+    scale, _, apart = rounding.options(3.0)
     rounding.before_finish().release(first.numpy(), normal.numpy(), 3.0)
     released = rounding.finish(first + second)
     terms = [sums[0].double(), sums[1].double(), normal * scale]
@@ -102,7 +103,7 @@ def test_noise_meets_sums_of_other_processes_before_it_is_rounded(
                 total += 0.3
 
     module = torch.nn.Linear(200, 200, bias=False)
-    engine = PrivacyEngine()
+    engine = PrivacyEngine(coins=SeededCoins(2))
     engine.make_private(
         module=module,
         optimizer=torch.optim.SGD(module.parameters()),
@@ -163,24 +164,65 @@ def test_what_is_compiled_releases_what_torch_does(
     torch.testing.assert_close(summed, expected, rtol=last, atol=0.0)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("idle", [0, 1])
+@pytest.mark.parametrize(("idle", "dtype"), [(0, torch.float64), (1, torch.float32)])
 def test_noise_is_compiled_before_it_is_drawn(
-    dtype: torch.dtype, idle: int, threads: Callable[[int], None]
+    idle: int,
+    dtype: torch.dtype,
+    threads: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("dpsgd.noise.load_cipher", load_cipher.__wrapped__)  # compiled anew
     threads(max(1, CORES - idle))
     size = torch.Size((1 << 16,))
-    source = KeystreamNoise(Coins(), [dtype])
-    prefetcher = NoisePrefetcher(source, [size], torch.device("cpu"))
-    compiled = fill_normal, add_normal, add_rounded, sharing._compile_work
-    before = [compilations(function) for function in compiled]
+    compiled = [fill_normal, add_normal, add_rounded]
+
+    def compilations() -> list[int]:
+        works = parallel._compile_work.cache_info().misses
+        return [len(function.signatures) for function in compiled] + [works]
+
+    before = compilations()
+    source = KeystreamNoise(Coins())
+    prefetcher = NoisePrefetcher(source, [size], torch.device("cpu"), [dtype])
+    prepared = compilations()
+    assert prepared != before
     prefetcher.add_to([torch.zeros(size, dtype=dtype)], Rounding.for_noise(1.0), 1.0, 256.0)
-    assert [compilations(function) for function in compiled] == before
+    assert compilations() == prepared
 
 
-def compilations(function: Any) -> int:
-    cached = hasattr(function, "cache_info")
-    return function.cache_info().misses if cached else len(function.signatures)
+def test_threads_that_are_asked_are_those_that_torch_has(
+    threads: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if (real := parallel._load_parallel()) is None:
+        pytest.skip("torch has another OpenMP interface than GNU's")
+    asked: list[int] = []
+
+    def watched(work: int, job: int, number: int, flags: int) -> None:
+        asked.append(number)
+        real(work, job, number, flags)
+
+    monkeypatch.setattr(parallel, "_load_parallel", lambda: watched)
+    threads(CORES)
+    sums, device = [torch.zeros(1 << 16)], torch.device("cpu")
+    prefetcher = NoisePrefetcher(KeystreamNoise(Coins()), [sums[0].shape], device)
+    for busy in (CORES, CORES + 1, 1):
+        threads(busy)
+        prefetcher.add_to(sums, *AS_IT_IS)
+    expected = [busy for busy in (CORES, CORES + 1) if busy > 1]
+    assert asked == expected
+    threads(CORES)
+    monkeypatch.setattr("dpsgd.noise._LEAST", 1 << 17)  # too few to share
+    NoisePrefetcher(KeystreamNoise(Coins()), [sums[0].shape], device).add_to(sums, *AS_IT_IS)
+    assert asked == expected
+
+
+@pytest.mark.parametrize("rounding", [Rounding(2.0**-20), Grid(2.0**-20)], ids=type)
+def test_noise_is_added_as_it_is_released(rounding: Rounding) -> None:
+    drawn, released = torch.randn(PART, dtype=torch.float64).repeat(2, 1)
+    normal = torch.empty(PART, dtype=torch.float64)
+    KeystreamNoise(SeededCoins(3)).add_to([drawn], rounding, 0.7, 8.0)
+    KeystreamNoise(SeededCoins(3)).fill(normal)
+    rounding.release(released.numpy(), normal.numpy(), 0.7, 8.0)
+    assert torch.equal(drawn, released)
 
 
 SOURCES = {

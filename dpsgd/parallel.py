@@ -35,18 +35,19 @@ def add_noise(
     A schedule serves only once. Several threads must be as many as torch has: the OpenMP library
     that torch has loaded, which gives them, would end the others. Threads of one's own are worse
     where every core has one of torch's, which for milliseconds after its last work keeps the core
-    busy, lest more is to come. Where that library has another interface than GNU's, this thread
+    busy, in case more is to come. Where that library has another interface than GNU's, this thread
     does all.
 
     Raises `ValueError` for other sums, and `RuntimeError` where a part of them was left out.
     """
     dtype = sums[0].dtype
     for summed in sums:
-        if not (summed.is_cpu and summed.is_contiguous() and summed.dtype == dtype):
+        alike = summed.dtype == dtype and dtype.is_floating_point
+        if not (alike and summed.is_cpu and summed.is_contiguous()):
             raise ValueError(
-                f"expected contiguous sums of a CPU and of one type, {dtype}, got one of type "
-                f"{summed.dtype}, shape {tuple(summed.shape)} and strides {summed.stride()} on "
-                f"{summed.device}"
+                "expected contiguous sums of a CPU and of one type of floating point, got one of "
+                f"type {summed.dtype} (the first: {dtype}), shape {tuple(summed.shape)} and "
+                f"strides {summed.stride()} on {summed.device}"
             )
     floats = np.array(options, dtype=np.float64)
     places = [number for summed in sums for number in (summed.data_ptr(), summed.numel())]

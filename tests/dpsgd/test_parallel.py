@@ -3,14 +3,15 @@
 import signal
 from collections.abc import Iterator
 
+import numba
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from dpsgd import sharing
+from dpsgd import parallel
 from dpsgd.keystream import Cipher, compile_chacha, load_cipher
-from dpsgd.sharing import add_noise
+from dpsgd.parallel import add_noise
 from dpsgd.ziggurat import PART, add_normal
 
 OPTIONS = 2.5, 2.0**-10, False, 8.0
@@ -64,36 +65,29 @@ def test_no_value_is_drawn_twice() -> None:
     assert drawn.unique().numel() > drawn.numel() - 3  # of 53 bits, two may be alike
 
 
-def test_only_torchs_own_threads_are_asked(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
-    parallel, asked = sharing._load_parallel(), []
-    if parallel is None:
-        pytest.skip("torch has another OpenMP interface than GNU's")
-
-    def watched(work: int, job: int, number: int, flags: int) -> None:
-        asked.append(number)
-        parallel(work, job, number, flags)
-
-    monkeypatch.setattr(sharing, "_load_parallel", lambda: watched)
-    cipher = load_cipher()
-    add_noise([torch.zeros(PART)], cipher, new_schedule(cipher), OPTIONS, threads)
-    assert asked == ([threads] if threads > 1 else [])
-
-
 def test_without_gnus_interface_the_caller_works_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing.ctypes, "CDLL", lambda name: object())
-    monkeypatch.setattr(sharing, "_load_parallel", sharing._load_parallel.__wrapped__)
-    assert sharing._load_parallel() is None
+    monkeypatch.setattr(parallel.ctypes, "CDLL", lambda name: object())
+    monkeypatch.setattr(parallel, "_load_parallel", parallel._load_parallel.__wrapped__)
+    assert parallel._load_parallel() is None
     cipher, drawn, expected = load_cipher(), torch.zeros(5 * PART), torch.zeros(5 * PART)
     add_noise([drawn], cipher, new_schedule(cipher), OPTIONS, 2)
     alone([expected], cipher, OPTIONS)
     assert torch.equal(drawn, expected)
 
 
-def test_a_draw_that_was_broken_off_is_not_taken_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "_load_parallel", lambda: lambda *_: None)
-    cipher = load_cipher()
+@numba.njit(nogil=True)
+def failing(words: np.ndarray, schedule: np.ndarray, first: int) -> None:
+    """A keystream that fails at the second part."""
+    if first == 1 << 32:
+        raise MemoryError
+    words[:] = 0
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_draw_that_was_broken_off_is_not_taken_for_one(threads: int) -> None:
+    cipher = Cipher(np.copy, 4, failing)
     with pytest.raises(RuntimeError, match="broken off"):
-        add_noise([torch.zeros(1)], cipher, new_schedule(cipher), OPTIONS, 2)
+        add_noise([torch.zeros(3 * PART)], cipher, new_schedule(cipher), OPTIONS, threads)
 
 
 def test_an_interrupt_waits_for_all_threads(threads: int) -> None:
@@ -105,7 +99,7 @@ def test_an_interrupt_waits_for_all_threads(threads: int) -> None:
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         with pytest.raises(KeyboardInterrupt):
-            signal.setitimer(signal.ITIMER_REAL, 0.002)
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
             add_noise([drawn], cipher, new_schedule(cipher), OPTIONS, threads)
             signal.pause()
     finally:
@@ -128,3 +122,9 @@ def test_sums_that_have_another_form_are_refused_before_any_is_changed(other: Te
     with pytest.raises(ValueError, match="expected contiguous sums"):
         add_noise([good, other], cipher, new_schedule(cipher), OPTIONS, 1)
     assert not good.any()
+
+
+def test_sums_of_integers_are_refused() -> None:
+    cipher = load_cipher()
+    with pytest.raises(ValueError, match="of one type of floating point"):
+        add_noise([torch.zeros(2, dtype=torch.int64)], cipher, new_schedule(cipher), OPTIONS, 1)
