@@ -134,10 +134,13 @@ class NoisePrefetcher:
         idle_cores = device.type != "cpu" or _cores() > torch.get_num_threads()
         self._draws_ahead = idle_cores and not isinstance(source, GeneratorNoise)
         # Compile here, not in a thread amid which the process may fork.
+        tried = [torch.zeros(1, dtype=dtype, device=device) for dtype in types]
         if self._draws_ahead:
-            source.fill(torch.empty(1, dtype=source.dtype, device="cpu"))
+            normal = torch.empty(1, dtype=source.dtype, device="cpu")
+            source.fill(normal)
+            for one in tried:
+                Rounding(1.0).release(bare(one), bare(normal.to(device, copy=True)), 1.0)
         else:
-            tried = [torch.zeros(1, dtype=dtype, device=device) for dtype in types]
             source.add_to(tried, Rounding(1.0), 1.0, 1.0)
         self._shared = sum(self._sizes) >= _LEAST
         self._start()
