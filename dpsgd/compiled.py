@@ -17,6 +17,7 @@ except ImportError as error:
     raise ImportError("private training needs numba: pip install 'hearsay[train]'") from error
 
 _LOST = np.finfo(np.float64).tiny / np.finfo(np.float64).eps
+
 compiled = numba.njit(nogil=True, error_model="numpy", fastmath={"contract"})
 _compiled_sums = numba.njit(nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})
 

@@ -21,6 +21,7 @@ from dpsgd.compiled import compiled
 from ldp import InvalidInput
 
 Words: TypeAlias = NDArray[np.uint64]
+Keystream: TypeAlias = Callable[[Words, Words, int], None]
 STEP = 64
 """Words that are made together: 32 blocks of AES, 8 of ChaCha."""
 _IN_FLIGHT = 8
@@ -37,9 +38,9 @@ class Cipher(NamedTuple):
     """Takes a key of 4 words and returns its schedule."""
     size: int
     """How many words a schedule has."""
-    keystream: Callable[[Words, Words, int], None]
-    """Overwrites contiguous words, a multiple of `STEP`, by a schedule's from a pair of
-    words on: a multiple of 32 below 2**63. Compiled."""
+    keystream: Keystream
+    """Overwrites contiguous words, a multiple of `STEP`, by a schedule's from a pair of words on: a
+    multiple of 32 below 2**63. Compiled."""
 
 
 @cache

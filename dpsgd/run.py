@@ -228,10 +228,9 @@ class Run:
         rounding = self._rounding(deviation)
         alone = self._ranks.size == 1
         totals = sums if alone else [rounding.prepared(summed) for summed in sums]
-        if self._noise is not None and alone:
-            self._noise.add_to(totals, rounding, deviation, self._divisor)
-        elif self._noise is not None:
-            self._noise.add_to(totals, rounding.before_finish(), deviation)
+        if self._noise is not None:
+            way, divisor = (rounding, self._divisor) if alone else (rounding.before_finish(), 1.0)
+            self._noise.add_to(totals, way, deviation, divisor)
         if not alone:
             self._ranks.add_up(totals)
             sums = [rounding.finish(total).div_(self._divisor) for total in totals]

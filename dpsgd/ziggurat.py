@@ -9,7 +9,6 @@ Nothing checks sizes here, and only unsigned integers may overflow.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from dpsgd.compiled import add_rounded, compiled
-from dpsgd.keystream import STEP, Words
+from dpsgd.keystream import STEP, Keystream, Words
 
 _LAYERS = 512
 _EDGES = 2 * STEP
@@ -31,8 +30,6 @@ _PLACES = 32
 _SPARE = 1 << 31
 """The first pair beyond a word for each value."""
 
-Keystream: TypeAlias = Callable[[Words, Words, int], None]
-"""`dpsgd.keystream.Cipher.keystream`."""
 _Room: TypeAlias = tuple[Words, Words, Words, NDArray[np.int64]]
 """Words for values, those for edges, which values are at one, and how far the others are spent."""
 
@@ -120,7 +117,8 @@ def _draw(
     words, others, edges, spent = room
     if start == 0:
         spent[0], spent[1] = _EDGES, 0
-    keystream(words, schedule, (number << _PLACES) + start // 2)
+    first_pair = number << _PLACES
+    keystream(words, schedule, first_pair + start // 2)
     edge = np.uint64(0)
     for i in range(out.size):
         out[i] = _point(words[i])
@@ -132,7 +130,7 @@ def _draw(
         value = _point(word)
         while True:
             if spent[0] > _EDGES - 2:
-                keystream(others, schedule, (number << _PLACES) + _SPARE + spent[1])
+                keystream(others, schedule, first_pair + _SPARE + spent[1])
                 spent[0] = 0
                 spent[1] += _EDGES // 2
             first, second = others[spent[0]], others[spent[0] + 1]

@@ -83,6 +83,7 @@ def failing(words: np.ndarray, schedule: np.ndarray, first: int) -> None:
     words[:] = 0
 
 
+# Compiled code has no caller to raise its error to: numba prints it.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_draw_that_was_broken_off_is_not_taken_for_one(threads: int) -> None:
     cipher = Cipher(np.copy, 4, failing)
