@@ -67,10 +67,10 @@ DAILY = SURVEY.replace('title = "A', 'period = "P1D"\ntitle = "A').replace("heal
 def device(address: str, survey: str, **choices: Any) -> Client:
     """A client that is ready to answer, with its ledger in memory; raises where it cannot be."""
     client = Client(
-        address, survey, **{"ledger": MEMORY, "consent": True, "strict": True, **choices}
+        address, survey, **{"ledger": MEMORY, "consent": True, "strict": True, "epsilon": 64.0, **choices}
     )
     try:
-        assert client.ready(), client.status()
+        assert client.wait_ready(), client.status()
     except BaseException:
         client.close(0)
         raise

@@ -133,6 +133,7 @@ def show_survey(
     Console().print(f"[bold]{plan.survey}[/bold]  {escape(plan.title)}")
     Console().print(f"revision {plan.revision.hex()}")
     Console().print(f"period   {plan.period or 'once: one record per user, ever'}")
+    Console().print(f"levels   {surveys.levels_in_words(plan)}", soft_wrap=True)
     Console().print(f"records  {answer.status.records:,} in {answer.status.batches:,} batches")
     table = Table("level", "attribute", "domain", "mechanism")
     table.add_column("epsilon", justify="right")

@@ -1,71 +1,155 @@
-"""`hearsay codegen`: a small typed module for a survey, for type checkers and editors."""
+"""`hearsay codegen`: a module that states what an app agrees to, typed for editors and checkers."""
 
 import keyword
 import re
-from collections.abc import Iterable
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from textwrap import wrap
 from typing import Annotated
 
 import typer
 
-from hearsay.v1 import survey_pb2
+import hearsay.plan
+from hearsay.agreement import Agreement
+from hearsay.plan import Categorical
+from hearsay.transport import call, open_channel
+from hearsay.v1 import collector_pb2, collector_pb2_grpc
+from hearsay_server import connect
 from hearsay_server import survey as surveys
+from hearsay_server.connect import DEFAULT_ADDRESS, Insecure, Target, Token
+from ldp import InvalidInput
+
+_TIMEOUT = 30.0
 
 
 def codegen(
-    file: Annotated[Path, typer.Argument(help="The survey, as TOML.")],
+    context: typer.Context,
+    file: Annotated[Path | None, typer.Argument(help="The survey, as TOML.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="The module to write; by default it is printed.")
     ] = None,
+    with_plan: Annotated[
+        bool,
+        typer.Option(
+            "--with-plan/--without-plan",
+            help="Put the plan into the module, so that the app works before it reaches a server.",
+        ),
+    ] = True,
+    survey: Annotated[
+        str | None,
+        typer.Option(help="Instead of a file: the survey of this name, as the server froze it."),
+    ] = None,
+    target: Target = DEFAULT_ADDRESS,
+    insecure: Insecure = False,
+    token: Token = None,
 ) -> None:
-    """Write a typed Python module with a function that records answers to a survey."""
-    survey = surveys.from_file(file)
-    surveys.resolve(survey)  # a survey that cannot be registered gets no module
-    text = module(survey)
+    """Write a Python module with what an app agrees to, and a typed function that records answers.
+
+    \b
+      hearsay codegen daily.toml --out daily.py
+      hearsay codegen --survey daily --target hearsay.example.org:443 --out daily.py
+    """
+    if (file is None) == (survey is None):
+        raise InvalidInput("give the survey's file, or --survey with its name: one of them")
+    if file is not None:
+        plan = surveys.resolve(surveys.from_file(file))
+    else:
+        tls = connect.tls(context)
+        with open_channel(target, tls=tls, token=token, insecure=insecure) as channel:
+            request = collector_pb2.GetPlanRequest(survey=survey)
+            plan = call(collector_pb2_grpc.CollectorStub(channel).GetPlan, request, _TIMEOUT).plan
+    text = module(plan, with_plan=with_plan)
     if out is None:
         typer.echo(text, nl=False)
-    else:
+        return
+    try:
         out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"cannot write {out}: {error}") from None
 
 
-def module(survey: survey_pb2.Survey) -> str:
-    """Return the source of the module: one function, and a type per categorical attribute."""
-    names = _identifiers([a.name for a in survey.attributes], {"client"})
+def module(plan: bytes, *, with_plan: bool = True) -> str:
+    """Return the source of the module for a plan; raise `InvalidInput` for bytes that are none."""
+    parsed = hearsay.plan.parse(plan)
+    attributes = parsed.attributes.values()
+    names = _identifiers([a.name for a in attributes], {"client", "answers"})
     types, parameters, answers, described = [], [], [], []
     kinds = _identifiers(
-        ["".join(p.title() for p in re.split(r"\W|_", a.name)) for a in survey.attributes],
-        {"Client", "Person", "Literal", "NamedTuple"},
+        ["".join(p.title() for p in re.split(r"\W|_", a.name)) for a in attributes],
+        {"Agreement", "Client", "Literal", "Person", "Recorded"},
     )
-    for attribute, name, kind in zip(survey.attributes, names, kinds, strict=True):
-        if attribute.WhichOneof("domain") == "categorical":
-            values = "".join(f"    {_quoted(value)},\n" for value in attribute.categorical.values)
+    for attribute, name, kind in zip(attributes, names, kinds, strict=True):
+        domain = attribute.domain
+        if isinstance(domain, Categorical):
+            values = "".join(f"    {_quoted(value)},\n" for value in domain.values)
             types.append(f"{kind} = Literal[\n{values}]\n")
-            shown = kind
-            domain = "one of its values"
+            shown, allowed = kind, "one of its values"
         else:
-            shown = "float"
-            numeric = attribute.numeric
-            domain = f"{numeric.low:g} to {numeric.high:g}" + (
-                ", others move to the nearer end" if numeric.clamp else ""
-            )
+            shown, allowed = "float", str(domain)
+            if domain.clamp:
+                allowed += ", others move to the nearer end"
         parameters.append(f"    {name}: {shown} | None = None,\n")
         answers.append(f"        {_quoted(attribute.name)}: {name},\n")
-        described.append(f"    {name}: {_plain(attribute.title or attribute.name)} ({domain}).\n")
-    function = _identifiers([f"record_{survey.name}"], set())[0]
-    literal = "from typing import Literal\n\n" if types else ""
+        described.append(f"    {name}: {_plain(attribute.title or attribute.name)} ({allowed}).\n")
+    function = _identifiers([f"record_{parsed.survey}"], set())[0]
+    imports = "from base64 import b64decode\n" if with_plan else ""
+    imports += "from typing import Literal\n" if types else ""
+    survey = _plain(parsed.survey)
     return (
-        f'"""The survey {_plain(survey.name)!r}, typed. Written by `hearsay codegen`."""\n\n'
-        f"{literal}from hearsay import Client, Person\n\n"
-        + "".join(f"{each}\n" for each in types)
-        + f"\ndef {function}(\n    client: Client | Person,\n    *,\n{''.join(parameters)}"
-        ") -> tuple[str, ...]:\n"
-        f'    """Record answers to: {_plain(survey.title or survey.name)}\n\n'
+        f'"""The survey {survey!r}: what an app agrees to, typed. Written by `hearsay codegen`.\n\n'
+        "Pass AGREEMENT to `hearsay.Client`: it takes this plan and no other. Another version of\n"
+        "hearsay may resolve the same file into another plan: the revision below must be the one\n"
+        f"that `hearsay survey show {survey}` prints.\n"
+        '"""\n\n'
+        + (f"{imports}\n" if imports else "")
+        + "from hearsay import Agreement, Client, Person, Recorded\n\n"
+        + _agreement(Agreement.on(plan), with_plan=with_plan)
+        + "".join(f"\n{each}" for each in types)
+        + f"\n\ndef {function}(\n    client: Client | Person,\n    *,\n{''.join(parameters)}"
+        ") -> Recorded:\n"
+        f'    """Record answers to: {_plain(parsed.title or parsed.survey)}\n\n'
         f"{''.join(described)}\n"
-        "    What is None is withheld. Returns the names of what was taken.\n"
+        "    What is None is withheld. Returns what was taken, and why the rest was not.\n"
         '    """\n'
-        f"    answers: dict[str, object] = {{\n{''.join(answers)}    }}\n"
+        f"    answers = {{\n{''.join(answers)}    }}\n"
         "    return client.record(**answers)\n"
     )
+
+
+def _agreement(agreement: Agreement, *, with_plan: bool) -> str:
+    """Return the assignment of AGREEMENT, formatted."""
+    given: dict[str, object] = {
+        "survey": agreement.survey,
+        "revision": agreement.revision,
+        "period": agreement.period,
+        "domains": agreement.domains,
+        "levels": agreement.levels,
+    }
+    for name in ("default_level", "may_reveal", "may_tell_changes"):
+        if value := getattr(agreement, name):
+            given[name] = value
+    lines = [f"    {name}={_literal(value, 1)},\n" for name, value in given.items()]
+    if with_plan:
+        pieces = wrap(b64encode(agreement.plan).decode(), 72)
+        encoded = "".join(f'        "{piece}"\n' for piece in pieces)
+        lines.append(f"    plan=b64decode(\n{encoded}    ),\n")
+    return f"AGREEMENT = Agreement(\n{''.join(lines)})\n"
+
+
+def _literal(value: object, depth: int) -> str:
+    """Return the source of a text, a number, or a mapping or tuple of them, so far indented."""
+    if isinstance(value, str):
+        return _quoted(value)
+    inner, outer = "    " * (depth + 1), "    " * depth
+    if isinstance(value, Mapping):
+        items = [f"{_quoted(key)}: {_literal(item, depth + 1)}" for key, item in value.items()]
+        return "{\n" + "".join(f"{inner}{item},\n" for item in items) + outer + "}"
+    if isinstance(value, tuple) and isinstance(value[0], str):
+        if len(value) == 1:
+            return f"({_quoted(value[0])},)"
+        return "(\n" + "".join(f"{inner}{_quoted(item)},\n" for item in value) + outer + ")"
+    return repr(value).replace("e+", "e")  # a number, or the two ends of a range
 
 
 def _identifiers(names: Iterable[str], taken: set[str]) -> list[str]:
@@ -85,7 +169,9 @@ def _identifiers(names: Iterable[str], taken: set[str]) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    return '"' + text.encode("unicode_escape").decode().replace('"', '\\"') + '"'
+    """Return the source of a text, in the quotes that need fewer escapes."""
+    quote = "'" if text.count('"') > text.count("'") else '"'
+    return quote + text.replace("\\", "\\\\").replace(quote, f"\\{quote}") + quote
 
 
 def _plain(text: str) -> str:

@@ -1,10 +1,7 @@
 """`hearsay device`: what a device's ledger says, for its user and for those who help them."""
 
-import contextlib
 import json
-import sqlite3
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,13 +11,12 @@ from rich.markup import escape
 from rich.table import Table
 
 import hearsay
-import hearsay.plan
-from hearsay import Caps
-from hearsay.ledger import left_for_life, person_key
+from hearsay import ledger_file
+from hearsay.ledger_file import SurveyFile
+from hearsay.plan import Plan
 from hearsay.v1 import collector_pb2
 from hearsay_server.describe import describe
 from hearsay_server.tools import AsJson
-from ldp import InvalidInput
 
 app = typer.Typer(help="Make a device's ledger, and look into one.", no_args_is_help=True)
 
@@ -41,7 +37,7 @@ def create(file: LedgerFile) -> None:
 @app.command("show")
 def show(file: LedgerFile, person: PersonName = "", as_json: AsJson = False) -> None:
     """Show what was spent, what is left, what waits, and what left the device; change nothing."""
-    found = read(file, person)
+    found = content(file, person)
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return
@@ -54,81 +50,41 @@ def show(file: LedgerFile, person: PersonName = "", as_json: AsJson = False) -> 
         console.print("no survey has been answered or asked for consent")
 
 
-def read(file: Path, person: str = "") -> dict[str, Any]:
+def content(file: Path, person: str = "") -> dict[str, Any]:
     """Return a ledger's content as plain values; raise `InvalidInput` where it is none."""
-    with _opened(file) as connection:
-        settings = dict(connection.execute("SELECT name, value FROM settings"))
-        key = person_key(person, settings["salt"])
-        rows = connection.execute(
-            "SELECT survey, consent, caps, plan, latest FROM surveys ORDER BY survey"
-        ).fetchall()
-        return {
-            "created": settings.get("created"),
-            "surveys": [_survey(connection, key, settings.get("life"), *row) for row in rows],
-        }
+    found = ledger_file.read(file, person)
+    return {"created": found.created, "surveys": [_survey(each) for each in found.surveys]}
 
 
-def _survey(
-    connection: sqlite3.Connection,
-    person: bytes,
-    life: float | None,
-    name: str,
-    consent: int,
-    own_caps: str,
-    plan: bytes,
-    latest: str,
-) -> dict[str, Any]:
-    parsed = hearsay.plan.parse(plan) if plan else None
-    accounts = {
-        person: json.loads(account)
-        for person, account in connection.execute("SELECT person, account FROM accounts")
-    }
-    account = accounts.get(person, {})
-    mine = account.get(name) or {"period": "", "spent": {}, "life": {}}
-    caps = Caps(**json.loads(own_caps), life=life)
-    reports = connection.execute(
-        "SELECT report FROM reports WHERE survey = ? ORDER BY seq", (name,)
-    )
-    batches = connection.execute("SELECT batch FROM batches WHERE survey = ? ORDER BY seq", (name,))
-    sent = connection.execute(
-        "SELECT at, became, batch FROM sent WHERE survey = ? ORDER BY seq", (name,)
-    )
-    names = parsed.attributes if parsed else mine["life"]
+def _survey(found: SurveyFile) -> dict[str, Any]:
+    plan = found.plan
     return {
-        "survey": name,
-        "consent": bool(consent),
-        "caps": caps.as_dict(),
-        "revision": parsed.revision.hex() if parsed else None,
-        "latest period": latest or None,
-        "persons": sum(1 for person, account in accounts.items() if person and name in account),
+        "survey": found.survey,
+        "consent": found.consent,
+        "caps": found.caps.as_dict(),
+        "revision": plan.revision.hex() if plan else None,
+        "latest period": found.period or None,
+        "persons": found.people,
         "spent": {
-            attribute: [
-                {"epsilon": float.fromhex(epsilon), "times": times}
-                for epsilon, times in by_epsilon.items()
-            ]
-            for attribute, by_epsilon in mine["life"].items()
+            attribute: [{"epsilon": epsilon, "times": times} for epsilon, times in spent.items()]
+            for attribute, spent in found.spent.items()
         },
-        "left": {attribute: left_for_life(account, name, attribute, caps) for attribute in names},
-        "answered": {mine["period"]: list(mine["spent"])} if mine["period"] else {},
-        "counters": dict(
-            connection.execute(
-                "SELECT name, count FROM counters WHERE survey = ? ORDER BY name", (name,)
-            )
-        ),
-        "waiting": [_decoded(parsed, data) for (data,) in [*batches, *reports]],
+        "left": found.left,
+        "answered": {found.period: list(found.answered)} if found.period else {},
+        "counters": found.counters,
+        "waiting": [_decoded(plan, batch) for batch in found.waiting],
         "sent": [
             {
-                "at": datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds"),
-                "became": became,
-                **_decoded(parsed, data),
+                "at": sent.at.isoformat(timespec="seconds"),
+                "became": sent.became,
+                **_decoded(plan, sent.batch),
             }
-            for at, became, data in sent
+            for sent in found.sent
         ],
     }
 
 
-def _decoded(plan: hearsay.plan.Plan | None, data: bytes) -> dict[str, Any]:
-    batch = collector_pb2.Batch.FromString(data)
+def _decoded(plan: Plan | None, batch: collector_pb2.Batch) -> dict[str, Any]:
     known = plan if plan is not None and plan.revision == batch.revision else None
     return {
         "id": batch.id.hex() or None,
@@ -139,9 +95,7 @@ def _decoded(plan: hearsay.plan.Plan | None, data: bytes) -> dict[str, Any]:
     }
 
 
-def _column(
-    plan: hearsay.plan.Plan | None, column: collector_pb2.Column, rows: int
-) -> dict[str, Any]:
+def _column(plan: Plan | None, column: collector_pb2.Column, rows: int) -> dict[str, Any]:
     count = sum(byte.bit_count() for byte in column.present) if column.present else rows
     width = len(column.codes) // count
     codes = [column.codes[i * width : (i + 1) * width] for i in range(min(count, _SHOWN))]
@@ -156,20 +110,6 @@ def _column(
         "codes": shown,
         "more": count - len(shown),
     }
-
-
-@contextlib.contextmanager
-def _opened(file: Path) -> Iterator[sqlite3.Connection]:
-    if not file.is_file():
-        raise InvalidInput(f"there is no file {file}")
-    try:
-        with contextlib.closing(
-            sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
-        ) as connection:
-            connection.execute("SELECT 1 FROM accounts LIMIT 1")
-            yield connection
-    except sqlite3.DatabaseError as error:
-        raise InvalidInput(f"{file} is no ledger that can be read: {error}") from None
 
 
 def _show(survey: dict[str, Any], console: Console) -> None:

@@ -156,6 +156,7 @@ def show(explanation: Explanation, console: Console) -> None:
     """Print an explanation."""
     plan = explanation.plan
     console.print(f"[bold]{plan.survey}[/bold]  {escape(plan.title)}")
+    console.print(f"levels  {surveys.levels_in_words(plan)}", soft_wrap=True)
     console.print("\n[bold]What a record reports[/bold]")
     console.print(escape(explanation.decision), soft_wrap=True)
     console.print("\n[bold]Who is protected from what[/bold]")

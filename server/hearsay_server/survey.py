@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 
 import hearsay.plan
 from hearsay import period
-from hearsay.plan import Categorical, Domain
+from hearsay.plan import Categorical, Domain, Plan
 from hearsay.v1 import plan_pb2, survey_pb2
 from hearsay_server import catalogue
 from ldp import InvalidInput, Mechanism
@@ -215,6 +215,14 @@ def questions(survey: survey_pb2.Survey) -> list[Question]:
         )
         found.append(question)
     return found
+
+
+def levels_in_words(plan: Plan) -> str:
+    """List a plan's levels, each with the epsilon of a record, and mark the default one."""
+    return ", ".join(
+        f"{level.name} = {level.epsilon:g}{' (default)' * (level.name == plan.default_level)}"
+        for level in plan.levels.values()
+    )
 
 
 def decide(budget: str, epsilons: Sequence[float], asked: Sequence[Question]) -> Decision:

@@ -34,8 +34,8 @@ def busy_server(tmp_path: Path) -> Any:
 
 
 def _record(benchmark: Any, server: Server, ledger: Any, answers: dict[str, object]) -> None:
-    with Client(server.address, "health", level="strict", ledger=ledger, consent=True) as client:
-        assert client.ready()
+    with Client(server.address, "health", level="strict", epsilon=64.0, ledger=ledger, consent=True) as client:
+        assert client.wait_ready()
         people = (client.person(str(number)) for number in itertools.count())
         benchmark.pedantic(
             lambda person: person.record(**answers),
@@ -78,9 +78,9 @@ def rss():
 import numpy, grpc
 floor = rss()
 from hearsay import MEMORY, Client, Delivery
-client = Client({busy_server.address!r}, "health", level="strict", ledger=MEMORY, consent=True,
+client = Client({busy_server.address!r}, "health", level="strict", epsilon=64.0, ledger=MEMORY, consent=True,
                 delivery=Delivery(batch_age=3600, batch_rows=10**6))
-assert client.ready()
+assert client.wait_ready()
 ready = rss()
 for number in range(10_000):
     client.person(str(number)).record(smokes="yes", age=30)

@@ -20,7 +20,7 @@ CHILDREN = 4
 
 clock = Clock()
 client = oracle.client(ADDRESS, FILE, clock, delivery=FAST)
-assert client.ready(), client.status()
+assert client.wait_ready(), client.status()
 everybody = multiprocessing.get_context("fork").Barrier(1 + CHILDREN)
 
 

@@ -15,11 +15,11 @@ ADDRESS, FILE, FORKS = sys.argv[1], sys.argv[2], int(sys.argv[3])
 client = Client(
     ADDRESS,
     "health",
-    level="strict",
+    level="strict", epsilon=64.0,
     ledger=FILE,
     delivery=Delivery(batch_age=0.001, first_wait=0.001, longest_wait=0.01),
 )
-assert client.ready(), client.status()
+assert client.wait_ready(), client.status()
 
 
 def record(person: str) -> None:

@@ -35,7 +35,7 @@ def test_answers_become_statistics(server: Server) -> None:
     for person in range(60):
         coins = SeededCoins(person)
         with device(server.address, "health", level="open", coins=coins) as client:
-            assert client.record(smokes="yes", age=30 + person / 2) == ("smokes", "age")
+            assert client.record(smokes="yes", age=30 + person / 2).taken == ("smokes", "age")
         assert client.counters == {"recorded": 1, "stored": 1}
     with Analyst(server.address) as analyst:
         frame = analyst.estimate("health", "smokes")
@@ -80,13 +80,13 @@ def test_an_attribute_is_randomised_once_per_period(server: Server) -> None:
     calendar = Calendar()
     calendar.now = YESTERDAY
     with device(server.address, "daily", level="strict", clock=calendar) as client:
-        assert client.record(smokes="no") == ("smokes",)
-        assert client.record(smokes="yes", age=30) == ("age",)
-        assert client.record(smokes="yes") == ()
+        assert client.record(smokes="no").taken == ("smokes",)
+        assert client.record(smokes="yes", age=30).taken == ("age",)
+        assert client.record(smokes="yes").taken == ()
         calendar.now = TODAY
-        assert client.record(smokes="yes") == ("smokes",)
+        assert client.record(smokes="yes").taken == ("smokes",)
         calendar.now = YESTERDAY  # a clock set back opens nothing
-        assert client.record(smokes="yes", age=30) == ()
+        assert client.record(smokes="yes", age=30).taken == ()
         assert client.status().reason is Reason.CLOCK
         assert client.counters["spent"] == 2
         assert client.counters["clock"] == 2
@@ -114,9 +114,9 @@ def test_rows_of_a_batch_are_in_random_order(server: Server) -> None:
 
 def test_withheld_answers_are_not_sent(server: Server) -> None:
     with device(server.address, "health", level="strict") as client:
-        assert client.record(smokes=None, age=25) == ("age",)
+        assert client.record(smokes=None, age=25).taken == ("age",)
         assert [c.attribute for c in client.outbox().reports[0].columns] == ["age"]
-        assert client.record() == ()
+        assert client.record().taken == ()
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_bad_answer_is_refused_before_anything_is_spent(
         with pytest.raises(InvalidInput, match=f"^{message}$"):
             client.record(**{**good, **answers})
         assert not client.outbox()
-        assert client.record(**good) == ("smokes", "age")
+        assert client.record(**good).taken == ("smokes", "age")
 
 
 def test_a_closed_client_records_nothing(server: Server) -> None:
@@ -183,13 +183,13 @@ def test_what_is_spent_for_life_stays_under_its_cap(server: Server) -> None:
         server.address, "daily", level="strict", caps=Caps(life=1.5), clock=calendar
     ) as client:
         calendar.now = YESTERDAY
-        assert client.record(smokes="no", age=30) == ("smokes", "age")  # 0.5 each
+        assert client.record(smokes="no", age=30).taken == ("smokes", "age")  # 0.5 each
         calendar.now = TODAY
-        assert client.record(smokes="no", age=30) == ("smokes",)
+        assert client.record(smokes="no", age=30).taken == ("smokes",)
         calendar.now = TODAY + timedelta(days=1)
-        assert client.record(smokes="no", age=30) == ()
+        assert client.record(smokes="no", age=30).taken == ()
         assert client.counters["spent"] == 3
-        smokes, age = client.ledger()
+        smokes, age = client.spendings()
         assert (smokes.reports, smokes.life, smokes.left, smokes.answered) == (2, 1.0, 0.0, False)
         assert (age.reports, age.life, age.epsilon) == (1, 0.5, 0.5)
 
@@ -204,7 +204,7 @@ def test_a_sampled_record_reports_what_was_drawn_whatever_the_answers(server: Se
         ) as client:
             first = client.record(smokes="no") + client.record(age=30)
             assert len(first) == 1
-            assert client.record(smokes="yes", age=20) == ()  # the other is not drawn either
+            assert client.record(smokes="yes", age=20).taken == ()  # the other is not drawn either
             assert client.counters["idle"] == 2
             seen |= set(first)
     assert seen == {"smokes", "age"}
@@ -276,9 +276,9 @@ def test_no_server_is_no_error_and_nothing_is_lost(
 ) -> None:
     client = device(server.address, "health", level="strict")
     server.stop()
-    other = Client(server.address, "health", level="strict", ledger=MEMORY, consent=True)
-    assert not other.ready(timeout=0.5)
-    assert other.record(smokes="no") == ()
+    other = Client(server.address, "health", level="strict", epsilon=64.0, ledger=MEMORY, consent=True)
+    assert not other.wait_ready(timeout=0.5)
+    assert other.record(smokes="no").taken == ()
     assert other.counters == {"no_plan": 1}
     other.close(0)
     client.record(smokes="no")
@@ -449,7 +449,7 @@ def test_a_flush_waits_for_another_one_no_longer_than_it_was_told(server: Server
 def test_an_attribute_may_have_any_name(server: Server) -> None:
     server.create(SURVEY.replace('"health"', '"selves"').replace('"smokes"', '"self"'))
     with device(server.address, "selves", level="strict") as client:
-        assert client.record(**{"self": "no"}) == ("self",)
+        assert client.record(**{"self": "no"}).taken == ("self",)
 
 
 def test_seeded_simulations_do_not_share_batch_ids(server: Server) -> None:

@@ -38,7 +38,7 @@ def test_a_full_disk_drops_answers_and_recovers(server: Server, small_disk: Path
     file = small_disk / "ledger.db"
     create_ledger(file)
     with device(server.address, "health", level="strict", ledger=file) as client:
-        assert client.person("first").record(smokes="no") == ("smokes",)
+        assert client.person("first").record(smokes="no").taken == ("smokes",)
         server.stop()  # nothing leaves, so nothing makes room
         with (
             (small_disk / "ballast").open("wb", buffering=0) as ballast,
@@ -52,7 +52,7 @@ def test_a_full_disk_drops_answers_and_recovers(server: Server, small_disk: Path
         assert client.status().reason is Reason.DISK
         assert client.counters["disk"] == 1
         (small_disk / "ballast").unlink()
-        assert client.person("last").record(smokes="no") == ("smokes",)
+        assert client.person("last").record(smokes="no").taken == ("smokes",)
         assert client.status().ready
         recorded = client.counters["recorded"]
         assert recorded == number + 2
@@ -71,9 +71,9 @@ def test_a_read_only_disk_takes_nothing_and_raises_nothing(
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     for ledger in (file, small_disk / "new.db"):
         with Client(
-            server.address, "health", level="strict", ledger=ledger, consent=True
+            server.address, "health", level="strict", epsilon=64.0, ledger=ledger, consent=True
         ) as client:
-            assert client.record(smokes="no") == ()
+            assert client.record(smokes="no").taken == ()
             assert client.status().reason is Reason.DISK
             assert client.counters["disk"] == 1
 
@@ -83,8 +83,8 @@ def test_a_folder_that_is_none_takes_nothing_and_raises_nothing(
 ) -> None:
     (tmp_path / "file").write_text("")
     file = tmp_path / "file" / "ledger.db"
-    with Client(server.address, "health", level="strict", ledger=file, consent=True) as client:
-        assert client.record(smokes="no") == ()
+    with Client(server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True) as client:
+        assert client.record(smokes="no").taken == ()
         assert client.status().reason is Reason.DISK
 
 
@@ -105,7 +105,7 @@ def test_what_the_queue_does_not_hold_is_dropped_oldest_first(
     ) as client:
         server.stop()
         for _ in range(20):
-            assert client.record(smokes="no") == ("smokes",)
+            assert client.record(smokes="no").taken == ("smokes",)
             calendar.pass_days(1)
         waiting = client.outbox()
         assert len(waiting.reports) + sum(b.rows for b in waiting.batches) == 5
@@ -276,11 +276,11 @@ def test_a_closed_period_is_counted_by_name(moody: tuple[Moody, str]) -> None:
 def test_a_plan_that_is_garbage_is_refused(moody: tuple[Moody, str]) -> None:
     servicer, address = moody
     servicer.plan = b"\xff\xfe garbage"
-    with Client(address, "health", level="strict", ledger=MEMORY, consent=True) as client:
-        assert not client.ready()
+    with Client(address, "health", level="strict", epsilon=64.0, ledger=MEMORY, consent=True) as client:
+        assert not client.wait_ready()
         assert client.status().reason is Reason.PLAN_REFUSED
         assert "no plan" in client.status().detail
-        assert client.record(smokes="no") == ()
+        assert client.record(smokes="no").taken == ()
         assert client.counters["plan_refused"] == 1
 
 
@@ -293,15 +293,15 @@ def test_the_exit_of_the_process_is_bounded_and_loses_nothing(
     code = f"""
 import time
 from hearsay import MEMORY, Client, Delivery
-client = Client({server.address!r}, "health", level="strict", ledger={str(file)!r}, consent=True,
+client = Client({server.address!r}, "health", level="strict", epsilon=64.0, ledger={str(file)!r}, consent=True,
                 delivery=Delivery(batch_age=3600.0))
-assert client.ready()
+assert client.wait_ready()
 client.record(smokes="no")
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
     assert server.show("health").status.records == 1  # flushed at exit
     server.stop()
-    code = code.replace("assert client.ready()", "client.ready()").replace(
+    code = code.replace("assert client.wait_ready()", "client.wait_ready()").replace(
         'client.record(smokes="no")',
         'assert client.person("second").record(smokes="no"); print(time.monotonic())',
     )
@@ -310,7 +310,7 @@ client.record(smokes="no")
     )
     assert time.monotonic() - float(done.stdout) < 10
     server.start()
-    with Client(server.address, "health", level="strict", ledger=file) as client:
+    with Client(server.address, "health", level="strict", epsilon=64.0, ledger=file) as client:
         assert client.flush(timeout=20)
     assert server.show("health").status.records == 2
 
@@ -372,9 +372,9 @@ def test_what_the_app_brings_along_does_not_raise_out_of_flush(moody: tuple[Mood
 
     with device(address, "health", level="strict", token=token, strict=False) as client:
         broken[0] = True
-        assert client.record(smokes=Unhashable("no")) == ()
+        assert client.record(smokes=Unhashable("no")).taken == ()
         assert client.counters == {"failed": 1}
-        assert client.record(smokes="no") == ("smokes",)
+        assert client.record(smokes="no").taken == ("smokes",)
         assert not client.flush(timeout=0.3)
         broken[0] = False
         assert client.flush()

@@ -33,8 +33,8 @@ def test_forks_in_the_middle_of_calls_leave_children_that_send(
 ) -> None:
     file, forks = tmp_path / "ledger.db", 150
     create_ledger(file)
-    with Client(server.address, "health", level="strict", ledger=file, consent=True) as client:
-        assert client.ready()
+    with Client(server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True) as client:
+        assert client.wait_ready()
     script = str(Path(__file__).with_name("many_forks.py"))
     subprocess.run(
         [sys.executable, script, server.address, str(file), str(forks)], check=True, timeout=120
@@ -54,6 +54,6 @@ def test_a_ledger_in_memory_stays_with_the_process_that_has_it(server: Server) -
     assert os.read(read, 100).decode() == f"() {Reason.FORKED}"
     os.close(read)
     os.close(write)
-    assert client.record(smokes="no") == ("smokes",)
+    assert client.record(smokes="no").taken == ("smokes",)
     assert client.close()
     assert server.show("health").status.records == 1

@@ -18,11 +18,11 @@ def file(tmp_path: Path) -> Path:
 
 def test_what_was_spent_is_spent_after_a_restart(server: Server, file: Path) -> None:
     with device(server.address, "health", level="strict", ledger=file) as client:
-        assert client.record(smokes="no") == ("smokes",)
+        assert client.record(smokes="no").taken == ("smokes",)
     with device(server.address, "health", level="strict", ledger=file) as client:
-        assert client.record(smokes="no", age=30) == ("age",)
+        assert client.record(smokes="no", age=30).taken == ("age",)
         assert client.counters == {"recorded": 2, "spent": 1, "stored": 1}
-        assert [(s.attribute, s.reports, s.answered) for s in client.ledger()] == [
+        assert [(s.attribute, s.reports, s.answered) for s in client.spendings()] == [
             ("smokes", 1, True),
             ("age", 1, True),
         ]
@@ -35,7 +35,7 @@ def test_what_waits_leaves_after_a_restart_with_the_same_id(server: Server, file
     assert not client.flush(timeout=0.2)
     assert not client.close(timeout=0.1)
     server.start()
-    with Client(server.address, "health", level="strict", ledger=file) as client:
+    with Client(server.address, "health", level="strict", epsilon=64.0, ledger=file) as client:
         (batch,) = client.outbox().batches
         assert client.flush()
         (sent,) = client.outbox().sent
@@ -56,11 +56,11 @@ def test_the_draw_of_a_record_survives_a_restart(server: Server, file: Path) -> 
 def test_people_who_share_a_device_have_accounts_of_their_own(server: Server, file: Path) -> None:
     with device(server.address, "health", level="strict", ledger=file) as client:
         one, other = client.person("one"), client.person("other")
-        assert one.record(smokes="no") == ("smokes",)
-        assert one.record(smokes="no") == ()
-        assert other.record(smokes="no") == ("smokes",)
-        assert [s.reports for s in one.ledger()] == [1, 0]
-        assert [s.reports for s in client.ledger()] == [0, 0]
+        assert one.record(smokes="no").taken == ("smokes",)
+        assert one.record(smokes="no").taken == ()
+        assert other.record(smokes="no").taken == ("smokes",)
+        assert [s.reports for s in one.spendings()] == [1, 0]
+        assert [s.reports for s in client.spendings()] == [0, 0]
     contents = b"".join(f.read_bytes() for f in file.parent.glob("ledger.db*"))
     assert b"other" not in contents
     assert server.show("health").status.records == 2
@@ -70,14 +70,14 @@ def test_a_cap_for_life_holds_over_all_surveys_of_a_ledger(server: Server, file:
     server.create(DAILY)
     caps = Caps(life=1.5)
     with device(server.address, "health", level="strict", ledger=file, caps=caps) as client:
-        assert client.record(smokes="no", age=30) == ("smokes", "age")  # 0.5 each
+        assert client.record(smokes="no", age=30).taken == ("smokes", "age")  # 0.5 each
     with device(server.address, "daily", level="strict", ledger=file, caps=caps) as client:
-        assert client.record(smokes="no", age=30) == ("smokes",)
-        assert [s.left for s in client.ledger()] == [0.0, 0.0]
+        assert client.record(smokes="no", age=30).taken == ("smokes",)
+        assert [s.left for s in client.spendings()] == [0.0, 0.0]
     with device(
         server.address, "daily", level="open", ledger=file, caps=Caps(attribute_life={"age": 1.9})
     ) as client:
-        assert client.record(age=30) == ()  # 2 at this level
+        assert client.record(age=30).taken == ()  # 2 at this level
 
 
 def test_of_the_users_caps_and_the_apps_the_lower_hold(server: Server, file: Path) -> None:
@@ -85,13 +85,13 @@ def test_of_the_users_caps_and_the_apps_the_lower_hold(server: Server, file: Pat
     calendar = Calendar(-1)
     mild = Caps(life=3.0)
     client = device(server.address, "daily", level="strict", ledger=file, caps=mild, clock=calendar)
-    client.limit(Caps(life=1.0))
-    assert client.record(smokes="no", age=30) == ("smokes", "age")
+    client.set_caps(Caps(life=1.0))
+    assert client.record(smokes="no", age=30).taken == ("smokes", "age")
     calendar.pass_days(1)
-    assert client.record(smokes="no", age=30) == ()
-    client.limit(Caps())
-    assert client.record(smokes="no", age=30) == ("smokes", "age")
-    client.limit(Caps(record=0.5))
+    assert client.record(smokes="no", age=30).taken == ()
+    client.set_caps(Caps())
+    assert client.record(smokes="no", age=30).taken == ("smokes", "age")
+    client.set_caps(Caps(record=0.5))
     assert client.status().reason is Reason.PLAN_REFUSED
     client.close()
     with pytest.raises(InvalidInput, match=r"above the cap of 0\.5"):  # it is the user's for good
@@ -99,18 +99,18 @@ def test_of_the_users_caps_and_the_apps_the_lower_hold(server: Server, file: Pat
 
 
 def test_nothing_happens_without_consent(server: Server, file: Path) -> None:
-    client = Client(server.address, "health", level="strict", ledger=file)
-    assert not client.ready(timeout=0.3)
+    client = Client(server.address, "health", level="strict", epsilon=64.0, ledger=file)
+    assert not client.wait_ready(timeout=0.3)
     assert client.status().reason is Reason.NO_CONSENT
-    assert client.record(smokes="no") == ()
+    assert client.record(smokes="no").taken == ()
     with pytest.raises(InvalidInput):
         _ = client.plan  # the server was not even asked
     client.grant()
-    assert client.ready()
-    assert client.record(smokes="no") == ("smokes",)
+    assert client.wait_ready()
+    assert client.record(smokes="no").taken == ("smokes",)
     client.close()
-    with Client(server.address, "health", level="strict", ledger=file) as client:
-        assert client.ready()  # what was granted holds
+    with Client(server.address, "health", level="strict", epsilon=64.0, ledger=file) as client:
+        assert client.wait_ready()  # what was granted holds
     assert server.show("health").status.records == 1
 
 
@@ -120,11 +120,11 @@ def test_revoking_consent_empties_the_queue_and_sends_nothing(server: Server, fi
     client.revoke()
     assert not client.outbox()
     assert client.status().reason is Reason.NO_CONSENT
-    assert client.record(age=30) == ()
+    assert client.record(age=30).taken == ()
     assert client.flush()
     assert client.counters == {"recorded": 1, "revoked": 1, "no_consent": 1}
     client.grant()
-    assert client.record(smokes="no") == ()  # what was spent stays spent
+    assert client.record(smokes="no").taken == ()  # what was spent stays spent
     client.close()
     assert server.show("health").status.records == 0
 
@@ -136,14 +136,14 @@ def test_a_ledger_that_is_not_vouched_for_waits_for_a_new_period(
     calendar = Calendar(-1)
     file = tmp_path / "ledger.db"
     with Client(
-        server.address, "daily", level="strict", ledger=file, consent=True, clock=calendar
+        server.address, "daily", level="strict", epsilon=64.0, ledger=file, consent=True, clock=calendar
     ) as client:
-        assert not client.ready()
+        assert not client.wait_ready()
         assert client.status().reason is Reason.NEW_LEDGER
-        assert client.record(smokes="no") == ()
+        assert client.record(smokes="no").taken == ()
         calendar.pass_days(1)
         assert client.status().ready
-        assert client.record(smokes="no") == ("smokes",)
+        assert client.record(smokes="no").taken == ("smokes",)
         assert client.counters["new_ledger"] == 1
 
 
@@ -156,26 +156,26 @@ def test_a_ledger_that_is_not_vouched_for_never_counts_for_life(
         with Client(
             server.address,
             survey,
-            level="strict",
+            level="strict", epsilon=64.0,
             ledger=tmp_path / survey,
             consent=True,
             caps=caps,
             clock=calendar,
         ) as client:
-            assert not client.ready()
+            assert not client.wait_ready()
             calendar.pass_days(2)
-            assert client.record(smokes="no") == ()
+            assert client.record(smokes="no").taken == ()
             assert client.status().reason is Reason.LOST_LEDGER
 
 
 def test_a_ledger_that_is_removed_while_it_is_open_is_lost(server: Server, file: Path) -> None:
     server.create(DAILY)
     with device(server.address, "daily", level="strict", ledger=file) as client:
-        assert client.record(smokes="no") == ("smokes",)
+        assert client.record(smokes="no").taken == ("smokes",)
         for each in file.parent.glob("ledger.db*"):
             each.unlink()
         client.grant()
-        assert client.record(smokes="no", age=30) == ()
+        assert client.record(smokes="no", age=30).taken == ()
         assert client.status().reason is Reason.NEW_LEDGER
 
 
@@ -192,22 +192,22 @@ def test_a_clock_set_back_shuts_the_ledger_until_it_has_caught_up(
     server.create(DAILY)
     calendar = Calendar()
     with device(server.address, "daily", level="strict", ledger=file, clock=calendar) as client:
-        assert client.record(smokes="no") == ("smokes",)
+        assert client.record(smokes="no").taken == ("smokes",)
     calendar.pass_days(-1)
-    with Client(server.address, "daily", level="strict", ledger=file, clock=calendar) as client:
-        assert client.record(smokes="no", age=30) == ()
+    with Client(server.address, "daily", level="strict", epsilon=64.0, ledger=file, clock=calendar) as client:
+        assert client.record(smokes="no", age=30).taken == ()
         assert client.status().reason is Reason.CLOCK
         assert client.counters["clock"] == 2
         calendar.pass_days(1)
-        assert client.record(smokes="no", age=30) == ("age",)
+        assert client.record(smokes="no", age=30).taken == ("age",)
 
 
 def test_a_ledger_of_a_newer_version_is_left_alone(server: Server, file: Path) -> None:
     with sqlite3.connect(file) as connection:
         connection.execute("PRAGMA user_version = 2")
     before = file.read_bytes()
-    with Client(server.address, "health", level="strict", ledger=file, consent=True) as client:
-        assert client.record(smokes="no") == ()
+    with Client(server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True) as client:
+        assert client.record(smokes="no").taken == ()
         assert client.status().reason is Reason.NEWER_SCHEMA
     assert file.read_bytes() == before
 
@@ -217,8 +217,8 @@ def test_a_database_of_something_else_is_left_alone(server: Server, tmp_path: Pa
     with sqlite3.connect(file) as connection:
         connection.execute("CREATE TABLE theirs (x)")
     before = file.read_bytes()
-    with Client(server.address, "health", level="strict", ledger=file, consent=True) as client:
-        assert client.record(smokes="no") == ()
+    with Client(server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True) as client:
+        assert client.record(smokes="no").taken == ()
         assert client.status().reason is Reason.NOT_A_LEDGER
     assert file.read_bytes() == before
 
@@ -227,11 +227,11 @@ def test_a_ledger_that_is_locked_drops_the_answer_and_recovers(server: Server, f
     with device(server.address, "health", level="strict", ledger=file) as client:
         other = sqlite3.connect(file, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        assert client.record(smokes="no") == ()
+        assert client.record(smokes="no").taken == ()
         assert client.status().reason is Reason.LOCKED
         other.execute("ROLLBACK")
         other.close()
-        assert client.record(smokes="no") == ("smokes",)
+        assert client.record(smokes="no").taken == ("smokes",)
         assert client.counters["locked"] == 1
 
 
@@ -248,15 +248,15 @@ def test_a_damaged_ledger_is_set_aside_and_fails_closed(
     damaged[begin : begin + 4096] = b"\xff" * 4096
     file.write_bytes(damaged)
     with Client(
-        server.address, "daily", level="strict", ledger=file, consent=True, clock=calendar
+        server.address, "daily", level="strict", epsilon=64.0, ledger=file, consent=True, clock=calendar
     ) as client:
-        assert not client.ready()
-        assert client.record(smokes="no", age=30) == ()
+        assert not client.wait_ready()
+        assert client.record(smokes="no", age=30).taken == ()
         assert client.status().reason is Reason.NEW_LEDGER
         (aside,) = file.parent.glob("ledger.db.corrupt-*")
         assert aside.read_bytes() == damaged
         calendar.pass_days(1)
-        assert client.record(smokes="no") == ("smokes",)
+        assert client.record(smokes="no").taken == ("smokes",)
 
 
 def test_clients_at_other_levels_spend_no_more_together_than_each_alone(
@@ -265,13 +265,13 @@ def test_clients_at_other_levels_spend_no_more_together_than_each_alone(
     one = {"level": "strict", "levels": {"age": "open"}, "ledger": file}  # .5 + 2
     two = {"level": "strict", "levels": {"smokes": "open"}, "ledger": file}  # 2 + .5
     with device(server.address, "health", **one) as client:
-        assert client.record(age=30) == ("age",)
+        assert client.record(age=30).taken == ("age",)
     with device(server.address, "health", **two) as client:
         assert client.record_epsilon == 2.5
-        assert client.record(smokes="no") == ()  # would make it 4
+        assert client.record(smokes="no").taken == ()  # would make it 4
         assert client.counters["spent"] == 1
     with device(server.address, "health", **one) as client:
-        assert client.record(smokes="no") == ("smokes",)
+        assert client.record(smokes="no").taken == ("smokes",)
 
 
 def test_a_plan_of_another_period_is_refused(server: Server, file: Path) -> None:
@@ -279,9 +279,9 @@ def test_a_plan_of_another_period_is_refused(server: Server, file: Path) -> None
     with device(server.address, "daily", level="strict", ledger=file):
         pass
     other = _other(server, DAILY.replace("P1D", "PT1H"))
-    with Client(other.address, "daily", level="strict", ledger=file) as client:
+    with Client(other.address, "daily", level="strict", epsilon=64.0, ledger=file) as client:
         client._refresh(True, 10.0)
-        assert client.record(smokes="no") == ()
+        assert client.record(smokes="no").taken == ()
         assert "now has the period 'PT1H'; it was 'P1D'" in client.status().detail
     other.stop()
 
@@ -294,7 +294,7 @@ def test_a_ledger_is_its_owners_alone_to_read(server: Server, tmp_path: Path) ->
 
 
 def device_or_not(server: Server, file: Path) -> Client:
-    return Client(server.address, "health", level="strict", ledger=file, consent=True)
+    return Client(server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True)
 
 
 def test_a_plan_that_changes_is_taken_from_the_next_period_on(server: Server, file: Path) -> None:
@@ -307,10 +307,10 @@ def test_a_plan_that_changes_is_taken_from_the_next_period_on(server: Server, fi
     with device(other.address, "daily", level="strict", ledger=file, clock=calendar) as client:
         client._refresh(True, 10.0)
         assert client.plan.revision != before
-        assert client.record(smokes="no", age=65) == ()
+        assert client.record(smokes="no", age=65).taken == ()
         assert client.status().reason is Reason.PLAN_CHANGED
         calendar.pass_days(1)
-        assert client.record(smokes="no", age=65) == ("smokes", "age")
+        assert client.record(smokes="no", age=65).taken == ("smokes", "age")
     other.stop()
 
 
@@ -319,10 +319,10 @@ def test_a_plan_that_costs_more_than_the_first_one_is_refused(server: Server, fi
     with device(server.address, "daily", level="strict", ledger=file):
         pass
     other = _other(server, DAILY.replace("strict = 1.0", "strict = 2.0"))
-    with Client(other.address, "daily", level="strict", ledger=file) as client:
-        assert client.ready()  # by the plan that is kept
+    with Client(other.address, "daily", level="strict", epsilon=64.0, ledger=file) as client:
+        assert client.wait_ready()  # by the plan that is kept
         client._refresh(True, 10.0)
-        assert client.record(smokes="no") == ()
+        assert client.record(smokes="no").taken == ()
         assert client.status().reason is Reason.PLAN_REFUSED
         assert "now spends epsilon 2 on a record; it was 1" in client.status().detail
     with device(other.address, "daily", level="strict", ledger=file) as client:
@@ -330,7 +330,7 @@ def test_a_plan_that_costs_more_than_the_first_one_is_refused(server: Server, fi
     allowed = Caps(record=2.0)
     with device(other.address, "daily", level="strict", ledger=file, caps=allowed) as client:
         client._refresh(True, 10.0)
-        assert client.record(smokes="no") == ("smokes",)
+        assert client.record(smokes="no").taken == ("smokes",)
         assert client.record_epsilon == 2.0
     other.stop()
 
@@ -346,10 +346,10 @@ def _other(server: Server, survey: str) -> Server:
 
 def test_a_programmers_error_is_counted_unless_it_is_to_be_loud(server: Server) -> None:
     with device(server.address, "health", level="strict", strict=False) as client:
-        assert client.record(smokes="maybe") == ()
-        assert client.record(drinks="no") == ()
+        assert client.record(smokes="maybe").taken == ()
+        assert client.record(drinks="no").taken == ()
         assert client.counters == {"invalid": 2}
-    assert client.record(smokes="no") == ()
+    assert client.record(smokes="no").taken == ()
     assert client.status().reason is Reason.CLOSED
 
 
@@ -357,7 +357,7 @@ def test_another_level_does_not_open_what_is_spent(server: Server, file: Path) -
     with device(server.address, "health", level="strict", ledger=file) as client:
         client.record(smokes="no")
     with device(server.address, "health", level="open", ledger=file) as client:
-        assert client.record(smokes="no") == ()  # another level opens nothing
+        assert client.record(smokes="no").taken == ()  # another level opens nothing
 
 
 def test_a_period_in_which_nothing_was_taken_shuts_the_one_before(
@@ -368,12 +368,12 @@ def test_a_period_in_which_nothing_was_taken_shuts_the_one_before(
     with device(
         server.address, "daily", level="strict", ledger=file, clock=calendar, caps=Caps(life=0.5)
     ) as client:
-        assert client.record(smokes="no") == ("smokes",)
+        assert client.record(smokes="no").taken == ("smokes",)
         calendar.pass_days(1)
-        assert client.record(smokes="no") == ()  # the cap
+        assert client.record(smokes="no").taken == ()  # the cap
         calendar.pass_days(-1)
-    with Client(server.address, "daily", level="strict", ledger=file) as client:
-        assert client.record(smokes="no", age=30) == ()
+    with Client(server.address, "daily", level="strict", epsilon=64.0, ledger=file) as client:
+        assert client.record(smokes="no", age=30).taken == ()
         assert client.status().reason is Reason.CLOCK
 
 
@@ -383,14 +383,14 @@ def test_consent_is_revoked_at_once_even_if_it_cannot_be_noted(server: Server, f
         other = sqlite3.connect(file, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         client.revoke()
-        assert client.record(age=30) == ()
+        assert client.record(age=30).taken == ()
         assert client.status().reason is Reason.NO_CONSENT
         other.execute("ROLLBACK")
         other.close()
         assert client.flush()
         assert not client.outbox()
-        assert client.record(age=30) == ()
-    with Client(server.address, "health", level="strict", ledger=file) as client:
+        assert client.record(age=30).taken == ()
+    with Client(server.address, "health", level="strict", epsilon=64.0, ledger=file) as client:
         assert client.status().reason is Reason.NO_CONSENT
     assert server.show("health").status.records == 0
 
@@ -402,20 +402,20 @@ def test_the_users_caps_bind_clients_that_are_running(server: Server, file: Path
         device(server.address, "health", level="open", ledger=file) as other,
         device(server.address, "daily", level="open", ledger=file) as another,
     ):
-        one.limit(Caps(record=1.0, life=0.0))
-        assert other.record(smokes="no") == ()
+        one.set_caps(Caps(record=1.0, life=0.0))
+        assert other.record(smokes="no").taken == ()
         assert other.status().reason is Reason.PLAN_REFUSED
-        assert another.record(smokes="no") == ()  # the cap for life is for all surveys
+        assert another.record(smokes="no").taken == ()  # the cap for life is for all surveys
         assert another.counters["spent"] == 1
-        one.limit(Caps())
-        assert other.record(smokes="no") == ("smokes",)
+        one.set_caps(Caps())
+        assert other.record(smokes="no").taken == ("smokes",)
 
 
 def test_a_status_of_a_moment_does_not_stick(server: Server, file: Path) -> None:
     with device(server.address, "health", level="strict", ledger=file) as client:
         other = sqlite3.connect(file, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        assert client.record(smokes="no") == ()
+        assert client.record(smokes="no").taken == ()
         assert client.status().reason is Reason.LOCKED
         other.execute("ROLLBACK")
         other.close()
@@ -430,10 +430,10 @@ def test_a_ledger_that_is_locked_at_the_start_is_caught_up_with(server: Server, 
     other.execute("BEGIN EXCLUSIVE")
     quick = Delivery(first_wait=0.05, longest_wait=0.1)
     with Client(
-        server.address, "health", level="strict", ledger=file, consent=True, delivery=quick
+        server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True, delivery=quick
     ) as client:
         other.execute("ROLLBACK")
         other.close()
-        assert client.ready()
-        assert client.record(smokes="no") == ("smokes",)
+        assert client.wait_ready()
+        assert client.record(smokes="no").taken == ("smokes",)
         client.revoke()

@@ -44,10 +44,10 @@ def test_the_same_answer_is_the_same_report_every_day_and_costs_once(
         with device(
             server.address, "habits", level="strict", ledger=file, clock=calendar, **CHANGES
         ) as client:
-            assert client.record(drink=answer) == ("drink",)
+            assert client.record(drink=answer).taken == ("drink",)
             assert client.flush()
             codes[answer].add(client.outbox().sent[-1].batch.columns[0].codes)
-            (spent,) = client.ledger()
+            (spent,) = client.spendings()
         calendar.pass_days(1)
     assert [len(c) for c in codes.values()] == [1, 1, 1]
     assert spent.reports == 3
@@ -65,11 +65,11 @@ def test_fresh_noise_goes_on_top_of_a_memo_where_the_plan_says_so(
         server.address, "habits", level="strict", ledger=file, clock=calendar, **CHANGES
     ) as client:
         for _ in range(30):
-            assert client.record(drink="tea") == ("drink",)
+            assert client.record(drink="tea").taken == ("drink",)
             assert client.flush()
             codes.add(client.outbox().sent[-1].batch.columns[0].codes)
             calendar.pass_days(1)
-        (spent,) = client.ledger()
+        (spent,) = client.spendings()
     assert len(codes) > 1
     assert spent.reports == 1
     assert 0.4 < spent.life <= 1.6
@@ -84,7 +84,7 @@ def test_a_cap_for_life_stops_new_memos_and_not_old_ones(server: Server, file: P
     ) as client:
         taken = []
         for drink in ("tea", "milk", "beer", "tea", "wine", "milk"):
-            taken.append(client.record(drink=drink) == ("drink",))
+            taken.append(client.record(drink=drink).taken == ("drink",))
             calendar.pass_days(1)
         assert taken == [True, True, False, True, False, True]
         assert client.counters["spent"] == 2
@@ -109,15 +109,15 @@ def test_memos_that_may_have_been_lost_are_not_drawn_again(server: Server, tmp_p
     with Client(
         server.address,
         "habits",
-        level="strict",
+        level="strict", epsilon=64.0,
         ledger=tmp_path / "new.db",
         consent=True,
         clock=calendar,
         may_tell_changes=["drink"],
     ) as client:
-        assert not client.ready()
+        assert not client.wait_ready()
         calendar.pass_days(5)
-        assert client.record(drink="tea") == ()
+        assert client.record(drink="tea").taken == ()
         assert client.status().reason is Reason.LOST_LEDGER
 
 
@@ -133,10 +133,10 @@ def test_a_plan_with_dearer_memos_or_none_is_refused(
     other.start()
     other.create(MEMOISED.format(memo=memo))
     with Client(
-        other.address, "habits", level="strict", ledger=file, may_tell_changes=["drink"]
+        other.address, "habits", level="strict", epsilon=64.0, ledger=file, may_tell_changes=["drink"]
     ) as client:
         client._refresh(True, 10.0)
-        assert client.record(drink="tea") == ()
+        assert client.record(drink="tea").taken == ()
         assert "a memo of 'drink' cost epsilon 0.4" in client.status().detail
     other.stop()
 

@@ -2,13 +2,21 @@
 
 import hashlib
 import math
+import os
+import re
+import struct
+import subprocess
+import sys
 import time
+import unicodedata
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from google.protobuf.internal import api_implementation
+from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +33,7 @@ FROZEN = surveys.resolve(surveys.from_toml(SURVEY, "test.toml"))
 def tampered(change: Callable[[plan_pb2.Plan], object]) -> bytes:
     message = plan_pb2.Plan.FromString(FROZEN)
     change(message)
-    return message.SerializeToString()
+    return message.SerializeToString(deterministic=True)
 
 
 def test_the_revision_is_the_hash_of_the_frozen_bytes() -> None:
@@ -111,7 +119,7 @@ def delicate(change: Callable[[plan_pb2.Plan], object]) -> bytes:
     frozen = surveys.resolve(surveys.from_toml(DELICATE, "test.toml"))
     message = plan_pb2.Plan.FromString(frozen)
     change(message)
-    return message.SerializeToString()
+    return message.SerializeToString(deterministic=True)
 
 
 def test_a_policy_that_protects_less_than_the_domain_declares_is_refused() -> None:
@@ -153,10 +161,10 @@ def test_chances_that_are_no_budget_are_refused() -> None:
 def test_attributes_that_may_be_reported_together_are_added_up() -> None:
     sampled = SURVEY.replace('title = "A', 'budget = "sample"\ntitle = "A')
     message = plan_pb2.Plan.FromString(surveys.resolve(surveys.from_toml(sampled, "test.toml")))
-    plan.parse(message.SerializeToString())
+    plan.parse(message.SerializeToString(deterministic=True))
     message.levels[1].chances[:] = [0, 0]  # always, both: twice the epsilon of the level
     with pytest.raises(InvalidInput, match=r"'open' promises epsilon 4 .* add up to 8"):
-        plan.parse(message.SerializeToString())
+        plan.parse(message.SerializeToString(deterministic=True))
 
 
 def test_a_mechanism_of_a_later_version_is_refused() -> None:
@@ -285,3 +293,332 @@ def test_a_clamped_number_moves_to_the_nearer_end() -> None:
     assert [age.encode(x) for x in (1e300, -5)] == [1, -1]
     with pytest.raises(InvalidInput, match="must be finite"):
         age.encode(math.nan)
+
+
+RICH = """
+name = "rich"
+title = "Café, 東京, हिन्दी, 🙂"
+period = "P1D"
+budget = "sample"
+default_level = "strict"
+[levels]
+strict = 1.0
+open = 4.0
+alike = 1.0
+[[attributes]]
+name = "mood"
+title = "Größe"
+memo = 2
+[attributes.categorical]
+values = ["no", "naïve", "是"]
+[[attributes]]
+name = "health"
+weight = 3
+[attributes.categorical]
+values = ["well", "ill", "no answer"]
+[attributes.categorical.classes.soft]
+values = ["no answer"]
+scale = 0.25
+[attributes.categorical.classes.hard]
+values = ["ill"]
+scale = 0.5
+[[attributes]]
+name = "affair"
+[attributes.categorical]
+values = ["no", "yes"]
+sensitive = ["yes"]
+[[attributes]]
+name = "age"
+cap = 2
+[attributes.numeric]
+low = -20
+high = 60
+clamp = true
+"""
+"""A survey that has all that a survey may have."""
+
+ALL = surveys.resolve(surveys.from_toml(RICH, "test.toml"))
+
+
+def changed(change: Callable[[plan_pb2.Plan], object]) -> bytes:
+    message = plan_pb2.Plan.FromString(ALL)
+    change(message)
+    return message.SerializeToString(deterministic=True)
+
+
+def write(message: plan_pb2.Plan, place: str, text: str) -> None:
+    """Put a text into a survey, everywhere where the plan repeats it."""
+    survey = message.survey
+    mood, health = survey.attributes[0], survey.attributes[1].categorical
+    match place:
+        case "name":
+            survey.name = text
+        case "title":
+            survey.title = text
+        case "budget":
+            survey.budget = text
+        case "levels":
+            survey.levels[text] = survey.levels.pop("open")
+            message.levels[2].name = text
+        case "attributes[0]: name":
+            mood.name = text
+        case "attributes[0]: title":
+            mood.title = text
+        case "attributes[0]: mechanism":
+            mood.mechanism = text
+        case "attributes[0]: values":
+            mood.categorical.values[1] = text
+        case "attributes[1]: classes":
+            health.classes[text].CopyFrom(health.classes.pop("soft"))
+        case _:
+            raise AssertionError(place)
+
+
+PLACES = [
+    "name",
+    "title",
+    "budget",
+    "levels",
+    "attributes[0]: name",
+    "attributes[0]: title",
+    "attributes[0]: mechanism",
+    "attributes[0]: values",
+    "attributes[1]: classes",
+]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_every_text_of_a_survey_is_searched_for_what_cannot_be_seen(place: str) -> None:
+    assert plan.parse(changed(lambda message: write(message, place, "zoo")))
+    for text in ("zo\u200bo", "zo\u0308o\u0301"):
+        with pytest.raises(InvalidInput, match=f"^{re.escape(place)}: 'zo"):
+            plan.parse(changed(lambda message, text=text: write(message, place, text)))
+
+
+@pytest.mark.parametrize(
+    ("character", "code"),
+    [
+        ("\0", "U+0000, a control character"),
+        ("\n", "U+000A, a control character"),
+        ("\x7f", "U+007F, a control character"),
+        ("\x85", "U+0085, a control character"),
+        ("\xad", "U+00AD, a format character"),
+        ("\u200b", "U+200B, a format character"),
+        ("\u202e", "U+202E, a format character"),
+        ("\ufeff", "U+FEFF, a format character"),
+        ("\U000e0041", "U+E0041, a format character"),
+        ("\ue000", "U+E000, a private-use character"),
+        ("\U0010fffd", "U+10FFFD, a private-use character"),
+        ("\u2028", "U+2028, a line separator"),
+        ("\u2029", "U+2029, a paragraph separator"),
+        ("\u034f", "U+034F, an invisible character"),
+        ("\u3164", "U+3164, an invisible character"),
+        ("\ufe0f", "U+FE0F, an invisible character"),
+        ("\U000e01ef", "U+E01EF, an invisible character"),
+    ],
+)
+def test_the_error_names_the_character_that_cannot_be_seen(character: str, code: str) -> None:
+    def spoil(message: plan_pb2.Plan) -> None:
+        message.survey.title += character
+
+    with pytest.raises(InvalidInput, match=f"^title: .* contains {re.escape(code)}: expected"):
+        plan.parse(changed(spoil))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [0x115F, 0x1160, 0x17B4, 0x17B5, 0x180F, 0x2065, 0xFE00, 0xFFA0, 0xFFF0, 0xFFF8, 0xE0FFF],
+)
+def test_characters_that_unicode_calls_ignorable_are_refused(code: int) -> None:
+    with pytest.raises(InvalidInput, match=rf"^title: .* U\+{code:04X}, an? "):
+        plan.parse(changed(lambda message: write(message, "title", f"A {chr(code)} title")))
+
+
+@pytest.mark.parametrize(
+    ("text", "code"), [("Cafe\u0301", "U+0065"), ("\u212b", "U+212B"), ("क\u0958", "U+0958")]
+)
+def test_a_text_that_can_be_written_in_another_way_is_refused(text: str, code: str) -> None:
+    with pytest.raises(InvalidInput, match=rf"^title: .* NFC: {re.escape(code)} is not expected"):
+        plan.parse(changed(lambda message: write(message, "title", text)))
+
+
+@given(st.text(max_size=8))
+def test_no_two_texts_that_are_taken_have_the_same_normal_form(text: str) -> None:
+    """As bytes that a server sends, which no survey file has been through."""
+    try:
+        taken = plan.parse(changed(lambda message: write(message, "title", text)))
+    except InvalidInput:
+        return
+    assert taken.title == unicodedata.normalize("NFC", text)
+    assert not {unicodedata.category(c) for c in text} & {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}
+
+
+UNKNOWN = bytes([127 << 3 & 0x7F | 0x80, 127 >> 4, 1])
+"""Field 127, a varint of 1: no message has it."""
+
+PARTS: dict[str, Callable[[plan_pb2.Plan], Message]] = {
+    "plan": lambda message: message,
+    "survey": lambda message: message.survey,
+    "attribute": lambda message: message.survey.attributes[3],
+    "categorical": lambda message: message.survey.attributes[0].categorical,
+    "class": lambda message: message.survey.attributes[1].categorical.classes["hard"],
+    "numeric": lambda message: message.survey.attributes[3].numeric,
+    "level": lambda message: message.levels[2],
+    "mechanism": lambda message: message.levels[0].mechanisms[1],
+    "parameter": lambda message: message.levels[0].mechanisms[1].parameters[0],
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_field_that_is_not_known_is_refused_wherever_it_is(part: str) -> None:
+    data = changed(lambda message: PARTS[part](message).MergeFromString(UNKNOWN))
+    assert len(data) > len(ALL)
+    with pytest.raises(InvalidInput, match="has fields that this version of hearsay does not know"):
+        plan.parse(data)
+
+
+def field(number: int, content: bytes) -> bytes:
+    return bytes([number << 3 | 2]) + varint(len(content)) + content
+
+
+def varint(value: int) -> bytes:
+    return bytes([value & 0x7F | 0x80, *varint(value >> 7)]) if value >> 7 else bytes([value])
+
+
+def other_bytes() -> dict[str, bytes]:
+    message = plan_pb2.Plan.FromString(FROZEN)
+    survey = message.survey.SerializeToString(deterministic=True)
+    levels = FROZEN.removeprefix(field(1, survey))
+    loose, strict = (
+        field(4, field(1, name) + b"\x11" + struct.pack("<d", epsilon))
+        for name, epsilon in ((b"open", 4.0), (b"strict", 1.0))
+    )
+    assert loose + strict in survey
+    return {
+        "a field after a later one": levels + field(1, survey),
+        "a message in two parts": field(1, survey) + field(1, b"") + levels,
+        "a field twice": field(1, field(2, b"other") + survey) + levels,
+        "a default written out": field(1, survey + field(6, b"")) + levels,
+        "a map in another order": FROZEN.replace(loose + strict, strict + loose),
+        "a key twice": field(1, field(4, field(1, b"open")) + survey) + levels,
+        "a long varint": b"\x0a" + bytes([len(survey) & 0x7F | 0x80, len(survey) >> 7 | 0x80, 0])
+        + survey + levels,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("how", other_bytes())
+def test_a_plan_is_taken_in_one_writing_only(how: str) -> None:
+    data = other_bytes()[how]
+    assert data != FROZEN
+    assert plan.message(data) == plan.message(FROZEN)
+    with pytest.raises(InvalidInput, match="bytes are not the canonical serialisation"):
+        plan.parse(data)
+
+
+def test_parameters_in_another_order_are_refused() -> None:
+    def turn(message: plan_pb2.Plan) -> None:
+        parameters = message.levels[0].mechanisms[0].parameters
+        parameters.reverse()
+
+    with pytest.raises(InvalidInput, match=r"'strict', 'smokes': krr: .* sorted by name"):
+        plan.parse(tampered(turn))
+
+
+OTHER = "python" if api_implementation.Type() == "upb" else "upb"
+
+AS_THE_OTHER = """
+import sys
+from google.protobuf.internal import api_implementation
+from hearsay import InvalidInput, plan
+from hearsay_server import survey as surveys
+
+assert api_implementation.Type() == "{other}"
+for toml in {surveys!r}:
+    print(surveys.resolve(surveys.from_toml(toml, "test.toml")).hex())
+for data in {refused!r}:
+    try:
+        print(plan.parse(data).revision.hex())
+    except InvalidInput as error:
+        print(error)
+"""
+
+
+def test_both_implementations_of_protobuf_write_and_refuse_the_same_plans() -> None:
+    refused = [
+        *other_bytes().values(),
+        *(changed(lambda message, part=part: part(message).MergeFromString(UNKNOWN))
+          for part in PARTS.values()),
+        changed(lambda message: write(message, "title", "zo\u200bo")),
+    ]  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c",
+         AS_THE_OTHER.format(other=OTHER, surveys=[SURVEY, RICH], refused=refused)],
+        env={**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": OTHER},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    frozen, loose, *errors = done.stdout.splitlines()
+    assert (frozen, loose) == (FROZEN.hex(), ALL.hex())
+    assert len(errors) == len(refused)
+    for data, error in zip(refused, errors, strict=True):
+        with pytest.raises(InvalidInput) as mine:
+            plan.parse(data)
+        assert error == str(mine.value)
+
+
+def test_an_attributes_cap_holds_at_every_level() -> None:
+    def lower(message: plan_pb2.Plan) -> None:
+        message.survey.attributes[1].cap = 1.5
+
+    assert [level.mechanisms["age"].epsilon for level in plan.parse(FROZEN).levels.values()] == [
+        0.5,
+        2,
+    ]
+    with pytest.raises(
+        InvalidInput, match=r"'open', 'age': hybrid has epsilon 2, more than .* cap of 1\.5$"
+    ):
+        plan.parse(tampered(lower))
+
+
+@pytest.mark.parametrize("cap", [0.0, -1.0, math.nan])
+def test_a_cap_that_allows_nothing_is_kept(cap: float) -> None:
+    def forbid(message: plan_pb2.Plan) -> None:
+        message.survey.attributes[0].cap = cap
+
+    with pytest.raises(InvalidInput, match=r"'strict', 'smokes': krr has epsilon .* cap of"):
+        plan.parse(tampered(forbid))
+
+
+def test_the_levels_are_those_that_the_survey_declares() -> None:
+    def declare_less(message: plan_pb2.Plan) -> None:
+        message.survey.levels["open"] = 3.0
+
+    def declare_another(message: plan_pb2.Plan) -> None:
+        message.survey.levels["lax"] = 8.0
+
+    def rename(message: plan_pb2.Plan) -> None:
+        message.levels[1].name = "lax"
+
+    def turn(message: plan_pb2.Plan) -> None:
+        message.levels.reverse()
+
+    for change, levels in (
+        (declare_less, r"strict = 1\.0, open = 3\.0, the plan has strict = 1\.0, open = 4\.0"),
+        (declare_another, r"strict = 1\.0, open = 4\.0, lax = 8\.0, the plan has"),
+        (rename, r"open = 4\.0, the plan has strict = 1\.0, lax = 4\.0"),
+        (turn, r"open = 4\.0, the plan has open = 4\.0, strict = 1\.0"),
+    ):
+        with pytest.raises(InvalidInput, match=f"^levels: the survey declares .*{levels}"):
+            plan.parse(tampered(change))
+
+
+def test_the_default_level_is_one_of_the_levels() -> None:
+    def choose(name: str) -> bytes:
+        return tampered(lambda message: setattr(message.survey, "default_level", name))
+
+    assert plan.parse(FROZEN).default_level == ""
+    assert plan.parse(choose("open")).default_level == "open"
+    with pytest.raises(
+        InvalidInput, match=r"^default_level: expected one of strict, open, got 'x'"
+    ):
+        plan.parse(choose("x"))

@@ -24,11 +24,11 @@ address, folder, persons, failing = sys.argv[1:]
 marker, ledger = Path(folder, "failing"), Path(folder, "ledger.db")
 if not ledger.exists():
     create_ledger(ledger)
-client = Client(address, "health", level="strict", ledger=ledger, consent=True,
+client = Client(address, "health", level="strict", epsilon=64.0, ledger=ledger, consent=True,
                 delivery=Delivery(batch_age=3600.0))
-assert client.ready()
+assert client.wait_ready()
 for person in persons.split():
-    assert client.person(person).record(smokes="no") == ("smokes",)
+    assert client.person(person).record(smokes="no").taken == ("smokes",)
 if failing != "never":
     marker.touch()
     assert not client.flush(0.3)
@@ -75,7 +75,7 @@ def test_what_was_sent_is_spent_after_a_failed_sync_and_a_power_cut(
     assert server.show("health").status.records == len(everybody)
     client = device(server.address, "health", level="strict", ledger=disk / "ledger.db")
     for person in everybody:
-        assert client.person(person).record(smokes="no") == ()
+        assert client.person(person).record(smokes="no").taken == ()
     assert client.counters["spent"] == len(everybody)
     client.close(0)
 
@@ -112,10 +112,10 @@ def test_a_log_that_the_disk_went_back_on_is_set_aside_and_nothing_of_it_leaves(
     assert found.value.status.reason is Reason.CORRUPT
     client.close(0)
     assert len(list(tmp_path.glob("ledger.db.corrupt-*"))) >= 1
-    with Client(server.address, "health", level="strict", ledger=file, consent=True) as again:
+    with Client(server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True) as again:
         assert not again.ready(2.0)
         assert again.status().reason is Reason.LOST_LEDGER
-        assert again.person("ann").record(smokes="no") == ()
+        assert again.person("ann").record(smokes="no").taken == ()
     assert server.show("health").status.records == 1
 
 

@@ -69,7 +69,7 @@ def test_every_try_sends_the_same_bytes_across_a_restart(tmp_path: Path) -> None
         "delivery": delivery,
     }
     with Client(transport, "health", consent=True, **choices) as client:
-        assert client.ready()
+        assert client.wait_ready()
         for person in range(20):
             client.person(str(person)).record(smokes="no", age=30)
         assert not client.flush(0.2)
@@ -90,9 +90,9 @@ def test_a_batch_leaves_by_itself_when_it_has_bytes_enough() -> None:
     transport = _transport()
     delivery = Delivery(batch_bytes=1000, batch_age=3600.0)
     with Client(
-        transport, "health", level="strict", ledger=MEMORY, consent=True, delivery=delivery
+        transport, "health", level="strict", epsilon=64.0, ledger=MEMORY, consent=True, delivery=delivery
     ) as client:
-        assert client.ready()
+        assert client.wait_ready()
         for person in range(40):  # some 80 bytes each
             client.person(str(person)).record(smokes="no", age=30)
         deadline = time.monotonic() + 20
@@ -107,9 +107,9 @@ def test_a_batch_leaves_by_itself_when_it_has_bytes_enough() -> None:
 def test_a_plan_is_fetched_again_when_it_is_old(change: str) -> None:
     transport, calendar = _transport(DAILY), Calendar(-3)
     with Client(
-        transport, "daily", level="strict", ledger=MEMORY, consent=True, clock=calendar
+        transport, "daily", level="strict", epsilon=64.0, ledger=MEMORY, consent=True, clock=calendar
     ) as client:
-        assert client.ready()
+        assert client.wait_ready()
         before = client.plan.revision
         transport._plan = _transport(DAILY.replace("high = 60", change))._plan
         assert client.flush()
@@ -122,9 +122,9 @@ def test_a_plan_is_fetched_again_when_it_is_old(change: str) -> None:
 def test_a_survey_that_comes_later_is_found_without_a_restart(server: Server) -> None:
     soon = Delivery(batch_age=0.02, longest_wait=0.05)
     with Client(
-        server.address, "late", level="strict", ledger=MEMORY, consent=True, delivery=soon
+        server.address, "late", level="strict", epsilon=64.0, ledger=MEMORY, consent=True, delivery=soon
     ) as client:
-        assert not client.ready()
+        assert not client.wait_ready()
         assert client.status().reason is Reason.PLAN_REFUSED
         server.create(SURVEY.replace("health", "late"))
         deadline = time.monotonic() + 30

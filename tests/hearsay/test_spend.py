@@ -62,7 +62,7 @@ def test_what_was_spent_is_what_left_whatever_is_recorded(
         )
 
     client = opened()
-    assert client.ready()
+    assert client.wait_ready()
     for _ in range(400):
         what = chance.random()
         if what < 0.05:

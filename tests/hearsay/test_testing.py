@@ -58,7 +58,7 @@ def test_a_lost_answer_is_told_and_counted_once(plan: bytes) -> None:
         assert client.counters == {"recorded": 1, "stored": 1}
     assert len({batch.SerializeToString() for batch in transport.batches}) == 1
     assert len(transport.batches) == 3
-    assert transport.submit(transport.batches[0], 1).status == collector_pb2.Result.DUPLICATE
+    assert transport.submit(transport.batches[0], 1).results[0].status == collector_pb2.Result.DUPLICATE
     assert transport.tally("smokes", "open").n == 1
 
 

@@ -18,7 +18,7 @@ def live(first: int, last: int) -> None:
     clock = Clock()
     clock.day = first // oracle.persons
     client = oracle.client(ADDRESS, FILE, clock, delivery=FAST)
-    client.ready()
+    client.wait_ready()
     for event in range(first, last):
         oracle.record(client, clock, event)
         os.write(log, f"{event:9}\n".encode())

@@ -59,12 +59,12 @@ class Oracle:
         server.create(self.toml)
         create_ledger(file)
         with self.client(server.address, file, Clock(), consent=True) as client:
-            assert client.ready()
+            assert client.wait_ready()
 
     def client(self, address: str, file: str | Path, clock: "Clock", **choices: Any) -> Client:
         if self.kind == "memoised":
             choices["may_tell_changes"] = ["which"]
-        return Client(address, "oracle", level="open", ledger=file, clock=clock, **choices)
+        return Client(address, "oracle", level="open", epsilon=64.0, ledger=file, clock=clock, **choices)
 
     def record(self, client: Client, clock: "Clock", event: int) -> tuple[str, ...]:
         day, person = divmod(event, self.persons)

@@ -4,32 +4,98 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+
+import pytest
+from command import hearsay as command
 
 import hearsay
+from hearsay import InvalidInput
+from hearsay.agreement import Agreement
 from hearsay_server import codegen
 from hearsay_server import survey as surveys
 from support import SURVEY, Server, device
 
-ODD = SURVEY.replace('"smokes"', '"from"').replace('"age"', '"class"') + (
-    '[[attributes]]\nname = "class_"\ntitle = "A \\"quoted\\" \\\\ title"\n'
-    '[attributes.categorical]\nvalues = ["a \\"b\\"", "é", "\\\\"]\n'
+ODD = r"""
+name = "odd"
+title = "A \"survey\" \\ of 'odd' questions"
+[levels]
+strict = 1.0
+open = 4.0
+[[attributes]]
+name = "from"
+mechanism = "krr"
+[attributes.categorical]
+values = ["no", "sometimes", "yes"]
+[[attributes]]
+name = "class"
+[attributes.numeric]
+low = 20
+high = 60
+[[attributes]]
+name = "class_"
+title = "A \"quoted\" \\ title"
+[attributes.categorical]
+values = ["a \"b\"", "é", "\\", "it's", "'\""]
+[[attributes]]
+name = "answers"
+[attributes.categorical]
+values = ["one", "two"]
+[[attributes]]
+name = "agreement"
+[attributes.categorical]
+values = ["one", "two"]
+[[attributes]]
+name = "float"
+[attributes.numeric]
+low = -1e-5
+high = 1e30
+clamp = true
+[[attributes]]
+name = "client"
+[attributes.numeric]
+low = 0
+high = 1
+"""
+"""Names and values that are difficult to write down in Python."""
+
+DELICATE = SURVEY.replace(
+    'title = "A', 'period = "P1D"\ndefault_level = "open"\ntitle = "A'
+).replace('mechanism = "krr"', "memo = 2") + (
+    '[[attributes]]\nname = "affair"\n'
+    '[attributes.categorical]\nvalues = ["no", "long ago", "yes"]\nsensitive = ["yes"]\n'
+    '[[attributes]]\nname = "ill"\n'
+    '[attributes.categorical]\nvalues = ["no", "yes"]\nsensitive = ["yes"]\n'
 )
+"""A survey that reveals something, and a memo that tells of changes."""
 
 USE = """
-from typed import record_health
-from hearsay import Client
+from typed import AGREEMENT, record_health
+from hearsay import Agreement, Client, Person
 
-def use(client: Client) -> None:
+def use(client: Client, person: Person, agreement: Agreement = AGREEMENT) -> None:
     {call}
 """
 
 
+def resolved(toml: str) -> bytes:
+    return surveys.resolve(surveys.from_toml(toml, "test.toml"))
+
+
+def imported(source: str) -> ModuleType:
+    module = ModuleType("typed")
+    exec(compile(source, "typed.py", "exec"), module.__dict__)
+    return module
+
+
 def test_a_type_checker_reads_the_answers(tmp_path: Path) -> None:
     (tmp_path / "survey.toml").write_text(SURVEY)
-    command = [sys.executable, "-m", "hearsay_server", "codegen", str(tmp_path / "survey.toml")]
-    subprocess.run([*command, "--out", str(tmp_path / "typed.py")], check=True)
+    (tmp_path / "odd.py").write_text(codegen.module(resolved(ODD)))
+    (tmp_path / "delicate.py").write_text(codegen.module(resolved(DELICATE), with_plan=False))
+    made = command("codegen", tmp_path / "survey.toml", "--out", tmp_path / "typed.py")
+    assert made.returncode == 0
     calls = {
-        "right.py": 'record_health(client, smokes="no", age=41.5)',
+        "right.py": 'record_health(client, smokes="no", age=41.5); record_health(person)',
         "wrong.py": 'record_health(client, smokes="maybe")',
         "unknown.py": "record_health(client, drinks=1)",
     }
@@ -39,7 +105,8 @@ def test_a_type_checker_reads_the_answers(tmp_path: Path) -> None:
     paths = [str(tmp_path), str(root), str(root / "client/python")]
     checked = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--follow-imports=silent",
-         "--explicit-package-bases", "--no-error-summary", "typed.py", *calls],
+         "--explicit-package-bases", "--no-error-summary",
+         "typed.py", "odd.py", "delicate.py", *calls],
         cwd=tmp_path, env={**os.environ, "MYPYPATH": os.pathsep.join(paths)},
         capture_output=True, text=True,
     )  # fmt: skip
@@ -52,14 +119,70 @@ def test_a_type_checker_reads_the_answers(tmp_path: Path) -> None:
     assert 'Argument "smokes"' in errors[1]
 
 
+@pytest.mark.parametrize("with_plan", [True, False])
+@pytest.mark.parametrize("toml", [SURVEY, ODD, DELICATE], ids=["plain", "odd", "delicate"])
+def test_the_module_is_formatted(toml: str, with_plan: bool) -> None:
+    source = codegen.module(resolved(toml), with_plan=with_plan)
+    formatted = subprocess.run(
+        [sys.executable, "-m", "ruff", "format", "--isolated", "--stdin-filename=a.py", "-"],
+        input=source, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert formatted.stdout == source
+
+
+@pytest.mark.parametrize("toml", [SURVEY, ODD, DELICATE], ids=["plain", "odd", "delicate"])
+def test_the_module_states_the_agreement_on_the_plan(toml: str) -> None:
+    plan = resolved(toml)
+    agreed = Agreement.on(plan)
+    source = codegen.module(plan)
+    module = imported(source)
+    assert agreed == module.AGREEMENT
+    assert ("may_reveal" in source) == ("may_tell_changes" in source) == (toml is DELICATE)
+    bare = imported(codegen.module(plan, with_plan=False)).AGREEMENT
+    assert bare.plan == b""
+    assert bare.revision == agreed.revision
+    assert bare.domains == agreed.domains
+
+
+def test_a_module_that_was_edited_is_refused_when_it_is_imported() -> None:
+    source = codegen.module(resolved(DELICATE))
+    assert source.count('        "strict": 1.0,') == 1
+    with pytest.raises(InvalidInput, match=r"levels\['strict'\] is 1\.0, the app expects 0\.5"):
+        imported(source.replace('        "strict": 1.0,', '        "strict": 0.5,'))
+
+
+@pytest.mark.parametrize("toml", [SURVEY, ODD, DELICATE], ids=["plain", "odd", "delicate"])
+def test_the_revision_is_that_of_a_server(toml: str, tmp_path: Path, server: Server) -> None:
+    toml = toml.replace('"health"', '"habits"')
+    (tmp_path / "habits.toml").write_text(toml)
+    frozen = server.create(toml)
+    source = command("codegen", tmp_path / "habits.toml").stdout
+    assert imported(source).AGREEMENT.revision == frozen.revision.hex()
+    fetched = command("codegen", "--survey", frozen.survey, "--target", server.address)
+    assert fetched.stdout == source
+
+
+def test_a_survey_comes_from_a_file_or_a_server(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "survey.toml").write_text(SURVEY)
+    for given in ((), (tmp_path / "survey.toml", "--survey", "health")):
+        done = command("codegen", *given)
+        assert done.returncode == 1
+        assert "give the survey's file, or --survey with its name: one of them" in done.stderr
+    unknown = command("codegen", "--survey", "drinks", "--target", server.address)
+    assert unknown.returncode == 1
+    assert "drinks" in unknown.stderr
+    lost = command("codegen", tmp_path / "survey.toml", "--out", tmp_path / "no" / "typed.py")
+    assert lost.returncode == 1
+    assert f"cannot write {tmp_path / 'no' / 'typed.py'}" in lost.stderr
+
+
 def test_names_and_values_may_be_anything(server: Server) -> None:
-    server.create(ODD.replace("health", "odd"))
-    source = codegen.module(surveys.from_toml(ODD.replace("health", "odd"), "odd.toml"))
-    module: dict[str, object] = {}
-    exec(compile(source, "typed.py", "exec"), module)
-    record = module["record_odd"]
-    with device(server.address, "odd", level="open") as client:
-        taken = record(client, from_="yes", class_=33, class__2='a "b"')  # type: ignore[operator]
-        assert taken == ("from", "class", "class_")
-        assert record(client, class__2="\\") == ()  # type: ignore[operator]
-        assert client.counters["spent"] == 1
+    server.create(ODD)
+    typed = imported(codegen.module(resolved(ODD)))
+    with device(server.address, typed.AGREEMENT, level="open") as client:
+        answers = {"answers_2": "two", "float": 0, "client_2": 0.5}
+        recorded = typed.record_odd(client, from_="yes", class_=33, class__2='a "b"', **answers)
+        assert recorded.taken == ("from", "class", "class_", "answers", "float", "client")
+        again = typed.record_odd(client, class__2="\\")
+        assert not again
+        assert again.dropped["class_"] == "spent"

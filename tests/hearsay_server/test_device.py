@@ -28,7 +28,7 @@ def test_a_ledger_can_be_made_and_looked_into(server: Server, tmp_path: Path) ->
     run("device", "create", file)
     assert "no survey has been answered" in run("device", "show", file)
     with device(server.address, "health", level="strict", ledger=file) as client:
-        client.limit(Caps(life=3.0))
+        client.set_caps(Caps(life=3.0))
         client.record(smokes="no", age=30)
         client.person("other").record(smokes="yes")
         assert client.flush()

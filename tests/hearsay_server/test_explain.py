@@ -10,7 +10,7 @@ from hearsay import InvalidInput
 from hearsay_server import survey as surveys
 from hearsay_server.explain import explain
 from ldp.testing import SeededCoins
-from support import SURVEY
+from support import SURVEY, Server
 
 DELICATE = SURVEY.replace('mechanism = "krr"', "").replace(
     '"sometimes", "yes"]', '"sometimes", "yes"]\nsensitive = ["yes"]'
@@ -73,3 +73,15 @@ def test_the_command_tells_it_all(tmp_path: Path) -> None:
         "times as many",
     ):
         assert told in done.stdout
+
+
+def test_the_default_level_is_marked(server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "survey.toml"
+    named = SURVEY.replace('title = "A', 'default_level = "strict"\ntitle = "A')
+    file.write_text(named.replace("health", "habits"))
+    marked = "strict = 1 (default), open = 4\n"
+    assert marked in hearsay("survey", "explain", file).stdout
+    assert hearsay("survey", "create", file, "--target", server.address).returncode == 0
+    assert marked in hearsay("survey", "show", "habits", "--target", server.address).stdout
+    shown = hearsay("survey", "show", "health", "--target", server.address).stdout
+    assert "strict = 1, open = 4\n" in shown

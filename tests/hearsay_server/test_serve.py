@@ -3,7 +3,10 @@
 import sqlite3
 import threading
 import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+import clocked
 import grpc
 import pytest
 from google.protobuf import descriptor_pb2
@@ -267,3 +270,27 @@ def test_a_broken_disk_is_not_acknowledged(
     holder.close()
     response = collector.Submit(collector_pb2.SubmitRequest(batches=[batch]), timeout=20)
     assert statuses(response) == ["STORED"]
+
+
+def test_every_answer_to_a_device_has_the_servers_time(tmp_path: Path) -> None:
+    now, clock = datetime(2031, 5, 6, 7, 8, 9, 500_000, UTC), tmp_path / "clock"
+    clocked.write(clock, now)
+    server = Server(tmp_path / "data", command=(clocked.__file__, str(clock), "0"))
+    server.start()
+    try:
+        server.create()
+        (batch,) = batches(server, 1)
+        calls = (
+            ("GetPlan", collector_pb2.GetPlanRequest(survey="health")),
+            ("Submit", collector_pb2.SubmitRequest(batches=[batch])),
+            ("Submit", collector_pb2.SubmitRequest(batches=[collector_pb2.Batch()])),
+            ("Forget", collector_pb2.ForgetRequest(survey="health", period="once", ids=[batch.id])),
+        )
+        with server.channel() as channel:
+            stub = collector_pb2_grpc.CollectorStub(channel)
+            for number, (method, request) in enumerate(calls):
+                clocked.write(clock, now + timedelta(seconds=number))
+                answer = getattr(stub, method)(request, timeout=20)
+                assert answer.server_time == int(now.timestamp()) + number
+    finally:
+        server.stop()

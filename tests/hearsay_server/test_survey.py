@@ -216,6 +216,26 @@ REFUSED = {
         'name = "age"\ncap = 0',
         "attributes[1] (age): cap must be finite and > 0, got 0.0",
     ),
+    "unknown default level": (
+        'title = "A',
+        'default_level = "standard"\ntitle = "A',
+        "default_level: expected one of strict, open, got 'standard'",
+    ),
+    "default level that is no text": (
+        'title = "A',
+        'default_level = 1\ntitle = "A',
+        "test.toml: Failed to parse default_level field: expected string",
+    ),
+    "title with a character that cannot be seen": (
+        'title = "A survey',
+        'title = "A\u00adsurvey',
+        "title: 'A\\xadsurvey of two questions' contains U+00AD, a format character",
+    ),
+    "value that can be written in another way": (
+        '"sometimes"',
+        '"de\u0301ja\u0300"',
+        "attributes[0]: values: 'de\u0301ja\u0300' is not in Unicode's normal form NFC: U+0065",
+    ),
     "unknown period": (
         'title = "A',
         'period = "daily"\ntitle = "A',
@@ -246,6 +266,15 @@ def test_the_same_survey_resolves_to_the_same_bytes() -> None:
     first = surveys.resolve(surveys.from_toml(SURVEY, "a"))
     turned = SURVEY.replace("strict = 1.0\nopen = 4.0", "open = 4.0\nstrict = 1.0")
     assert surveys.resolve(surveys.from_toml(turned, "b")) == first
+
+
+def test_a_survey_may_name_the_level_that_is_used_until_one_is_chosen() -> None:
+    assert resolve(SURVEY).default_level == ""
+    named = SURVEY.replace('title = "A', 'default_level = "open"\ntitle = "A')
+    assert resolve(named).default_level == "open"
+    assert resolve(named).revision != resolve(SURVEY).revision
+    assert surveys.levels_in_words(resolve(named)) == "strict = 1, open = 4 (default)"
+    assert surveys.levels_in_words(resolve(SURVEY)) == "strict = 1, open = 4"
 
 
 def test_a_records_epsilon_is_split_by_weight() -> None:

@@ -1,27 +1,37 @@
 """Collect statistics under local differential privacy: the SDK for apps and analysts."""
 
-import logging
-
+from hearsay.agreement import Agreement
 from hearsay.analyst import Analyst
+from hearsay.anchors import Anchor, FileAnchor, KeyringAnchor
 from hearsay.choices import Caps
-from hearsay.client import MEMORY, Client, Person
-from hearsay.sender import Delivery
+from hearsay.client import MEMORY, Client
+from hearsay.ledger import Recorded, Spending
+from hearsay.outbox import Outbox, Sent
+from hearsay.person import Person
+from hearsay.sender import Delivery, DeliveryState
 from hearsay.store import create_ledger
 from hearsay.transport import Tls, Unreachable
 from hearsay.trouble import Reason, Status
 from ldp import InvalidInput
 
-logging.getLogger("hearsay").addHandler(logging.NullHandler())
-
 __all__ = [
     "MEMORY",
+    "Agreement",
     "Analyst",
+    "Anchor",
     "Caps",
     "Client",
     "Delivery",
+    "DeliveryState",
+    "FileAnchor",
     "InvalidInput",
+    "KeyringAnchor",
+    "Outbox",
     "Person",
     "Reason",
+    "Recorded",
+    "Sent",
+    "Spending",
     "Status",
     "Tls",
     "Unreachable",

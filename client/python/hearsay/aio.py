@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Concatenate, ParamSpec, Self
 
 from hearsay import client as blocking
 from hearsay.choices import Caps
-from hearsay.ledger import Spending
+from hearsay.ledger import Recorded, Spending
 from hearsay.outbox import Outbox
+from hearsay.person import Person
+from hearsay.sender import DeliveryState
 from hearsay.trouble import Status
 
 _P = ParamSpec("_P")
@@ -35,17 +37,24 @@ class Client:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._client = blocking.Client(*args, **kwargs)
 
-    def record(self, /, **answers: object) -> tuple[str, ...]:
+    def record(self, /, **answers: object) -> Recorded:
         """Randomise answers and queue them, as `hearsay.Client.record` does."""
         return self._client.record(**answers)
 
-    def person(self, name: str) -> blocking.Person:
-        """Return what records the answers of one of several people."""
-        return self._client.person(name)
+    def person(
+        self,
+        name: str,
+        *,
+        level: str | None = None,
+        levels: Mapping[str, str] = MappingProxyType({}),
+    ) -> Person:
+        """Return one of several people whose answers this client records, as
+        `hearsay.Client.person` does."""
+        return self._client.person(name, level=level, levels=levels)
 
-    async def ready(self, timeout: float = 10.0) -> bool:
+    async def wait_ready(self, timeout: float = 10.0) -> bool:
         """Wait until there is a plan; return whether answers are taken now."""
-        return await asyncio.to_thread(self._client.ready, timeout)
+        return await asyncio.to_thread(self._client.wait_ready, timeout)
 
     async def grant(self) -> None:
         """Note the user's consent in the ledger."""
@@ -55,9 +64,9 @@ class Client:
         """Note that consent is revoked, and empty the queue."""
         await asyncio.to_thread(self._client.revoke, forget=forget)
 
-    async def limit(self, caps: Caps) -> None:
+    async def set_caps(self, caps: Caps) -> None:
         """Set the user's own caps."""
-        await asyncio.to_thread(self._client.limit, caps)
+        await asyncio.to_thread(self._client.set_caps, caps)
 
     async def flush(self, timeout: float = 30.0) -> bool:
         """Send what waits; return whether all of it was answered within `timeout` seconds."""
@@ -71,13 +80,18 @@ class Client:
         """Return whether answers are taken now, and if not, why."""
         return self._client.status()
 
-    def ledger(self, person: str = "") -> tuple[Spending, ...]:
+    def spendings(self) -> tuple[Spending, ...]:
         """Return what was spent and what is left, by attribute."""
-        return self._client.ledger(person)
+        return self._client.spendings()
 
     def outbox(self) -> Outbox:
         """Return what waits and what left, decoded."""
         return self._client.outbox()
+
+    @property
+    def delivery(self) -> DeliveryState:
+        """When a batch was last answered, the last error, and how long the oldest report waits."""
+        return self._client.delivery
 
     @property
     def counters(self) -> Mapping[str, int]:

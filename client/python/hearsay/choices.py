@@ -1,51 +1,72 @@
-"""What a user and an app chose, held against a plan: the terms on which answers are taken."""
+"""What is decided before any answer is known: the app's agreement, a person's level, the caps."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from datetime import datetime
 from fractions import Fraction
 from functools import cached_property
-from types import MappingProxyType
 
-from hearsay.memo import Memoizer
-from hearsay.plan import Categorical, Level, Plan
+from hearsay import period
+from hearsay.agreement import Agreement
+from hearsay.plan import Categorical, Plan
 from ldp import InvalidInput
-from ldp.budget import Budget
+
+_UNTIL = {
+    "P1Y": re.compile(r"\d{4}"),
+    "P1M": re.compile(r"\d{4}-\d{2}"),
+    "P1D": re.compile(r"\d{4}-\d{2}-\d{2}"),
+}
+"""How the end of a pace is written, by the period that it names."""
 
 
 @dataclass(frozen=True)
 class Caps:
     """The most epsilon that somebody allows; None allows what the plan asks for.
 
-    `record` is for one record, and so for one person and period; `life` for all that a person
-    ever reports from this ledger, over all its surveys; `attribute` for one report of an
-    attribute, and `attribute_life` for all of them. Raises `InvalidInput` unless every cap is
-    finite and >= 0.
+    `life` is for all that a person ever reports from this ledger, over all its surveys; `until`
+    spreads it over the time until the end of that year, month or day (UTC): "2027", "2027-12" or
+    "2027-12-31". A period's answers are then taken once what was spent before is no more than
+    the share of that time that has passed; without caps on the way, the first ones at once.
+    `attribute` is for one report of an attribute, and `attribute_life` for all of them. The most
+    that one record may spend is the client's `epsilon`.
+
+    Raises `InvalidInput` unless every cap is finite and >= 0, and `until` names a period.
     """
 
-    record: float | None = None
     life: float | None = None
+    until: str | None = None
     attribute: Mapping[str, float] = field(default_factory=dict)
     attribute_life: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        named = [("record", self.record), ("life", self.life)]
+        named = [("life", self.life)]
         named += [(f"attribute {name}", cap) for name, cap in self.attribute.items()]
         named += [(f"attribute_life {name}", cap) for name, cap in self.attribute_life.items()]
         for name, cap in named:
             if cap is not None and not 0 <= cap < math.inf:
                 raise InvalidInput(f"the cap {name} must be finite and >= 0, got {cap!r}")
+        if self.until is not None:
+            if self.life is None:
+                raise InvalidInput(f"until={self.until!r} spreads a cap for life: give life=, too")
+            _ = self.ends
 
-    def lower(self, other: "Caps") -> "Caps":
-        """Return the caps that hold where both do: of each, the lower one."""
-        record = [cap for cap in (self.record, other.record) if cap is not None]
-        life = [cap for cap in (self.life, other.life) if cap is not None]
-        return Caps(
-            min(record, default=None),
-            min(life, default=None),
-            _lower(self.attribute, other.attribute),
-            _lower(self.attribute_life, other.attribute_life),
+    @cached_property
+    def ends(self) -> datetime:
+        """When the time ends over which the cap for life is spread (UTC)."""
+        text = self.until or ""
+        for unit, form in _UNTIL.items():
+            if form.fullmatch(text):
+                return period.end(unit, text)
+        raise InvalidInput(
+            f"until must be a year, month or day such as '2027-12', got {self.until!r}"
         )
+
+    @property
+    def count_for_life(self) -> bool:
+        """Whether a cap needs all that was ever spent."""
+        return self.life is not None or bool(self.attribute_life)
 
     def as_dict(self) -> dict[str, object]:
         """Return the caps that are set, for JSON."""
@@ -57,143 +78,82 @@ class Caps:
         }
 
 
-def _lower(one: Mapping[str, float], other: Mapping[str, float]) -> Mapping[str, float]:
-    both = {**one, **other}
-    return {name: min(one.get(name, cap), cap) for name, cap in both.items()}
-
-
 @dataclass(frozen=True)
-class Choices:
-    """What was chosen before any answer is known: a level, others by attribute, what is withheld
-    and what may become known in the clear. `Client` says what each means."""
+class Agreed:
+    """What an app agreed to about a survey, whatever its server says later.
 
-    level: str
-    levels: Mapping[str, str] = field(default_factory=dict)
-    withhold: frozenset[str] = frozenset()
-    may_reveal: frozenset[str] = frozenset()
-    may_tell_changes: frozenset[str] = frozenset()
+    `epsilon` is the most that one record may spend; None where an `agreement` lists the levels.
+    """
+
+    survey: str
+    epsilon: float | None = None
     revision: str | None = None
+    may_reveal: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    may_tell_changes: frozenset[str] = frozenset()
+    agreement: Agreement | None = None
 
-    def against(self, plan: Plan) -> "Terms":
-        """Return the terms under a plan.
+    @classmethod
+    def by_module(cls, agreement: Agreement) -> "Agreed":
+        """Return what a module written by `hearsay codegen` says."""
+        return cls(
+            agreement.survey,
+            None,
+            agreement.revision,
+            {name: frozenset(values) for name, values in agreement.may_reveal.items()},
+            frozenset(agreement.may_tell_changes),
+            agreement,
+        )
 
-        Raises `InvalidInput` where the plan lacks a level or attribute, is not of the revision,
-        spends more on a record than the loosest level chosen, or could reveal a value, or tell
-        when an answer changes, which `may_reveal` or `may_tell_changes` does not allow.
+    def check(self, plan: Plan, withheld: frozenset[str]) -> None:
+        """Raise `InvalidInput` unless the plan is what was agreed to.
+
+        That is: it is of this survey and revision, has the domains and levels of the agreement,
+        and could neither reveal a value nor tell when an answer changes unless `may_reveal` or
+        `may_tell_changes` allows it. Attributes that are `withheld` are never sent.
         """
+        if plan.survey != self.survey:
+            raise InvalidInput(f"asked for the survey {self.survey!r}, got {plan.survey!r}")
         if self.revision is not None and plan.revision.hex() != self.revision:
             raise InvalidInput(
                 f"expected revision {self.revision!r} of {plan.survey!r}, "
                 f"the server has {plan.revision.hex()}"
             )
-        level = plan.level(self.level)
-        levels = dict.fromkeys(plan.attributes, level)
-        for name in (*self.levels, *self.withhold, *self.may_reveal, *self.may_tell_changes):
+        if self.agreement is not None:
+            self.agreement.check(plan)
+        for name in (*self.may_reveal, *self.may_tell_changes, *withheld):
             if name not in plan.attributes:
                 raise InvalidInput(no_attribute(plan, name))
-        levels |= {name: plan.level(other) for name, other in self.levels.items()}
-        budget = level.budget
-        for position, (name, other) in enumerate(levels.items()):
-            if other is not level:
-                budget = budget.with_epsilon(position, other.mechanisms[name].epsilon)
-        memoizers = {name: plan.memoizer(other.name, name) for name, other in levels.items()}
-        terms = Terms(
-            plan=plan,
-            level=level,
-            levels=MappingProxyType(levels),
-            budget=budget,
-            withheld=self.withhold,
-            memoizers={name: memo for name, memo in memoizers.items() if memo is not None},
-        )
-        allowed = max(chosen.epsilon for chosen in (level, *levels.values()))
-        if terms.record_epsilon > allowed:
-            raise InvalidInput(
-                f"these levels together spend epsilon {terms.record_epsilon:g} on a record, "
-                f"more than the loosest of them, {allowed:g}: the plan does not go by levels"
-            )
-        self._check_revealing(terms)
-        return terms
-
-    def _check_revealing(self, terms: "Terms") -> None:
-        for name, attribute in terms.plan.attributes.items():
-            domain = attribute.domain
-            if name in self.withhold or not isinstance(domain, Categorical):
+        for name, attribute in plan.attributes.items():
+            if name in withheld or not isinstance(attribute.domain, Categorical):
                 continue
-            if name in terms.memoizers and name not in self.may_tell_changes:
+            if attribute.memo and name not in self.may_tell_changes:
                 raise InvalidInput(
                     f"answers to {name!r} are memoised, so reports tell when they change; "
                     f"if that is meant, pass may_tell_changes=[{name!r}]"
                 )
-            if domain.ordinary and name not in self.may_reveal:
+            allowed = self.may_reveal.get(name, frozenset())
+            revealed = [value for value in attribute.domain.ordinary if value not in allowed]
+            if revealed:
                 raise InvalidInput(
-                    f"a report of {name!r} may reveal {' or '.join(domain.ordinary)}; "
-                    f"if that is meant, pass may_reveal=[{name!r}]"
+                    f"a report of {name!r} may reveal {' or '.join(revealed)}; if that is meant, "
+                    f"pass may_reveal={{{name!r}: {list(attribute.domain.ordinary)!r}}}"
                 )
+
+    def check_epsilon(self, spent: float) -> None:
+        """Raise `InvalidInput` where a record that spends this much spends more than agreed."""
+        if self.epsilon is not None and spent > self.epsilon:
+            raise InvalidInput(
+                f"a record of {self.survey!r} would spend epsilon {spent:g}, and the app allows "
+                f"epsilon={self.epsilon:g}"
+            )
 
 
 @dataclass(frozen=True)
-class Terms:
-    """A plan as one user executes it: each attribute's level, the budget of a record, and how
-    memos are kept of the attributes that have them."""
+class Choices:
+    """What one person chose: a level, None for the survey's default, and others by attribute."""
 
-    plan: Plan
-    level: Level
-    levels: Mapping[str, Level]
-    budget: Budget
-    withheld: frozenset[str]
-    memoizers: Mapping[str, Memoizer]
-
-    @property
-    def count_for_life(self) -> bool:
-        """Whether a ledger that was lost can never be made good: the survey has one period only,
-        or what was answered is to be answered alike again."""
-        return not self.plan.period or not self.withheld.issuperset(self.memoizers)
-
-    @cached_property
-    def record_epsilon(self) -> float:
-        """The most that one record spends: all attributes that it can report together."""
-        names = enumerate(self.plan.attributes)
-        return self.budget.epsilon_of([j for j, name in names if name not in self.withheld])
-
-    def cost(self, name: str) -> float:
-        """Return what a report of an attribute costs, or for a memoised one a new memo."""
-        memoizer = self.memoizers.get(name)
-        return memoizer.epsilon if memoizer else self.levels[name].mechanisms[name].epsilon
-
-    def check_caps(self, caps: Caps) -> None:
-        """Raise `InvalidInput` where one record may spend more than a cap allows."""
-        if caps.record is not None and self.record_epsilon > caps.record:
-            raise InvalidInput(
-                f"level {self.level.name!r} spends epsilon {self.record_epsilon:g} on a record, "
-                f"above the cap of {caps.record:g}"
-            )
-        for name, cap in caps.attribute.items():
-            if name not in self.levels or name in self.withheld:
-                continue
-            epsilon = self.levels[name].mechanisms[name].epsilon
-            if epsilon > cap:
-                raise InvalidInput(
-                    f"level {self.levels[name].name!r} spends epsilon {epsilon:g} on {name!r}, "
-                    f"above the cap of {cap:g}"
-                )
-
-    def encode(self, answers: Mapping[str, object]) -> dict[str, int | float]:
-        """Return the answers that are not None as mechanisms take them, the withheld left out.
-
-        Raises `InvalidInput`, without repeating the answer, for an unknown attribute or an
-        answer outside its domain.
-        """
-        values = {}
-        for name, answer in answers.items():
-            if answer is None:
-                continue
-            if name not in self.plan.attributes:
-                raise InvalidInput(no_attribute(self.plan, name))
-            try:
-                values[name] = self.plan.attributes[name].domain.encode(answer)
-            except InvalidInput as error:
-                raise InvalidInput(f"{name} {error}") from None
-        return {name: value for name, value in values.items() if name not in self.withheld}
+    level: str | None = None
+    levels: tuple[tuple[str, str], ...] = ()
 
 
 def no_attribute(plan: Plan, name: str) -> str:

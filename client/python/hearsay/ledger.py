@@ -1,19 +1,18 @@
-"""What a person has spent, and whether one more answer may be: spend, memo and report at once."""
+"""Randomise answers and queue them: spend, memo and report in one transaction."""
 
 import json
 import sqlite3
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from fractions import Fraction
 from hashlib import blake2b
-from typing import Any
 
 from hearsay import outbox, period
-from hearsay.choices import Caps, Terms, total
+from hearsay.account import Account
+from hearsay.choices import Caps
 from hearsay.memo import Memoizer
 from hearsay.store import Store
+from hearsay.terms import Terms
 from hearsay.trouble import Reason, Trouble
 from hearsay.v1 import collector_pb2
 from ldp import Coins, InvalidInput
@@ -21,11 +20,31 @@ from ldp import Coins, InvalidInput
 IDLE = "idle"
 """An answer was dropped because its attribute was not drawn for this record."""
 SPENT = "spent"
-"""An answer was dropped because its attribute's epsilon, or a cap for life, is used up."""
+"""An answer was dropped because its attribute was reported in this period, or a cap is used up."""
+WITHHELD = "withheld"
+"""An answer was dropped because the app withholds its attribute."""
+UNKNOWN = "unknown"
+"""An answer was dropped because the survey has no such attribute."""
+INVALID = "invalid"
+"""An answer was outside the domain: a random value was reported in its place."""
 
-_Account = dict[str, dict[str, Any]]
-"""By survey: the current period, its revision, what was drawn for it, what each attribute that
-was reported in it cost the record, and all ever spent: {attribute: {epsilon in hex: times}}."""
+
+@dataclass(frozen=True)
+class Recorded:
+    """What became of the answers of one `record`, by attribute name.
+
+    `taken` are queued; `dropped` maps the others to the reason: "idle", "spent", "withheld",
+    "unknown", or one of `hearsay.Reason` that kept the client from taking any. `invalid` are
+    those of `taken` whose answer was outside the domain: a random value was reported in its
+    place, so that nothing that leaves tells it. True where anything was taken.
+    """
+
+    taken: tuple[str, ...] = ()
+    dropped: Mapping[str, str] = field(default_factory=dict)
+    invalid: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.taken)
 
 
 @dataclass(frozen=True)
@@ -45,6 +64,14 @@ class Spending:
     answered: bool
 
 
+@dataclass(frozen=True)
+class Moment:
+    """When something happens: by the device's clock, and the server's time if it is known."""
+
+    now: datetime
+    server_time: float | None
+
+
 class Ledger:
     """The accounts in a store. The epsilons of what one person reports add up, over
     attributes, periods and surveys (sequential composition), in exact arithmetic."""
@@ -57,211 +84,182 @@ class Ledger:
         self,
         person: str,
         terms: Terms,
-        values: Mapping[str, int | float],
+        values: Mapping[str, int | float | None],
         *,
-        now: datetime,
+        moment: Moment,
         caps: Caps,
         limits: tuple[int, int],
         coins: Coins,
-    ) -> tuple[list[str], Counter[str], tuple[int, int]]:
-        """Randomise what may be spent and queue it; return its names, what was dropped, and how
-        many reports wait now, and bytes (0 where none was added).
+    ) -> tuple[list[str], dict[str, str], tuple[int, int, int]]:
+        """Randomise what may be spent and queue it.
 
-        All of it is one transaction: either the epsilon is spent, the memo kept and the report
-        queued, or none of it. `limits` are the reports and bytes that may wait; the oldest are
-        dropped beyond them. Raises `Trouble`, with nothing changed, where no answer may be
-        taken now.
+        `values` are as mechanisms take them; None stands for an answer outside the domain. `caps`
+        are the app's. `limits` are the reports and bytes that may wait; the oldest are dropped
+        beyond them. Returns the names that were taken, the reasons why others were not, and how
+        many reports wait now, how many bytes, and how many were dropped (0 where nothing was
+        added). All of it is one transaction: either the epsilon is spent, the memo kept and the
+        report queued, or none of it.
+
+        Guarantee: whether and in which form a report is queued depends on the plan and on the
+        calls, never on the values: where there is no value, or no epsilon left for its memo, a
+        value drawn uniformly from the domain is reported in its place.
+
+        Raises `Trouble`, with nothing changed, where no answer may be taken now.
         """
-        dropped: Counter[str] = Counter()
-        survey = self._survey
-        label = period.label(terms.plan.period, now)
-        with self._store.write() as connection:
-            key = self._person(person)
-            account, caps, latest = self._account(connection, key, terms, label, caps)
-            mine = account[survey]
-            begins = mine["period"] != label
-            if begins:
-                names = list(terms.plan.attributes)
-                drawn = [names[j] for j in terms.budget.draw(coins)]
-                revision = terms.plan.revision.hex()
-                mine |= {"period": label, "revision": revision, "drawn": drawn, "spent": {}}
-            # Where these terms drew the attributes, their sum is within their record's epsilon.
-            # Otherwise other terms drew them, or reported some already.
-            left = None if begins else Fraction(terms.record_epsilon) - _sum(mine["spent"])
-            taken: list[str] = []
-            waiting = 0, 0
+
+        def work(
+            connection: sqlite3.Connection,
+        ) -> tuple[list[str], dict[str, str], tuple[int, int, int]]:
+            key = self.key(person)
+            account, all_caps = self._account(connection, key, terms, caps)
+            label = account.enter(terms, moment.now, moment.server_time, coins)
+            self._check_vouched(terms, label, all_caps)
             report = collector_pb2.Batch(
-                survey=survey, revision=terms.plan.revision, period=label, rows=1
+                survey=self._survey, revision=terms.plan.revision, period=label, rows=1
             )
+            dropped: dict[str, str] = {}
             for name, value in values.items():
-                if name not in mine["drawn"]:
-                    dropped[IDLE] += 1
-                    continue
                 level = terms.levels[name]
-                mechanism, memoizer = level.mechanisms[name], terms.memoizers.get(name)
-                memos = (
-                    _Memos(connection, self._store.salt, (key, survey, name), memoizer)
-                    if memoizer
-                    else None
-                )
-                memo = memos.recall(value, coins) if memos else None
-                epsilon = 0.0 if memo else terms.cost(name)
-                if (
-                    name in mine["spent"]
-                    or (left is not None and mechanism.epsilon > left)
-                    or not _may_spend(account, survey, name, epsilon, caps)
-                ):
-                    dropped[SPENT] += 1
+                mechanism = level.mechanisms[name]
+                calls = account.calls_cost(terms, name)
+                if not account.is_drawn(name):
+                    dropped[name] = IDLE
                     continue
-                if left is not None:
-                    left -= Fraction(mechanism.epsilon)
-                if memos and memoizer:
-                    memo = memo or memos.keep(value, coins)
+                if not account.may_report(name, mechanism.epsilon) or not account.allows(
+                    "calls", name, calls, all_caps
+                ):
+                    dropped[name] = SPENT
+                    continue
+                memoizer = terms.memoizers.get(name)
+                if memoizer:
+                    memos = _Memos(
+                        connection, self._store.salt, (key, self._survey, name), memoizer, coins
+                    )
+                    affordable = account.allows("life", name, memoizer.epsilon, all_caps)
+                    memo, is_new = memos.of(value, affordable)
+                    life = memoizer.epsilon if is_new else 0.0
                     code = memoizer.report(memo, coins)
                 else:
+                    life = calls if account.allows("life", name, calls, all_caps) else 0.0
+                    if value is None or not life:
+                        value = terms.anything(name, coins)
                     code = mechanism.encode_one(mechanism.randomize(value, coins))
-                mine["spent"][name] = mechanism.epsilon.hex()
-                _spend(mine, name, epsilon)
-                taken.append(name)
+                account.report(name, mechanism.epsilon, calls=calls, life=life)
                 report.columns.add(attribute=name, level=level.name, codes=code)
             connection.execute(
-                "INSERT INTO accounts VALUES (?, ?)"
+                "INSERT INTO accounts (person, account) VALUES (?, ?)"
                 " ON CONFLICT DO UPDATE SET account = excluded.account",
-                (key, json.dumps(account)),
+                (key, account.dump()),
             )
-            if label != latest:  # also where nothing was taken: the account's period has moved
-                connection.execute(
-                    "UPDATE surveys SET latest = ? WHERE survey = ?", (label, survey)
-                )
+            taken = [column.attribute for column in report.columns]
+            waiting = 0, 0, 0
             if taken:
-                data = report.SerializeToString()
-                waiting, overflow = outbox.add(connection, survey, data, now.timestamp(), limits)
-                if overflow:
-                    dropped["overflow"] = overflow
-        return taken, dropped, waiting
+                waiting = outbox.add(
+                    connection,
+                    self._survey,
+                    key,
+                    report.SerializeToString(),
+                    moment.now.timestamp(),
+                    limits,
+                )
+            return taken, dropped, waiting
 
-    def check(self, person: str, terms: Terms, *, now: datetime, caps: Caps) -> None:
+        return self._store.write(work)
+
+    def check(self, person: str, terms: Terms, *, moment: Moment, caps: Caps) -> None:
         """Raise `Trouble` where `record` would, looking only."""
-        label = period.label(terms.plan.period, now)
-        with self._store.read() as connection:
-            self._account(connection, self._person(person), terms, label, caps)
+
+        def work(connection: sqlite3.Connection) -> None:
+            account, all_caps = self._account(connection, self.key(person), terms, caps)
+            label, _ = account.check(terms, moment.now, moment.server_time)
+            self._check_vouched(terms, label, all_caps)
+
+        self._store.read(work)
 
     def spendings(self, person: str, terms: Terms, caps: Caps, now: datetime) -> list[Spending]:
         """Return what was spent and what is left, by attribute of the plan."""
-        label = period.label(terms.plan.period, now)
-        with self._store.read() as connection:
-            stored = connection.execute(
-                "SELECT account FROM accounts WHERE person = ?", (self._person(person),)
-            ).fetchone()
-            caps = caps.lower(self.own_caps(connection))
-        account: _Account = json.loads(stored[0]) if stored else {}
-        mine = account.get(self._survey, {"period": "", "life": {}})
-        found = []
-        for name in terms.levels:
-            spent = mine["life"].get(name, {})
-            life = total({name: spent})
-            answered = mine["period"] == label and name in mine["spent"]
-            found.append(
-                Spending(
-                    attribute=name,
-                    epsilon=terms.cost(name),
-                    reports=sum(spent.values()),
-                    life=float(life),
-                    left=left_for_life(account, self._survey, name, caps),
-                    answered=answered,
-                )
+        account, own = self._store.read(lambda connection: self._stored(connection, person))
+        current, reported = account.current
+        answered = reported if current == period.label(terms.plan.period, now) else []
+        return [
+            Spending(
+                attribute=name,
+                epsilon=terms.cost(name),
+                reports=sum(account.life.get(name, {}).values()),
+                life=sum(
+                    float.fromhex(epsilon) * times
+                    for epsilon, times in account.life.get(name, {}).items()
+                ),
+                left=account.left(name, (caps, *own)),
+                answered=name in answered,
             )
-        return found
+            for name in terms.levels
+        ]
 
-    def own_caps(self, connection: sqlite3.Connection) -> Caps:
-        """Return the caps that the user set."""
-        found = connection.execute(
-            "SELECT caps FROM surveys WHERE survey = ?", (self._survey,)
-        ).fetchone()
-        life = connection.execute("SELECT value FROM settings WHERE name = 'life'").fetchone()
-        own = json.loads(found[0]) if found else {}
-        return Caps(**own, life=life[0] if life else None)
+    def own_caps(self, person: str) -> Sequence[Caps]:
+        """Return the caps that a person set: for this survey, and for life over all."""
+        return self._store.read(lambda connection: self._stored(connection, person))[1]
 
-    def set_own_caps(self, caps: Caps) -> None:
-        """Keep the user's caps: that for life for all surveys, the others for this one."""
+    def set_own_caps(self, person: str, caps: Caps) -> None:
+        """Keep a person's caps: those for life over all surveys, the others for this one."""
         own = caps.as_dict()
-        life = own.pop("life", None)
-        with self._store.write() as connection:
-            connection.execute(
-                "INSERT INTO surveys (survey, caps) VALUES (?, ?)"
-                " ON CONFLICT DO UPDATE SET caps = excluded.caps",
-                (self._survey, json.dumps(own)),
-            )
-            connection.execute("DELETE FROM settings WHERE name = 'life'")
-            if life is not None:
-                connection.execute("INSERT INTO settings VALUES ('life', ?)", (life,))
+        life = {name: own.pop(name) for name in ("life", "until") if name in own}
+        key = self.key(person)
 
-    def _person(self, name: str) -> bytes:
-        """Return what stands for a person in the file."""
-        return person_key(name, self._store.salt)
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "INSERT INTO people (survey, person, caps) VALUES (?, ?, ?)"
+                " ON CONFLICT DO UPDATE SET caps = excluded.caps",
+                (self._survey, key, json.dumps(own)),
+            )
+            connection.execute(
+                "INSERT INTO accounts (person, caps) VALUES (?, ?)"
+                " ON CONFLICT DO UPDATE SET caps = excluded.caps",
+                (key, json.dumps(life)),
+            )
+
+        self._store.write(work)
+
+    def key(self, person: str) -> bytes:
+        """Return what stands for a person in the file; the device's own user is ""."""
+        return person_key(person, self._store.salt)
+
+    def _stored(
+        self, connection: sqlite3.Connection, person: str
+    ) -> tuple[Account, tuple[Caps, ...]]:
+        _, account, caps = _look(connection, self._survey, self.key(person))
+        return Account(account, self._survey), caps
 
     def _account(
-        self, connection: sqlite3.Connection, key: bytes, terms: Terms, label: str, caps: Caps
-    ) -> tuple[_Account, Caps, str]:
-        """Return an account, the caps that hold, and the latest period answered by anybody.
-
-        Raises `Trouble` where no answer may be taken now.
-        """
-        survey = self._survey
-        consent, own, latest, stored, life = connection.execute(
-            "SELECT consent, caps, latest, (SELECT account FROM accounts WHERE person = ?),"
-            " (SELECT value FROM settings WHERE name = 'life') FROM surveys WHERE survey = ?",
-            (key, survey),
-        ).fetchone() or (0, "{}", "", None, None)
+        self, connection: sqlite3.Connection, key: bytes, terms: Terms, caps: Caps
+    ) -> tuple[Account, tuple[Caps, ...]]:
+        """Return an account and the caps that hold; raise `Trouble` where nothing may be taken."""
+        consent, stored, own = _look(connection, self._survey, key)
         if not consent:
             raise Trouble(Reason.NO_CONSENT)
-        if own != "{}" or life is not None:
-            caps = caps.lower(Caps(**json.loads(own), life=life))
-            try:
-                terms.check_caps(caps)  # the user may have set them elsewhere since
-            except InvalidInput as error:
-                raise Trouble(Reason.PLAN_REFUSED, str(error)) from None
-        self._check_new(terms, label, caps)
-        account: _Account = json.loads(stored) if stored else {}
-        mine = account.setdefault(survey, {"period": "", "life": {}})
-        latest_of_all = max(latest, mine["period"])  # labels of one unit sort as periods do
-        if label < latest_of_all:
-            raise Trouble(
-                Reason.CLOCK, f"the clock shows {label}; {latest_of_all} was seen already"
-            )
-        if mine["period"] == label and mine["revision"] != terms.plan.revision.hex():
-            raise Trouble(Reason.PLAN_CHANGED, f"{label} goes by revision {mine['revision'][:12]}")
-        return account, caps, latest
+        try:
+            for each in own:  # the person may have set them elsewhere since
+                terms.check_caps(each)
+        except InvalidInput as error:
+            raise Trouble(Reason.PLAN_REFUSED, str(error)) from None
+        return Account(stored, self._survey), (caps, *own)
 
-    def _check_new(self, terms: Terms, label: str, caps: Caps) -> None:
+    def _check_vouched(self, terms: Terms, label: str, caps: Sequence[Caps]) -> None:
         """Raise `Trouble` where a ledger that was lost may have spent already."""
         created = self._store.created
         if created is None:
             return
-        if terms.count_for_life or caps.life is not None or caps.attribute_life:
+        why = self._store.lost or f"the ledger was made by itself at {created:%Y-%m-%d %H:%M}"
+        if terms.count_for_life or any(each.count_for_life for each in caps):
             raise Trouble(
                 Reason.LOST_LEDGER,
-                "what an earlier ledger spent for life is not known; if there was none, make the "
-                "file with create_ledger()",
+                f"{why}; what an earlier ledger spent for life is not known. If there was none, "
+                "make the file with create_ledger()",
             )
         if period.start(terms.plan.period, label) <= created:
             raise Trouble(
-                Reason.NEW_LEDGER,
-                f"the ledger was made in {label}: an earlier one may have spent in it",
+                Reason.NEW_LEDGER, f"{why}: an earlier one may have spent in {label} already"
             )
-
-
-def left_for_life(
-    account: Mapping[str, Any], survey: str, attribute: str, caps: Caps
-) -> float | None:
-    """Return what the caps for life leave of an attribute; None where there are none."""
-    limits = []
-    if caps.life is not None:
-        limits.append(Fraction(caps.life) - _life(account))
-    if attribute in caps.attribute_life:
-        spent = account.get(survey, {"life": {}})["life"].get(attribute, {})
-        limits.append(Fraction(caps.attribute_life[attribute]) - total({attribute: spent}))
-    return max(0.0, float(min(limits))) if limits else None
 
 
 def person_key(name: str, salt: bytes) -> bytes:
@@ -271,37 +269,27 @@ def person_key(name: str, salt: bytes) -> bytes:
     return blake2b(name.encode("utf-8", "surrogatepass"), key=salt, digest_size=16).digest()
 
 
-def _sum(spent: Mapping[str, str]) -> Fraction:
-    """Add up epsilons in hex."""
-    return sum((Fraction(float.fromhex(epsilon)) for epsilon in spent.values()), Fraction(0))
-
-
-def _life(account: Mapping[str, Any]) -> Fraction:
-    return sum((total(mine["life"]) for mine in account.values()), Fraction(0))
-
-
-def _may_spend(account: _Account, survey: str, name: str, epsilon: float, caps: Caps) -> bool:
-    if not epsilon or (caps.life is None and not caps.attribute_life):
-        return True
-    cost = Fraction(epsilon)
-    if caps.life is not None and _life(account) + cost > Fraction(caps.life):
-        return False
-    if name in caps.attribute_life:
-        life = total({name: account[survey]["life"].get(name, {})})
-        return life + cost <= Fraction(caps.attribute_life[name])
-    return True
-
-
-def _spend(mine: dict[str, Any], name: str, epsilon: float) -> None:
-    if epsilon:
-        times = mine["life"].setdefault(name, {})
-        times[epsilon.hex()] = times.get(epsilon.hex(), 0) + 1
+def _look(
+    connection: sqlite3.Connection, survey: str, key: bytes
+) -> tuple[bool, str, tuple[Caps, ...]]:
+    """Return whether a person consents, their account, and the caps that they set."""
+    consent, caps, account, life = connection.execute(
+        "SELECT p.consent, p.caps, a.account, a.caps FROM (SELECT ?1 AS survey, ?2 AS person) AS me"
+        " LEFT JOIN people AS p USING (survey, person) LEFT JOIN accounts AS a USING (person)",
+        (survey, key),
+    ).fetchone()
+    own = {**json.loads(caps or "{}"), **json.loads(life or "{}")}
+    return bool(consent), account or "{}", (Caps(**own),) if own else ()
 
 
 class _Memos:
     """The memos of one person and attribute, in one transaction."""
 
-    _DEVICE = -1  # the key of what the device drew before any answer
+    _DEVICE = -1
+    """The key of what the device drew before any answer."""
+    _BLANK = -2
+    """The key of the memo of a random value: it is reported for answers outside the domain, and
+    for new ones that a cap for life leaves no epsilon for. It says nothing of any answer."""
 
     def __init__(
         self,
@@ -309,27 +297,43 @@ class _Memos:
         salt: bytes,
         where: tuple[bytes, str, str],
         memoizer: Memoizer,
+        coins: Coins,
     ) -> None:
         self._connection = connection
         self._salt = salt
         self._where = (*where, memoizer.identity)
         self._memoizer = memoizer
+        self._coins = coins
 
-    def recall(self, value: int | float, coins: Coins) -> bytes | None:
-        """Return the memo of a value; None where it has none yet."""
-        return self._get(self._memoizer.key(self._device(coins), int(value)))
+    def of(self, value: int | float | None, affordable: bool) -> tuple[bytes, bool]:
+        """Return the memo of a value, and whether it is a new one that has to be paid for.
 
-    def keep(self, value: int | float, coins: Coins) -> bytes:
-        """Draw and store the memo of a value."""
-        device = self._device(coins)
-        memo = self._memoizer.memoize(device, int(value), coins)
-        self._put(self._memoizer.key(device, int(value)), memo)
+        Where there is no value, or its memo would be new and is not `affordable`, that is the
+        memo of a random value, which costs nothing.
+        """
+        device = self._device()
+        if value is not None:
+            key = self._memoizer.key(device, int(value))
+            memo = self._get(key)
+            if memo is not None:
+                return memo, False
+            if affordable:
+                return self._draw(key, device, int(value)), True
+        blank = self._get(self._BLANK)
+        if blank is None:
+            random = self._coins.below(self._memoizer.mechanism.k)
+            blank = self._draw(self._BLANK, device, random)
+        return blank, False
+
+    def _draw(self, key: int, device: bytes, value: int) -> bytes:
+        memo = self._memoizer.memoize(device, value, self._coins)
+        self._put(key, memo)
         return memo
 
-    def _device(self, coins: Coins) -> bytes:
+    def _device(self) -> bytes:
         device = self._get(self._DEVICE)
         if device is None:
-            device = self._memoizer.enroll(coins)
+            device = self._memoizer.enroll(self._coins)
             self._put(self._DEVICE, device)
         return device
 

@@ -6,8 +6,9 @@ is computed again from its integers, so the server is not trusted with privacy.
 
 import hashlib
 import math
+import unicodedata
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -27,6 +28,30 @@ from ldp.exact import ONE, float_below
 from ldp.mechanism import Categorical as CategoricalMechanism
 from ldp.mechanisms import named
 from ldp.policy import Policy
+
+_REFUSED_CATEGORIES = {
+    "Cc": "a control character",
+    "Cf": "a format character",
+    "Co": "a private-use character",
+    "Cs": "a surrogate",
+    "Zl": "a line separator",
+    "Zp": "a paragraph separator",
+}
+
+_INVISIBLE = (
+    (0x034F, 0x034F),
+    (0x115F, 0x1160),
+    (0x17B4, 0x17B5),
+    (0x180B, 0x180F),
+    (0x2065, 0x2065),
+    (0x3164, 0x3164),
+    (0xFE00, 0xFE0F),
+    (0xFFA0, 0xFFA0),
+    (0xFFF0, 0xFFF8),
+    (0xE0000, 0xE0FFF),
+)
+"""Code points of other categories that show nothing by themselves: Default_Ignorable_Code_Point of
+the Unicode character database, DerivedCoreProperties.txt."""
 
 # An error about an answer names its type only: messages end up in logs and crash reports, and
 # the answer must not.
@@ -185,13 +210,15 @@ class Attribute:
     `memo` is 0 where every report is drawn afresh. Otherwise a device keeps one permanent answer
     per distinct value, of at most `memo` times a report's epsilon, and reports it every period:
     itself where `memo` is 1, with fresh noise where it is more. Raises `InvalidInput` for
-    another `memo`, or one for anything but categories that are protected alike.
+    another `memo`, or one for anything but categories that are protected alike. `cap` is the most
+    epsilon that a report may have at any level.
     """
 
     name: str
     title: str
     domain: Domain
     memo: float = 0.0
+    cap: float = math.inf
 
     def __post_init__(self) -> None:
         if not self.memo:
@@ -223,7 +250,8 @@ class Plan:
     for the whole record (sequential composition over the attributes that a record reports,
     checked in exact arithmetic); where an attribute's domain declares sensitive values or
     classes, its policy takes the place of its epsilon. All reports of a memoised attribute
-    together, over periods, keep what `Memoizer` says.
+    together, over periods, keep what `Memoizer` says. `default_level` is the level that a device
+    uses until the person chooses one; "" where the person must choose.
     """
 
     survey: str
@@ -232,6 +260,7 @@ class Plan:
     revision: bytes
     attributes: Mapping[str, Attribute]
     levels: Mapping[str, Level]
+    default_level: str = ""
 
     def level(self, name: str) -> Level:
         """Return a level by name; raise `InvalidInput` for one that the survey lacks."""
@@ -260,12 +289,21 @@ class Plan:
 def parse(data: bytes) -> Plan:
     """Build a plan from its frozen bytes, and check it.
 
-    Raises `InvalidInput`, naming the place, where the bytes are no plan, a mechanism is unknown,
-    does not fit its attribute or exceeds its epsilon, or a level's mechanisms together exceed
-    the level's epsilon.
+    Raises `InvalidInput`, naming the place:
+    - where the bytes are no plan, are not the canonical serialisation of their plan, or have
+      fields that this version does not know, and where a text contains characters that cannot be
+      seen. People could not notice such differences, and a server could use them to mark a device
+      by the revision of its plan.
+    - where a mechanism is unknown, does not fit its attribute, or exceeds its epsilon or the
+      attribute's cap;
+    - where a level's mechanisms together exceed the level's epsilon, the levels are not those of
+      the survey, or the default level is none of them.
     """
     plan = message(data)
+    _check_canonical(plan, data)
     survey = plan.survey
+    for place, text in _texts(survey):
+        _check_text(place, text)
     period.check_unit(survey.period)
     attributes = {a.name: attribute(a, survey.period) for a in survey.attributes}
     if not attributes or len(attributes) != len(survey.attributes):
@@ -273,6 +311,16 @@ def parse(data: bytes) -> Plan:
     levels = {level.name: _level(level, attributes) for level in plan.levels}
     if not levels or len(levels) != len(plan.levels):
         raise InvalidInput("a plan needs levels, each with a name of its own")
+    declared = sorted(survey.levels.items(), key=lambda item: (item[1], item[0]))
+    resolved = [(level.name, level.epsilon) for level in plan.levels]
+    if resolved != declared:
+        raise InvalidInput(
+            f"levels: the survey declares {_listed(declared)}, the plan has {_listed(resolved)}"
+        )
+    if survey.default_level and survey.default_level not in levels:
+        raise InvalidInput(
+            f"default_level: expected one of {', '.join(levels)}, got {survey.default_level!r}"
+        )
     return Plan(
         survey=survey.name,
         title=survey.title,
@@ -280,6 +328,7 @@ def parse(data: bytes) -> Plan:
         revision=hashlib.sha256(data).digest(),
         attributes=MappingProxyType(attributes),
         levels=MappingProxyType(levels),
+        default_level=survey.default_level,
     )
 
 
@@ -289,6 +338,68 @@ def message(data: bytes) -> plan_pb2.Plan:
         return plan_pb2.Plan.FromString(data)
     except DecodeError as error:
         raise InvalidInput(f"these {len(data)} bytes are no plan") from error
+
+
+def _check_canonical(plan: plan_pb2.Plan, data: bytes) -> None:
+    """Raise `InvalidInput` unless `data` are the only bytes that this plan is written as."""
+    complete = plan.SerializeToString(deterministic=True)
+    plan.DiscardUnknownFields()
+    if plan.SerializeToString(deterministic=True) != complete:
+        raise InvalidInput(
+            "the plan has fields that this version of hearsay does not know: "
+            "use the version that the server has"
+        )
+    if complete != data:
+        raise InvalidInput(
+            f"these {len(data)} bytes are not the canonical serialisation of their plan: "
+            "expected fields in the order of their numbers, maps sorted by key, nothing twice"
+        )
+
+
+def _texts(survey: survey_pb2.Survey) -> Iterator[tuple[str, str]]:
+    """Yield each text that an operator writes, after its place in the survey."""
+    yield "name", survey.name
+    yield "title", survey.title
+    yield "budget", survey.budget
+    for level in survey.levels:
+        yield "levels", level
+    for position, attribute in enumerate(survey.attributes):
+        place = f"attributes[{position}]"
+        yield f"{place}: name", attribute.name
+        yield f"{place}: title", attribute.title
+        yield f"{place}: mechanism", attribute.mechanism
+        for value in attribute.categorical.values:
+            yield f"{place}: values", value
+        for name in attribute.categorical.classes:
+            yield f"{place}: classes", name
+
+
+def _check_text(place: str, text: str) -> None:
+    """Raise `InvalidInput` for text that another text can look exactly like."""
+    if text.isascii() and text.isprintable():
+        return
+    for character in text:
+        code = ord(character)
+        kind = _REFUSED_CATEGORIES.get(unicodedata.category(character))
+        if kind is None and any(first <= code <= last for first, last in _INVISIBLE):
+            kind = "an invisible character"
+        if kind is not None:
+            raise InvalidInput(
+                f"{place}: {text!r} contains U+{code:04X}, {kind}: "
+                "expected characters that can be seen"
+            )
+    composed = unicodedata.normalize("NFC", text)
+    if composed != text:
+        pairs = zip(text, composed, strict=False)
+        code = next((ord(mine) for mine, other in pairs if mine != other), ord(text[-1]))
+        raise InvalidInput(
+            f"{place}: {text!r} is not in Unicode's normal form NFC: U+{code:04X} is not expected, "
+            "or not in this place"
+        )
+
+
+def _listed(levels: list[tuple[str, float]]) -> str:
+    return ", ".join(f"{name} = {epsilon!r}" for name, epsilon in levels) or "none"
 
 
 def mechanism_message(mechanism: Mechanism) -> plan_pb2.Mechanism:
@@ -306,7 +417,8 @@ def mechanism_message(mechanism: Mechanism) -> plan_pb2.Mechanism:
 def attribute(wire: survey_pb2.Attribute, unit: str) -> Attribute:
     """Return an attribute of a survey with this period; raise `InvalidInput` for one that cannot
     be."""
-    found = Attribute(wire.name, wire.title, _domain(wire), wire.memo)
+    cap = wire.cap if wire.HasField("cap") else math.inf
+    found = Attribute(wire.name, wire.title, _domain(wire), wire.memo, cap)
     if found.memo and not unit:
         raise InvalidInput("memo needs a survey with a period: without, nothing is repeated")
     return found
@@ -359,6 +471,13 @@ def _mechanism(wire: plan_pb2.Mechanism, attribute: Attribute) -> Mechanism:
     if not issubclass(named(wire.name), domain.mechanisms):
         raise InvalidInput(f"{wire.name} does not fit {domain.__class__.__name__.lower()} answers")
     mechanism = build(wire.name, wire.epsilon, integers)
+    if mechanism_message(mechanism) != wire:
+        raise InvalidInput(f"{wire.name}: the parameters must be sorted by name")
+    if not mechanism.epsilon <= attribute.cap:
+        raise InvalidInput(
+            f"{wire.name} has epsilon {mechanism.epsilon:g}, more than the attribute's cap of "
+            f"{attribute.cap:g}"
+        )
     domain.check(mechanism)
     if attribute.memo:
         assert isinstance(mechanism, CategoricalMechanism)  # only categories are memoised

@@ -1,17 +1,26 @@
-"""The one thread that talks to the server: it fetches the plan, seals, sends, and waits."""
+"""The one thread that talks to the server: it fetches the plan, seals, sends, and waits.
+
+No other thread waits for the network. An app's thread that flushes waits for this one, for as
+long as it wants to, so that an exception of a signal handler, or the end of the process, finds
+nothing that it could break.
+"""
 
 import logging
+import queue
 import random
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from hearsay import outbox
+from hearsay.consent import Consent
+from hearsay.counters import Counters
+from hearsay.plan_keeper import PlanKeeper
 from hearsay.store import Store
 from hearsay.transport import Transport, Unreachable
-from hearsay.trouble import Reason, Trouble
+from hearsay.trouble import Trouble
 from hearsay.v1 import collector_pb2
 from ldp import Coins, InvalidInput
 
@@ -24,24 +33,26 @@ _FINAL = {
 }
 """The statuses that end a batch, and how they are counted. Any other leaves it queued."""
 
-_LONGEST_FLUSH_WAIT = 2.0
 _TIDY = 5.0
 """Seconds between two looks at the ledger's log while the server is away."""
 _IDLE = 60.0
 """Seconds between two looks at an empty queue, which another process may have left filled."""
+_AGAIN = 0.1
+"""Seconds after which a flush looks again where another process has a batch under way."""
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """When batches are sealed and sent, and how much may wait.
+    """When batches are sealed and sent, how much may wait, and for how long.
 
     A batch goes when `batch_rows` reports or `batch_bytes` wait, or one for `batch_age` seconds.
     At most `max_reports` and `max_bytes` wait; the oldest are dropped beyond that. A try that
     fails is followed by another after `first_wait` seconds, then twice that, up to
-    `longest_wait`, each 50 to 100% of it, never before the server's own retry delay. `timeout`
-    is that of one call, `exit_timeout` what the process's exit may be delayed by. `plan_age` is
-    how old a plan gets before it is asked for again; where there is none yet, or it was refused,
-    that is `longest_wait`. Times in seconds.
+    `longest_wait`, each 50 to 100% of it, never before the server's own retry delay; a flush
+    keeps to that, too. `timeout` is that of one call, `exit_timeout` what the process's exit may
+    be delayed by. `plan_age` is how old a plan gets before the server is asked again whether it
+    is still the same; where there is none yet, that is `longest_wait`. `record_wait` is how long
+    an answer may wait for another process that writes to the ledger. Times in seconds.
     Raises `InvalidInput` unless all are positive (`exit_timeout` may be 0).
     """
 
@@ -55,6 +66,7 @@ class Delivery:
     timeout: float = 10.0
     exit_timeout: float = 1.0
     plan_age: float = 24 * 3600.0
+    record_wait: float = 2.0
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -62,13 +74,39 @@ class Delivery:
                 raise InvalidInput(f"{name} must be > 0, got {value!r}")
 
 
-class Sender:
-    """Deliver one survey's reports from a store, in the background.
+@dataclass(frozen=True)
+class DeliveryState:
+    """How delivery goes: when a batch was last answered for good (UTC; None: never in this
+    process), the last error in words ("": none since), and for how many seconds the oldest report
+    has been waiting (None: nothing waits)."""
 
-    `refresh` fetches and checks the plan (now, or where it is due) within so many seconds, and
-    raises `Unreachable` where no plan comes; `allowed` tells whether there is consent. Nothing
-    here raises into the app.
-    """
+    last_success: datetime | None
+    last_error: str
+    oldest: float | None
+
+
+class _Flush:
+    """Somebody waits until all that waited was answered."""
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+        self.sent = False
+        # A lock of the interpreter's own: an exception of a signal handler in the waiting thread
+        # cannot keep the sender's from releasing it.
+        self._done = threading.Lock()
+        self._done.acquire()
+
+    def answer(self, sent: bool) -> None:
+        self.sent = sent
+        self._done.release()
+
+    def wait(self) -> bool:
+        return self._done.acquire(timeout=max(0.0, self.deadline - time.monotonic())) and self.sent
+
+
+class Sender:
+    """Deliver one survey's reports from a store, in the background. Nothing here raises into
+    the app."""
 
     def __init__(
         self,
@@ -77,8 +115,9 @@ class Sender:
         survey: str,
         delivery: Delivery,
         *,
-        refresh: Callable[[bool, float], None],
-        allowed: Callable[[], bool],
+        keeper: PlanKeeper,
+        consent: Consent,
+        counters: Counters,
         clock: Callable[[], datetime],
         coins: Coins,
     ) -> None:
@@ -86,159 +125,179 @@ class Sender:
         self._transport = transport
         self._survey = survey
         self._delivery = delivery
-        self._refresh = refresh
-        self._allowed = allowed
+        self._keeper = keeper
+        self._consent = consent
+        self._counters = counters
         self._clock = clock
         self._coins = coins
+        self.last_success: datetime | None = None
+        self.last_error = ""
         self.after_fork()
 
     def after_fork(self) -> None:
         """Start anew: threads and locks do not survive a fork."""
-        self._abandoned = False
-        self.sending = threading.Lock()
-        """Held by whoever is talking to the server: this thread, or a flush."""
         self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
-        self._wake = threading.Event()
-        self._stop = threading.Event()
+        self._starting = threading.RLock()
+        self._calls: queue.SimpleQueue[_Flush | None] = queue.SimpleQueue()
+        self._flushes: list[_Flush] = []
+        self._pauses: set[object] = set()
+        self._is_talking = False
+        self._stopped = False
         self._failures = 0
         self._not_before = 0.0  # monotonic; what the last failure asked for
 
-    def start(self) -> None:
-        """Begin, unless it has begun."""
-        if self._thread is None:
+    def start(self) -> bool:
+        """Begin, unless it has begun; return whether it runs."""
+        if self._thread is None and not self._stopped:
             with self._starting:
-                if self._thread is None and not self._stop.is_set():
+                if self._thread is None:
                     thread = threading.Thread(target=self._run, name="hearsay", daemon=True)
                     try:
                         thread.start()
                     except RuntimeError as error:  # no more threads: the next answer tries again
                         _log.error("nothing is sent for now: %s", error)
-                        return
+                        return False
                     self._thread = thread
+        return self._thread is not None
 
     def wake(self) -> None:
         """Have a look at the queue now."""
-        self._wake.set()
+        if self._calls.empty():
+            self._calls.put(None)
 
-    def pause(self, timeout: float) -> bool:
-        """End the call under way and keep others from beginning, until `sending` is released;
-        return whether that was so within `timeout` seconds."""
+    def flush(self, timeout: float) -> bool:
+        """Send all that waits; return whether it was answered within `timeout` seconds.
+
+        Where the server asked to be left alone for longer than that, it is not asked.
+        """
+        request = _Flush(time.monotonic() + timeout)
+        if not self.start():
+            return False
+        self._calls.put(request)
+        return request.wait()
+
+    def pause(self, timeout: float) -> object:
+        """End the call under way and keep others from beginning until `resume`, which takes what
+        this returns. Waits at most `timeout` seconds; `is_quiet` tells whether that was enough."""
+        token = object()
+        self._pauses.add(token)
         deadline = time.monotonic() + timeout
-        while True:
-            # Again and again: the next call may have begun just then.
-            self._transport.interrupt()
-            if self.sending.acquire(timeout=0.02):
-                return True
-            if time.monotonic() >= deadline:
-                return False
+        while not self.is_quiet and time.monotonic() < deadline:
+            self._transport.interrupt()  # again and again: the next call may just have begun
+            time.sleep(0.002)
+        return token
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether this is paused and no call is under way."""
+        return bool(self._pauses) and not self._is_talking
+
+    def resume(self, token: object) -> None:
+        """End a pause."""
+        self._pauses.discard(token)
+        self.wake()
 
     def stop(self) -> None:
-        """Stop for good, and end the call under way."""
-        self._stop.set()
-        self._wake.set()
+        """Stop for good, and end the call under way; the thread then closes store and transport."""
+        self.abandon()
         self._transport.interrupt()
 
     def abandon(self) -> None:
-        """Stop for good, as nobody is left who could close store and transport: the thread does.
+        """Stop for good after the call under way.
 
-        Safe wherever the garbage collector runs: it waits for nothing.
+        Safe wherever the garbage collector runs, since it waits for nothing.
         """
-        if self._thread is not None and not self._stop.is_set():
-            self._abandoned = True
+        if self._thread is not None and not self._stopped:
             leaving.add(self)
-        self._stop.set()
-        self._wake.set()
+        self._stopped = True
+        self._calls.put(None)
 
     def join(self, timeout: float) -> None:
         """Wait for the thread to end."""
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(timeout)
-
-    def flush(self, timeout: float) -> bool:
-        """Send all that waits; return whether it was answered within `timeout` seconds."""
-        deadline = time.monotonic() + timeout
-        if not self.sending.acquire(timeout=max(0.0, timeout)):
-            return False
-        held = True
-        try:
-            wait = min(0.1, self._delivery.first_wait)
-            while True:
-                try:
-                    retry_after = self._send(deadline, everything=True)
-                    if retry_after is None:
-                        self._failures = 0
-                        if not outbox.unanswered(self._store, self._survey):
-                            return True
-                        retry_after = 0.0  # another process has them under way
-                except Unreachable as error:
-                    retry_after = error.retry_after
-                except Trouble as trouble:
-                    _log.warning("nothing can be sent now: %s", trouble)
-                    if trouble.status.reason is not Reason.LOCKED:
-                        return False
-                    retry_after = 0.0
-                except Exception as error:  # flushing must not raise into the app
-                    _log.warning("nothing can be sent: %s", _words(error))
-                    return False
-                pause = max(retry_after, wait * random.uniform(0.5, 1.0))
-                if self._stop.is_set() or time.monotonic() + pause >= deadline:
-                    return False
-                # Others may send, revoke or fork meanwhile.
-                self.sending.release()
-                held = False
-                time.sleep(pause)
-                held = self.sending.acquire(timeout=max(0.0, deadline - time.monotonic()))
-                if not held:
-                    return False
-                wait = min(2 * wait, _LONGEST_FLUSH_WAIT)
-        finally:
-            if held:
-                self.sending.release()
+            self._thread.join(max(0.0, timeout))
 
     def _run(self) -> None:
-        while not self._stop.is_set():
+        pause = 0.0
+        while not self._stopped:
+            self._receive(pause)
             try:
                 pause = self._turn()
             except Exception as error:  # a fault of ours must not end the delivery
-                _log.error("delivery failed; it will be tried again: %s", _words(error))
-                pause = self._delivery.longest_wait
-            self._wake.wait(pause)
-            self._wake.clear()
-        if self._abandoned:
-            self._leave()
+                self._failed(_words(error))
+                pause = self._wait_after(0.0)
+                self._answer_flushes(pause)
+        for flush in self._flushes:
+            flush.answer(False)
+        self._leave()
+
+    def _receive(self, timeout: float) -> None:
+        """Wait to be called, for so many seconds at most, and take in all who wait for a flush."""
+        try:
+            call = self._calls.get(timeout=timeout) if timeout > 0 else self._calls.get_nowait()
+            while True:
+                if call is not None:
+                    self._flushes.append(call)
+                call = self._calls.get_nowait()
+        except queue.Empty:
+            pass
 
     def _leave(self) -> None:
         try:
             self._transport.close()
             if self._store.file is None and not outbox.is_empty(self._store, self._survey):
-                _log.error("a client was dropped without close(), and what waited is lost")
+                _log.error("a client ended, and the reports that it had in memory are lost")
             self._store.release()
         except Exception as error:  # nobody is left to tell
-            _log.error("a client that was dropped did not close: %s", _words(error))
+            _log.error("a client did not close: %s", _words(error))
         finally:
             leaving.discard(self)
 
     def _turn(self) -> float:
         """Do what is due; return the seconds until something is again."""
-        while (delay := self._not_before - time.monotonic()) > 0 and not self._stop.is_set():
-            # What arrives meanwhile waits as well: a failing server must not be asked by events.
-            self._stop.wait(min(delay, _TIDY))
-            self._tidy()
-        if self._stop.is_set():
+        if self._stopped:
             return 0.0
+        if self._pauses:
+            return 0.01
+        delay = self._not_before - time.monotonic()
+        if delay > 0:  # a failing server must not be asked by events
+            self._tidy()
+            self._answer_flushes(delay)
+            return min(delay, _TIDY)
+        self._is_talking = True
         try:
-            with self.sending:
-                retry_after = self._send(float("inf"), everything=False)
+            if self._pauses:
+                return 0.01
+            everything = bool(self._flushes)
+            retry_after, waits = self._send(everything=everything)
         except Unreachable as error:
-            _log.info("the server was not reached: %s", error)
-            retry_after = error.retry_after
+            self._keeper.failed(error)
+            self._failed(str(error))
+            retry_after, waits = error.retry_after, None
         except Trouble as trouble:
-            _log.warning("nothing can be sent: %s", trouble)
-            retry_after = 0.0
-        if retry_after is None:
-            self._failures = 0
-            return self._until_due()
+            self._failed(str(trouble))
+            retry_after, waits = 0.0, None
+        finally:
+            self._is_talking = False
+        if retry_after is not None or waits is None:
+            if self._pauses or self._stopped:  # the call was ended, not failed
+                return 0.01
+            wait = self._wait_after(retry_after or 0.0)
+            self._answer_flushes(wait)
+            return wait
+        self._failures, self._not_before = 0, 0.0
+        if everything and waits.batches:  # another process has some under way
+            self._answer_flushes(_AGAIN)
+            return _AGAIN
+        if everything:
+            self._answer_flushes(float("inf"), sent=not waits.reports)
+        if not waits.reports:
+            return _IDLE if self._keeper.terms else min(_IDLE, self._delivery.longest_wait)
+        age = self._now() - waits.oldest
+        return min(max(0.01, self._delivery.batch_age - age), self._delivery.longest_wait, _IDLE)
+
+    def _wait_after(self, retry_after: float) -> float:
+        """Return how long to wait after a failure, and keep to it."""
         delivery = self._delivery
         wait = min(delivery.longest_wait, delivery.first_wait * 2 ** float(min(self._failures, 30)))
         self._failures += 1
@@ -247,93 +306,103 @@ class Sender:
         self._not_before = time.monotonic() + pause
         return pause
 
+    def _answer_flushes(self, next_try: float, *, sent: bool = False) -> None:
+        """Answer those whose time is up before the next try, in so many seconds."""
+        until = time.monotonic() + next_try
+        for flush in [flush for flush in self._flushes if flush.deadline < until]:
+            self._flushes.remove(flush)
+            flush.answer(sent)
+
     def _tidy(self) -> None:
         try:
-            self._store.checkpoint()
+            self._store.tidy()
         except Trouble as trouble:
             _log.info("the ledger's log could not be moved yet: %s", trouble)
 
-    def _until_due(self) -> float:
-        try:
-            _, _, oldest = outbox.waiting(self._store, self._survey)
-        except Trouble:
-            return self._delivery.batch_age
-        age = self._clock().timestamp() - oldest
-        return min(max(0.01, self._delivery.batch_age - age), self._delivery.longest_wait, _IDLE)
-
-    def _send(self, deadline: float, *, everything: bool) -> float | None:
+    def _send(self, *, everything: bool) -> tuple[float | None, outbox.Waiting]:
         """Send what is due; return None where nothing is left of it, else the seconds that the
-        server asked to wait (0: it asked for nothing)."""
-        if not self._allowed():
-            self._ask_to_forget(deadline)
-            return None
-        remaining = deadline - time.monotonic()
-        self._refresh(False, max(0.001, min(remaining, self._delivery.timeout)))
-        delivery = self._delivery
+        server asked to wait (0: it asked for nothing), and what waits."""
+        self._keeper.look()
+        self._consent.catch_up()
+        self._counters.keep()
         while True:
-            reports, size, oldest = outbox.waiting(self._store, self._survey)
-            now = self._clock().timestamp()
-            due = everything or (
-                reports >= delivery.batch_rows
-                or size >= delivery.batch_bytes
-                or now - oldest >= delivery.batch_age
-                or oldest > now  # the clock was set back
+            now = self._now()
+            waits = outbox.waiting(self._store, self._survey, now)
+            if waits.forgets:
+                self._ask_to_forget()
+            if not waits.consent:
+                return None, waits
+            delivery = self._delivery
+            if self._keeper.is_due(delivery.plan_age, delivery.longest_wait):
+                self._keeper.fetch(delivery.timeout)
+            due = (
+                everything
+                or waits.reports >= delivery.batch_rows
+                or waits.size >= delivery.batch_bytes
+                or not 0 <= now - waits.oldest < delivery.batch_age  # or the clock was set back
             )
-            if reports and due:
-                rows, most = delivery.batch_rows, delivery.batch_bytes
-                outbox.seal(self._store, self._survey, self._coins, rows=rows, size=most)
+            if waits.reports and due:
+                rows, size = delivery.batch_rows, delivery.batch_bytes
+                outbox.seal(self._store, self._survey, self._coins, rows=rows, size=size)
+            elif not waits.free:
+                self._tidy()
+                return None, waits
             batches = outbox.lease(self._store, self._survey, now)
             if not batches:
-                return None
+                return None, waits
             try:
-                retry_after = [self._deliver(batch, deadline) for batch in batches]
+                retry_after = [self._deliver(batch) for batch in batches]
             finally:
                 outbox.give_back(self._store, batches)
-                self._tidy()
-            if waits := [wait for wait in retry_after if wait is not None]:
-                return max(waits)
+            if late := [wait for wait in retry_after if wait is not None]:
+                return max(late), waits
 
-    def _deliver(self, batch: collector_pb2.Batch, deadline: float) -> float | None:
+    def _deliver(self, batch: collector_pb2.Batch) -> float | None:
         """Submit one batch; return None where it was answered for good, and so left the queue."""
-        remaining = deadline - time.monotonic()
-        if remaining <= 0 or self._stop.is_set() or not self._allowed():
+        if self._stopped or self._pauses or not self._consent.may_send:
             return 0.0
         try:
-            result = self._transport.submit(batch, min(remaining, self._delivery.timeout))
-        except Unreachable as error:
-            _log.warning("a batch was not answered and stays queued: %s", error)
-            # What one batch was refused for lack of room or of a server, all are.
-            raise
+            answer = self._transport.submit(batch, self._delivery.timeout)
         except InvalidInput as error:
-            _log.error("the server refuses the request of a batch, which stays queued: %s", error)
+            self._failed(f"the server refuses a batch's request, and it stays queued: {error}")
             return 0.0
+        self._keeper.succeeded(answer.server_time)
+        (result,) = answer.results
         became = _FINAL.get(result.status)
         if became is None:
-            _log.warning("a batch stays queued: status %d, %s", result.status, result.detail)
+            self._failed(f"a batch stays queued: status {result.status}, {result.detail}")
             outbox.put_off(self._store, batch)
-            if result.reason == collector_pb2.UNKNOWN_REVISION:
-                self._refresh(True, self._delivery.timeout)
             return 0.0
         if became == "refused":
             _log.error("a batch was refused: reason %d, %s", result.reason, result.detail)
             if result.reason == collector_pb2.PERIOD_CLOSED:
                 became = "period_closed"
-        outbox.settle(self._store, batch, became, self._clock())
+            self._counters.tell(became, 1, result.detail)
+        server_time = self._keeper.server_time
+        outbox.settle(self._store, batch, became, self._clock(), server_time)
+        self.last_success, self.last_error = datetime.now(UTC), ""
         return None
 
-    def _ask_to_forget(self, deadline: float) -> None:
+    def _ask_to_forget(self) -> None:
         for name, ids in outbox.to_forget(self._store, self._survey).items():
-            remaining = min(deadline - time.monotonic(), self._delivery.timeout)
-            if remaining > 0:
-                try:
-                    self._transport.forget(self._survey, name, ids, remaining)
-                except InvalidInput as error:
-                    _log.error("the server does not forget: %s", error)
-                outbox.forgotten(self._store, ids)
+            try:
+                answer = self._transport.forget(self._survey, name, ids, self._delivery.timeout)
+                self._keeper.succeeded(answer.server_time)
+            except InvalidInput as error:
+                _log.error("the server does not forget: %s", error)
+            outbox.forgotten(self._store, ids)
+
+    def _failed(self, why: str) -> None:
+        if self.last_error != why:
+            _log.warning("nothing was delivered, and it will be tried again: %s", why)
+        self.last_error = why
+
+    def _now(self) -> float:
+        return self._clock().timestamp()
 
 
 leaving: set[Sender] = set()
-"""Those that were abandoned, until they have closed what they had open: a fork waits for it."""
+"""Those that were stopped, until their threads have closed what they had open: a fork waits."""
 
 
 def _words(error: Exception) -> str:

@@ -2,79 +2,47 @@
 
 A transaction of `Store.write` is atomic, and survives the death of the process; one of
 `Store.write_durably` is on the disk when it returns, and with it all that was written before.
-So an answer costs no fsync, and a batch costs one before it leaves.
+So an answer costs no fsync, and a batch costs a few before it leaves: `Store.secure`.
+
+Signal handlers may raise. Python runs them when a function of its own begins, at the end of a
+turn of a loop, and after a call of a function written in C. So what must not be left half done
+is a call of such a function, as the first thing in an `except` or `finally`.
 """
 
 import contextlib
+import functools
 import os
 import sqlite3
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
+from typing import TypeVar
 
+from hearsay import anchors
+from hearsay.anchors import Anchor, Mark
+from hearsay.schema import APPLICATION, TABLES, VERSION
 from hearsay.trouble import Reason, Trouble
-from hearsay.wal import Log
+from hearsay.wal import MAY_GO, NO_LOG, TABLE, Expected, Log, Transact, mismatch
 from ldp import InvalidInput
 
-_APPLICATION = 0x48525359  # "HRSY"
-_SCHEMA = 1
+R = TypeVar("R")
+Work = Callable[[sqlite3.Connection], R]
 
-_TABLES = """
-CREATE TABLE settings (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE surveys (
-    survey TEXT PRIMARY KEY,
-    consent INTEGER NOT NULL DEFAULT 0,
-    caps TEXT NOT NULL DEFAULT '{}',    -- the user's own
-    plan BLOB NOT NULL DEFAULT x'',
-    fetched REAL NOT NULL DEFAULT 0,    -- when, in seconds since 1970
-    trusted TEXT NOT NULL DEFAULT '{}', -- what a record may cost, by the choices made
-    latest TEXT NOT NULL DEFAULT ''     -- period that was answered
-) WITHOUT ROWID;
-CREATE TABLE accounts (person BLOB PRIMARY KEY, account TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE memos (                    -- keys are hashed, with the salt
-    person BLOB, survey TEXT, attribute TEXT, mechanism BLOB, key BLOB, memo BLOB NOT NULL,
-    PRIMARY KEY (person, survey, attribute, mechanism, key)
-) WITHOUT ROWID;
-CREATE TABLE reports (
-    survey TEXT, seq INTEGER,           -- the how-manieth of the survey's
-    size INTEGER NOT NULL,              -- the bytes of all of them up to this one
-    at REAL NOT NULL,
-    report BLOB NOT NULL,               -- a Batch of one row, without an id
-    PRIMARY KEY (survey, seq)
-) WITHOUT ROWID;
-CREATE TABLE batches (
-    seq INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, survey TEXT NOT NULL,
-    period TEXT NOT NULL, rows INTEGER NOT NULL, size INTEGER NOT NULL, batch BLOB NOT NULL,
-    leased REAL NOT NULL DEFAULT 0, left INTEGER NOT NULL DEFAULT 0
-);
-CREATE TABLE forgets (                  -- batches that may have come, and wait no more
-    id BLOB PRIMARY KEY, survey TEXT NOT NULL, period TEXT NOT NULL,
-    asked INTEGER NOT NULL              -- whether the server is to forget it, or only could be
-) WITHOUT ROWID;
-CREATE TABLE sent (
-    seq INTEGER PRIMARY KEY, survey TEXT NOT NULL, at REAL NOT NULL,
-    became TEXT NOT NULL, batch BLOB NOT NULL
-);
-CREATE TABLE totals (                   -- of a survey's reports and their bytes, ever:
-    survey TEXT PRIMARY KEY,
-    seq INTEGER NOT NULL, size INTEGER NOT NULL,          -- of those that left the table reports
-    gone INTEGER NOT NULL, gone_size INTEGER NOT NULL     -- of those that wait no more
-) WITHOUT ROWID;
-CREATE TABLE counters (
-    survey TEXT, name TEXT, count INTEGER NOT NULL, PRIMARY KEY (survey, name)
-) WITHOUT ROWID;
-"""
-
-_BUSY = 0.05
-"""Seconds that an answer waits for another process's transaction."""
-_LONG_LOG = 1 << 20
+_LONG_LOG = 1 << 18
 """Bytes of the log from which it is worth a checkpoint."""
+_MANY = 32
+"""Transactions after which it is worth a look whether the log is long."""
 _REOPEN = 1.0
 """Seconds between two tries to open what could not be opened."""
+_LOOKS, _BETWEEN = 20, 0.01
+"""How often, and every how many seconds, to look at a file and its log that do not match: other
+processes may be changing both."""
+_CHECKPOINTS = ("PASSIVE", *["FULL"] * 5)
+"""How to try a checkpoint: at first without holding up whoever writes. Not by RESTART, after which
+a connection that has seen no checkpoint yet would begin the log with random salts."""
 
 _REASONS = {
     sqlite3.SQLITE_BUSY: Reason.LOCKED,
@@ -84,108 +52,208 @@ _REASONS = {
 }
 """Any other error of the database is one of the disk."""
 
+_START_OVER = """
+INSERT INTO totals
+    SELECT survey, max(seq), max(size), count(*), sum(length(report)) FROM reports
+    WHERE true GROUP BY survey
+    ON CONFLICT DO UPDATE SET seq = max(seq, excluded.seq), size = max(size, excluded.size),
+        gone = gone + excluded.gone, gone_size = gone_size + excluded.gone_size;
+INSERT INTO counters SELECT survey, 'lost', count(*) FROM reports WHERE true GROUP BY survey
+    ON CONFLICT DO UPDATE SET count = count + excluded.count;
+DELETE FROM reports
+"""
+"""Drops the reports that are in no batch. The lost state of the ledger may have sent them."""
+
+
+class _Turn:
+    """A lock that a thread holds once, and that no exception leaves locked."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()  # knows who holds it, so nobody else can release it
+        self._holder = 0
+
+    def take(self, work: Callable[[], R]) -> R:
+        """Run `work` alone; raise `Trouble` where this thread does so already."""
+        me = threading.get_ident()
+        if self._holder == me:
+            raise Trouble(
+                Reason.LOCKED,
+                "this thread uses the ledger already: a signal handler interrupted it",
+            )
+        try:
+            self.lock.acquire()
+            self._holder = me
+            return work()
+        finally:
+            if self._holder == me:
+                self._holder = 0
+            try:  # noqa: SIM105 (a handler could raise as suppress() begins)
+                self.lock.release()
+            except RuntimeError:
+                pass  # the wait for the lock was interrupted
+
 
 class Store:
     """The database of one installation; safe to share between threads.
 
     It is opened at the first use, and again after `release`. A file that is missing is made,
     and one that is damaged is set aside as FILE.corrupt-TIME; what is then made has not been
-    vouched for: `created` says since when it counts.
+    vouched for: `created` says since when it counts. A file whose log is missing or older is an
+    earlier state of the ledger, and so is one that the anchor knows better: from then on it is
+    as one that nobody vouched for, and `lost` says why.
+
+    A function that is run in a transaction must not leave a cursor half read in a variable:
+    `fetchone` and `fetchall` at once. Whatever it raises, the transaction is rolled back.
     """
 
-    def __init__(self, file: Path | None, clock: Callable[[], datetime]) -> None:
-        """Name the file; None keeps all in memory, for as long as this process lives."""
-        self.file = file
-        self._name = str(file)
+    _owner = 0
+    _connection: sqlite3.Connection | None = None
+    _checkpointer: sqlite3.Connection | None = None
+    _log: Log | None = None
+
+    def __init__(
+        self,
+        file: Path | None,
+        clock: Callable[[], datetime],
+        *,
+        wait: float = 2.0,
+        anchor: Anchor | None = None,
+    ) -> None:
+        """Name the file; None keeps all in memory, for as long as this process lives.
+
+        `wait` is how many seconds a transaction waits for those of other processes.
+        """
+        self.file = None if file is None else file.absolute()
+        self._name = str(self.file)
         self._clock = clock
+        self._wait = wait
+        self._anchor = anchor
         self.created: datetime | None = None
         """When the ledger was made, where nobody vouched that it is the first; else None."""
+        self.lost = ""
+        """Why this is not the latest state of the ledger; "" where it is."""
         self.salt = b""
         """What persons' names are hashed with."""
+        self._syncing = _Turn()  # one wait for the disk at a time; taken first
+        self._turn = _Turn()  # guards all below, and one transaction at a time
         self._owner = os.getpid()
-        self._syncing = threading.RLock()  # one wait for the disk at a time; taken first
-        self._lock = threading.RLock()  # guards all below, and one transaction at a time
-        self._connection: sqlite3.Connection | None = None
-        self._checkpointer: sqlite3.Connection | None = None
-        self._log: Log | None = None
+        self._written = 0  # transactions since the log's size was looked at
         self._inode = (0, 0)
         self._checked = (0, 0)  # the inode whose pages were checked
         self._failed: tuple[float, Trouble] | None = None
 
-    def write(self) -> AbstractContextManager[sqlite3.Connection]:
-        """Run one transaction, which outlives this process; raise `Trouble`, then nothing is
-        written."""
-        return _Transaction(self._lock, self._open, "BEGIN IMMEDIATE")
+    def __del__(self) -> None:
+        """Close the file, where nobody did."""
+        if self._owner == os.getpid():
+            self._close()
 
-    def read(self) -> AbstractContextManager[sqlite3.Connection]:
-        """Look at one state of the file; raise `Trouble` where that cannot be."""
-        return _Transaction(self._lock, self._open, "BEGIN")
+    def write(self, work: Work[R]) -> R:
+        """Run `work` in one transaction, which outlives this process, and return its result.
 
-    @contextlib.contextmanager
-    def write_durably(self) -> Iterator[sqlite3.Connection]:
-        """Run one transaction that is on the disk, with all before it, when this returns."""
-        with self._syncing:
-            with self.write() as connection:
-                log = self._log
-                yield connection
+        Raises `Trouble`, then nothing is written.
+        """
+
+        def write() -> R:
+            result = _transact(self._open(), "BEGIN IMMEDIATE", work)
+            self._written += 1
+            return result
+
+        return self._turn.take(write)
+
+    def read(self, work: Work[R]) -> R:
+        """Run `work` on one state of the file, and return its result.
+
+        Raises `Trouble` where that cannot be.
+        """
+        return self._turn.take(lambda: _transact(self._open(), "BEGIN", work))
+
+    def write_durably(self, work: Work[R]) -> R:
+        """Run `work` in one transaction that is on the disk, with all before it, when this
+        returns."""
+
+        def write() -> R:
+            result, log = self.write(lambda connection: (work(connection), self._log))
             # A file has one cache, so this takes with it what others wrote to the log before. A
             # checkpoint that emptied the log in between has synced what it moved.
             if log is not None:
                 self._sync(log)
+            return result
+
+        return self._syncing.take(write)
 
     def probe(self) -> None:
         """Write something; raise `Trouble` where that cannot be."""
-        with self.write() as connection:
-            connection.execute("INSERT OR REPLACE INTO settings VALUES ('probe', zeroblob(4096))")
+        self.write(
+            lambda connection: connection.execute(
+                "INSERT OR REPLACE INTO settings VALUES ('probe', zeroblob(4096))"
+            )
+        )
 
-    def checkpoint(self) -> None:
-        """Move what was written from the log into the database, without holding up anybody."""
+    def secure(self) -> None:
+        """Have all that was committed in the main file, and counted by the anchor.
+
+        From then on a ledger without it is found out: an older file, or one without its log. To
+        be called before a batch leaves. On a full disk the log is synced alone: the main file
+        cannot do without it. Raises `Trouble` where nothing may leave.
+        """
         if self.file is not None:
-            with self._syncing, _translated():
-                file, log = Path(f"{self.file}-wal"), self._log
-                if log is None or not file.exists() or file.stat().st_size < _LONG_LOG:
-                    return
-                self._sync(log)  # what the disk may have lost must not be moved
-                if self._checkpointer is None:
-                    self._checkpointer = _connect(self.file, _BUSY)
-                self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            self._syncing.take(lambda: self._move(count=self._anchor is not None))
 
-    def _sync(self, log: Log) -> None:
-        try:
-            log.sync(self.write)
-        except Trouble as trouble:
-            if trouble.status.reason is Reason.CORRUPT:
-                with self._lock, _translated():
-                    self._set_aside()
-            raise
+    @property
+    def log_is_long(self) -> bool:
+        """Whether it is time to `tidy`."""
+        return self._written >= _MANY and self.file is not None
+
+    def tidy(self) -> None:
+        """Move the log into the main file where it has grown long."""
+
+        def tidy() -> None:
+            self._written = 0
+            log = self._log
+            if log is not None and log.size() >= _LONG_LOG:
+                self._move(count=False)
+
+        if self.file is not None:
+            with _translated(), _unless_closed():
+                self._syncing.take(tidy)
 
     def release(self) -> None:
-        """Close the file until the next use."""
-        with self._syncing, self._lock:
-            if self.file is not None:
-                if self._log is not None and not self._log.trusted:
-                    with contextlib.suppress(Trouble):
-                        self._sync(self._log)  # closing moves it, too
-                self._close()
+        """Close the file until the next use. The last one who closes it moves the log into it."""
+
+        def release() -> None:
+            if self._log is not None and self._connection is not None and not self._log.trusted:
+                with contextlib.suppress(Trouble):
+                    self._log.sync(_on(self._connection))  # closing moves it, too
+            self._close()
+
+        if self.file is not None:
+            self._syncing.take(lambda: self._turn.take(release))
 
     def hold(self, timeout: float) -> bool:
         """Keep transactions from beginning, as before a fork; return whether none is under way."""
-        if not self._syncing.acquire(timeout=timeout):
-            return False
-        if not self._lock.acquire(timeout=timeout):
-            self._syncing.release()
-            return False
-        return True
+        held = False
+        try:
+            held = self._syncing.lock.acquire(timeout=timeout) and self._turn.lock.acquire(
+                timeout=timeout
+            )
+            return held
+        finally:
+            if not held:
+                for turn in (self._turn, self._syncing):
+                    try:  # noqa: SIM105 (as in _Turn)
+                        turn.lock.release()
+                    except RuntimeError:
+                        pass
 
     def let_go(self) -> None:
         """End what `hold` began."""
-        self._lock.release()
-        self._syncing.release()
+        self._turn.lock.release()
+        self._syncing.lock.release()
 
     def after_fork(self, *, usable: bool) -> None:
         """Forget, in the child, what belongs to the parent. Unless it was held, and so closed,
         SQLite in this process cannot be trusted with the file any more: nothing is taken then."""
-        self._lock, self._syncing = threading.RLock(), threading.RLock()
+        self._turn, self._syncing = _Turn(), _Turn()
         if self.file is not None:
             if usable:
                 self._owner = os.getpid()
@@ -195,6 +263,37 @@ class Store:
             if self._log is not None:
                 self._log.close()
                 self._log = None
+
+    def _sync(self, log: Log) -> None:
+        try:
+            log.sync(self.write)
+        except Trouble as trouble:
+            self._set_aside_if_corrupt(trouble)
+            raise
+
+    def _move(self, *, count: bool) -> None:
+        """Move the log into the main file; `_syncing` is taken."""
+        self._written = 0
+        log = self._turn.take(self._opened_log)
+        try:
+            with _translated(), _unless_closed():
+                if self._checkpointer is None:
+                    assert self.file is not None
+                    self._checkpointer = _connect(self.file, self._wait)
+                self._checkpoint(self._checkpointer, log, count=count, excuse=True)
+        except Trouble as trouble:
+            self._set_aside_if_corrupt(trouble)
+            raise
+
+    def _set_aside_if_corrupt(self, trouble: Trouble) -> None:
+        if trouble.status.reason is Reason.CORRUPT:
+            with _translated():
+                self._turn.take(lambda: self._set_aside("corrupt", "", "-wal", "-shm"))
+
+    def _opened_log(self) -> Log:
+        self._open()
+        assert self._log is not None
+        return self._log
 
     def _open(self) -> sqlite3.Connection:
         if self._owner != os.getpid():
@@ -218,13 +317,23 @@ class Store:
         return connection
 
     def _close(self) -> None:
-        if self._log is not None:
-            self._log.close()
-            self._log = None
-        for connection in (self._checkpointer, self._connection):
-            if connection is not None:
+        # Each is taken out first: one that is closed must not be found here.
+        log, self._log = self._log, None
+        if log is not None:
+            log.close()
+        checkpointer, self._checkpointer = self._checkpointer, None
+        if checkpointer is not None:
+            checkpointer.close()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                # Another process may have been killed while it renewed the log.
+                connection.rollback()
+                connection.execute(MAY_GO)
+            except sqlite3.Error:
+                pass
+            finally:
                 connection.close()
-        self._connection = self._checkpointer = None
 
     def _is_there(self) -> bool:
         """Tell whether the file is still the one that is open: somebody may have removed it."""
@@ -239,176 +348,179 @@ class Store:
 
     def _opened(self) -> sqlite3.Connection:
         if self.file is None:
-            connection = _connect(None, _BUSY)
-            _create(connection, created=None)
-        else:
-            if not self.file.exists():
-                self.file.touch(mode=0o600)
-            try:
-                connection = _connect(self.file, _BUSY)
-                if self._checked != _inode(self.file):
-                    _check_pages(connection)
-            except sqlite3.DatabaseError as error:
-                if _reason(error) is not Reason.CORRUPT:
-                    raise
-                self._set_aside()
-                connection = _connect(self.file, _BUSY)
-            self._inode = self._checked = _inode(self.file)
-            _create(connection, created=self._clock())
-            self._log = Log(self.file)
-        settings = dict(connection.execute("SELECT name, value FROM settings"))
-        self.salt = settings["salt"]
-        created = settings.get("created")
-        self.created = None if created is None else datetime.fromisoformat(created)
+            connection = _new(created=None)
+            self._read_settings(connection)
+            return connection
+        try:
+            return self._join(self.file)
+        except sqlite3.DatabaseError as error:
+            if _reason(error) is not Reason.CORRUPT:
+                raise
+        self._set_aside("corrupt", "", "-wal", "-shm")
+        return self._join(self.file)
+
+    def _join(self, file: Path) -> sqlite3.Connection:
+        """Open the file, together with whoever has it open, and the log that goes with it."""
+        if not file.exists() or not file.stat().st_size:
+            self._set_aside("lost", "-wal", "-shm")
+            _make(file, self._clock())
+        mark = None if self._anchor is None else anchors.load(self._anchor)
+        lost = _mismatch(file)
+        if lost:
+            self._set_aside("lost", "-wal", "-shm")
+        connection = _connect(file, self._wait)
+        try:
+            self._inode = _inode(file)
+            if self._checked != self._inode:
+                _check_pages(connection)
+            self._checked = self._inode
+            log = Log(file)
+            # Read after the anchor, so that this is not behind another process at work.
+            lost = lost or self._restored(connection, mark)
+            if lost:
+                reason, count = lost, 0 if mark is None else mark.count
+                _on(connection)(lambda c: _start_over(c, reason, self._clock(), count))
+            if lost or not _expects_log(file):
+                counts = bool(lost) and self._anchor is not None
+                self._checkpoint(connection, log, count=counts, excuse=False)
+            self._read_settings(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._log = log
         return connection
 
-    def _set_aside(self) -> None:
-        """Give a damaged file another name: whoever opens it next makes a new one."""
+    def _restored(self, connection: sqlite3.Connection, mark: Mark | None) -> str:
+        """Return why this is a copy, as the anchor shows; "" where it does not."""
+        if self._anchor is None:
+            return ""
+        own = _own_mark(connection)
+        if mark is not None:
+            return mark.differs(own)
+        return (
+            "the anchor is empty, but this ledger has used one: it is a copy on another device"
+            if own.count
+            else ""
+        )
+
+    def _read_settings(self, connection: sqlite3.Connection) -> None:
+        settings = dict(connection.execute("SELECT name, value FROM settings"))
+        created = settings.get("created")
+        self.created = None if created is None else datetime.fromisoformat(created)
+        self.lost = settings.get("lost", "")
+        self.salt = settings["salt"]
+
+    def _checkpoint(
+        self, connection: sqlite3.Connection, log: Log, *, count: bool, excuse: bool
+    ) -> None:
+        """Move the log into the main file, and have this expect a new life of the log.
+
+        With `count` the anchor learns of it; a full disk is an excuse, with `excuse`.
+        """
+
+        def checkpoint() -> None:
+            transact = _on(connection)
+            if count:
+                transact(_count)
+            log.sync(transact)  # what the disk may have lost must not be moved
+            try:
+                self._renew(connection, log)
+            except sqlite3.Error as error:
+                if not (excuse and _code(error) == sqlite3.SQLITE_FULL):
+                    raise
+            except Trouble as trouble:
+                if not (excuse and _code(trouble.__cause__) == sqlite3.SQLITE_FULL):
+                    raise
+            if count:
+                assert self._anchor is not None
+                anchors.store(self._anchor, _own_mark(connection))
+
+        log.alone(self._wait, checkpoint)
+
+    def _renew(self, connection: sqlite3.Connection, log: Log) -> None:
+        """Let a new life of the log begin, after the main file expects it and has all before.
+
+        A process may be killed anywhere here. Up to the checkpoint the main file expects the
+        life that the log is in. The checkpoint moves the new expectation with all the rest: the
+        next life, or this one with as many frames. Then the next transaction begins the new
+        life, which holds that the log may go.
+        """
         assert self.file is not None
-        aside = self.file.with_name(f"{self.file.name}.corrupt-{time.time_ns()}")
-        self.file.rename(aside)
-        for ending in ("-wal", "-shm"):
+        try:
+            for mode in _CHECKPOINTS:
+                expected = _on(connection)(lambda c: _expect(c, log))
+                if not log.is_before(expected.life):
+                    continue  # that transaction began a new life itself
+                connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
+                # Another process that opens the file meanwhile may have changed it.
+                moved = _look(self.file) == expected
+                connection.execute(MAY_GO)
+                if moved and log.is_in(expected.life):
+                    return
+        except BaseException:
+            try:  # noqa: SIM105 (as in _Turn)
+                connection.execute(MAY_GO)  # or a plain close would look like a loss
+            except sqlite3.Error:
+                pass
+            raise
+        raise Trouble(Reason.LOCKED, "other processes use the ledger's log without a pause")
+
+    def _set_aside(self, why: str, *endings: str) -> None:
+        """Give files of the ledger another name: whoever opens it next makes new ones."""
+        aside = f"{self._name}.{why}-{time.time_ns()}"
+        for ending in endings:
             with contextlib.suppress(FileNotFoundError):
-                Path(f"{self.file}{ending}").rename(f"{aside}{ending}")
+                Path(f"{self._name}{ending}").rename(f"{aside}{ending}")
 
 
-def create_ledger(file: str | os.PathLike[str]) -> None:
+def create_ledger(file: str | os.PathLike[str], *, anchor: Anchor | None = None) -> None:
     """Make the ledger of a new installation, and vouch that it never had another one.
 
     A ledger that a client finds missing and makes by itself may stand for one that was lost: it
     takes nothing before a period begins that the lost one cannot have seen, and nothing at all
     where something counts for life. This one takes answers at once.
-    Raises `InvalidInput` where there is such a file or none can be made.
+    Raises `InvalidInput` where there is such a file, none can be made, or the anchor knows an
+    earlier ledger.
     """
-    path = Path(file)
+    path = Path(file).absolute()
+    log = Path(f"{path}-wal")
+    if log.exists():
+        raise InvalidInput(f"{log} exists: it is the log of a ledger that was used")
     try:
-        path.touch(mode=0o600, exist_ok=False)
-    except FileExistsError:
-        raise InvalidInput(f"{path} exists: a ledger that was used must not start anew") from None
-    except OSError as error:
-        raise InvalidInput(f"cannot make a ledger: {error}") from None
-    try:
+        if anchor is not None and anchors.load(anchor) is not None:
+            raise InvalidInput("the anchor knows an earlier ledger, so this is not the first one")
         with _translated():
-            connection = _connect(path, _BUSY)
-            try:
-                _create(connection, created=None)
-            finally:
-                connection.close()
+            made = _make(path, created=None)
     except Trouble as trouble:
-        path.unlink()
         raise InvalidInput(f"cannot make a ledger: {trouble}") from None
+    if not made:
+        raise InvalidInput(f"{path} exists: a ledger that was used must not start anew")
 
 
 _abandoned: list[sqlite3.Connection] = []
 """Connections of a parent process, kept from being closed."""
 
 
-def _connect(file: Path | None, busy: float) -> sqlite3.Connection:
-    name = ":memory:" if file is None else str(file)
-    connection = sqlite3.connect(
-        name, timeout=busy, isolation_level=None, check_same_thread=False, cached_statements=64
-    )
+def _transact(connection: sqlite3.Connection, begin: str, work: Work[R]) -> R:
+    """Run all of `work`, or nothing; raise `Trouble` for what goes wrong with the file."""
     try:
-        _check(connection)
-        # A commit does not wait for the disk, a checkpoint does; the sender does both by itself.
-        for pragma in (
-            "journal_mode = WAL",
-            "synchronous = NORMAL",
-            "wal_autocheckpoint = 0",
-            "checkpoint_fullfsync = ON",
-            f"journal_size_limit = {4 * _LONG_LOG}",
-        ):
-            connection.execute(f"PRAGMA {pragma}")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _check(connection: sqlite3.Connection) -> None:
-    """Raise `Trouble` unless the database is a ledger that this version knows, or new."""
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if application != _APPLICATION and (application or version or tables):
-        raise Trouble(Reason.NOT_A_LEDGER, "the file is a database of something else")
-    if version > _SCHEMA:
-        raise Trouble(
-            Reason.NEWER_SCHEMA, f"the file has schema {version}; this version knows {_SCHEMA}"
-        )
-
-
-def _check_pages(connection: sqlite3.Connection) -> None:
-    """Raise what SQLite raises for a damaged file, where it is one."""
-    if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
-        connection.close()
-        error = sqlite3.DatabaseError("the ledger is damaged")
-        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-        raise error
-
-
-def _create(connection: sqlite3.Connection, created: datetime | None) -> None:
-    """Make the tables where there are none; another process may be doing so too."""
-    with _Transaction(threading.RLock(), lambda: connection, "BEGIN IMMEDIATE"):
-        if connection.execute("PRAGMA user_version").fetchone() == (_SCHEMA,):
-            return
-        for statement in _TABLES.split(";\n"):
-            connection.execute(statement)
-        settings: dict[str, bytes | str] = {"salt": os.urandom(16)}
-        if created is not None:
-            settings["created"] = created.isoformat()
-        connection.executemany("INSERT INTO settings VALUES (?, ?)", settings.items())
-        connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-        connection.execute(f"PRAGMA user_version = {_SCHEMA}")
-
-
-class _Transaction:
-    """All of what is done within it, or nothing; `Trouble` for what goes wrong with the file.
-
-    A class, because every answer goes through it, and a generator would cost more than a look
-    at the file.
-    """
-
-    __slots__ = ("_begin", "_connection", "_lock", "_open")
-
-    def __init__(
-        self, lock: threading.RLock, open_: Callable[[], sqlite3.Connection], begin: str
-    ) -> None:
-        self._lock = lock
-        self._open = open_
-        self._begin = begin
-
-    def __enter__(self) -> sqlite3.Connection:
-        self._lock.acquire()
         try:
-            self._connection = self._open()
-            self._connection.execute(self._begin)
-        except BaseException as error:
-            self._lock.release()
-            if isinstance(error, sqlite3.Error):
-                raise Trouble(_reason(error), str(error)) from error
+            if connection.in_transaction:
+                connection.rollback()  # a second exception had interrupted the first one's
+            connection.execute(begin)
+            result = work(connection)
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.rollback()
             raise
-        return self._connection
+    except sqlite3.Error as error:
+        raise Trouble(_reason(error), str(error)) from error
+    return result
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            if error is None:
-                try:
-                    self._connection.execute("COMMIT")
-                    return
-                except sqlite3.Error as failure:
-                    error = failure
-            with contextlib.suppress(sqlite3.Error):
-                self._connection.execute("ROLLBACK")
-            if isinstance(error, sqlite3.Error):
-                raise Trouble(_reason(error), str(error)) from error
-        finally:
-            self._lock.release()
+
+def _on(connection: sqlite3.Connection) -> Transact:
+    """Return what runs a function in one transaction of a connection."""
+    return functools.partial(_transact, connection, "BEGIN IMMEDIATE")
 
 
 @contextlib.contextmanager
@@ -422,10 +534,207 @@ def _translated() -> Iterator[None]:
         raise Trouble(Reason.DISK, str(error)) from error
 
 
-def _inode(file: Path) -> tuple[int, int]:
-    found = file.stat()
-    return found.st_dev, found.st_ino
+@contextlib.contextmanager
+def _unless_closed() -> Iterator[None]:
+    """Raise `Trouble` where another thread closes the log: it found that the file was removed."""
+    try:
+        yield
+    except ValueError as error:
+        raise Trouble(Reason.DISK, f"the ledger was removed meanwhile ({error})") from error
 
 
 def _reason(error: sqlite3.Error) -> Reason:
-    return _REASONS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, Reason.DISK)
+    return _REASONS.get(_code(error), Reason.DISK)
+
+
+def _code(error: BaseException | None) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+@functools.cache
+def _template() -> bytes:
+    """Return an empty ledger; to copy it takes a quarter of the time to make it."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        connection.executescript(TABLES)
+        connection.execute(TABLE)
+        connection.execute("INSERT INTO log VALUES (?)", (str(NO_LOG),))
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        return connection.serialize()
+    finally:
+        connection.close()
+
+
+def _new(created: datetime | None) -> sqlite3.Connection:
+    """Return a new ledger, in memory."""
+    connection = sqlite3.connect(
+        ":memory:", isolation_level=None, check_same_thread=False, cached_statements=64
+    )
+    try:
+        connection.deserialize(_template())
+        settings: list[tuple[str, bytes | str]] = [
+            ("salt", os.urandom(16)),
+            ("id", os.urandom(16)),
+        ]
+        if created is not None:
+            settings.append(("created", created.isoformat()))
+        connection.executemany("INSERT INTO settings VALUES (?, ?)", settings)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _make(file: Path, created: datetime | None) -> bool:
+    """Put a whole new ledger in place; return False where there is a file.
+
+    One that nobody vouches for takes the place of an empty file.
+    """
+    connection = _new(created)
+    try:
+        image = bytearray(connection.serialize())
+    finally:
+        connection.close()
+    image[18] = image[19] = 2  # the format's version that has a write-ahead log
+    descriptor, name = tempfile.mkstemp(prefix=f"{file.name}.new-", dir=file.parent)
+    made = Path(name)
+    try:
+        with open(descriptor, "wb") as content:  # noqa: PTH123 (a descriptor, not a path)
+            content.write(image)
+            content.flush()
+            os.fsync(descriptor)
+        if created is not None and file.exists() and not file.stat().st_size:
+            made.replace(file)
+            return True
+        try:
+            file.hardlink_to(made)
+        except FileExistsError:
+            return False
+        except OSError:  # a file system without links
+            if file.exists():
+                return False
+            made.replace(file)
+        return True
+    finally:
+        made.unlink(missing_ok=True)
+
+
+def _connect(file: Path, wait: float) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{file.as_uri()}?mode=rw",
+        uri=True,
+        timeout=wait,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=64,
+    )
+    try:
+        connection.execute("PRAGMA wal_autocheckpoint = 0")  # does not open the log yet
+        connection.execute(MAY_GO)
+        # A commit does not wait for the disk, a checkpoint does; the store does both by itself.
+        for pragma in (
+            "journal_mode = WAL",
+            "synchronous = NORMAL",
+            "checkpoint_fullfsync = ON",
+            f"journal_size_limit = {4 * _LONG_LOG}",
+        ):
+            connection.execute(f"PRAGMA {pragma}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _look(file: Path) -> Expected:
+    """Return which log the main file alone expects.
+
+    Raises `Trouble` unless the file is a ledger that this version knows.
+    """
+    connection = sqlite3.connect(f"{file.as_uri()}?immutable=1", uri=True)
+    try:
+        # A file that a checkpoint was making longer is not damaged.
+        connection.execute("PRAGMA writable_schema = ON")
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if application != APPLICATION:
+            raise Trouble(Reason.NOT_A_LEDGER, f"{file} is a database of something else")
+        if version != VERSION:
+            raise Trouble(
+                Reason.OTHER_SCHEMA, f"{file} has schema {version}; this version knows {VERSION}"
+            )
+        (expected,) = connection.execute("SELECT expected FROM log").fetchone()
+        return Expected.parse(expected)
+    finally:
+        connection.close()
+
+
+def _mismatch(file: Path) -> str:
+    """Return why the file is not the latest state of the ledger; "" where it may be."""
+    log = Path(f"{file}-wal")
+    for look in range(_LOOKS):
+        if look:
+            time.sleep(_BETWEEN)
+        try:
+            why = mismatch(_look(file), log)
+        except sqlite3.DatabaseError:
+            if look == _LOOKS - 1:
+                raise
+            continue
+        if not why:
+            break
+    return why
+
+
+def _expects_log(file: Path) -> bool:
+    """Tell whether the main file cannot do without the log that it has now."""
+    expected = _look(file)
+    return expected.needed and not mismatch(expected, Path(f"{file}-wal"))
+
+
+def _expect(connection: sqlite3.Connection, log: Log) -> Expected:
+    """Note which log the main file will go with once this one is in it."""
+    expected = log.expected()
+    connection.execute("UPDATE log SET expected = ?", (str(expected),))
+    return expected
+
+
+def _own_mark(connection: sqlite3.Connection) -> Mark:
+    """Return a ledger's id, and how often it was secured with an anchor."""
+    return Mark(
+        *connection.execute(
+            "SELECT value, coalesce((SELECT value FROM settings WHERE name = 'anchored'), 0)"
+            " FROM settings WHERE name = 'id'"
+        ).fetchone()
+    )
+
+
+def _count(connection: sqlite3.Connection) -> None:
+    """Note that the ledger is secured once more."""
+    connection.execute(
+        "INSERT INTO settings VALUES ('anchored', 1) ON CONFLICT DO UPDATE SET value = value + 1"
+    )
+
+
+def _start_over(connection: sqlite3.Connection, why: str, now: datetime, count: int) -> None:
+    """Make of an earlier state of a ledger one that nobody vouched for."""
+    for statement in _START_OVER.split(";\n"):
+        connection.execute(statement)
+    counted = max(count, _own_mark(connection).count)
+    connection.executemany(
+        "INSERT OR REPLACE INTO settings VALUES (?, ?)",
+        [("created", now.isoformat()), ("lost", why), ("anchored", counted)],
+    )
+
+
+def _check_pages(connection: sqlite3.Connection) -> None:
+    """Raise what SQLite raises for a damaged file, where it is one."""
+    if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+        error = sqlite3.DatabaseError("the ledger is damaged")
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise error
+
+
+def _inode(file: Path) -> tuple[int, int]:
+    found = file.stat()
+    return found.st_dev, found.st_ino

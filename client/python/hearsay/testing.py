@@ -7,6 +7,7 @@ records into a list instead of sending must not reach users by accident.
 import os
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from concurrent import futures
 from types import TracebackType
@@ -34,7 +35,8 @@ class RecordingTransport:
     `plan` is the survey's plan, as `hearsay survey plan SURVEY.toml --out FILE` writes it.
     `batches` are all that were handed over, retries included; `forgotten` the ids that the server
     was asked to forget. Each batch is answered with the next of `answers`, and where none is
-    left with STORED, or DUPLICATE where its id was stored before.
+    left with STORED, or DUPLICATE where its id was stored before. Answers carry `server_time`,
+    seconds since 1970 that a test may set; None is the present.
     """
 
     def __init__(self, plan: bytes) -> None:
@@ -43,32 +45,28 @@ class RecordingTransport:
         self.batches: list[collector_pb2.Batch] = []
         self.forgotten: list[bytes] = []
         self.answers: list[Answer] = []
+        self.server_time: int | None = None
         self._plan = plan
         self._stored: set[bytes] = set()
 
-    def get_plan(self, survey: str, timeout: float) -> bytes:
+    def get_plan(self, survey: str, timeout: float) -> collector_pb2.GetPlanResponse:
         """Return the plan; raise `InvalidInput` for another survey."""
         if survey != self.plan.survey:
             raise InvalidInput(f"there is no survey {survey!r} here")
-        return self._plan
+        return collector_pb2.GetPlanResponse(plan=self._plan, server_time=self._now())
 
-    def submit(self, batch: collector_pb2.Batch, timeout: float) -> collector_pb2.Result:
+    def submit(self, batch: collector_pb2.Batch, timeout: float) -> collector_pb2.SubmitResponse:
         """Keep a batch and answer it."""
-        self.batches.append(batch)
-        if self.answers:
-            answer = self.answers.pop(0)
-            if isinstance(answer, Exception):
-                raise answer
-            if answer.status != collector_pb2.Result.STORED:
-                return answer
-        if batch.id in self._stored:
-            return collector_pb2.Result(status=collector_pb2.Result.DUPLICATE)
-        self._stored.add(batch.id)
-        return collector_pb2.Result(status=collector_pb2.Result.STORED)
+        result = self._take(batch)
+        return collector_pb2.SubmitResponse(results=[result], server_time=self._now())
 
-    def forget(self, survey: str, period: str, ids: Sequence[bytes], timeout: float) -> None:
+    def forget(
+        self, survey: str, period: str, ids: Sequence[bytes], timeout: float
+    ) -> collector_pb2.ForgetResponse:
         """Keep the ids."""
         self.forgotten += ids
+        results = [collector_pb2.ForgetResponse.FORGOTTEN] * len(ids)
+        return collector_pb2.ForgetResponse(results=results, server_time=self._now())
 
     def interrupt(self) -> None:
         """Do nothing: no call waits."""
@@ -98,6 +96,22 @@ class RecordingTransport:
                         n = _present(column, batch.rows)
                         total = total + mechanism.tally(mechanism.decode(column.codes, n))
         return total
+
+    def _now(self) -> int:
+        return int(time.time()) if self.server_time is None else self.server_time
+
+    def _take(self, batch: collector_pb2.Batch) -> collector_pb2.Result:
+        self.batches.append(batch)
+        if self.answers:
+            answer = self.answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            if answer.status != collector_pb2.Result.STORED:
+                return answer
+        if batch.id in self._stored:
+            return collector_pb2.Result(status=collector_pb2.Result.DUPLICATE)
+        self._stored.add(batch.id)
+        return collector_pb2.Result(status=collector_pb2.Result.STORED)
 
 
 def _present(column: collector_pb2.Column, rows: int) -> int:
@@ -145,26 +159,27 @@ class _Servicer(collector_pb2_grpc.CollectorServicer):
         self, request: collector_pb2.GetPlanRequest, context: Any
     ) -> collector_pb2.GetPlanResponse:
         try:
-            plan = self._received.get_plan(request.survey, 0)
+            return self._received.get_plan(request.survey, 0)
         except InvalidInput as error:
             context.abort(grpc.StatusCode.NOT_FOUND, str(error))
-        return collector_pb2.GetPlanResponse(plan=plan)
+            raise  # not reached: abort raises
 
     def Submit(  # noqa: N802
         self, request: collector_pb2.SubmitRequest, context: Any
     ) -> collector_pb2.SubmitResponse:
         try:
             with self._lock:
-                results = [self._received.submit(batch, 0) for batch in request.batches]
+                responses = [self._received.submit(batch, 0) for batch in request.batches]
         except Unreachable as error:
             context.set_trailing_metadata([("retry-after-ms", str(int(error.retry_after * 1000)))])
             context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
-        return collector_pb2.SubmitResponse(results=results)
+        return collector_pb2.SubmitResponse(
+            results=[response.results[0] for response in responses],
+            server_time=responses[-1].server_time,
+        )
 
     def Forget(  # noqa: N802
         self, request: collector_pb2.ForgetRequest, context: Any
     ) -> collector_pb2.ForgetResponse:
         with self._lock:
-            self._received.forget(request.survey, request.period, request.ids, 0)
-        forgotten = collector_pb2.ForgetResponse.FORGOTTEN
-        return collector_pb2.ForgetResponse(results=[forgotten] * len(request.ids))
+            return self._received.forget(request.survey, request.period, request.ids, 0)

@@ -1,6 +1,7 @@
 """How a client reaches a server."""
 
 import ipaddress
+import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,10 @@ from typing import Any, Protocol, TypeVar
 
 import grpc
 
-from hearsay.v1 import collector_pb2, collector_pb2_grpc
+from hearsay.channels import abandoned, channels
+from hearsay.failures import explained, has_no_connection, retry_after
+from hearsay.trouble import Reason
+from hearsay.v1 import collector_pb2
 from ldp import InvalidInput
 
 _Request = TypeVar("_Request", contravariant=True)
@@ -29,24 +33,46 @@ _KEEP_ALIVE = [
 ]
 """A connection that died unnoticed under a long call, as a stream is, is found out within 70 s."""
 
-_CHANNEL = [*_KEEP_ALIVE, ("grpc.use_local_subchannel_pool", 1)]
+_IDLE = ("grpc.client_idle_timeout_ms", 300_000)
+"""A connection without calls is closed after five minutes: a router on the way may have forgotten
+it by then, and a server need not hold the connections of all devices."""
+
+_ONE_THREAD = ("SingleThreadedUnaryStream", 1)
+"""Calls that stream answers need no thread but the caller's. gRPC may drop this option: then they
+work as well, with a thread for each call."""
+
+_CHANNEL = [*_KEEP_ALIVE, _IDLE, ("grpc.use_local_subchannel_pool", 1)]
 """A channel shares its connection with no other: not with that of the process it forked from."""
 
-_abandoned: list[grpc.Channel] = []
-"""Channels of a parent process. Closing them, before the fork or here, makes gRPC shut down while
-the process forks, and the child's calls hang."""
+_METHODS = {
+    name: (request.SerializeToString, response.FromString)
+    for name, request, response in (
+        ("GetPlan", collector_pb2.GetPlanRequest, collector_pb2.GetPlanResponse),
+        ("Submit", collector_pb2.SubmitRequest, collector_pb2.SubmitResponse),
+        ("Forget", collector_pb2.ForgetRequest, collector_pb2.ForgetResponse),
+    )
+}
+
+_SCHEMES = {"dns", "google-c2p", "ipv4", "ipv6", "unix-abstract", "vsock", "xds"}
+"""What gRPC does not take for a host's name."""
 
 Token = str | Callable[[], str]
 """What proves to the server who calls; a function is asked at every call."""
 
 
 class Unreachable(ConnectionError):
-    """The server did not answer, or could not; `retry_after` is when it asked to be asked again,
-    in seconds, 0 where it said nothing."""
+    """The server did not answer, or could not.
 
-    def __init__(self, message: str, retry_after: float = 0.0) -> None:
+    `retry_after` is when it asked to be asked again, in seconds, 0 where it said nothing;
+    `reason` is what stands between.
+    """
+
+    def __init__(
+        self, message: str, retry_after: float = 0.0, reason: Reason = Reason.UNREACHABLE
+    ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -87,27 +113,47 @@ class Transport(Protocol):
     """What the sender needs of a server. Every call raises `Unreachable` where no answer comes
     within `timeout` seconds, and `InvalidInput` where the server refuses the request."""
 
-    def get_plan(self, survey: str, timeout: float) -> bytes:
-        """Return the bytes of a survey's plan."""
+    def get_plan(self, survey: str, timeout: float) -> collector_pb2.GetPlanResponse:
+        """Return a survey's plan."""
 
-    def submit(self, batch: collector_pb2.Batch, timeout: float) -> collector_pb2.Result:
-        """Hand over a batch; return what became of it."""
+    def submit(self, batch: collector_pb2.Batch, timeout: float) -> collector_pb2.SubmitResponse:
+        """Hand over a batch; return what became of it: one result."""
 
-    def forget(self, survey: str, period: str, ids: Sequence[bytes], timeout: float) -> None:
+    def forget(
+        self, survey: str, period: str, ids: Sequence[bytes], timeout: float
+    ) -> collector_pb2.ForgetResponse:
         """Ask that batches be deleted, and never be taken."""
 
     def interrupt(self) -> None:
         """End the call under way, if any, as if no answer had come. Safe from any thread."""
 
     def close(self) -> None:
-        """Disconnect; the next call connects again."""
+        """Let go of the server, without waiting; the next call connects again."""
 
     def after_fork(self, *, usable: bool) -> None:
         """Forget, in the child, what belongs to the parent; no call was under way if `usable`."""
 
 
+@dataclass(frozen=True)
+class _Route:
+    """How a `GrpcTransport` reaches its server. Equal ones share a connection."""
+
+    target: str
+    tls: Tls | None
+    insecure: bool
+
+    def open(self) -> grpc.Channel:
+        return _open(self.target, self.tls, self.insecure, [_ONE_THREAD])
+
+
 class GrpcTransport:
-    """The Collector service of a real server, over one connection that is made when needed."""
+    """The Collector service of a real server.
+
+    The connection is made when it is needed, and shared by all transports of the process with the
+    same target, TLS files and `insecure`; each call carries its own transport's `token`. One call
+    at a time.
+    Raises `InvalidInput` for a target as `check_target` does, and for a file that cannot be read.
+    """
 
     def __init__(
         self,
@@ -117,29 +163,32 @@ class GrpcTransport:
         token: Token | None = None,
         insecure: bool = False,
     ) -> None:
-        self._open: Callable[[], grpc.Channel] = lambda: open_channel(
-            target, tls=tls, insecure=insecure
-        )
+        check_target(target)
+        if tls is not None:
+            tls.credentials()
+        self._route = _Route(target, tls, insecure)
         self._token = token
-        self._channel: grpc.Channel | None = None
-        self._call: Any = None  # a grpc.Future that is under way
+        self._call: Any = None  # a grpc.Call that is under way
         self._usable = True
 
-    def get_plan(self, survey: str, timeout: float) -> bytes:
+    def get_plan(self, survey: str, timeout: float) -> collector_pb2.GetPlanResponse:
         request = collector_pb2.GetPlanRequest(survey=survey)
-        return bytes(self._run("GetPlan", request, timeout).plan)
+        response: collector_pb2.GetPlanResponse = self._run("GetPlan", request, timeout)
+        return response
 
-    def submit(self, batch: collector_pb2.Batch, timeout: float) -> collector_pb2.Result:
+    def submit(self, batch: collector_pb2.Batch, timeout: float) -> collector_pb2.SubmitResponse:
         request = collector_pb2.SubmitRequest(batches=[batch])
-        results = self._run("Submit", request, timeout).results
-        if len(results) != 1:
-            raise Unreachable(f"the server answered one batch with {len(results)} results")
-        result: collector_pb2.Result = results[0]
-        return result
+        response: collector_pb2.SubmitResponse = self._run("Submit", request, timeout)
+        if len(response.results) != 1:
+            raise self._malformed(f"one batch with {len(response.results)} results")
+        return response
 
-    def forget(self, survey: str, period: str, ids: Sequence[bytes], timeout: float) -> None:
+    def forget(
+        self, survey: str, period: str, ids: Sequence[bytes], timeout: float
+    ) -> collector_pb2.ForgetResponse:
         request = collector_pb2.ForgetRequest(survey=survey, period=period, ids=ids)
-        self._run("Forget", request, timeout)
+        response: collector_pb2.ForgetResponse = self._run("Forget", request, timeout)
+        return response
 
     def interrupt(self) -> None:
         call = self._call
@@ -147,42 +196,66 @@ class GrpcTransport:
             call.cancel()
 
     def close(self) -> None:
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            channel.close()
+        self.interrupt()
 
     def after_fork(self, *, usable: bool) -> None:
-        if self._channel is not None:
-            _abandoned.append(self._channel)
-        self._channel = self._call = None
+        if self._call is not None:
+            abandoned.append(self._call)
+        self._call = None
         self._usable = usable
 
     def _run(self, name: str, request: Any, timeout: float) -> Any:
         if not self._usable:
             raise Unreachable("this process was forked in the middle of a call; others will send")
-        if self._channel is None:
-            self._channel = self._open()
-        rpc = getattr(collector_pb2_grpc.CollectorStub(self._channel), name)
+        entries = metadata(self._token)
+        try:
+            shared = channels.borrow(self._route)
+        except InvalidInput as error:
+            raise Unreachable(str(error), reason=Reason.TLS) from None
+        failed = False
+        call = None
+        try:
+            # A call that streams its answers, of which there is one. Unlike a call with one
+            # answer, another thread can end it, and it starts no thread: as a process exits,
+            # Python 3.12 starts none, and a future would be waited for without an end.
+            rpc: Any = shared.channel.unary_stream(f"/hearsay.v1.Collector/{name}", *_METHODS[name])
+            call = self._call = rpc(request, timeout=timeout, metadata=entries)
+            answers = list(itertools.islice(call, 2))
+        except grpc.RpcError as error:
+            if call is not None and call.cancelled():
+                raise Unreachable("the call was interrupted") from None
+            failed = has_no_connection(error)
+            raise self._translated(error) from None
+        finally:
+            self._call = None
+            if call is not None:
+                call.cancel()  # does nothing unless an exception came from elsewhere
+            channels.give_back(shared, failed=failed)
+        if len(answers) != 1:
+            raise self._malformed(f"one request with {len(answers)} messages")
+        return answers[0]
 
-        def run(request: Any, *, timeout: float) -> Any:
-            # A future, because only that can be ended by another thread.
-            self._call = rpc.future(request, timeout=timeout, metadata=metadata(self._token))
-            try:
-                return self._call.result()
-            except grpc.FutureCancelledError as error:
-                raise Unreachable("the call was interrupted") from error
-            except grpc.RpcError as error:
-                if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                    # The connection may have died unnoticed: have another one. The old one is
-                    # closed afterwards, so that it is never the last, and gRPC does not shut down.
-                    old, self._channel = self._channel, self._open()
-                    if old is not None:
-                        old.close()
-                raise
-            finally:
-                self._call = None
+    def _malformed(self, what: str) -> Unreachable:
+        words = f"the server at {self._route.target} answered {what}"
+        return Unreachable(words, reason=Reason.SERVER_REFUSED)
 
-        return call(run, request, timeout)
+    def _translated(self, status: Any) -> Exception:
+        if status.code() in _OUR_FAULT:
+            return InvalidInput(status.details())
+        reason, words = explained(status, self._route.target)
+        return Unreachable(words, retry_after(status), reason)
+
+
+def check_target(target: str) -> None:
+    """Raise `InvalidInput` unless a target is "host:port", "[::1]:port" or "unix:path"."""
+    if re.fullmatch(r"unix:.+", target):
+        return
+    found = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^][:/@\s]+):([0-9]{1,5})", target)
+    if found is None or found[1] in _SCHEMES or not 1 <= int(found[2]) <= 65535:
+        raise InvalidInput(
+            'a target is "host:port", "[IPv6 address]:port" or "unix:path", with a port from 1 to '
+            f"65535 and without a scheme such as https://; got {target!r}"
+        )
 
 
 def open_channel(
@@ -198,7 +271,7 @@ def open_channel(
     path can read and forge batches, and use the `token`, which goes with every call.
     Raises `InvalidInput` where a file of `tls` cannot be read.
     """
-    channel = _open(target, tls, insecure)
+    channel = _open(target, tls, insecure, [])
     return channel if token is None else grpc.intercept_channel(channel, _Bearer(token))
 
 
@@ -217,17 +290,18 @@ class _Bearer(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientIntercepto
     intercept_unary_stream = intercept_unary_unary
 
 
-def _open(target: str, tls: Tls | None, insecure: bool) -> grpc.Channel:
+def _open(target: str, tls: Tls | None, insecure: bool, more: list[Any]) -> grpc.Channel:
+    options = [*_CHANNEL, *more]
     if tls is not None:
         name = tls.server_name
         override = [] if name is None else [("grpc.ssl_target_name_override", name)]
-        return grpc.secure_channel(target, tls.credentials(), [*override, *_CHANNEL])
+        return grpc.secure_channel(target, tls.credentials(), [*override, *options])
     if is_loopback(target):
         # A proxy of the environment must not see what was never to leave this machine.
-        return grpc.insecure_channel(target, [("grpc.enable_http_proxy", 0), *_CHANNEL])
+        return grpc.insecure_channel(target, [("grpc.enable_http_proxy", 0), *options])
     if insecure:
-        return grpc.insecure_channel(target, _CHANNEL)
-    return grpc.secure_channel(target, grpc.ssl_channel_credentials(), _CHANNEL)
+        return grpc.insecure_channel(target, options)
+    return grpc.secure_channel(target, grpc.ssl_channel_credentials(), options)
 
 
 def metadata(token: Token | None) -> list[tuple[str, str]]:
@@ -237,7 +311,10 @@ def metadata(token: Token | None) -> list[tuple[str, str]]:
     try:
         text = token if isinstance(token, str) else token()
     except Exception as error:  # the app's own function; its words may have the token in them
-        raise Unreachable(f"no token could be had: {type(error).__name__}") from None
+        words = f"no token could be had: {type(error).__name__}"
+        raise Unreachable(words, reason=Reason.BAD_TOKEN) from None
+    if not (text.isascii() and text.isprintable()):
+        raise Unreachable("the token is not printable ASCII", reason=Reason.BAD_TOKEN)
     return [("authorization", f"Bearer {text}")]
 
 
@@ -284,13 +361,6 @@ def _translated(status: Any) -> Exception:
     """Return what to raise for an error of a stub, which is a Call as well."""
     if status.code() in _OUR_FAULT:
         return InvalidInput(status.details())
-    return Unreachable(f"{status.code().name}: {status.details()}", _retry_after(status))
-
-
-def _retry_after(status: Any) -> float:
-    """Return the seconds that a server asks to wait, in its trailing metadata."""
-    for key, value in status.trailing_metadata() or ():
-        # No more digits than a sane delay has: the server is not trusted, and int() may raise.
-        if key == "retry-after-ms" and re.fullmatch("[0-9]{1,10}", str(value)):
-            return min(int(value) / 1000, 3600.0)
-    return 0.0
+    reason, _ = explained(status, "")
+    words = f"{status.code().name}: {status.details()}"
+    return Unreachable(words, retry_after(status), reason)

@@ -8,28 +8,42 @@ class Reason(StrEnum):
     """What stands between an answer and the server; also the name of what it drops."""
 
     READY = "ready"
+    DISABLED = "disabled"
+    """HEARSAY_DISABLED is set: this process takes and sends nothing."""
     NO_CONSENT = "no_consent"
-    """Nobody has consented, or consent was revoked."""
+    """This person has not consented, or revoked."""
     NO_PLAN = "no_plan"
-    """No plan has come yet: the server could not be reached since the first start."""
+    """The plan has not come yet; the server is being asked."""
+    BAD_TOKEN = "bad_token"
+    """The server does not accept the token, or asks for one."""
+    NAME_NOT_FOUND = "name_not_found"
+    """The server's host name does not resolve."""
+    TLS = "tls"
+    """No secure connection: the server's certificate is not trusted, or it speaks no TLS."""
+    UNREACHABLE = "unreachable"
+    """The server does not answer."""
+    SERVER_REFUSED = "server_refused"
+    """The server answers, and refuses the request: it has no such survey, say."""
     PLAN_REFUSED = "plan_refused"
     """The server's plan breaks a promise, a cap, or the choices made."""
     PLAN_CHANGED = "plan_changed"
-    """The plan changed within the period: the next period goes by the new one."""
+    """The app accepts another plan now; what was answered by the old one holds until its period
+    ends."""
     NEW_LEDGER = "new_ledger"
     """The ledger is younger than the period: an earlier one may have spent in it."""
     LOST_LEDGER = "lost_ledger"
-    """The ledger was made by itself, and something counts for life: see `create_ledger`."""
+    """An earlier ledger, or a part of this one, was lost, and something counts for life."""
     CLOCK = "clock"
-    """The clock shows a period before one that was answered already."""
+    """The clock cannot be right: the period was answered and left before, or begins more than a
+    day after the server's time, or the clock raised."""
     LOCKED = "locked"
     """Another process holds the ledger for longer than an answer may wait."""
     DISK = "disk"
     """The ledger cannot be read or written: disk full, folder read-only, or the like."""
     CORRUPT = "corrupt"
     """The ledger is damaged."""
-    NEWER_SCHEMA = "newer_schema"
-    """A newer version of the SDK wrote the ledger."""
+    OTHER_SCHEMA = "other_schema"
+    """Another version of the SDK wrote the ledger."""
     NOT_A_LEDGER = "not_a_ledger"
     """The file is a database of something else; it is left alone."""
     FORKED = "forked"
@@ -40,10 +54,14 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class Status:
-    """Whether answers are taken now, and if not, why."""
+    """Whether answers are taken now, and if not, why; and how the last call to the server failed.
+
+    `transport` is the last error of the transport in words, "" where the last call succeeded.
+    """
 
     reason: Reason
     detail: str = ""
+    transport: str = ""
 
     @property
     def ready(self) -> bool:

@@ -1,18 +1,25 @@
-"""The write-ahead log of a device's file, and what makes it durable although a sync may fail.
+"""The write-ahead log of a device's file: what makes it durable, and which main file it goes with.
 
 After an fsync that failed, Linux calls the pages that it could not write clean: the next fsync
 writes others and reports success, and some file systems go back to what the disk has. So after a
 failure all of the log is written again where it stands, once its checksums were found good.
 (Rebello et al., "Can applications recover from fsync failures?", USENIX ATC 2020. The format of
 the log: https://www.sqlite.org/fileformat2.html#walformat.)
+
+A main file without its log is an older state of the ledger. So the main file notes which log it
+expects. After a complete checkpoint, which moves all of the log into the main file, SQLite begins
+the log anew at its beginning: a new life of the log, whose header has the next salt. The main
+file expects a life by this number.
 """
 
 import os
 import sqlite3
 import struct
+import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, Protocol, TypeVar
 
 from hearsay.trouble import Reason, Trouble
 
@@ -21,12 +28,98 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-Begin = Callable[[], AbstractContextManager[sqlite3.Connection]]
-"""Begins a transaction, within which nobody else writes to the log."""
+R = TypeVar("R")
+
+
+class Transact(Protocol):
+    """Runs a function in one transaction, within which nobody else writes to the log."""
+
+    def __call__(self, work: Callable[[sqlite3.Connection], R], /) -> R:
+        """Run `work` and return its result."""
+
 
 _HEADER, _FRAME = 32, 24
+_MAGIC = 0x377F0682
 _TRIES = 3
 """Others may begin the log anew in between, but only when it has grown long."""
+_POLL = 0.005
+"""Seconds between two tries to have the log for a checkpoint."""
+
+
+@dataclass(frozen=True)
+class Life:
+    """One life of a log, as its header has it."""
+
+    number: int  # the first of two salts: random in a new log, then one more in each life
+    new: bool  # the log has had no life before
+    page: int  # bytes
+    seal: bytes  # both salts, which each frame of this life has
+
+
+TABLE = "CREATE TABLE log (expected TEXT NOT NULL)"
+"""Has one row, of which the text has one length: so it is on one page for ever, and a main file
+in which a checkpoint was cut short can be asked for it."""
+
+MAY_GO = (
+    "UPDATE log SET expected = replace(expected, 'needed', 'may go') WHERE expected LIKE '%needed'"
+)
+"""What every connection does first, and every checkpoint last."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The log that a main file goes with: a life, or the life before that has at least so many
+    frames, all of which are in the main file already or being moved there.
+
+    `needed` stands in the main file while a ledger is in use. In the log, over it, stands that
+    the log may go: SQLite takes this into the main file when the last connection closes, and
+    then removes the log.
+    """
+
+    life: int
+    frames: int
+    needed: bool
+
+    def __str__(self) -> str:
+        """Return the text that the table holds."""
+        rest = "needed" if self.needed else "may go"
+        return f"{self.life:08x} {self.frames:08x} {rest}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Expected":
+        """Return what a text stands for."""
+        life, frames, rest = text.split(" ", 2)
+        return cls(int(life, 16), int(frames, 16), rest == "needed")
+
+
+NO_LOG = Expected(0, 0, needed=False)
+"""What a new main file expects."""
+
+
+def mismatch(expected: Expected, log: Path) -> str:
+    """Return why a log cannot be the one that the main file goes with; "" where it can be.
+
+    A new log has nothing in it yet that counts: an opening ends with a checkpoint.
+    """
+    try:
+        file = log.open("rb", buffering=0)
+    except FileNotFoundError:
+        missing = f"the log {log} is missing, and with it what was spent last"
+        return missing if expected.needed else ""
+    with file:
+        life = _life(file)
+        if life is None:
+            empty = f"the log {log} is empty or damaged, and what was spent last is lost"
+            return empty if expected.needed else ""
+        if life.number == expected.life or (life.new and not expected.needed):
+            return ""
+        if life.number == _next(expected.life, -1) and (
+            _frames(file, life) >= expected.frames
+            # Where a close was killed, the log has this text; an older log has not.
+            and (expected.needed or str(expected).encode() in _read(file))
+        ):
+            return ""
+    return f"the log {log} is not the one that the ledger was last used with"
 
 
 class Log:
@@ -39,6 +132,7 @@ class Log:
     def __init__(self, database: Path) -> None:
         self._path = Path(f"{database}-wal")
         self._file = self._path.open("r+b", buffering=0)
+        self._listed = False  # durably, in its folder
         self.trusted = False
         """Whether what was written before the last sync is on the disk. Of an earlier process's
         syncs it is not known how they went."""
@@ -47,7 +141,7 @@ class Log:
         """Let go of the file; a sync under way in another thread may fail."""
         self._file.close()
 
-    def sync(self, begin: Begin) -> None:
+    def sync(self, transact: Transact) -> None:
         """Have all transactions that were committed on the disk when this returns.
 
         Raises `Trouble`: of the disk, where that fails, and `CORRUPT` where a part of the log
@@ -55,11 +149,12 @@ class Log:
         """
         try:
             if not self.trusted:
-                self._write_again(begin)
+                self._write_again(transact)
             self.trusted = False
             # Without any lock: no answer waits for the disk.
             _sync(self._file.fileno())
-            _sync_folder(self._path.parent)
+            if not self._listed:
+                _sync_folder(self._path.parent)
             if not os.path.samestat(os.fstat(self._file.fileno()), self._path.stat()):
                 raise OSError(f"{self._path} is not the file that was opened")
         except (OSError, ValueError) as error:  # a ValueError: it was closed meanwhile
@@ -68,28 +163,75 @@ class Log:
                 f"the disk did not take the ledger's log ({error}): nothing leaves before all of "
                 "it was written again",
             ) from error
-        self.trusted = True
+        self._listed = self.trusted = True
 
-    def _write_again(self, begin: Begin) -> None:
+    def expected(self) -> Expected:
+        """Return what the main file will go with once all of this life is in it. To be called in
+        a transaction, after something was ever written to the log."""
+        life = self._life()
+        return Expected(_next(life.number, 1), _frames(self._file, life), needed=True)
+
+    def is_in(self, life: int) -> bool:
+        """Tell whether the log is in the life of this number."""
+        return self._life().number == life
+
+    def is_before(self, life: int) -> bool:
+        """Tell whether the log is in the life before the one of this number."""
+        return self._life().number == _next(life, -1)
+
+    def size(self) -> int:
+        """Return how many bytes this life of the log has. The file may be longer."""
+        life = _life(self._file)
+        return _HEADER + _frames(self._file, life) * (_FRAME + life.page) if life else 0
+
+    def alone(self, wait: float, work: Callable[[], R]) -> R:
+        """Run `work` while no other process runs something by this method.
+
+        Raises `Trouble`, where others are at it for longer than `wait` seconds. Where there are
+        no such locks, or not on this file system, `work` is just run.
+        """
+        descriptor = self._file.fileno()
+        if fcntl is None:
+            return work()
+        try:
+            _lock(descriptor, time.monotonic() + wait)
+            return work()
+        finally:
+            # Nothing before this call, not even a function of our own: the entry of one is where
+            # Python lets a signal's handler raise.
+            try:  # noqa: SIM105
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+            except OSError:
+                pass
+
+    def _life(self) -> Life:
+        life = _life(self._file)
+        if life is None:
+            raise Trouble(Reason.CORRUPT, "the disk lost the beginning of the ledger's log")
+        return life
+
+    def _write_again(self, transact: Transact) -> None:
         """Write the log's bytes once more, so that the next sync says how writing them went."""
         for _ in range(_TRIES):
-            mark = os.urandom(16)
-            with begin() as connection:
-                connection.execute("INSERT OR REPLACE INTO settings VALUES ('mark', ?)", (mark,))
-            content = self._read()
-            content = content[: intact(content)]
-            with begin():
-                # The header changes when the log begins anew, its content moved to the database.
-                if mark in content and self._read(_HEADER) == content[:_HEADER]:
-                    self._file.seek(0)
-                    while content:
-                        content = content[self._file.write(content) :]
-                    return
+            if self._wrote_again(transact):
+                return
         raise Trouble(Reason.CORRUPT, "the disk lost a part of the ledger's log")
 
-    def _read(self, size: int = -1) -> bytes:
+    def _wrote_again(self, transact: Transact) -> bool:
+        mark = os.urandom(16)
+        transact(lambda connection: _leave(connection, mark))
+        content = _read(self._file)
+        content = content[: intact(content)]
+        return mark in content and transact(lambda _: self._overwrite(content))
+
+    def _overwrite(self, content: bytes) -> bool:
+        """Write a content over itself; return False where the log has begun anew since."""
+        if _read(self._file, _HEADER) != content[:_HEADER]:
+            return False
         self._file.seek(0)
-        return self._file.read(size)
+        while content:
+            content = content[self._file.write(content) :]
+        return True
 
 
 def intact(log: bytes) -> int:
@@ -107,7 +249,7 @@ def intact(log: bytes) -> int:
         return [s, t]
 
     salt, sums = header[:2], summed(log[: _HEADER - 8], 0, 0)
-    if magic & ~1 != 0x377F0682 or size < 512 or size & (size - 1) or sums != header[2:]:
+    if magic & ~1 != _MAGIC or size < 512 or size & (size - 1) or sums != header[2:]:
         return 0
     whole = 0
     for begin in range(_HEADER, len(log) - _FRAME - size + 1, _FRAME + size):
@@ -119,6 +261,61 @@ def intact(log: bytes) -> int:
         if ends_transaction:
             whole = page + size
     return whole
+
+
+def _leave(connection: sqlite3.Connection, mark: bytes) -> None:
+    connection.execute("INSERT OR REPLACE INTO settings VALUES ('mark', ?)", (mark,))
+
+
+def _life(file: BinaryIO) -> Life | None:
+    """Return the life that a log is in; None where it is empty or not a log."""
+    header = _read(file, _HEADER)
+    if len(header) < _HEADER:
+        return None
+    # Each connection counts checkpoints by itself, from 0 in a new log; the salt they share.
+    magic, _, page, checkpoints, salt, _, _, _ = struct.unpack(">8I", header)
+    if magic & ~1 != _MAGIC:
+        return None
+    return Life(salt, checkpoints == 0, page, header[16:24])
+
+
+def _frames(file: BinaryIO, life: Life) -> int:
+    """Return how many frames the life of a log has: those of earlier lives come after them."""
+    low, high = 0, (os.fstat(file.fileno()).st_size - _HEADER) // (_FRAME + life.page)
+    while low < high:
+        middle = (low + high) // 2
+        file.seek(_HEADER + middle * (_FRAME + life.page) + 8)
+        if file.read(8) == life.seal:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _next(number: int, by: int) -> int:
+    """Add to the number of a life, which has 32 bits."""
+    return (number + by) & 0xFFFFFFFF
+
+
+def _read(file: BinaryIO, size: int = -1) -> bytes:
+    file.seek(0)
+    return file.read(size)
+
+
+def _lock(descriptor: int, deadline: float) -> None:
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise Trouble(
+                    Reason.LOCKED, "another process checkpoints the ledger's log for too long"
+                ) from None
+            time.sleep(_POLL)
+        except OSError:
+            return  # a file system without locks
+        else:
+            return
 
 
 def _sync_folder(folder: Path) -> None:

@@ -69,7 +69,7 @@ class Collector(collector_pb2_grpc.CollectorServicer):
         plan = await asyncio.to_thread(self._plans.frozen, request.survey)
         if plan is None:
             await abort(context, grpc.StatusCode.NOT_FOUND, no_survey(request.survey))
-        return collector_pb2.GetPlanResponse(plan=plan)
+        return collector_pb2.GetPlanResponse(plan=plan, server_time=self._now())
 
     async def Submit(  # noqa: N802
         self, request: collector_pb2.SubmitRequest, context: Context
@@ -96,7 +96,7 @@ class Collector(collector_pb2_grpc.CollectorServicer):
             await put_off(context, grpc.StatusCode.UNAVAILABLE, detail, MENDED)
         results = [_result(outcome) for outcome in outcomes]
         self._count(request, results)
-        return collector_pb2.SubmitResponse(results=results)
+        return collector_pb2.SubmitResponse(results=results, server_time=self._now())
 
     async def Forget(  # noqa: N802
         self, request: collector_pb2.ForgetRequest, context: Context
@@ -130,7 +130,11 @@ class Collector(collector_pb2_grpc.CollectorServicer):
             _log.exception("batches could not be forgotten")
             detail = "the batches could not be forgotten"
             await put_off(context, grpc.StatusCode.UNAVAILABLE, detail, MENDED)
-        return collector_pb2.ForgetResponse(results=results)
+        return collector_pb2.ForgetResponse(results=results, server_time=self._now())
+
+    def _now(self) -> int:
+        """Return the server's time in seconds since 1970."""
+        return int(self._clock().timestamp())
 
     def _check_rate(self, caller: str, count: int) -> None:
         if self._rates is None:

@@ -39,10 +39,12 @@ class GetPlanRequest(_message.Message):
     def __init__(self, survey: _Optional[str] = ...) -> None: ...
 
 class GetPlanResponse(_message.Message):
-    __slots__ = ("plan",)
+    __slots__ = ("plan", "server_time")
     PLAN_FIELD_NUMBER: _ClassVar[int]
+    SERVER_TIME_FIELD_NUMBER: _ClassVar[int]
     plan: bytes
-    def __init__(self, plan: _Optional[bytes] = ...) -> None: ...
+    server_time: int
+    def __init__(self, plan: _Optional[bytes] = ..., server_time: _Optional[int] = ...) -> None: ...
 
 class SubmitRequest(_message.Message):
     __slots__ = ("batches",)
@@ -51,10 +53,12 @@ class SubmitRequest(_message.Message):
     def __init__(self, batches: _Optional[_Iterable[_Union[Batch, _Mapping]]] = ...) -> None: ...
 
 class SubmitResponse(_message.Message):
-    __slots__ = ("results",)
+    __slots__ = ("results", "server_time")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
+    SERVER_TIME_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[Result]
-    def __init__(self, results: _Optional[_Iterable[_Union[Result, _Mapping]]] = ...) -> None: ...
+    server_time: int
+    def __init__(self, results: _Optional[_Iterable[_Union[Result, _Mapping]]] = ..., server_time: _Optional[int] = ...) -> None: ...
 
 class ForgetRequest(_message.Message):
     __slots__ = ("survey", "period", "ids")
@@ -67,7 +71,7 @@ class ForgetRequest(_message.Message):
     def __init__(self, survey: _Optional[str] = ..., period: _Optional[str] = ..., ids: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class ForgetResponse(_message.Message):
-    __slots__ = ("results",)
+    __slots__ = ("results", "server_time")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATUS_UNSPECIFIED: _ClassVar[ForgetResponse.Status]
@@ -77,8 +81,10 @@ class ForgetResponse(_message.Message):
     FORGOTTEN: ForgetResponse.Status
     SUMMED: ForgetResponse.Status
     RESULTS_FIELD_NUMBER: _ClassVar[int]
+    SERVER_TIME_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedScalarFieldContainer[ForgetResponse.Status]
-    def __init__(self, results: _Optional[_Iterable[_Union[ForgetResponse.Status, str]]] = ...) -> None: ...
+    server_time: int
+    def __init__(self, results: _Optional[_Iterable[_Union[ForgetResponse.Status, str]]] = ..., server_time: _Optional[int] = ...) -> None: ...
 
 class Batch(_message.Message):
     __slots__ = ("id", "survey", "revision", "period", "rows", "columns")

@@ -1,0 +1,203 @@
+"""What one person has spent, and whether one more report may be: plain values, no database."""
+
+import json
+from bisect import insort
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from hearsay import period
+from hearsay.choices import Caps, total
+from hearsay.terms import Terms
+from hearsay.trouble import Reason, Trouble
+from ldp import Coins
+
+_AHEAD = 24 * 3600.0
+"""Seconds that a period may begin after, or have ended before, the server's time."""
+
+_STRETCHES = 32
+"""Stretches of time that an account remembers as answered. Beyond that the two earliest become
+one, which closes the time between them, too."""
+
+
+class Account:
+    """The account of one person and survey, among the person's others, as the ledger keeps it.
+
+    By survey it holds: the current period with its bounds, the revision that it goes by, the
+    attributes drawn for it and those reported in it with their epsilons; `answered`, the
+    stretches of time whose periods were answered; `life`, how many times each epsilon was ever
+    spent, by attribute; and `calls`, what the calls alone would have spent. Life and calls
+    differ only for memoised attributes: there a new answer costs a memo and an old one nothing,
+    in life; in calls only the first report costs. Silence goes by `calls`, so that it never
+    depends on an answer: where only `life` is exhausted, a report of a random value leaves.
+    """
+
+    def __init__(self, stored: str, survey: str) -> None:
+        self._all: dict[str, dict[str, Any]] = json.loads(stored)
+        self._mine = self._all.setdefault(
+            survey, {"period": "", "answered": [], "spent": {}, "life": {}, "calls": {}}
+        )
+        self._left: Fraction | None = None
+
+    def dump(self) -> str:
+        """Return the account as it is stored."""
+        return json.dumps(self._all)
+
+    @property
+    def life(self) -> Mapping[str, Mapping[str, int]]:
+        """How many times each epsilon (in hex) was spent, by attribute of this survey."""
+        life: Mapping[str, Mapping[str, int]] = self._mine["life"]
+        return life
+
+    @property
+    def current(self) -> tuple[str, Sequence[str]]:
+        """The latest period that was entered ("": none), and the attributes reported in it."""
+        return self._mine["period"], list(self._mine["spent"])
+
+    def check(self, terms: Terms, now: datetime, server_time: float | None) -> tuple[str, bool]:
+        """Return the name of the period of `now`, and whether it would begin.
+
+        Raises `Trouble` where it may not be answered: it was answered before, it begins more
+        than a day after the server's time (Unix time; None: not known), or it is before one
+        that was answered and the server does not confirm it.
+        """
+        mine, plan = self._mine, terms.plan
+        label = period.label(plan.period, now)
+        begin, end = _bounds(plan.period, label)
+        if server_time is not None and plan.period and begin > server_time + _AHEAD:
+            raise Trouble(
+                Reason.CLOCK,
+                f"the clock shows {label}, more than a day after the server's time, "
+                f"{datetime.fromtimestamp(server_time, UTC):%Y-%m-%d %H:%M}; if the clock is "
+                "right, reach the server or call trust_clock()",
+            )
+        answered: list[list[float]] = mine["answered"]
+        revision = plan.revision.hex()
+        if mine["period"] == label and mine["revision"] == revision:
+            return label, False
+        if any(begin < until and start < end for start, until in answered):
+            if mine["revision"] != revision:
+                raise Trouble(
+                    Reason.PLAN_CHANGED,
+                    f"{label} was answered by revision {mine['revision'][:12]}: the new plan "
+                    "counts from the next period on",
+                )
+            raise Trouble(Reason.CLOCK, f"the clock shows {label}, which was answered and left")
+        if answered and begin < answered[-1][1]:
+            confirmed = server_time is not None and end > server_time - _AHEAD
+            if not confirmed:
+                raise Trouble(
+                    Reason.CLOCK,
+                    f"the clock shows {label}, and a later period was answered already; if the "
+                    "clock is right, reach the server or call trust_clock()",
+                )
+        return label, True
+
+    def enter(self, terms: Terms, now: datetime, server_time: float | None, coins: Coins) -> str:
+        """Enter the period of `now`, drawing its attributes where it begins; return its name.
+
+        Raises `Trouble` as `check`, with nothing changed.
+        """
+        mine = self._mine
+        label, begins = self.check(terms, now, server_time)
+        if begins:
+            names = list(terms.plan.attributes)
+            mine |= {
+                "period": label,
+                "begin": _bounds(terms.plan.period, label)[0],
+                "revision": terms.plan.revision.hex(),
+                "drawn": [names[j] for j in terms.budget.draw(coins)],
+                "spent": {},
+            }
+            _add(mine["answered"], list(_bounds(terms.plan.period, label)))
+        else:
+            # Where these terms drew the attributes, their sum is within their record's epsilon.
+            # Otherwise other terms drew them, or reported some already.
+            spent = sum(map(_epsilon, mine["spent"].values()), Fraction(0))
+            self._left = Fraction(terms.record_epsilon) - spent
+        return label
+
+    def is_drawn(self, name: str) -> bool:
+        """Tell whether the record of this period reports an attribute."""
+        return name in self._mine["drawn"]
+
+    def may_report(self, name: str, epsilon: float) -> bool:
+        """Tell whether an attribute may still be reported in this period."""
+        return name not in self._mine["spent"] and (self._left is None or epsilon <= self._left)
+
+    def calls_cost(self, terms: Terms, name: str) -> float:
+        """Return what a report costs by the calls alone: of memos only the first."""
+        return 0.0 if name in terms.memoizers and name in self._mine["calls"] else terms.cost(name)
+
+    def allows(self, kind: str, name: str, cost: float, caps: Sequence[Caps]) -> bool:
+        """Tell whether the caps for life allow this much more, by "life" or by "calls"."""
+        return not cost or all(self._allows(kind, name, Fraction(cost), each) for each in caps)
+
+    def _allows(self, kind: str, name: str, cost: Fraction, caps: Caps) -> bool:
+        if caps.life is not None:
+            ever = sum((total(mine[kind]) for mine in self._all.values()), Fraction(0))
+            if ever + cost > Fraction(caps.life):
+                return False
+            if caps.until is not None:
+                now = sum(map(_epsilon, self._mine["spent"].values()), Fraction(0))
+                if ever - now > Fraction(caps.life) * self._share(caps):
+                    return False
+        if name in caps.attribute_life:
+            spent = total({name: self._mine[kind].get(name, {})})
+            return spent + cost <= Fraction(caps.attribute_life[name])
+        return True
+
+    def _share(self, caps: Caps) -> Fraction:
+        """Return the share that had passed, when this period began, of the time from the person's
+        first answer to the end of the pace."""
+        begins = [mine["answered"][0][0] for mine in self._all.values() if mine["answered"]]
+        first, end = min(begins), caps.ends.timestamp()
+        if end <= first:
+            return Fraction(1)
+        return min(Fraction(1), Fraction(self._mine["begin"] - first) / Fraction(end - first))
+
+    def report(self, name: str, epsilon: float, *, calls: float, life: float) -> None:
+        """Note a report of `epsilon` in this period, and what it costs for life."""
+        self._mine["spent"][name] = epsilon.hex()
+        if self._left is not None:
+            self._left -= Fraction(epsilon)
+        for kind, cost in (("calls", calls), ("life", life)):
+            if cost:
+                times = self._mine[kind].setdefault(name, {})
+                times[cost.hex()] = times.get(cost.hex(), 0) + 1
+
+    def left(self, name: str, caps: Sequence[Caps]) -> float | None:
+        """Return what the caps for life leave of an attribute; None where there are none."""
+        limits = []
+        for each in caps:
+            if each.life is not None:
+                ever = sum((total(mine["life"]) for mine in self._all.values()), Fraction(0))
+                limits.append(Fraction(each.life) - ever)
+            if name in each.attribute_life:
+                spent = total({name: self._mine["life"].get(name, {})})
+                limits.append(Fraction(each.attribute_life[name]) - spent)
+        return max(0.0, float(min(limits))) if limits else None
+
+
+@lru_cache(maxsize=64)
+def _bounds(unit: str, label: str) -> tuple[float, float]:
+    """Return when a period begins and ends, in Unix time."""
+    return period.start(unit, label).timestamp(), period.end(unit, label).timestamp()
+
+
+def _epsilon(text: str) -> Fraction:
+    return Fraction(float.fromhex(text))
+
+
+def _add(answered: list[list[float]], stretch: list[float]) -> None:
+    """Add a stretch that overlaps no other, and join it with those that it touches."""
+    insort(answered, stretch)
+    at = answered.index(stretch)
+    if at + 1 < len(answered) and answered[at + 1][0] == stretch[1]:
+        stretch[1] = answered.pop(at + 1)[1]
+    if at and answered[at - 1][1] == stretch[0]:
+        answered[at - 1][1] = answered.pop(at)[1]
+    while len(answered) > _STRETCHES:
+        answered[0][1] = answered.pop(1)[1]

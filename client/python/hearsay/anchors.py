@@ -1,0 +1,158 @@
+"""Anchors: a few bytes kept outside of backups, by which a restored copy of a ledger is found out.
+
+A copy of a ledger looks like the ledger itself. An anchor remembers, in a place that is never
+copied back, which ledger was used last and how often it was secured: an older copy has counted
+less far.
+"""
+
+import base64
+import binascii
+import contextlib
+import importlib
+import os
+import struct
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Protocol
+
+from hearsay.trouble import Reason, Trouble
+from ldp import InvalidInput
+
+
+class Anchor(Protocol):
+    """A place for 24 bytes that no backup contains and no restore brings back.
+
+    Both methods may raise any exception; then no answer is taken and nothing leaves.
+    """
+
+    def load(self) -> bytes | None:
+        """Return what was stored last; None where nothing was stored yet."""
+
+    def store(self, value: bytes) -> None:
+        """Keep a value in place of the last one; it must be durable when this returns."""
+
+
+class FileAnchor:
+    """An anchor in a file, which the app must exclude from its backups."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Name the file. Its folder must exist."""
+        self._path = Path(path).absolute()
+
+    def load(self) -> bytes | None:
+        """Return the file's content; None where there is no file."""
+        try:
+            return self._path.read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def store(self, value: bytes) -> None:
+        """Replace the file by one with this content, which only its owner may read."""
+        descriptor, name = tempfile.mkstemp(prefix=f"{self._path.name}.", dir=self._path.parent)
+        try:
+            with open(descriptor, "wb") as file:  # noqa: PTH123 (a descriptor, not a path)
+                file.write(value)
+                file.flush()
+                os.fsync(descriptor)
+            Path(name).replace(self._path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                Path(name).unlink()
+            raise
+        if os.name != "nt":
+            folder = os.open(self._path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+
+class KeyringAnchor:
+    """An anchor in the system's keyring: Keychain, Credential Manager, Secret Service, KWallet."""
+
+    def __init__(self, service: str, name: str) -> None:
+        """Name the entry: the app, and the ledger within the app.
+
+        Raises `InvalidInput` where the keyring package is not installed.
+        """
+        self._keyring = _import_keyring()
+        self._entry = service, name
+
+    def load(self) -> bytes | None:
+        """Return the entry's bytes; None where there is no entry."""
+        text = self._keyring.get_password(*self._entry)
+        if text is None:
+            return None
+        try:
+            return base64.b64decode(text, validate=True)
+        except binascii.Error:
+            return b""  # no value of a ledger's; the ledger says so
+
+    def store(self, value: bytes) -> None:
+        """Keep a value as base64 text, since a keyring stores text only."""
+        self._keyring.set_password(*self._entry, base64.b64encode(value).decode())
+
+
+def _import_keyring() -> ModuleType:
+    # Imported here, because only apps that use this anchor have the package.
+    try:
+        return importlib.import_module("keyring")
+    except ImportError:
+        raise InvalidInput(
+            "KeyringAnchor needs the keyring package, which is not installed: "
+            "run `pip install keyring`"
+        ) from None
+
+
+_FORMAT = struct.Struct(">16sQ")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What an anchor holds: a ledger's id, and how often that ledger was secured."""
+
+    id: bytes
+    count: int
+
+    def differs(self, ledger: "Mark") -> str:
+        """Return why a ledger is not the one that this was kept for; "" where it is."""
+        if ledger.id != self.id:
+            return "the anchor was used by another ledger than this one"
+        # A ledger that is ahead was killed before the anchor was told.
+        if ledger.count < self.count:
+            return (
+                f"the ledger is an earlier copy: it was secured {ledger.count} times, "
+                f"and the anchor counts {self.count}"
+            )
+        return ""
+
+
+def load(anchor: Anchor) -> Mark | None:
+    """Return what an anchor holds, None where it is empty; raise `Trouble` where it fails."""
+    try:
+        value = anchor.load()
+    except Exception as error:
+        raise Trouble(Reason.DISK, f"the anchor cannot be read ({_kind(error)})") from error
+    if value is None:
+        return None
+    if not isinstance(value, bytes) or len(value) != _FORMAT.size:
+        return Mark(b"", 0)  # not a ledger's, so no ledger has this id
+    return Mark(*_FORMAT.unpack(value))
+
+
+def store(anchor: Anchor, mark: Mark) -> None:
+    """Have an anchor keep a mark; raise `Trouble` where it fails."""
+    try:
+        anchor.store(_FORMAT.pack(mark.id, mark.count))
+    except Exception as error:
+        raise Trouble(
+            Reason.DISK, f"the anchor cannot be written ({_kind(error)}): nothing leaves"
+        ) from error
+
+
+def _kind(error: Exception) -> str:
+    """Name an error without its text, which may contain the value."""
+    reason = getattr(error, "strerror", None)
+    return f"{type(error).__name__}: {reason}" if reason else type(error).__name__

@@ -1,0 +1,118 @@
+"""Who has consented to one survey: noted in the ledger, and obeyed before it can be."""
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from datetime import datetime
+from enum import Enum
+
+from hearsay import outbox
+from hearsay.ledger import person_key
+from hearsay.store import Store
+
+
+class _Change(Enum):
+    GRANT = "grant"
+    REVOKE = "revoke"
+    FORGET = "revoke, and ask the server to forget"
+
+
+class Consent:
+    """The consent of each person to one survey.
+
+    A change holds for this process at once. It is noted in the ledger now or, where the file
+    cannot be written, by a later `catch_up`.
+    """
+
+    def __init__(self, store: Store, survey: str, clock: Callable[[], datetime]) -> None:
+        self._store = store
+        self._survey = survey
+        self._clock = clock
+        self._due: dict[str, _Change] = {}
+        self._lock = threading.RLock()
+
+    def after_fork(self) -> None:
+        """Start anew in a child; what was due, the child does as well."""
+        self._lock = threading.RLock()
+
+    def grant(self, person: str) -> None:
+        """Let a person's answers be taken; `catch_up` notes it."""
+        with self._lock:
+            self._due[person] = _Change.GRANT
+
+    def revoke(self, person: str, *, forget: bool) -> None:
+        """Take no more answers of a person, and send none that wait; `catch_up` notes it."""
+        with self._lock:
+            forget = forget or self._due.get(person) is _Change.FORGET
+            self._due[person] = _Change.FORGET if forget else _Change.REVOKE
+
+    def is_revoked(self, person: str) -> bool:
+        """Tell whether a revocation has not been noted yet: the file says otherwise."""
+        return self._due.get(person) in (_Change.REVOKE, _Change.FORGET)
+
+    @property
+    def may_send(self) -> bool:
+        """Whether no revocation is still to be noted: until then reports of that person may wait
+        among the others."""
+        return not any(change is not _Change.GRANT for change in self._due.values())
+
+    def has(self, person: str) -> bool:
+        """Tell whether a person consents; raise `Trouble` where the ledger cannot tell."""
+        if self.is_revoked(person):
+            return False
+        return self._is_noted(person)
+
+    def catch_up(self) -> None:
+        """Note what is due in the ledger; raise `Trouble` where that cannot be."""
+        if not self._due:
+            return
+        with self._lock:
+            for person, change in list(self._due.items()):
+                if change is _Change.GRANT:
+                    self._note_grant(person)
+                else:
+                    self._note_revocation(person, forget=change is _Change.FORGET)
+                if self._due.get(person) is change:
+                    del self._due[person]
+
+    def _note_grant(self, person: str) -> None:
+        if self._is_noted(person):
+            return
+
+        def work(connection: sqlite3.Connection) -> None:
+            key = self._key(person)
+            # What waits from before, if a revocation was cut short, was not consented to.
+            at = self._clock().timestamp()
+            outbox.drop_person(connection, self._survey, key, at, forget=False)
+            self._set(connection, key, granted=True)
+
+        self._store.write(work)
+
+    def _note_revocation(self, person: str, *, forget: bool) -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            key = self._key(person)
+            self._set(connection, key, granted=False)
+            at = self._clock().timestamp()
+            outbox.drop_person(connection, self._survey, key, at, forget=forget)
+
+        self._store.write(work)
+        self._store.secure()  # a log that is lost must not bring consent back
+
+    def _is_noted(self, person: str) -> bool:
+        found = self._store.read(
+            lambda connection: connection.execute(
+                "SELECT consent FROM people WHERE survey = ? AND person = ?",
+                (self._survey, self._key(person)),
+            ).fetchone()
+        )
+        return bool(found and found[0])
+
+    def _key(self, person: str) -> bytes:
+        return person_key(person, self._store.salt)
+
+    def _set(self, connection: sqlite3.Connection, key: bytes, *, granted: bool) -> None:
+        connection.execute(
+            "INSERT INTO people (survey, person, consent) VALUES (?, ?, ?)"
+            " ON CONFLICT DO UPDATE SET consent = excluded.consent",
+            (self._survey, key, granted),
+        )

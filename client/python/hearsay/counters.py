@@ -1,0 +1,76 @@
+"""What was recorded and dropped, by reason: counted here, kept in the ledger now and then."""
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from hearsay import outbox
+from hearsay.store import Store
+from hearsay.trouble import Trouble
+
+_log = logging.getLogger("hearsay")
+
+_NO_DROPS = frozenset({"recorded", "stored", "duplicate"})
+"""What is counted and lost nothing."""
+
+OnDrop = Callable[[str, int], None]
+"""Told of a drop: its reason, and how many answers, reports or batches."""
+
+
+class Counters:
+    """The counters of one survey. The first drop of each reason is a warning of the logger
+    "hearsay", which Python shows on stderr where logging was not configured."""
+
+    def __init__(self, store: Store, survey: str, on_drop: OnDrop | None) -> None:
+        self._store = store
+        self._survey = survey
+        self._on_drop = on_drop
+        self._new: Counter[str] = Counter()  # not in the file yet
+        self._warned: set[str] = set()
+        self._lock = threading.RLock()  # guards the numbers
+        self._keeping = threading.RLock()  # one writer at a time; taken first
+
+    def after_fork(self) -> None:
+        """Start anew in a child: the parent keeps what was counted before."""
+        self._lock, self._keeping = threading.RLock(), threading.RLock()
+        self._new = Counter()
+
+    def add(self, name: str, number: int = 1, detail: str = "") -> None:
+        """Count; tell of a drop, `detail` saying more of it without an answer."""
+        with self._lock:
+            self._new[name] += number
+        if name not in _NO_DROPS:
+            self.tell(name, number, detail)
+
+    def tell(self, name: str, number: int, detail: str = "") -> None:
+        """Tell of a drop that is counted elsewhere."""
+        if name not in self._warned:
+            self._warned.add(name)
+            _log.warning("%r: the first drop for reason %r. %s", self._survey, name, detail)
+        if self._on_drop is not None:
+            try:
+                self._on_drop(name, number)
+            except Exception as error:  # the app's own function
+                _log.error("on_drop raised %s", type(error).__name__)
+
+    def keep(self) -> None:
+        """Add what is new to the ledger; raise `Trouble` where that cannot be."""
+        if not self._new:
+            return
+        with self._keeping:
+            with self._lock:
+                new = Counter(self._new)
+            outbox.count(self._store, self._survey, new)
+            with self._lock:
+                self._new -= new
+
+    def read(self) -> Mapping[str, int]:
+        """Return all that was ever counted; only what is new where the ledger cannot be read."""
+        with self._keeping:
+            try:
+                kept = outbox.counters(self._store, self._survey)
+            except Trouble:
+                kept = {}
+            with self._lock:
+                return dict(Counter(kept) + self._new)

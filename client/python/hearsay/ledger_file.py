@@ -1,0 +1,136 @@
+"""Read a device's file from outside: what was spent, what waits, what left. Changes nothing."""
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from hearsay.account import Account
+from hearsay.choices import Caps
+from hearsay.ledger import person_key
+from hearsay.outbox import Sent
+from hearsay.plan import Plan, parse
+from hearsay.schema import APPLICATION, VERSION
+from hearsay.v1 import collector_pb2
+from ldp import InvalidInput
+
+Batch = collector_pb2.Batch
+
+
+@dataclass(frozen=True)
+class SurveyFile:
+    """What the file holds of one survey and person.
+
+    `caps` are the person's own, those for life included; `people` is how many others have an
+    account; `spent` maps attributes to how many times each epsilon was spent; `left` is what the
+    person's caps for life leave, None without one; `answered` the attributes of the latest
+    `period`; `waiting` the batches and reports that have not left the queue.
+    """
+
+    survey: str
+    plan: Plan | None
+    consent: bool
+    caps: Caps
+    people: int
+    period: str
+    answered: tuple[str, ...]
+    spent: dict[str, dict[float, int]]
+    left: dict[str, float | None]
+    counters: dict[str, int]
+    waiting: tuple[Batch, ...]
+    sent: tuple[Sent, ...]
+
+
+@dataclass(frozen=True)
+class LedgerFile:
+    """What a file holds: since when it counts where nobody vouched for it (None: somebody did),
+    and its surveys by name."""
+
+    created: str | None
+    surveys: tuple[SurveyFile, ...]
+
+
+def read(file: Path, person: str = "") -> LedgerFile:
+    """Return a file's content as one person's ("" is the device's own user).
+
+    Raises `InvalidInput` where it is no ledger that can be read.
+    """
+    with _opened(file) as connection:
+        settings = dict(connection.execute("SELECT name, value FROM settings"))
+        key = person_key(person, settings["salt"])
+        names = connection.execute(
+            "SELECT survey FROM surveys UNION SELECT survey FROM people ORDER BY survey"
+        ).fetchall()
+        surveys = tuple(_survey(connection, name, key) for (name,) in names)
+        return LedgerFile(settings.get("created"), surveys)
+
+
+def _survey(connection: sqlite3.Connection, name: str, person: bytes) -> SurveyFile:
+    def all_of(what: str, *given: object) -> list[Any]:
+        return connection.execute(what, (name, *given)).fetchall()
+
+    plans = all_of("SELECT plan FROM surveys WHERE survey = ?")
+    plan = parse(plans[0][0]) if plans and plans[0][0] else None
+    people = all_of("SELECT consent, caps FROM people WHERE survey = ? AND person = ?", person)
+    consent, own = people[0] if people else (0, "{}")
+    stored = connection.execute(
+        "SELECT account, caps FROM accounts WHERE person = ?", (person,)
+    ).fetchone() or ("{}", "{}")
+    account = Account(stored[0], name)
+    caps = Caps(**{**json.loads(own), **json.loads(stored[1])})
+    (others,) = all_of(
+        "SELECT count(*) FROM accounts, json_each(account) WHERE key = ? AND person != x''"
+    )
+    period, answered = account.current
+    reports = all_of("SELECT report FROM reports WHERE survey = ? ORDER BY seq")
+    batches = all_of("SELECT batch FROM batches WHERE survey = ? ORDER BY seq")
+    return SurveyFile(
+        survey=name,
+        plan=plan,
+        consent=bool(consent),
+        caps=caps,
+        people=others[0],
+        period=period,
+        answered=tuple(answered),
+        spent={
+            attribute: {float.fromhex(epsilon): times for epsilon, times in by_epsilon.items()}
+            for attribute, by_epsilon in account.life.items()
+        },
+        left={
+            attribute: account.left(attribute, (caps,))
+            for attribute in (plan.attributes if plan else account.life)
+        },
+        counters=dict(all_of("SELECT name, count FROM counters WHERE survey = ? ORDER BY name")),
+        waiting=tuple(Batch.FromString(data) for (data,) in [*batches, *reports]),
+        sent=tuple(
+            Sent(datetime.fromtimestamp(at, UTC), became, Batch.FromString(data))
+            for at, became, data in all_of(
+                "SELECT at, became, batch FROM sent WHERE survey = ? ORDER BY seq"
+            )
+        ),
+    )
+
+
+@contextlib.contextmanager
+def _opened(file: Path) -> Iterator[sqlite3.Connection]:
+    if not file.is_file():
+        raise InvalidInput(f"there is no file {file}")
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
+        ) as connection:
+            (application,) = connection.execute("PRAGMA application_id").fetchone()
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if application != APPLICATION:
+                raise InvalidInput(f"{file} is no ledger")
+            if version != VERSION:
+                raise InvalidInput(
+                    f"{file} has schema {version}; this version reads schema {VERSION}"
+                )
+            yield connection
+    except sqlite3.DatabaseError as error:
+        raise InvalidInput(f"{file} is no ledger that can be read: {error}") from None

@@ -1,0 +1,86 @@
+"""What a client does when its process forks or ends."""
+
+import atexit
+import logging
+import os
+import threading
+import time
+import weakref
+from typing import Protocol
+
+from hearsay.sender import leaving
+
+_log = logging.getLogger("hearsay")
+
+_FORK_WAIT = 2.0
+"""Seconds that a fork waits for a call and a transaction under way to end."""
+
+
+class Living(Protocol):
+    """What a fork and the end of the process concern. `hearsay.Client` is one."""
+
+    def before_fork(self, deadline: float) -> None:
+        """Come to rest until `deadline`, by the monotonic clock."""
+
+    def after_fork(self, *, child: bool) -> None:
+        """Go on, in the parent or in the child."""
+
+    def end(self, spent: float) -> None:
+        """Close as the process ends; `spent` seconds of its time for that are gone."""
+
+
+_living: "weakref.WeakSet[Living]" = weakref.WeakSet()
+
+_births = threading.RLock()
+"""Guards `_living`; held while the process forks, so that no client appears in the middle."""
+
+
+def watch(client: Living) -> None:
+    """Have a client come to rest at forks and close as the process ends, while it lives."""
+    with _births:
+        _living.add(client)
+
+
+def _before_fork() -> None:
+    _births.acquire()
+    deadline = time.monotonic() + _FORK_WAIT
+    for sender in list(leaving):
+        sender.join(deadline - time.monotonic())
+    for client in list(_living):
+        try:
+            client.before_fork(deadline)
+        except Exception as error:  # the host's fork must go on
+            _log.error("a client was not ready for a fork: %s", type(error).__name__)
+
+
+def _after_fork(*, child: bool) -> None:
+    global _births
+    for client in list(_living):
+        try:
+            client.after_fork(child=child)
+        except Exception as error:
+            _log.error("a client did not take a fork well: %s", type(error).__name__)
+    if child:
+        _births = threading.RLock()
+        leaving.clear()
+    else:
+        _births.release()
+
+
+@atexit.register
+def _close_at_exit() -> None:
+    """Send what waits, for a bounded time; the rest waits in the file."""
+    begin = time.monotonic()
+    for client in list(_living):
+        try:
+            client.end(time.monotonic() - begin)
+        except Exception as error:
+            _log.error("a client could not be closed: %s", type(error).__name__)
+
+
+if hasattr(os, "register_at_fork"):  # there is no fork on Windows
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=lambda: _after_fork(child=False),
+        after_in_child=lambda: _after_fork(child=True),
+    )

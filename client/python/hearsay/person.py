@@ -1,0 +1,304 @@
+"""One person whose answers are recorded: a consent, a level, caps and an account of their own."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from hearsay.choices import Agreed, Caps, Choices, no_attribute
+from hearsay.consent import Consent
+from hearsay.counters import Counters
+from hearsay.ledger import INVALID, UNKNOWN, WITHHELD, Ledger, Moment, Recorded, Spending
+from hearsay.plan_keeper import PlanKeeper
+from hearsay.sender import Delivery, Sender
+from hearsay.store import Store
+from hearsay.terms import Terms
+from hearsay.trouble import Reason, Status, Trouble
+from ldp import Coins, InvalidInput
+
+_log = logging.getLogger("hearsay")
+
+_GOOD = Status(Reason.READY)
+
+_OF_WRITING = (Reason.DISK, Reason.LOCKED)
+"""What only an answer finds out."""
+
+MENDABLE = (Reason.PLAN_REFUSED, Reason.SERVER_REFUSED, Reason.CLOSED)
+"""What a strict client raises, since the programmer can mend it."""
+
+_REVOKE_WAIT = 1.0
+"""Seconds that `revoke` waits for a call under way to end."""
+
+
+@dataclass
+class Device:
+    """What the people of one client share."""
+
+    agreed: Agreed
+    withheld: frozenset[str]
+    caps: Caps
+    delivery: Delivery
+    strict: bool
+    coins: Coins
+    clock: Callable[[], datetime]
+    store: Store
+    ledger: Ledger
+    consent: Consent
+    counters: Counters
+    keeper: PlanKeeper
+    sender: Sender
+    state: Reason
+    """READY while the client is open, DISABLED or CLOSED."""
+    last: Status = _GOOD
+    """How the last answer went."""
+
+    def note(self) -> None:
+        """Do what is due with the file, as far as that is possible now."""
+        try:
+            self.keeper.look()
+            self.consent.catch_up()
+        except Trouble as trouble:
+            self.last = trouble.status
+
+
+class Person:
+    """One person whose answers a client records, with a consent, a level, caps and an account of
+    their own. `Client.person` makes one; a client is itself the person whose device it is."""
+
+    def __init__(self, device: Device, name: str, choices: Choices, owner: object = None) -> None:
+        self._device = device
+        self._name = name  # "" is the device's own user
+        self._choices = choices
+        self._owner = owner  # the client, which must not be dropped while this is used
+        self._known: Terms | None = None
+
+    def record(self, /, **answers: object) -> Recorded:
+        """Randomise answers by attribute name and queue them; return what became of each.
+
+        Where the survey samples attributes, the record of a period reports the few that were
+        drawn for it, whatever the answers are; the others are dropped as "idle".
+
+        A category is given as its value, or as an integer that spells it; a number as anything
+        with an exact float. For an answer outside the domain (another value or type, nan) a value
+        drawn uniformly from the domain is randomised in its place and counted as "invalid", so
+        that what leaves does not tell. An attribute that is left out or None is withheld: that
+        it was is visible, its answer is not, so do not withhold because of the answer. An
+        attribute that was answered in this period already, or whose epsilon a cap does not
+        allow, is dropped as "spent".
+
+        Never raises, unless `strict`: then `InvalidInput`, before anything is spent, for an
+        unknown attribute, for an answer outside its domain (the message does not repeat the
+        answer), where the plan is refused, and after `close`. Takes some 100 µs. The answer
+        itself is not kept; of a memoised attribute, which values have a memo is (under keyed
+        hashes, with the key beside them).
+        """
+        return self._record(answers)
+
+    def status(self) -> Status:
+        """Return whether answers are taken now, and if not, why; and the transport's last error."""
+        device = self._device
+        keeper = device.keeper
+        transport = keeper.transport_error
+        try:
+            self._check_open()
+            keeper.look()
+            device.consent.catch_up()
+            if not device.consent.has(self._name):
+                raise Trouble(Reason.NO_CONSENT)
+            self._check()
+            if device.last.reason in _OF_WRITING:  # looking may go well where writing does not
+                device.store.probe()
+                device.last = Status(Reason.READY)
+        except Trouble as trouble:
+            return Status(trouble.status.reason, trouble.status.detail, transport)
+        return Status(Reason.READY, keeper.refused_other, transport)
+
+    def grant(self) -> None:
+        """Note the user's consent to this survey in the ledger; raise nothing.
+
+        Where that is not possible now, it is tried again, and `status` says why.
+        """
+        device = self._device
+        if device.state is Reason.READY:
+            device.consent.grant(self._name)
+            device.note()
+            device.sender.wake()
+
+    def revoke(self, *, forget: bool = False) -> None:
+        """Stop taking and sending at once, note it in the ledger, and drop what waits; raise
+        nothing. Where noting is not possible now, it is tried again.
+
+        With `forget`, the server is asked to delete the batches that were under way and may
+        have reached it. What it acknowledged stays counted, and what was spent stays spent.
+        """
+        device = self._device
+        if device.state is not Reason.READY:
+            return
+        device.consent.revoke(self._name, forget=forget)
+        token = device.sender.pause(_REVOKE_WAIT)
+        try:
+            deadline = time.monotonic() + _REVOKE_WAIT
+            while True:
+                try:
+                    device.consent.catch_up()
+                    break
+                except Trouble as trouble:
+                    if time.monotonic() >= deadline:
+                        _log.error("not noted yet, but nothing is sent: %s", trouble)
+                        break
+                    time.sleep(0.02)
+        finally:
+            device.sender.resume(token)
+
+    def set_caps(self, caps: Caps) -> None:
+        """Set the user's own caps, kept in the ledger; of them and the app's the lower hold.
+
+        That for life is for all surveys of the ledger, the others for this survey. Raises
+        `InvalidInput` where they cannot be kept.
+        """
+        try:
+            self._device.ledger.set_own_caps(self._name, caps)
+        except Trouble as trouble:
+            raise InvalidInput(f"the caps could not be kept: {trouble}") from None
+
+    def spendings(self) -> tuple[Spending, ...]:
+        """Return what was spent and what is left, by attribute; empty without a plan."""
+        device = self._device
+        try:
+            terms = self._terms()
+            now = device.clock()
+            return tuple(device.ledger.spendings(self._name, terms, device.caps, now))
+        except (Trouble, InvalidInput):
+            return ()
+
+    def _check_open(self) -> None:
+        device = self._device
+        if device.state is Reason.CLOSED:
+            raise Trouble(Reason.CLOSED, "this client is closed; make a new one to record")
+        if device.state is Reason.DISABLED:
+            raise Trouble(Reason.DISABLED, "HEARSAY_DISABLED is set")
+        if device.consent.is_revoked(self._name):
+            raise Trouble(Reason.NO_CONSENT)
+
+    def _check(self) -> None:
+        device = self._device
+        terms = self._answering()
+        device.ledger.check(self._name, terms, moment=self._moment(), caps=device.caps)
+
+    def _moment(self) -> Moment:
+        return Moment(self._device.clock(), self._device.keeper.server_time)
+
+    def _terms(self) -> Terms:
+        """Return the terms of this person; raise `InvalidInput` where there are none."""
+        device = self._device
+        own = device.keeper.terms
+        if own is None:
+            raise InvalidInput(f"{device.keeper.refused.detail}: wait for wait_ready()")
+        if not self._name:
+            return own
+        if self._known is None or self._known.plan is not own.plan:
+            self._known = Terms.of(own.plan, self._choices, device.agreed, device.withheld)
+            self._known.check_caps(device.caps)
+        return self._known
+
+    def _answering(self) -> Terms:
+        """Return the terms on which answers are taken; raise `Trouble` where none are."""
+        device = self._device
+        if device.keeper.terms is None:
+            device.sender.start()
+            device.keeper.look()
+            if not device.consent.has(self._name):
+                raise Trouble(Reason.NO_CONSENT)
+            if device.keeper.terms is None:
+                refused = device.keeper.refused
+                raise Trouble(refused.reason, refused.detail)
+        try:
+            return self._terms()
+        except InvalidInput as error:
+            raise Trouble(Reason.PLAN_REFUSED, str(error)) from None
+
+    def _record(self, answers: Mapping[str, object]) -> Recorded:
+        device = self._device
+        given = {name: answer for name, answer in answers.items() if answer is not None}
+        try:
+            return self._try_to_record(given)
+        except Trouble as trouble:
+            if device.strict and trouble.status.reason in MENDABLE:
+                raise InvalidInput(str(trouble)) from None
+            reason = trouble.status.reason
+            device.last = trouble.status
+            if reason is not Reason.DISABLED and given:
+                device.counters.add(reason, len(given), trouble.status.detail)
+            return Recorded(dropped=dict.fromkeys(given, str(reason)))
+        except Exception as error:
+            if device.strict:
+                raise
+            # Without its message, which may have the answer in it.
+            _log.error("an answer could not be recorded: %s", type(error).__name__)
+            device.counters.add("failed", len(given))
+            return Recorded(dropped=dict.fromkeys(given, "failed"))
+
+    def _try_to_record(self, given: Mapping[str, object]) -> Recorded:
+        device = self._device
+        self._check_open()
+        terms = self._answering()
+        values: dict[str, int | float | None] = {}
+        dropped: dict[str, str] = {}
+        invalid = []
+        for name, answer in given.items():
+            if name not in terms.plan.attributes:
+                if device.strict:
+                    raise InvalidInput(no_attribute(terms.plan, name))
+                dropped[name] = UNKNOWN
+            elif name in terms.withheld:
+                dropped[name] = WITHHELD
+            else:
+                try:
+                    values[name] = terms.encode(name, answer)
+                except InvalidInput as error:
+                    if device.strict:
+                        raise
+                    _log.debug("an answer was replaced: %s", error)
+                    values[name] = None
+                    invalid.append(name)
+        waiting = 0, 0, 0
+        taken: list[str] = []
+        if values:
+            taken, not_taken, waiting = device.ledger.record(
+                self._name,
+                terms,
+                values,
+                moment=self._moment(),
+                caps=device.caps,
+                limits=(device.delivery.max_reports, device.delivery.max_bytes),
+                coins=device.coins,
+            )
+            dropped |= not_taken
+            device.last = Status(Reason.READY)
+        self._count(taken, dropped, invalid, waiting[2])
+        reports, size, _ = waiting
+        delivery = device.delivery
+        device.sender.start()  # a forked child has none yet
+        if (
+            reports == 1
+            or reports >= delivery.batch_rows
+            or size >= delivery.batch_bytes
+            or device.store.log_is_long
+        ):
+            device.sender.wake()
+        wrong = tuple(name for name in invalid if name in taken)
+        return Recorded(tuple(taken), dropped, wrong)
+
+    def _count(
+        self, taken: list[str], dropped: Mapping[str, str], invalid: list[str], overflow: int
+    ) -> None:
+        counters = self._device.counters
+        if taken:
+            counters.add("recorded")
+        for reason in dropped.values():
+            counters.add(reason)
+        if invalid:
+            counters.add(INVALID, len(invalid), "A random value is reported in its place.")
+        if overflow:
+            counters.add("overflow", overflow)

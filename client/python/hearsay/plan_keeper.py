@@ -1,0 +1,250 @@
+"""The one plan of a survey: the first that was accepted, kept in the ledger for ever."""
+
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+from hearsay.choices import Agreed, Caps, Choices
+from hearsay.plan import parse
+from hearsay.store import Store
+from hearsay.terms import Terms
+from hearsay.transport import Transport, Unreachable
+from hearsay.trouble import Reason, Status
+from ldp import InvalidInput
+
+_log = logging.getLogger("hearsay")
+
+
+class PlanKeeper:
+    """The plan by which a client randomises, and the server's time.
+
+    The plan of a survey never changes, so the first one that was accepted is kept and every other
+    one is refused. Only an app that ships a revision accepts exactly that plan, also where
+    another one was kept before. What was spent stays spent in either case.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        transport: Transport,
+        agreed: Agreed,
+        choices: Choices,
+        withheld: frozenset[str],
+        caps: Caps,
+        clock: Callable[[], datetime],
+    ) -> None:
+        """Prepare to keep the plan that `agreed` describes; `choices` and `caps` are the device's
+        own user's, whose record it must allow."""
+        self._store = store
+        self._transport = transport
+        self._agreed = agreed
+        self._choices = choices
+        self._withheld = withheld
+        self._caps = caps
+        self._clock = clock
+        self._kept = b""
+        self._asked = float("-inf")  # when the plan was last asked for, by the clock, Unix time
+        self._heard: tuple[float, float] | None = None  # the server's time, and ours (monotonic)
+        self._lock = threading.RLock()  # one plan is taken at a time
+        self._is_settled = False  # there is a plan, or one was refused
+        self._unsettled = threading.Lock()  # held until then
+        self._unsettled.acquire()
+        self.terms: Terms | None = None
+        """The terms of the device's own user; None as long as there is no plan."""
+        self.refused = Status(Reason.NO_PLAN, "no plan has come yet")
+        """Why there are no terms."""
+        self.refused_other = ""
+        """Why another plan than the one that is kept was refused; "" where none came."""
+        self.transport_error = ""
+        """How the last call to the server failed, in words; "" where it succeeded."""
+
+    def after_fork(self) -> None:
+        """Start anew in a child: locks do not survive a fork."""
+        self._lock, self._unsettled = threading.RLock(), threading.Lock()
+        if not self._is_settled:
+            self._unsettled.acquire()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is a plan, or one was refused."""
+        return self._is_settled
+
+    @property
+    def server_time(self) -> float | None:
+        """The server's time now, in Unix time: what it said last, and what has passed since in
+        this process. None where it never said."""
+        if self._heard is None:
+            return None
+        said, at = self._heard
+        return said + time.monotonic() - at
+
+    def hear(self, server_time: int) -> None:
+        """Take note of the server's time; 0 where an answer did not say."""
+        if server_time > 0:
+            self._heard = float(server_time), time.monotonic()
+
+    def keep_server_time(self) -> None:
+        """Keep the server's time in the ledger, for the next process; raise `Trouble` where that
+        cannot be."""
+        if self._heard is not None:
+            said = self._heard[0]
+            self._store.write(
+                lambda connection: connection.execute(
+                    "INSERT INTO surveys (survey, server_time) VALUES (?, ?)"
+                    " ON CONFLICT DO UPDATE SET server_time = excluded.server_time",
+                    (self._agreed.survey, said),
+                )
+            )
+
+    def trust_clock(self) -> None:
+        """Take the device's clock for the server's time.
+
+        Raises `Trouble` where that cannot be kept.
+        """
+        self._heard = self._clock().timestamp(), time.monotonic()
+        self.keep_server_time()
+
+    def wait(self, timeout: float) -> None:
+        """Wait until there is a plan or it was refused, for so many seconds at most."""
+        # A lock of the interpreter's own, which a signal handler's exception cannot leave in
+        # disorder, as it can an Event.
+        if self._unsettled.acquire(timeout=max(0.0, timeout)):
+            self._unsettled.release()
+
+    def look(self) -> None:
+        """Take the plan that is kept in the ledger, or that the app ships; raise `Trouble` where
+        the ledger cannot be read or written."""
+        if self.terms is None:
+            with self._lock:
+                self._look()
+
+    def _look(self) -> None:
+        def work(connection: sqlite3.Connection) -> tuple[bytes, float, float]:
+            found: tuple[bytes, float, float] | None = connection.execute(
+                "SELECT plan, fetched, server_time FROM surveys WHERE survey = ?",
+                (self._agreed.survey,),
+            ).fetchone()
+            return found or (b"", float("-inf"), 0.0)
+
+        data, asked, server_time = self._store.read(work)
+        if self._heard is None and server_time > 0:
+            self._heard = server_time, time.monotonic()
+        if data:
+            try:
+                self._accept(data)
+            except InvalidInput as error:
+                self._refuse(str(error))
+            else:
+                self._asked = asked
+                return
+        if self._agreed.agreement is not None and self._agreed.agreement.plan:
+            self._take(self._agreed.agreement.plan)
+
+    def is_due(self, age: float, retry: float) -> bool:
+        """Tell whether the plan has to be asked for: there is none and it was not asked for in
+        `retry` seconds, or in `age` seconds where there is one."""
+        since = self._clock().timestamp() - self._asked
+        return not 0 <= since < (retry if self.terms is None else age)
+
+    def fetch(self, timeout: float) -> None:
+        """Ask the server for its plan and its time.
+
+        Raises `Unreachable` where it does not answer, and `Trouble` where the ledger cannot keep
+        what it says.
+        """
+        try:
+            answer = self._transport.get_plan(self._agreed.survey, timeout)
+        except InvalidInput as error:  # there is no such survey, say
+            self.failed(Unreachable(str(error), reason=Reason.SERVER_REFUSED))
+            self._settle()
+        else:
+            self.succeeded(answer.server_time)
+            with self._lock:
+                if not self._take(answer.plan):
+                    self.keep_server_time()
+        self._asked = self._clock().timestamp()
+
+    def failed(self, error: Unreachable) -> None:
+        """Take note of a call that failed."""
+        if self.transport_error != str(error):
+            _log.warning("the server of %r is not reached: %s", self._agreed.survey, error)
+        self.transport_error = str(error)
+        if self.terms is None and self.refused.reason is not Reason.PLAN_REFUSED:
+            self.refused = Status(error.reason, str(error))
+
+    def succeeded(self, server_time: int) -> None:
+        """Take note of a call that was answered."""
+        self.transport_error = ""
+        self.hear(server_time)
+
+    def _take(self, data: bytes) -> bool:
+        """Accept a plan and keep it, unless another one was kept; else keep the reason why not.
+
+        Returns whether something was written to the ledger.
+        """
+        if self.terms is not None and data == self._kept:
+            return False
+        try:
+            if self.terms is not None:
+                raise InvalidInput(
+                    f"the plan of {self._agreed.survey!r} changed on the server: revision "
+                    f"{self.terms.plan.revision.hex()[:12]} was accepted first and stays"
+                )
+            self._accepted(data)
+        except InvalidInput as error:
+            self._refuse(str(error))
+            return False
+        said = 0.0 if self._heard is None else self._heard[0]
+
+        def work(connection: sqlite3.Connection) -> bytes:
+            found = connection.execute(
+                "SELECT plan FROM surveys WHERE survey = ?", (self._agreed.survey,)
+            ).fetchone()
+            if found and found[0] and self._agreed.revision is None:
+                return bytes(found[0])  # another process was first
+            connection.execute(
+                "INSERT INTO surveys VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+                " plan = excluded.plan, fetched = excluded.fetched,"
+                " server_time = excluded.server_time",
+                (self._agreed.survey, data, self._clock().timestamp(), said),
+            )
+            return data
+
+        kept = self._store.write(work)
+        try:
+            self._accept(kept)
+        except InvalidInput as error:
+            self._refuse(str(error))
+        return True
+
+    def _accepted(self, data: bytes) -> Terms:
+        plan = parse(data)
+        self._agreed.check(plan, self._withheld)
+        terms = Terms.of(plan, self._choices, self._agreed, self._withheld)
+        terms.check_caps(self._caps)
+        return terms
+
+    def _accept(self, data: bytes) -> None:
+        self.terms = self._accepted(data)
+        self._kept = data
+        self._settle()
+
+    def _refuse(self, why: str) -> None:
+        if self.terms is not None:  # the plan that was kept holds
+            if self.refused_other != why:
+                _log.error("another plan of %r is refused: %s", self._agreed.survey, why)
+            self.refused_other = why
+            return
+        if self.refused != (refused := Status(Reason.PLAN_REFUSED, why)):
+            _log.error("the plan of %r is refused: %s", self._agreed.survey, why)
+        self.refused = refused
+        self._settle()
+
+    def _settle(self) -> None:
+        with self._lock:
+            if not self._is_settled:
+                self._is_settled = True
+                self._unsettled.release()

@@ -1,0 +1,119 @@
+"""The terms on which one person's answers are taken: a plan at the level that the person chose."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+
+from hearsay.choices import Agreed, Caps, Choices, no_attribute
+from hearsay.memo import Memoizer
+from hearsay.plan import Categorical, Level, Plan
+from ldp import Coins, InvalidInput
+from ldp.budget import Budget
+
+_GRID = 1 << 53
+"""Numbers that a number outside the domain is replaced by, evenly spread over [-1, 1]."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """A plan as one person executes it: each attribute's level, the budget of a record, and how
+    memos are kept of the attributes that have them."""
+
+    plan: Plan
+    level: Level
+    levels: Mapping[str, Level]
+    budget: Budget
+    withheld: frozenset[str]
+    memoizers: Mapping[str, Memoizer]
+
+    @classmethod
+    def of(cls, plan: Plan, choices: Choices, agreed: Agreed, withheld: frozenset[str]) -> "Terms":
+        """Return the terms of one person under a plan that was agreed to.
+
+        Raises `InvalidInput` where the plan lacks a level or attribute, or a record at these
+        levels spends more than the loosest of them, or than the app agreed to.
+        """
+        if choices.level is None and not plan.default_level:
+            raise InvalidInput(
+                f"{plan.survey!r} has no default level: choose one of {', '.join(plan.levels)}"
+            )
+        level = plan.level(choices.level or plan.default_level)
+        levels = dict.fromkeys(plan.attributes, level)
+        for name, other in choices.levels:
+            if name not in plan.attributes:
+                raise InvalidInput(no_attribute(plan, name))
+            levels[name] = plan.level(other)
+        budget = level.budget
+        for position, (name, chosen) in enumerate(levels.items()):
+            if chosen is not level:
+                budget = budget.with_epsilon(position, chosen.mechanisms[name].epsilon)
+        memoizers = {name: plan.memoizer(chosen.name, name) for name, chosen in levels.items()}
+        terms = cls(
+            plan=plan,
+            level=level,
+            levels=MappingProxyType(levels),
+            budget=budget,
+            withheld=withheld,
+            memoizers={name: memo for name, memo in memoizers.items() if memo is not None},
+        )
+        allowed = max(chosen.epsilon for chosen in (level, *levels.values()))
+        if terms.record_epsilon > allowed:
+            raise InvalidInput(
+                f"these levels together spend epsilon {terms.record_epsilon:g} on a record, "
+                f"more than the loosest of them, {allowed:g}: the plan does not go by levels"
+            )
+        agreed.check_epsilon(terms.record_epsilon)
+        return terms
+
+    @property
+    def count_for_life(self) -> bool:
+        """Whether a ledger that was lost can never be made good: the survey has one period only,
+        or what was answered is to be answered alike again."""
+        return not self.plan.period or not self.withheld.issuperset(self.memoizers)
+
+    @cached_property
+    def record_epsilon(self) -> float:
+        """The most that one record spends: all attributes that it can report together."""
+        names = enumerate(self.plan.attributes)
+        return self.budget.epsilon_of([j for j, name in names if name not in self.withheld])
+
+    def cost(self, name: str) -> float:
+        """Return what a report of an attribute costs, or for a memoised one a new memo."""
+        memoizer = self.memoizers.get(name)
+        return memoizer.epsilon if memoizer else self.levels[name].mechanisms[name].epsilon
+
+    def check_caps(self, caps: Caps) -> None:
+        """Raise `InvalidInput` where one report may spend more than its cap allows."""
+        for name, cap in caps.attribute.items():
+            if name not in self.levels or name in self.withheld:
+                continue
+            epsilon = self.levels[name].mechanisms[name].epsilon
+            if epsilon > cap:
+                raise InvalidInput(
+                    f"level {self.levels[name].name!r} spends epsilon {epsilon:g} on {name!r}, "
+                    f"above the cap of {cap:g}"
+                )
+
+    def encode(self, name: str, answer: object) -> int | float:
+        """Return an answer as the attribute's mechanisms take it.
+
+        Raises `InvalidInput`, without repeating the answer, where it is outside the domain.
+        """
+        try:
+            return self.plan.attributes[name].domain.encode(answer)
+        except InvalidInput as error:
+            raise InvalidInput(f"{name} {error}") from None
+        except Exception as error:  # the answer is an object of the app's, whose methods may raise
+            raise InvalidInput(f"{name} cannot be read: {type(error).__name__}") from None
+
+    def anything(self, name: str, coins: Coins) -> int | float:
+        """Return a value drawn uniformly from an attribute's domain, as its mechanisms take it.
+
+        It takes the place of an answer outside the domain: whether a report leaves must not
+        tell whether there is a value to report.
+        """
+        domain = self.plan.attributes[name].domain
+        if isinstance(domain, Categorical):
+            return coins.below(len(domain.values))
+        return 2 * coins.below(_GRID) / (_GRID - 1) - 1

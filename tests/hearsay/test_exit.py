@@ -1,0 +1,118 @@
+"""A process that ends with reports waiting ends soon, on every interpreter that can be had."""
+
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import hearsay
+import ldp
+from hearsay import create_ledger
+from support import Server, device, free_port
+
+ENDS_WITHIN = 2.0
+"""Seconds: the `exit_timeout` of leaver.py, and one more."""
+
+NEEDS = [f"{name}=={version(name)}" for name in ("grpcio", "protobuf")] + ["numpy"]
+
+
+def prepared(server: Server, file: Path) -> Path:
+    """Return a new ledger that has the plan already, so that no server is needed to record."""
+    create_ledger(file)
+    device(server.address, "health", level="strict", epsilon=1.0, ledger=file).close()
+    return file
+
+
+@pytest.fixture
+def ledger(server: Server, tmp_path: Path) -> Path:
+    return prepared(server, tmp_path / "ledger.db")
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """The address of a server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def seconds_to_end(address: str, ledger: Path, python: str = sys.executable) -> float:
+    """Return how long a process that records takes to end once its code is through."""
+    script = str(Path(__file__).with_name("leaver.py"))
+    folders = [Path(hearsay.__file__).parents[1], Path(ldp.__file__).parents[1]]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
+    done = subprocess.run(
+        [python, script, address, str(ledger)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    ended = time.monotonic()
+    assert done.returncode == 0, done.stderr
+    return ended - float(done.stdout)
+
+
+def test_a_server_that_never_answers_does_not_keep_a_process(ledger: Path, silent: str) -> None:
+    assert seconds_to_end(silent, ledger) < ENDS_WITHIN
+
+
+def test_a_port_where_nothing_listens_does_not_keep_a_process(ledger: Path) -> None:
+    assert seconds_to_end(f"127.0.0.1:{free_port()}", ledger) < ENDS_WITHIN
+
+
+def test_what_waits_is_sent_as_the_process_ends(server: Server, ledger: Path) -> None:
+    assert seconds_to_end(server.address, ledger) < ENDS_WITHIN
+    assert server.show("health").status.records == 1
+
+
+def interpreters(minor: str) -> dict[str, str]:
+    """Return the interpreters of a minor version of Python that there are, by their versions."""
+    candidates = [shutil.which(f"python{minor}")]
+    if pyenv := shutil.which("pyenv"):
+        root = subprocess.run([pyenv, "root"], capture_output=True, text=True, check=True).stdout
+        versions = Path(root.strip()) / "versions"
+        candidates += map(str, sorted(versions.glob(f"{minor}.*/bin/python")))
+    found = {}
+    for python in filter(None, candidates):
+        code = "import platform, sqlite3; print(platform.python_version())"
+        asked = subprocess.run([python, "-c", code], capture_output=True, text=True)
+        if asked.returncode == 0:  # a launcher may lead nowhere
+            found[asked.stdout.strip()] = python
+    return found
+
+
+def with_grpc(python: str, folder: Path) -> str:
+    """Return the Python of a new environment that has what the SDK needs, or skip the test."""
+    subprocess.run([python, "-m", "venv", str(folder)], check=True, capture_output=True)
+    made = str(folder / "bin" / "python")
+    install = [made, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", *NEEDS]
+    done = subprocess.run(install, capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"what the SDK needs cannot be installed: {done.stderr.strip()[-300:]}")
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="the environment's layout is that of POSIX")
+@pytest.mark.parametrize("minor", ["3.11", "3.12", "3.13", "3.14"])
+def test_a_process_of_another_python_ends_as_soon(
+    server: Server, silent: str, tmp_path: Path, minor: str
+) -> None:
+    found = interpreters(minor)
+    found.pop(platform.python_version(), None)
+    if not found:
+        pytest.skip(f"there is no other Python {minor} here")
+    for number, (name, python) in enumerate(found.items(), 1):
+        there = with_grpc(python, tmp_path / name)
+        for target in (silent, f"127.0.0.1:{free_port()}", server.address):
+            ledger = prepared(server, tmp_path / f"{name} {target}.db")
+            assert seconds_to_end(target, ledger, there) < ENDS_WITHIN, (name, target)
+        assert server.show("health").status.records == number

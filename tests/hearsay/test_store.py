@@ -1,0 +1,505 @@
+"""The device's file: transactions, what stands in their way, and what becomes of the file."""
+
+import contextlib
+import functools
+import multiprocessing
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from hearsay.schema import VERSION
+from hearsay.store import Store, create_ledger
+from hearsay.trouble import Reason, Trouble
+from ldp import InvalidInput
+
+R = TypeVar("R")
+NOW = datetime(2026, 7, 4, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """The name of a ledger."""
+    return tmp_path / "ledger.db"
+
+
+@pytest.fixture
+def store(file: Path) -> Iterator[Store]:
+    """A store that made its file by itself."""
+    opened = a_store(file)
+    yield opened
+    opened.release()
+
+
+def a_store(file: Path | None, wait: float = 2.0) -> Store:
+    return Store(file, lambda: NOW, wait=wait)
+
+
+def count(connection: sqlite3.Connection, name: str = "answers") -> str:
+    connection.execute(
+        "INSERT INTO counters VALUES ('s', ?, 1) ON CONFLICT DO UPDATE SET count = count + 1",
+        (name,),
+    )
+    return name
+
+
+def counted(store: Store, name: str = "answers") -> int:
+    rows = store.read(
+        lambda connection: connection.execute(
+            "SELECT count FROM counters WHERE name = ?", (name,)
+        ).fetchall()
+    )
+    return sum(number for (number,) in rows)
+
+
+def reason(found: pytest.ExceptionInfo[Trouble]) -> Reason:
+    return found.value.status.reason
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_a_transaction_is_there_as_a_whole_or_not_at_all(file: Path, in_memory: bool) -> None:
+    store = a_store(None if in_memory else file)
+    assert store.write(lambda connection: count(connection)) == "answers"
+
+    def fail(connection: sqlite3.Connection) -> None:
+        count(connection)
+        raise KeyError("in the middle")
+
+    for run in (store.write, store.write_durably, store.read):
+        with pytest.raises(KeyError):
+            run(fail)
+    store.write_durably(count)
+    assert counted(store) == 2
+    store.release()
+
+
+def test_what_is_committed_is_there_after_a_release_and_for_others(
+    store: Store, file: Path
+) -> None:
+    store.write(count)
+    other = a_store(file)
+    assert counted(other) == 1
+    assert other.salt == store.salt
+    store.release()
+    other.write(count)
+    other.release()
+    assert counted(store) == 2
+
+
+def test_stores_in_memory_share_nothing() -> None:
+    first, second = a_store(None), a_store(None)
+    first.write(count)
+    assert counted(second) == 0
+    assert first.salt != second.salt
+    assert len(first.salt) == 16
+    first.release()  # which does not forget
+    assert counted(first) == 1
+
+
+def test_a_wrong_statement_is_trouble_and_leaves_nothing_open(store: Store, file: Path) -> None:
+    with pytest.raises(Trouble, match="no such table"):
+        store.write(lambda connection: connection.execute("DELETE FROM no_table"))
+    with sqlite3.connect(file, timeout=0, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("COMMIT")
+    other.close()
+
+
+def test_a_transaction_waits_for_another_process_for_as_long_as_was_asked(
+    store: Store, file: Path
+) -> None:
+    store.write(count)
+    impatient = a_store(file, wait=0.05)
+    assert counted(impatient) == 1
+    holder = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+    holder.execute("BEGIN IMMEDIATE")
+    threading.Timer(0.3, lambda: holder.execute("COMMIT")).start()
+    began = time.monotonic()
+    store.write(count)
+    assert 0.2 < time.monotonic() - began < 1.5
+    holder.execute("BEGIN IMMEDIATE")
+    began = time.monotonic()
+    with pytest.raises(Trouble, match="locked") as found:
+        impatient.write(count)
+    assert reason(found) is Reason.LOCKED
+    assert time.monotonic() - began < 0.5
+    holder.execute("COMMIT")
+    holder.close()
+    impatient.release()
+    assert counted(store) == 2
+
+
+def test_a_use_within_a_transaction_of_the_same_thread_is_refused_not_nested(
+    store: Store, file: Path
+) -> None:
+    found = []
+
+    def handle(*_: object) -> None:
+        for run in (store.write, store.read, store.write_durably):
+            with pytest.raises(Trouble, match="signal handler") as trouble:
+                run(count)
+            found.append(reason(trouble))
+        for call in (store.secure, store.release, store.probe):
+            with pytest.raises(Trouble, match="signal handler"):
+                call()
+
+    def work(connection: sqlite3.Connection) -> None:
+        count(connection)
+        signal.raise_signal(signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        store.write(work)
+        store.write_durably(work)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert found == [Reason.LOCKED] * 6
+    assert counted(store) == 2
+
+
+def test_threads_take_turns(store: Store) -> None:
+    def many() -> None:
+        for _ in range(50):
+            store.write(count)
+            store.write_durably(count)
+
+    threads = [threading.Thread(target=many) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counted(store) == 400
+
+
+def test_a_ledger_that_is_made_by_itself_says_since_when_it_counts(file: Path) -> None:
+    store = a_store(file)
+    store.write(count)
+    assert store.created == NOW
+    assert store.lost == ""
+    store.release()
+    again = Store(file, lambda: datetime(2027, 1, 1, tzinfo=UTC))
+    assert counted(again) == 1
+    assert again.created == NOW
+    again.release()
+
+
+def test_a_ledger_that_was_made_on_purpose_counts_from_the_beginning(file: Path) -> None:
+    create_ledger(file)
+    store = a_store(file)
+    store.write(count)
+    assert store.created is None
+    store.release()
+    with pytest.raises(InvalidInput, match="exists: a ledger that was used"):
+        create_ledger(file)
+    assert counted(store) == 1
+    store.release()
+
+
+def test_a_ledger_is_not_made_beside_the_log_of_another_or_in_no_folder(file: Path) -> None:
+    with pytest.raises(InvalidInput, match="cannot make a ledger"):
+        create_ledger(file / "nowhere" / "ledger.db")
+    Path(f"{file}-wal").write_bytes(b"a log")
+    with pytest.raises(InvalidInput, match="it is the log of a ledger that was used"):
+        create_ledger(file)
+    assert not file.exists()
+
+
+def test_only_the_owner_may_read_a_ledger(store: Store, file: Path) -> None:
+    store.write(count)
+    store.secure()
+    for name in (file, Path(f"{file}-wal"), Path(f"{file}-shm")):
+        assert stat.S_IMODE(name.stat().st_mode) == 0o600
+    store.release()
+    assert [name.name for name in file.parent.iterdir()] == ["ledger.db"]
+
+
+def test_a_relative_name_is_made_absolute_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = a_store(Path("ledger %41?#.db"))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    store.write(count)
+    store.release()
+    assert [name.name for name in tmp_path.iterdir() if name.is_file()] == ["ledger %41?#.db"]
+
+
+def test_a_file_that_is_removed_while_open_is_made_anew(store: Store, file: Path) -> None:
+    store.write(count)
+    store.secure()
+    file.unlink()
+    assert counted(store) == 0
+    assert store.created == NOW
+    store.write(count)
+    store.secure()
+    store.release()
+    assert counted(store) == 1
+    assert store.lost == ""
+
+
+def test_an_empty_file_is_one_that_is_missing(file: Path) -> None:
+    file.touch()
+    store = a_store(file)
+    store.write(count)
+    assert store.created == NOW
+    store.release()
+
+
+@pytest.mark.parametrize("damage", ["garbage", "a page"])
+def test_a_damaged_file_is_set_aside(file: Path, damage: str) -> None:
+    create_ledger(file)
+    store = a_store(file)
+    store.write(lambda c: [count(c, f"a long name of a counter {i}") for i in range(2000)])
+    store.release()
+    content = bytearray(file.read_bytes())
+    if damage == "garbage":
+        content[:] = b"no database" * 1000
+    else:
+        content[-4096:] = os.urandom(4096)
+    file.write_bytes(content)
+    again = a_store(file)
+    assert counted(again) == 0
+    assert again.created == NOW
+    again.release()
+    (aside,) = file.parent.glob("ledger.db.corrupt-*")
+    assert aside.read_bytes() == content
+
+
+@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
+def test_a_file_of_another_version_is_left_alone(file: Path, version: int) -> None:
+    create_ledger(file)
+    connection = sqlite3.connect(file)
+    connection.execute(f"PRAGMA user_version = {version}")
+    connection.close()
+    content = file.read_bytes()
+    with pytest.raises(Trouble, match=f"has schema {version}; this version knows") as found:
+        a_store(file).probe()
+    assert reason(found) is Reason.OTHER_SCHEMA
+    assert file.read_bytes() == content
+    assert [name.name for name in file.parent.iterdir()] == ["ledger.db"]
+
+
+def test_a_database_of_something_else_is_left_alone(file: Path) -> None:
+    connection = sqlite3.connect(file)
+    connection.execute("CREATE TABLE settings (name, value)")
+    connection.close()
+    content = file.read_bytes()
+    with pytest.raises(Trouble, match="something else") as found:
+        a_store(file).probe()
+    assert reason(found) is Reason.NOT_A_LEDGER
+    assert file.read_bytes() == content
+
+
+def test_a_file_that_cannot_be_opened_is_tried_again_after_a_second(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    store = a_store(folder / "ledger.db")
+    for _ in range(2):
+        with pytest.raises(Trouble) as found:
+            store.write(count)
+        assert reason(found) is Reason.DISK
+        folder.mkdir(exist_ok=True)
+    time.sleep(1.05)
+    store.write(count)
+    store.release()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("a small file system can be mounted by root only")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(folder: Path) -> None:
+    """Write a file `ballast` until the disk is full."""
+    with (
+        (folder / "ballast").open("wb", buffering=0) as ballast,
+        contextlib.suppress(OSError),
+    ):
+        while ballast.write(b"x" * 512):
+            pass
+
+
+def test_a_read_only_folder_is_trouble_with_the_disk(small_disk: Path) -> None:
+    file = small_disk / "ledger.db"
+    create_ledger(file)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    for name in (file, small_disk / "other.db"):
+        with pytest.raises(Trouble) as found:
+            a_store(name).write(count)
+        assert reason(found) is Reason.DISK
+
+
+def remember(connection: sqlite3.Connection, size: int = 3000) -> None:
+    connection.execute(
+        "INSERT INTO memos VALUES (?, '', '', '', '', ?)", (os.urandom(16), os.urandom(size))
+    )
+
+
+def memos(store: Store) -> int:
+    (number,) = store.read(lambda c: c.execute("SELECT count(*) FROM memos").fetchone())
+    return int(number)
+
+
+def test_a_full_disk_takes_no_answer_but_lets_leave_what_was_taken(small_disk: Path) -> None:
+    file = small_disk / "ledger.db"
+    create_ledger(file)
+    store = a_store(file)
+    store.write(lambda c: c.execute("INSERT INTO counters VALUES ('s', 'leased', 0)"))
+    fill(small_disk)
+    os.truncate(small_disk / "ballast", (small_disk / "ballast").stat().st_size - 40_000)
+    taken = 0
+    with pytest.raises(Trouble) as found:
+        while taken < 1000:
+            store.write(remember)
+            taken += 1
+    assert reason(found) is Reason.DISK
+    assert 0 < taken < 100
+    # The disk has no room for the main file to grow, nor for what a checkpoint notes.
+    store.secure()
+    (small_disk / "ballast").unlink()
+    store.write(count)
+    store.secure()
+    store.release()
+    again = a_store(file)
+    assert memos(again) == taken
+    assert again.lost == ""
+    again.release()
+
+
+def test_a_full_disk_on_closing_loses_nothing(small_disk: Path) -> None:
+    file = small_disk / "ledger.db"
+    create_ledger(file)
+    store = a_store(file)
+    store.write(functools.partial(remember, size=40_000))
+    fill(small_disk)
+    store.release()
+    assert Path(f"{file}-wal").exists()  # it did not fit into the main file
+    (small_disk / "ballast").unlink()
+    assert memos(store) == 1
+    assert store.lost == ""
+    store.release()
+
+
+def test_a_long_log_is_moved_into_the_main_file(store: Store, file: Path) -> None:
+    log, before = Path(f"{file}-wal"), 0
+    assert not store.log_is_long
+    store.write(count)
+    before = log.stat().st_size
+    store.tidy()
+    assert store._log is not None
+    short = store._log.size()
+    for number in range(400):
+        store.write(functools.partial(count, name=str(number)))
+        if store.log_is_long:
+            store.tidy()
+    assert short <= before
+    assert store._log.size() < 400_000
+    assert log.stat().st_size < 1 << 20
+    assert file.stat().st_size > 4096
+
+
+def test_a_child_of_a_fork_is_kept_from_a_file_that_was_in_use(store: Store, file: Path) -> None:
+    store.write(count)
+
+    def child(usable: bool) -> int:
+        store.after_fork(usable=usable)
+        try:
+            store.write(count)
+        except Trouble as trouble:
+            return 1 if trouble.status.reason is Reason.FORKED else 2
+        store.release()
+        return 0
+
+    assert in_child(lambda: child(usable=False)) == 1
+    assert store.hold(1.0)
+    store.release()
+    assert in_child(lambda: child(usable=True)) == 0
+    store.let_go()
+    assert counted(store) == 2
+    assert not in_thread(lambda: store.write(lambda _: in_thread(lambda: store.hold(0.05))))
+
+
+def in_child(work: Callable[[], int]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os._exit(work())
+        finally:
+            os._exit(99)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def in_thread(work: Callable[[], R]) -> R:
+    results: list[R] = []
+    thread = threading.Thread(target=lambda: results.append(work()))
+    thread.start()
+    thread.join()
+    return results[0]
+
+
+def test_a_store_that_nobody_closed_is_closed_when_it_is_dropped(file: Path) -> None:
+    create_ledger(file)
+    store = a_store(file)
+    store.write(count)
+    del store
+    assert [name.name for name in file.parent.iterdir()] == ["ledger.db"]
+    again = a_store(file)
+    assert counted(again) == 1
+    assert again.lost == ""
+    again.release()
+
+
+def test_a_process_that_exits_without_closing_leaves_a_ledger_that_is_whole(file: Path) -> None:
+    create_ledger(file)
+    script = (
+        "import sys; from pathlib import Path; from datetime import datetime\n"
+        "from hearsay.store import Store\n"
+        "store = Store(Path(sys.argv[1]), datetime.now)\n"
+        "store.write(lambda c: c.execute(\"INSERT INTO counters VALUES ('s', 'answers', 1)\"))\n"
+        "store.secure()\n"
+        "sys.never_dropped = store, [store]\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(file)], check=True)
+    store = a_store(file)
+    assert counted(store) == 1
+    assert store.lost == ""
+    store.release()
+
+
+def open_at_once(file: Path, begin: float) -> None:
+    time.sleep(max(0.0, begin - time.time()))
+    store = Store(file, lambda: NOW)
+    store.write(count)
+    store.secure()
+    store.release()
+
+
+def test_processes_that_open_a_missing_file_at_once_share_one(file: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    begin = time.time() + 3
+    processes = [context.Process(target=open_at_once, args=(file, begin)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    store = a_store(file)
+    assert counted(store) == 4
+    assert store.lost == ""
+    store.release()
