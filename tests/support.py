@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from hearsay import MEMORY, Client
+from hearsay import MEMORY, Agreement, Client
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server import survey as surveys
 from preloaded import Preloaded
@@ -64,11 +64,12 @@ DAILY = SURVEY.replace('title = "A', 'period = "P1D"\ntitle = "A').replace("heal
 """The same survey, answered every day."""
 
 
-def device(address: str, survey: str, **choices: Any) -> Client:
+def device(address: str, survey: str | Agreement, **choices: Any) -> Client:
     """A client that is ready to answer, with its ledger in memory; raises where it cannot be."""
-    client = Client(
-        address, survey, **{"ledger": MEMORY, "consent": True, "strict": True, "epsilon": 64.0, **choices}
-    )
+    usual: dict[str, Any] = {"ledger": MEMORY, "consent": True, "strict": True}
+    if isinstance(survey, str):  # an agreement lists the levels with their epsilons
+        usual["epsilon"] = 64.0
+    client = Client(address, survey, **{**usual, **choices})
     try:
         assert client.wait_ready(), client.status()
     except BaseException:

@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import hearsay.plan
-from hearsay import MEMORY, Analyst, Client, Unreachable
+from hearsay import MEMORY, Agreement, Analyst, Client, Unreachable
 from hearsay.plan import Categorical, Numeric
 from hearsay.transport import call, open_channel
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, survey_pb2
@@ -184,7 +184,8 @@ class _Exhibit:
 
 def _collect(source: Source, address: str, seed: int | None, console: Console) -> _Exhibit:
     """Let every respondent be a device: a client of its own, with a level of its own."""
-    may_reveal = [a.name for a in source.survey.attributes if a.categorical.sensitive]
+    # What `hearsay codegen` would write: the demo's devices ship with what they agreed to.
+    agreement = Agreement.on(surveys.resolve(source.survey))
     chooser = random.Random(seed)
     levels = sorted(source.survey.levels)
     chosen = [chooser.choice(levels) for _ in source.respondents]
@@ -192,18 +193,15 @@ def _collect(source: Source, address: str, seed: int | None, console: Console) -
     def device(number: int) -> _Exhibit | None:
         answers = source.respondents[number]
         coins = None if seed is None else SeededCoins((seed << 32) + number)
-        name = source.survey.name
         with Client(
             address,
-            name,
+            agreement,
             level=chosen[number],
             ledger=MEMORY,
             consent=True,
-            may_reveal=may_reveal,
             strict=True,
             coins=coins,
         ) as client:
-            client.ready()
             taken = client.record(**answers)
             if not client.flush() or client.counters.get("stored", 0) != bool(taken):
                 raise Unreachable(f"respondent {number} could not deliver: {dict(client.counters)}")

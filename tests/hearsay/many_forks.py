@@ -15,16 +15,19 @@ ADDRESS, FILE, FORKS = sys.argv[1], sys.argv[2], int(sys.argv[3])
 client = Client(
     ADDRESS,
     "health",
-    level="strict", epsilon=64.0,
+    level="strict",
+    epsilon=64.0,
     ledger=FILE,
     delivery=Delivery(batch_age=0.001, first_wait=0.001, longest_wait=0.01),
 )
 assert client.wait_ready(), client.status()
 
 
-def record(person: str) -> None:
-    while not client.person(person).record(smokes="no"):  # the other process has the file
-        assert client.status().reason in (Reason.LOCKED, Reason.READY), client.status()
+def record(name: str) -> None:
+    person = client.person(name, level="strict")
+    person.grant()
+    while not person.record(smokes="no"):  # the other process has the file
+        assert person.status().reason in (Reason.LOCKED, Reason.READY), person.status()
 
 
 for number in range(FORKS):

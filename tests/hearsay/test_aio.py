@@ -10,15 +10,20 @@ from support import Server
 
 def test_the_loop_goes_on_while_a_client_waits(server: Server) -> None:
     async def main() -> None:
-        async with Client(server.address, "health", level="strict", epsilon=64.0, ledger=MEMORY) as client:
+        async with Client(
+            server.address, "health", level="strict", epsilon=64.0, ledger=MEMORY
+        ) as client:
             assert client.record(smokes="no").taken == ()
             assert client.status().reason is Reason.NO_CONSENT
             await client.grant()
             assert await client.wait_ready()
             assert client.record(smokes="no", age=30).taken == ("smokes", "age")
-            assert client.person("other").record(smokes="no").taken == ("smokes",)
+            other = client.person("other", level="open")
+            other.grant()
+            assert other.record(smokes="no").taken == ("smokes",)
             assert len(client.outbox().reports) == 2
             assert [s.reports for s in client.spendings()] == [1, 1]
+            assert client.delivery.oldest is not None
             server.stop()
             begin = time.monotonic()
             flushing = asyncio.ensure_future(client.flush(timeout=0.5))

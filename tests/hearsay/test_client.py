@@ -3,7 +3,7 @@
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,6 +29,13 @@ from support import DAILY, SURVEY, Calendar, Server, device
 
 TODAY = datetime.now(UTC).replace(hour=12)
 YESTERDAY = TODAY - timedelta(days=1)
+
+
+def _wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_answers_become_statistics(server: Server) -> None:
@@ -139,6 +146,50 @@ def test_a_bad_answer_is_refused_before_anything_is_spent(
         assert client.record(**good).taken == ("smokes", "age")
 
 
+def test_one_bad_answer_changes_nothing_else_in_a_record(server: Server) -> None:
+    with device(server.address, "health", level="strict", strict=False) as client:
+        recorded = client.record(smokes="maybe", age=30, drinks="no")
+        assert recorded.taken == ("smokes", "age")  # a random value takes the place of "maybe"
+        assert recorded.invalid == ("smokes",)
+        assert recorded.dropped == {"drinks": "unknown"}
+        assert client.record(smokes="no").dropped == {"smokes": "spent"}
+        assert client.counters == {"recorded": 1, "invalid": 1, "unknown": 1, "spent": 1}
+        assert client.flush()
+    assert server.show("health").status.records == 1
+
+
+def test_what_the_app_withholds_is_never_reported(server: Server) -> None:
+    with device(server.address, "health", level="strict", withhold=["smokes"]) as client:
+        recorded = client.record(smokes="no", age=30)
+        assert (recorded.taken, recorded.dropped) == (("age",), {"smokes": "withheld"})
+        assert [c.attribute for c in client.outbox().reports[0].columns] == ["age"]
+        assert client.counters["withheld"] == 1
+
+
+def test_each_person_has_a_consent_a_level_and_an_account(server: Server) -> None:
+    with device(server.address, "health", level="strict", strict=False) as client:
+        ann, bob = client.person("ann", level="open"), client.person("bob", level="strict")
+        assert ann.record(smokes="no").dropped == {"smokes": "no_consent"}
+        assert ann.status().reason is Reason.NO_CONSENT
+        ann.grant()
+        bob.grant()
+        for person in (client, ann, bob):
+            assert person.record(smokes="no").taken == ("smokes",)
+        levels = [report.columns[0].level for report in client.outbox().reports]
+        assert levels == ["strict", "open", "strict"]
+        assert [ann.spendings()[0].epsilon, bob.spendings()[0].epsilon] == [2.0, 0.5]
+        bob.revoke()
+        assert [len(client.outbox().reports), bob.status().reason] == [2, Reason.NO_CONSENT]
+        assert bob.record(age=30).dropped == {"age": "no_consent"}
+        assert ann.record(age=30).taken == ("age",)
+        nobody = client.person("cid")  # the survey has no default level
+        nobody.grant()
+        assert nobody.record(smokes="no").dropped == {"smokes": "plan_refused"}
+        assert "choose one of strict, open" in nobody.status().detail
+        assert client.flush()
+    assert server.show("health").status.records == 3
+
+
 def test_a_closed_client_records_nothing(server: Server) -> None:
     client = device(server.address, "health", level="strict")
     assert client.close()
@@ -147,14 +198,28 @@ def test_a_closed_client_records_nothing(server: Server) -> None:
         client.record(smokes="no")
 
 
-def test_a_level_above_the_users_cap_is_refused(server: Server) -> None:
-    device(server.address, "health", level="strict", caps=Caps(record=1.0)).close()
-    with pytest.raises(InvalidInput, match=r"'open' spends epsilon 4 .* cap of 2"):
-        device(server.address, "health", level="open", caps=Caps(record=2.0))
+def test_a_level_above_what_the_app_or_a_cap_allows_is_refused(server: Server) -> None:
+    device(server.address, "health", level="strict", epsilon=1.0).close()
+    with pytest.raises(
+        InvalidInput, match="'health' would spend epsilon 4, and the app allows epsilon=2"
+    ):
+        device(server.address, "health", level="open", epsilon=2.0)
+    device(server.address, "health", level="strict", caps=Caps(attribute={"age": 0.5})).close()
     with pytest.raises(InvalidInput, match=r"'strict' spends epsilon 0.5 on 'age', .* cap of 0.4"):
         device(server.address, "health", level="strict", caps=Caps(attribute={"age": 0.4}))
-    with pytest.raises(InvalidInput, match="the cap record must be finite and >= 0, got nan"):
-        Caps(record=float("nan"))
+    with pytest.raises(InvalidInput, match="the cap life must be finite and >= 0, got nan"):
+        Caps(life=float("nan"))
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, float("nan"), float("inf")])
+def test_the_most_that_a_record_may_spend_is_a_number_above_zero(epsilon: float) -> None:
+    with pytest.raises(InvalidInput, match=f"epsilon must be finite and > 0, got {epsilon}"):
+        Client("127.0.0.1:1", "health", epsilon=epsilon, ledger=MEMORY)
+
+
+def test_a_survey_by_name_needs_the_most_that_a_record_may_spend() -> None:
+    with pytest.raises(InvalidInput, match="without the module .* give epsilon="):
+        Client("127.0.0.1:1", "health", ledger=MEMORY)
 
 
 def test_an_attribute_may_have_a_level_of_its_own(server: Server) -> None:
@@ -168,8 +233,8 @@ def test_an_attribute_may_have_a_level_of_its_own(server: Server) -> None:
             ("age", "open"),
         ]
     assert client.counters["stored"] == 1
-    with pytest.raises(InvalidInput, match=r"spends epsilon 2\.5 on a record, above the cap of 2"):
-        device(server.address, "health", level="strict", levels=open_, caps=Caps(record=2.0))
+    with pytest.raises(InvalidInput, match=r"would spend epsilon 2\.5, .* allows epsilon=2$"):
+        device(server.address, "health", level="strict", levels=open_, epsilon=2.0)
     with pytest.raises(InvalidInput, match="'health' has no attribute 'drinks'"):
         device(server.address, "health", level="strict", levels={"drinks": "open"})
     with pytest.raises(InvalidInput, match="level must be one of strict, open, got 'lax'"):
@@ -202,7 +267,7 @@ def test_a_sampled_record_reports_what_was_drawn_whatever_the_answers(server: Se
         with device(
             server.address, "daily", level="strict", coins=coins, clock=Calendar()
         ) as client:
-            first = client.record(smokes="no") + client.record(age=30)
+            first = client.record(smokes="no").taken + client.record(age=30).taken
             assert len(first) == 1
             assert client.record(smokes="yes", age=20).taken == ()  # the other is not drawn either
             assert client.counters["idle"] == 2
@@ -220,12 +285,19 @@ def test_nothing_is_revealed_that_the_app_did_not_allow(server: Server) -> None:
         InvalidInput, match=r"a report of 'smokes' may reveal no or sometimes; .*may_reveal="
     ):
         device(server.address, "delicate", level="strict")
+    with pytest.raises(InvalidInput, match="a report of 'smokes' may reveal sometimes; "):
+        device(server.address, "delicate", level="strict", may_reveal={"smokes": ["no", "yes"]})
     with pytest.raises(InvalidInput, match="'delicate' has no attribute 'drinks'"):
-        device(server.address, "delicate", level="strict", may_reveal=["drinks"])
+        device(server.address, "delicate", level="strict", may_reveal={"drinks": ["no"]})
+    with pytest.raises(InvalidInput, match="may_reveal names the values of each attribute"):
+        device(server.address, "delicate", level="strict", may_reveal=["smokes"])
+    with pytest.raises(InvalidInput, match=r"may_reveal\['smokes'\] must be a list of values"):
+        device(server.address, "delicate", level="strict", may_reveal={"smokes": "no"})
+    ordinary = {"smokes": ["no", "sometimes"]}
     for person in range(200):
         coins = SeededCoins(person)
         with device(
-            server.address, "delicate", level="open", may_reveal=["smokes"], coins=coins
+            server.address, "delicate", level="open", may_reveal=ordinary, coins=coins
         ) as client:
             client.record(smokes=("no", "yes", "no", "no")[person % 4])
     with Analyst(server.address) as analyst:
@@ -276,14 +348,22 @@ def test_no_server_is_no_error_and_nothing_is_lost(
 ) -> None:
     client = device(server.address, "health", level="strict")
     server.stop()
-    other = Client(server.address, "health", level="strict", epsilon=64.0, ledger=MEMORY, consent=True)
+    other = Client(
+        server.address, "health", level="strict", epsilon=64.0, ledger=MEMORY, consent=True
+    )
     assert not other.wait_ready(timeout=0.5)
-    assert other.record(smokes="no").taken == ()
-    assert other.counters == {"no_plan": 1}
+    _wait_until(lambda: other.status().reason is Reason.UNREACHABLE)
+    nobody = f"nothing listens at {server.address}"
+    assert (other.status().detail, other.status().transport) == (nobody, nobody)
+    recorded = other.record(smokes="no")
+    assert (recorded.taken, recorded.dropped) == ((), {"smokes": "unreachable"})
+    assert other.counters == {"unreachable": 1}
     other.close(0)
     client.record(smokes="no")
     assert not client.flush(timeout=0.5)
-    assert "stays queued" in caplog.text
+    assert f"nothing was delivered, and it will be tried again: {nobody}" in caplog.text
+    assert client.delivery.last_error == nobody
+    assert client.delivery.last_success is None
     (waiting,) = client.outbox().batches
     server.start()
     assert client.flush(timeout=20)
@@ -300,11 +380,15 @@ def test_no_server_is_no_error_and_nothing_is_lost(
 def test_a_server_that_lost_the_answer_counts_a_retry_once(server: Server) -> None:
     client = device(server.address, "health", level="strict")
     client.record(smokes="no", age=40)
-    with client._sender.sending, server.channel() as channel:
-        outbox.seal(client._store, "health", Coins(), rows=512, size=1 << 20)
-        (batch,) = client.outbox().batches
+    sender = client._device.sender
+    pause = sender.pause(10)
+    assert sender.is_quiet
+    outbox.seal(client._device.store, "health", Coins(), rows=512, size=1 << 20)
+    (batch,) = client.outbox().batches
+    with server.channel() as channel:
         request = collector_pb2.SubmitRequest(batches=[batch])
         collector_pb2_grpc.CollectorStub(channel).Submit(request)  # answered, but not to us
+    sender.resume(pause)
     assert client.close()
     assert client.counters["duplicate"] == 1
     assert server.show("health").status.records == 1
@@ -425,7 +509,7 @@ def test_what_is_lost_at_the_close_is_said(
     server.stop()
     assert not client.close(timeout=0.1)
     assert not client.close()
-    assert "closed with 1 reports that were never answered: they are lost" in caplog.text
+    _wait_until(lambda: "the reports that it had in memory are lost" in caplog.text)
     begin = time.monotonic()
     assert not client.flush(timeout=20)  # there is no connection left to wait for
     assert time.monotonic() - begin < 10
@@ -476,7 +560,7 @@ def test_threads_share_a_client(server: Server) -> None:
     taken = []
 
     def work() -> None:
-        taken.extend(client.record(smokes="no", age=30))
+        taken.extend(client.record(smokes="no", age=30).taken)
         client.flush()
 
     threads = [threading.Thread(target=work) for _ in range(8)]
@@ -496,7 +580,7 @@ def test_a_client_that_is_dropped_ends_its_thread_and_leaves_what_waits(
     create_ledger(file)
     client = device(server.address, "health", level="strict", ledger=file)
     client.record(smokes="no")
-    thread = client._sender._thread
+    thread = client._device.sender._thread
     assert thread is not None
     del client
     thread.join(20)
@@ -512,11 +596,11 @@ def test_what_a_dropped_client_had_in_memory_is_lost_and_said(
 ) -> None:
     client = device(server.address, "health", level="strict")
     client.record(smokes="no")
-    thread = client._sender._thread
+    thread = client._device.sender._thread
     assert thread is not None
     del client
     thread.join(20)
-    assert "dropped without close(), and what waited is lost" in caplog.text
+    assert "the reports that it had in memory are lost" in caplog.text
 
 
 def test_analysts_are_told_what_is_wrong(server: Server) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import hearsay
 import ldp
-from hearsay import create_ledger
+from hearsay import Client, create_ledger
 from support import Server, device, free_port
 
 ENDS_WITHIN = 2.0
@@ -60,6 +60,13 @@ def seconds_to_end(address: str, ledger: Path, python: str = sys.executable) -> 
     return ended - float(done.stdout)
 
 
+def batches_answered(ledger: Path) -> int:
+    """Return how many batches the processes that had a ledger know to be stored."""
+    away = f"127.0.0.1:{free_port()}"
+    with Client(away, "health", level="strict", epsilon=1.0, ledger=ledger) as client:
+        return client.counters.get("stored", 0)
+
+
 def test_a_server_that_never_answers_does_not_keep_a_process(ledger: Path, silent: str) -> None:
     assert seconds_to_end(silent, ledger) < ENDS_WITHIN
 
@@ -71,6 +78,7 @@ def test_a_port_where_nothing_listens_does_not_keep_a_process(ledger: Path) -> N
 def test_what_waits_is_sent_as_the_process_ends(server: Server, ledger: Path) -> None:
     assert seconds_to_end(server.address, ledger) < ENDS_WITHIN
     assert server.show("health").status.records == 1
+    assert batches_answered(ledger) == 1
 
 
 def interpreters(minor: str) -> dict[str, str]:
@@ -116,3 +124,4 @@ def test_a_process_of_another_python_ends_as_soon(
             ledger = prepared(server, tmp_path / f"{name} {target}.db")
             assert seconds_to_end(target, ledger, there) < ENDS_WITHIN, (name, target)
         assert server.show("health").status.records == number
+        assert batches_answered(ledger) == 1

@@ -33,7 +33,9 @@ def test_forks_in_the_middle_of_calls_leave_children_that_send(
 ) -> None:
     file, forks = tmp_path / "ledger.db", 150
     create_ledger(file)
-    with Client(server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True) as client:
+    with Client(
+        server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True
+    ) as client:
         assert client.wait_ready()
     script = str(Path(__file__).with_name("many_forks.py"))
     subprocess.run(
@@ -47,11 +49,12 @@ def test_a_ledger_in_memory_stays_with_the_process_that_has_it(server: Server) -
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
-        taken = client.record(smokes="no")
-        os.write(write, f"{taken} {client.status().reason}".encode())
+        recorded = client.record(smokes="no")
+        said = f"{recorded.taken} {recorded.dropped} {client.status().reason}"
+        os.write(write, said.encode())
         os._exit(0)
     os.waitpid(pid, 0)
-    assert os.read(read, 100).decode() == f"() {Reason.FORKED}"
+    assert os.read(read, 100).decode() == f"() {{'smokes': 'forked'}} {Reason.FORKED}"
     os.close(read)
     os.close(write)
     assert client.record(smokes="no").taken == ("smokes",)

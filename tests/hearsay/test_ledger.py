@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from hearsay import Caps, Client, Delivery, InvalidInput, Reason, create_ledger
+from hearsay.schema import VERSION
+from people import person
 from support import DAILY, Calendar, Server, device
 
 
@@ -48,14 +50,14 @@ def test_the_draw_of_a_record_survives_a_restart(server: Server, file: Path) -> 
     taken = []
     for _ in range(6):
         with device(server.address, "daily", level="strict", ledger=file) as client:
-            taken += client.record(smokes="no")
-            taken += client.record(age=30)
+            taken += client.record(smokes="no").taken
+            taken += client.record(age=30).taken
     assert len(taken) == 1
 
 
 def test_people_who_share_a_device_have_accounts_of_their_own(server: Server, file: Path) -> None:
     with device(server.address, "health", level="strict", ledger=file) as client:
-        one, other = client.person("one"), client.person("other")
+        one, other = person(client, "one"), person(client, "other")
         assert one.record(smokes="no").taken == ("smokes",)
         assert one.record(smokes="no").taken == ()
         assert other.record(smokes="no").taken == ("smokes",)
@@ -91,10 +93,10 @@ def test_of_the_users_caps_and_the_apps_the_lower_hold(server: Server, file: Pat
     assert client.record(smokes="no", age=30).taken == ()
     client.set_caps(Caps())
     assert client.record(smokes="no", age=30).taken == ("smokes", "age")
-    client.set_caps(Caps(record=0.5))
+    client.set_caps(Caps(attribute={"smokes": 0.4}))
     assert client.status().reason is Reason.PLAN_REFUSED
     client.close()
-    with pytest.raises(InvalidInput, match=r"above the cap of 0\.5"):  # it is the user's for good
+    with pytest.raises(InvalidInput, match=r"above the cap of 0\.4"):  # it is the user's for good
         device(server.address, "daily", level="strict", ledger=file)
 
 
@@ -136,7 +138,13 @@ def test_a_ledger_that_is_not_vouched_for_waits_for_a_new_period(
     calendar = Calendar(-1)
     file = tmp_path / "ledger.db"
     with Client(
-        server.address, "daily", level="strict", epsilon=64.0, ledger=file, consent=True, clock=calendar
+        server.address,
+        "daily",
+        level="strict",
+        epsilon=64.0,
+        ledger=file,
+        consent=True,
+        clock=calendar,
     ) as client:
         assert not client.wait_ready()
         assert client.status().reason is Reason.NEW_LEDGER
@@ -156,7 +164,8 @@ def test_a_ledger_that_is_not_vouched_for_never_counts_for_life(
         with Client(
             server.address,
             survey,
-            level="strict", epsilon=64.0,
+            level="strict",
+            epsilon=64.0,
             ledger=tmp_path / survey,
             consent=True,
             caps=caps,
@@ -193,22 +202,47 @@ def test_a_clock_set_back_shuts_the_ledger_until_it_has_caught_up(
     calendar = Calendar()
     with device(server.address, "daily", level="strict", ledger=file, clock=calendar) as client:
         assert client.record(smokes="no").taken == ("smokes",)
-    calendar.pass_days(-1)
-    with Client(server.address, "daily", level="strict", epsilon=64.0, ledger=file, clock=calendar) as client:
+    calendar.pass_days(-3)
+    with Client(
+        server.address, "daily", level="strict", epsilon=64.0, ledger=file, clock=calendar
+    ) as client:
         assert client.record(smokes="no", age=30).taken == ()
         assert client.status().reason is Reason.CLOCK
         assert client.counters["clock"] == 2
-        calendar.pass_days(1)
+        calendar.pass_days(3)
         assert client.record(smokes="no", age=30).taken == ("age",)
 
 
-def test_a_ledger_of_a_newer_version_is_left_alone(server: Server, file: Path) -> None:
+def test_a_period_that_the_servers_time_confirms_is_answered_once(
+    server: Server, file: Path
+) -> None:
+    server.create(DAILY)
+    calendar = Calendar()
+    with device(server.address, "daily", level="strict", ledger=file, clock=calendar) as client:
+        assert client.record(smokes="no").taken == ("smokes",)
+        calendar.pass_days(-1)  # it may be that day still, by the server
+        assert client.record(smokes="no").taken == ("smokes",)
+        calendar.pass_days(1)
+        assert client.record(smokes="no", age=30).taken == ()  # this day was left
+        assert client.status().reason is Reason.CLOCK
+        calendar.pass_days(-1)
+        assert client.record(smokes="no", age=30).taken == ("age",)
+        calendar.pass_days(2)
+        assert client.record(smokes="no").taken == ("smokes",)  # it is shut no longer
+
+
+@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
+def test_a_ledger_of_another_version_is_left_alone(
+    server: Server, file: Path, version: int
+) -> None:
     with sqlite3.connect(file) as connection:
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute(f"PRAGMA user_version = {version}")
     before = file.read_bytes()
-    with Client(server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True) as client:
+    with Client(
+        server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True
+    ) as client:
         assert client.record(smokes="no").taken == ()
-        assert client.status().reason is Reason.NEWER_SCHEMA
+        assert client.status().reason is Reason.OTHER_SCHEMA
     assert file.read_bytes() == before
 
 
@@ -217,7 +251,9 @@ def test_a_database_of_something_else_is_left_alone(server: Server, tmp_path: Pa
     with sqlite3.connect(file) as connection:
         connection.execute("CREATE TABLE theirs (x)")
     before = file.read_bytes()
-    with Client(server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True) as client:
+    with Client(
+        server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True
+    ) as client:
         assert client.record(smokes="no").taken == ()
         assert client.status().reason is Reason.NOT_A_LEDGER
     assert file.read_bytes() == before
@@ -248,7 +284,13 @@ def test_a_damaged_ledger_is_set_aside_and_fails_closed(
     damaged[begin : begin + 4096] = b"\xff" * 4096
     file.write_bytes(damaged)
     with Client(
-        server.address, "daily", level="strict", epsilon=64.0, ledger=file, consent=True, clock=calendar
+        server.address,
+        "daily",
+        level="strict",
+        epsilon=64.0,
+        ledger=file,
+        consent=True,
+        clock=calendar,
     ) as client:
         assert not client.wait_ready()
         assert client.record(smokes="no", age=30).taken == ()
@@ -274,18 +316,6 @@ def test_clients_at_other_levels_spend_no_more_together_than_each_alone(
         assert client.record(smokes="no").taken == ("smokes",)
 
 
-def test_a_plan_of_another_period_is_refused(server: Server, file: Path) -> None:
-    server.create(DAILY)
-    with device(server.address, "daily", level="strict", ledger=file):
-        pass
-    other = _other(server, DAILY.replace("P1D", "PT1H"))
-    with Client(other.address, "daily", level="strict", epsilon=64.0, ledger=file) as client:
-        client._refresh(True, 10.0)
-        assert client.record(smokes="no").taken == ()
-        assert "now has the period 'PT1H'; it was 'P1D'" in client.status().detail
-    other.stop()
-
-
 def test_a_ledger_is_its_owners_alone_to_read(server: Server, tmp_path: Path) -> None:
     for name, make in (("made.db", create_ledger), ("found.db", lambda _: None)):
         make(tmp_path / name)
@@ -297,41 +327,61 @@ def device_or_not(server: Server, file: Path) -> Client:
     return Client(server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True)
 
 
-def test_a_plan_that_changes_is_taken_from_the_next_period_on(server: Server, file: Path) -> None:
+@pytest.mark.parametrize(
+    ("what", "change"),
+    [
+        ('"P1D"', '"PT1H"'),
+        ("high = 60", "high = 70"),
+        ("strict = 1.0", "strict = 2.0"),
+        ("strict = 1.0", "strict = 0.5"),
+    ],
+    ids=["period", "domain", "costs more", "costs less"],
+)
+def test_the_first_plan_is_kept_and_any_other_refused(
+    server: Server, file: Path, what: str, change: str
+) -> None:
+    server.create(DAILY)
+    calendar = Calendar(-1)
+    with device(server.address, "daily", level="strict", ledger=file, clock=calendar) as client:
+        assert client.record(smokes="no").taken == ("smokes",)
+        before = client.plan
+    other = _other(server, DAILY.replace(what, change))
+    assert other.show("daily").status.revision != before.revision
+    for _ in range(2):  # it holds after a restart, too
+        with device(other.address, "daily", level="strict", ledger=file, clock=calendar) as client:
+            client._device.keeper.fetch(10.0)
+            assert client.plan == before
+            assert client.record(smokes="no").taken == ()
+            assert client.status().ready
+            assert "the plan of 'daily' changed on the server" in client.status().detail
+            calendar.pass_days(1)
+            assert client.record(smokes="no").taken == ("smokes",)  # by the plan that is kept
+            assert client.record_epsilon == 1.0
+            client.revoke()  # the other server knows no such revision
+            client.grant()
+    other.stop()
+
+
+def test_a_plan_that_the_app_asks_for_is_taken_from_the_next_period_on(
+    server: Server, file: Path
+) -> None:
     server.create(DAILY)
     calendar = Calendar(-1)
     with device(server.address, "daily", level="strict", ledger=file, clock=calendar) as client:
         client.record(smokes="no")
         before = client.plan.revision
     other = _other(server, DAILY.replace("high = 60", "high = 70"))
-    with device(other.address, "daily", level="strict", ledger=file, clock=calendar) as client:
-        client._refresh(True, 10.0)
-        assert client.plan.revision != before
+    revision = other.show("daily").status.revision
+    assert revision != before
+    choices = {"level": "strict", "ledger": file, "clock": calendar, "revision": revision.hex()}
+    with Client(other.address, "daily", epsilon=64.0, strict=True, **choices) as client:
+        client.wait_ready()
+        assert client.plan.revision == revision
         assert client.record(smokes="no", age=65).taken == ()
         assert client.status().reason is Reason.PLAN_CHANGED
+        assert [s.reports for s in client.spendings()] == [1, 0]  # what was spent stays spent
         calendar.pass_days(1)
         assert client.record(smokes="no", age=65).taken == ("smokes", "age")
-    other.stop()
-
-
-def test_a_plan_that_costs_more_than_the_first_one_is_refused(server: Server, file: Path) -> None:
-    server.create(DAILY)
-    with device(server.address, "daily", level="strict", ledger=file):
-        pass
-    other = _other(server, DAILY.replace("strict = 1.0", "strict = 2.0"))
-    with Client(other.address, "daily", level="strict", epsilon=64.0, ledger=file) as client:
-        assert client.wait_ready()  # by the plan that is kept
-        client._refresh(True, 10.0)
-        assert client.record(smokes="no").taken == ()
-        assert client.status().reason is Reason.PLAN_REFUSED
-        assert "now spends epsilon 2 on a record; it was 1" in client.status().detail
-    with device(other.address, "daily", level="strict", ledger=file) as client:
-        pass
-    allowed = Caps(record=2.0)
-    with device(other.address, "daily", level="strict", ledger=file, caps=allowed) as client:
-        client._refresh(True, 10.0)
-        assert client.record(smokes="no").taken == ("smokes",)
-        assert client.record_epsilon == 2.0
     other.stop()
 
 
@@ -346,9 +396,10 @@ def _other(server: Server, survey: str) -> Server:
 
 def test_a_programmers_error_is_counted_unless_it_is_to_be_loud(server: Server) -> None:
     with device(server.address, "health", level="strict", strict=False) as client:
-        assert client.record(smokes="maybe").taken == ()
-        assert client.record(drinks="no").taken == ()
-        assert client.counters == {"invalid": 2}
+        assert client.record(drinks="no").dropped == {"drinks": "unknown"}
+        answered = client.record(smokes="maybe")
+        assert (answered.taken, answered.invalid) == (("smokes",), ("smokes",))
+        assert client.counters == {"unknown": 1, "invalid": 1, "recorded": 1}
     assert client.record(smokes="no").taken == ()
     assert client.status().reason is Reason.CLOSED
 
@@ -402,7 +453,7 @@ def test_the_users_caps_bind_clients_that_are_running(server: Server, file: Path
         device(server.address, "health", level="open", ledger=file) as other,
         device(server.address, "daily", level="open", ledger=file) as another,
     ):
-        one.set_caps(Caps(record=1.0, life=0.0))
+        one.set_caps(Caps(attribute={"smokes": 0.5}, life=0.0))
         assert other.record(smokes="no").taken == ()
         assert other.status().reason is Reason.PLAN_REFUSED
         assert another.record(smokes="no").taken == ()  # the cap for life is for all surveys
@@ -430,7 +481,13 @@ def test_a_ledger_that_is_locked_at_the_start_is_caught_up_with(server: Server, 
     other.execute("BEGIN EXCLUSIVE")
     quick = Delivery(first_wait=0.05, longest_wait=0.1)
     with Client(
-        server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True, delivery=quick
+        server.address,
+        "health",
+        level="strict",
+        epsilon=64.0,
+        ledger=file,
+        consent=True,
+        delivery=quick,
     ) as client:
         other.execute("ROLLBACK")
         other.close()

@@ -7,11 +7,13 @@ import sqlite3
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from hearsay import Client, Reason, create_ledger, outbox
+from hearsay.store import Store
 from hearsay.trouble import Trouble
 from hearsay.wal import intact
 from support import Server, device
@@ -112,11 +114,58 @@ def test_a_log_that_the_disk_went_back_on_is_set_aside_and_nothing_of_it_leaves(
     assert found.value.status.reason is Reason.CORRUPT
     client.close(0)
     assert len(list(tmp_path.glob("ledger.db.corrupt-*"))) >= 1
-    with Client(server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True) as again:
+    with Client(
+        server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True
+    ) as again:
         assert not again.ready(2.0)
         assert again.status().reason is Reason.LOST_LEDGER
         assert again.person("ann").record(smokes="no").taken == ()
     assert server.show("health").status.records == 1
+
+
+def test_a_store_writes_its_log_again_after_a_failed_sync_or_sets_it_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "ledger.db"
+    create_ledger(file)
+    real, broken = os.fsync, [False]
+
+    def fsync(descriptor: int) -> None:
+        if broken[0]:
+            raise OSError(5, "injected")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    store = Store(file, lambda: datetime(2026, 7, 4, tzinfo=UTC))
+
+    def add(name: str) -> None:
+        store.write_durably(lambda c: c.execute("INSERT INTO counters VALUES ('s', ?, 1)", (name,)))
+
+    add("before")
+    store.secure()
+    broken[0] = True
+    for call in (lambda: add("during"), store.secure):
+        with pytest.raises(Trouble, match="the disk did not take the ledger's log") as found:
+            call()
+        assert found.value.status.reason is Reason.DISK
+    broken[0] = False
+    add("after")
+    log = Path(f"{file}-wal")
+    kept = log.read_bytes()
+    broken[0] = True
+    with pytest.raises(Trouble):
+        add("lost")
+    broken[0] = False
+    with log.open("r+b") as went_back:  # as btrfs does
+        went_back.seek(len(kept))
+        went_back.write(bytes(4096))
+    with pytest.raises(Trouble, match="the disk lost a part of the ledger's log") as found:
+        store.secure()
+    assert found.value.status.reason is Reason.CORRUPT
+    assert len(list(tmp_path.glob("ledger.db.corrupt-*"))) >= 1
+    assert store.read(lambda c: c.execute("SELECT * FROM counters").fetchall()) == []
+    assert store.created is not None
+    store.release()
 
 
 def test_a_log_is_intact_up_to_what_was_damaged(tmp_path: Path) -> None:

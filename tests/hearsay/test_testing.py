@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import hearsay
 from hearsay import MEMORY, Client, Delivery, InvalidInput, Unreachable
 from hearsay.testing import Collector, RecordingTransport
+from hearsay.transport import GrpcTransport
 from hearsay.v1 import collector_pb2
 from hearsay_server import survey as surveys
 from support import SURVEY
@@ -24,12 +26,14 @@ def plan() -> bytes:
 def test_an_app_sees_what_would_be_sent(plan: bytes) -> None:
     transport = RecordingTransport(plan)
     with Client(
-        transport, "health", level="open", ledger=MEMORY, consent=True, strict=True
+        transport, "health", level="open", epsilon=4.0, ledger=MEMORY, consent=True, strict=True
     ) as client:
-        assert client.ready()
-        assert client.record(smokes="yes", age=41) == ("smokes", "age")
-        for person in range(49):
-            client.person(str(person)).record(smokes="yes")
+        assert client.wait_ready()
+        assert client.record(smokes="yes", age=41).taken == ("smokes", "age")
+        for number in range(49):
+            person = client.person(str(number), level="open")
+            person.grant()
+            person.record(smokes="yes")
         assert client.flush()
     (batch,) = transport.batches
     assert batch.rows == 50
@@ -50,15 +54,16 @@ def test_a_lost_answer_is_told_and_counted_once(plan: bytes) -> None:
         collector_pb2.Result(status=collector_pb2.Result.STORED),
     ]
     with Client(
-        transport, "health", level="open", ledger=MEMORY, consent=True, delivery=QUICK
+        transport, "health", level="open", epsilon=4.0, ledger=MEMORY, consent=True, delivery=QUICK
     ) as client:
-        assert client.ready()
+        assert client.wait_ready()
         client.record(smokes="yes")
         assert client.flush()
         assert client.counters == {"recorded": 1, "stored": 1}
     assert len({batch.SerializeToString() for batch in transport.batches}) == 1
     assert len(transport.batches) == 3
-    assert transport.submit(transport.batches[0], 1).results[0].status == collector_pb2.Result.DUPLICATE
+    (again,) = transport.submit(transport.batches[0], 1).results
+    assert again.status == collector_pb2.Result.DUPLICATE
     assert transport.tally("smokes", "open").n == 1
 
 
@@ -66,20 +71,42 @@ def test_a_collector_in_this_process_is_a_real_server(plan: bytes) -> None:
     with Collector(plan) as collector:
         collector.received.answers = [Unreachable("busy", retry_after=0.2)]
         with Client(
-            collector.address, "health", level="open", ledger=MEMORY, consent=True, delivery=QUICK
+            collector.address,
+            "health",
+            level="open",
+            epsilon=4.0,
+            ledger=MEMORY,
+            consent=True,
+            delivery=QUICK,
         ) as client:
-            assert client.ready()
+            assert client.wait_ready()
             client.record(smokes="yes", age=41)
             assert client.flush()
         with (
             Client(
-                collector.address, "wealth", level="open", ledger=MEMORY, consent=True, strict=True
+                collector.address,
+                "wealth",
+                level="open",
+                epsilon=4.0,
+                ledger=MEMORY,
+                consent=True,
+                strict=True,
             ) as other,
             pytest.raises(InvalidInput, match="there is no survey 'wealth' here"),
         ):
-            other.ready()
+            other.wait_ready()
     assert len(collector.received.batches) == 2  # the busy one, and the retry
     assert collector.received.tally("age", "open").n == 1
+
+
+def test_answers_have_the_time_that_a_test_sets(plan: bytes) -> None:
+    with Collector(plan) as collector:
+        transport = GrpcTransport(collector.address)
+        assert abs(transport.get_plan("health", 10).server_time - time.time()) < 60
+        collector.received.server_time = 7
+        assert transport.get_plan("health", 10).server_time == 7
+        assert transport.submit(collector_pb2.Batch(id=b"1"), 10).server_time == 7
+        assert transport.forget("health", "once", [b"1"], 10).server_time == 7
 
 
 def test_revoking_reaches_the_collector(plan: bytes) -> None:
@@ -87,9 +114,15 @@ def test_revoking_reaches_the_collector(plan: bytes) -> None:
         retry = collector_pb2.Result(status=collector_pb2.Result.RETRY)
         collector.received.answers = [retry] * 100
         with Client(
-            collector.address, "health", level="open", ledger=MEMORY, consent=True, delivery=QUICK
+            collector.address,
+            "health",
+            level="open",
+            epsilon=4.0,
+            ledger=MEMORY,
+            consent=True,
+            delivery=QUICK,
         ) as client:
-            assert client.ready()
+            assert client.wait_ready()
             client.record(smokes="yes")
             client.flush(timeout=0.3)
             (batch,) = client.outbox().batches

@@ -118,20 +118,26 @@ def test_nothing_is_said_to_a_server_that_cannot_prove_who_it_is(
     (tmp_path / "other").mkdir()
     other = Authority(tmp_path / "other", "other")
     mine = secure.authority.certify("device")
-    for tls in (
-        Tls(other.file, mine.certificate, mine.key),  # trusts another authority
-        Tls(secure.authority.file),  # does not say who it is
+    for tls, reason in (
+        (Tls(other.file, mine.certificate, mine.key), Reason.TLS),  # trusts another authority
+        (Tls(secure.authority.file), Reason.UNREACHABLE),  # does not say who it is
     ):
         with Client(
-            secure.address, "health", level="strict", ledger=MEMORY, consent=True, tls=tls
+            secure.address,
+            "health",
+            level="strict",
+            epsilon=1.0,
+            ledger=MEMORY,
+            consent=True,
+            tls=tls,
         ) as client:
-            assert not client.ready(timeout=1.0)
-            assert client.status().reason is Reason.NO_PLAN
+            assert not client.wait_ready(timeout=1.0)
+            assert client.status().reason is reason
 
 
 def test_files_that_are_not_there_are_told_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="cannot read a file for TLS"):
-        Client("x:1", "health", level="strict", ledger=MEMORY, tls=Tls(tmp_path / "none.pem"))
+        Client("x:1", "health", epsilon=1.0, ledger=MEMORY, tls=Tls(tmp_path / "none.pem"))
     with pytest.raises(InvalidInput, match="a client certificate needs its key"):
         Tls(certificate=tmp_path / "mine.crt")
 
@@ -156,10 +162,11 @@ def test_a_proxy_of_the_environment_is_used_beyond_this_machine(
             "hearsay.example:50051",
             "health",
             level="strict",
+            epsilon=1.0,
             ledger=MEMORY,
             consent=True,
             insecure=True,
         ) as client:
-            client.ready(timeout=3.0)
+            client.wait_ready(timeout=3.0)
             thread.join()
     assert asked[0].startswith(b"CONNECT hearsay.example:50051")

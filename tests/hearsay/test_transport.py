@@ -439,11 +439,14 @@ def test_a_connection_that_died_unnoticed_is_replaced(server: Server) -> None:
     relay = Relay(server.address)
     delivery = Delivery(timeout=0.5, first_wait=0.05, longest_wait=0.1)
     with device(relay.address, "health", level="strict", delivery=delivery) as client:
-        client.person("ann").record(smokes="no")
+        ann, bob = (client.person(name, level="strict") for name in ("ann", "bob"))
+        for person in (ann, bob):
+            person.grant()
+        ann.record(smokes="no")
         assert client.flush()
         assert relay.opened == 1
         relay.let_die()
-        client.person("bob").record(smokes="no")
+        bob.record(smokes="no")
         assert client.flush(20)
         assert relay.opened > 1
     relay.close()
@@ -453,7 +456,9 @@ def test_a_connection_that_died_unnoticed_is_replaced(server: Server) -> None:
 def test_a_server_without_tls_is_not_spoken_to_in_the_clear(server: Server) -> None:
     # This address reaches the same server, but only 127.0.0.0/8 is promised to stay here.
     port = server.address.rpartition(":")[2]
-    with Client(f"0.0.0.0:{port}", "health", level="strict", ledger=MEMORY, consent=True) as client:
-        assert not client.ready(timeout=1.0)
-        assert client.status().reason is Reason.NO_PLAN
+    with Client(
+        f"0.0.0.0:{port}", "health", level="strict", epsilon=1.0, ledger=MEMORY, consent=True
+    ) as client:
+        assert not client.wait_ready(timeout=1.0)
+        assert client.status().reason is Reason.TLS
     device(f"0.0.0.0:{port}", "health", level="strict", insecure=True).close()

@@ -64,13 +64,18 @@ class Oracle:
     def client(self, address: str, file: str | Path, clock: "Clock", **choices: Any) -> Client:
         if self.kind == "memoised":
             choices["may_tell_changes"] = ["which"]
-        return Client(address, "oracle", level="open", epsilon=64.0, ledger=file, clock=clock, **choices)
+        return Client(
+            address, "oracle", level="open", epsilon=64.0, ledger=file, clock=clock, **choices
+        )
 
-    def record(self, client: Client, clock: "Clock", event: int) -> tuple[str, ...]:
-        day, person = divmod(event, self.persons)
+    def record(self, client: Client, clock: "Clock", event: int) -> None:
+        """Grant a person's consent, and record their answer."""
+        day, number = divmod(event, self.persons)
         clock.day = day
-        answer = person if self.kind == "memoised" else event
-        return client.person(str(person)).record(**dict.fromkeys(self.attributes, answer))
+        answer = number if self.kind == "memoised" else event
+        person = client.person(str(number), level="open")
+        person.grant()
+        person.record(**dict.fromkeys(self.attributes, answer))
 
     def counts(self, server: "Server") -> list[list[int]]:
         """Return how often each category was counted, by day, by a server that is down."""

@@ -113,13 +113,13 @@ class Agreed:
         """
         if plan.survey != self.survey:
             raise InvalidInput(f"asked for the survey {self.survey!r}, got {plan.survey!r}")
+        if self.agreement is not None:
+            self.agreement.check(plan)
         if self.revision is not None and plan.revision.hex() != self.revision:
             raise InvalidInput(
                 f"expected revision {self.revision!r} of {plan.survey!r}, "
                 f"the server has {plan.revision.hex()}"
             )
-        if self.agreement is not None:
-            self.agreement.check(plan)
         for name in (*self.may_reveal, *self.may_tell_changes, *withheld):
             if name not in plan.attributes:
                 raise InvalidInput(no_attribute(plan, name))

@@ -16,9 +16,10 @@ from hearsay.anchors import Anchor
 from hearsay.choices import Agreed, Caps, Choices
 from hearsay.consent import Consent
 from hearsay.counters import Counters, OnDrop
+from hearsay.interrupts import is_from_handler
 from hearsay.ledger import Ledger
 from hearsay.outbox import Outbox
-from hearsay.person import MENDABLE, Device, Person
+from hearsay.person import Device, Person
 from hearsay.plan import Plan
 from hearsay.plan_keeper import PlanKeeper
 from hearsay.sender import Delivery, DeliveryState, Sender
@@ -31,9 +32,6 @@ _log = logging.getLogger("hearsay")
 
 _NO_CAPS = Caps()
 _USUAL = Delivery()
-
-_PASSING = (Reason.NO_PLAN, Reason.LOCKED, Reason.UNREACHABLE, Reason.NAME_NOT_FOUND, Reason.TLS)
-"""What may pass by itself while somebody waits for a plan."""
 
 
 class _Memory:
@@ -198,25 +196,6 @@ class Client(Person):
         if not name:
             raise InvalidInput("a person needs a name")
         return Person(self._device, name, _choices(level, levels), owner=self)
-
-    def wait_ready(self, timeout: float = 10.0) -> bool:
-        """Wait until there is a plan; return whether answers are taken now.
-
-        Without consent there is nothing to wait for: the server is not even asked.
-
-        With `strict`, raises `InvalidInput` where the plan is refused.
-        """
-        deadline = time.monotonic() + timeout
-        while (status := self.status()).reason in _PASSING:
-            remaining = deadline - time.monotonic()
-            if remaining <= 0:
-                break
-            self._device.keeper.wait(min(remaining, 0.1))
-            if self._device.keeper.is_settled:
-                time.sleep(min(remaining, 0.005))
-        if self._device.strict and status.reason in MENDABLE:
-            raise InvalidInput(status.detail)
-        return status.ready
 
     def trust_clock(self) -> None:
         """Take this device's clock for right now, as if the server had said the same time.
@@ -435,6 +414,8 @@ def _checked(clock: Callable[[], datetime]) -> Callable[[], datetime]:
         try:
             now = clock()
         except Exception as error:
+            if is_from_handler(error):
+                raise
             raise Trouble(Reason.CLOCK, f"the clock raised {type(error).__name__}") from None
         if not isinstance(now, datetime) or now.tzinfo is None:
             raise Trouble(

@@ -80,6 +80,8 @@ class Consent:
             return
 
         def work(connection: sqlite3.Connection) -> None:
+            if self._consents(connection, person):  # another process was first, and may have
+                return  # recorded since
             key = self._key(person)
             # What waits from before, if a revocation was cut short, was not consented to.
             at = self._clock().timestamp()
@@ -99,12 +101,13 @@ class Consent:
         self._store.secure()  # a log that is lost must not bring consent back
 
     def _is_noted(self, person: str) -> bool:
-        found = self._store.read(
-            lambda connection: connection.execute(
-                "SELECT consent FROM people WHERE survey = ? AND person = ?",
-                (self._survey, self._key(person)),
-            ).fetchone()
-        )
+        return self._store.read(lambda connection: self._consents(connection, person))
+
+    def _consents(self, connection: sqlite3.Connection, person: str) -> bool:
+        found = connection.execute(
+            "SELECT consent FROM people WHERE survey = ? AND person = ?",
+            (self._survey, self._key(person)),
+        ).fetchone()
         return bool(found and found[0])
 
     def _key(self, person: str) -> bytes:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from hearsay import outbox
+from hearsay.interrupts import is_from_handler
 from hearsay.store import Store
 from hearsay.trouble import Trouble
 
@@ -47,11 +48,13 @@ class Counters:
         """Tell of a drop that is counted elsewhere."""
         if name not in self._warned:
             self._warned.add(name)
-            _log.warning("%r: the first drop for reason %r. %s", self._survey, name, detail)
+            _log.warning("%r: the first drop for reason %s. %s", self._survey, str(name), detail)
         if self._on_drop is not None:
             try:
                 self._on_drop(name, number)
             except Exception as error:  # the app's own function
+                if is_from_handler(error):
+                    raise
                 _log.error("on_drop raised %s", type(error).__name__)
 
     def keep(self) -> None:

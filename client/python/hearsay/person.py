@@ -9,6 +9,7 @@ from datetime import datetime
 from hearsay.choices import Agreed, Caps, Choices, no_attribute
 from hearsay.consent import Consent
 from hearsay.counters import Counters
+from hearsay.interrupts import is_from_handler
 from hearsay.ledger import INVALID, UNKNOWN, WITHHELD, Ledger, Moment, Recorded, Spending
 from hearsay.plan_keeper import PlanKeeper
 from hearsay.sender import Delivery, Sender
@@ -24,7 +25,10 @@ _GOOD = Status(Reason.READY)
 _OF_WRITING = (Reason.DISK, Reason.LOCKED)
 """What only an answer finds out."""
 
-MENDABLE = (Reason.PLAN_REFUSED, Reason.SERVER_REFUSED, Reason.CLOSED)
+_PASSING = (Reason.NO_PLAN, Reason.LOCKED, Reason.UNREACHABLE, Reason.NAME_NOT_FOUND, Reason.TLS)
+"""What may pass by itself while somebody waits for a plan."""
+
+_MENDABLE = (Reason.PLAN_REFUSED, Reason.SERVER_REFUSED, Reason.CLOSED)
 """What a strict client raises, since the programmer can mend it."""
 
 _REVOKE_WAIT = 1.0
@@ -94,6 +98,27 @@ class Person:
         hashes, with the key beside them).
         """
         return self._record(answers)
+
+    def wait_ready(self, timeout: float = 10.0) -> bool:
+        """Wait until there is a plan; return whether answers are taken now.
+
+        Without this person's consent there is nothing to wait for: unless somebody has consented,
+        the server is not even asked.
+
+        With `strict`, raises `InvalidInput` where the plan is refused.
+        """
+        keeper = self._device.keeper
+        deadline = time.monotonic() + timeout
+        while (status := self.status()).reason in _PASSING:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                break
+            keeper.wait(min(remaining, 0.1))
+            if keeper.is_settled:
+                time.sleep(min(remaining, 0.005))
+        if self._device.strict and status.reason in _MENDABLE:
+            raise InvalidInput(status.detail)
+        return status.ready
 
     def status(self) -> Status:
         """Return whether answers are taken now, and if not, why; and the transport's last error."""
@@ -224,7 +249,7 @@ class Person:
         try:
             return self._try_to_record(given)
         except Trouble as trouble:
-            if device.strict and trouble.status.reason in MENDABLE:
+            if device.strict and trouble.status.reason in _MENDABLE:
                 raise InvalidInput(str(trouble)) from None
             reason = trouble.status.reason
             device.last = trouble.status
@@ -232,7 +257,7 @@ class Person:
                 device.counters.add(reason, len(given), trouble.status.detail)
             return Recorded(dropped=dict.fromkeys(given, str(reason)))
         except Exception as error:
-            if device.strict:
+            if device.strict or is_from_handler(error):
                 raise
             # Without its message, which may have the answer in it.
             _log.error("an answer could not be recorded: %s", type(error).__name__)

@@ -368,7 +368,7 @@ class Store:
         lost = _mismatch(file)
         if lost:
             self._set_aside("lost", "-wal", "-shm")
-        connection = _connect(file, self._wait)
+        connection, log = _connect(file, self._wait), None
         try:
             self._inode = _inode(file)
             if self._checked != self._inode:
@@ -386,6 +386,8 @@ class Store:
             self._read_settings(connection)
         except BaseException:
             connection.close()
+            if log is not None:
+                log.close()
             raise
         self._log = log
         return connection

@@ -6,6 +6,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 from hearsay.choices import Agreed, Caps, Choices, no_attribute
+from hearsay.interrupts import is_from_handler
 from hearsay.memo import Memoizer
 from hearsay.plan import Categorical, Level, Plan
 from ldp import Coins, InvalidInput
@@ -105,6 +106,8 @@ class Terms:
         except InvalidInput as error:
             raise InvalidInput(f"{name} {error}") from None
         except Exception as error:  # the answer is an object of the app's, whose methods may raise
+            if is_from_handler(error):
+                raise
             raise InvalidInput(f"{name} cannot be read: {type(error).__name__}") from None
 
     def anything(self, name: str, coins: Coins) -> int | float:

@@ -40,8 +40,8 @@ class Transact(Protocol):
 
 _HEADER, _FRAME = 32, 24
 _MAGIC = 0x377F0682
-_TRIES = 3
-"""Others may begin the log anew in between, but only when it has grown long."""
+_TRIES = 50
+"""Others may begin the log anew in between."""
 _POLL = 0.005
 """Seconds between two tries to have the log for a checkpoint."""
 
@@ -213,25 +213,40 @@ class Log:
     def _write_again(self, transact: Transact) -> None:
         """Write the log's bytes once more, so that the next sync says how writing them went."""
         for _ in range(_TRIES):
-            if self._wrote_again(transact):
+            mark = os.urandom(16)
+            before = self._marked(transact, mark)
+            content = _read(self._file)
+            content = content[: intact(content)]
+            if _life(self._file) != before:
+                continue  # with that mark, or since; it may be in the main file by now
+            if mark not in content:
+                raise Trouble(Reason.CORRUPT, "the disk lost a part of the ledger's log")
+            if self._overwrote(transact, content):
                 return
-        raise Trouble(Reason.CORRUPT, "the disk lost a part of the ledger's log")
+        raise Trouble(Reason.LOCKED, "other processes begin the ledger's log anew all the time")
 
-    def _wrote_again(self, transact: Transact) -> bool:
-        mark = os.urandom(16)
-        transact(lambda connection: _leave(connection, mark))
-        content = _read(self._file)
-        content = content[: intact(content)]
-        return mark in content and transact(lambda _: self._overwrite(content))
+    def _marked(self, transact: Transact, mark: bytes) -> Life | None:
+        """Write a mark to the log; return the life that the log was in just before."""
 
-    def _overwrite(self, content: bytes) -> bool:
+        def leave(connection: sqlite3.Connection) -> Life | None:
+            connection.execute("INSERT OR REPLACE INTO settings VALUES ('mark', ?)", (mark,))
+            return _life(self._file)
+
+        return transact(leave)
+
+    def _overwrote(self, transact: Transact, content: bytes) -> bool:
         """Write a content over itself; return False where the log has begun anew since."""
-        if _read(self._file, _HEADER) != content[:_HEADER]:
-            return False
-        self._file.seek(0)
-        while content:
-            content = content[self._file.write(content) :]
-        return True
+
+        def overwrite(_: sqlite3.Connection) -> bool:
+            if _read(self._file, _HEADER) != content[:_HEADER]:
+                return False
+            self._file.seek(0)
+            rest = content
+            while rest:
+                rest = rest[self._file.write(rest) :]
+            return True
+
+        return transact(overwrite)
 
 
 def intact(log: bytes) -> int:
@@ -261,10 +276,6 @@ def intact(log: bytes) -> int:
         if ends_transaction:
             whole = page + size
     return whole
-
-
-def _leave(connection: sqlite3.Connection, mark: bytes) -> None:
-    connection.execute("INSERT OR REPLACE INTO settings VALUES ('mark', ?)", (mark,))
 
 
 def _life(file: BinaryIO) -> Life | None:

@@ -1,0 +1,31 @@
+"""Tell an exception that a signal handler raised from one of the code that it interrupted."""
+
+import functools
+import signal
+from types import CodeType
+
+
+def is_from_handler(error: BaseException) -> bool:
+    """Tell whether one of this process's signal handlers raised an exception.
+
+    What catches every exception, so that nothing of ours or of an answer's methods reaches the
+    host, must let these through: a task's soft time limit is the host's business.
+    """
+    codes = {_code(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in codes:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _code(handler: object) -> CodeType | None:
+    """Return the code that runs when a handler is called; None where it is not Python's."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    function = getattr(handler, "__func__", handler)
+    if not hasattr(function, "__code__"):
+        function = type(handler).__call__ if callable(handler) else None
+    code = getattr(function, "__code__", None)
+    return code if isinstance(code, CodeType) else None

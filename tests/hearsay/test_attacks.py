@@ -1,0 +1,388 @@
+"""Attacks that once succeeded against a client: each learns, spends and locks nothing now.
+
+The adversary is a server that lies, unless a test names another one.
+"""
+
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hostile import Liar, one_question, plan_of, with_another_epsilon
+
+from hearsay import (
+    MEMORY,
+    Agreement,
+    Caps,
+    Client,
+    FileAnchor,
+    InvalidInput,
+    Reason,
+    create_ledger,
+)
+from ldp.testing import SeededCoins
+from support import Calendar
+
+NOW = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
+
+
+def device(transport: Liar, **choices: object) -> Client:
+    """A client as an app makes it; what is not chosen is the default."""
+    known = {"ledger": MEMORY, "consent": True, "epsilon": 1.0, "level": "standard"}
+    return Client(transport, "survey", **{**known, **choices})
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A ledger that was vouched for."""
+    create_ledger(tmp_path / "ledger.db")
+    return tmp_path / "ledger.db"
+
+
+def test_silence_does_not_reveal_an_answer_that_the_domain_leaves_out() -> None:
+    codes: dict[str, Counter[bytes]] = {"yes": Counter(), "no": Counter()}
+    plan = plan_of(one_question(["no", "never"], mechanism="krr"))  # the app asks for yes or no
+    for answer, seen in codes.items():
+        for person in range(400):
+            transport = Liar(plan)
+            with device(transport, coins=SeededCoins(person)) as client:
+                assert client.wait_ready()
+                assert client.record(answer=answer).taken == ("answer",)
+                assert client.flush()
+            (batch,) = transport.batches
+            (column,) = batch.columns
+            seen[column.codes] += 1
+    # What leaves for "yes" is uniform over the domain: at epsilon 1 "no" is seen in 0.73 of all.
+    assert abs(codes["yes"][b"\x00"] - 200) < 4 * 10
+    assert codes["no"][b"\x00"] > 260
+
+
+def test_a_domain_that_shrinks_every_day_learns_nothing(file: Path) -> None:
+    values = [str(number) for number in range(16)]
+    transport = Liar(plan_of(one_question(values)))
+    calendar = Calendar(-5)
+    first = None
+    for day in range(5):
+        with device(transport, ledger=file, clock=calendar) as client:
+            assert client.wait_ready()
+            client._device.keeper.fetch(1.0)
+            assert client.record(answer="11").taken == ("answer",)
+            assert client.flush()
+            first = first or client.plan.revision
+            assert client.plan.revision == first
+            refused = client.status().detail
+        values = values[: len(values) // 2] if day < 3 else values
+        transport.bytes_now = plan_of(one_question(values))
+        calendar.pass_days(1)
+    assert {batch.revision for batch in transport.batches} == {first}
+    assert "changed on the server" in refused
+
+
+def test_a_range_that_shrinks_every_day_learns_nothing(file: Path) -> None:
+    def plan(low: float, high: float) -> bytes:
+        return plan_of(
+            'name = "survey"\nperiod = "P1D"\nlevels = { standard = 1.0 }\n[[attributes]]\n'
+            f'name = "answer"\n[attributes.numeric]\nlow = {low}\nhigh = {high}'
+        )
+
+    calendar = Calendar(-5)
+    transport = Liar(plan(0, 1024))
+    taken = []
+    for day in range(5):
+        with device(transport, ledger=file, clock=calendar) as client:
+            client.wait_ready()
+            client._device.keeper.fetch(1.0)
+            taken.append(client.record(answer=777.0).taken)
+            client.flush()
+        transport.bytes_now = plan(0, 512 / 2**day)
+        calendar.pass_days(1)
+    assert taken == [("answer",)] * 5  # a report every day, whatever the range
+    assert len({batch.revision for batch in transport.batches}) == 1
+
+
+@pytest.mark.parametrize("sensitive", [["no"], ["yes", "no"]])
+def test_may_reveal_names_values(sensitive: list[str], file: Path) -> None:
+    allowed = {"answer": ["no"]}
+    values = ["no", "yes", "other"] if sensitive != ["no"] else ["no", "yes"]
+    honest = plan_of(one_question(["no", "yes"], sensitive=["yes"]))
+    hostile = plan_of(one_question(values, sensitive=sensitive))
+    transport = Liar(hostile)  # at the first contact
+    with device(transport, may_reveal=allowed) as client:
+        assert not client.wait_ready(0.5)
+        assert client.status().reason is Reason.PLAN_REFUSED
+        assert not client.record(answer="yes")
+    transport = Liar(honest)  # and later
+    with device(transport, may_reveal=allowed, ledger=file) as client:
+        assert client.wait_ready()
+        transport.bytes_now = hostile
+        client._device.keeper.fetch(1.0)
+        assert client.record(answer="yes").taken == ("answer",)
+        assert client.flush()
+    assert {batch.revision for batch in transport.batches} == {client.plan.revision}
+
+
+def test_a_class_that_is_protected_less_later_is_refused(file: Path) -> None:
+    def plan(scale: float) -> bytes:
+        return plan_of(
+            one_question(["a", "b", "c"]) + "\n[attributes.categorical.classes.mild]\n"
+            f'values = ["a"]\nscale = {scale}'
+        )
+
+    transport = Liar(plan(0.05))
+    with device(transport, ledger=file) as client:
+        assert client.wait_ready()
+        transport.bytes_now = plan(1.0)
+        client._device.keeper.fetch(1.0)
+        assert "changed on the server" in client.status().detail
+        client.record(answer="a")
+        client.flush()
+        assert client.plan.attributes["answer"].domain.classes == ((("a",), 0.05),)
+
+
+def test_memos_are_not_drawn_again_whatever_plans_come(file: Path) -> None:
+    values = [str(number) for number in range(32)]
+    calendar = Calendar(-60)
+    honest = plan_of(one_question(values, 2.0, memo=1, mechanism="krr"))
+    transport = Liar(honest)
+    for day in range(60):
+        with device(
+            transport, ledger=file, clock=calendar, epsilon=2.0, may_tell_changes=["answer"]
+        ) as client:
+            assert client.wait_ready()
+            client._device.keeper.fetch(1.0)
+            assert client.record(answer="17").taken == ("answer",)
+            assert client.flush()
+        transport.bytes_now = with_another_epsilon(honest, 2.0 - (day + 1) * 2**-40)
+        calendar.pass_days(1)
+    assert len(transport.batches) == 60
+    assert len({batch.columns[0].codes for batch in transport.batches}) == 1  # one memo, for life
+    assert client.spendings()[0].reports == 1 if client.spendings() else True
+
+
+def test_another_choice_of_level_is_held_to_the_same_epsilon(file: Path) -> None:
+    levels = "levels = { strict = 0.5, standard = 1.0 }"
+    honest = one_question(["no", "yes"]).replace("levels = { standard = 1.0 }", levels)
+    transport = Liar(plan_of(honest))
+    with device(transport, ledger=file) as client:
+        assert client.wait_ready()
+    transport.bytes_now = plan_of(honest.replace("strict = 0.5", "strict = 30.0"))
+    with device(transport, ledger=file, level="strict") as client:
+        assert client.wait_ready()
+        client._device.keeper.fetch(1.0)
+        assert client.record_epsilon == 0.5
+    with device(transport, level="strict") as client:  # a first contact
+        assert not client.wait_ready(0.5)
+        assert "would spend epsilon 30, and the app allows epsilon=1" in client.status().detail
+    with device(Liar(plan_of(honest)), level=None) as client:
+        assert not client.wait_ready(0.5)  # no level is chosen for anybody
+
+
+@pytest.mark.parametrize("invisible", ["\u200b", "\u2063", "\U000e0041", "\u202e", "\ue000"])
+def test_a_plan_marked_with_what_nobody_sees_is_refused(invisible: str) -> None:
+    plan = plan_of(one_question(["no", "yes"], title="Our survey"))
+    marked = plan.replace(b"Our survey", f"Our{invisible}survey".encode()[:12].ljust(10, b"!"))
+    transport = Liar(plan)
+    transport.bytes_now = _retitled(plan, f"Our survey{invisible}")
+    assert marked != plan
+    with device(transport) as client:
+        assert not client.wait_ready(0.5)
+        assert client.status().reason is Reason.PLAN_REFUSED
+        assert f"U+{ord(invisible):04X}" in client.status().detail
+        assert not client.record(answer="no")
+    assert not transport.batches
+    with pytest.raises(InvalidInput, match=r"U\+"):
+        plan_of(one_question(["no", "yes"], title=f"Our survey{invisible}"))
+
+
+def _retitled(plan: bytes, title: str) -> bytes:
+    from hearsay.v1 import plan_pb2
+
+    message = plan_pb2.Plan.FromString(plan)
+    message.survey.title = title
+    return message.SerializeToString(deterministic=True)
+
+
+def test_no_plan_but_the_apps_own_can_mark_a_device_that_ships_with_it() -> None:
+    honest = plan_of(one_question(["no", "yes"], title="Our survey"))
+    transport = Liar(honest)
+    transport.bytes_now = _retitled(honest, "0ur survey")  # to be seen, but who looks
+    agreement = Agreement.on(honest)
+    with Client(transport, agreement, level="standard", ledger=MEMORY, consent=True) as client:
+        assert client.wait_ready(0.5)  # by the plan that the app brought
+        assert client.record(answer="no")
+        assert client.flush()
+    assert {batch.revision.hex() for batch in transport.batches} == {agreement.revision}
+    without = Agreement(**{**vars(agreement), "plan": b""})
+    transport.batches.clear()
+    with Client(transport, without, level="standard", ledger=MEMORY, consent=True) as client:
+        assert not client.wait_ready(0.5)
+        assert "is not what the app agreed to" in client.status().detail
+    assert not transport.batches
+
+
+def test_an_app_that_ships_a_revision_takes_it_over_the_one_kept(file: Path) -> None:
+    old = plan_of(one_question(["no", "yes"]))
+    new = plan_of(one_question(["no", "yes", "other"]))
+    transport = Liar(old)
+    calendar = Calendar(-1)
+    with device(transport, ledger=file, clock=calendar) as client:
+        assert client.wait_ready()
+        assert client.record(answer="no")
+    agreement = Agreement.on(new)
+    with Client(
+        transport, agreement, level="standard", ledger=file, clock=calendar, caps=Caps(life=2.0)
+    ) as client:
+        assert client.status().reason is Reason.PLAN_CHANGED
+        assert not client.record(answer="no")  # today was answered by the old plan
+        assert client.spendings()[0].life == 1.0  # what was spent stays spent
+        calendar.pass_days(1)
+        assert client.record(answer="no")
+        assert client.spendings()[0].left == 0.0
+
+
+DEVICE = """
+import os, sys, time
+os.environ["HEARSAY_TESTING"] = "1"
+from hearsay import Client, FileAnchor
+from hearsay.testing import RecordingTransport
+plan, file, name, wait, anchor = sys.argv[1:]
+transport = RecordingTransport(open(plan, "rb").read())
+client = Client(transport, "survey", ledger=file, level="standard", epsilon=1.0, consent=True,
+                anchor=FileAnchor(anchor) if anchor else None)
+client.wait_ready()
+person = client.person(name, level="standard")
+person.grant()
+print(*person.record(answer="yes").taken, person.status().reason, flush=True)
+client.flush()
+print(*[batch.id.hex() for batch in transport.batches], flush=True)
+if wait == "wait":
+    time.sleep(60)
+client.close()
+"""
+
+
+def live(
+    plan: Path, file: Path, *, name: str = "ann", kill: bool = False, anchor: str = ""
+) -> tuple[str, set[str]]:
+    """Let a process answer and send, then close or be killed.
+
+    Returns what became of the answer, and the ids of the batches that left.
+    """
+    command = [sys.executable, "-c", DEVICE, str(plan), str(file), name]
+    with subprocess.Popen(
+        [*command, "wait" if kill else "", anchor],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        answered, left = (process.stdout.readline().strip() for _ in range(2))
+        if kill:
+            process.send_signal(signal.SIGKILL)
+        process.wait(30)
+    return answered, set(left.split())
+
+
+@pytest.mark.parametrize("lost", ["missing", "older"])
+def test_a_ledger_without_its_log_spends_no_more(tmp_path: Path, file: Path, lost: str) -> None:
+    """The adversary restores a backup of the one file, after a crash."""
+    plan = tmp_path / "plan"
+    plan.write_bytes(plan_of(one_question(["no", "yes"])))
+    log = Path(f"{file}-wal")
+    answered, anns = live(plan, file, kill=True)
+    assert (answered, len(anns)) == ("answer ready", 1)
+    older = log.read_bytes()
+    answered, bobs = live(plan, file, name="bob", kill=True)  # whole: nothing is lost by a kill
+    assert answered == "answer ready"
+    assert len(bobs - anns) == 1
+    if lost == "older":
+        log.write_bytes(older)
+    else:
+        log.unlink()
+    for name in ("ann", "bob"):
+        answered, left = live(plan, file, name=name)
+        assert answered == "new_ledger"
+        assert left <= anns | bobs  # at most the same bytes again, which count once
+
+
+def test_a_complete_old_copy_is_known_by_its_anchor(tmp_path: Path, file: Path) -> None:
+    """The adversary restores a complete backup, again and again."""
+    plan = tmp_path / "plan"
+    plan.write_bytes(plan_of(one_question(["no", "yes"], period="")))
+    anchor = str(tmp_path / "anchor")
+    with device(Liar(plan.read_bytes()), ledger=file, anchor=FileAnchor(anchor)):
+        pass
+    shutil.copy(file, tmp_path / "backup")
+    answered, left = live(plan, file, anchor=anchor)
+    assert (answered, len(left)) == ("answer ready", 1)
+    for _ in range(3):
+        shutil.copy(tmp_path / "backup", file)
+        assert live(plan, file, anchor=anchor) == ("lost_ledger", set())
+
+
+def test_a_clock_in_the_future_shuts_nothing(file: Path) -> None:
+    """There is no adversary but a wrong clock."""
+    transport = Liar(plan_of(one_question(["no", "yes"])))
+    calendar = Calendar()
+    with device(transport, ledger=file, clock=calendar) as client:
+        ann, bob = client.person("ann", level="standard"), client.person("bob", level="standard")
+        ann.grant()
+        bob.grant()
+        client._device.keeper._heard = None  # the server's time is not known yet
+        calendar.pass_days(1500)
+        client.wait_ready()
+        client._device.keeper._heard = None
+        assert ann.record(answer="yes")
+        calendar.pass_days(-1500)
+        client._device.keeper.hear(int(datetime.now(UTC).timestamp()))
+        assert bob.record(answer="yes")
+        assert ann.record(answer="yes").taken == ("answer",)  # the server confirms the clock
+        assert ann.record(answer="yes").dropped == {"answer": "spent"}
+        calendar.pass_days(1500)
+        assert ann.record(answer="yes").dropped == {"answer": "clock"}  # far ahead of the server
+        client.trust_clock()
+        assert not ann.record(answer="yes")  # and it was answered, whoever trusts the clock
+        assert bob.record(answer="yes")
+
+
+def test_a_period_that_the_server_does_not_know_of_is_not_remembered(file: Path) -> None:
+    transport = Liar(plan_of(one_question(["no", "yes"])))
+    calendar = Calendar()
+    with device(transport, ledger=file, clock=calendar) as client:
+        assert client.wait_ready()
+        calendar.pass_days(3)
+        assert client.record(answer="yes").dropped == {"answer": "clock"}
+        assert "more than a day after the server's time" in client.status().detail
+        calendar.pass_days(-3)
+        assert client.record(answer="yes").taken == ("answer",)
+    calendar.pass_days(5)
+    with device(transport, ledger=file, clock=calendar) as client:
+        client._device.keeper._heard = None  # a new process, which has not reached the server yet
+        client._device.keeper.terms = None
+        client._device.keeper.look()
+        assert client.record(answer="yes").dropped == {"answer": "clock"}  # it was kept
+
+
+def test_steps_back_in_time_need_the_servers_word_and_spend_no_period_twice(file: Path) -> None:
+    """The adversary sets the device's clock, and can keep the server away."""
+    transport = Liar(plan_of(one_question(["no", "yes"])))
+    calendar = Calendar(-10)
+    answered = Counter[str]()
+    with device(transport, ledger=file, clock=calendar) as client:
+        assert client.wait_ready()
+        keeper = client._device.keeper
+        for step in (0, 3, 1, 2, 3, 0, 9, 8, 9, 1):
+            calendar.now = NOW + timedelta(days=step - 10)
+            keeper._heard = None
+            if client.record(answer="yes"):
+                answered[f"{step}"] += 1
+        assert answered == {"0": 1, "3": 1, "9": 1}  # never back
+        for step in (5, 5, 4, 3, 0, 9):
+            calendar.now = NOW + timedelta(days=step - 10)
+            keeper.hear(int(calendar.now.timestamp()))
+            if client.record(answer="yes"):
+                answered[f"{step}"] += 1
+    assert answered == {"0": 1, "3": 1, "9": 1, "5": 1, "4": 1}

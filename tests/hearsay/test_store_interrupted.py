@@ -1,0 +1,182 @@
+"""Exceptions of signal handlers at any point: no lock stays, and what was committed is there."""
+
+import random
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from hearsay.store import Store, create_ledger
+from hearsay.trouble import Trouble
+
+
+class Interrupted(BaseException):
+    """As a KeyboardInterrupt, or a soft time limit."""
+
+
+class Alarm:
+    """Raises within what it runs, after a random time, once or a few times in a row."""
+
+    def __init__(self, seed: int, in_a_row: int) -> None:
+        self._chance = random.Random(seed)
+        self._in_a_row = in_a_row
+        self._left = 0
+        self.raised = 0
+        """How many of the calls had an exception raised in them."""
+
+    def handle(self, signum: int, frame: FrameType | None) -> None:
+        if self._left:
+            self._left -= 1
+            raise Interrupted
+
+    def run(self, call: Callable[[], object], lasts: float) -> None:
+        """Run a call that lasts about so many seconds."""
+        returned = False
+        self._left = self._in_a_row
+        try:
+            after = self._chance.uniform(1e-6, 1.2 * lasts)
+            signal.setitimer(signal.ITIMER_REAL, after, self._chance.uniform(1e-6, 1e-4))
+            call()
+            returned = True
+            self._left = 0
+        except Interrupted:
+            pass
+        except Trouble:
+            # The second of two exceptions may come while the first one is being handled.
+            assert self._in_a_row > 1
+        finally:
+            self.raised += self._left < self._in_a_row and not returned
+            self._left = 0
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+@pytest.fixture
+def handler() -> Iterator[Callable[[Alarm], None]]:
+    """Makes an alarm the handler of the timer's signal."""
+    before = signal.getsignal(signal.SIGALRM)
+    yield lambda alarm: signal.signal(signal.SIGALRM, alarm.handle) and None
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def names(connection: sqlite3.Connection) -> set[int]:
+    return {
+        int(name) for (name,) in connection.execute("SELECT name FROM counters WHERE survey = 's'")
+    }
+
+
+def others_can_write(file: Path) -> None:
+    """Fail where another connection would have to wait."""
+    other = sqlite3.connect(file, timeout=0, isolation_level=None)
+    try:
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("INSERT OR REPLACE INTO settings VALUES ('other', 1)")
+        other.execute("COMMIT")
+    finally:
+        other.close()
+
+
+def threads_can_write(store: Store) -> None:
+    """Fail where another thread would have to wait."""
+    threads = [
+        threading.Thread(target=call, daemon=True)
+        for call in (store.probe, lambda: store.write_durably(names))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+# An exception between the opening of a file and its assignment leaves the closing to Python.
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("in_a_row", [1, 3])
+@pytest.mark.parametrize(
+    "operation", ["write", "write_durably", "read", "secure", "open", "release", "memory"]
+)
+def test_an_exception_of_a_signal_handler_leaves_nothing_locked_and_nothing_half_done(
+    tmp_path: Path, handler: Callable[[Alarm], None], operation: str, in_a_row: int
+) -> None:
+    file = None if operation == "memory" else tmp_path / "ledger.db"
+    if file is not None:
+        create_ledger(file)
+
+    def a_store() -> Store:
+        return Store(file, lambda: datetime.now(UTC), wait=0.5)
+
+    store = a_store()
+    begun, committed = 0, set[int]()
+
+    def insert(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO counters VALUES ('s', ?, 1)", (str(begun),))
+        connection.execute("INSERT INTO memos VALUES ('', '', '', '', ?, '')", (begun,))
+
+    def use() -> None:
+        nonlocal begun
+        # The short ones several times in a row, since no timer is as short.
+        for _ in range(50 if operation in ("write", "read", "memory") else 1):
+            begun += 1
+            match operation:
+                case "write" | "memory":
+                    store.write(insert)
+                case "write_durably":
+                    store.write_durably(insert)
+                case "read":
+                    store.read(names)
+                case "secure":
+                    store.write(insert)
+                    store.secure()
+                case "open":
+                    store.write(insert)
+                case "release":
+                    store.write(insert)
+                    store.release()
+            if operation != "read":
+                committed.add(begun)
+
+    def prepare() -> None:
+        if operation == "open":
+            store.release()
+        if operation in ("secure", "release"):
+            store.probe()
+
+    began = time.perf_counter()
+    for _ in range(10):
+        prepare()
+        use()
+    lasts = (time.perf_counter() - began) / 10
+    alarm = Alarm(seed=in_a_row, in_a_row=in_a_row)
+    handler(alarm)
+    limit = time.monotonic() + 30
+    while alarm.raised < 100 and time.monotonic() < limit:
+        prepare()
+        alarm.run(use, lasts)
+        if in_a_row > 1:
+            store.read(names)  # which finishes what a second exception prevented
+        if file is not None:
+            others_can_write(file)
+        found = store.read(names)
+        # One that was interrupted may have been committed all the same.
+        assert committed <= found <= committed | {begun}
+        committed = found
+    assert alarm.raised >= 100
+    threads_can_write(store)
+    assert store.read(lambda c: c.execute("SELECT count(*) FROM memos").fetchone()) == (
+        len(committed),
+    )
+    assert store.lost == ""
+    store.release()
+    if file is not None:
+        assert sorted(name.name for name in tmp_path.iterdir()) == ["ledger.db"]
+        again = a_store()
+        assert again.read(names) == committed
+        assert again.lost == ""
+        assert again.created is None
+        again.release()
