@@ -65,14 +65,32 @@ ssize_t pwrite64(int fd, const void *data, size_t length, off64_t from) {
     return done;
 }
 
-int unlink(const char *path) {
+/* Give the name that a file of the folder has on the disk; NULL for any other. Which files there
+ * are is on the disk at once. */
+static const char *imaged(const char *path, char *image) {
     const char *folder = getenv("FICKLE_FOLDER");
+    size_t prefix = strlen(folder);
+    if (strncmp(path, folder, prefix)) return NULL;
+    snprintf(image, 2 * PATH, "%s%s", getenv("FICKLE_DISK"), path + prefix);
+    return image;
+}
+
+int unlink(const char *path) {
     char image[2 * PATH];
-    if (!strncmp(path, folder, strlen(folder))) {
-        snprintf(image, sizeof image, "%s%s", getenv("FICKLE_DISK"), path + strlen(folder));
-        REAL(unlink)(image);
-    }
+    if (imaged(path, image)) REAL(unlink)(image);
     return REAL(unlink)(path);
+}
+
+int link(const char *from, const char *to) {
+    char image[2 * PATH], other[2 * PATH];
+    if (imaged(from, image) && imaged(to, other)) REAL(link)(image, other);
+    return REAL(link)(from, to);
+}
+
+int rename(const char *from, const char *to) {
+    char image[2 * PATH], other[2 * PATH];
+    if (imaged(from, image) && imaged(to, other)) REAL(rename)(image, other);
+    return REAL(rename)(from, to);
 }
 
 int fsync(int fd) {

@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from hearsay import MEMORY, Reason
+from hearsay import MEMORY, Delivery, Reason
 from hearsay.aio import Client
 from support import Server
 
@@ -11,7 +11,12 @@ from support import Server
 def test_the_loop_goes_on_while_a_client_waits(server: Server) -> None:
     async def main() -> None:
         async with Client(
-            server.address, "health", level="strict", epsilon=64.0, ledger=MEMORY
+            server.address,
+            "health",
+            level="strict",
+            epsilon=64.0,
+            ledger=MEMORY,
+            delivery=Delivery(first_wait=0.02, longest_wait=0.05),
         ) as client:
             assert client.record(smokes="no").taken == ()
             assert client.status().reason is Reason.NO_CONSENT

@@ -361,7 +361,7 @@ def test_a_period_that_the_server_does_not_know_of_is_not_remembered(file: Path)
     calendar.pass_days(5)
     with device(transport, ledger=file, clock=calendar) as client:
         client._device.keeper._heard = None  # a new process, which has not reached the server yet
-        client._device.keeper.terms = None
+        client._device.keeper.plan = None
         client._device.keeper.look()
         assert client.record(answer="yes").dropped == {"answer": "clock"}  # it was kept
 

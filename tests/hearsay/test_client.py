@@ -146,50 +146,6 @@ def test_a_bad_answer_is_refused_before_anything_is_spent(
         assert client.record(**good).taken == ("smokes", "age")
 
 
-def test_one_bad_answer_changes_nothing_else_in_a_record(server: Server) -> None:
-    with device(server.address, "health", level="strict", strict=False) as client:
-        recorded = client.record(smokes="maybe", age=30, drinks="no")
-        assert recorded.taken == ("smokes", "age")  # a random value takes the place of "maybe"
-        assert recorded.invalid == ("smokes",)
-        assert recorded.dropped == {"drinks": "unknown"}
-        assert client.record(smokes="no").dropped == {"smokes": "spent"}
-        assert client.counters == {"recorded": 1, "invalid": 1, "unknown": 1, "spent": 1}
-        assert client.flush()
-    assert server.show("health").status.records == 1
-
-
-def test_what_the_app_withholds_is_never_reported(server: Server) -> None:
-    with device(server.address, "health", level="strict", withhold=["smokes"]) as client:
-        recorded = client.record(smokes="no", age=30)
-        assert (recorded.taken, recorded.dropped) == (("age",), {"smokes": "withheld"})
-        assert [c.attribute for c in client.outbox().reports[0].columns] == ["age"]
-        assert client.counters["withheld"] == 1
-
-
-def test_each_person_has_a_consent_a_level_and_an_account(server: Server) -> None:
-    with device(server.address, "health", level="strict", strict=False) as client:
-        ann, bob = client.person("ann", level="open"), client.person("bob", level="strict")
-        assert ann.record(smokes="no").dropped == {"smokes": "no_consent"}
-        assert ann.status().reason is Reason.NO_CONSENT
-        ann.grant()
-        bob.grant()
-        for person in (client, ann, bob):
-            assert person.record(smokes="no").taken == ("smokes",)
-        levels = [report.columns[0].level for report in client.outbox().reports]
-        assert levels == ["strict", "open", "strict"]
-        assert [ann.spendings()[0].epsilon, bob.spendings()[0].epsilon] == [2.0, 0.5]
-        bob.revoke()
-        assert [len(client.outbox().reports), bob.status().reason] == [2, Reason.NO_CONSENT]
-        assert bob.record(age=30).dropped == {"age": "no_consent"}
-        assert ann.record(age=30).taken == ("age",)
-        nobody = client.person("cid")  # the survey has no default level
-        nobody.grant()
-        assert nobody.record(smokes="no").dropped == {"smokes": "plan_refused"}
-        assert "choose one of strict, open" in nobody.status().detail
-        assert client.flush()
-    assert server.show("health").status.records == 3
-
-
 def test_a_closed_client_records_nothing(server: Server) -> None:
     client = device(server.address, "health", level="strict")
     assert client.close()
@@ -209,17 +165,6 @@ def test_a_level_above_what_the_app_or_a_cap_allows_is_refused(server: Server) -
         device(server.address, "health", level="strict", caps=Caps(attribute={"age": 0.4}))
     with pytest.raises(InvalidInput, match="the cap life must be finite and >= 0, got nan"):
         Caps(life=float("nan"))
-
-
-@pytest.mark.parametrize("epsilon", [0.0, -1.0, float("nan"), float("inf")])
-def test_the_most_that_a_record_may_spend_is_a_number_above_zero(epsilon: float) -> None:
-    with pytest.raises(InvalidInput, match=f"epsilon must be finite and > 0, got {epsilon}"):
-        Client("127.0.0.1:1", "health", epsilon=epsilon, ledger=MEMORY)
-
-
-def test_a_survey_by_name_needs_the_most_that_a_record_may_spend() -> None:
-    with pytest.raises(InvalidInput, match="without the module .* give epsilon="):
-        Client("127.0.0.1:1", "health", ledger=MEMORY)
 
 
 def test_an_attribute_may_have_a_level_of_its_own(server: Server) -> None:
@@ -289,10 +234,6 @@ def test_nothing_is_revealed_that_the_app_did_not_allow(server: Server) -> None:
         device(server.address, "delicate", level="strict", may_reveal={"smokes": ["no", "yes"]})
     with pytest.raises(InvalidInput, match="'delicate' has no attribute 'drinks'"):
         device(server.address, "delicate", level="strict", may_reveal={"drinks": ["no"]})
-    with pytest.raises(InvalidInput, match="may_reveal names the values of each attribute"):
-        device(server.address, "delicate", level="strict", may_reveal=["smokes"])
-    with pytest.raises(InvalidInput, match=r"may_reveal\['smokes'\] must be a list of values"):
-        device(server.address, "delicate", level="strict", may_reveal={"smokes": "no"})
     ordinary = {"smokes": ["no", "sometimes"]}
     for person in range(200):
         coins = SeededCoins(person)

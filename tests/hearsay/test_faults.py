@@ -14,6 +14,7 @@ from typing import Any
 
 import grpc
 import pytest
+from people import person
 
 from hearsay import MEMORY, Client, Delivery, Reason, create_ledger
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
@@ -38,7 +39,9 @@ def test_a_full_disk_drops_answers_and_recovers(server: Server, small_disk: Path
     file = small_disk / "ledger.db"
     create_ledger(file)
     with device(server.address, "health", level="strict", ledger=file) as client:
-        assert client.person("first").record(smokes="no").taken == ("smokes",)
+        people = [person(client, str(number)) for number in range(5)]
+        first, last = person(client, "first"), person(client, "last")
+        assert first.record(smokes="no").taken == ("smokes",)
         server.stop()  # nothing leaves, so nothing makes room
         with (
             (small_disk / "ballast").open("wb", buffering=0) as ballast,
@@ -46,13 +49,13 @@ def test_a_full_disk_drops_answers_and_recovers(server: Server, small_disk: Path
         ):
             while ballast.write(b"x" * 4096):
                 pass
-        for number in range(2000):
-            if not client.person(str(number)).record(smokes="no"):
+        for number, somebody in enumerate(people):  # noqa: B007
+            if not somebody.record(smokes="no"):
                 break
         assert client.status().reason is Reason.DISK
         assert client.counters["disk"] == 1
         (small_disk / "ballast").unlink()
-        assert client.person("last").record(smokes="no").taken == ("smokes",)
+        assert last.record(smokes="no").taken == ("smokes",)
         assert client.status().ready
         recorded = client.counters["recorded"]
         assert recorded == number + 2
@@ -83,7 +86,9 @@ def test_a_folder_that_is_none_takes_nothing_and_raises_nothing(
 ) -> None:
     (tmp_path / "file").write_text("")
     file = tmp_path / "file" / "ledger.db"
-    with Client(server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True) as client:
+    with Client(
+        server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True
+    ) as client:
         assert client.record(smokes="no").taken == ()
         assert client.status().reason is Reason.DISK
 
@@ -122,8 +127,8 @@ def test_the_queue_is_bounded_in_bytes_too(server: Server) -> None:
     small = Delivery(max_bytes=1000)
     client = device(server.address, "health", level="strict", delivery=small)
     server.stop()
-    for person in range(40):
-        client.person(str(person)).record(smokes="no")
+    for number in range(40):
+        person(client, str(number)).record(smokes="no")
     waiting = client.outbox()
     assert sum(b.ByteSize() for b in (*waiting.reports, *waiting.batches)) <= 1000
     assert client.counters["overflow"] > 0
@@ -206,11 +211,11 @@ def test_a_batch_leaves_by_itself_when_it_is_old_or_full(moody: tuple[Moody, str
         _wait_for(lambda: client.counters.get("stored") == 1)
     full = Delivery(batch_rows=3, batch_age=3600.0)
     with device(address, "health", level="strict", delivery=full) as client:
-        for person in range(3):
-            client.person(str(person)).record(smokes="no")
+        for number in range(3):
+            person(client, str(number)).record(smokes="no")
         _wait_for(lambda: client.counters.get("stored") == 1)
         assert client.outbox().sent[0].batch.rows == 3
-        client.person("later").record(smokes="no")
+        person(client, "later").record(smokes="no")
         time.sleep(0.1)
         assert len(client.outbox().reports) == 1
     assert len(servicer.calls) == 3
@@ -248,15 +253,16 @@ def test_batches_dropped_while_under_way_can_be_forgotten_too(moody: tuple[Moody
     servicer.answers = ["hang"] * 50
     one = dataclasses.replace(QUICK, max_reports=1)
     with device(address, "health", level="strict", delivery=one) as client:
-        client.person("ann").record(smokes="no")
+        ann = person(client, "ann")
+        ann.record(smokes="no")
         _wait_for(lambda: servicer.calls)
         (first,) = client.outbox().batches
-        client.person("bob").record(smokes="no")
+        person(client, "bob").record(smokes="no")
         assert client.counters["overflow"] == 1
         (sent,) = client.outbox().sent
         assert (sent.became, sent.batch) == ("overflow", first)
         assert not servicer.forgotten
-        client.revoke(forget=True)
+        ann.revoke(forget=True)
         _wait_for(lambda: servicer.forgotten)
         assert first.id in servicer.forgotten
 
@@ -276,7 +282,9 @@ def test_a_closed_period_is_counted_by_name(moody: tuple[Moody, str]) -> None:
 def test_a_plan_that_is_garbage_is_refused(moody: tuple[Moody, str]) -> None:
     servicer, address = moody
     servicer.plan = b"\xff\xfe garbage"
-    with Client(address, "health", level="strict", epsilon=64.0, ledger=MEMORY, consent=True) as client:
+    with Client(
+        address, "health", level="strict", epsilon=64.0, ledger=MEMORY, consent=True
+    ) as client:
         assert not client.wait_ready()
         assert client.status().reason is Reason.PLAN_REFUSED
         assert "no plan" in client.status().detail
@@ -293,8 +301,8 @@ def test_the_exit_of_the_process_is_bounded_and_loses_nothing(
     code = f"""
 import time
 from hearsay import MEMORY, Client, Delivery
-client = Client({server.address!r}, "health", level="strict", epsilon=64.0, ledger={str(file)!r}, consent=True,
-                delivery=Delivery(batch_age=3600.0))
+client = Client({server.address!r}, "health", level="strict", epsilon=64.0,
+                ledger={str(file)!r}, consent=True, delivery=Delivery(batch_age=3600.0))
 assert client.wait_ready()
 client.record(smokes="no")
 """
@@ -303,7 +311,8 @@ client.record(smokes="no")
     server.stop()
     code = code.replace("assert client.wait_ready()", "client.wait_ready()").replace(
         'client.record(smokes="no")',
-        'assert client.person("second").record(smokes="no"); print(time.monotonic())',
+        'second = client.person("second", level="strict"); second.grant(); '
+        'assert second.record(smokes="no"); print(time.monotonic())',
     )
     done = subprocess.run(
         [sys.executable, "-c", code], check=True, timeout=30, capture_output=True, text=True
@@ -372,9 +381,9 @@ def test_what_the_app_brings_along_does_not_raise_out_of_flush(moody: tuple[Mood
 
     with device(address, "health", level="strict", token=token, strict=False) as client:
         broken[0] = True
-        assert client.record(smokes=Unhashable("no")).taken == ()
-        assert client.counters == {"failed": 1}
-        assert client.record(smokes="no").taken == ("smokes",)
+        assert client.record(smokes=Unhashable("no")).invalid == ("smokes",)
+        assert client.counters == {"recorded": 1, "invalid": 1}
+        assert client.record(age=30).taken == ("age",)
         assert not client.flush(timeout=0.3)
         broken[0] = False
         assert client.flush()
@@ -391,12 +400,13 @@ def test_the_log_does_not_grow_while_the_server_is_away(server: Server, tmp_path
     with device(server.address, "health", level="strict", ledger=file, delivery=few) as client:
         server.stop()
         longest = 0
-        for number in range(3000):
-            client.person(str(number % 100)).record(smokes="no", age=30)
-            if number % 100 == 0:
-                client._sender._tidy()
-                longest = max(longest, Path(f"{file}-wal").stat().st_size)
-        client.revoke()
+        people = [person(client, str(number)) for number in range(100)]
+        for _ in range(30):
+            for somebody in people:
+                somebody.record(smokes="no", age=30)
+            longest = max(longest, Path(f"{file}-wal").stat().st_size)
+        for somebody in people:
+            somebody.revoke()
     assert longest < 8 << 20
 
 
@@ -424,9 +434,9 @@ def test_one_surveys_queue_does_not_drop_anothers_reports(server: Server, tmp_pa
         device(server.address, "health", level="strict", ledger=file, delivery=never) as one,
         device(server.address, "daily", level="strict", ledger=file, delivery=few) as other,
     ):
-        for person in range(5):
-            one.person(str(person)).record(smokes="no")
-            other.person(str(person)).record(smokes="no")
+        for number in range(5):
+            person(one, str(number)).record(smokes="no")
+            person(other, str(number)).record(smokes="no")
         assert len(one.outbox().reports) == 5
         assert len(other.outbox().reports) == 2
         assert other.counters["overflow"] == 3

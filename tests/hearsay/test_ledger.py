@@ -1,13 +1,14 @@
 """What the ledger remembers, and what shuts it."""
 
+import contextlib
 import sqlite3
 from pathlib import Path
 
 import pytest
+from people import person
 
 from hearsay import Caps, Client, Delivery, InvalidInput, Reason, create_ledger
 from hearsay.schema import VERSION
-from people import person
 from support import DAILY, Calendar, Server, device
 
 
@@ -235,7 +236,7 @@ def test_a_period_that_the_servers_time_confirms_is_answered_once(
 def test_a_ledger_of_another_version_is_left_alone(
     server: Server, file: Path, version: int
 ) -> None:
-    with sqlite3.connect(file) as connection:
+    with contextlib.closing(sqlite3.connect(file)) as connection:
         connection.execute(f"PRAGMA user_version = {version}")
     before = file.read_bytes()
     with Client(
@@ -248,7 +249,7 @@ def test_a_ledger_of_another_version_is_left_alone(
 
 def test_a_database_of_something_else_is_left_alone(server: Server, tmp_path: Path) -> None:
     file = tmp_path / "other.db"
-    with sqlite3.connect(file) as connection:
+    with contextlib.closing(sqlite3.connect(file)) as connection:
         connection.execute("CREATE TABLE theirs (x)")
     before = file.read_bytes()
     with Client(
@@ -450,7 +451,7 @@ def test_the_users_caps_bind_clients_that_are_running(server: Server, file: Path
     server.create(DAILY)
     with (
         device(server.address, "health", level="strict", ledger=file) as one,
-        device(server.address, "health", level="open", ledger=file) as other,
+        device(server.address, "health", level="open", ledger=file, strict=False) as other,
         device(server.address, "daily", level="open", ledger=file) as another,
     ):
         one.set_caps(Caps(attribute={"smokes": 0.5}, life=0.0))

@@ -171,7 +171,8 @@ def killer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_kill_before_any_write_sync_or_removal_loses_nothing(file: Path, killer: Path) -> None:
     victims = Victims(file, "tight", killer)
-    calls, ends = 0, []
+    calls = 0
+    ends: list[int] = []
     try:
         while not ends or ends[-1] != 0:
             calls += 1

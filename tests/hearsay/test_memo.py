@@ -204,7 +204,7 @@ def frozen(declared: str) -> bytes:
 def tampered(change: Callable[[plan_pb2.Plan], object]) -> bytes:
     message = plan_pb2.Plan.FromString(frozen("memo = 2"))
     change(message)
-    return message.SerializeToString()
+    return message.SerializeToString(deterministic=True)
 
 
 @pytest.mark.parametrize(("declared", "times"), [("memo = 1", 1), ("memo = 2.5", 2.5)])

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from people import person
 
 from hearsay import Caps, Client, InvalidInput, Reason, create_ledger
 from support import Calendar, Server, device
@@ -82,12 +83,19 @@ def test_a_cap_for_life_stops_new_memos_and_not_old_ones(server: Server, file: P
     with device(
         server.address, "habits", level="strict", ledger=file, clock=calendar, caps=caps, **CHANGES
     ) as client:
-        taken = []
-        for drink in ("tea", "milk", "beer", "tea", "wine", "milk"):
-            taken.append(client.record(drink=drink).taken == ("drink",))
+        codes = []
+        for drink in ("tea", "milk", "beer", "tea", "wine", "milk", "water", "juice"):
+            assert client.record(drink=drink).taken == ("drink",)  # silence would tell
+            codes.append(client.outbox().reports[-1].columns[0].codes)
             calendar.pass_days(1)
-        assert taken == [True, True, False, True, False, True]
-        assert client.counters["spent"] == 2
+        tea, milk, beer, again, wine, once_more, water, juice = codes
+        assert (again, once_more) == (tea, milk)
+        # For what no epsilon is left for, the memo of one random value is sent.
+        assert beer == wine == water == juice
+        (spent,) = client.spendings()
+        assert spent.reports == 2
+        assert spent.life == 2 * spent.epsilon
+        assert spent.left == pytest.approx(0.9 - spent.life)
 
 
 def test_memos_are_kept_for_each_person_by_themselves(server: Server, file: Path) -> None:
@@ -97,7 +105,7 @@ def test_memos_are_kept_for_each_person_by_themselves(server: Server, file: Path
         server.address, "habits", level="strict", ledger=file, clock=calendar, **CHANGES
     ) as client:
         for number in range(40):
-            client.person(str(number)).record(drink="tea")
+            person(client, str(number)).record(drink="tea")
         assert client.flush()
         (sent,) = client.outbox().sent
         assert len(set(sent.batch.columns[0].codes)) > 2
@@ -109,7 +117,8 @@ def test_memos_that_may_have_been_lost_are_not_drawn_again(server: Server, tmp_p
     with Client(
         server.address,
         "habits",
-        level="strict", epsilon=64.0,
+        level="strict",
+        epsilon=64.0,
         ledger=tmp_path / "new.db",
         consent=True,
         clock=calendar,
@@ -121,23 +130,30 @@ def test_memos_that_may_have_been_lost_are_not_drawn_again(server: Server, tmp_p
         assert client.status().reason is Reason.LOST_LEDGER
 
 
-@pytest.mark.parametrize("memo", [0, 20])
-def test_a_plan_with_dearer_memos_or_none_is_refused(
-    server: Server, tmp_path: Path, file: Path, memo: int
+@pytest.mark.parametrize("memo", [0, 1.001, 20])
+def test_a_plan_with_other_memos_or_none_is_refused_and_the_memos_stay(
+    server: Server, tmp_path: Path, file: Path, memo: float
 ) -> None:
     server.create(MEMOISED.format(memo=1))
-    with device(server.address, "habits", level="strict", ledger=file, **CHANGES):
-        pass
+    calendar = Calendar(-30)
+    choices = {"level": "strict", "ledger": file, "clock": calendar, **CHANGES}
+    with device(server.address, "habits", **choices) as client:
+        assert client.record(drink="tea").taken == ("drink",)
+        (column,) = client.outbox().reports[0].columns
     (tmp_path / "other").mkdir()
     other = Server(tmp_path / "other" / "data")
     other.start()
     other.create(MEMOISED.format(memo=memo))
-    with Client(
-        other.address, "habits", level="strict", epsilon=64.0, ledger=file, may_tell_changes=["drink"]
-    ) as client:
-        client._refresh(True, 10.0)
-        assert client.record(drink="tea").taken == ()
-        assert "a memo of 'drink' cost epsilon 0.4" in client.status().detail
+    with device(other.address, "habits", **choices) as client:
+        client._device.keeper.fetch(10.0)
+        assert "the plan of 'habits' changed on the server" in client.status().detail
+        for _ in range(20):
+            calendar.pass_days(1)
+            assert client.record(drink="tea").taken == ("drink",)
+            assert client.outbox().reports[-1].columns[0] == column
+        (spent,) = client.spendings()
+        assert spent.reports == 1
+        client.revoke()  # the other server knows no such revision
     other.stop()
 
 
@@ -145,7 +161,8 @@ def test_a_value_does_not_stand_in_the_file(server: Server, file: Path) -> None:
     server.create(MEMOISED.format(memo=1))
     with device(server.address, "habits", level="strict", ledger=file, **CHANGES) as client:
         client.record(drink="wine")
-        with client._store.read() as connection:
-            keys = [row[0] for row in connection.execute("SELECT key FROM memos")]
+        keys = client._device.store.read(
+            lambda connection: [key for (key,) in connection.execute("SELECT key FROM memos")]
+        )
     assert len(keys) == 2  # the device's, and the value's
     assert all(len(key) == 16 for key in keys)

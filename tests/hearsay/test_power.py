@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from people import person
 
 from hearsay import Client, Reason, create_ledger, outbox
 from hearsay.store import Store
@@ -29,8 +30,10 @@ if not ledger.exists():
 client = Client(address, "health", level="strict", epsilon=64.0, ledger=ledger, consent=True,
                 delivery=Delivery(batch_age=3600.0))
 assert client.wait_ready()
-for person in persons.split():
-    assert client.person(person).record(smokes="no").taken == ("smokes",)
+for name in persons.split():
+    person = client.person(name, level="strict")
+    person.grant()
+    assert person.record(smokes="no").taken == ("smokes",)
 if failing != "never":
     marker.touch()
     assert not client.flush(0.3)
@@ -76,8 +79,8 @@ def test_what_was_sent_is_spent_after_a_failed_sync_and_a_power_cut(
     everybody = " ".join(persons for persons, _ in phases).split()
     assert server.show("health").status.records == len(everybody)
     client = device(server.address, "health", level="strict", ledger=disk / "ledger.db")
-    for person in everybody:
-        assert client.person(person).record(smokes="no").taken == ()
+    for name in everybody:
+        assert person(client, name).record(smokes="no").taken == ()
     assert client.counters["spent"] == len(everybody)
     client.close(0)
 
@@ -97,29 +100,30 @@ def test_a_log_that_the_disk_went_back_on_is_set_aside_and_nothing_of_it_leaves(
 
     monkeypatch.setattr(os, "fsync", fsync)
     client = device(server.address, "health", level="strict", ledger=file)
-    client.person("ann").record(smokes="no")
+    person(client, "ann").record(smokes="no")
     assert client.flush()
     log = Path(f"{file}-wal")
     kept = log.read_bytes()
     broken[0] = True
-    client.person("bob").record(smokes="no")
+    person(client, "bob").record(smokes="no")
     assert not client.flush(0.3)
-    with client._sender.sending:  # so that nobody else finds out
-        broken[0] = False
-        with log.open("r+b") as lost:
-            lost.seek(len(kept))
-            lost.write(bytes(4096))
-        with pytest.raises(Trouble, match="the disk lost a part of the ledger's log") as found:
-            outbox.lease(client._store, "health", time.time())
+    client._device.sender.pause(5.0)  # so that nobody else finds out
+    assert client._device.sender.is_quiet
+    broken[0] = False
+    with log.open("r+b") as lost:
+        lost.seek(len(kept))
+        lost.write(bytes(4096))
+    with pytest.raises(Trouble, match="the disk lost a part of the ledger's log") as found:
+        outbox.lease(client._device.store, "health", time.time())
     assert found.value.status.reason is Reason.CORRUPT
     client.close(0)
     assert len(list(tmp_path.glob("ledger.db.corrupt-*"))) >= 1
     with Client(
         server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True
     ) as again:
-        assert not again.ready(2.0)
+        assert not again.wait_ready(2.0)
         assert again.status().reason is Reason.LOST_LEDGER
-        assert again.person("ann").record(smokes="no").taken == ()
+        assert person(again, "ann").record(smokes="no").taken == ()
     assert server.show("health").status.records == 1
 
 

@@ -7,41 +7,74 @@ from typing import Any
 
 import pytest
 
-from hearsay import MEMORY, Client, Delivery, Reason, Unreachable, create_ledger
+from hearsay import MEMORY, Caps, Client, Delivery, Reason, Unreachable, create_ledger
+from hearsay.choices import Agreed, Choices
+from hearsay.consent import Consent
+from hearsay.counters import Counters
+from hearsay.plan_keeper import PlanKeeper
 from hearsay.sender import Sender
 from hearsay.store import Store
-from hearsay.testing import RecordingTransport
+from hearsay.testing import Collector, RecordingTransport
+from hearsay.v1 import collector_pb2
 from hearsay_server import survey as surveys
 from ldp import Coins
 from support import DAILY, SURVEY, Calendar, Server
 
 
+def _plan(toml: str = SURVEY) -> bytes:
+    return surveys.resolve(surveys.from_toml(toml, "test.toml"))
+
+
 def _transport(toml: str = SURVEY) -> RecordingTransport:
-    return RecordingTransport(surveys.resolve(surveys.from_toml(toml, "test.toml")))
+    return RecordingTransport(_plan(toml))
+
+
+class _Away(RecordingTransport):
+    """A server that never says its plan, and asks to be left alone for so many seconds."""
+
+    def __init__(self, retry_after: float) -> None:
+        super().__init__(_plan())
+        self._retry_after = retry_after
+
+    def get_plan(self, survey: str, timeout: float) -> collector_pb2.GetPlanResponse:
+        raise Unreachable("away", retry_after=self._retry_after)
+
+
+QUICK = Delivery(first_wait=0.02, longest_wait=0.05)
+
+
+def _client(target: str | RecordingTransport, survey: str, **choices: Any) -> Client:
+    return Client(
+        target, survey, level="strict", epsilon=64.0, ledger=MEMORY, consent=True, **choices
+    )
 
 
 def _pauses(tries: int, retry_after: float = 0.0) -> list[float]:
     """Return how long a sender waits after each try of a server that is away."""
 
-    def refresh(now: bool, timeout: float) -> None:
-        raise Unreachable("away", retry_after)
-
     def clock() -> datetime:
         return datetime.now(UTC)
 
+    store, transport = Store(None, clock), _Away(retry_after)
+    consent = Consent(store, "health", clock)
+    consent.grant("")
     sender = Sender(
-        Store(None, clock),
-        _transport(),
+        store,
+        transport,
         "health",
         Delivery(first_wait=1.0, longest_wait=60.0),
-        refresh=refresh,
-        allowed=lambda: True,
+        keeper=PlanKeeper(
+            store, transport, Agreed("health", 64.0), Choices("strict"), frozenset(), Caps(), clock
+        ),
+        consent=consent,
+        counters=Counters(store, "health", None),
         clock=clock,
         coins=Coins(),
     )
     pauses = []
     for _ in range(tries):
         pauses.append(sender._turn())
+        assert sender.last_error == "away"
         sender._not_before = 0.0  # it has waited
     return pauses
 
@@ -65,13 +98,16 @@ def test_every_try_sends_the_same_bytes_across_a_restart(tmp_path: Path) -> None
     delivery = Delivery(first_wait=0.01, longest_wait=0.02, batch_age=0.01)
     choices: dict[str, Any] = {
         "level": "strict",
+        "epsilon": 64.0,
         "ledger": tmp_path / "ledger.db",
         "delivery": delivery,
     }
     with Client(transport, "health", consent=True, **choices) as client:
         assert client.wait_ready()
-        for person in range(20):
-            client.person(str(person)).record(smokes="no", age=30)
+        for name in range(20):
+            person = client.person(str(name), level="strict")
+            person.grant()
+            assert person.record(smokes="no", age=30)
         assert not client.flush(0.2)
         client.close(0)
     before = len(transport.batches)
@@ -89,43 +125,83 @@ def test_every_try_sends_the_same_bytes_across_a_restart(tmp_path: Path) -> None
 def test_a_batch_leaves_by_itself_when_it_has_bytes_enough() -> None:
     transport = _transport()
     delivery = Delivery(batch_bytes=1000, batch_age=3600.0)
-    with Client(
-        transport, "health", level="strict", epsilon=64.0, ledger=MEMORY, consent=True, delivery=delivery
-    ) as client:
+    with _client(transport, "health", delivery=delivery) as client:
         assert client.wait_ready()
-        for person in range(40):  # some 80 bytes each
-            client.person(str(person)).record(smokes="no", age=30)
+        people = [client.person(str(name), level="strict") for name in range(40)]
+        for person in people:  # some 80 bytes each
+            person.grant()
+            assert person.record(smokes="no", age=30)
         deadline = time.monotonic() + 20
         while len(transport.batches) < 2:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         assert 0 < max(batch.rows for batch in transport.batches) < 40
-        client.revoke()
+        for person in people:
+            person.revoke()
 
 
 @pytest.mark.parametrize("change", ["high = 70", "high = 60\nclamp = true"])
-def test_a_plan_is_fetched_again_when_it_is_old(change: str) -> None:
+def test_a_server_is_asked_again_when_its_plan_is_old_and_another_plan_is_refused(
+    change: str, caplog: pytest.LogCaptureFixture
+) -> None:
     transport, calendar = _transport(DAILY), Calendar(-3)
-    with Client(
-        transport, "daily", level="strict", epsilon=64.0, ledger=MEMORY, consent=True, clock=calendar
-    ) as client:
+    with _client(transport, "daily", clock=calendar) as client:
         assert client.wait_ready()
         before = client.plan.revision
-        transport._plan = _transport(DAILY.replace("high = 60", change))._plan
+        transport._plan = _plan(DAILY.replace("high = 60", change))
         assert client.flush()
-        assert client.plan.revision == before
+        assert client.status().detail == ""  # it was not asked
         calendar.pass_days(2)
         assert client.flush()
-        assert client.plan.revision != before
+        status = client.status()
+        assert (status.reason, client.plan.revision) == (Reason.READY, before)
+        refused = f"changed on the server: revision {before.hex()[:12]} was accepted first"
+        assert refused in status.detail
+        assert refused in caplog.text
+        assert client.record(age=30).taken == ("age",)
+        assert client.flush()
+        assert [batch.revision for batch in transport.batches] == [before]
+
+
+def test_a_flush_keeps_to_the_retry_delay_of_the_server() -> None:
+    with Collector(_plan()) as collector:
+        collector.received.answers = [Unreachable("busy", retry_after=1.5)]
+        with _client(collector.address, "health", delivery=QUICK) as client:
+            assert client.wait_ready()
+            client.record(smokes="no")
+            begin = time.monotonic()
+            assert not client.flush(1.0)  # the next try is later than that
+            assert not client.flush(0.2)
+            assert time.monotonic() - begin < 0.8
+            assert len(collector.received.batches) == 1
+            assert "busy" in client.delivery.last_error
+            assert client.flush(20)
+            assert time.monotonic() - begin >= 1.5
+            assert len(collector.received.batches) == 2
+
+
+def test_a_flush_keeps_to_the_back_off() -> None:
+    transport = _transport()
+    transport.answers = [Unreachable("away")]
+    with _client(transport, "health", delivery=Delivery(first_wait=2.0)) as client:
+        assert client.wait_ready()
+        client.record(smokes="no")
+        begin = time.monotonic()
+        assert not client.flush(0.8)
+        assert not client.close(0.8)
+        assert time.monotonic() - begin < 0.8
+    assert len(transport.batches) == 1
 
 
 def test_a_survey_that_comes_later_is_found_without_a_restart(server: Server) -> None:
     soon = Delivery(batch_age=0.02, longest_wait=0.05)
-    with Client(
-        server.address, "late", level="strict", epsilon=64.0, ledger=MEMORY, consent=True, delivery=soon
-    ) as client:
+    with _client(server.address, "late", delivery=soon) as client:
         assert not client.wait_ready()
-        assert client.status().reason is Reason.PLAN_REFUSED
+        status = client.status()
+        assert (status.reason, status.detail) == (
+            Reason.SERVER_REFUSED,
+            "there is no survey 'late' here",
+        )
         server.create(SURVEY.replace("health", "late"))
         deadline = time.monotonic() + 30
         while client.status().reason is not Reason.READY:

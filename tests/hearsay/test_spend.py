@@ -6,8 +6,9 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from people import person
 
-from hearsay import Caps, Client, create_ledger
+from hearsay import Caps, Client, Person, create_ledger
 from hearsay.testing import RecordingTransport
 from hearsay_server import survey as surveys
 from support import Calendar
@@ -55,11 +56,15 @@ def test_what_was_spent_is_what_left_whatever_is_recorded(
             transport,
             "life",
             level=chance.choice(["strict", "standard"]),
+            epsilon=1.0,
             ledger=file,
             consent=True,
             caps=Caps(life=life),
             clock=calendar,
         )
+
+    def whoever(name: str) -> Person:
+        return person(client, name, client.level) if name else client
 
     client = opened()
     assert client.wait_ready()
@@ -72,13 +77,13 @@ def test_what_was_spent_is_what_left_whatever_is_recorded(
             calendar.pass_days(1)
             day += 1
         else:
-            person = chance.choice(PEOPLE)
-            names = chance.sample(list(ANSWERS), chance.randint(1, 3))
-            answers = {name: ANSWERS[name] for name in names}
-            who = client.person(person) if person else client
-            taken.update((person, day, name) for name in who.record(**answers))
+            name = chance.choice(PEOPLE)
+            asked = chance.sample(list(ANSWERS), chance.randint(1, 3))
+            answers = {attribute: ANSWERS[attribute] for attribute in asked}
+            recorded = whoever(name).record(**answers)
+            taken.update((name, day, attribute) for attribute in recorded.taken)
     assert client.flush()
-    spendings = [client.ledger(person) for person in PEOPLE]
+    spendings = [whoever(name).spendings() for name in PEOPLE]
     assert client.counters["spent"] > 0
     client.close()
 

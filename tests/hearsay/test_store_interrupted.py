@@ -60,7 +60,7 @@ class Alarm:
 def handler() -> Iterator[Callable[[Alarm], None]]:
     """Makes an alarm the handler of the timer's signal."""
     before = signal.getsignal(signal.SIGALRM)
-    yield lambda alarm: signal.signal(signal.SIGALRM, alarm.handle) and None
+    yield lambda alarm: (signal.signal(signal.SIGALRM, alarm.handle), None)[1]
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
 

@@ -30,10 +30,14 @@ def test_a_ledger_can_be_made_and_looked_into(server: Server, tmp_path: Path) ->
     with device(server.address, "health", level="strict", ledger=file) as client:
         client.set_caps(Caps(life=3.0))
         client.record(smokes="no", age=30)
-        client.person("other").record(smokes="yes")
+        other, third = client.person("other", level="strict"), client.person("third", level="open")
+        other.grant()
+        other.set_caps(Caps(life=2.0))
+        assert other.record(smokes="yes")
         assert client.flush()
         server.stop()
-        client.person("third").record(age=30)
+        third.grant()
+        assert third.record(age=30)
         client.close(0)
     before = file.read_bytes()
     found = json.loads(run("device", "show", file, "--json"))
@@ -52,7 +56,8 @@ def test_a_ledger_can_be_made_and_looked_into(server: Server, tmp_path: Path) ->
     }
     assert survey["answered"] == {"once": ["smokes", "age"]}
     assert others["spent"] == {"smokes": [{"epsilon": 0.5, "times": 1}]}
-    assert others["left"] == {"smokes": 2.5, "age": 2.5}
+    assert (others["consent"], others["caps"]) == (True, {"life": 2.0})
+    assert others["left"] == {"smokes": 1.5, "age": 1.5}
     (sent,) = survey["sent"]
     assert sent["became"] == "stored"
     assert (sent["rows"], len(sent["id"])) == (2, 32)
@@ -72,4 +77,6 @@ def test_what_is_no_ledger_is_told(tmp_path: Path) -> None:
     assert "is no ledger that can be read" in refusal("device", "show", tmp_path / "text")
     with sqlite3.connect(tmp_path / "other.db") as connection:
         connection.execute("CREATE TABLE theirs (x)")
-    assert "is no ledger that can be read" in refusal("device", "show", tmp_path / "other.db")
+    assert f"{tmp_path / 'other.db'} is no ledger\n" in refusal(
+        "device", "show", tmp_path / "other.db"
+    )

@@ -43,7 +43,7 @@ def analyst(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Analyst]:
         coins = SeededCoins(device)
         with ready_device(server.address, "all", level="open", coins=coins) as client:
             answers = {q: str(colour) if q.startswith("colour") else number for q in QUESTIONS}
-            assert client.record(**answers) == tuple(QUESTIONS)
+            assert client.record(**answers).taken == tuple(QUESTIONS)
     with Analyst(server.address) as connected:
         yield connected
     server.stop()

@@ -253,7 +253,7 @@ class Client(Person):
             return self._emptied
         if self._device.state is Reason.DISABLED:
             return True
-        return self._device.sender.flush(timeout) and self._is_empty()
+        return self._device.sender.flush(timeout)
 
     def close(self, timeout: float = 30.0) -> bool:
         """Flush, then disconnect; return whether nothing is left behind.
@@ -261,18 +261,17 @@ class Client(Person):
         What could not be sent waits in the ledger's file for the next client of it; with a
         ledger in memory it is lost, and logged as an error. Closing again does nothing.
         """
-        if self._device.state is Reason.READY:
+        device = self._device
+        if device.state is Reason.READY:
             try:
-                if not self._is_empty():
-                    self._device.sender.flush(timeout)
+                self._emptied = self._is_empty() or device.sender.flush(timeout)
             finally:
-                self._device.state = Reason.CLOSED
-                self._emptied = self._is_empty()
+                device.state = Reason.CLOSED
                 self._keep_counters()
-                self._device.sender.stop()
-                self._device.sender.join(0.2)  # a call that does not end is abandoned
-                self._device.store.release()
-        return self._emptied or self._device.state is Reason.DISABLED
+                device.sender.stop()
+                device.sender.join(0.2)  # a call that does not end is abandoned
+                device.store.release()
+        return self._emptied or device.state is Reason.DISABLED
 
     def __enter__(self) -> Self:
         return self
@@ -288,7 +287,10 @@ class Client(Person):
     @property
     def plan(self) -> Plan:
         """The plan; raises `InvalidInput` where there is none yet."""
-        return self._terms().plan
+        keeper = self._device.keeper
+        if keeper.plan is None:
+            raise InvalidInput(f"{keeper.refused.detail}: wait for wait_ready()")
+        return keeper.plan
 
     @property
     def level(self) -> str:

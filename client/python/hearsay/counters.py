@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 
@@ -28,6 +29,7 @@ class Counters:
         self._survey = survey
         self._on_drop = on_drop
         self._new: Counter[str] = Counter()  # not in the file yet
+        self._kept = time.monotonic()  # when the file was up to date
         self._warned: set[str] = set()
         self._lock = threading.RLock()  # guards the numbers
         self._keeping = threading.RLock()  # one writer at a time; taken first
@@ -57,10 +59,14 @@ class Counters:
                     raise
                 _log.error("on_drop raised %s", type(error).__name__)
 
-    def keep(self) -> None:
-        """Add what is new to the ledger; raise `Trouble` where that cannot be."""
-        if not self._new:
+    def keep(self, age: float = 0.0) -> None:
+        """Add what is new to the ledger, unless that was done within `age` seconds.
+
+        Raises `Trouble` where it cannot be.
+        """
+        if not self._new or time.monotonic() - self._kept < age:
             return
+        self._kept = time.monotonic()
         with self._keeping:
             with self._lock:
                 new = Counter(self._new)

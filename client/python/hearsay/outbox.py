@@ -92,7 +92,7 @@ def waiting(store: Store, survey: str, now: float) -> Waiting:
             " EXISTS (SELECT 1 FROM people WHERE survey = ?1 AND consent),"
             " EXISTS (SELECT 1 FROM forgets WHERE survey = ?1 AND asked)"
             " FROM batches WHERE survey = ?1",
-            (survey, now - _LEASE, now),
+            (survey, now - _LEASE, now + _LEASE),
         ).fetchone()
         never = float("inf")
         return Waiting(
@@ -205,7 +205,7 @@ def _seal_some(store: Store, survey: str, coins: Coins, rows: int, size: int) ->
 
     if sealed:
         store.write(work)
-    return bool(sealed)
+    return len(found) == rows and bool(sealed)
 
 
 def _take_out(connection: sqlite3.Connection, survey: str, seqs: Sequence[int]) -> bool:
@@ -301,9 +301,9 @@ def lease(store: Store, survey: str, now: float) -> list[Batch]:
     `now` is in Unix time. They are marked as having left, too: from here on the server may have
     them. Where the disk is full they go without the marks: they may go twice, with the same ids.
     """
-    # A lease from the future is one of a clock that was set back since.
+    # A lease from the far future is one of a clock that was set back since.
     free = "survey = ? AND (leased <= ? OR leased > ?)"
-    which = (survey, now - _LEASE, now)
+    which = (survey, now - _LEASE, now + _LEASE)
 
     def work(connection: sqlite3.Connection) -> list[tuple[int, bytes]]:
         return connection.execute(

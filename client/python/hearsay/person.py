@@ -75,7 +75,6 @@ class Person:
         self._name = name  # "" is the device's own user
         self._choices = choices
         self._owner = owner  # the client, which must not be dropped while this is used
-        self._known: Terms | None = None
 
     def record(self, /, **answers: object) -> Recorded:
         """Randomise answers by attribute name and queue them; return what became of each.
@@ -127,6 +126,7 @@ class Person:
         transport = keeper.transport_error
         try:
             self._check_open()
+            device.clock()  # which raises where it cannot be used
             keeper.look()
             device.consent.catch_up()
             if not device.consent.has(self._name):
@@ -216,26 +216,17 @@ class Person:
 
     def _terms(self) -> Terms:
         """Return the terms of this person; raise `InvalidInput` where there are none."""
-        device = self._device
-        own = device.keeper.terms
-        if own is None:
-            raise InvalidInput(f"{device.keeper.refused.detail}: wait for wait_ready()")
-        if not self._name:
-            return own
-        if self._known is None or self._known.plan is not own.plan:
-            self._known = Terms.of(own.plan, self._choices, device.agreed, device.withheld)
-            self._known.check_caps(device.caps)
-        return self._known
+        return self._device.keeper.terms(self._choices)
 
     def _answering(self) -> Terms:
         """Return the terms on which answers are taken; raise `Trouble` where none are."""
         device = self._device
-        if device.keeper.terms is None:
+        if device.keeper.plan is None:
             device.sender.start()
             device.keeper.look()
             if not device.consent.has(self._name):
                 raise Trouble(Reason.NO_CONSENT)
-            if device.keeper.terms is None:
+            if device.keeper.plan is None:
                 refused = device.keeper.refused
                 raise Trouble(refused.reason, refused.detail)
         try:
@@ -267,6 +258,7 @@ class Person:
     def _try_to_record(self, given: Mapping[str, object]) -> Recorded:
         device = self._device
         self._check_open()
+        moment = self._moment()
         terms = self._answering()
         values: dict[str, int | float | None] = {}
         dropped: dict[str, str] = {}
@@ -294,7 +286,7 @@ class Person:
                 self._name,
                 terms,
                 values,
-                moment=self._moment(),
+                moment=moment,
                 caps=device.caps,
                 limits=(device.delivery.max_reports, device.delivery.max_bytes),
                 coins=device.coins,

@@ -1,5 +1,6 @@
 """The one plan of a survey: the first that was accepted, kept in the ledger for ever."""
 
+import hashlib
 import logging
 import sqlite3
 import threading
@@ -8,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from hearsay.choices import Agreed, Caps, Choices
-from hearsay.plan import parse
+from hearsay.plan import Plan, parse
 from hearsay.store import Store
 from hearsay.terms import Terms
 from hearsay.transport import Transport, Unreachable
@@ -52,10 +53,11 @@ class PlanKeeper:
         self._is_settled = False  # there is a plan, or one was refused
         self._unsettled = threading.Lock()  # held until then
         self._unsettled.acquire()
-        self.terms: Terms | None = None
-        """The terms of the device's own user; None as long as there is no plan."""
+        self._terms: dict[Choices, Terms] = {}
+        self.plan: Plan | None = None
+        """The plan, once there is one."""
         self.refused = Status(Reason.NO_PLAN, "no plan has come yet")
-        """Why there are no terms."""
+        """Why there is no plan."""
         self.refused_other = ""
         """Why another plan than the one that is kept was refused; "" where none came."""
         self.transport_error = ""
@@ -117,7 +119,7 @@ class PlanKeeper:
     def look(self) -> None:
         """Take the plan that is kept in the ledger, or that the app ships; raise `Trouble` where
         the ledger cannot be read or written."""
-        if self.terms is None:
+        if self.plan is None:
             with self._lock:
                 self._look()
 
@@ -132,9 +134,10 @@ class PlanKeeper:
         data, asked, server_time = self._store.read(work)
         if self._heard is None and server_time > 0:
             self._heard = server_time, time.monotonic()
-        if data:
+        # Where the app asks for another plan than the one that is kept, that one is to come yet.
+        if data and self._agreed.revision in (None, hashlib.sha256(data).hexdigest()):
             try:
-                self._accept(data)
+                self._accept(data, self._accepted(data))
             except InvalidInput as error:
                 self._refuse(str(error))
             else:
@@ -145,9 +148,12 @@ class PlanKeeper:
 
     def is_due(self, age: float, retry: float) -> bool:
         """Tell whether the plan has to be asked for: there is none and it was not asked for in
-        `retry` seconds, or in `age` seconds where there is one."""
+        `retry` seconds, or in `age` seconds where there is one. A plan that the app ships is
+        never asked for."""
+        if self.plan is not None and self._agreed.agreement and self._agreed.agreement.plan:
+            return False
         since = self._clock().timestamp() - self._asked
-        return not 0 <= since < (retry if self.terms is None else age)
+        return not 0 <= since < (retry if self.plan is None else age)
 
     def fetch(self, timeout: float) -> None:
         """Ask the server for its plan and its time.
@@ -172,7 +178,7 @@ class PlanKeeper:
         if self.transport_error != str(error):
             _log.warning("the server of %r is not reached: %s", self._agreed.survey, error)
         self.transport_error = str(error)
-        if self.terms is None and self.refused.reason is not Reason.PLAN_REFUSED:
+        if self.plan is None and self.refused.reason is not Reason.PLAN_REFUSED:
             self.refused = Status(error.reason, str(error))
 
     def succeeded(self, server_time: int) -> None:
@@ -185,15 +191,15 @@ class PlanKeeper:
 
         Returns whether something was written to the ledger.
         """
-        if self.terms is not None and data == self._kept:
+        if self.plan is not None and data == self._kept:
             return False
         try:
-            if self.terms is not None:
+            if self.plan is not None:
                 raise InvalidInput(
                     f"the plan of {self._agreed.survey!r} changed on the server: revision "
-                    f"{self.terms.plan.revision.hex()[:12]} was accepted first and stays"
+                    f"{self.plan.revision.hex()[:12]} was accepted first and stays"
                 )
-            self._accepted(data)
+            plan = self._accepted(data)
         except InvalidInput as error:
             self._refuse(str(error))
             return False
@@ -215,25 +221,41 @@ class PlanKeeper:
 
         kept = self._store.write(work)
         try:
-            self._accept(kept)
+            self._accept(kept, plan if kept == data else self._accepted(kept))
         except InvalidInput as error:
             self._refuse(str(error))
         return True
 
-    def _accepted(self, data: bytes) -> Terms:
-        plan = parse(data)
-        self._agreed.check(plan, self._withheld)
-        terms = Terms.of(plan, self._choices, self._agreed, self._withheld)
+    def terms(self, choices: Choices) -> Terms:
+        """Return the terms of a person who chose so; raise `InvalidInput` where there are none."""
+        if self.plan is None:
+            raise InvalidInput(f"{self.refused.detail}: wait for wait_ready()")
+        known = self._terms.get(choices)
+        if known is None or known.plan is not self.plan:
+            known = self._terms[choices] = self._checked(self.plan, choices)
+        return known
+
+    def _checked(self, plan: Plan, choices: Choices) -> Terms:
+        terms = Terms.of(plan, choices, self._agreed, self._withheld)
         terms.check_caps(self._caps)
         return terms
 
-    def _accept(self, data: bytes) -> None:
-        self.terms = self._accepted(data)
+    def _accepted(self, data: bytes) -> Plan:
+        """Return a plan; raise `InvalidInput` where it is not what the app and the device's own
+        user agreed to. If the user chose no level and there is no default, others' will do."""
+        plan = parse(data)
+        self._agreed.check(plan, self._withheld)
+        if self._choices.level is not None or plan.default_level:
+            self._terms[self._choices] = self._checked(plan, self._choices)
+        return plan
+
+    def _accept(self, data: bytes, plan: Plan) -> None:
+        self.plan = plan
         self._kept = data
         self._settle()
 
     def _refuse(self, why: str) -> None:
-        if self.terms is not None:  # the plan that was kept holds
+        if self.plan is not None:  # the plan that was kept holds
             if self.refused_other != why:
                 _log.error("another plan of %r is refused: %s", self._agreed.survey, why)
             self.refused_other = why

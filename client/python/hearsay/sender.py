@@ -37,6 +37,8 @@ _TIDY = 5.0
 """Seconds between two looks at the ledger's log while the server is away."""
 _IDLE = 60.0
 """Seconds between two looks at an empty queue, which another process may have left filled."""
+_KEEP = 5.0
+"""Seconds for which what was counted may be in memory only."""
 _AGAIN = 0.1
 """Seconds after which a flush looks again where another process has a batch under way."""
 
@@ -292,7 +294,7 @@ class Sender:
         if everything:
             self._answer_flushes(float("inf"), sent=not waits.reports)
         if not waits.reports:
-            return _IDLE if self._keeper.terms else min(_IDLE, self._delivery.longest_wait)
+            return _IDLE if self._keeper.plan else min(_IDLE, self._delivery.longest_wait)
         age = self._now() - waits.oldest
         return min(max(0.01, self._delivery.batch_age - age), self._delivery.longest_wait, _IDLE)
 
@@ -324,7 +326,7 @@ class Sender:
         server asked to wait (0: it asked for nothing), and what waits."""
         self._keeper.look()
         self._consent.catch_up()
-        self._counters.keep()
+        self._counters.keep(_KEEP)
         while True:
             now = self._now()
             waits = outbox.waiting(self._store, self._survey, now)
@@ -350,11 +352,19 @@ class Sender:
             batches = outbox.lease(self._store, self._survey, now)
             if not batches:
                 return None, waits
+            late: list[float] = []
+            left = list(batches)
             try:
-                retry_after = [self._deliver(batch) for batch in batches]
+                for batch in batches:
+                    wait = self._deliver(batch)
+                    if wait is None:
+                        left.remove(batch)
+                    else:
+                        late.append(wait)
             finally:
-                outbox.give_back(self._store, batches)
-            if late := [wait for wait in retry_after if wait is not None]:
+                if left:
+                    outbox.give_back(self._store, left)
+            if late:
                 return max(late), waits
 
     def _deliver(self, batch: collector_pb2.Batch) -> float | None:

@@ -1,0 +1,293 @@
+"""What an app and its developer are told: reasons, drops, how delivery goes."""
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hostile import one_question, plan_of
+
+from hearsay import (
+    MEMORY,
+    Agreement,
+    Caps,
+    Client,
+    Delivery,
+    InvalidInput,
+    Reason,
+    Unreachable,
+    create_ledger,
+)
+from hearsay.testing import Collector, RecordingTransport
+from support import Server, free_port
+
+PLAN = plan_of(one_question(["no", "yes"]))
+QUICK = Delivery(first_wait=0.01, longest_wait=0.05, timeout=1.0)
+
+
+def device(transport: object, **choices: object) -> Client:
+    known = {"ledger": MEMORY, "consent": True, "epsilon": 1.0, "level": "standard"}
+    return Client(transport, "survey", **{**known, **choices})  # type: ignore[arg-type]
+
+
+def test_record_says_what_was_taken_and_why_the_rest_was_not() -> None:
+    toml = (
+        one_question(["no", "yes"])
+        + '\n[[attributes]]\nname = "age"\n[attributes.numeric]\nlow = 0\nhigh = 9'
+    )
+    with device(RecordingTransport(plan_of(toml)), withhold=["age"]) as client:
+        client.wait_ready()
+        recorded = client.record(answer="maybe", age=3, height=180, weight=None)
+        assert recorded
+        assert recorded.taken == ("answer",)
+        assert recorded.invalid == ("answer",)
+        assert recorded.dropped == {"age": "withheld", "height": "unknown"}
+        again = client.record(answer="no")
+        assert not again
+        assert again.dropped == {"answer": "spent"}
+    assert client.record(answer="no").dropped == {"answer": "closed"}
+
+
+def test_drops_are_told_as_they_happen() -> None:
+    drops = Counter[str]()
+
+    def on_drop(reason: str, count: int) -> None:
+        drops[str(reason)] += count
+        raise RuntimeError("the app's own fault reaches nobody")
+
+    with device(RecordingTransport(PLAN), on_drop=on_drop) as client:
+        client.wait_ready()
+        client.record(answer="no", other=1)
+        client.record(answer="no")
+        client.revoke()
+        client.record(answer="no")
+    assert drops == {"unknown": 1, "spent": 1, "no_consent": 1}
+
+
+def test_the_first_drop_of_each_reason_is_seen_without_any_configuration() -> None:
+    script = (
+        "from hearsay import Client, MEMORY\n"
+        "c = Client('127.0.0.1:1', 's', ledger=MEMORY, level='x', epsilon=1.0)\n"
+        "for _ in range(3): c.record(mood='good')\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert ended.stderr.count("first drop for reason no_consent") == 1
+    assert "good" not in ended.stderr
+    assert ended.stdout == ""
+
+
+@pytest.mark.parametrize("how", ["debug=True", "HEARSAY_DEBUG=1"])
+def test_debugging_shows_all_on_stderr(how: str) -> None:
+    argument = "debug=True" if how == "debug=True" else "debug=False"
+    script = (
+        "import logging; from hearsay import Client, MEMORY\n"
+        f"c = Client('127.0.0.1:1', 's', ledger=MEMORY, level='x', epsilon=1.0, {argument})\n"
+        "logging.getLogger('hearsay').debug('seen')\n"
+    )
+    environment = {**os.environ, **({"HEARSAY_DEBUG": "1"} if how != "debug=True" else {})}
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment
+    )
+    assert "hearsay DEBUG seen" in ended.stderr
+
+
+def test_a_disabled_client_takes_and_sends_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HEARSAY_DISABLED", "1")
+    transport = RecordingTransport(PLAN)
+    with device(transport, ledger=tmp_path / "ledger.db") as client:
+        assert not client.wait_ready(0.1)
+        assert client.status().reason is Reason.DISABLED
+        assert client.record(answer="no").dropped == {"answer": "disabled"}
+        client.grant()
+        client.revoke(forget=True)
+        assert client.flush()
+    assert not transport.batches
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_environment_names_server_and_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Collector(PLAN) as collector:
+        monkeypatch.setenv("HEARSAY_TARGET", collector.address)
+        monkeypatch.setenv("HEARSAY_TOKEN", "secret")
+        with Client(
+            survey="survey", ledger=MEMORY, consent=True, epsilon=1.0, level="standard"
+        ) as client:
+            assert client.wait_ready()
+    monkeypatch.delenv("HEARSAY_TARGET")
+    with pytest.raises(InvalidInput, match="HEARSAY_TARGET"):
+        Client(survey="survey", ledger=MEMORY, epsilon=1.0)
+
+
+@pytest.mark.parametrize(
+    "target", ["http://localhost:1", "https://a:1", "xds:///a", "localhost", "a:", "a:b", "a:70000"]
+)
+def test_a_target_that_cannot_be_is_refused_at_once(target: str) -> None:
+    with pytest.raises(InvalidInput, match="host:port"):
+        Client(target, "survey", ledger=MEMORY, epsilon=1.0)
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"epsilon": None}, "give epsilon=: the most that one record may spend"),
+        ({"epsilon": 0.0}, "epsilon must be finite and > 0, got 0.0"),
+        ({"epsilon": float("inf")}, "epsilon must be finite"),
+        ({"may_reveal": ["answer"]}, "may_reveal names the values of each attribute"),
+        ({"may_reveal": {"answer": "no"}}, "must be a list of values, got 'no'"),
+        ({"may_tell_changes": "answer"}, "may_tell_changes must be a list of names"),
+    ],
+)
+def test_what_the_app_agrees_to_must_be_said(choices: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        device(RecordingTransport(PLAN), **choices)
+    assert message in str(raised.value)
+
+
+def test_an_agreement_says_all_that_was_agreed_to() -> None:
+    agreement = Agreement.on(PLAN)
+    with pytest.raises(InvalidInput, match=r"epsilon=1\.0"):
+        Client(RecordingTransport(PLAN), agreement, ledger=MEMORY, epsilon=1.0)
+    with pytest.raises(InvalidInput, match="leave them out"):
+        Client(RecordingTransport(PLAN), agreement, ledger=MEMORY, revision="00")
+
+
+def test_the_state_of_delivery_can_be_looked_at() -> None:
+    transport = RecordingTransport(PLAN)
+    transport.answers = [Unreachable("the server is away", reason=Reason.UNREACHABLE)]
+    with device(transport, delivery=QUICK) as client:
+        client.wait_ready()
+        assert client.delivery.oldest is None
+        client.record(answer="no")
+        time.sleep(0.05)
+        assert 0.0 < (client.delivery.oldest or 0.0) < 5.0
+        assert client.delivery.last_success is None
+        client.flush(0.001)
+        deadline = time.monotonic() + 5
+        while client.delivery.last_error == "" and time.monotonic() < deadline:
+            time.sleep(0.001)
+        assert "the server is away" in client.delivery.last_error
+        assert client.flush(5.0)
+        state = client.delivery
+        assert state.last_error == ""
+        assert state.oldest is None
+        assert state.last_success is not None
+        assert abs((datetime.now(UTC) - state.last_success).total_seconds()) < 60
+
+
+def test_the_status_tells_why_the_server_is_not_reached(server: Server) -> None:
+    reasons = {
+        f"127.0.0.1:{free_port()}": Reason.UNREACHABLE,
+        "nowhere.invalid:50051": Reason.NAME_NOT_FOUND,
+        server.address: Reason.SERVER_REFUSED,  # it has no such survey
+    }
+    for target, reason in reasons.items():
+        with device(target, delivery=QUICK, insecure=True) as client:
+            deadline = time.monotonic() + 10
+            while client.status().reason is Reason.NO_PLAN and time.monotonic() < deadline:
+                time.sleep(0.01)
+            status = client.status()
+            assert status.reason is reason, (target, status)
+            assert status.transport
+            assert client.delivery.last_error
+            client.close(0)
+
+
+def test_a_server_that_goes_away_is_said_beside_a_plan_that_is_known() -> None:
+    transport = RecordingTransport(PLAN)
+    transport.answers = [Unreachable("gone", reason=Reason.UNREACHABLE)] * 99
+    with device(transport, delivery=QUICK) as client:
+        client.wait_ready()
+        client.record(answer="no")
+        client.flush(0.1)
+        status = client.status()
+        assert status.reason is Reason.READY  # answers are taken all the same
+        assert status.transport == "gone"
+        client.close(0)
+
+
+def naive() -> datetime:
+    return datetime(2026, 1, 1)
+
+
+def broken() -> datetime:
+    raise OSError("no clock")
+
+
+@pytest.mark.parametrize(
+    ("clock", "detail"),
+    [(naive, "datetime with a time zone"), (broken, "the clock raised OSError")],
+)
+def test_a_clock_that_cannot_be_used_takes_nothing(
+    clock: object, detail: str, tmp_path: Path
+) -> None:
+    create_ledger(tmp_path / "ledger.db")
+    transport = RecordingTransport(PLAN)
+    with device(transport, clock=clock, ledger=tmp_path / "ledger.db") as client:
+        assert client.record(answer="no").dropped == {"answer": "clock"}
+        assert client.status().reason is Reason.CLOCK
+        assert detail in client.status().detail
+        assert client.spendings() == ()
+        client.revoke()
+        client.close(0)
+    assert not transport.batches
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other rights")
+def test_a_folder_that_is_read_only_takes_nothing_and_recovers(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    create_ledger(folder / "ledger.db")
+    script = (
+        "import os, sys\n"
+        "os.environ['HEARSAY_TESTING'] = '1'\n"
+        "from hearsay import Client\n"
+        "from hearsay.testing import RecordingTransport\n"
+        "if os.getuid() == 0: os.setgid(65534); os.setuid(65534)\n"
+        "plan, file = sys.argv[1:]\n"
+        "transport = RecordingTransport(open(plan, 'rb').read())\n"
+        "client = Client(transport, 'survey', ledger=file, epsilon=1.0, consent=True)\n"
+        "client.wait_ready(0.3)\n"
+        "print(client.status().reason, *client.record(answer='no').dropped.values())\n"
+        "print(len(transport.batches))\n"
+    )
+    (tmp_path / "plan").write_bytes(PLAN)
+    for path, mode in ((tmp_path, 0o755), (folder, 0o555), (folder / "ledger.db", 0o444)):
+        path.chmod(mode)
+    for parent in tmp_path.parents[:2]:
+        parent.chmod(0o755)
+    said = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "plan"), str(folder / "ledger.db")],
+        capture_output=True,
+        text=True,
+    )
+    assert said.stdout == "disk disk\n0\n", said.stderr
+    folder.chmod(0o755)
+    (folder / "ledger.db").chmod(0o600)
+    with device(RecordingTransport(PLAN), ledger=folder / "ledger.db") as client:
+        assert client.wait_ready()
+        assert client.record(answer="no")
+
+
+def test_a_relative_path_stays_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    create_ledger("ledger.db")
+    (tmp_path / "elsewhere").mkdir()
+    with device(RecordingTransport(PLAN), ledger="ledger.db") as client:
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        client.wait_ready()
+        assert client.record(answer="no")
+        assert client.flush()
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_caps_know_no_record_any_more() -> None:
+    with pytest.raises(TypeError):
+        Caps(record=1.0)  # type: ignore[call-arg]

@@ -1,0 +1,221 @@
+"""People who share a ledger: each has a consent, a level, caps and an account of their own."""
+
+import itertools
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hostile import one_question, plan_of
+
+from hearsay import MEMORY, Caps, Client, Delivery, InvalidInput, Reason, create_ledger, outbox
+from hearsay.testing import RecordingTransport
+from hearsay.v1 import collector_pb2
+from support import Calendar
+
+TWO_LEVELS = one_question(["no", "yes"]).replace(
+    "levels = { standard = 1.0 }", "levels = { strict = 0.5, open = 2.0 }"
+)
+PUT_OFF = collector_pb2.Result(status=collector_pb2.Result.RETRY)
+SLOW = Delivery(batch_age=3600.0)
+"""Nothing is sealed unless a flush asks for it."""
+
+
+def backend(transport: RecordingTransport, **choices: object) -> Client:
+    known = {"ledger": MEMORY, "epsilon": 2.0, "delivery": SLOW}
+    return Client(transport, "survey", **{**known, **choices})
+
+
+@pytest.fixture
+def transport() -> RecordingTransport:
+    return RecordingTransport(plan_of(TWO_LEVELS))
+
+
+def test_each_has_a_consent_of_their_own(transport: RecordingTransport) -> None:
+    with backend(transport) as client:
+        ann, bob = client.person("ann", level="strict"), client.person("bob", level="strict")
+        ann.grant()
+        assert ann.wait_ready()
+        assert ann.record(answer="yes").taken == ("answer",)
+        assert bob.record(answer="yes").dropped == {"answer": "no_consent"}
+        assert bob.status().reason is Reason.NO_CONSENT
+        assert client.status().reason is Reason.NO_CONSENT  # the device's own user is another one
+        bob.grant()
+        ann.revoke()
+        assert ann.status().reason is Reason.NO_CONSENT
+        assert bob.record(answer="yes").taken == ("answer",)
+        assert client.flush()
+        assert sum(batch.rows for batch in transport.batches) == 1
+        assert client.counters["revoked"] == 1
+
+
+def test_each_has_a_level_of_their_own(transport: RecordingTransport) -> None:
+    with backend(transport) as client:
+        for name, level in (("ann", "strict"), ("bob", "open")):
+            person = client.person(name, level=level)
+            person.grant()
+            assert person.wait_ready()
+            person.record(answer="yes")
+            assert person.spendings()[0].life == {"strict": 0.5, "open": 2.0}[level]
+        eve = client.person("eve", level="lax")
+        eve.grant()
+        assert eve.record(answer="yes").dropped == {"answer": "plan_refused"}
+        assert "level must be one of strict, open, got 'lax'" in eve.status().detail
+        assert client.flush()
+    (batch,) = transport.batches
+    assert sorted(column.level for column in batch.columns) == ["open", "strict"]
+
+
+def test_a_level_above_the_apps_epsilon_is_refused_for_anybody(
+    transport: RecordingTransport,
+) -> None:
+    with backend(transport, epsilon=1.0, level="strict", consent=True) as client:
+        assert client.wait_ready()
+        ann = client.person("ann", level="open")
+        ann.grant()
+        assert ann.record(answer="yes").dropped == {"answer": "plan_refused"}
+        assert "would spend epsilon 2, and the app allows epsilon=1" in ann.status().detail
+
+
+def test_each_has_caps_of_their_own(transport: RecordingTransport, tmp_path: Path) -> None:
+    create_ledger(tmp_path / "ledger.db")
+    calendar = Calendar(-3)
+    with backend(transport, ledger=tmp_path / "ledger.db", clock=calendar) as client:
+        ann, bob = client.person("ann", level="strict"), client.person("bob", level="strict")
+        for person in (ann, bob):
+            person.grant()
+            assert person.wait_ready()
+        ann.set_caps(Caps(life=0.5))
+        bob.set_caps(Caps(attribute={"answer": 0.4}))
+        assert ann.record(answer="yes")
+        assert bob.record(answer="yes").dropped == {"answer": "plan_refused"}
+        bob.set_caps(Caps())
+        assert bob.record(answer="yes")
+        calendar.pass_days(1)
+        assert ann.record(answer="yes").dropped == {"answer": "spent"}
+        assert bob.record(answer="yes")
+        assert [s.left for s in ann.spendings()] == [0.0]
+        assert [s.left for s in bob.spendings()] == [None]
+
+
+def test_what_one_takes_back_leaves_what_others_said(transport: RecordingTransport) -> None:
+    """Also where they are in one batch, as long as it has not left."""
+    with backend(transport) as client:
+        people = [client.person(str(number), level="strict") for number in range(20)]
+        for person in people:
+            person.grant()
+            assert person.wait_ready()
+            assert person.record(answer="yes")
+        device = client._device
+        token = device.sender.pause(5.0)
+        outbox.seal(device.store, "survey", device.coins, rows=512, size=1 << 20)
+        (before,) = client.outbox().batches
+        for person in people[:7]:
+            person.revoke()
+        (after,) = client.outbox().batches
+        assert (before.rows, after.rows) == (20, 13)
+        assert after.id == before.id
+        codes = before.columns[0].codes
+        assert len(after.columns[0].codes) == 13 * len(codes) // 20
+        device.sender.resume(token)
+        assert client.flush()
+        assert [batch.rows for batch in transport.batches] == [13]
+        assert client.counters["revoked"] == 7
+        assert not client.outbox()
+
+
+def test_a_batch_that_may_have_left_is_dropped_whole_and_forgotten(
+    transport: RecordingTransport,
+) -> None:
+    transport.answers = [PUT_OFF]
+    with backend(transport) as client:
+        ann, bob = client.person("ann", level="strict"), client.person("bob", level="strict")
+        for person in (ann, bob):
+            person.grant()
+            assert person.wait_ready()
+            person.record(answer="yes")
+        assert not client.flush(0.2)  # it came, and was put off
+        (batch,) = client.outbox().batches
+        ann.revoke(forget=True)
+        assert not client.outbox()
+        assert client.flush(5.0)
+        assert transport.forgotten == [batch.id]
+        assert client.counters["revoked"] == 2
+        assert bob.record(answer="no").dropped == {"answer": "spent"}
+
+
+def test_a_person_needs_a_name(transport: RecordingTransport) -> None:
+    with backend(transport) as client, pytest.raises(InvalidInput, match="a person needs a name"):
+        client.person("")
+
+
+def test_a_person_keeps_its_client_alive(transport: RecordingTransport) -> None:
+    client = backend(transport)
+    person = client.person("ann", level="strict")
+    del client
+    person.grant()
+    assert person.wait_ready()
+    assert person.record(answer="yes")
+    assert isinstance(person._owner, Client)
+    person._owner.close()
+
+
+def test_a_survey_may_name_the_level_until_somebody_chooses() -> None:
+    toml = TWO_LEVELS.replace("levels =", 'default_level = "strict"\nlevels =')
+    transport = RecordingTransport(plan_of(toml))
+    with backend(transport, consent=True) as client:
+        assert client.wait_ready()
+        assert client.level == "strict"
+        assert client.record(answer="yes")
+        chosen = client.person("ann", level="open")
+        chosen.grant()
+        assert chosen.record(answer="yes")
+        assert client.flush()
+    (batch,) = transport.batches
+    assert sorted(column.level for column in batch.columns) == ["open", "strict"]
+
+
+def test_without_a_default_somebody_must_choose(transport: RecordingTransport) -> None:
+    with backend(transport, consent=True) as client:
+        assert not client.wait_ready(0.5)
+        detail = client.status().detail
+        assert detail == "'survey' has no default level: choose one of strict, open"
+
+
+def test_a_cap_for_life_may_be_paced(tmp_path: Path) -> None:
+    create_ledger(tmp_path / "ledger.db")
+    transport = RecordingTransport(plan_of(one_question(["no", "yes"])))
+    begin = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    days = (datetime(2027, 1, 1, tzinfo=UTC) - begin).days + 1
+    clock = Calendar()
+    taken = []
+    with Client(
+        transport,
+        "survey",
+        level="standard",
+        epsilon=1.0,
+        consent=True,
+        ledger=tmp_path / "ledger.db",
+        caps=Caps(life=20.0, until="2026"),
+        clock=clock,
+        delivery=Delivery(batch_age=3600.0, max_reports=100),
+    ) as client:
+        clock.now = begin
+        assert client.wait_ready()
+        for day in range(days):
+            clock.now = begin + timedelta(days=day)
+            client._device.keeper.hear(int(clock.now.timestamp()))
+            if client.record(answer="yes"):
+                taken.append(day)
+        assert client.spendings()[0].left == 0.0
+    gaps = [later - earlier for earlier, later in itertools.pairwise(taken)]
+    assert len(taken) == 20
+    assert taken[0] == 0
+    assert set(gaps) <= {18, 19}  # 365 days, 20 reports
+
+
+@pytest.mark.parametrize("until", ["soon", "2027-13", "2027-12-32", "27"])
+def test_a_pace_ends_in_a_year_month_or_day(until: str) -> None:
+    with pytest.raises(InvalidInput):
+        Caps(life=1.0, until=until)
+    with pytest.raises(InvalidInput, match="spreads a cap for life: give life="):
+        Caps(until="2027")
