@@ -146,6 +146,24 @@ def test_a_bad_answer_is_refused_before_anything_is_spent(
         assert client.record(**good).taken == ("smokes", "age")
 
 
+def test_a_grant_that_another_process_noted_first_drops_nothing(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "ledger.db"
+    create_ledger(file)
+    with (
+        device(server.address, "health", level="strict", ledger=file) as first,
+        device(server.address, "health", level="strict", ledger=file) as second,
+    ):
+        person = first.person("ann", level="strict")
+        person.grant()
+        assert person.record(smokes="no")
+        # The second looks before the first has noted, and writes after it has recorded.
+        monkeypatch.setattr(second._device.consent, "_is_noted", lambda person: False)
+        second.person("ann", level="strict").grant()
+        assert len(first.outbox().reports) == 1
+
+
 def test_a_closed_client_records_nothing(server: Server) -> None:
     client = device(server.address, "health", level="strict")
     assert client.close()

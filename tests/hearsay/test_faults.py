@@ -2,7 +2,9 @@
 
 import contextlib
 import dataclasses
+import json
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -35,6 +37,15 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+def _fill(disk: Path) -> None:
+    with (
+        (disk / "ballast").open("wb", buffering=0) as ballast,
+        contextlib.suppress(OSError),
+    ):
+        while ballast.write(b"x" * 4096):
+            pass
+
+
 def test_a_full_disk_drops_answers_and_recovers(server: Server, small_disk: Path) -> None:
     file = small_disk / "ledger.db"
     create_ledger(file)
@@ -43,25 +54,40 @@ def test_a_full_disk_drops_answers_and_recovers(server: Server, small_disk: Path
         first, last = person(client, "first"), person(client, "last")
         assert first.record(smokes="no").taken == ("smokes",)
         server.stop()  # nothing leaves, so nothing makes room
-        with (
-            (small_disk / "ballast").open("wb", buffering=0) as ballast,
-            contextlib.suppress(OSError),
-        ):
-            while ballast.write(b"x" * 4096):
-                pass
-        for number, somebody in enumerate(people):  # noqa: B007
-            if not somebody.record(smokes="no"):
-                break
+        _fill(small_disk)
+        taken = 0
+        while people.pop().record(smokes="no"):
+            taken += 1
         assert client.status().reason is Reason.DISK
         assert client.counters["disk"] == 1
         (small_disk / "ballast").unlink()
         assert last.record(smokes="no").taken == ("smokes",)
         assert client.status().ready
         recorded = client.counters["recorded"]
-        assert recorded == number + 2
+        assert recorded == taken + 2
         server.start()
         assert client.flush(timeout=20)
     assert server.show("health").status.records == recorded
+
+
+def test_what_is_in_a_batch_leaves_from_a_full_disk(server: Server, small_disk: Path) -> None:
+    file = small_disk / "ledger.db"
+    create_ledger(file)
+    with device(server.address, "health", level="strict", ledger=file, delivery=QUICK) as client:
+        server.stop()
+        assert client.record(smokes="no")
+        assert not client.flush(timeout=0.2)
+        (batch,) = client.outbox().batches
+        _fill(small_disk)
+        assert not client.record(age=30)
+        assert client.status().reason is Reason.DISK
+        server.start()
+        _wait_for(lambda: server.show("health").status.records == 1)
+        (small_disk / "ballast").unlink()
+        assert client.flush(timeout=20)
+        (sent,) = client.outbox().sent
+        assert sent.batch == batch
+    assert server.show("health").status.records == 1  # however often it went
 
 
 def test_a_read_only_disk_takes_nothing_and_raises_nothing(
@@ -337,12 +363,34 @@ def test_nothing_leaves_before_what_was_spent_is_on_the_disk(
         real(descriptor)
         synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
 
+    def leave(batch: collector_pb2.Batch, timeout: float) -> collector_pb2.SubmitResponse:
+        # The main file by itself, as a backup of the one file has it.
+        with contextlib.closing(
+            sqlite3.connect(f"{file.as_uri()}?immutable=1", uri=True)
+        ) as connection:
+            accounts = connection.execute("SELECT account FROM accounts").fetchall()
+            batches = connection.execute("SELECT id FROM batches").fetchall()
+        left.append((json.loads(accounts[0][0])["health"]["spent"], batches == [(batch.id,)]))
+        syncs.append(list(synced))
+        return submit(batch, timeout)
+
     monkeypatch.setattr(os, "fsync", fsync)
+    left: list[tuple[dict[str, str], bool]] = []
+    syncs: list[list[str]] = []
     with device(address, "health", level="strict", ledger=file) as client:
-        client.record(smokes="no")
-        assert client.flush()
-        assert synced == [f"{file}-wal", str(tmp_path)]
-        assert len(servicer.calls) == 1
+        submit = client._transport.submit
+        monkeypatch.setattr(client._transport, "submit", leave)
+        assert str(tmp_path) in synced  # the folder, in which the log is new
+        for answers, calls in (({"smokes": "no"}, 1), ({"age": 30}, 2)):
+            synced.clear()
+            client.record(**answers)
+            assert client.flush()
+            assert syncs[-1] == [f"{file}-wal"]
+            assert len(servicer.calls) == calls
+    assert [(set(spent), is_kept) for spent, is_kept in left] == [
+        ({"smokes"}, True),
+        ({"smokes", "age"}, True),
+    ]
 
 
 def test_revoking_ends_the_call_under_way(moody: tuple[Moody, str]) -> None:

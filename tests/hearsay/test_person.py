@@ -143,6 +143,17 @@ def test_a_batch_that_may_have_left_is_dropped_whole_and_forgotten(
         assert bob.record(answer="no").dropped == {"answer": "spent"}
 
 
+def test_without_a_level_of_their_own_people_have_the_clients(
+    transport: RecordingTransport,
+) -> None:
+    with backend(transport, level="strict") as client:
+        ann = client.person("ann")
+        ann.grant()
+        assert ann.wait_ready()
+        ann.record(answer="yes")
+        assert ann.spendings()[0].life == 0.5
+
+
 def test_a_person_needs_a_name(transport: RecordingTransport) -> None:
     with backend(transport) as client, pytest.raises(InvalidInput, match="a person needs a name"):
         client.person("")

@@ -5,11 +5,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, Concatenate, ParamSpec, Self
 
-from hearsay import client as blocking
+import hearsay as blocking
 from hearsay.choices import Caps
 from hearsay.ledger import Recorded, Spending
 from hearsay.outbox import Outbox
-from hearsay.person import Person
 from hearsay.sender import DeliveryState
 from hearsay.trouble import Status
 
@@ -26,7 +25,42 @@ def _arguments_of(
     return same
 
 
-class Client:
+class Person:
+    """A `hearsay.Person` whose waiting is awaited, with the same guarantee."""
+
+    def __init__(self, person: blocking.Person) -> None:
+        self._person = person
+
+    def record(self, /, **answers: object) -> Recorded:
+        """Randomise answers and queue them, as `hearsay.Person.record` does."""
+        return self._person.record(**answers)
+
+    def status(self) -> Status:
+        """Return whether answers are taken now, and if not, why."""
+        return self._person.status()
+
+    def spendings(self) -> tuple[Spending, ...]:
+        """Return what was spent and what is left, by attribute."""
+        return self._person.spendings()
+
+    async def wait_ready(self, timeout: float = 10.0) -> bool:
+        """Wait until there is a plan; return whether answers are taken now."""
+        return await asyncio.to_thread(self._person.wait_ready, timeout)
+
+    async def grant(self) -> None:
+        """Note the person's consent in the ledger."""
+        await asyncio.to_thread(self._person.grant)
+
+    async def revoke(self, *, forget: bool = False) -> None:
+        """Note that consent is revoked, and drop what waits."""
+        await asyncio.to_thread(self._person.revoke, forget=forget)
+
+    async def set_caps(self, caps: Caps) -> None:
+        """Set the person's own caps."""
+        await asyncio.to_thread(self._person.set_caps, caps)
+
+
+class Client(Person):
     """A `hearsay.Client` whose waiting is awaited, with the same guarantee.
 
     `record` is a plain call: it takes a tenth of a millisecond and waits for no network. One
@@ -36,10 +70,7 @@ class Client:
     @_arguments_of(blocking.Client)
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._client = blocking.Client(*args, **kwargs)
-
-    def record(self, /, **answers: object) -> Recorded:
-        """Randomise answers and queue them, as `hearsay.Client.record` does."""
-        return self._client.record(**answers)
+        super().__init__(self._client)
 
     def person(
         self,
@@ -50,23 +81,11 @@ class Client:
     ) -> Person:
         """Return one of several people whose answers this client records, as
         `hearsay.Client.person` does."""
-        return self._client.person(name, level=level, levels=levels)
+        return Person(self._client.person(name, level=level, levels=levels))
 
-    async def wait_ready(self, timeout: float = 10.0) -> bool:
-        """Wait until there is a plan; return whether answers are taken now."""
-        return await asyncio.to_thread(self._client.wait_ready, timeout)
-
-    async def grant(self) -> None:
-        """Note the user's consent in the ledger."""
-        await asyncio.to_thread(self._client.grant)
-
-    async def revoke(self, *, forget: bool = False) -> None:
-        """Note that consent is revoked, and empty the queue."""
-        await asyncio.to_thread(self._client.revoke, forget=forget)
-
-    async def set_caps(self, caps: Caps) -> None:
-        """Set the user's own caps."""
-        await asyncio.to_thread(self._client.set_caps, caps)
+    async def trust_clock(self) -> None:
+        """Take this device's clock for right, as `hearsay.Client.trust_clock` does."""
+        await asyncio.to_thread(self._client.trust_clock)
 
     async def flush(self, timeout: float = 30.0) -> bool:
         """Send what waits; return whether all of it was answered within `timeout` seconds."""
@@ -75,14 +94,6 @@ class Client:
     async def close(self, timeout: float = 30.0) -> bool:
         """Flush, then disconnect; return whether nothing is left behind."""
         return await asyncio.to_thread(self._client.close, timeout)
-
-    def status(self) -> Status:
-        """Return whether answers are taken now, and if not, why."""
-        return self._client.status()
-
-    def spendings(self) -> tuple[Spending, ...]:
-        """Return what was spent and what is left, by attribute."""
-        return self._client.spendings()
 
     def outbox(self) -> Outbox:
         """Return what waits and what left, decoded."""

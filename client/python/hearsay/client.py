@@ -190,12 +190,14 @@ class Client(Person):
         level, caps and an account of their own.
 
         For a web backend, say, which answers for its users. The file knows them by a keyed hash
-        of `name`. `level` and `levels` are the person's, None the survey's default. Raises
-        `InvalidInput` for an empty name.
+        of `name`. `level` and `levels` are what the person chose; without them the client's hold.
+        Raises `InvalidInput` for an empty name.
         """
         if not name:
             raise InvalidInput("a person needs a name")
-        return Person(self._device, name, _choices(level, levels), owner=self)
+        own = level is not None or levels
+        choices = _choices(level, levels) if own else self._choices
+        return Person(self._device, name, choices, owner=self)
 
     def trust_clock(self) -> None:
         """Take this device's clock for right now, as if the server had said the same time.
@@ -305,7 +307,7 @@ class Client(Person):
 
     def _is_empty(self) -> bool:
         try:
-            return outbox.is_empty(self._device.store, self._device.agreed.survey)
+            return not outbox.left(self._device.store, self._device.agreed.survey)
         except Trouble:
             return False
 

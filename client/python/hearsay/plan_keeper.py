@@ -176,7 +176,9 @@ class PlanKeeper:
     def failed(self, error: Unreachable) -> None:
         """Take note of a call that failed."""
         if self.transport_error != str(error):
-            _log.warning("the server of %r is not reached: %s", self._agreed.survey, error)
+            refused = error.reason is Reason.SERVER_REFUSED
+            how = "refuses" if refused else "is not reached"
+            _log.warning("the server of %r %s: %s", self._agreed.survey, how, error)
         self.transport_error = str(error)
         if self.plan is None and self.refused.reason is not Reason.PLAN_REFUSED:
             self.refused = Status(error.reason, str(error))

@@ -247,8 +247,8 @@ class Sender:
     def _leave(self) -> None:
         try:
             self._transport.close()
-            if self._store.file is None and not outbox.is_empty(self._store, self._survey):
-                _log.error("a client ended, and the reports that it had in memory are lost")
+            if self._store.file is None and (left := outbox.left(self._store, self._survey)):
+                _log.error("a client ended, and %d reports that it had in memory are lost", left)
             self._store.release()
         except Exception as error:  # nobody is left to tell
             _log.error("a client did not close: %s", _words(error))
