@@ -24,7 +24,7 @@ def test_the_loop_goes_on_while_a_client_waits(server: Server) -> None:
             assert await client.wait_ready()
             assert client.record(smokes="no", age=30).taken == ("smokes", "age")
             other = client.person("other", level="open")
-            other.grant()
+            await other.grant()
             assert other.record(smokes="no").taken == ("smokes",)
             assert len(client.outbox().reports) == 2
             assert [s.reports for s in client.spendings()] == [1, 1]

@@ -19,6 +19,7 @@ import pytest
 from people import person
 
 from hearsay import MEMORY, Client, Delivery, Reason, create_ledger
+from hearsay.trouble import Trouble
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from support import DAILY, Calendar, Server, device
 
@@ -70,6 +71,10 @@ def test_a_full_disk_drops_answers_and_recovers(server: Server, small_disk: Path
     assert server.show("health").status.records == recorded
 
 
+def _write_something(connection: sqlite3.Connection) -> None:
+    connection.execute("INSERT INTO counters VALUES ('other', hex(randomblob(2000)), 1)")
+
+
 def test_what_is_in_a_batch_leaves_from_a_full_disk(server: Server, small_disk: Path) -> None:
     file = small_disk / "ledger.db"
     create_ledger(file)
@@ -79,8 +84,10 @@ def test_what_is_in_a_batch_leaves_from_a_full_disk(server: Server, small_disk: 
         assert not client.flush(timeout=0.2)
         (batch,) = client.outbox().batches
         _fill(small_disk)
-        assert not client.record(age=30)
-        assert client.status().reason is Reason.DISK
+        with pytest.raises(Trouble) as found:  # the log still has some room of its own
+            while True:
+                client._device.store.write(_write_something)
+        assert found.value.status.reason is Reason.DISK
         server.start()
         _wait_for(lambda: server.show("health").status.records == 1)
         (small_disk / "ballast").unlink()

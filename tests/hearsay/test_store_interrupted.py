@@ -33,6 +33,8 @@ class Alarm:
     def handle(self, signum: int, frame: FrameType | None) -> None:
         if self._left:
             self._left -= 1
+            if self._left:
+                signal.setitimer(signal.ITIMER_REAL, self._chance.uniform(1e-6, 1e-4))
             raise Interrupted
 
     def run(self, call: Callable[[], object], lasts: float) -> None:
@@ -40,10 +42,10 @@ class Alarm:
         returned = False
         self._left = self._in_a_row
         try:
-            after = self._chance.uniform(1e-6, 1.2 * lasts)
-            signal.setitimer(signal.ITIMER_REAL, after, self._chance.uniform(1e-6, 1e-4))
+            signal.setitimer(signal.ITIMER_REAL, self._chance.uniform(1e-6, 1.2 * lasts))
             call()
             returned = True
+            assert self._left or self._in_a_row > 1, "an exception did not reach the host"
             self._left = 0
         except Interrupted:
             pass

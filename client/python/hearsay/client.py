@@ -177,7 +177,8 @@ class Client(Person):
         # At the exit of the process there is a flush instead.
         weakref.finalize(self, sender.abandon).atexit = False
         lifetimes.watch(self)
-        sender.start()
+        if file is not None or keeper.plan is None:  # otherwise there is nothing to do yet
+            sender.start()
 
     def person(
         self,

@@ -13,8 +13,9 @@ from hearsay.trouble import Trouble
 
 _log = logging.getLogger("hearsay")
 
-_NO_DROPS = frozenset({"recorded", "stored", "duplicate"})
-"""What is counted and lost nothing."""
+_NO_DROPS = frozenset({"recorded", "stored", "duplicate", "idle"})
+"""What is counted and is no drop: an idle attribute was not drawn for the record, as the survey
+wants it."""
 
 OnDrop = Callable[[str, int], None]
 """Told of a drop: its reason, and how many answers, reports or batches."""

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import ParamSpec
 
 from hearsay import outbox
 from hearsay.consent import Consent
@@ -20,11 +21,13 @@ from hearsay.counters import Counters
 from hearsay.plan_keeper import PlanKeeper
 from hearsay.store import Store
 from hearsay.transport import Transport, Unreachable
-from hearsay.trouble import Trouble
+from hearsay.trouble import Reason, Trouble
 from hearsay.v1 import collector_pb2
 from ldp import Coins, InvalidInput
 
 _log = logging.getLogger("hearsay")
+
+P = ParamSpec("P")
 
 _FINAL = {
     collector_pb2.Result.STORED: "stored",
@@ -325,9 +328,10 @@ class Sender:
         """Send what is due; return None where nothing is left of it, else the seconds that the
         server asked to wait (0: it asked for nothing), and what waits."""
         self._keeper.look()
-        self._consent.catch_up()
-        self._counters.keep(_KEEP)
+        _unless_full(self._consent.catch_up)
+        _unless_full(self._counters.keep, _KEEP)
         while True:
+            full: Trouble | None = None
             now = self._now()
             waits = outbox.waiting(self._store, self._survey, now)
             if waits.forgets:
@@ -336,7 +340,7 @@ class Sender:
                 return None, waits
             delivery = self._delivery
             if self._keeper.is_due(delivery.plan_age, delivery.longest_wait):
-                self._keeper.fetch(delivery.timeout)
+                full = _unless_full(self._keeper.fetch, delivery.timeout)
             due = (
                 everything
                 or waits.reports >= delivery.batch_rows
@@ -345,12 +349,16 @@ class Sender:
             )
             if waits.reports and due:
                 rows, size = delivery.batch_rows, delivery.batch_bytes
-                outbox.seal(self._store, self._survey, self._coins, rows=rows, size=size)
+                full = _unless_full(
+                    outbox.seal, self._store, self._survey, self._coins, rows=rows, size=size
+                )
             elif not waits.free:
                 self._tidy()
                 return None, waits
             batches = outbox.lease(self._store, self._survey, now)
             if not batches:
+                if full is not None:
+                    raise full
                 return None, waits
             late: list[float] = []
             left = list(batches)
@@ -363,7 +371,7 @@ class Sender:
                         late.append(wait)
             finally:
                 if left:
-                    outbox.give_back(self._store, left)
+                    _unless_full(outbox.give_back, self._store, left)
             if late:
                 return max(late), waits
 
@@ -413,6 +421,18 @@ class Sender:
 
 leaving: set[Sender] = set()
 """Those that were stopped, until their threads have closed what they had open: a fork waits."""
+
+
+def _unless_full(write: Callable[P, object], *args: P.args, **options: P.kwargs) -> Trouble | None:
+    """Write to the ledger; return what went wrong with the disk: what is in a batch needs no room
+    there to leave, so it does not wait for that. Raises any other `Trouble`."""
+    try:
+        write(*args, **options)
+    except Trouble as trouble:
+        if trouble.status.reason is not Reason.DISK:
+            raise
+        return trouble
+    return None
 
 
 def _words(error: Exception) -> str:

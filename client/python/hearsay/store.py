@@ -308,13 +308,11 @@ class Store:
         self._close()
         try:
             with _translated():
-                connection = self._opened()
+                self._connection = self._opened()  # kept at once: nobody else would close it
+                return self._connection
         except Trouble as trouble:
             self._failed = (time.monotonic() + _REOPEN, trouble)
             raise
-        self._failed = None
-        self._connection = connection
-        return connection
 
     def _close(self) -> None:
         # Each is taken out first: one that is closed must not be found here.

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 
 from hearsay.choices import Agreed, Caps, Choices, no_attribute
@@ -14,6 +14,12 @@ from ldp.budget import Budget
 
 _GRID = 1 << 53
 """Numbers that a number outside the domain is replaced by, evenly spread over [-1, 1]."""
+
+
+@lru_cache(maxsize=64)
+def _epsilon_of(budget: Budget, attributes: tuple[int, ...]) -> float:
+    """Return what a record spends on some attributes: many clients have the same budget."""
+    return budget.epsilon_of(attributes)
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,7 @@ class Terms:
     def record_epsilon(self) -> float:
         """The most that one record spends: all attributes that it can report together."""
         names = enumerate(self.plan.attributes)
-        return self.budget.epsilon_of([j for j, name in names if name not in self.withheld])
+        return _epsilon_of(self.budget, tuple(j for j, name in names if name not in self.withheld))
 
     def cost(self, name: str) -> float:
         """Return what a report of an attribute costs, or for a memoised one a new memo."""
