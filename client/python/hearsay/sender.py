@@ -145,6 +145,7 @@ class Sender:
         self._starting = threading.RLock()
         self._calls: queue.SimpleQueue[_Flush | None] = queue.SimpleQueue()
         self._flushes: list[_Flush] = []
+        self._leased: list[collector_pb2.Batch] = []
         self._pauses: set[object] = set()
         self._is_talking = False
         self._stopped = False
@@ -330,6 +331,7 @@ class Sender:
         self._keeper.look()
         _unless_full(self._consent.catch_up)
         _unless_full(self._counters.keep, _KEEP)
+        self._give_back()
         while True:
             full: Trouble | None = None
             now = self._now()
@@ -361,19 +363,23 @@ class Sender:
                     raise full
                 return None, waits
             late: list[float] = []
-            left = list(batches)
+            self._leased += batches
             try:
                 for batch in batches:
                     wait = self._deliver(batch)
                     if wait is None:
-                        left.remove(batch)
+                        self._leased.remove(batch)
                     else:
                         late.append(wait)
             finally:
-                if left:
-                    _unless_full(outbox.give_back, self._store, left)
+                self._give_back()
             if late:
                 return max(late), waits
+
+    def _give_back(self) -> None:
+        """Let the next try, and other processes, send what was leased and not answered."""
+        if self._leased and not _unless_full(outbox.give_back, self._store, self._leased):
+            self._leased = []
 
     def _deliver(self, batch: collector_pb2.Batch) -> float | None:
         """Submit one batch; return None where it was answered for good, and so left the queue."""
