@@ -1,6 +1,8 @@
 """What the documentation says is what is there."""
 
 import importlib.util
+import re
+import sys
 from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
@@ -8,13 +10,17 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from hearsay_server import catalogue
+from hearsay import create_ledger
+from hearsay_server import catalogue, codegen
+from hearsay_server import survey as surveys
 from ldp import Tally, mechanisms
 from ldp.likelihood import channel_matrix
 from ldp.mechanisms import _IN_PLANS
 from ldp.pooling import pool
+from support import Server
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
+README = DOCS.parent / "README.md"
 
 
 def rows(page: str) -> dict[str, list[str]]:
@@ -73,6 +79,33 @@ def test_the_table_of_accountants_is_what_they_say() -> None:
     assert marked("accounting.md", "figures") == script("accounting").table(), (
         "run `python docs/accounting.py`"
     )
+
+
+@pytest.mark.parametrize(
+    ("page", "name"), [(README, "redbook"), (DOCS / "personal-budgets.md", "clinic")]
+)
+def test_the_app_developers_code_runs(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: Path, name: str
+) -> None:
+    """With the survey of the same page, and the module that `hearsay codegen` makes of it."""
+    text = page.read_text(encoding="utf-8")
+    toml = next(block for block in blocks(text, "toml") if f'name = "{name}"' in block)
+    code = next(block for block in blocks(text, "python") if f"{name}.AGREEMENT" in block)
+    server.create(toml)
+    plan = surveys.resolve(surveys.from_toml(toml, f"{name}.toml"))
+    (tmp_path / f"{name}.py").write_text(codegen.module(plan), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    if "create_ledger" not in code:
+        create_ledger("ledger.db")
+    exec(compile(code.replace("127.0.0.1:50051", server.address), str(page), "exec"), {})
+    assert server.show(name).status.records == 1
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The blocks of code in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.S | re.M)
 
 
 @pytest.mark.slow

@@ -366,6 +366,32 @@ def test_a_period_that_the_server_does_not_know_of_is_not_remembered(file: Path)
         assert client.record(answer="yes").dropped == {"answer": "clock"}  # it was kept
 
 
+@pytest.mark.parametrize("ships", ["a module", "a module without the plan", "epsilon"])
+def test_an_app_that_was_off_for_weeks_goes_on(file: Path, ships: str) -> None:
+    """There is no adversary: what the last process heard of the time is old."""
+    plan = plan_of(one_question(["no", "yes"], period="P1W"))
+    agreement = Agreement.on(plan)
+    if ships == "a module without the plan":
+        agreement = Agreement(**{**vars(agreement), "plan": b""})
+    calendar = Calendar(-100)
+    for _ in range(5):
+        transport = Liar(plan)
+        transport.server_time = int(calendar.now.timestamp())
+        with Client(
+            transport,
+            "survey" if ships == "epsilon" else agreement,
+            ledger=file,
+            consent=True,
+            level="standard",
+            epsilon=1.0 if ships == "epsilon" else None,
+            clock=calendar,
+        ) as client:
+            assert client.wait_ready(5.0), client.status()
+            assert client.record(answer="yes").taken == ("answer",)
+            assert client.flush()
+        calendar.pass_days(14)
+
+
 def test_steps_back_in_time_need_the_servers_word_and_spend_no_period_twice(file: Path) -> None:
     """The adversary sets the device's clock, and can keep the server away."""
     transport = Liar(plan_of(one_question(["no", "yes"])))

@@ -468,7 +468,7 @@ def test_what_is_lost_at_the_close_is_said(
     server.stop()
     assert not client.close(timeout=0.1)
     assert not client.close()
-    _wait_until(lambda: "the reports that it had in memory are lost" in caplog.text)
+    _wait_until(lambda: "1 reports that it had in memory are lost" in caplog.text)
     begin = time.monotonic()
     assert not client.flush(timeout=20)  # there is no connection left to wait for
     assert time.monotonic() - begin < 10
@@ -559,7 +559,7 @@ def test_what_a_dropped_client_had_in_memory_is_lost_and_said(
     assert thread is not None
     del client
     thread.join(20)
-    assert "the reports that it had in memory are lost" in caplog.text
+    assert "1 reports that it had in memory are lost" in caplog.text
 
 
 def test_analysts_are_told_what_is_wrong(server: Server) -> None:

@@ -48,7 +48,7 @@ def test_what_waits_leaves_after_a_restart_with_the_same_id(server: Server, file
 
 def test_the_draw_of_a_record_survives_a_restart(server: Server, file: Path) -> None:
     server.create(DAILY.replace('title = "A', 'budget = "sample"\ntitle = "A'))
-    taken = []
+    taken: list[str] = []
     for _ in range(6):
         with device(server.address, "daily", level="strict", ledger=file) as client:
             taken += client.record(smokes="no").taken
@@ -374,8 +374,16 @@ def test_a_plan_that_the_app_asks_for_is_taken_from_the_next_period_on(
     other = _other(server, DAILY.replace("high = 60", "high = 70"))
     revision = other.show("daily").status.revision
     assert revision != before
-    choices = {"level": "strict", "ledger": file, "clock": calendar, "revision": revision.hex()}
-    with Client(other.address, "daily", epsilon=64.0, strict=True, **choices) as client:
+    with Client(
+        other.address,
+        "daily",
+        level="strict",
+        epsilon=64.0,
+        ledger=file,
+        clock=calendar,
+        revision=revision.hex(),
+        strict=True,
+    ) as client:
         client.wait_ready()
         assert client.plan.revision == revision
         assert client.record(smokes="no", age=65).taken == ()

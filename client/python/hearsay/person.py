@@ -25,7 +25,14 @@ _GOOD = Status(Reason.READY)
 _OF_WRITING = (Reason.DISK, Reason.LOCKED)
 """What only an answer finds out."""
 
-_PASSING = (Reason.NO_PLAN, Reason.LOCKED, Reason.UNREACHABLE, Reason.NAME_NOT_FOUND, Reason.TLS)
+_PASSING = (
+    Reason.NO_PLAN,
+    Reason.LOCKED,
+    Reason.UNREACHABLE,
+    Reason.NAME_NOT_FOUND,
+    Reason.TLS,
+    Reason.CLOCK,  # until the server has said its time
+)
 """What may pass by itself while somebody waits for a plan."""
 
 _MENDABLE = (Reason.PLAN_REFUSED, Reason.SERVER_REFUSED, Reason.CLOSED)
@@ -244,6 +251,8 @@ class Person:
                 raise InvalidInput(str(trouble)) from None
             reason = trouble.status.reason
             device.last = trouble.status
+            if reason in (Reason.CLOCK, Reason.DISK):  # the server's time, or room, may be had
+                device.sender.wake()
             if reason is not Reason.DISABLED and given:
                 device.counters.add(reason, len(given), trouble.status.detail)
             return Recorded(dropped=dict.fromkeys(given, str(reason)))
@@ -259,6 +268,7 @@ class Person:
         device = self._device
         self._check_open()
         moment = self._moment()
+        device.consent.catch_up()  # where noting it failed before
         terms = self._answering()
         values: dict[str, int | float | None] = {}
         dropped: dict[str, str] = {}

@@ -18,6 +18,17 @@ from ldp import InvalidInput
 
 _log = logging.getLogger("hearsay")
 
+_BEHIND = 12 * 3600.0
+"""Seconds that the server's time may be behind the clock before the server is asked for it: a
+process that starts after a while knows only what the last one heard."""
+
+
+def _uptime() -> float:
+    """Return the seconds since some moment, those that the device slept included where the system
+    counts them."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
 
 class PlanKeeper:
     """The plan by which a client randomises, and the server's time.
@@ -48,7 +59,7 @@ class PlanKeeper:
         self._clock = clock
         self._kept = b""
         self._asked = float("-inf")  # when the plan was last asked for, by the clock, Unix time
-        self._heard: tuple[float, float] | None = None  # the server's time, and ours (monotonic)
+        self._heard: tuple[float, float] | None = None  # the server's time, and ours
         self._lock = threading.RLock()  # one plan is taken at a time
         self._is_settled = False  # there is a plan, or one was refused
         self._unsettled = threading.Lock()  # held until then
@@ -81,12 +92,12 @@ class PlanKeeper:
         if self._heard is None:
             return None
         said, at = self._heard
-        return said + time.monotonic() - at
+        return said + _uptime() - at
 
     def hear(self, server_time: int) -> None:
         """Take note of the server's time; 0 where an answer did not say."""
         if server_time > 0:
-            self._heard = float(server_time), time.monotonic()
+            self._heard = float(server_time), _uptime()
 
     def keep_server_time(self) -> None:
         """Keep the server's time in the ledger, for the next process; raise `Trouble` where that
@@ -106,7 +117,7 @@ class PlanKeeper:
 
         Raises `Trouble` where that cannot be kept.
         """
-        self._heard = self._clock().timestamp(), time.monotonic()
+        self._heard = self._clock().timestamp(), _uptime()
         self.keep_server_time()
 
     def wait(self, timeout: float) -> None:
@@ -133,7 +144,7 @@ class PlanKeeper:
 
         data, asked, server_time = self._store.read(work)
         if self._heard is None and server_time > 0:
-            self._heard = server_time, time.monotonic()
+            self._heard = server_time, _uptime()
         # Where the app asks for another plan than the one that is kept, that one is to come yet.
         if data and self._agreed.revision in (None, hashlib.sha256(data).hexdigest()):
             try:
@@ -149,10 +160,13 @@ class PlanKeeper:
     def is_due(self, age: float, retry: float) -> bool:
         """Tell whether the plan has to be asked for: there is none and it was not asked for in
         `retry` seconds, or in `age` seconds where there is one. A plan that the app ships is
-        never asked for."""
+        asked for only to hear the server's time, where that is long behind the clock."""
+        now = self._clock().timestamp()
         if self.plan is not None and self._agreed.agreement and self._agreed.agreement.plan:
-            return False
-        since = self._clock().timestamp() - self._asked
+            known = self.server_time
+            if known is None or now - known < _BEHIND:
+                return False
+        since = now - self._asked
         return not 0 <= since < (retry if self.plan is None else age)
 
     def fetch(self, timeout: float) -> None:

@@ -292,11 +292,11 @@ class Sender:
             self._answer_flushes(wait)
             return wait
         self._failures, self._not_before = 0, 0.0
-        if everything and waits.batches:  # another process has some under way
+        if everything and (waits.batches or waits.reports):  # another process has some under way
             self._answer_flushes(_AGAIN)
             return _AGAIN
         if everything:
-            self._answer_flushes(float("inf"), sent=not waits.reports)
+            self._answer_flushes(float("inf"), sent=True)
         if not waits.reports:
             return _IDLE if self._keeper.plan else min(_IDLE, self._delivery.longest_wait)
         age = self._now() - waits.oldest

@@ -37,6 +37,8 @@ _MANY = 32
 """Transactions after which it is worth a look whether the log is long."""
 _REOPEN = 1.0
 """Seconds between two tries to open what could not be opened."""
+_TRY = 10
+"""Milliseconds that SQLite waits for another process's transaction before it is asked again."""
 _LOOKS, _BETWEEN = 20, 0.01
 """How often, and every how many seconds, to look at a file and its log that do not match: other
 processes may be changing both."""
@@ -154,7 +156,7 @@ class Store:
         """
 
         def write() -> R:
-            result = _transact(self._open(), "BEGIN IMMEDIATE", work)
+            result = _transact(self._open(), "BEGIN IMMEDIATE", work, self._wait)
             self._written += 1
             return result
 
@@ -165,7 +167,7 @@ class Store:
 
         Raises `Trouble` where that cannot be.
         """
-        return self._turn.take(lambda: _transact(self._open(), "BEGIN", work))
+        return self._turn.take(lambda: _transact(self._open(), "BEGIN", work, self._wait))
 
     def write_durably(self, work: Work[R]) -> R:
         """Run `work` in one transaction that is on the disk, with all before it, when this
@@ -382,6 +384,7 @@ class Store:
                 counts = bool(lost) and self._anchor is not None
                 self._checkpoint(connection, log, count=counts, excuse=False)
             self._read_settings(connection)
+            connection.execute(f"PRAGMA busy_timeout = {_TRY}")  # `_begin` tries again
         except BaseException:
             connection.close()
             if log is not None:
@@ -501,13 +504,13 @@ _abandoned: list[sqlite3.Connection] = []
 """Connections of a parent process, kept from being closed."""
 
 
-def _transact(connection: sqlite3.Connection, begin: str, work: Work[R]) -> R:
+def _transact(connection: sqlite3.Connection, begin: str, work: Work[R], wait: float = 0.0) -> R:
     """Run all of `work`, or nothing; raise `Trouble` for what goes wrong with the file."""
     try:
         try:
             if connection.in_transaction:
                 connection.rollback()  # a second exception had interrupted the first one's
-            connection.execute(begin)
+            _begin(connection, begin, time.monotonic() + wait)
             result = work(connection)
             connection.execute("COMMIT")
         except BaseException:
@@ -516,6 +519,21 @@ def _transact(connection: sqlite3.Connection, begin: str, work: Work[R]) -> R:
     except sqlite3.Error as error:
         raise Trouble(_reason(error), str(error)) from error
     return result
+
+
+def _begin(connection: sqlite3.Connection, begin: str, deadline: float) -> None:
+    """Begin a transaction, trying again while another process has one.
+
+    SQLite by itself waits longer and longer between two tries, up to 0.1 s; among processes that
+    write all the time, one that waits like this never gets its turn.
+    """
+    while True:
+        try:
+            connection.execute(begin)
+            return
+        except sqlite3.OperationalError as error:
+            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                raise
 
 
 def _on(connection: sqlite3.Connection) -> Transact:
