@@ -12,7 +12,8 @@ from types import ModuleType
 import pytest
 
 from hearsay.anchors import Anchor, FileAnchor, KeyringAnchor
-from hearsay.store import Store, create_ledger
+from hearsay.new_ledger import create_ledger
+from hearsay.store import Store
 from hearsay.trouble import Reason, Trouble
 from ldp import InvalidInput
 

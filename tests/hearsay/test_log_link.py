@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from hearsay.store import Store, create_ledger
+from hearsay.new_ledger import create_ledger
+from hearsay.store import Store
 
 EARLIER, NOW = datetime(2026, 7, 4, 12, tzinfo=UTC), datetime(2026, 7, 5, 12, tzinfo=UTC)
 

@@ -18,8 +18,9 @@ from typing import TypeVar
 
 import pytest
 
+from hearsay.new_ledger import create_ledger
 from hearsay.schema import VERSION
-from hearsay.store import Store, create_ledger
+from hearsay.store import Store
 from hearsay.trouble import Reason, Trouble
 from ldp import InvalidInput
 

@@ -12,7 +12,8 @@ from types import FrameType
 
 import pytest
 
-from hearsay.store import Store, create_ledger
+from hearsay.new_ledger import create_ledger
+from hearsay.store import Store
 from hearsay.trouble import Trouble
 
 

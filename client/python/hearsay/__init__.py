@@ -6,10 +6,10 @@ from hearsay.anchors import Anchor, FileAnchor, KeyringAnchor
 from hearsay.choices import Caps
 from hearsay.client import MEMORY, Client
 from hearsay.ledger import Recorded, Spending
+from hearsay.new_ledger import create_ledger
 from hearsay.outbox import Outbox, Sent
 from hearsay.person import Person
 from hearsay.sender import Delivery, DeliveryState
-from hearsay.store import create_ledger
 from hearsay.transport import Tls, Unreachable
 from hearsay.trouble import Reason, Status
 from ldp import InvalidInput

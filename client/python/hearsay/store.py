@@ -10,61 +10,50 @@ is a call of such a function, as the first thing in an `except` or `finally`.
 """
 
 import contextlib
-import functools
 import os
 import sqlite3
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
 
 from hearsay import anchors
 from hearsay.anchors import Anchor, Mark
-from hearsay.schema import APPLICATION, TABLES, VERSION
+from hearsay.database import (
+    LONG_LOG,
+    R,
+    Work,
+    check_pages,
+    code,
+    connect,
+    on,
+    reason,
+    transact,
+    translated,
+)
+from hearsay.main_file import (
+    count_once,
+    expect,
+    expects_log,
+    look,
+    mismatch_of,
+    own_mark,
+    start_over,
+)
+from hearsay.new_ledger import in_memory, make
 from hearsay.trouble import Reason, Trouble
-from hearsay.wal import MAY_GO, NO_LOG, TABLE, Expected, Log, Transact, mismatch
-from ldp import InvalidInput
+from hearsay.wal import MAY_GO, Log
 
-R = TypeVar("R")
-Work = Callable[[sqlite3.Connection], R]
-
-_LONG_LOG = 1 << 18
-"""Bytes of the log from which it is worth a checkpoint."""
 _MANY = 32
 """Transactions after which it is worth a look whether the log is long."""
 _REOPEN = 1.0
 """Seconds between two tries to open what could not be opened."""
 _TRY = 10
 """Milliseconds that SQLite waits for another process's transaction before it is asked again."""
-_LOOKS, _BETWEEN = 20, 0.01
-"""How often, and every how many seconds, to look at a file and its log that do not match: other
-processes may be changing both."""
 _CHECKPOINTS = ("PASSIVE", *["FULL"] * 5)
 """How to try a checkpoint: at first without holding up whoever writes. Not by RESTART, after which
 a connection that has seen no checkpoint yet would begin the log with random salts."""
-
-_REASONS = {
-    sqlite3.SQLITE_BUSY: Reason.LOCKED,
-    sqlite3.SQLITE_LOCKED: Reason.LOCKED,
-    sqlite3.SQLITE_CORRUPT: Reason.CORRUPT,
-    sqlite3.SQLITE_NOTADB: Reason.CORRUPT,
-}
-"""Any other error of the database is one of the disk."""
-
-_START_OVER = """
-INSERT INTO totals
-    SELECT survey, max(seq), max(size), count(*), sum(length(report)) FROM reports
-    WHERE true GROUP BY survey
-    ON CONFLICT DO UPDATE SET seq = max(seq, excluded.seq), size = max(size, excluded.size),
-        gone = gone + excluded.gone, gone_size = gone_size + excluded.gone_size;
-INSERT INTO counters SELECT survey, 'lost', count(*) FROM reports WHERE true GROUP BY survey
-    ON CONFLICT DO UPDATE SET count = count + excluded.count;
-DELETE FROM reports
-"""
-"""Drops the reports that are in no batch. The lost state of the ledger may have sent them."""
 
 
 class _Turn:
@@ -156,7 +145,7 @@ class Store:
         """
 
         def write() -> R:
-            result = _transact(self._open(), "BEGIN IMMEDIATE", work, self._wait)
+            result = transact(self._open(), "BEGIN IMMEDIATE", work, self._wait)
             self._written += 1
             return result
 
@@ -167,7 +156,7 @@ class Store:
 
         Raises `Trouble` where that cannot be.
         """
-        return self._turn.take(lambda: _transact(self._open(), "BEGIN", work, self._wait))
+        return self._turn.take(lambda: transact(self._open(), "BEGIN", work, self._wait))
 
     def write_durably(self, work: Work[R]) -> R:
         """Run `work` in one transaction that is on the disk, with all before it, when this
@@ -212,11 +201,11 @@ class Store:
         def tidy() -> None:
             self._written = 0
             log = self._log
-            if log is not None and log.size() >= _LONG_LOG:
+            if log is not None and log.size() >= LONG_LOG:
                 self._move(count=False)
 
         if self.file is not None:
-            with _translated(), _unless_closed():
+            with translated(), _unless_closed():
                 self._syncing.take(tidy)
 
     def release(self) -> None:
@@ -225,7 +214,7 @@ class Store:
         def release() -> None:
             if self._log is not None and self._connection is not None and not self._log.trusted:
                 with contextlib.suppress(Trouble):
-                    self._log.sync(_on(self._connection))  # closing moves it, too
+                    self._log.sync(on(self._connection))  # closing moves it, too
             self._close()
 
         if self.file is not None:
@@ -278,10 +267,10 @@ class Store:
         self._written = 0
         log = self._turn.take(self._opened_log)
         try:
-            with _translated(), _unless_closed():
+            with translated(), _unless_closed():
                 if self._checkpointer is None:
                     assert self.file is not None
-                    self._checkpointer = _connect(self.file, self._wait)
+                    self._checkpointer = connect(self.file, self._wait)
                 self._checkpoint(self._checkpointer, log, count=count, excuse=True)
         except Trouble as trouble:
             self._set_aside_if_corrupt(trouble)
@@ -289,7 +278,7 @@ class Store:
 
     def _set_aside_if_corrupt(self, trouble: Trouble) -> None:
         if trouble.status.reason is Reason.CORRUPT:
-            with _translated():
+            with translated():
                 self._turn.take(lambda: self._set_aside("corrupt", "", "-wal", "-shm"))
 
     def _opened_log(self) -> Log:
@@ -309,7 +298,7 @@ class Store:
             raise self._failed[1]
         self._close()
         try:
-            with _translated():
+            with translated():
                 self._connection = self._opened()  # kept at once: nobody else would close it
                 return self._connection
         except Trouble as trouble:
@@ -348,13 +337,13 @@ class Store:
 
     def _opened(self) -> sqlite3.Connection:
         if self.file is None:
-            connection = _new(created=None)
+            connection = in_memory(created=None)
             self._read_settings(connection)
             return connection
         try:
             return self._join(self.file)
         except sqlite3.DatabaseError as error:
-            if _reason(error) is not Reason.CORRUPT:
+            if reason(error) is not Reason.CORRUPT:
                 raise
         self._set_aside("corrupt", "", "-wal", "-shm")
         return self._join(self.file)
@@ -363,24 +352,24 @@ class Store:
         """Open the file, together with whoever has it open, and the log that goes with it."""
         if not file.exists() or not file.stat().st_size:
             self._set_aside("lost", "-wal", "-shm")
-            _make(file, self._clock())
+            make(file, self._clock())
         mark = None if self._anchor is None else anchors.load(self._anchor)
-        lost = _mismatch(file)
+        lost = mismatch_of(file)
         if lost:
             self._set_aside("lost", "-wal", "-shm")
-        connection, log = _connect(file, self._wait), None
+        connection, log = connect(file, self._wait), None
         try:
             self._inode = _inode(file)
             if self._checked != self._inode:
-                _check_pages(connection)
+                check_pages(connection)
             self._checked = self._inode
             log = Log(file)
             # Read after the anchor, so that this is not behind another process at work.
             lost = lost or self._restored(connection, mark)
             if lost:
-                reason, count = lost, 0 if mark is None else mark.count
-                _on(connection)(lambda c: _start_over(c, reason, self._clock(), count))
-            if lost or not _expects_log(file):
+                why, count = lost, 0 if mark is None else mark.count
+                on(connection)(lambda c: start_over(c, why, self._clock(), count))
+            if lost or not expects_log(file):
                 counts = bool(lost) and self._anchor is not None
                 self._checkpoint(connection, log, count=counts, excuse=False)
             self._read_settings(connection)
@@ -397,7 +386,7 @@ class Store:
         """Return why this is a copy, as the anchor shows; "" where it does not."""
         if self._anchor is None:
             return ""
-        own = _own_mark(connection)
+        own = own_mark(connection)
         if mark is not None:
             return mark.differs(own)
         return (
@@ -422,21 +411,21 @@ class Store:
         """
 
         def checkpoint() -> None:
-            transact = _on(connection)
+            run = on(connection)
             if count:
-                transact(_count)
-            log.sync(transact)  # what the disk may have lost must not be moved
+                run(count_once)
+            log.sync(run)  # what the disk may have lost must not be moved
             try:
                 self._renew(connection, log)
             except sqlite3.Error as error:
-                if not (excuse and _code(error) == sqlite3.SQLITE_FULL):
+                if not (excuse and code(error) == sqlite3.SQLITE_FULL):
                     raise
             except Trouble as trouble:
-                if not (excuse and _code(trouble.__cause__) == sqlite3.SQLITE_FULL):
+                if not (excuse and code(trouble.__cause__) == sqlite3.SQLITE_FULL):
                     raise
             if count:
                 assert self._anchor is not None
-                anchors.store(self._anchor, _own_mark(connection))
+                anchors.store(self._anchor, own_mark(connection))
 
         log.alone(self._wait, checkpoint)
 
@@ -451,12 +440,12 @@ class Store:
         assert self.file is not None
         try:
             for mode in _CHECKPOINTS:
-                expected = _on(connection)(lambda c: _expect(c, log))
+                expected = on(connection)(lambda c: expect(c, log))
                 if not log.is_before(expected.life):
                     continue  # that transaction began a new life itself
                 connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
                 # Another process that opens the file meanwhile may have changed it.
-                moved = _look(self.file) == expected
+                moved = look(self.file) == expected
                 connection.execute(MAY_GO)
                 if moved and log.is_in(expected.life):
                     return
@@ -476,80 +465,8 @@ class Store:
                 Path(f"{self._name}{ending}").rename(f"{aside}{ending}")
 
 
-def create_ledger(file: str | os.PathLike[str], *, anchor: Anchor | None = None) -> None:
-    """Make the ledger of a new installation, and vouch that it never had another one.
-
-    A ledger that a client finds missing and makes by itself may stand for one that was lost: it
-    takes nothing before a period begins that the lost one cannot have seen, and nothing at all
-    where something counts for life. This one takes answers at once.
-    Raises `InvalidInput` where there is such a file, none can be made, or the anchor knows an
-    earlier ledger.
-    """
-    path = Path(file).absolute()
-    log = Path(f"{path}-wal")
-    if log.exists():
-        raise InvalidInput(f"{log} exists: it is the log of a ledger that was used")
-    try:
-        if anchor is not None and anchors.load(anchor) is not None:
-            raise InvalidInput("the anchor knows an earlier ledger, so this is not the first one")
-        with _translated():
-            made = _make(path, created=None)
-    except Trouble as trouble:
-        raise InvalidInput(f"cannot make a ledger: {trouble}") from None
-    if not made:
-        raise InvalidInput(f"{path} exists: a ledger that was used must not start anew")
-
-
 _abandoned: list[sqlite3.Connection] = []
 """Connections of a parent process, kept from being closed."""
-
-
-def _transact(connection: sqlite3.Connection, begin: str, work: Work[R], wait: float = 0.0) -> R:
-    """Run all of `work`, or nothing; raise `Trouble` for what goes wrong with the file."""
-    try:
-        try:
-            if connection.in_transaction:
-                connection.rollback()  # a second exception had interrupted the first one's
-            _begin(connection, begin, time.monotonic() + wait)
-            result = work(connection)
-            connection.execute("COMMIT")
-        except BaseException:
-            connection.rollback()
-            raise
-    except sqlite3.Error as error:
-        raise Trouble(_reason(error), str(error)) from error
-    return result
-
-
-def _begin(connection: sqlite3.Connection, begin: str, deadline: float) -> None:
-    """Begin a transaction, trying again while another process has one.
-
-    SQLite by itself waits longer and longer between two tries, up to 0.1 s; among processes that
-    write all the time, one that waits like this never gets its turn.
-    """
-    while True:
-        try:
-            connection.execute(begin)
-            return
-        except sqlite3.OperationalError as error:
-            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
-                raise
-
-
-def _on(connection: sqlite3.Connection) -> Transact:
-    """Return what runs a function in one transaction of a connection."""
-    return functools.partial(_transact, connection, "BEGIN IMMEDIATE")
-
-
-@contextlib.contextmanager
-def _translated() -> Iterator[None]:
-    """Raise `Trouble` for what goes wrong with the file."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise Trouble(_reason(error), str(error)) from error
-    except OSError as error:
-        raise Trouble(Reason.DISK, str(error)) from error
 
 
 @contextlib.contextmanager
@@ -559,198 +476,6 @@ def _unless_closed() -> Iterator[None]:
         yield
     except ValueError as error:
         raise Trouble(Reason.DISK, f"the ledger was removed meanwhile ({error})") from error
-
-
-def _reason(error: sqlite3.Error) -> Reason:
-    return _REASONS.get(_code(error), Reason.DISK)
-
-
-def _code(error: BaseException | None) -> int:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
-@functools.cache
-def _template() -> bytes:
-    """Return an empty ledger; to copy it takes a quarter of the time to make it."""
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    try:
-        connection.executescript(TABLES)
-        connection.execute(TABLE)
-        connection.execute("INSERT INTO log VALUES (?)", (str(NO_LOG),))
-        connection.execute(f"PRAGMA application_id = {APPLICATION}")
-        connection.execute(f"PRAGMA user_version = {VERSION}")
-        return connection.serialize()
-    finally:
-        connection.close()
-
-
-def _new(created: datetime | None) -> sqlite3.Connection:
-    """Return a new ledger, in memory."""
-    connection = sqlite3.connect(
-        ":memory:", isolation_level=None, check_same_thread=False, cached_statements=64
-    )
-    try:
-        connection.deserialize(_template())
-        settings: list[tuple[str, bytes | str]] = [
-            ("salt", os.urandom(16)),
-            ("id", os.urandom(16)),
-        ]
-        if created is not None:
-            settings.append(("created", created.isoformat()))
-        connection.executemany("INSERT INTO settings VALUES (?, ?)", settings)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _make(file: Path, created: datetime | None) -> bool:
-    """Put a whole new ledger in place; return False where there is a file.
-
-    One that nobody vouches for takes the place of an empty file.
-    """
-    connection = _new(created)
-    try:
-        image = bytearray(connection.serialize())
-    finally:
-        connection.close()
-    image[18] = image[19] = 2  # the format's version that has a write-ahead log
-    descriptor, name = tempfile.mkstemp(prefix=f"{file.name}.new-", dir=file.parent)
-    made = Path(name)
-    try:
-        with open(descriptor, "wb") as content:  # noqa: PTH123 (a descriptor, not a path)
-            content.write(image)
-            content.flush()
-            os.fsync(descriptor)
-        if created is not None and file.exists() and not file.stat().st_size:
-            made.replace(file)
-            return True
-        try:
-            file.hardlink_to(made)
-        except FileExistsError:
-            return False
-        except OSError:  # a file system without links
-            if file.exists():
-                return False
-            made.replace(file)
-        return True
-    finally:
-        made.unlink(missing_ok=True)
-
-
-def _connect(file: Path, wait: float) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        f"{file.as_uri()}?mode=rw",
-        uri=True,
-        timeout=wait,
-        isolation_level=None,
-        check_same_thread=False,
-        cached_statements=64,
-    )
-    try:
-        connection.execute("PRAGMA wal_autocheckpoint = 0")  # does not open the log yet
-        connection.execute(MAY_GO)
-        # A commit does not wait for the disk, a checkpoint does; the store does both by itself.
-        for pragma in (
-            "journal_mode = WAL",
-            "synchronous = NORMAL",
-            "checkpoint_fullfsync = ON",
-            f"journal_size_limit = {4 * _LONG_LOG}",
-        ):
-            connection.execute(f"PRAGMA {pragma}")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _look(file: Path) -> Expected:
-    """Return which log the main file alone expects.
-
-    Raises `Trouble` unless the file is a ledger that this version knows.
-    """
-    connection = sqlite3.connect(f"{file.as_uri()}?immutable=1", uri=True)
-    try:
-        # A file that a checkpoint was making longer is not damaged.
-        connection.execute("PRAGMA writable_schema = ON")
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if application != APPLICATION:
-            raise Trouble(Reason.NOT_A_LEDGER, f"{file} is a database of something else")
-        if version != VERSION:
-            raise Trouble(
-                Reason.OTHER_SCHEMA, f"{file} has schema {version}; this version knows {VERSION}"
-            )
-        (expected,) = connection.execute("SELECT expected FROM log").fetchone()
-        return Expected.parse(expected)
-    finally:
-        connection.close()
-
-
-def _mismatch(file: Path) -> str:
-    """Return why the file is not the latest state of the ledger; "" where it may be."""
-    log = Path(f"{file}-wal")
-    for look in range(_LOOKS):
-        if look:
-            time.sleep(_BETWEEN)
-        try:
-            why = mismatch(_look(file), log)
-        except sqlite3.DatabaseError:
-            if look == _LOOKS - 1:
-                raise
-            continue
-        if not why:
-            break
-    return why
-
-
-def _expects_log(file: Path) -> bool:
-    """Tell whether the main file cannot do without the log that it has now."""
-    expected = _look(file)
-    return expected.needed and not mismatch(expected, Path(f"{file}-wal"))
-
-
-def _expect(connection: sqlite3.Connection, log: Log) -> Expected:
-    """Note which log the main file will go with once this one is in it."""
-    expected = log.expected()
-    connection.execute("UPDATE log SET expected = ?", (str(expected),))
-    return expected
-
-
-def _own_mark(connection: sqlite3.Connection) -> Mark:
-    """Return a ledger's id, and how often it was secured with an anchor."""
-    return Mark(
-        *connection.execute(
-            "SELECT value, coalesce((SELECT value FROM settings WHERE name = 'anchored'), 0)"
-            " FROM settings WHERE name = 'id'"
-        ).fetchone()
-    )
-
-
-def _count(connection: sqlite3.Connection) -> None:
-    """Note that the ledger is secured once more."""
-    connection.execute(
-        "INSERT INTO settings VALUES ('anchored', 1) ON CONFLICT DO UPDATE SET value = value + 1"
-    )
-
-
-def _start_over(connection: sqlite3.Connection, why: str, now: datetime, count: int) -> None:
-    """Make of an earlier state of a ledger one that nobody vouched for."""
-    for statement in _START_OVER.split(";\n"):
-        connection.execute(statement)
-    counted = max(count, _own_mark(connection).count)
-    connection.executemany(
-        "INSERT OR REPLACE INTO settings VALUES (?, ?)",
-        [("created", now.isoformat()), ("lost", why), ("anchored", counted)],
-    )
-
-
-def _check_pages(connection: sqlite3.Connection) -> None:
-    """Raise what SQLite raises for a damaged file, where it is one."""
-    if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
-        error = sqlite3.DatabaseError("the ledger is damaged")
-        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-        raise error
 
 
 def _inode(file: Path) -> tuple[int, int]:
