@@ -1,6 +1,9 @@
 """A server that lies, and plans that it could lie with. What the tests of attacks share."""
 
-from collections.abc import Sequence
+import contextlib
+import gc
+import warnings
+from collections.abc import Iterator, Sequence
 
 from hearsay.plan import mechanism_message
 from hearsay.testing import RecordingTransport
@@ -59,3 +62,21 @@ def with_another_epsilon(plan: bytes, epsilon: float) -> bytes:
         level.mechanisms[0].CopyFrom(mechanism_message(KRR(k, epsilon)))
         message.survey.levels[level.name] = epsilon
     return message.SerializeToString(deterministic=True)
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Keep the garbage collector out, while exceptions of a signal handler come at any moment.
+
+    Python swallows those that come within its callbacks. And a file that an exception kept from
+    being closed is only closed when it is collected, about which nobody else's test should hear.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.enable()
+            gc.collect()

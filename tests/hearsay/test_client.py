@@ -20,7 +20,7 @@ from hearsay import (
     Reason,
     Unreachable,
     create_ledger,
-    outbox,
+    sealing,
 )
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from ldp import Coins
@@ -342,7 +342,7 @@ def test_a_server_that_lost_the_answer_counts_a_retry_once(server: Server) -> No
     sender = client._device.sender
     pause = sender.pause(10)
     assert sender.is_quiet
-    outbox.seal(client._device.store, "health", Coins(), rows=512, size=1 << 20)
+    sealing.seal(client._device.store, "health", Coins(), rows=512, size=1 << 20)
     (batch,) = client.outbox().batches
     with server.channel() as channel:
         request = collector_pb2.SubmitRequest(batches=[batch])

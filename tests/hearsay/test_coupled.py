@@ -205,6 +205,7 @@ def test_a_random_value_is_uniform_and_is_counted_here_alone() -> None:
         for number in range(800):
             person = client.person(str(number), level="one")
             person.grant()
+            assert person.wait_ready()
             recorded = person.record(a0="elsewhere")
             assert (recorded.taken, recorded.invalid) == (("a0",), ("a0",))
         assert client.flush()

@@ -1,7 +1,6 @@
 """An exception of a signal handler at any point: Ctrl-C in a notebook, a task's soft time limit."""
 
 import contextlib
-import gc
 import random
 import signal
 import sqlite3
@@ -11,14 +10,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hostile import one_question, plan_of
+from hostile import one_question, plan_of, uncollected
 
 from hearsay import Client, Delivery, create_ledger, ledger_file
 from hearsay.testing import RecordingTransport
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(signal, "setitimer"), reason="this system has no interval timers"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        not hasattr(signal, "setitimer"), reason="this system has no interval timers"
+    ),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # `uncollected` says why
+]
 
 FAST = Delivery(batch_age=0.02, first_wait=0.01, longest_wait=0.05)
 
@@ -32,7 +34,9 @@ def alarms(handler: Callable[[], None]) -> Iterator[None]:
     """Have a handler called for SIGALRM."""
     before = signal.signal(signal.SIGALRM, lambda *_: handler())
     try:
-        yield
+        with uncollected():
+            yield
+            signal.setitimer(signal.ITIMER_REAL, 0)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -102,7 +106,6 @@ def test_interrupting_record_flush_and_close_500_times_breaks_nothing(file: Path
             check_unlocked(file)
             if which == "close":
                 client.close(1.0)
-                gc.collect()
                 client = connected(transport, file)
             again = client.person(str(number), level="standard").record(answer="no")
             assert again.taken or again.dropped == {"answer": "spent"}

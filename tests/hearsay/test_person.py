@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 from hostile import one_question, plan_of
 
-from hearsay import MEMORY, Caps, Client, Delivery, InvalidInput, Reason, create_ledger, outbox
+from hearsay import (
+    MEMORY,
+    Caps,
+    Client,
+    Delivery,
+    InvalidInput,
+    Reason,
+    create_ledger,
+    sealing,
+)
 from hearsay.testing import RecordingTransport
 from hearsay.v1 import collector_pb2
 from support import Calendar
@@ -107,7 +116,7 @@ def test_what_one_takes_back_leaves_what_others_said(transport: RecordingTranspo
             assert person.record(answer="yes")
         device = client._device
         token = device.sender.pause(5.0)
-        outbox.seal(device.store, "survey", device.coins, rows=512, size=1 << 20)
+        sealing.seal(device.store, "survey", device.coins, rows=512, size=1 << 20)
         (before,) = client.outbox().batches
         for person in people[:7]:
             person.revoke()

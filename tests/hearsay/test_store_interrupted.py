@@ -11,10 +11,13 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
+from hostile import uncollected
 
 from hearsay.new_ledger import create_ledger
 from hearsay.store import Store
 from hearsay.trouble import Trouble
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # `uncollected` says why
 
 
 class Interrupted(BaseException):
@@ -63,8 +66,9 @@ class Alarm:
 def handler() -> Iterator[Callable[[Alarm], None]]:
     """Makes an alarm the handler of the timer's signal."""
     before = signal.getsignal(signal.SIGALRM)
-    yield lambda alarm: (signal.signal(signal.SIGALRM, alarm.handle), None)[1]
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    with uncollected():
+        yield lambda alarm: (signal.signal(signal.SIGALRM, alarm.handle), None)[1]
+        signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Protocol
 
+from hearsay.interrupts import is_from_handler
 from hearsay.trouble import Reason, Trouble
 from ldp import InvalidInput
 
@@ -134,6 +135,8 @@ def load(anchor: Anchor) -> Mark | None:
     try:
         value = anchor.load()
     except Exception as error:
+        if is_from_handler(error):
+            raise
         raise Trouble(Reason.DISK, f"the anchor cannot be read ({_kind(error)})") from error
     if value is None:
         return None
@@ -147,6 +150,8 @@ def store(anchor: Anchor, mark: Mark) -> None:
     try:
         anchor.store(_FORMAT.pack(mark.id, mark.count))
     except Exception as error:
+        if is_from_handler(error):
+            raise
         raise Trouble(
             Reason.DISK, f"the anchor cannot be written ({_kind(error)}): nothing leaves"
         ) from error

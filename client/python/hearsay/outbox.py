@@ -5,26 +5,15 @@ them what was spent on it, so that every retry sends the same, whatever dies in 
 """
 
 import contextlib
-import os
 import sqlite3
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-import numpy as np
-
+from hearsay.batches import Batch, only
 from hearsay.store import Store
 from hearsay.trouble import Reason, Trouble
-from hearsay.v1 import collector_pb2
-from ldp import Coins
-
-Batch = collector_pb2.Batch
-
-_UNANSWERED = 8
-"""Batches of a survey that may wait for an answer before more are sealed: so what piles up while
-the server is away goes in large batches. Those that the server put off do not count."""
 
 _LEASE = 30.0
 """Seconds for which a process has a batch to itself. Two that send one do no harm."""
@@ -35,7 +24,7 @@ _KEPT, _KEPT_BYTES = 100, 1 << 20
 _FORGETTABLE = 1000
 """Batches that the queue dropped while they were under way, whose ids are kept: the latest."""
 
-_PERSON = 16
+PERSON = 16
 """Bytes that name the person of a row. They are all zero for the device's own user."""
 
 
@@ -148,165 +137,13 @@ def _totals(connection: sqlite3.Connection, survey: str) -> tuple[tuple[int, int
     return max(row[:2] for row in rows), max(row[2:] for row in rows)
 
 
-def _keep_totals(connection: sqlite3.Connection, survey: str) -> None:
+def keep_totals(connection: sqlite3.Connection, survey: str) -> None:
     """Note how many were ever queued, before some of them leave the table of reports."""
     (seq, size), _ = _totals(connection, survey)
     connection.execute(
         "INSERT INTO totals VALUES (?, ?, ?, 0, 0)"
         " ON CONFLICT DO UPDATE SET seq = excluded.seq, size = excluded.size",
         (survey, seq, size),
-    )
-
-
-class _Row(NamedTuple):
-    """One waiting report, as it is in the table."""
-
-    seq: int
-    at: float
-    person: bytes
-    report: bytes
-
-
-def seal(store: Store, survey: str, coins: Coins, *, rows: int, size: int) -> None:
-    """Turn waiting reports into batches: of one period and revision each, of at most `rows` rows
-    and about `size` bytes, the rows in random order. `lease` makes them durable."""
-    while _seal_some(store, survey, coins, rows, size):
-        pass
-
-
-def _seal_some(store: Store, survey: str, coins: Coins, rows: int, size: int) -> bool:
-    """Seal the oldest reports; return whether there may be more."""
-
-    def look(connection: sqlite3.Connection) -> tuple[int, list[_Row]]:
-        (unanswered,) = connection.execute(
-            "SELECT count(*) FROM batches WHERE survey = ? AND leased >= 0", (survey,)
-        ).fetchone()
-        found = connection.execute(
-            "SELECT seq, at, person, report FROM reports WHERE survey = ? ORDER BY seq LIMIT ?",
-            (survey, rows),
-        )
-        return unanswered, [_Row(*row) for row in found]
-
-    unanswered, found = store.read(look)
-    # Batches are built outside of the transaction, so that no answer waits for it.
-    sealed = [
-        (group, _sealed(survey, group, coins))
-        for group in _groups(found, rows, size)[: max(0, _UNANSWERED - unanswered)]
-    ]
-
-    def work(connection: sqlite3.Connection) -> None:
-        _keep_totals(connection, survey)
-        for group, row in sealed:
-            if _take_out(connection, survey, [each.seq for each in group]):
-                connection.execute(
-                    "INSERT INTO batches (id, survey, period, rows, size, batch, people, at)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    row,
-                )
-
-    if sealed:
-        store.write(work)
-    return len(found) == rows and bool(sealed)
-
-
-def _take_out(connection: sqlite3.Connection, survey: str, seqs: Sequence[int]) -> bool:
-    """Delete reports if all are still there; return whether they were.
-
-    Somebody else may have sealed, dropped or revoked some of them since they were read.
-    """
-    first, last = seqs[0], seqs[-1]
-    within = "survey = ? AND seq BETWEEN ? AND ?"
-    (there,) = connection.execute(
-        f"SELECT count(*) FROM reports WHERE {within}", (survey, first, last)
-    ).fetchone()
-    if there == len(seqs) == last - first + 1:
-        connection.execute(f"DELETE FROM reports WHERE {within}", (survey, first, last))
-        return True
-    marks = ", ".join("?" * len(seqs))
-    (there,) = connection.execute(
-        f"SELECT count(*) FROM reports WHERE survey = ? AND seq IN ({marks})", (survey, *seqs)
-    ).fetchone()
-    if there < len(seqs):
-        return False
-    connection.execute(
-        f"DELETE FROM reports WHERE survey = ? AND seq IN ({marks})", (survey, *seqs)
-    )
-    return True
-
-
-def _groups(found: Sequence[_Row], rows: int, size: int) -> list[list[_Row]]:
-    groups: list[list[_Row]] = []
-    open_: dict[tuple[bytes, str], tuple[list[_Row], int]] = {}
-    for number, row in enumerate(found):
-        _let_others(number)
-        report = Batch.FromString(row.report)
-        kind = (report.revision, report.period)
-        group, filled = open_.get(kind, ([], 0))
-        if not group or len(group) >= rows or filled + len(row.report) > size:
-            group, filled = [], 0
-            groups.append(group)
-        group.append(row)
-        open_[kind] = group, filled + len(row.report)
-    return groups
-
-
-def _let_others(number: int) -> None:
-    """Let other threads have the interpreter now and then, in a loop over many reports.
-
-    Otherwise this thread keeps it for 5 ms at a time, and an answer waits for that.
-    """
-    if number % 16 == 15:
-        time.sleep(0)
-
-
-def _sealed(survey: str, group: Sequence[_Row], coins: Coins) -> tuple[object, ...]:
-    """Return reports of one period and revision as a row of the table of batches."""
-    shuffled = [group[i] for i in coins.permutation(len(group))]
-    reports = []
-    for number, row in enumerate(shuffled):
-        _let_others(number)
-        reports.append(Batch.FromString(row.report))
-    batch = _batch(reports)
-    return (
-        batch.id,
-        survey,
-        batch.period,
-        batch.rows,
-        sum(len(row.report) for row in group),
-        batch.SerializeToString(deterministic=True),
-        b"".join(row.person or bytes(_PERSON) for row in shuffled),
-        min(row.at for row in group),
-    )
-
-
-def _batch(reports: Sequence[Batch]) -> Batch:
-    """Put reports of one period and revision together, as the rows of a batch in this order."""
-    codes: dict[tuple[str, str], list[bytes | None]] = {}
-    for row, report in enumerate(reports):
-        _let_others(row)
-        for column in report.columns:
-            kept = codes.setdefault((column.attribute, column.level), [None] * len(reports))
-            kept[row] = column.codes
-    first = reports[0]
-    columns = []
-    for (attribute, level), by_row in sorted(codes.items()):
-        present = [code is not None for code in by_row]
-        bits = b"" if all(present) else np.packbits(present, bitorder="little").tobytes()
-        columns.append(
-            collector_pb2.Column(
-                attribute=attribute,
-                level=level,
-                codes=b"".join(code for code in by_row if code is not None),
-                present=bits,
-            )
-        )
-    return Batch(
-        id=os.urandom(16),  # never from seeded coins: two simulations must not share ids
-        survey=first.survey,
-        revision=first.revision,
-        period=first.period,
-        rows=len(reports),
-        columns=columns,
     )
 
 
@@ -428,7 +265,7 @@ def _drop_oldest(connection: sqlite3.Connection, survey: str, at: float) -> tupl
             (survey, _FORGETTABLE),
         )
     if found is None:
-        _keep_totals(connection, survey)
+        keep_totals(connection, survey)
         found = connection.execute(
             "DELETE FROM reports WHERE survey = ?1"
             " AND seq = (SELECT min(seq) FROM reports WHERE survey = ?1)"
@@ -448,22 +285,22 @@ def drop_person(
     A batch that may have left cannot be changed: the rows of others in it are dropped, too. It is
     kept among what was sent; with `forget`, its id is kept for the server to be asked.
     """
-    _keep_totals(connection, survey)
+    keep_totals(connection, survey)
     gone = connection.execute(
         "DELETE FROM reports WHERE survey = ? AND person = ? RETURNING 1, length(report)",
         (survey, person),
     ).fetchall()
-    mark = person or bytes(_PERSON)
+    mark = person or bytes(PERSON)
     found = connection.execute(
         "SELECT id, period, rows, size, batch, people, left FROM batches WHERE survey = ?",
         (survey,),
     ).fetchall()
     for id_, period, rows, size, data, people, left in found:
-        others = [row for row in range(rows) if people[_PERSON * row : _PERSON * (row + 1)] != mark]
+        others = [row for row in range(rows) if people[PERSON * row : PERSON * (row + 1)] != mark]
         if len(others) == rows:
             continue
         if others and not left:
-            kept = _only(Batch.FromString(data), others)
+            kept = only(Batch.FromString(data), others)
             kept.id = id_  # the server has not seen it
             kept_size = size * len(others) // rows
             connection.execute(
@@ -472,7 +309,7 @@ def drop_person(
                     kept.SerializeToString(deterministic=True),
                     len(others),
                     kept_size,
-                    b"".join(people[_PERSON * row : _PERSON * (row + 1)] for row in others),
+                    b"".join(people[PERSON * row : PERSON * (row + 1)] for row in others),
                     id_,
                 ),
             )
@@ -492,29 +329,6 @@ def drop_person(
         rows, size = (sum(each) for each in zip(*gone, strict=True))
         _less(connection, survey, rows, size)
         _count(connection, survey, {"revoked": rows})
-
-
-def _only(batch: Batch, rows: Sequence[int]) -> Batch:
-    """Return a batch, which has not left yet, with these of its rows only."""
-    reports = [
-        Batch(survey=batch.survey, revision=batch.revision, period=batch.period) for _ in rows
-    ]
-    for column in batch.columns:
-        present = np.ones(batch.rows, dtype=bool)
-        if column.present:
-            bits = np.frombuffer(column.present, dtype=np.uint8)
-            present = np.unpackbits(bits, count=batch.rows, bitorder="little").astype(bool)
-        width = len(column.codes) // int(present.sum())
-        begins = np.cumsum(present) - 1
-        for report, row in zip(reports, rows, strict=True):
-            if present[row]:
-                begin = int(begins[row]) * width
-                report.columns.add(
-                    attribute=column.attribute,
-                    level=column.level,
-                    codes=column.codes[begin : begin + width],
-                )
-    return _batch(reports)
 
 
 def to_forget(store: Store, survey: str) -> Mapping[str, list[bytes]]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import ParamSpec
 
-from hearsay import outbox
+from hearsay import outbox, sealing
 from hearsay.consent import Consent
 from hearsay.counters import Counters
 from hearsay.plan_keeper import PlanKeeper
@@ -352,7 +352,7 @@ class Sender:
             if waits.reports and due:
                 rows, size = delivery.batch_rows, delivery.batch_bytes
                 full = _unless_full(
-                    outbox.seal, self._store, self._survey, self._coins, rows=rows, size=size
+                    sealing.seal, self._store, self._survey, self._coins, rows=rows, size=size
                 )
             elif not waits.free:
                 self._tidy()

@@ -1,0 +1,126 @@
+"""Seal waiting reports into batches, outside of the transactions that answers wait for."""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hearsay.batches import Batch, let_others, together
+from hearsay.outbox import PERSON, keep_totals
+from hearsay.store import Store
+from ldp import Coins
+
+_UNANSWERED = 8
+"""Batches of a survey that may wait for an answer before more are sealed: so what piles up while
+the server is away goes in large batches. Those that the server put off do not count."""
+
+
+class _Row(NamedTuple):
+    """One waiting report, as it is in the table."""
+
+    seq: int
+    at: float
+    person: bytes
+    report: bytes
+
+
+def seal(store: Store, survey: str, coins: Coins, *, rows: int, size: int) -> None:
+    """Turn waiting reports into batches: of one period and revision each, of at most `rows` rows
+    and about `size` bytes, the rows in random order. `lease` makes them durable."""
+    while _seal_some(store, survey, coins, rows, size):
+        pass
+
+
+def _seal_some(store: Store, survey: str, coins: Coins, rows: int, size: int) -> bool:
+    """Seal the oldest reports; return whether there may be more."""
+
+    def look(connection: sqlite3.Connection) -> tuple[int, list[_Row]]:
+        (unanswered,) = connection.execute(
+            "SELECT count(*) FROM batches WHERE survey = ? AND leased >= 0", (survey,)
+        ).fetchone()
+        found = connection.execute(
+            "SELECT seq, at, person, report FROM reports WHERE survey = ? ORDER BY seq LIMIT ?",
+            (survey, rows),
+        )
+        return unanswered, [_Row(*row) for row in found]
+
+    unanswered, found = store.read(look)
+    # Batches are built outside of the transaction, so that no answer waits for it.
+    sealed = [
+        (group, _sealed(survey, group, coins))
+        for group in _groups(found, rows, size)[: max(0, _UNANSWERED - unanswered)]
+    ]
+
+    def work(connection: sqlite3.Connection) -> None:
+        keep_totals(connection, survey)
+        for group, row in sealed:
+            if _take_out(connection, survey, [each.seq for each in group]):
+                connection.execute(
+                    "INSERT INTO batches (id, survey, period, rows, size, batch, people, at)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    row,
+                )
+
+    if sealed:
+        store.write(work)
+    return len(found) == rows and bool(sealed)
+
+
+def _take_out(connection: sqlite3.Connection, survey: str, seqs: Sequence[int]) -> bool:
+    """Delete reports if all are still there; return whether they were.
+
+    Somebody else may have sealed, dropped or revoked some of them since they were read.
+    """
+    first, last = seqs[0], seqs[-1]
+    within = "survey = ? AND seq BETWEEN ? AND ?"
+    (there,) = connection.execute(
+        f"SELECT count(*) FROM reports WHERE {within}", (survey, first, last)
+    ).fetchone()
+    if there == len(seqs) == last - first + 1:
+        connection.execute(f"DELETE FROM reports WHERE {within}", (survey, first, last))
+        return True
+    marks = ", ".join("?" * len(seqs))
+    (there,) = connection.execute(
+        f"SELECT count(*) FROM reports WHERE survey = ? AND seq IN ({marks})", (survey, *seqs)
+    ).fetchone()
+    if there < len(seqs):
+        return False
+    connection.execute(
+        f"DELETE FROM reports WHERE survey = ? AND seq IN ({marks})", (survey, *seqs)
+    )
+    return True
+
+
+def _groups(found: Sequence[_Row], rows: int, size: int) -> list[list[_Row]]:
+    groups: list[list[_Row]] = []
+    open_: dict[tuple[bytes, str], tuple[list[_Row], int]] = {}
+    for number, row in enumerate(found):
+        let_others(number)
+        report = Batch.FromString(row.report)
+        kind = (report.revision, report.period)
+        group, filled = open_.get(kind, ([], 0))
+        if not group or len(group) >= rows or filled + len(row.report) > size:
+            group, filled = [], 0
+            groups.append(group)
+        group.append(row)
+        open_[kind] = group, filled + len(row.report)
+    return groups
+
+
+def _sealed(survey: str, group: Sequence[_Row], coins: Coins) -> tuple[object, ...]:
+    """Return reports of one period and revision as a row of the table of batches."""
+    shuffled = [group[i] for i in coins.permutation(len(group))]
+    reports = []
+    for number, row in enumerate(shuffled):
+        let_others(number)
+        reports.append(Batch.FromString(row.report))
+    batch = together(reports)
+    return (
+        batch.id,
+        survey,
+        batch.period,
+        batch.rows,
+        sum(len(row.report) for row in group),
+        batch.SerializeToString(deterministic=True),
+        b"".join(row.person or bytes(PERSON) for row in shuffled),
+        min(row.at for row in group),
+    )
