@@ -42,7 +42,7 @@ def send(file: Path, anchor: Anchor | None, times: int = 1) -> None:
     """Use a ledger as a client does that sends so many batches."""
     store = a_store(file, anchor)
     for _ in range(times):
-        store.write_durably(
+        store.write(
             lambda c: c.execute(
                 "INSERT INTO counters VALUES ('s', 'sent', 1)"
                 " ON CONFLICT DO UPDATE SET count = count + 1"

@@ -115,7 +115,8 @@ def test_what_one_takes_back_leaves_what_others_said(transport: RecordingTranspo
             assert person.wait_ready()
             assert person.record(answer="yes")
         device = client._device
-        token = device.sender.pause(5.0)
+        token = object()
+        device.sender.pause(token, 5.0)
         sealing.seal(device.store, "survey", device.coins, rows=512, size=1 << 20)
         (before,) = client.outbox().batches
         for person in people[:7]:

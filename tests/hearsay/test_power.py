@@ -143,7 +143,8 @@ def test_a_store_writes_its_log_again_after_a_failed_sync_or_sets_it_aside(
     store = Store(file, lambda: datetime(2026, 7, 4, tzinfo=UTC))
 
     def add(name: str) -> None:
-        store.write_durably(lambda c: c.execute("INSERT INTO counters VALUES ('s', ?, 1)", (name,)))
+        store.write(lambda c: c.execute("INSERT INTO counters VALUES ('s', ?, 1)", (name,)))
+        store.secure()
 
     add("before")
     store.secure()

@@ -76,11 +76,11 @@ def test_a_transaction_is_there_as_a_whole_or_not_at_all(file: Path, in_memory: 
         count(connection)
         raise KeyError("in the middle")
 
-    for run in (store.write, store.write_durably, store.read):
+    for run in (store.write, store.read):
         with pytest.raises(KeyError):
             run(fail)
-    store.write_durably(count)
-    assert counted(store) == 2
+    store.write(count)
+    assert counted(store) == 1
     store.release()
 
 
@@ -146,7 +146,7 @@ def test_a_use_within_a_transaction_of_the_same_thread_is_refused_not_nested(
     found = []
 
     def handle(*_: object) -> None:
-        for run in (store.write, store.read, store.write_durably):
+        for run in (store.write, store.read):
             with pytest.raises(Trouble, match="signal handler") as trouble:
                 run(count)
             found.append(reason(trouble))
@@ -161,18 +161,17 @@ def test_a_use_within_a_transaction_of_the_same_thread_is_refused_not_nested(
     before = signal.signal(signal.SIGUSR1, handle)
     try:
         store.write(work)
-        store.write_durably(work)
     finally:
         signal.signal(signal.SIGUSR1, before)
-    assert found == [Reason.LOCKED] * 6
-    assert counted(store) == 2
+    assert found == [Reason.LOCKED] * 2
+    assert counted(store) == 1
 
 
 def test_threads_take_turns(store: Store) -> None:
     def many() -> None:
         for _ in range(50):
             store.write(count)
-            store.write_durably(count)
+            store.write(count)
 
     threads = [threading.Thread(target=many) for _ in range(4)]
     for thread in threads:

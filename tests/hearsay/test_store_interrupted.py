@@ -91,10 +91,7 @@ def others_can_write(file: Path) -> None:
 
 def threads_can_write(store: Store) -> None:
     """Fail where another thread would have to wait."""
-    threads = [
-        threading.Thread(target=call, daemon=True)
-        for call in (store.probe, lambda: store.write_durably(names))
-    ]
+    threads = [threading.Thread(target=call, daemon=True) for call in (store.probe, store.secure)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -105,9 +102,7 @@ def threads_can_write(store: Store) -> None:
 # An exception between the opening of a file and its assignment leaves the closing to Python.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("in_a_row", [1, 3])
-@pytest.mark.parametrize(
-    "operation", ["write", "write_durably", "read", "secure", "open", "release", "memory"]
-)
+@pytest.mark.parametrize("operation", ["write", "read", "secure", "open", "release", "memory"])
 def test_an_exception_of_a_signal_handler_leaves_nothing_locked_and_nothing_half_done(
     tmp_path: Path, handler: Callable[[Alarm], None], operation: str, in_a_row: int
 ) -> None:
@@ -133,8 +128,6 @@ def test_an_exception_of_a_signal_handler_leaves_nothing_locked_and_nothing_half
             match operation:
                 case "write" | "memory":
                     store.write(insert)
-                case "write_durably":
-                    store.write_durably(insert)
                 case "read":
                     store.read(names)
                 case "secure":

@@ -25,13 +25,16 @@ one, which closes the time between them, too."""
 class Account:
     """The account of one person and survey, among the person's others, as the ledger keeps it.
 
-    By survey it holds: the current period with its bounds, the revision that it goes by, the
-    attributes drawn for it and those reported in it with their epsilons; `answered`, the
-    stretches of time whose periods were answered; `life`, how many times each epsilon was ever
-    spent, by attribute; and `calls`, what the calls alone would have spent. Life and calls
-    differ only for memoised attributes: there a new answer costs a memo and an old one nothing,
-    in life; in calls only the first report costs. Silence goes by `calls`, so that it never
-    depends on an answer: where only `life` is exhausted, a report of a random value leaves.
+    By survey it holds:
+    - since when there are answers, and the latest period, with when it was entered, the revision
+      that it goes by, the attributes drawn for it, those reported in it with their epsilons, and
+      what they cost;
+    - `answered`, the stretches of time whose periods were answered;
+    - `life`, how many times each epsilon was ever spent, by attribute;
+    - `calls`, what the calls alone would have spent.
+    Life and calls differ only for memoised attributes: there a new answer costs a memo and an old
+    one nothing, in life; in calls only the first report costs. Silence goes by `calls`, so that it
+    never depends on an answer: where only `life` is exhausted, a report of a random value leaves.
     """
 
     def __init__(self, stored: str, survey: str) -> None:
@@ -106,11 +109,13 @@ class Account:
             names = list(terms.plan.attributes)
             mine |= {
                 "period": label,
-                "begin": _bounds(terms.plan.period, label)[0],
+                "entered": now.timestamp(),
+                "costs": {"life": [], "calls": []},
                 "revision": terms.plan.revision.hex(),
                 "drawn": [names[j] for j in terms.budget.draw(coins)],
                 "spent": {},
             }
+            mine.setdefault("since", now.timestamp())
             _add(mine["answered"], list(_bounds(terms.plan.period, label)))
         else:
             # Where these terms drew the attributes, their sum is within their record's epsilon.
@@ -141,7 +146,7 @@ class Account:
             if ever + cost > Fraction(caps.life):
                 return False
             if caps.until is not None:
-                now = sum(map(_epsilon, self._mine["spent"].values()), Fraction(0))
+                now = sum(map(_epsilon, self._mine["costs"][kind]), Fraction(0))
                 if ever - now > Fraction(caps.life) * self._share(caps):
                     return False
         if name in caps.attribute_life:
@@ -150,13 +155,13 @@ class Account:
         return True
 
     def _share(self, caps: Caps) -> Fraction:
-        """Return the share that had passed, when this period began, of the time from the person's
-        first answer to the end of the pace."""
-        begins = [mine["answered"][0][0] for mine in self._all.values() if mine["answered"]]
-        first, end = min(begins), caps.ends.timestamp()
+        """Return the share that had passed, when this period was entered, of the time from the
+        person's first answer to the end of the pace."""
+        first = min(mine["since"] for mine in self._all.values() if "since" in mine)
+        end = caps.ends.timestamp()
         if end <= first:
             return Fraction(1)
-        return min(Fraction(1), Fraction(self._mine["begin"] - first) / Fraction(end - first))
+        return min(Fraction(1), Fraction(self._mine["entered"] - first) / Fraction(end - first))
 
     def report(self, name: str, epsilon: float, *, calls: float, life: float) -> None:
         """Note a report of `epsilon` in this period, and what it costs for life."""
@@ -167,6 +172,7 @@ class Account:
             if cost:
                 times = self._mine[kind].setdefault(name, {})
                 times[cost.hex()] = times.get(cost.hex(), 0) + 1
+                self._mine["costs"][kind].append(cost.hex())
 
     def left(self, name: str, caps: Sequence[Caps]) -> float | None:
         """Return what the caps for life leave of an attribute; None where there are none."""

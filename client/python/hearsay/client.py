@@ -130,12 +130,15 @@ class Client(Person):
         agreed = _agreed(survey, epsilon, revision, may_reveal, may_tell_changes)
         choices = _choices(level, levels)
         clock, coins, withheld = _checked(clock), coins or Coins(), frozenset(withhold)
+        disabled = environment.is_set("HEARSAY_DISABLED")
+        if disabled:  # nothing is asked for, and no file is made
+            target, ledger = target or "127.0.0.1:1", MEMORY
         self._transport = _transport(target, tls, token, insecure)
         file = None if isinstance(ledger, _Memory) else Path(ledger)
         store = Store(file, clock, wait=delivery.record_wait, anchor=anchor)
         accounts = Ledger(store, agreed.survey)
-        permission = Consent(store, agreed.survey, clock)
         counters = Counters(store, agreed.survey, on_drop)
+        permission = Consent(store, agreed.survey, clock, counters)
         keeper = PlanKeeper(store, self._transport, agreed, choices, withheld, caps, clock)
         sender = Sender(
             store,
@@ -148,7 +151,6 @@ class Client(Person):
             clock=clock,
             coins=coins,
         )
-        disabled = environment.is_set("HEARSAY_DISABLED")
         device = Device(
             agreed=agreed,
             withheld=withheld,
@@ -167,7 +169,7 @@ class Client(Person):
         )
         super().__init__(device, "", choices)
         self._emptied = False
-        self._pause: object = None  # while the process forks
+        self._pause = object()  # of the sender, while the process forks
         self._holds = False
         if disabled:
             return
@@ -266,14 +268,13 @@ class Client(Person):
         """
         device = self._device
         if device.state is Reason.READY:
-            try:
-                self._emptied = self._is_empty() or device.sender.flush(timeout)
-            finally:
-                device.state = Reason.CLOSED
-                self._keep_counters()
-                device.sender.stop()
-                device.sender.join(0.2)  # a call that does not end is abandoned
-                device.store.release()
+            # An exception of a signal handler leaves the client open: close it again.
+            self._emptied = self._is_empty() or device.sender.flush(timeout)
+            self._keep_counters()
+            device.state = Reason.CLOSED
+            device.sender.stop()
+            device.sender.join(0.2)  # a call that does not end is abandoned
+            device.store.release()
         return self._emptied or device.state is Reason.DISABLED
 
     def __enter__(self) -> Self:
@@ -320,7 +321,7 @@ class Client(Person):
 
     def before_fork(self, deadline: float) -> None:
         """Come to rest, as the process is about to fork; `hearsay.lifetimes` calls this."""
-        self._pause = self._device.sender.pause(max(0.0, deadline - time.monotonic()))
+        self._device.sender.pause(self._pause, max(0.0, deadline - time.monotonic()))
         # The file must not be open in two processes, so it is not while there are two.
         self._holds = self._device.store.hold(max(0.0, deadline - time.monotonic()))
         if self._holds:

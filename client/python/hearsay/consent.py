@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import Enum
 
 from hearsay import outbox
+from hearsay.counters import Counters
 from hearsay.ledger import person_key
 from hearsay.store import Store
 
@@ -24,7 +25,10 @@ class Consent:
     cannot be written, by a later `catch_up`.
     """
 
-    def __init__(self, store: Store, survey: str, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, store: Store, survey: str, clock: Callable[[], datetime], counters: Counters
+    ) -> None:
+        self._counters = counters
         self._store = store
         self._survey = survey
         self._clock = clock
@@ -54,7 +58,7 @@ class Consent:
     def may_send(self) -> bool:
         """Whether no revocation is still to be noted: until then reports of that person may wait
         among the others."""
-        return not any(change is not _Change.GRANT for change in self._due.values())
+        return not any(change is not _Change.GRANT for change in list(self._due.values()))
 
     def has(self, person: str) -> bool:
         """Tell whether a person consents; raise `Trouble` where the ledger cannot tell."""
@@ -91,13 +95,14 @@ class Consent:
         self._store.write(work)
 
     def _note_revocation(self, person: str, *, forget: bool) -> None:
-        def work(connection: sqlite3.Connection) -> None:
+        def work(connection: sqlite3.Connection) -> int:
             key = self._key(person)
             self._set(connection, key, granted=False)
             at = self._clock().timestamp()
-            outbox.drop_person(connection, self._survey, key, at, forget=forget)
+            return outbox.drop_person(connection, self._survey, key, at, forget=forget)
 
-        self._store.write(work)
+        if dropped := self._store.write(work):
+            self._counters.tell("revoked", dropped)
         self._store.secure()  # a log that is lost must not bring consent back
 
     def _is_noted(self, person: str) -> bool:

@@ -17,6 +17,9 @@ _NO_DROPS = frozenset({"recorded", "stored", "duplicate", "idle"})
 """What is counted and is no drop: an idle attribute was not drawn for the record, as the survey
 wants it."""
 
+_NO_LOSS = frozenset({"invalid"})
+"""What is warned of and lost nothing: a report of a random value took the answer's place."""
+
 OnDrop = Callable[[str, int], None]
 """Told of a drop: its reason, and how many answers, reports or batches."""
 
@@ -51,8 +54,10 @@ class Counters:
         """Tell of a drop that is counted elsewhere."""
         if name not in self._warned:
             self._warned.add(name)
-            _log.warning("%r: the first drop for reason %s. %s", self._survey, str(name), detail)
-        if self._on_drop is not None:
+            what = "answer" if name in _NO_LOSS else "drop"
+            reason = str(name)
+            _log.warning("%r: the first %s for reason %s. %s", self._survey, what, reason, detail)
+        if self._on_drop is not None and name not in _NO_LOSS:
             try:
                 self._on_drop(name, number)
             except Exception as error:  # the app's own function

@@ -196,10 +196,6 @@ class Ledger:
             for name in terms.levels
         ]
 
-    def own_caps(self, person: str) -> Sequence[Caps]:
-        """Return the caps that a person set: for this survey, and for life over all."""
-        return self._store.read(lambda connection: self._stored(connection, person))[1]
-
     def set_own_caps(self, person: str, caps: Caps) -> None:
         """Keep a person's caps: those for life over all surveys, the others for this one."""
         own = caps.as_dict()

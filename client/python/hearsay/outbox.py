@@ -184,6 +184,18 @@ def lease(store: Store, survey: str, now: float) -> list[Batch]:
     return batches
 
 
+def is_queued(store: Store, batch: Batch) -> bool:
+    """Tell whether a batch still waits: another process may have dropped or sent it."""
+    return (
+        store.read(
+            lambda connection: connection.execute(
+                "SELECT 1 FROM batches WHERE id = ?", (batch.id,)
+            ).fetchone()
+        )
+        is not None
+    )
+
+
 def give_back(store: Store, batches: Sequence[Batch]) -> None:
     """Let others, and the next try, send what was leased."""
     store.write(
@@ -279,8 +291,8 @@ def _drop_oldest(connection: sqlite3.Connection, survey: str, at: float) -> tupl
 
 def drop_person(
     connection: sqlite3.Connection, survey: str, person: bytes, at: float, *, forget: bool
-) -> None:
-    """Drop all that waits of one person, as "revoked".
+) -> int:
+    """Drop all that waits of one person, as "revoked"; return how many reports that were.
 
     A batch that may have left cannot be changed: the rows of others in it are dropped, too. It is
     kept among what was sent; with `forget`, its id is kept for the server to be asked.
@@ -325,10 +337,11 @@ def drop_person(
             )
     if forget:
         connection.execute("UPDATE forgets SET asked = 1 WHERE survey = ?", (survey,))
-    if gone:
-        rows, size = (sum(each) for each in zip(*gone, strict=True))
-        _less(connection, survey, rows, size)
-        _count(connection, survey, {"revoked": rows})
+    dropped = sum(int(rows) for rows, _ in gone)
+    if dropped:
+        _less(connection, survey, dropped, sum(size for _, size in gone))
+        _count(connection, survey, {"revoked": dropped})
+    return dropped
 
 
 def to_forget(store: Store, survey: str) -> Mapping[str, list[bytes]]:

@@ -168,8 +168,9 @@ class Person:
         if device.state is not Reason.READY:
             return
         device.consent.revoke(self._name, forget=forget)
-        token = device.sender.pause(_REVOKE_WAIT)
+        token = object()
         try:
+            device.sender.pause(token, _REVOKE_WAIT)
             deadline = time.monotonic() + _REVOKE_WAIT
             while True:
                 try:

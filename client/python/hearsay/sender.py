@@ -143,17 +143,21 @@ class Sender:
         """Start anew: threads and locks do not survive a fork."""
         self._thread: threading.Thread | None = None
         self._starting = threading.RLock()
+        # Held by the one thread that runs. An exception of a signal handler may come after a
+        # thread was started and before that could be noted: the next one finds it held, and ends.
+        self._running = threading.Lock()
         self._calls: queue.SimpleQueue[_Flush | None] = queue.SimpleQueue()
         self._flushes: list[_Flush] = []
         self._leased: list[collector_pb2.Batch] = []
         self._pauses: set[object] = set()
         self._is_talking = False
         self._stopped = False
+        self._answered: dict[bytes, str] = {}  # answered, but the disk is too full to note it
         self._failures = 0
         self._not_before = 0.0  # monotonic; what the last failure asked for
 
     def start(self) -> bool:
-        """Begin, unless it has begun; return whether it runs."""
+        """Begin, unless it has begun; return whether it runs, or is about to."""
         if self._thread is None and not self._stopped:
             with self._starting:
                 if self._thread is None:
@@ -163,11 +167,11 @@ class Sender:
                     except RuntimeError as error:  # no more threads: the next answer tries again
                         _log.error("nothing is sent for now: %s", error)
                         return False
-                    self._thread = thread
-        return self._thread is not None
+        return not self._stopped
 
     def wake(self) -> None:
-        """Have a look at the queue now."""
+        """Have a look at the queue now; a forked child has no thread yet."""
+        self.start()
         if self._calls.empty():
             self._calls.put(None)
 
@@ -182,16 +186,16 @@ class Sender:
         self._calls.put(request)
         return request.wait()
 
-    def pause(self, timeout: float) -> object:
-        """End the call under way and keep others from beginning until `resume`, which takes what
-        this returns. Waits at most `timeout` seconds; `is_quiet` tells whether that was enough."""
-        token = object()
+    def pause(self, token: object, timeout: float) -> None:
+        """End the call under way and keep others from beginning until `resume` of this token.
+
+        Waits at most `timeout` seconds; `is_quiet` tells whether that was enough.
+        """
         self._pauses.add(token)
         deadline = time.monotonic() + timeout
         while not self.is_quiet and time.monotonic() < deadline:
             self._transport.interrupt()  # again and again: the next call may just have begun
             time.sleep(0.002)
-        return token
 
     @property
     def is_quiet(self) -> bool:
@@ -224,6 +228,9 @@ class Sender:
             self._thread.join(max(0.0, timeout))
 
     def _run(self) -> None:
+        if not self._running.acquire(blocking=False):
+            return
+        self._thread = threading.current_thread()
         pause = 0.0
         while not self._stopped:
             self._receive(pause)
@@ -233,6 +240,7 @@ class Sender:
                 self._failed(_words(error))
                 pause = self._wait_after(0.0)
                 self._answer_flushes(pause)
+        self._receive(0.0)
         for flush in self._flushes:
             flush.answer(False)
         self._leave()
@@ -385,6 +393,10 @@ class Sender:
         """Submit one batch; return None where it was answered for good, and so left the queue."""
         if self._stopped or self._pauses or not self._consent.may_send:
             return 0.0
+        if not outbox.is_queued(self._store, batch):
+            return None  # another process has dropped it since: its person took back the consent
+        if batch.id in self._answered:
+            return self._settle(batch, self._answered[batch.id])
         try:
             answer = self._transport.submit(batch, self._delivery.timeout)
         except InvalidInput as error:
@@ -395,17 +407,25 @@ class Sender:
         became = _FINAL.get(result.status)
         if became is None:
             self._failed(f"a batch stays queued: status {result.status}, {result.detail}")
-            outbox.put_off(self._store, batch)
+            _unless_full(outbox.put_off, self._store, batch)
             return 0.0
         if became == "refused":
             _log.error("a batch was refused: reason %d, %s", result.reason, result.detail)
             if result.reason == collector_pb2.PERIOD_CLOSED:
                 became = "period_closed"
             self._counters.tell(became, 1, result.detail)
-        server_time = self._keeper.server_time
-        outbox.settle(self._store, batch, became, self._clock(), server_time)
         self.last_success, self.last_error = datetime.now(UTC), ""
-        return None
+        return self._settle(batch, became)
+
+    def _settle(self, batch: collector_pb2.Batch, became: str) -> float | None:
+        """Note what became of a batch. On a full disk it stays queued, and is not sent again."""
+        server_time = self._keeper.server_time
+        now = self._clock()
+        if _unless_full(outbox.settle, self._store, batch, became, now, server_time) is None:
+            self._answered.pop(batch.id, None)
+            return None
+        self._answered[batch.id] = became
+        return 0.0
 
     def _ask_to_forget(self) -> None:
         for name, ids in outbox.to_forget(self._store, self._survey).items():

@@ -1,8 +1,8 @@
 """The file that a device keeps: what was spent, which memos, what waits. One SQLite database.
 
-A transaction of `Store.write` is atomic, and survives the death of the process; one of
-`Store.write_durably` is on the disk when it returns, and with it all that was written before.
-So an answer costs no fsync, and a batch costs a few before it leaves: `Store.secure`.
+A transaction of `Store.write` is atomic, and survives the death of the process. With
+`Store.secure` all that was written before is on the disk, and in the main file. So an answer costs
+no fsync, and a batch costs a few before it leaves.
 
 Signal handlers may raise. Python runs them when a function of its own begins, at the end of a
 turn of a loop, and after a call of a function written in C. So what must not be left half done
@@ -63,8 +63,12 @@ class _Turn:
         self.lock = threading.RLock()  # knows who holds it, so nobody else can release it
         self._holder = 0
 
-    def take(self, work: Callable[[], R]) -> R:
-        """Run `work` alone; raise `Trouble` where this thread does so already."""
+    def take(self, work: Callable[[], R], wait: float = -1) -> R:
+        """Run `work` alone.
+
+        Raises `Trouble` where this thread does so already, and where others do for more than
+        `wait` seconds (-1: however long that is).
+        """
         me = threading.get_ident()
         if self._holder == me:
             raise Trouble(
@@ -72,7 +76,8 @@ class _Turn:
                 "this thread uses the ledger already: a signal handler interrupted it",
             )
         try:
-            self.lock.acquire()
+            if not self.lock.acquire(timeout=wait):
+                raise Trouble(Reason.LOCKED, "other threads use the ledger for too long")
             self._holder = me
             return work()
         finally:
@@ -144,33 +149,28 @@ class Store:
         Raises `Trouble`, then nothing is written.
         """
 
-        def write() -> R:
-            result = transact(self._open(), "BEGIN IMMEDIATE", work, self._wait)
+        def write(connection: sqlite3.Connection) -> R:
             self._written += 1
-            return result
+            return work(connection)
 
-        return self._turn.take(write)
+        return self._run("BEGIN IMMEDIATE", write)
 
     def read(self, work: Work[R]) -> R:
         """Run `work` on one state of the file, and return its result.
 
         Raises `Trouble` where that cannot be.
         """
-        return self._turn.take(lambda: transact(self._open(), "BEGIN", work, self._wait))
+        return self._run("BEGIN", work)
 
-    def write_durably(self, work: Work[R]) -> R:
-        """Run `work` in one transaction that is on the disk, with all before it, when this
-        returns."""
+    def _run(self, begin: str, work: Work[R]) -> R:
+        """Run `work` in one transaction; waits for other threads and processes for `wait` seconds
+        in all."""
+        deadline = time.monotonic() + self._wait
 
-        def write() -> R:
-            result, log = self.write(lambda connection: (work(connection), self._log))
-            # A file has one cache, so this takes with it what others wrote to the log before. A
-            # checkpoint that emptied the log in between has synced what it moved.
-            if log is not None:
-                self._sync(log)
-            return result
+        def run() -> R:
+            return transact(self._open(), begin, work, deadline - time.monotonic())
 
-        return self._syncing.take(write)
+        return self._turn.take(run, self._wait)
 
     def probe(self) -> None:
         """Write something; raise `Trouble` where that cannot be."""
@@ -254,13 +254,6 @@ class Store:
             if self._log is not None:
                 self._log.close()
                 self._log = None
-
-    def _sync(self, log: Log) -> None:
-        try:
-            log.sync(self.write)
-        except Trouble as trouble:
-            self._set_aside_if_corrupt(trouble)
-            raise
 
     def _move(self, *, count: bool) -> None:
         """Move the log into the main file; `_syncing` is taken."""
