@@ -19,11 +19,13 @@ from hearsay import (
     Agreement,
     Caps,
     Client,
+    Delivery,
     FileAnchor,
     InvalidInput,
     Reason,
     create_ledger,
 )
+from hearsay.plan import parse
 from ldp.testing import SeededCoins
 from support import Calendar
 
@@ -364,6 +366,48 @@ def test_a_period_that_the_server_does_not_know_of_is_not_remembered(file: Path)
         client._device.keeper.plan = None
         client._device.keeper.look()
         assert client.record(answer="yes").dropped == {"answer": "clock"}  # it was kept
+
+
+@pytest.mark.parametrize("wrong", [-2, 3650])
+def test_a_ledger_that_a_wrong_clock_made_waits_for_the_servers_time(
+    tmp_path: Path, wrong: int
+) -> None:
+    """The adversary removes the ledger, and sets the clock when the next one is made."""
+    transport = Liar(plan_of(one_question(["no", "yes"])))
+    transport.server_time = int(NOW.timestamp())
+    calendar = Calendar()
+    calendar.now = NOW + timedelta(days=wrong)
+    with device(transport, ledger=tmp_path / "made.db", clock=calendar) as client:
+        assert not client.wait_ready(0.3)
+        assert not client.record(answer="yes")
+        calendar.now = NOW
+        client._device.keeper.hear(int(NOW.timestamp()))
+        assert client.record(answer="yes").dropped == {"answer": "new_ledger"}  # today was its day
+        calendar.pass_days(1)
+        client._device.keeper.hear(int(calendar.now.timestamp()))
+        assert client.record(answer="yes").taken == ("answer",)
+
+
+def test_one_lie_about_the_time_is_over_when_the_server_is_honest_again(file: Path) -> None:
+    transport = Liar(plan_of(one_question(["no", "yes"])))
+    transport.server_time = 1
+    quick = Delivery(first_wait=0.01, longest_wait=0.05)
+    with device(transport, ledger=file, delivery=quick) as client:
+        client.wait_ready(0.2)
+        assert client.record(answer="yes").dropped == {"answer": "clock"}
+        transport.server_time = None
+        assert client.wait_ready(10.0)
+        assert client.record(answer="yes").taken == ("answer",)
+
+
+def test_a_plan_that_would_take_long_to_read_is_refused() -> None:
+    many = one_question(["no", "yes"])
+    for number in range(256):
+        many += f'\n[[attributes]]\nname = "a{number}"\n[attributes.numeric]\nlow = 0\nhigh = 1'
+    with pytest.raises(InvalidInput, match="at most 256 attributes, got 257"):
+        parse(plan_of(many))
+    with pytest.raises(InvalidInput, match="at most 4194304 bytes"):
+        parse(bytes(1 << 23))
 
 
 @pytest.mark.parametrize("ships", ["a module", "a module without the plan", "epsilon"])

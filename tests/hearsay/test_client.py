@@ -340,7 +340,8 @@ def test_a_server_that_lost_the_answer_counts_a_retry_once(server: Server) -> No
     client = device(server.address, "health", level="strict")
     client.record(smokes="no", age=40)
     sender = client._device.sender
-    pause = sender.pause(10)
+    pause = object()
+    sender.pause(pause, 10)
     assert sender.is_quiet
     sealing.seal(client._device.store, "health", Coins(), rows=512, size=1 << 20)
     (batch,) = client.outbox().batches

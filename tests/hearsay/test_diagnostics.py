@@ -65,7 +65,7 @@ def test_drops_are_told_as_they_happen() -> None:
         client.record(answer="no")
         client.revoke()
         client.record(answer="no")
-    assert drops == {"unknown": 1, "spent": 1, "no_consent": 1}
+    assert drops == {"unknown": 1, "spent": 1, "no_consent": 1, "revoked": 1}
 
 
 def test_the_first_drop_of_each_reason_is_seen_without_any_configuration() -> None:
@@ -75,7 +75,7 @@ def test_the_first_drop_of_each_reason_is_seen_without_any_configuration() -> No
         "for _ in range(3): c.record(mood='good')\n"
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert ended.stderr.count("first drop for reason no_consent") == 1
+    assert ended.stderr.count("drops answers (no_consent)") == 1
     assert "good" not in ended.stderr
     assert ended.stdout == ""
 
@@ -106,7 +106,15 @@ def test_a_disabled_client_takes_and_sends_nothing(
         assert client.record(answer="no").dropped == {"answer": "disabled"}
         client.grant()
         client.revoke(forget=True)
+        client.set_caps(Caps(life=1.0))
+        client.trust_clock()
         assert client.flush()
+        assert (client.delivery.oldest, len(client.counters), bool(client.outbox())) == (
+            None,
+            0,
+            False,
+        )
+    Client(survey="survey", ledger=tmp_path / "ledger.db", epsilon=1.0).close()  # without a target
     assert not transport.batches
     assert not list(tmp_path.iterdir())
 

@@ -83,7 +83,8 @@ def test_what_is_in_a_batch_leaves_from_a_full_disk(server: Server, small_disk: 
         assert client.record(smokes="no")
         assert not client.flush(timeout=0.2)
         (batch,) = client.outbox().batches
-        pause = client._device.sender.pause(5.0)  # what it was about to send is given back
+        pause = object()
+        client._device.sender.pause(pause, 5.0)  # what it was about to send is given back
         _fill(small_disk)
         with pytest.raises(Trouble) as found:  # the log still has some room of its own
             while True:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hostile import one_question, plan_of, uncollected
 
-from hearsay import Client, Delivery, create_ledger, ledger_file
+from hearsay import MEMORY, Agreement, Client, Delivery, create_ledger, ledger_file
 from hearsay.testing import RecordingTransport
 
 pytestmark = [
@@ -118,6 +118,37 @@ def test_interrupting_record_flush_and_close_500_times_breaks_nothing(file: Path
     assert rows == found.people == number  # everybody once, whatever was interrupted
     assert rows - taken <= sum(interruptions.values())  # taken, though nobody was told
     assert not found.waiting
+
+
+def test_an_interrupted_start_or_revocation_stops_nothing() -> None:
+    """Each client begins its thread in the middle of it, and goes on with one."""
+    agreement, chance = Agreement.on(PLAN), random.Random(3)
+    interruptions = 0
+    with alarms(interrupt):
+        for number in range(300):
+            transport = RecordingTransport(PLAN)
+            client = Client(transport, agreement, level="standard", ledger=MEMORY, consent=True)
+            person = client.person("ann")
+            person.grant()
+            try:
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, 10 ** chance.uniform(-5.0, -3.0))
+                    person.record(answer="yes")
+                    if number % 2:
+                        person.revoke()
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+            except Interrupted:
+                interruptions += 1
+            other = client.person("bob")
+            other.grant()
+            assert other.record(answer="no").taken == ("answer",)
+            assert client.flush(10.0)
+            named = [thread for thread in threading.enumerate() if thread.name == "hearsay"]
+            assert len(named) <= 1 or all(not each.is_alive() for each in named[1:])
+            assert client.close(10.0)
+            assert 1 <= sum(batch.rows for batch in transport.batches) <= 2
+    assert interruptions > 100
 
 
 def test_record_in_a_signal_handler_does_not_deadlock(file: Path) -> None:

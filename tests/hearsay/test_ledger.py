@@ -272,17 +272,29 @@ def test_a_ledger_that_is_locked_drops_the_answer_and_recovers(server: Server, f
         assert client.counters["locked"] == 1
 
 
-@pytest.mark.parametrize("where", ["header", "middle"])
-def test_a_damaged_ledger_is_set_aside_and_fails_closed(
-    server: Server, file: Path, where: str
+def test_a_ledger_whose_header_was_destroyed_is_left_alone_and_fails_closed(
+    server: Server, file: Path
 ) -> None:
+    with device(server.address, "health", level="strict", ledger=file) as client:
+        client.record(smokes="no")
+    damaged = b"\xff" * 4096 + file.read_bytes()[4096:]
+    file.write_bytes(damaged)
+    with Client(
+        server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True
+    ) as client:
+        assert not client.wait_ready(2.0)
+        assert client.record(smokes="no", age=30).taken == ()
+        assert client.status().reason is Reason.NOT_A_LEDGER
+    assert file.read_bytes() == damaged
+
+
+def test_a_damaged_ledger_is_set_aside_and_fails_closed(server: Server, file: Path) -> None:
     server.create(DAILY)
     calendar = Calendar(-1)
     with device(server.address, "daily", level="strict", ledger=file, clock=calendar) as client:
         client.record(smokes="no")
     damaged = bytearray(file.read_bytes())
-    begin = 0 if where == "header" else 4096
-    damaged[begin : begin + 4096] = b"\xff" * 4096
+    damaged[4096:8192] = b"\xff" * 4096
     file.write_bytes(damaged)
     with Client(
         server.address,

@@ -335,6 +335,22 @@ def test_the_copy_of_a_closed_ledger_does_not_go_with_a_later_log(file: Path) ->
     expect_lost(file, "not the one that the ledger was last used with")
 
 
+def test_an_older_log_beside_a_closed_ledger_is_not_replayed(file: Path) -> None:
+    create_ledger(file)
+    store = a_store(file)
+    store.write(lambda c: c.execute("INSERT INTO counters VALUES ('s', 'secured', 1)"))
+    store.secure()
+    kept = log(file).read_bytes()
+    store.write(lambda c: c.execute("INSERT INTO counters VALUES ('s', 'spent', 1)"))
+    store.release()
+    assert not log(file).exists()
+    log(file).write_bytes(kept)
+    expect_lost(file, "not the one that the ledger was last used with")
+    again = a_store(file)
+    assert names(again) == {"secured", "spent"}
+    again.release()
+
+
 def test_a_log_of_another_ledger_is_not_replayed(used: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     create_ledger(other)
@@ -397,6 +413,20 @@ def test_what_waits_in_a_lost_ledger_is_dropped_and_counted(file: Path) -> None:
     counts = copy.read(lambda c: c.execute("SELECT * FROM counters ORDER BY survey").fetchall())
     assert counts == [("one", "lost", 3), ("two", "lost", 1)]
     assert copy.read(lambda c: c.execute("SELECT count(*) FROM reports").fetchone()) == (0,)
+    copy.release()
+
+
+def test_a_lost_ledger_forgets_every_consent(file: Path) -> None:
+    create_ledger(file)
+    store = a_store(file, EARLIER)
+    store.write(
+        lambda c: c.execute("INSERT INTO people VALUES ('one', '', 1, '{}'), ('two', 'p', 1, '{}')")
+    )
+    store.secure()
+    shutil.copy(file, file.with_name("copy.db"))  # and then everybody revokes
+    store.release()
+    copy = a_store(file.with_name("copy.db"))
+    assert copy.read(lambda c: c.execute("SELECT consent FROM people").fetchall()) == [(0,), (0,)]
     copy.release()
 
 

@@ -15,8 +15,10 @@ from hearsay import (
     InvalidInput,
     Reason,
     create_ledger,
+    outbox,
     sealing,
 )
+from hearsay.plan import parse
 from hearsay.testing import RecordingTransport
 from hearsay.v1 import collector_pb2
 from support import Calendar
@@ -232,6 +234,84 @@ def test_a_cap_for_life_may_be_paced(tmp_path: Path) -> None:
     assert len(taken) == 20
     assert taken[0] == 0
     assert set(gaps) <= {18, 19}  # 365 days, 20 reports
+
+
+def paced(plan: bytes, ledger: Path, clock: Calendar, **choices: object) -> Client:
+    """A client whose cap for life of 12 is spread over the year 2026."""
+    return Client(
+        RecordingTransport(plan),
+        parse(plan).survey,
+        level="standard",
+        epsilon=9.0,
+        consent=True,
+        ledger=ledger,
+        caps=Caps(life=12.0, until="2026"),
+        clock=clock,
+        **choices,  # type: ignore[arg-type]
+    )
+
+
+def days_taken(client: Client, clock: Calendar, days: int) -> list[int]:
+    taken = []
+    for day in range(days):
+        clock.now = datetime(2026, 1, 1, 12, tzinfo=UTC) + timedelta(days=day)
+        client._device.keeper.hear(int(clock.now.timestamp()))
+        if client.record(answer="yes"):
+            taken.append(day)
+    return taken
+
+
+def test_a_survey_of_one_period_in_the_same_ledger_does_not_change_a_pace(tmp_path: Path) -> None:
+    create_ledger(tmp_path / "ledger.db")
+    clock = Calendar()
+    clock.now = datetime(2026, 1, 1, 11, tzinfo=UTC)
+    once = plan_of(one_question(["no", "yes"], period="").replace('"survey"', '"once"'))
+    with paced(once, tmp_path / "ledger.db", clock) as client:
+        assert client.wait_ready()
+        assert client.record(answer="yes")
+    daily = plan_of(one_question(["no", "yes"]))
+    with paced(daily, tmp_path / "ledger.db", clock) as client:
+        assert client.wait_ready()
+        taken = days_taken(client, clock, 70)
+    assert len(taken) == 2  # of about 12 in a year, one of which was the other survey's
+
+
+def test_a_pace_takes_a_record_whole(tmp_path: Path) -> None:
+    """Also where a memo costs more than what one report of it does."""
+    create_ledger(tmp_path / "ledger.db")
+    clock = Calendar()
+    clock.now = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    toml = (
+        one_question(["no", "yes"], 2.0, memo=2.5)
+        + '\n[[attributes]]\nname = "age"\n[attributes.numeric]\nlow = 0\nhigh = 9'
+    )
+    with paced(plan_of(toml), tmp_path / "ledger.db", clock, may_tell_changes=["answer"]) as client:
+        assert client.wait_ready()
+        assert client.record(answer="yes", age=3).taken == ("answer", "age")
+
+
+def test_a_consent_that_is_revoked_elsewhere_stops_what_this_process_has_leased(
+    tmp_path: Path,
+) -> None:
+    create_ledger(tmp_path / "ledger.db")
+    plan = plan_of(TWO_LEVELS)
+    transport = RecordingTransport(plan)
+    with backend(transport, ledger=tmp_path / "ledger.db") as client:
+        ann = client.person("ann", level="strict")
+        ann.grant()
+        assert ann.wait_ready()
+        assert ann.record(answer="yes")
+        device = client._device
+        token = object()
+        device.sender.pause(token, 5.0)
+        sealing.seal(device.store, "survey", device.coins, rows=512, size=1 << 20)
+        now = device.clock().timestamp()
+        (batch,) = outbox.lease(device.store, "survey", now)
+        with backend(RecordingTransport(plan), ledger=tmp_path / "ledger.db") as other:
+            other.person("ann", level="strict").revoke()
+        device.sender._pauses.clear()
+        assert device.sender._deliver(batch) is None
+        assert not transport.batches
 
 
 @pytest.mark.parametrize("until", ["soon", "2027-13", "2027-12-32", "27"])

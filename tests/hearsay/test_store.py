@@ -80,7 +80,7 @@ def test_a_transaction_is_there_as_a_whole_or_not_at_all(file: Path, in_memory: 
         with pytest.raises(KeyError):
             run(fail)
     store.write(count)
-    assert counted(store) == 1
+    assert counted(store) == 2
     store.release()
 
 
@@ -193,20 +193,48 @@ def test_a_ledger_that_is_made_by_itself_says_since_when_it_counts(file: Path) -
     again.release()
 
 
-def test_a_ledger_that_was_made_on_purpose_counts_from_the_beginning(file: Path) -> None:
+def test_the_moment_that_a_ledger_was_made_is_corrected_once(store: Store, file: Path) -> None:
+    store.probe()
+    assert not store.is_confirmed
+    right, later = datetime(2026, 7, 1, tzinfo=UTC), datetime(2026, 8, 1, tzinfo=UTC)
+    other = a_store(file)
+    other.probe()
+    store.confirm_created(right)
+    for one in (store, other):
+        one.confirm_created(later)
+        assert one.created == right
+        assert one.is_confirmed
+    other.release()
+    again = a_store(file)
+    again.probe()
+    assert again.created == right
+    assert again.is_confirmed
+    again.release()
+
+
+def test_a_ledger_that_was_made_on_purpose_has_no_moment_to_confirm(file: Path) -> None:
+    create_ledger(file)
+    store = a_store(file)
+    store.confirm_created(NOW)
+    assert store.created is None
+    assert store.is_confirmed
+    store.release()
+
+
+def test_a_ledger_that_was_made_on_purpose_counts_counts_from_the_beginning(file: Path) -> None:
     create_ledger(file)
     store = a_store(file)
     store.write(count)
     assert store.created is None
     store.release()
-    with pytest.raises(InvalidInput, match="exists: a ledger that was used"):
+    with pytest.raises(InvalidInput, match=r"exists: a ledger .* remove it with its -wal"):
         create_ledger(file)
     assert counted(store) == 1
     store.release()
 
 
 def test_a_ledger_is_not_made_beside_the_log_of_another_or_in_no_folder(file: Path) -> None:
-    with pytest.raises(InvalidInput, match="cannot make a ledger"):
+    with pytest.raises(InvalidInput, match="nowhere does not exist: make it first"):
         create_ledger(file / "nowhere" / "ledger.db")
     Path(f"{file}-wal").write_bytes(b"a log")
     with pytest.raises(InvalidInput, match="it is the log of a ledger that was used"):
@@ -264,7 +292,7 @@ def test_a_damaged_file_is_set_aside(file: Path, damage: str) -> None:
     store.release()
     content = bytearray(file.read_bytes())
     if damage == "garbage":
-        content[:] = b"no database" * 1000
+        content[4096:] = b"no database" * 1000
     else:
         content[-4096:] = os.urandom(4096)
     file.write_bytes(content)
@@ -286,6 +314,16 @@ def test_a_file_of_another_version_is_left_alone(file: Path, version: int) -> No
     with pytest.raises(Trouble, match=f"has schema {version}; this version knows") as found:
         a_store(file).probe()
     assert reason(found) is Reason.OTHER_SCHEMA
+    assert file.read_bytes() == content
+    assert [name.name for name in file.parent.iterdir()] == ["ledger.db"]
+
+
+@pytest.mark.parametrize("content", [b"x = 1\n", b"print('a program of the host')\n" * 1000])
+def test_a_file_that_is_no_database_is_left_alone(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+    with pytest.raises(Trouble, match="is no ledger; give another path") as found:
+        a_store(file).probe()
+    assert reason(found) is Reason.NOT_A_LEDGER
     assert file.read_bytes() == content
     assert [name.name for name in file.parent.iterdir()] == ["ledger.db"]
 

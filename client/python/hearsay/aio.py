@@ -91,7 +91,7 @@ class Client(Person):
         """Send what waits; return whether all of it was answered within `timeout` seconds."""
         return await asyncio.to_thread(self._client.flush, timeout)
 
-    async def close(self, timeout: float = 30.0) -> bool:
+    async def close(self, timeout: float = 10.0) -> bool:
         """Flush, then disconnect; return whether nothing is left behind."""
         return await asyncio.to_thread(self._client.close, timeout)
 

@@ -260,8 +260,8 @@ class Client(Person):
             return True
         return self._device.sender.flush(timeout)
 
-    def close(self, timeout: float = 30.0) -> bool:
-        """Flush, then disconnect; return whether nothing is left behind.
+    def close(self, timeout: float = 10.0) -> bool:
+        """Flush for at most `timeout` seconds, then disconnect; return whether nothing is left.
 
         What could not be sent waits in the ledger's file for the next client of it; with a
         ledger in memory it is lost, and logged as an error. Closing again does nothing.

@@ -20,6 +20,18 @@ wants it."""
 _NO_LOSS = frozenset({"invalid"})
 """What is warned of and lost nothing: a report of a random value took the answer's place."""
 
+_MEANS = {
+    "no_consent": "this person has not consented: call grant()",
+    "spent": "an attribute was answered in this period already, or a cap is used up",
+    "unknown": "the survey has no such attribute",
+    "withheld": "the app withholds the attribute",
+    "overflow": "more waited than the queue holds",
+    "revoked": "this person took back the consent",
+    "invalid": "an answer was outside its domain: a random value is reported in its place",
+    "failed": "an error of the SDK's own",
+}
+"""What a reason means, where nothing more is known."""
+
 OnDrop = Callable[[str, int], None]
 """Told of a drop: its reason, and how many answers, reports or batches."""
 
@@ -54,9 +66,9 @@ class Counters:
         """Tell of a drop that is counted elsewhere."""
         if name not in self._warned:
             self._warned.add(name)
-            what = "answer" if name in _NO_LOSS else "drop"
-            reason = str(name)
-            _log.warning("%r: the first %s for reason %s. %s", self._survey, what, reason, detail)
+            what = "replaces an answer" if name in _NO_LOSS else "drops answers"
+            why = detail or _MEANS.get(str(name), "see client.status()")
+            _log.warning("hearsay: %r %s (%s): %s", self._survey, what, str(name), why)
         if self._on_drop is not None and name not in _NO_LOSS:
             try:
                 self._on_drop(name, number)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from hearsay.interrupts import is_from_handler
 from hearsay.trouble import Reason, Trouble
 from hearsay.wal import MAY_GO, Transact
 
@@ -71,6 +72,8 @@ def translated() -> Iterator[None]:
     except sqlite3.Error as error:
         raise Trouble(reason(error), str(error)) from error
     except OSError as error:
+        if is_from_handler(error):
+            raise
         raise Trouble(Reason.DISK, str(error)) from error
 
 
@@ -80,6 +83,17 @@ def reason(error: sqlite3.Error) -> Reason:
 
 def code(error: BaseException | None) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def size_of(file: Path) -> int | None:
+    """Return how many bytes a file has; None where there is no file.
+
+    `Path.exists` will not do: it takes a ValueError of a signal handler for a missing file.
+    """
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return None
 
 
 def connect(file: Path, wait: float) -> sqlite3.Connection:

@@ -37,13 +37,18 @@ _FAILURES = (
 """What gRPC's words for a connection that cannot be made mean; the first that is found counts."""
 
 
+def on_one_line(words: str) -> str:
+    """Return a server's own words as a log or a person may have them: cut, and on one line."""
+    return "".join(c if c.isprintable() else " " for c in words[:_TOLD])
+
+
 def explained(status: Any, target: str) -> tuple[Reason, str]:
     """Return why a call to a target failed, and in words for a person, on one line.
 
     `status` is an error of a stub, which is a `grpc.Call` as well.
     """
     code, details = status.code(), status.details() or ""
-    told = "".join(c if c.isprintable() else " " for c in details)[:_TOLD]
+    told = on_one_line(details)
     server = f"the server at {target}"
     if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
         return Reason.BAD_TOKEN, f"{server} does not accept the token, or asks for one: {told}"

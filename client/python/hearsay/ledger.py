@@ -249,8 +249,14 @@ class Ledger:
         if terms.count_for_life or any(each.count_for_life for each in caps):
             raise Trouble(
                 Reason.LOST_LEDGER,
-                f"{why}; what an earlier ledger spent for life is not known. If there was none, "
-                "make the file with create_ledger()",
+                f"{why}; what an earlier ledger spent for life is not known. If there never was "
+                "one, remove the file with its -wal and -shm, and make it with create_ledger()",
+            )
+        if not self._store.is_confirmed:
+            raise Trouble(
+                Reason.NEW_LEDGER,
+                f"{why}, by a clock that the server has not confirmed yet; if there never was "
+                "another one, remove it and make it with create_ledger()",
             )
         if period.start(terms.plan.period, label) <= created:
             raise Trouble(

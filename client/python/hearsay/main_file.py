@@ -22,9 +22,12 @@ INSERT INTO totals
         gone = gone + excluded.gone, gone_size = gone_size + excluded.gone_size;
 INSERT INTO counters SELECT survey, 'lost', count(*) FROM reports WHERE true GROUP BY survey
     ON CONFLICT DO UPDATE SET count = count + excluded.count;
-DELETE FROM reports
+DELETE FROM reports;
+UPDATE people SET consent = 0;
+DELETE FROM settings WHERE name = 'confirmed'
 """
-"""Drops the reports that are in no batch. The lost state of the ledger may have sent them."""
+"""Drops the reports that are in no batch, which the lost state of the ledger may have sent, and
+every consent, which may have been revoked in it."""
 
 
 def look(file: Path) -> Expected:
@@ -73,9 +76,9 @@ def expects_log(file: Path) -> bool:
     return expected.needed and not mismatch(expected, Path(f"{file}-wal"))
 
 
-def expect(connection: sqlite3.Connection, log: Log) -> Expected:
+def expect(connection: sqlite3.Connection, log: Log, *, needed: bool) -> Expected:
     """Note which log the main file will go with once this one is in it."""
-    expected = log.expected()
+    expected = log.expected(needed=needed)
     connection.execute("UPDATE log SET expected = ?", (str(expected),))
     return expected
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from hearsay import anchors
 from hearsay.anchors import Anchor
-from hearsay.database import translated
+from hearsay.database import size_of, translated
+from hearsay.interrupts import is_from_handler
 from hearsay.schema import APPLICATION, TABLES, VERSION
 from hearsay.trouble import Trouble
 from hearsay.wal import NO_LOG, TABLE
@@ -27,7 +28,9 @@ def create_ledger(file: str | os.PathLike[str], *, anchor: Anchor | None = None)
     """
     path = Path(file).absolute()
     log = Path(f"{path}-wal")
-    if log.exists():
+    if not path.parent.is_dir():
+        raise InvalidInput(f"the folder {path.parent} does not exist: make it first")
+    if size_of(log) is not None:
         raise InvalidInput(f"{log} exists: it is the log of a ledger that was used")
     try:
         if anchor is not None and anchors.load(anchor) is not None:
@@ -37,7 +40,10 @@ def create_ledger(file: str | os.PathLike[str], *, anchor: Anchor | None = None)
     except Trouble as trouble:
         raise InvalidInput(f"cannot make a ledger: {trouble}") from None
     if not made:
-        raise InvalidInput(f"{path} exists: a ledger that was used must not start anew")
+        raise InvalidInput(
+            f"{path} exists: a ledger that was used must not start anew; remove it with its -wal "
+            "and -shm if there never was another one and nothing was answered"
+        )
 
 
 @functools.cache
@@ -93,15 +99,17 @@ def make(file: Path, created: datetime | None) -> bool:
             content.write(image)
             content.flush()
             os.fsync(descriptor)
-        if created is not None and file.exists() and not file.stat().st_size:
+        if created is not None and size_of(file) == 0:
             made.replace(file)
             return True
         try:
             file.hardlink_to(made)
         except FileExistsError:
             return False
-        except OSError:  # a file system without links
-            if file.exists():
+        except OSError as error:  # a file system without links
+            if is_from_handler(error):
+                raise
+            if size_of(file) is not None:
                 return False
             made.replace(file)
         return True

@@ -130,7 +130,7 @@ class Person:
         """Return whether answers are taken now, and if not, why; and the transport's last error."""
         device = self._device
         keeper = device.keeper
-        transport = keeper.transport_error
+        transport = keeper.transport_error or device.sender.last_error
         try:
             self._check_open()
             device.clock()  # which raises where it cannot be used
@@ -229,6 +229,7 @@ class Person:
     def _answering(self) -> Terms:
         """Return the terms on which answers are taken; raise `Trouble` where none are."""
         device = self._device
+        device.keeper.confirm_created()
         if device.keeper.plan is None:
             device.sender.start()
             device.keeper.look()
@@ -304,7 +305,8 @@ class Person:
             )
             dropped |= not_taken
             device.last = Status(Reason.READY)
-        self._count(taken, dropped, invalid, waiting[2])
+        wrong = tuple(name for name in invalid if name in taken)
+        self._count(taken, dropped, wrong, waiting[2])
         reports, size, _ = waiting
         delivery = device.delivery
         device.sender.start()  # a forked child has none yet
@@ -315,11 +317,10 @@ class Person:
             or device.store.log_is_long
         ):
             device.sender.wake()
-        wrong = tuple(name for name in invalid if name in taken)
         return Recorded(tuple(taken), dropped, wrong)
 
     def _count(
-        self, taken: list[str], dropped: Mapping[str, str], invalid: list[str], overflow: int
+        self, taken: list[str], dropped: Mapping[str, str], invalid: tuple[str, ...], overflow: int
     ) -> None:
         counters = self._device.counters
         if taken:
@@ -327,6 +328,6 @@ class Person:
         for reason in dropped.values():
             counters.add(reason)
         if invalid:
-            counters.add(INVALID, len(invalid), "A random value is reported in its place.")
+            counters.add(INVALID, len(invalid))
         if overflow:
             counters.add("overflow", overflow)

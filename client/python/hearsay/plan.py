@@ -285,6 +285,10 @@ class Plan:
         return Memoizer(mechanism)
 
 
+_MOST_BYTES, _MOST_ATTRIBUTES = 1 << 22, 256
+"""Of a plan that a device looks into: how long that takes must not be for a server to choose."""
+
+
 @lru_cache(maxsize=64)
 def parse(data: bytes) -> Plan:
     """Build a plan from its frozen bytes, and check it.
@@ -299,11 +303,17 @@ def parse(data: bytes) -> Plan:
     - where a level's mechanisms together exceed the level's epsilon, the levels are not those of
       the survey, or the default level is none of them.
     """
+    if len(data) > _MOST_BYTES:
+        raise InvalidInput(f"a plan has at most {_MOST_BYTES} bytes, got {len(data)}")
     plan = message(data)
     _check_canonical(plan, data)
     survey = plan.survey
     for place, text in _texts(survey):
         _check_text(place, text)
+    if len(survey.attributes) > _MOST_ATTRIBUTES:
+        raise InvalidInput(
+            f"a survey has at most {_MOST_ATTRIBUTES} attributes, got {len(survey.attributes)}"
+        )
     period.check_unit(survey.period)
     attributes = {a.name: attribute(a, survey.period) for a in survey.attributes}
     if not attributes or len(attributes) != len(survey.attributes):

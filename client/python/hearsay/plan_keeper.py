@@ -1,12 +1,13 @@
 """The one plan of a survey: the first that was accepted, kept in the ledger for ever."""
 
+import contextlib
 import hashlib
 import logging
 import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 
 from hearsay.choices import Agreed, Caps, Choices
 from hearsay.plan import Plan, parse
@@ -17,6 +18,8 @@ from hearsay.trouble import Reason, Status
 from ldp import InvalidInput
 
 _log = logging.getLogger("hearsay")
+
+_DAY = 24 * 3600.0
 
 _BEHIND = 12 * 3600.0
 """Seconds that the server's time may be behind the clock before the server is asked for it: a
@@ -120,6 +123,19 @@ class PlanKeeper:
         self._heard = self._clock().timestamp(), _uptime()
         self.keep_server_time()
 
+    def confirm_created(self) -> None:
+        """Note in a ledger that nobody vouched for when it was made, by a time that is sure.
+
+        It was made by a clock that may have been wrong. Where the server's time is known, and the
+        clock agrees with it to a day, an earlier ledger can have spent up to now, and no further.
+        """
+        server_time = self.server_time
+        if not self._store.is_confirmed and server_time is not None:
+            now = self._clock()
+            if abs(now.timestamp() - server_time) <= _DAY:
+                latest = max(now, datetime.fromtimestamp(server_time, UTC))
+                self._store.confirm_created(latest)
+
     def wait(self, timeout: float) -> None:
         """Wait until there is a plan or it was refused, for so many seconds at most."""
         # A lock of the interpreter's own, which a signal handler's exception cannot leave in
@@ -158,16 +174,20 @@ class PlanKeeper:
             self._take(self._agreed.agreement.plan)
 
     def is_due(self, age: float, retry: float) -> bool:
-        """Tell whether the plan has to be asked for: there is none and it was not asked for in
-        `retry` seconds, or in `age` seconds where there is one. A plan that the app ships is
-        asked for only to hear the server's time, where that is long behind the clock."""
+        """Tell whether the server has to be asked for its plan or its time.
+
+        That is so where there is no plan, or the server's time is far behind the clock or needed
+        to confirm when the ledger was made, and it was not asked in `retry` seconds; and where it
+        was not asked in `age` seconds whether the plan is still the same, unless the app ships
+        that.
+        """
         now = self._clock().timestamp()
-        if self.plan is not None and self._agreed.agreement and self._agreed.agreement.plan:
-            known = self.server_time
-            if known is None or now - known < _BEHIND:
-                return False
-        since = now - self._asked
-        return not 0 <= since < (retry if self.plan is None else age)
+        since, known = now - self._asked, self.server_time
+        behind = not self._store.is_confirmed if known is None else now - known > _BEHIND
+        if self.plan is None or behind:
+            return not 0 <= since < retry
+        shipped = self._agreed.agreement is not None and self._agreed.agreement.plan
+        return not shipped and not 0 <= since < age
 
     def fetch(self, timeout: float) -> None:
         """Ask the server for its plan and its time.
@@ -182,6 +202,8 @@ class PlanKeeper:
             self._settle()
         else:
             self.succeeded(answer.server_time)
+            with contextlib.suppress(InvalidInput):
+                parse(answer.plan)  # which may take a while, before anybody waits for the lock
             with self._lock:
                 if not self._take(answer.plan):
                     self.keep_server_time()

@@ -18,6 +18,7 @@ from typing import ParamSpec
 from hearsay import outbox, sealing
 from hearsay.consent import Consent
 from hearsay.counters import Counters
+from hearsay.failures import on_one_line
 from hearsay.plan_keeper import PlanKeeper
 from hearsay.store import Store
 from hearsay.transport import Transport, Unreachable
@@ -404,16 +405,17 @@ class Sender:
             return 0.0
         self._keeper.succeeded(answer.server_time)
         (result,) = answer.results
+        detail = on_one_line(result.detail)
         became = _FINAL.get(result.status)
         if became is None:
-            self._failed(f"a batch stays queued: status {result.status}, {result.detail}")
+            self._failed(f"the server does not take a batch yet, and it stays queued: {detail}")
             _unless_full(outbox.put_off, self._store, batch)
             return 0.0
         if became == "refused":
-            _log.error("a batch was refused: reason %d, %s", result.reason, result.detail)
+            _log.error("a batch was refused: reason %d, %s", result.reason, detail)
             if result.reason == collector_pb2.PERIOD_CLOSED:
                 became = "period_closed"
-            self._counters.tell(became, 1, result.detail)
+            self._counters.tell(became, 1, detail)
         self.last_success, self.last_error = datetime.now(UTC), ""
         return self._settle(batch, became)
 

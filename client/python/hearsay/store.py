@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from hearsay import anchors
 from hearsay.anchors import Anchor, Mark
@@ -29,9 +30,11 @@ from hearsay.database import (
     connect,
     on,
     reason,
+    size_of,
     transact,
     translated,
 )
+from hearsay.interrupts import is_from_handler
 from hearsay.main_file import (
     count_once,
     expect,
@@ -45,6 +48,8 @@ from hearsay.new_ledger import in_memory, make
 from hearsay.trouble import Reason, Trouble
 from hearsay.wal import MAY_GO, Log
 
+_SQLITE = b"SQLite format 3\0"
+"""What every database begins with."""
 _MANY = 32
 """Transactions after which it is worth a look whether the log is long."""
 _REOPEN = 1.0
@@ -83,10 +88,11 @@ class _Turn:
         finally:
             if self._holder == me:
                 self._holder = 0
-            try:  # noqa: SIM105 (a handler could raise as suppress() begins)
+            try:
                 self.lock.release()
-            except RuntimeError:
-                pass  # the wait for the lock was interrupted
+            except RuntimeError as error:  # the wait for the lock was interrupted
+                if is_from_handler(error):
+                    raise
 
 
 class Store:
@@ -126,6 +132,8 @@ class Store:
         self._anchor = anchor
         self.created: datetime | None = None
         """When the ledger was made, where nobody vouched that it is the first; else None."""
+        self.is_confirmed = True
+        """Whether `created` needs no `confirm_created`: it was confirmed, or is None."""
         self.lost = ""
         """Why this is not the latest state of the ledger; "" where it is."""
         self.salt = b""
@@ -171,6 +179,23 @@ class Store:
             return transact(self._open(), begin, work, deadline - time.monotonic())
 
         return self._turn.take(run, self._wait)
+
+    def confirm_created(self, moment: datetime) -> None:
+        """Correct, once, when the ledger was made, where `created` is by a clock that may have
+        been wrong.
+
+        Raises `Trouble` where that cannot be written.
+        """
+
+        def confirm(connection: sqlite3.Connection) -> None:
+            if {"created", "confirmed"} & _settings(connection).keys() == {"created"}:
+                connection.executemany(
+                    "INSERT OR REPLACE INTO settings VALUES (?, ?)",
+                    [("created", moment.isoformat()), ("confirmed", 1)],
+                )
+
+        self.write(confirm)
+        self.read(self._read_settings)  # another process may have been the first
 
     def probe(self) -> None:
         """Write something; raise `Trouble` where that cannot be."""
@@ -231,10 +256,11 @@ class Store:
         finally:
             if not held:
                 for turn in (self._turn, self._syncing):
-                    try:  # noqa: SIM105 (as in _Turn)
+                    try:
                         turn.lock.release()
-                    except RuntimeError:
-                        pass
+                    except RuntimeError as error:  # it was not taken
+                        if is_from_handler(error):
+                            raise
 
     def let_go(self) -> None:
         """End what `hold` began."""
@@ -301,21 +327,24 @@ class Store:
     def _close(self) -> None:
         # Each is taken out first: one that is closed must not be found here.
         log, self._log = self._log, None
-        if log is not None:
-            log.close()
         checkpointer, self._checkpointer = self._checkpointer, None
         if checkpointer is not None:
             checkpointer.close()
         connection, self._connection = self._connection, None
         if connection is not None:
             try:
-                # Another process may have been killed while it renewed the log.
                 connection.rollback()
-                connection.execute(MAY_GO)
-            except sqlite3.Error:
-                pass
+                if log is None:
+                    connection.execute(MAY_GO)
+                else:
+                    _let_go(connection, log)
+            except (sqlite3.Error, Trouble, OSError, ValueError) as error:
+                if is_from_handler(error):
+                    raise
             finally:
                 connection.close()
+        if log is not None:
+            log.close()
 
     def _is_there(self) -> bool:
         """Tell whether the file is still the one that is open: somebody may have removed it."""
@@ -324,7 +353,9 @@ class Store:
             return True
         try:
             found = os.stat(self._name)  # noqa: PTH116
-        except OSError:
+        except OSError as error:
+            if is_from_handler(error):
+                raise
             return False
         return (found.st_dev, found.st_ino) == self._inode
 
@@ -338,12 +369,15 @@ class Store:
         except sqlite3.DatabaseError as error:
             if reason(error) is not Reason.CORRUPT:
                 raise
+        # A path to something else must not cost the host that file.
+        if not _is_database(self.file) and size_of(Path(f"{self._name}-wal")) is None:
+            raise Trouble(Reason.NOT_A_LEDGER, f"{self.file} is no ledger; give another path")
         self._set_aside("corrupt", "", "-wal", "-shm")
         return self._join(self.file)
 
     def _join(self, file: Path) -> sqlite3.Connection:
         """Open the file, together with whoever has it open, and the log that goes with it."""
-        if not file.exists() or not file.stat().st_size:
+        if not size_of(file):
             self._set_aside("lost", "-wal", "-shm")
             make(file, self._clock())
         mark = None if self._anchor is None else anchors.load(self._anchor)
@@ -389,8 +423,9 @@ class Store:
         )
 
     def _read_settings(self, connection: sqlite3.Connection) -> None:
-        settings = dict(connection.execute("SELECT name, value FROM settings"))
+        settings = _settings(connection)
         created = settings.get("created")
+        self.is_confirmed = created is None or "confirmed" in settings
         self.created = None if created is None else datetime.fromisoformat(created)
         self.lost = settings.get("lost", "")
         self.salt = settings["salt"]
@@ -433,7 +468,7 @@ class Store:
         assert self.file is not None
         try:
             for mode in _CHECKPOINTS:
-                expected = on(connection)(lambda c: expect(c, log))
+                expected = on(connection)(lambda c: expect(c, log, needed=True))
                 if not log.is_before(expected.life):
                     continue  # that transaction began a new life itself
                 connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
@@ -441,9 +476,11 @@ class Store:
                 moved = look(self.file) == expected
                 connection.execute(MAY_GO)
                 if moved and log.is_in(expected.life):
+                    # Closing notes it again, unless the disk is full by then.
+                    _let_go(connection, log)
                     return
         except BaseException:
-            try:  # noqa: SIM105 (as in _Turn)
+            try:  # noqa: SIM105 (a handler could raise as suppress() begins)
                 connection.execute(MAY_GO)  # or a plain close would look like a loss
             except sqlite3.Error:
                 pass
@@ -468,7 +505,34 @@ def _unless_closed() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
+        if is_from_handler(error):
+            raise
         raise Trouble(Reason.DISK, f"the ledger was removed meanwhile ({error})") from error
+
+
+def _let_go(connection: sqlite3.Connection, log: Log) -> None:
+    """Have the main file expect, once it is closed, that this log is gone.
+
+    Another process may have been killed while it renewed the log: then the first transaction
+    begins a new life, and the second one is in it.
+    """
+    for _ in range(2):
+        expected = on(connection)(lambda c: expect(c, log, needed=False))
+        if log.is_before(expected.life):
+            return
+
+
+def _settings(connection: sqlite3.Connection) -> dict[str, Any]:
+    return dict(connection.execute("SELECT name, value FROM settings"))
+
+
+def _is_database(file: Path) -> bool:
+    """Tell whether a file begins as those of SQLite do, or is empty or gone by now."""
+    try:
+        with file.open("rb") as content:
+            return content.read(len(_SQLITE)) in (_SQLITE, b"")
+    except FileNotFoundError:
+        return True
 
 
 def _inode(file: Path) -> tuple[int, int]:

@@ -91,7 +91,11 @@ class Terms:
         return memoizer.epsilon if memoizer else self.levels[name].mechanisms[name].epsilon
 
     def check_caps(self, caps: Caps) -> None:
-        """Raise `InvalidInput` where one report may spend more than its cap allows."""
+        """Raise `InvalidInput` where one report may spend more than its cap allows, or a cap is
+        for an attribute that the survey lacks."""
+        for name in (*caps.attribute, *caps.attribute_life):
+            if name not in self.levels:
+                raise InvalidInput(f"a cap of {name!r}: {no_attribute(self.plan, name)}")
         for name, cap in caps.attribute.items():
             if name not in self.levels or name in self.withheld:
                 continue

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 import grpc
 
 from hearsay.channels import abandoned, channels
-from hearsay.failures import explained, has_no_connection, retry_after
+from hearsay.failures import explained, has_no_connection, on_one_line, retry_after
 from hearsay.trouble import Reason
 from hearsay.v1 import collector_pb2
 from ldp import InvalidInput
@@ -241,7 +241,7 @@ class GrpcTransport:
 
     def _translated(self, status: Any) -> Exception:
         if status.code() in _OUR_FAULT:
-            return InvalidInput(status.details())
+            return InvalidInput(on_one_line(status.details() or ""))
         reason, words = explained(status, self._route.target)
         return Unreachable(words, retry_after(status), reason)
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeVar
 
+from hearsay.interrupts import is_from_handler
 from hearsay.trouble import Reason, Trouble
 
 try:
@@ -73,7 +74,8 @@ class Expected:
 
     `needed` stands in the main file while a ledger is in use. In the log, over it, stands that
     the log may go: SQLite takes this into the main file when the last connection closes, and
-    then removes the log.
+    then removes the log. A store that closes names the next life there, which no log has yet: so
+    none that was kept is taken for the one that a killed close left.
     """
 
     life: int
@@ -99,7 +101,8 @@ NO_LOG = Expected(0, 0, needed=False)
 def mismatch(expected: Expected, log: Path) -> str:
     """Return why a log cannot be the one that the main file goes with; "" where it can be.
 
-    A new log has nothing in it yet that counts: an opening ends with a checkpoint.
+    A new log has nothing in it yet that counts: an opening ends with a checkpoint. Beside a main
+    file that was closed, a log of the same life is older: the close moved all of it.
     """
     try:
         file = log.open("rb", buffering=0)
@@ -111,7 +114,7 @@ def mismatch(expected: Expected, log: Path) -> str:
         if life is None:
             empty = f"the log {log} is empty or damaged, and what was spent last is lost"
             return empty if expected.needed else ""
-        if life.number == expected.life or (life.new and not expected.needed):
+        if life.number == expected.life if expected.needed else life.new:
             return ""
         if life.number == _next(expected.life, -1) and (
             _frames(file, life) >= expected.frames
@@ -158,6 +161,8 @@ class Log:
             if not os.path.samestat(os.fstat(self._file.fileno()), self._path.stat()):
                 raise OSError(f"{self._path} is not the file that was opened")
         except (OSError, ValueError) as error:  # a ValueError: it was closed meanwhile
+            if is_from_handler(error):
+                raise
             raise Trouble(
                 Reason.DISK,
                 f"the disk did not take the ledger's log ({error}): nothing leaves before all of "
@@ -165,11 +170,11 @@ class Log:
             ) from error
         self._listed = self.trusted = True
 
-    def expected(self) -> Expected:
+    def expected(self, *, needed: bool) -> Expected:
         """Return what the main file will go with once all of this life is in it. To be called in
         a transaction, after something was ever written to the log."""
         life = self._life()
-        return Expected(_next(life.number, 1), _frames(self._file, life), needed=True)
+        return Expected(_next(life.number, 1), _frames(self._file, life), needed)
 
     def is_in(self, life: int) -> bool:
         """Tell whether the log is in the life of this number."""
@@ -199,10 +204,11 @@ class Log:
         finally:
             # Nothing before this call, not even a function of our own: the entry of one is where
             # Python lets a signal's handler raise.
-            try:  # noqa: SIM105
+            try:
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
-            except OSError:
-                pass
+            except OSError as error:
+                if is_from_handler(error):
+                    raise
 
     def _life(self) -> Life:
         life = _life(self._file)
@@ -323,7 +329,9 @@ def _lock(descriptor: int, deadline: float) -> None:
                     Reason.LOCKED, "another process checkpoints the ledger's log for too long"
                 ) from None
             time.sleep(_POLL)
-        except OSError:
+        except OSError as error:
+            if is_from_handler(error):
+                raise
             return  # a file system without locks
         else:
             return
