@@ -136,7 +136,7 @@ def test_a_ledger_that_is_not_vouched_for_waits_for_a_new_period(
     server: Server, tmp_path: Path
 ) -> None:
     server.create(DAILY)
-    calendar = Calendar(-1)
+    calendar = Calendar()  # which agrees with the server's to a day
     file = tmp_path / "ledger.db"
     with Client(
         server.address,
@@ -290,7 +290,7 @@ def test_a_ledger_whose_header_was_destroyed_is_left_alone_and_fails_closed(
 
 def test_a_damaged_ledger_is_set_aside_and_fails_closed(server: Server, file: Path) -> None:
     server.create(DAILY)
-    calendar = Calendar(-1)
+    calendar = Calendar()  # which agrees with the server's to a day
     with device(server.address, "daily", level="strict", ledger=file, clock=calendar) as client:
         client.record(smokes="no")
     damaged = bytearray(file.read_bytes())
