@@ -192,7 +192,7 @@ def test_a_ledger_that_is_removed_while_it_is_open_is_lost(server: Server, file:
 def test_a_ledger_is_vouched_for_once(file: Path) -> None:
     with pytest.raises(InvalidInput, match="exists: a ledger that was used must not start anew"):
         create_ledger(file)
-    with pytest.raises(InvalidInput, match="cannot make a ledger"):
+    with pytest.raises(InvalidInput, match="does not exist: make it first"):
         create_ledger(file / "below" / "a-file")
 
 

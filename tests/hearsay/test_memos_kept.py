@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from people import person
 
-from hearsay import Caps, Client, InvalidInput, Reason, create_ledger
+from hearsay import Caps, Client, Delivery, InvalidInput, Reason, create_ledger
 from support import Calendar, Server, device
 
 MEMOISED = """
@@ -20,6 +20,8 @@ memo = {memo}
 values = ["beer", "coffee", "milk", "tea", "water", "wine", "juice", "other"]
 """
 CHANGES = {"may_tell_changes": ["drink"]}
+LASTING = Delivery(batch_age=1e9)
+"""With which nothing leaves before it was looked at."""
 
 
 @pytest.fixture
@@ -79,9 +81,15 @@ def test_fresh_noise_goes_on_top_of_a_memo_where_the_plan_says_so(
 def test_a_cap_for_life_stops_new_memos_and_not_old_ones(server: Server, file: Path) -> None:
     server.create(MEMOISED.format(memo=1))
     calendar = Calendar(-9)
-    caps = Caps(life=0.9)
     with device(
-        server.address, "habits", level="strict", ledger=file, clock=calendar, caps=caps, **CHANGES
+        server.address,
+        "habits",
+        level="strict",
+        ledger=file,
+        clock=calendar,
+        caps=Caps(life=0.9),
+        delivery=LASTING,
+        **CHANGES,
     ) as client:
         codes = []
         for drink in ("tea", "milk", "beer", "tea", "wine", "milk", "water", "juice"):
@@ -144,7 +152,7 @@ def test_a_plan_with_other_memos_or_none_is_refused_and_the_memos_stay(
     other = Server(tmp_path / "other" / "data")
     other.start()
     other.create(MEMOISED.format(memo=memo))
-    with device(other.address, "habits", **choices) as client:
+    with device(other.address, "habits", delivery=LASTING, **choices) as client:
         client._device.keeper.fetch(10.0)
         assert "the plan of 'habits' changed on the server" in client.status().detail
         for _ in range(20):

@@ -56,7 +56,8 @@ def _pauses(tries: int, retry_after: float = 0.0) -> list[float]:
         return datetime.now(UTC)
 
     store, transport = Store(None, clock), _Away(retry_after)
-    consent = Consent(store, "health", clock)
+    counters = Counters(store, "health", None)
+    consent = Consent(store, "health", clock, counters)
     consent.grant("")
     sender = Sender(
         store,
@@ -67,7 +68,7 @@ def _pauses(tries: int, retry_after: float = 0.0) -> list[float]:
             store, transport, Agreed("health", 64.0), Choices("strict"), frozenset(), Caps(), clock
         ),
         consent=consent,
-        counters=Counters(store, "health", None),
+        counters=counters,
         clock=clock,
         coins=Coins(),
     )
