@@ -9,10 +9,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from multiprocessing.pool import Pool
 from pathlib import Path
 
 import numpy as np
@@ -23,20 +23,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import hearsay.plan
-from hearsay import MEMORY, Agreement, Analyst, Client, Unreachable
+from hearsay import Analyst
 from hearsay.plan import Categorical, Numeric
 from hearsay.transport import call, open_channel
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, survey_pb2
 from hearsay_server import survey as surveys
+from hearsay_server.demo_devices import Answers, Respondent, Sent, deliver, start
 from hearsay_server.demo_results import Comparison, draw, show
 from hearsay_server.describe import describe
 from ldp import InvalidInput
-from ldp.testing import SeededCoins
 
-_THREADS = 3  # more only wait for one another: a client has threads of its own
 _START_TIMEOUT = 30.0
-
-Answers = Mapping[str, str | float]
 
 
 @dataclass(frozen=True)
@@ -117,15 +114,17 @@ def play(
     if source.left_out:
         console.print(f"{source.left_out:,} answers fit no place in the survey and are withheld")
     with contextlib.ExitStack() as stack:
+        pool = stack.enter_context(start())  # while the server starts
         folder = data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hearsay-")))
         address = stack.enter_context(server_process(folder))
+        stack.callback(pool.terminate)  # before the server ends, whatever happens
         console.print(f"a server runs at {address}, its data in {folder}")
         with open_channel(address) as channel:
             request = admin_pb2.CreateSurveyRequest(survey=source.survey)
             call(admin_pb2_grpc.AdminStub(channel).CreateSurvey, request, 30.0)
-        exhibit = _collect(source, address, seed, console)
+        exhibit = _collect(pool, source, address, seed, console)
         results = _ask(source, address)
-    _show_exhibit(exhibit, console)
+    _show_exhibit(exhibit, source.survey, console)
     show(results, console)
     draw(results, source.title, plot)
     covered = sum(result.covered for result in results)
@@ -175,49 +174,22 @@ def server_process(folder: Path) -> Iterator[str]:
                 process.stdout.close()
 
 
-@dataclass(frozen=True)
-class _Exhibit:
-    """What one device knew, and all that it sent."""
-
-    answers: Answers
-    level: hearsay.plan.Level
-    plan: hearsay.plan.Plan
-    batch: collector_pb2.Batch
-
-
-def _collect(source: Source, address: str, seed: int | None, console: Console) -> _Exhibit:
-    """Let every respondent be a device: a client of its own, with a level of its own."""
-    # What `hearsay codegen` would write: the demo's devices ship with what they agreed to.
-    agreement = Agreement.on(surveys.resolve(source.survey))
+def _collect(pool: Pool, source: Source, address: str, seed: int | None, console: Console) -> Sent:
+    """Let every respondent's device send; return what one of them sent."""
     chooser = random.Random(seed)
     levels = sorted(source.survey.levels)
-    chosen = [chooser.choice(levels) for _ in source.respondents]
-
-    def device(number: int) -> _Exhibit | None:
-        answers = source.respondents[number]
-        coins = None if seed is None else SeededCoins((seed << 32) + number)
-        with Client(
-            address,
-            agreement,
-            level=chosen[number],
-            ledger=MEMORY,
-            consent=True,
-            strict=True,
-            coins=coins,
-        ) as client:
-            taken = client.record(**answers)
-            if not client.flush() or client.counters.get("stored", 0) != bool(taken):
-                raise Unreachable(f"respondent {number} could not deliver: {dict(client.counters)}")
-            plan, sent = client.plan, client.outbox().sent
-        return _Exhibit(answers, plan.level(chosen[number]), plan, sent[0].batch) if taken else None
-
+    respondents = [
+        Respondent(number, chooser.choice(levels), answers)
+        for number, answers in enumerate(source.respondents)
+    ]
+    plan = surveys.resolve(source.survey)
     columns = (TextColumn("devices"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as progress, ThreadPoolExecutor(_THREADS) as pool:
-        task = progress.add_task("devices", total=len(source.respondents))
-        first = None
-        for exhibit in pool.map(device, range(len(source.respondents))):
-            first = first or exhibit
-            progress.advance(task)
+    first = None
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("devices", total=len(respondents))
+        for every in deliver(pool, address, plan, respondents, seed):
+            first = first or next(filter(None, every), None)
+            progress.advance(task, len(every))
     if first is None:
         raise InvalidInput("nobody had an answer to an attribute that was drawn for them")
     return first
@@ -252,21 +224,23 @@ def _truth(attribute: survey_pb2.Attribute, given: Sequence[str | float], label:
     return given.count(label) / len(given)
 
 
-def _show_exhibit(exhibit: _Exhibit, console: Console) -> None:
-    batch = exhibit.batch
+def _show_exhibit(exhibit: Sent, survey: survey_pb2.Survey, console: Console) -> None:
+    batch = collector_pb2.Batch.FromString(exhibit.batch)
+    plan = hearsay.plan.parse(surveys.resolve(survey))
+    level = plan.level(exhibit.respondent.level)
     table = Table("attribute", "the truth, kept", "what left the device", "epsilon")
     codes = {column.attribute: column.codes for column in batch.columns}
-    for name, mechanism in exhibit.level.mechanisms.items():
+    for name, mechanism in level.mechanisms.items():
         if name in codes:
-            kept = exhibit.answers[name]
+            kept = exhibit.respondent.answers[name]
             table.add_row(
                 name,
                 f"{kept:g}" if isinstance(kept, float) else escape(kept),
-                escape(describe(exhibit.plan.attributes[name].domain, mechanism, codes[name])),
+                escape(describe(plan.attributes[name].domain, mechanism, codes[name])),
                 f"{mechanism.realised_epsilon:.3f}",
             )
     console.print(
         f"\nWhat one device really sent: {batch.ByteSize()} bytes, at level "
-        f"{exhibit.level.name!r} (epsilon {exhibit.level.epsilon:g} for the whole record)"
+        f"{level.name!r} (epsilon {level.epsilon:g} for the whole record)"
     )
     console.print(table)

@@ -402,9 +402,9 @@ def test_one_lie_about_the_time_is_over_when_the_server_is_honest_again(file: Pa
 
 def test_a_plan_that_would_take_long_to_read_is_refused() -> None:
     many = one_question(["no", "yes"])
-    for number in range(256):
+    for number in range(1024):
         many += f'\n[[attributes]]\nname = "a{number}"\n[attributes.numeric]\nlow = 0\nhigh = 1'
-    with pytest.raises(InvalidInput, match="at most 256 attributes, got 257"):
+    with pytest.raises(InvalidInput, match="at most 1024 attributes, got 1025"):
         parse(plan_of(many))
     with pytest.raises(InvalidInput, match="at most 4194304 bytes"):
         parse(bytes(1 << 23))

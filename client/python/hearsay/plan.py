@@ -285,7 +285,7 @@ class Plan:
         return Memoizer(mechanism)
 
 
-_MOST_BYTES, _MOST_ATTRIBUTES = 1 << 22, 256
+_MOST_BYTES, _MOST_ATTRIBUTES = 1 << 22, 1024
 """Of a plan that a device looks into: how long that takes must not be for a server to choose."""
 
 

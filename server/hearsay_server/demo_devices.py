@@ -1,0 +1,91 @@
+"""The demo's devices: processes that import the client SDK and little else."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.pool import Pool
+
+from hearsay import MEMORY, Agreement, Client, Unreachable
+from ldp.testing import SeededCoins
+
+_PROCESSES = min(os.cpu_count() or 1, 4)
+_THREADS = 8  # of each process; a device mostly waits for the server
+_AT_ONCE = 128  # people that one task of a process plays
+
+Answers = Mapping[str, str | float]
+
+
+@dataclass(frozen=True)
+class Respondent:
+    """One person: a number, a privacy level, and the true answers by attribute name."""
+
+    number: int
+    level: str
+    answers: Answers
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What left one device: a serialised `Batch`."""
+
+    respondent: Respondent
+    batch: bytes
+
+
+def start() -> Pool:
+    """Start the processes; the pool that is returned ends them as a context manager."""
+    # By spawn, as a fork would copy the caller's locks. Ctrl-C is for the caller, who ends them.
+    context = multiprocessing.get_context("spawn")
+    return context.Pool(_PROCESSES, signal.signal, (signal.SIGINT, signal.SIG_IGN))
+
+
+def deliver(
+    pool: Pool,
+    address: str,
+    plan: bytes,
+    respondents: Sequence[Respondent],
+    seed: int | None,
+) -> Iterator[list[Sent | None]]:
+    """Let every respondent record and send; yield what they sent, some respondents at a time.
+
+    None stands for a person to none of whose answers an attribute was drawn. Raises `Unreachable`
+    where a device could not deliver.
+    """
+    parts = [respondents[i : i + _AT_ONCE] for i in range(0, len(respondents), _AT_ONCE)]
+    return pool.imap(partial(_play, address, plan, seed), parts)
+
+
+def _play(
+    address: str, plan: bytes, seed: int | None, respondents: Sequence[Respondent]
+) -> list[Sent | None]:
+    # What `hearsay codegen` would write: the demo's devices ship with what they agreed to.
+    agreement = Agreement.on(plan)
+    with ThreadPoolExecutor(_THREADS) as threads:
+        return list(threads.map(partial(_live, address, agreement, seed), respondents))
+
+
+def _live(
+    address: str, agreement: Agreement, seed: int | None, respondent: Respondent
+) -> Sent | None:
+    """Be one device: a client of its own, with a ledger and a level of its own."""
+    with Client(
+        address,
+        agreement,
+        level=respondent.level,
+        ledger=MEMORY,
+        consent=True,
+        strict=True,
+        coins=None if seed is None else SeededCoins((seed << 32) + respondent.number),
+    ) as client:
+        taken = client.record(**respondent.answers)
+        if not client.flush() or client.counters.get("stored", 0) != bool(taken):
+            raise Unreachable(
+                f"respondent {respondent.number} could not deliver: {dict(client.counters)}"
+            )
+        if not taken:
+            return None
+        return Sent(respondent, client.outbox().sent[0].batch.SerializeToString())
