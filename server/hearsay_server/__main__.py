@@ -10,13 +10,16 @@ def main() -> None:
     # like: a line for every bad handshake. It reads this as it is loaded.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
-        from hearsay import InvalidInput, Unreachable
         from hearsay_server.cli import app
+
+        app()
     except ModuleNotFoundError as error:
         sys.exit(f"hearsay: needs {error.name}: pip install 'hearsay[server]'")
-    try:
-        app()
-    except (InvalidInput, Unreachable) as error:
+    except Exception as error:
+        from hearsay import InvalidInput, Unreachable  # most commands end well, without them
+
+        if not isinstance(error, InvalidInput | Unreachable):
+            raise
         sys.exit(f"hearsay: {error}")
 
 

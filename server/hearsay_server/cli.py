@@ -1,197 +1,100 @@
-"""The `hearsay` command: survey, query, demo; `operate` and `tools` have the others."""
+"""The `hearsay` command: the list of its commands, each loaded when it is run."""
 
-import json
-from pathlib import Path
-from typing import Annotated
+from importlib import import_module
+from typing import Any
 
 import typer
-from google.protobuf.json_format import MessageToDict
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from typer.core import TyperGroup
+from typer.main import get_command
 
-import hearsay.plan
-from hearsay.transport import call, open_channel
-from hearsay.v1 import admin_pb2, admin_pb2_grpc
-from hearsay_server import account, ask, codegen, connect, device, operate, tools, upkeep
-from hearsay_server import survey as surveys
-from hearsay_server.connect import DEFAULT_ADDRESS, Insecure, Target, Token
-from hearsay_server.tools import AsJson
-from ldp import InvalidInput
+from hearsay_server import connect
 
-_TIMEOUT = 30.0
+COMMANDS = {
+    "serve": ("operate:serve", "Run the aggregation server until SIGTERM or Ctrl-C."),
+    "health": (
+        "operate:health",
+        "Ask a server whether it can take reports; exit with 1 where it cannot.",
+    ),
+    "survey": ("commands.surveys:app", "Register, inspect, close and delete surveys."),
+    "token": (
+        "operate:token_app",
+        "Make, list, rotate and revoke tokens, whether or not the server runs.",
+    ),
+    "codegen": (
+        "codegen:codegen",
+        "Write a Python module with what an app agrees to, and a typed function that records "
+        "answers.",
+    ),
+    "device": ("device:app", "Make a device's ledger, and look into one."),
+    "query": (
+        "ask:query",
+        "Ask for an attribute's debiased frequencies, or its mean, with their errors.",
+    ),
+    "export": ("ask:export", "Write the randomised rows as Parquet, a folder for each period."),
+    "plan": (
+        "tools:plan",
+        "Work out the number of reports, the epsilon or the error of a survey before it is run.",
+    ),
+    "audit": (
+        "tools:audit",
+        "Check that mechanisms keep the epsilon they claim; exit with 1 where one does not.",
+    ),
+    "shuffle": (
+        "tools:shuffle",
+        "Bound what a cohort's reports in random order tell to whoever sees them only so.",
+    ),
+    "account": (
+        "account:account",
+        "Compare what every accountant says of a training run with clipped gradients and noise.",
+    ),
+    "verify": (
+        "upkeep:verify",
+        "Recount the stored batches and compare with every tally; exit with 1 where one differs.",
+    ),
+    "backup": (
+        "upkeep:backup",
+        "Copy everything, as it is at one moment, into one file; servers may go on meanwhile.",
+    ),
+    "restore": ("upkeep:restore", "Copy a backup into an empty folder or database."),
+    "retention": (
+        "upkeep:retention",
+        "Close, drop and purge what is due, now: a server does so every hour.",
+    ),
+    "demo": (
+        "commands.demo:demo",
+        "Play a survey through: devices, server, analyst, and how close it came to the truth.",
+    ),
+}
+"""By name, where a command is, and the first sentence of its help."""
+
+
+class _Loading(TyperGroup):
+    """A group that loads a command when it is run; until then its help is all there is."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] in COMMANDS:
+            self.add_command(load(args[0]), args[0])
+        return super().resolve_command(ctx, args)
+
+
+def load(name: str) -> Any:
+    """Import one of `COMMANDS`."""
+    where, _, attribute = COMMANDS[name][0].partition(":")
+    found = getattr(import_module(f"hearsay_server.{where}"), attribute)
+    if isinstance(found, typer.Typer):
+        return get_command(found)
+    alone = typer.Typer(add_completion=False)
+    alone.command()(found)
+    return get_command(alone)
+
 
 app = typer.Typer(
+    cls=_Loading,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-survey_app = typer.Typer(help="Register, inspect, close and delete surveys.", no_args_is_help=True)
 app.callback()(connect.options)
-app.command()(operate.serve)
-app.command()(operate.health)
-app.add_typer(survey_app, name="survey")
-app.add_typer(device.app, name="device")
-app.command()(codegen.codegen)
-app.add_typer(operate.token_app, name="token")
-
-
-@survey_app.command("create")
-def create_survey(
-    context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="The survey, as TOML.")],
-    target: Target = DEFAULT_ADDRESS,
-    insecure: Insecure = False,
-    token: Token = None,
-) -> None:
-    """Register a survey: resolve it into its plan and freeze that."""
-    survey = surveys.from_file(file)
-    with open_channel(target, tls=connect.tls(context), token=token, insecure=insecure) as channel:
-        stub = admin_pb2_grpc.AdminStub(channel)
-        try:
-            status = call(stub.CreateSurvey, admin_pb2.CreateSurveyRequest(survey=survey), _TIMEOUT)
-        except InvalidInput as error:
-            raise InvalidInput(f"{file}: {error}") from None
-    Console().print(f"{status.survey} is registered, revision {status.revision.hex()[:12]}")
-
-
-@survey_app.command("plan")
-def plan_survey(
-    file: Annotated[Path, typer.Argument(help="The survey, as TOML.")],
-    out: Annotated[Path, typer.Option(help="Where to write the plan's bytes.")],
-) -> None:
-    """Resolve a survey into its plan, without a server: for an app's own tests."""
-    plan = surveys.resolve(surveys.from_file(file))
-    out.write_bytes(plan)
-    Console().print(f"{out} has revision {hearsay.plan.parse(plan).revision.hex()}")
-
-
-@survey_app.command("explain")
-def explain_survey(
-    file: Annotated[Path, typer.Argument(help="The survey, as TOML.")],
-    users: Annotated[int, typer.Option(help="How many users to predict the errors for.")] = 10_000,
-) -> None:
-    """Say what a survey would mean, before it is registered: protection, cost and errors."""
-    from hearsay_server import explain
-
-    explain.show(explain.explain(surveys.from_file(file), str(file), users), Console())
-
-
-@survey_app.command("list")
-def list_surveys(
-    context: typer.Context,
-    target: Target = DEFAULT_ADDRESS,
-    insecure: Insecure = False,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
-    """List the surveys and what has come in."""
-    with open_channel(target, tls=connect.tls(context), token=token, insecure=insecure) as channel:
-        stub = admin_pb2_grpc.AdminStub(channel)
-        answer = call(stub.ListSurveys, admin_pb2.ListSurveysRequest(), _TIMEOUT)
-    if as_json:
-        rows = [
-            {
-                "survey": s.survey,
-                "title": s.title,
-                "revision": s.revision.hex(),
-                "batches": s.batches,
-                "records": s.records,
-            }
-            for s in answer.surveys
-        ]
-        typer.echo(json.dumps(rows, indent=2))
-        return
-    table = Table("survey", "title", "revision")
-    table.add_column("batches", justify="right")
-    table.add_column("records", justify="right")
-    for s in answer.surveys:
-        table.add_row(
-            s.survey, escape(s.title), s.revision.hex()[:12], f"{s.batches:,}", f"{s.records:,}"
-        )
-    Console().print(table)
-
-
-@survey_app.command("show")
-def show_survey(
-    context: typer.Context,
-    survey: Annotated[str, typer.Argument(help="The survey's name.")],
-    target: Target = DEFAULT_ADDRESS,
-    insecure: Insecure = False,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show a survey's plan: every mechanism with the epsilon that its integers realise."""
-    with open_channel(target, tls=connect.tls(context), token=token, insecure=insecure) as channel:
-        stub = admin_pb2_grpc.AdminStub(channel)
-        answer = call(stub.ShowSurvey, admin_pb2.ShowSurveyRequest(survey=survey), _TIMEOUT)
-    plan = hearsay.plan.parse(answer.plan)
-    if as_json:
-        typer.echo(json.dumps(MessageToDict(hearsay.plan.message(answer.plan)), indent=2))
-        return
-    Console().print(f"[bold]{plan.survey}[/bold]  {escape(plan.title)}")
-    Console().print(f"revision {plan.revision.hex()}")
-    Console().print(f"period   {plan.period or 'once: one record per user, ever'}")
-    Console().print(f"levels   {surveys.levels_in_words(plan)}", soft_wrap=True)
-    Console().print(f"records  {answer.status.records:,} in {answer.status.batches:,} batches")
-    table = Table("level", "attribute", "domain", "mechanism")
-    table.add_column("epsilon", justify="right")
-    table.add_column("bytes", justify="right")
-    for level in plan.levels.values():
-        for name, mechanism in level.mechanisms.items():
-            table.add_row(
-                level.name,
-                name,
-                escape(str(plan.attributes[name].domain)),
-                mechanism.name,
-                f"{mechanism.realised_epsilon:.4f}",
-                str(mechanism.code_bytes),
-            )
-        whole = f"[bold]{level.epsilon:.4f}[/bold]"
-        size = sum(mechanism.code_bytes for mechanism in level.mechanisms.values())
-        table.add_row(level.name, "[bold]whole record[/bold]", "", "", whole, str(size))
-        table.add_section()
-    Console().print(table)
-
-
-@app.command()
-def demo(
-    csv_file: Annotated[
-        Path | None, typer.Option("--csv", help="A table of your own, one respondent a row.")
-    ] = None,
-    survey: Annotated[
-        Path | None, typer.Option(help="Its survey; attributes are named as the columns.")
-    ] = None,
-    plot: Annotated[Path, typer.Option(help="Where to save the plot.")] = Path("hearsay-demo.png"),
-    data: Annotated[
-        Path | None, typer.Option(help="Keep the server's data here instead of discarding it.")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Replay the same levels and coins: a simulation.")
-    ] = None,
-) -> None:
-    """Play a survey through: devices, server, analyst, and how close it came to the truth."""
-    from hearsay_server import demo as playing
-
-    if (csv_file is None) != (survey is None):
-        raise InvalidInput("--csv and --survey go together: give both or neither")
-    if csv_file is not None and survey is not None:
-        source = playing.from_csv(csv_file, surveys.from_file(survey))
-    else:
-        source = playing.redbook()
-    playing.play(source, plot=plot, data=data, seed=seed, console=Console())
-
-
-app.command()(ask.query)
-app.command()(ask.export)
-app.command()(tools.plan)
-app.command()(tools.audit)
-app.command()(tools.shuffle)
-app.command()(account.account)
-app.command()(upkeep.verify)
-app.command()(upkeep.backup)
-app.command()(upkeep.restore)
-app.command()(upkeep.retention)
-survey_app.command("close")(upkeep.close_survey)
-survey_app.command("delete")(upkeep.delete_survey)
+for _name, (_, _help) in COMMANDS.items():
+    app.command(_name, help=_help)(lambda: None)

@@ -1,11 +1,12 @@
 """How the commands that call a server reach it: options of `hearsay` itself, before the command."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hearsay.transport import Tls
+if TYPE_CHECKING:
+    from hearsay.transport import Tls
 
 DEFAULT_ADDRESS = "127.0.0.1:50051"
 
@@ -48,8 +49,10 @@ def options(
     """Collect statistics under local differential privacy."""
 
 
-def tls(context: typer.Context) -> Tls | None:
+def tls(context: typer.Context) -> "Tls | None":
     """Return what the options before the command say about TLS; None for nothing."""
+    from hearsay.transport import Tls  # commands that reach no server do without gRPC
+
     given = context.find_root().params
     if not any(given[name] for name in ("ca", "certificate", "key", "server_name")):
         return None

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from command import hearsay, hearsay_serve
 
+from hearsay_server import cli
 from support import SURVEY, Server, device
 
 
@@ -124,3 +125,19 @@ def test_without_the_server_extra_the_command_says_what_to_install() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1
     assert "pip install 'hearsay[server]'" in done.stderr
+
+
+def test_the_list_of_commands_loads_none_of_them() -> None:
+    code = (
+        "import sys; from hearsay_server.cli import app; app(['--help'], standalone_mode=False);"
+        "print([m for m in ('numpy', 'grpc', 'pandas', 'sqlalchemy') if m in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "Run the aggregation server" in ran.stdout
+    assert ran.stdout.endswith("[]\n")
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_a_command_has_the_help_that_the_list_gives(name: str) -> None:
+    _, said = cli.COMMANDS[name]
+    assert said in " ".join(cli.load(name).help.split())

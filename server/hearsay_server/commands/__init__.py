@@ -1,0 +1,1 @@
+"""The commands of `hearsay`, a file for each group; `hearsay_server.cli` lists them."""

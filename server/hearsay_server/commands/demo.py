@@ -1,0 +1,36 @@
+"""`hearsay demo`: play a survey through."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from hearsay_server import demo as playing
+from hearsay_server import survey as surveys
+from ldp import InvalidInput
+
+
+def demo(
+    csv_file: Annotated[
+        Path | None, typer.Option("--csv", help="A table of your own, one respondent a row.")
+    ] = None,
+    survey: Annotated[
+        Path | None, typer.Option(help="Its survey; attributes are named as the columns.")
+    ] = None,
+    plot: Annotated[Path, typer.Option(help="Where to save the plot.")] = Path("hearsay-demo.png"),
+    data: Annotated[
+        Path | None, typer.Option(help="Keep the server's data here instead of discarding it.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Replay the same levels and coins: a simulation.")
+    ] = None,
+) -> None:
+    """Play a survey through: devices, server, analyst, and how close it came to the truth."""
+    if (csv_file is None) != (survey is None):
+        raise InvalidInput("--csv and --survey go together: give both or neither")
+    if csv_file is not None and survey is not None:
+        source = playing.from_csv(csv_file, surveys.from_file(survey))
+    else:
+        source = playing.redbook()
+    playing.play(source, plot=plot, data=data, seed=seed, console=Console())

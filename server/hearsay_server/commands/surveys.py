@@ -1,0 +1,146 @@
+"""`hearsay survey`: register, inspect, close and delete surveys."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from google.protobuf.json_format import MessageToDict
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+import hearsay.plan
+from hearsay.transport import call, open_channel
+from hearsay.v1 import admin_pb2, admin_pb2_grpc
+from hearsay_server import connect, upkeep
+from hearsay_server import survey as surveys
+from hearsay_server.connect import DEFAULT_ADDRESS, Insecure, Target, Token
+from hearsay_server.tools import AsJson
+from ldp import InvalidInput
+
+_TIMEOUT = 30.0
+
+app = typer.Typer(help="Register, inspect, close and delete surveys.", no_args_is_help=True)
+
+
+@app.command("create")
+def create_survey(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="The survey, as TOML.")],
+    target: Target = DEFAULT_ADDRESS,
+    insecure: Insecure = False,
+    token: Token = None,
+) -> None:
+    """Register a survey: resolve it into its plan and freeze that."""
+    survey = surveys.from_file(file)
+    with open_channel(target, tls=connect.tls(context), token=token, insecure=insecure) as channel:
+        stub = admin_pb2_grpc.AdminStub(channel)
+        try:
+            status = call(stub.CreateSurvey, admin_pb2.CreateSurveyRequest(survey=survey), _TIMEOUT)
+        except InvalidInput as error:
+            raise InvalidInput(f"{file}: {error}") from None
+    Console().print(f"{status.survey} is registered, revision {status.revision.hex()[:12]}")
+
+
+@app.command("plan")
+def plan_survey(
+    file: Annotated[Path, typer.Argument(help="The survey, as TOML.")],
+    out: Annotated[Path, typer.Option(help="Where to write the plan's bytes.")],
+) -> None:
+    """Resolve a survey into its plan, without a server: for an app's own tests."""
+    plan = surveys.resolve(surveys.from_file(file))
+    out.write_bytes(plan)
+    Console().print(f"{out} has revision {hearsay.plan.parse(plan).revision.hex()}")
+
+
+@app.command("explain")
+def explain_survey(
+    file: Annotated[Path, typer.Argument(help="The survey, as TOML.")],
+    users: Annotated[int, typer.Option(help="How many users to predict the errors for.")] = 10_000,
+) -> None:
+    """Say what a survey would mean, before it is registered: protection, cost and errors."""
+    from hearsay_server import explain
+
+    explain.show(explain.explain(surveys.from_file(file), str(file), users), Console())
+
+
+@app.command("list")
+def list_surveys(
+    context: typer.Context,
+    target: Target = DEFAULT_ADDRESS,
+    insecure: Insecure = False,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the surveys and what has come in."""
+    with open_channel(target, tls=connect.tls(context), token=token, insecure=insecure) as channel:
+        stub = admin_pb2_grpc.AdminStub(channel)
+        answer = call(stub.ListSurveys, admin_pb2.ListSurveysRequest(), _TIMEOUT)
+    if as_json:
+        rows = [
+            {
+                "survey": s.survey,
+                "title": s.title,
+                "revision": s.revision.hex(),
+                "batches": s.batches,
+                "records": s.records,
+            }
+            for s in answer.surveys
+        ]
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    table = Table("survey", "title", "revision")
+    table.add_column("batches", justify="right")
+    table.add_column("records", justify="right")
+    for s in answer.surveys:
+        table.add_row(
+            s.survey, escape(s.title), s.revision.hex()[:12], f"{s.batches:,}", f"{s.records:,}"
+        )
+    Console().print(table)
+
+
+@app.command("show")
+def show_survey(
+    context: typer.Context,
+    survey: Annotated[str, typer.Argument(help="The survey's name.")],
+    target: Target = DEFAULT_ADDRESS,
+    insecure: Insecure = False,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a survey's plan: every mechanism with the epsilon that its integers realise."""
+    with open_channel(target, tls=connect.tls(context), token=token, insecure=insecure) as channel:
+        stub = admin_pb2_grpc.AdminStub(channel)
+        answer = call(stub.ShowSurvey, admin_pb2.ShowSurveyRequest(survey=survey), _TIMEOUT)
+    plan = hearsay.plan.parse(answer.plan)
+    if as_json:
+        typer.echo(json.dumps(MessageToDict(hearsay.plan.message(answer.plan)), indent=2))
+        return
+    Console().print(f"[bold]{plan.survey}[/bold]  {escape(plan.title)}")
+    Console().print(f"revision {plan.revision.hex()}")
+    Console().print(f"period   {plan.period or 'once: one record per user, ever'}")
+    Console().print(f"levels   {surveys.levels_in_words(plan)}", soft_wrap=True)
+    Console().print(f"records  {answer.status.records:,} in {answer.status.batches:,} batches")
+    table = Table("level", "attribute", "domain", "mechanism")
+    table.add_column("epsilon", justify="right")
+    table.add_column("bytes", justify="right")
+    for level in plan.levels.values():
+        for name, mechanism in level.mechanisms.items():
+            table.add_row(
+                level.name,
+                name,
+                escape(str(plan.attributes[name].domain)),
+                mechanism.name,
+                f"{mechanism.realised_epsilon:.4f}",
+                str(mechanism.code_bytes),
+            )
+        whole = f"[bold]{level.epsilon:.4f}[/bold]"
+        size = sum(mechanism.code_bytes for mechanism in level.mechanisms.values())
+        table.add_row(level.name, "[bold]whole record[/bold]", "", "", whole, str(size))
+        table.add_section()
+    Console().print(table)
+
+
+app.command("close")(upkeep.close_survey)
+app.command("delete")(upkeep.delete_survey)
