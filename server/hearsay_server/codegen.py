@@ -13,14 +13,24 @@ import typer
 import hearsay.plan
 from hearsay.agreement import Agreement
 from hearsay.plan import Categorical
-from hearsay.transport import call, open_channel
-from hearsay.v1 import collector_pb2, collector_pb2_grpc
+from hearsay.transport import GrpcTransport, Tls, Unreachable
+from hearsay.trouble import Reason
 from hearsay_server import connect
 from hearsay_server import survey as surveys
 from hearsay_server.connect import DEFAULT_ADDRESS, Insecure, Target, Token
 from ldp import InvalidInput
 
 _TIMEOUT = 30.0
+
+_TO_DO = {
+    Reason.UNREACHABLE: "check that `hearsay serve` runs there, that --target is its address, and "
+    "`hearsay --ca FILE codegen` where it speaks TLS on loopback",
+    Reason.NAME_NOT_FOUND: "check --target",
+    Reason.BAD_TOKEN: "give --token, or set HEARSAY_TOKEN",
+    Reason.TLS: "`hearsay --ca FILE codegen` trusts a CA of yours, and --server-name there expects "
+    "another name; without these, `codegen --insecure` forgoes TLS on a network that you trust",
+}
+"""What to do where the server cannot be asked, by what stands between."""
 
 
 def codegen(
@@ -50,15 +60,12 @@ def codegen(
       hearsay codegen daily.toml --out daily.py
       hearsay codegen --survey daily --target hearsay.example.org:443 --out daily.py
     """
-    if (file is None) == (survey is None):
-        raise InvalidInput("give the survey's file, or --survey with its name: one of them")
-    if file is not None:
+    if file is not None and survey is None:
         plan = surveys.resolve(surveys.from_file(file))
+    elif survey is not None and file is None:
+        plan = _fetched(survey, target, connect.tls(context), token, insecure)
     else:
-        tls = connect.tls(context)
-        with open_channel(target, tls=tls, token=token, insecure=insecure) as channel:
-            request = collector_pb2.GetPlanRequest(survey=survey)
-            plan = call(collector_pb2_grpc.CollectorStub(channel).GetPlan, request, _TIMEOUT).plan
+        raise InvalidInput("give the survey's file, or --survey with its name: one of them")
     text = module(plan, with_plan=with_plan)
     if out is None:
         typer.echo(text, nl=False)
@@ -67,6 +74,22 @@ def codegen(
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InvalidInput(f"cannot write {out}: {error}") from None
+
+
+def _fetched(survey: str, target: str, tls: Tls | None, token: str | None, insecure: bool) -> bytes:
+    """Return a survey's plan from a server; raise, with what to do, where there is none."""
+    transport = GrpcTransport(target, tls=tls, token=token, insecure=insecure)
+    try:
+        plan: bytes = transport.get_plan(survey, _TIMEOUT).plan
+    except InvalidInput as error:
+        raise InvalidInput(
+            f"the server at {target} gives no plan: {error}; `hearsay survey list` names its "
+            "surveys, and `hearsay survey create` registers one"
+        ) from None
+    except Unreachable as error:
+        to_do = _TO_DO.get(error.reason, "try again later")
+        raise Unreachable(f"{error}; {to_do}") from None
+    return plan
 
 
 def module(plan: bytes, *, with_plan: bool = True) -> str:

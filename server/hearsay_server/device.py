@@ -25,7 +25,25 @@ PersonName = Annotated[
 ]
 LedgerFile = Annotated[Path, typer.Argument(help="The ledger's file.")]
 _SHOWN = 20
-"""Codes of a batch that are shown."""
+"""Codes of a column that are shown."""
+
+_COUNTED = {
+    "recorded": "records queued",
+    "stored": "batches that the server stored",
+    "duplicate": "batches that the server had stored before",
+    "refused": "batches that the server refused",
+    "period_closed": "batches that came too late for their period",
+    "invalid": "answers outside the domain: a random value was reported",
+    "idle": "answers to attributes that were not drawn for their record",
+    "spent": "answers dropped: given in the period already, or above a cap",
+    "withheld": "answers dropped: the app withholds the attribute",
+    "unknown": "answers dropped: the survey has no such attribute",
+    "failed": "answers lost by a fault of the SDK",
+    "overflow": "reports dropped: the queue was full",
+    "revoked": "reports dropped: consent was revoked",
+    "lost": "reports dropped: the ledger was an old copy",
+}
+"""What the ledger counts, in words. Any other name is a `hearsay.Reason`."""
 
 
 @app.command("create")
@@ -99,11 +117,12 @@ def _column(plan: Plan | None, column: collector_pb2.Column, rows: int) -> dict[
     count = sum(byte.bit_count() for byte in column.present) if column.present else rows
     width = len(column.codes) // count
     codes = [column.codes[i * width : (i + 1) * width] for i in range(min(count, _SHOWN))]
-    shown = [code.hex() for code in codes]
+    shown = [{"code": code.hex(), "means": ""} for code in codes]
     if plan is not None:
         mechanism = plan.level(column.level).mechanisms[column.attribute]
         domain = plan.attributes[column.attribute].domain
-        shown = [describe(domain, mechanism, code) for code in codes]
+        for each, code in zip(shown, codes, strict=True):
+            each["means"] = describe(domain, mechanism, code).partition("  ")[2]
     return {
         "attribute": column.attribute,
         "level": column.level,
@@ -120,7 +139,7 @@ def _show(survey: dict[str, Any], console: Console) -> None:
     if survey["caps"]:
         console.print(f"the user's caps: {escape(json.dumps(survey['caps']))}")
     if survey["persons"]:
-        console.print(f"{survey['persons']} persons share the device; --person shows one's account")
+        console.print(f"people besides the device's own user: {survey['persons']} (see --person)")
     spent = Table("attribute", "epsilon", "times", "in all", "left of the user's caps")
     for attribute, spendings in survey["spent"].items():
         left = survey["left"].get(attribute)
@@ -129,23 +148,18 @@ def _show(survey: dict[str, Any], console: Console) -> None:
             row = (f"{each['epsilon']:.6g}", str(each["times"]), f"{total:.6g}")
             spent.add_row(escape(attribute), *row, "no cap" if left is None else f"{left:.6g}")
     if spent.row_count:
-        console.print("spent")
+        console.print("epsilon spent")
         console.print(spent)
-    counters = ", ".join(f"{name} {count}" for name, count in survey["counters"].items())
-    console.print(f"counted: {counters or 'nothing yet'}")
+    counted = Table("counter", "count", "what was counted")
+    for name, count in survey["counters"].items():
+        counted.add_row(name, str(count), _COUNTED.get(name, "answers dropped, for this reason"))
+    console.print("counted" + ("" if counted.row_count else ": nothing"))
+    if counted.row_count:
+        console.print(counted)
     for title, batches in (("waiting", survey["waiting"]), ("sent", survey["sent"])):
         table = Table("period", "rows", "bytes", "what it says", "became (UTC)")
         for batch in batches:
-            lines = [
-                f"{column['attribute']} ({column['level']}): {code}"
-                for column in batch["columns"]
-                for code in column["codes"]
-            ]
-            lines += [
-                f"{column['attribute']}: and {column['more']} more"
-                for column in batch["columns"]
-                if column["more"]
-            ]
+            lines = [line for column in batch["columns"] for line in _lines(column)]
             became = "waits"
             if "became" in batch:
                 at = datetime.fromisoformat(batch["at"])
@@ -155,3 +169,14 @@ def _show(survey: dict[str, Any], console: Console) -> None:
         console.print(title + (": nothing" if not batches else ""))
         if batches:
             console.print(table)
+
+
+def _lines(column: dict[str, Any]) -> list[str]:
+    lines = [f"{column['attribute']} ({column['level']})"]
+    for each in column["codes"]:
+        code = each["code"]
+        short = code if len(code) <= 16 else f"{code[:16]}..."
+        lines.append(f"  {short}  {each['means']}".rstrip())
+    if column["more"]:
+        lines.append(f"  and {column['more']} more")
+    return lines

@@ -1,6 +1,7 @@
 """What a survey would mean: who is protected from what, what it costs, how precise it gets."""
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from hearsay.v1 import survey_pb2
 from hearsay_server import survey as surveys
 from hearsay_server.survey import Question
 from ldp import InvalidInput, Mechanism
+from ldp.budget import Decision
 from ldp.mechanisms.numeric import MeanMechanism
 
 
@@ -42,14 +44,16 @@ class Row:
 class Explanation:
     """A survey as it would be resolved.
 
-    `rows` predict errors for `users` users at that level. `pooled` and `strict` are the errors
-    by attribute where they spread evenly over the levels, and where all had the strictest.
+    `decision` says what a record reports and, where the budget was chosen, what the other ways
+    would cost. `rows` predict errors for `users` users at that level. `pooled` and `strict` are
+    the errors by attribute where they spread evenly over the levels, and where all had the
+    strictest.
     `repeats` say what the reports of several periods cost together, and do not hide.
     """
 
     plan: Plan
     users: int
-    decision: str
+    decision: Sequence[str]
     rows: Sequence[Row]
     protections: Sequence[str]
     repeats: Sequence[str]
@@ -79,13 +83,27 @@ def explain(survey: survey_pb2.Survey, source: str, users: int) -> Explanation:
     return Explanation(
         plan=plan,
         users=users,
-        decision=str(surveys.decide(survey.budget, epsilons, questions)),
+        decision=_decision(surveys.decide(survey.budget, epsilons, questions)),
         rows=rows,
         protections=[line for q in questions for line in _protections(q)],
         repeats=[_repeats(q) for q in questions] if plan.period else [],
         pooled=pooled,
         strict=strict,
     )
+
+
+def _decision(decision: Decision) -> list[str]:
+    """Say in words what a record reports, and how many more users any other way would take."""
+    (chosen, least, _), *others = decision.candidates
+    lines = [chosen]
+    if others:
+        lines.append(
+            "Other ways need more users for the same error (the sum of squared errors over the "
+            "attributes, each times its weight, on average over the levels):"
+        )
+    # A squared error is in inverse proportion to the number of users.
+    lines += [f"  {label}: {other / least:.2f} times as many" for label, other, _ in others]
+    return lines
 
 
 def _rows(plan: Plan, level: Level, users: int) -> list[Row]:
@@ -156,17 +174,18 @@ def show(explanation: Explanation, console: Console) -> None:
     """Print an explanation."""
     plan = explanation.plan
     console.print(f"[bold]{plan.survey}[/bold]  {escape(plan.title)}")
-    console.print(f"levels  {surveys.levels_in_words(plan)}", soft_wrap=True)
+    _print(f"levels  {surveys.levels_in_words(plan)}", console)
     console.print("\n[bold]What a record reports[/bold]")
-    console.print(escape(explanation.decision), soft_wrap=True)
+    for line in explanation.decision:
+        _print(f"  {line}", console)
     console.print("\n[bold]Who is protected from what[/bold]")
     for line in explanation.protections:
-        console.print(f"  {escape(line)}", soft_wrap=True)
+        _print(f"  {line}", console)
     memos = any(row.memo for row in explanation.rows)
     if memos:
         console.print("\n[bold]What reports of several periods cost together[/bold]")
         for line in explanation.repeats:
-            console.print(f"  {escape(line)}", soft_wrap=True)
+            _print(f"  {line}", console)
     console.print()
     table = Table(title=f"Each level by itself, with {explanation.users:,} users at it")
     for heading in ("level", "attribute"):
@@ -193,11 +212,12 @@ def show(explanation: Explanation, console: Console) -> None:
         table.add_section()
     console.print(table)
     title = f"{explanation.users:,} users, evenly over the levels, against the strictest for all"
-    console.print(
+    _print(
         "Errors are standard errors: of a frequency on average, if all values are equally "
         "frequent; of a mean, if numbers are spread evenly and noise is at its worst.",
-        soft_wrap=True,
+        console,
     )
+    console.print()
     compared = Table("attribute", title=title)
     for heading in ("error", "error, all strictest", "users it would take"):
         compared.add_column(heading, justify="right")
@@ -206,3 +226,10 @@ def show(explanation: Explanation, console: Console) -> None:
         factor = (strictest / error) ** 2
         compared.add_row(name, f"{error:.4f}", f"{strictest:.4f}", f"{factor:.1f} times as many")
     console.print(compared)
+
+
+def _print(line: str, console: Console) -> None:
+    """Print a line of plain text; indent what does not fit further than its beginning."""
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    wrapped = textwrap.fill(line, console.width, subsequent_indent=indent)
+    console.print(escape(wrapped), soft_wrap=True)

@@ -14,7 +14,7 @@ from hearsay import InvalidInput
 from hearsay.agreement import Agreement
 from hearsay_server import codegen
 from hearsay_server import survey as surveys
-from support import SURVEY, Server, device
+from support import SURVEY, Server, device, free_port
 
 ODD = r"""
 name = "odd"
@@ -170,10 +170,34 @@ def test_a_survey_comes_from_a_file_or_a_server(server: Server, tmp_path: Path) 
         assert "give the survey's file, or --survey with its name: one of them" in done.stderr
     unknown = command("codegen", "--survey", "drinks", "--target", server.address)
     assert unknown.returncode == 1
-    assert "drinks" in unknown.stderr
+    assert "there is no survey 'drinks' here; `hearsay survey list`" in unknown.stderr
     lost = command("codegen", tmp_path / "survey.toml", "--out", tmp_path / "no" / "typed.py")
     assert lost.returncode == 1
     assert f"cannot write {tmp_path / 'no' / 'typed.py'}" in lost.stderr
+
+
+def test_what_keeps_a_server_from_being_asked_is_told(server: Server, tmp_path: Path) -> None:
+    nobody = f"127.0.0.1:{free_port()}"
+    for given, told in (
+        (("--target", nobody), f"nothing listens at {nobody}; check that `hearsay serve` runs"),
+        (("--target", "no.invalid:1"), "the host name in no.invalid:1 does not resolve; check "),
+        (("--target", "https://a"), 'a target is "host:port"'),
+    ):
+        done = command("codegen", "--survey", "health", *given)
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"hearsay: {told}")
+    spoken = command("--server-name", "a", "codegen", "--survey", "a", "--target", server.address)
+    assert f"{server.address} does not speak TLS; `hearsay --ca FILE codegen`" in spoken.stderr
+    secret = Server(tmp_path / "secret", "--require-device-token")
+    command("token", "create", "ann", "--data", secret.folder)
+    secret.start()
+    try:
+        wrong = ("--target", secret.address, "--token", "wrong")
+        refused = command("codegen", "--survey", "health", *wrong)
+    finally:
+        secret.stop()
+    assert f"{secret.address} does not accept the token, or asks for one" in refused.stderr
+    assert refused.stderr.endswith("; give --token, or set HEARSAY_TOKEN\n")
 
 
 def test_names_and_values_may_be_anything(server: Server) -> None:

@@ -1,12 +1,13 @@
 """`hearsay device`."""
 
 import json
+import shutil
 import sqlite3
 from pathlib import Path
 
 from command import hearsay
 
-from hearsay import Caps
+from hearsay import Caps, Delivery
 from support import Server, device
 
 
@@ -63,12 +64,65 @@ def test_a_ledger_can_be_made_and_looked_into(server: Server, tmp_path: Path) ->
     assert (sent["rows"], len(sent["id"])) == (2, 32)
     (waiting,) = survey["waiting"]
     assert [c["attribute"] for c in waiting["columns"]] == ["age"]
-    assert "counts as" in waiting["columns"][0]["codes"][0]
-    assert "smokes (strict):" in text
-    assert "2 persons share the device" in text
+    (code,) = waiting["columns"][0]["codes"]
+    assert bytes.fromhex(code["code"])
+    assert code["means"].startswith("counts as ")
+    assert "│ smokes (strict)" in text
+    assert "people besides the device's own user: 2 (see --person)" in text
     narrow = run("device", "show", file, columns=80)
     assert "…" not in narrow
+    assert max(map(len, narrow.splitlines())) <= 80
     assert sent["at"].split("T")[0] in narrow
+
+
+def test_epsilon_and_answers_dropped_have_different_names(server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    run("device", "create", file)
+    with device(server.address, "health", level="strict", ledger=file) as client:
+        for _ in range(2):
+            client.record(smokes="no")
+    lines = [line.strip("│ ") for line in run("device", "show", file).splitlines()]
+    assert "spent" not in lines
+    assert "epsilon spent" in lines
+    counted = "spent    │ 1     │ answers dropped: given in the period already, or above a cap"
+    assert counted in lines
+
+
+def test_a_person_whom_the_ledger_does_not_know_is_refused(server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    run("device", "create", file)
+    known = "the ledger knows no person 'ann'; it keeps names as hashes only, so it cannot list "
+    known += "them. People that it knows, besides the device's own user: "
+    assert f"{known}0\n" in refusal("device", "show", file, "--person", "ann")
+    with device(server.address, "health", level="strict", ledger=file) as client:
+        client.person("bob", level="strict").grant()
+        client.person("eve", level="strict").grant()
+    assert f"{known}2\n" in refusal("device", "show", file, "--person", "ann")
+    assert "consent granted" in run("device", "show", file, "--person", "bob")
+
+
+def test_looking_leaves_no_file_behind(server: Server, tmp_path: Path) -> None:
+    """Neither beside a closed ledger, nor one in use, nor a copy of one that was in use."""
+    folder, copied = tmp_path / "device", tmp_path / "copied"
+    folder.mkdir()
+    copied.mkdir()
+    file = folder / "ledger.db"
+    run("device", "create", file)
+    later = Delivery(batch_age=60.0)  # so that the answer is in the log while it is copied
+    with device(server.address, "health", level="strict", ledger=file, delivery=later) as client:
+        assert client.record(smokes="no")
+        in_use = sorted(folder.iterdir())
+        for name in ("ledger.db", "ledger.db-wal"):
+            shutil.copyfile(folder / name, copied / name)
+        texts = [run("device", "show", each / "ledger.db") for each in (folder, copied)]
+        assert sorted(folder.iterdir()) == in_use
+        assert client.record(age=30)  # the ledger is none the worse for it
+    texts.append(run("device", "show", file))
+    assert list(folder.iterdir()) == [file]
+    assert len(list(copied.iterdir())) == 2
+    for text in texts:
+        assert "│ smokes    │ 0.5" in text
+    assert ["│ age       │ 0.5" in text for text in texts] == [False, False, True]
 
 
 def test_what_is_no_ledger_is_told(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from test_cli import hearsay
 
 from hearsay import InvalidInput
 from hearsay_server import survey as surveys
-from hearsay_server.explain import explain
+from hearsay_server.explain import Explanation, explain
 from ldp.testing import SeededCoins
 from support import SURVEY, Server
 
@@ -65,7 +65,8 @@ def test_the_command_tells_it_all(tmp_path: Path) -> None:
     assert done.returncode == 0
     for told in (
         "1 of 2 attributes, drawn for each record",
-        "instead of all 2 attributes at once",
+        "Other ways need more users for the same error",
+        "all 2 attributes at once: ",
         "smokes: yes from no or sometimes by 1 epsilon",
         "whole record",
         "Each level by itself, with 500 users at it",
@@ -73,6 +74,39 @@ def test_the_command_tells_it_all(tmp_path: Path) -> None:
         "times as many",
     ):
         assert told in done.stdout
+
+
+def test_another_way_is_told_by_how_many_users_it_would_take() -> None:
+    """Squared errors are in inverse proportion to users; two numbers share epsilon in halves."""
+    number = SURVEY[SURVEY.index('[[attributes]]\nname = "age"') :]
+    levels = SURVEY[: SURVEY.index("[[attributes]]")] + number + number.replace("age", "height")
+
+    def explained(budget: str) -> Explanation:
+        toml = levels.replace('title = "A', f'budget = "{budget}"\ntitle = "A')
+        return explain(surveys.from_toml(toml, "t"), "t", 1000)
+
+    split, sample = (sum(r.error**2 for r in explained(b).rows) for b in ("split", "sample"))
+    chosen, _, other = explained("auto").decision
+    assert chosen == "1 of 2 attributes, drawn for each record"
+    label, _, told = other.strip().partition(": ")
+    assert label == "all 2 attributes at once"
+    factor = float(told.removesuffix(" times as many"))
+    assert factor > 1.1
+    assert factor == pytest.approx(split / sample, rel=0.03)
+    assert explained("split").decision == ["all attributes, by weight"]
+
+
+def test_what_it_prints_fits_80_columns(tmp_path: Path) -> None:
+    file = tmp_path / "survey.toml"
+    long = DELICATE.replace('title = "A', 'budget = "auto"\nperiod = "P1D"\ntitle = "A')
+    long = long.replace("strict = 1.0", "".join(f"level_{n} = {n}.5\n" for n in range(1, 8)))
+    values = ", ".join(f'"a rather long value {n}"' for n in range(9))
+    long += f'[[attributes]]\nname = "{"long_" * 6}"\nmemo = 2\n'
+    long += f"[attributes.categorical]\nvalues = [{values}]\n"
+    file.write_text(long)
+    done = hearsay("survey", "explain", file, COLUMNS="80")
+    assert done.returncode == 0, done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80
 
 
 def test_the_default_level_is_marked(server: Server, tmp_path: Path) -> None:

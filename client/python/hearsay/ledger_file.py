@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -57,16 +59,31 @@ class LedgerFile:
 def read(file: Path, person: str = "") -> LedgerFile:
     """Return a file's content as one person's ("" is the device's own user).
 
-    Raises `InvalidInput` where it is no ledger that can be read.
+    Raises `InvalidInput` where it is no ledger that can be read, or does not know the person.
     """
     with _opened(file) as connection:
         settings = dict(connection.execute("SELECT name, value FROM settings"))
         key = person_key(person, settings["salt"])
+        _check_known(connection, person, key)
         names = connection.execute(
             "SELECT survey FROM surveys UNION SELECT survey FROM people ORDER BY survey"
         ).fetchall()
         surveys = tuple(_survey(connection, name, key) for (name,) in names)
         return LedgerFile(settings.get("created"), surveys)
+
+
+def _check_known(connection: sqlite3.Connection, person: str, key: bytes) -> None:
+    known = {
+        found
+        for (found,) in connection.execute(
+            "SELECT person FROM people UNION SELECT person FROM accounts"
+        )
+    }
+    if key and key not in known:
+        raise InvalidInput(
+            f"the ledger knows no person {person!r}; it keeps names as hashes only, so it cannot "
+            f"list them. People that it knows, besides the device's own user: {len(known - {b''})}"
+        )
 
 
 def _survey(connection: sqlite3.Connection, name: str, person: bytes) -> SurveyFile:
@@ -116,13 +133,34 @@ def _survey(connection: sqlite3.Connection, name: str, person: bytes) -> SurveyF
 
 
 @contextlib.contextmanager
+def _readable(file: Path) -> Iterator[Path]:
+    """Yield a file that SQLite can open without leaving a log or an index beside the ledger.
+
+    Both are there while a process uses the ledger, or was killed: then that is the ledger itself.
+    Otherwise SQLite would make them, and a connection that only reads does not remove them: then
+    that is a copy, which is removed.
+    """
+    log, index = Path(f"{file}-wal"), Path(f"{file}-shm")
+    if log.exists() and index.exists():
+        yield file
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, "ledger")
+        shutil.copyfile(file, copy)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copyfile(log, f"{copy}-wal")
+        yield copy
+
+
+@contextlib.contextmanager
 def _opened(file: Path) -> Iterator[sqlite3.Connection]:
     if not file.is_file():
         raise InvalidInput(f"there is no file {file}")
     try:
-        with contextlib.closing(
-            sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
-        ) as connection:
+        with (
+            _readable(file.resolve()) as path,
+            contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection,
+        ):
             (application,) = connection.execute("PRAGMA application_id").fetchone()
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if application != APPLICATION:
@@ -134,3 +172,5 @@ def _opened(file: Path) -> Iterator[sqlite3.Connection]:
             yield connection
     except sqlite3.DatabaseError as error:
         raise InvalidInput(f"{file} is no ledger that can be read: {error}") from None
+    except OSError as error:
+        raise InvalidInput(f"cannot read {file}: {error}") from None
