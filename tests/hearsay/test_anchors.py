@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from disks import SmallDisk
 
 from hearsay.anchors import Anchor, FileAnchor, KeyringAnchor
 from hearsay.new_ledger import create_ledger
@@ -198,6 +199,27 @@ def test_an_anchor_that_cannot_be_written_lets_nothing_leave(
     store.secure()
     store.release()
     assert lost(file, failing) == ""
+
+
+@pytest.mark.parametrize("on_the_same_disk", [False, True])
+def test_a_full_disk_lets_the_anchor_be_told(
+    small_disk: SmallDisk, anchor: FileAnchor, on_the_same_disk: bool
+) -> None:
+    file = small_disk.folder / "ledger.db"
+    create_ledger(file)
+    if on_the_same_disk:
+        anchor = FileAnchor(small_disk.folder / "anchor")
+    send(file, anchor)
+    backup = file.read_bytes()
+    store = a_store(file, anchor)
+    store.probe()
+    small_disk.fill_log(file)
+    store.secure()
+    store.release()
+    small_disk.empty()
+    assert lost(file, anchor) == ""
+    file.write_bytes(backup)  # of the closed ledger
+    assert "is an earlier copy" in lost(file, anchor)
 
 
 def test_an_anchor_that_cannot_be_read_lets_nothing_be_taken(

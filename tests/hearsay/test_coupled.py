@@ -1,21 +1,37 @@
-"""Only the channel depends on the answer: coupled runs of two people who make the same calls.
+"""Only the channel depends on the answer: coupled runs of people who make the same calls.
 
-The two are given different answers, inside or outside the domain, and the same coins where
-attributes are drawn. Whatever the plan, the same calls must be followed by messages of the same
-form at the same moments. The adversary is a server that chooses the plan, and sees all of them.
+In two runs they give different answers, inside or outside the domain, and have the same coins
+where attributes are drawn. Whatever the plan, the same calls must be followed by messages of the
+same form at the same moments. The adversary is a server that chooses the plan, answers as it
+likes, and sees all messages.
 """
 
 import math
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+import queue
+import random
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
+from hostile import Liar, plan_of, tampered
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hearsay import MEMORY, Caps, Client
+from hearsay import MEMORY, Caps, Client, Delivery, Unreachable, create_ledger
+from hearsay.plan import parse
 from hearsay.testing import RecordingTransport
+from hearsay.v1 import collector_pb2, plan_pb2
 from hearsay_server import catalogue
 from hearsay_server import survey as surveys
 from ldp import Coins, InvalidInput
@@ -27,30 +43,74 @@ BEGIN = datetime(2026, 1, 1, 12, tzinfo=UTC)
 class Awkward:
     """An answer whose methods raise."""
 
-    def __float__(self) -> float:
+    def _raise(self, *_: object) -> Any:
         raise RuntimeError("no")
 
-    def __eq__(self, other: object) -> bool:
+    __float__ = __int__ = __index__ = __str__ = __repr__ = __bool__ = __len__ = _raise
+    __eq__ = __hash__ = __lt__ = __le__ = __ge__ = __gt__ = __iter__ = _raise
+
+
+class AwkwardText(Awkward, str):
+    """A value of the domain whose methods raise."""
+
+    __slots__ = ()
+
+
+class AwkwardWhole(Awkward, int):
+    """A whole number whose methods raise."""
+
+    __slots__ = ()
+
+
+class AwkwardNumber(Awkward, float):
+    """A number whose methods raise."""
+
+    __slots__ = ()
+
+
+class Nameless:
+    """An answer that does not even tell its type."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
         raise RuntimeError("no")
 
-    def __hash__(self) -> int:
+
+class Secretive(InvalidInput):
+    """An error that cannot be read."""
+
+    def __str__(self) -> str:
         raise RuntimeError("no")
+
+
+class Worse:
+    """An answer whose methods raise an error that cannot be read."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        raise Secretive
 
 
 class Reseeded(Coins):
-    """Coins that begin anew for every period, so that both people draw the same attributes."""
+    """Coins that begin anew with every call, so that two runs draw the same attributes.
+
+    Those of each sender are its own: it shuffles the rows of a batch while nobody calls.
+    """
 
     def __init__(self) -> None:
-        self.begin(0)
+        self._of = threading.local()
 
     def begin(self, seed: int) -> None:
-        self._inner = SeededCoins(seed)
+        self._of.inner = SeededCoins(seed)
 
     def _bytes(self, count: int) -> bytes | memoryview:
-        return self._inner._bytes(count)
+        if not hasattr(self._of, "inner"):
+            self.begin(0)
+        inner: SeededCoins = self._of.inner
+        return inner._bytes(count)
 
 
-OUTSIDE = [
+OUTSIDE: Sequence[object] = [
     "nowhere",
     "",
     -1,
@@ -59,14 +119,24 @@ OUTSIDE = [
     -1e308,
     math.nan,
     math.inf,
+    np.float32("nan"),
+    np.datetime64("NaT"),
+    np.array([1.0, 2.0]),
     b"a",
     [],
     {},
     True,
+    NotImplemented,
     Decimal("NaN"),
+    Decimal("sNaN"),
     Decimal(10) ** 400,
+    1j,
     object(),
     Awkward(),
+    AwkwardText("v1"),
+    AwkwardWhole(1),
+    AwkwardNumber(0.5),
+    Nameless(),
     "x" * 10_000,
     "\ud800",
 ]
@@ -91,9 +161,9 @@ numeric = st.fixed_dictionaries(
 )
 
 
-def survey(attributes: Sequence[dict[str, Any]], period: str, budget: str) -> str:
+def survey(attributes: Sequence[dict[str, Any]], period: str = "", budget: str = "") -> str:
     """Return a survey of these attributes, as TOML."""
-    lines = ['name = "coupled"', f'budget = "{budget}"', "levels = { one = 2.0 }"]
+    lines = ['name = "coupled"', f'budget = "{budget}"', "levels = { one = 2.0, two = 4.0 }"]
     lines += [f'period = "{period}"'] if period else []
     for position, each in enumerate(attributes):
         lines += ["[[attributes]]", f'name = "a{position}"']
@@ -112,84 +182,456 @@ def survey(attributes: Sequence[dict[str, Any]], period: str, budget: str) -> st
     return "\n".join(lines)
 
 
-def forms(transport: RecordingTransport) -> list[Any]:
-    """Return all that can be told of what left but the codes themselves."""
-    return [
-        (
-            batch.period,
-            batch.rows,
-            batch.ByteSize(),
-            [(c.attribute, c.level, len(c.codes), len(c.present)) for c in batch.columns],
-        )
-        for batch in transport.batches
-    ]
+# --- time that passes when the test lets it ------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+class Moments:
+    """Time that a test lets pass, for the modules `time` and `queue` of a sender.
+
+    The senders' threads run one at a time, each when something is due, and all of them wait while
+    the test's own thread runs: so two runs differ by nothing but what they are given.
+    """
+
+    Empty = queue.Empty
+    sleep = staticmethod(time.sleep)
+
+    def __init__(self) -> None:
+        self.now = BEGIN.timestamp()
+        self.is_over = False
+        self.changed = threading.Condition()
+        self._senders: list[Calls] = []
+
+    def SimpleQueue(self) -> "Calls":
+        self._senders.append(Calls(self))
+        return self._senders[-1]
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def clock(self) -> datetime:
+        return datetime.fromtimestamp(self.now, UTC)
+
+    def settle(self) -> None:
+        """Let the senders do all that is due now."""
+        with self.changed:
+            while True:
+                assert self.changed.wait_for(self._all_wait, timeout=60), "a sender has stopped"
+                due = [calls for calls in self._senders if calls or calls.until <= self.now]
+                if not due:
+                    return
+                due[0].let_go()
+
+    def go_by(self, seconds: float) -> None:
+        """Let time go by, minutes as they come; through hours the device is suspended."""
+        end = self.now + seconds
+        while seconds < 600 and (due := min(calls.until for calls in self._senders)) <= end:
+            self.now = due
+            self.settle()
+        self.now = end
+        self.settle()
+
+    def end(self) -> None:
+        """Let the senders go whenever they are called, so that they can be stopped."""
+        with self.changed:
+            self.is_over = True
+            self.changed.notify_all()
+
+    def _all_wait(self) -> bool:
+        return all(calls.waits for calls in self._senders)
+
+
+class Calls:
+    """The calls that a sender waits for, until a moment."""
+
+    def __init__(self, moments: Moments) -> None:
+        self._moments = moments
+        self._calls: deque[Any] = deque()
+        self.waits = False
+        self.until = math.inf
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def empty(self) -> bool:
+        return not self._calls
+
+    def put(self, call: Any) -> None:
+        with self._moments.changed:
+            self._calls.append(call)
+            if call is not None or self._moments.is_over:  # somebody is about to wait for it
+                self.let_go()
+
+    def get(self, timeout: float) -> Any:
+        with self._moments.changed:
+            self.waits, self.until = True, self._moments.now + timeout
+            self._moments.changed.notify_all()
+            self._moments.changed.wait_for(
+                lambda: not self.waits or (self._moments.is_over and self._calls)
+            )
+            return self.get_nowait()
+
+    def get_nowait(self) -> Any:
+        with self._moments.changed:
+            if not self._calls:
+                raise queue.Empty
+            return self._calls.popleft()
+
+    def let_go(self) -> None:
+        self.waits = False
+        self._moments.changed.notify_all()
+
+
+# --- two runs of the same calls ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of one of the clients and people, and the seconds until the next.
+
+    `answers` are two for each attribute, one for each run, as places in what may be answered.
+    """
+
+    client: int
+    person: int
+    what: str
+    answers: Mapping[str, tuple[int, int]]
+    pause: float
+
+
+ANSWERS: Mapping[str, Callable[[], collector_pb2.Result | Exception]] = {
+    "stored": lambda: collector_pb2.Result(status=collector_pb2.Result.STORED),
+    "away": lambda: Unreachable("away"),
+    "busy": lambda: Unreachable("busy", retry_after=40.0),
+    "not yet": lambda: collector_pb2.Result(status=collector_pb2.Result.RETRY),
+    "refused": lambda: collector_pb2.Result(status=collector_pb2.Result.REFUSED),
+    "no such call": lambda: InvalidInput("no"),
+}
+"""What a server may answer a batch."""
+
+
+class Watching(Liar):
+    """A server that serves its plans one after the other, and writes down what comes and when."""
+
+    def __init__(self, plans: Sequence[bytes], moments: Moments, story: list[Any]) -> None:
+        super().__init__(plan_of(HARMLESS))
+        self._plans = list(plans)
+        self._moments = moments
+        self._story = story
+
+    def get_plan(self, survey: str, timeout: float) -> collector_pb2.GetPlanResponse:
+        self._story.append((self._moments.now, "plan", survey))
+        self.bytes_now = self._plans.pop(0) if len(self._plans) > 1 else self._plans[0]
+        return super().get_plan(survey, timeout)
+
+    def submit(self, batch: collector_pb2.Batch, timeout: float) -> collector_pb2.SubmitResponse:
+        self._story.append((self._moments.now, "batch", form(batch)))
+        return super().submit(batch, timeout)
+
+    def forget(
+        self, survey: str, period: str, ids: Sequence[bytes], timeout: float
+    ) -> collector_pb2.ForgetResponse:
+        self._story.append((self._moments.now, "forget", survey, period, len(ids)))
+        return super().forget(survey, period, ids, timeout)
+
+    def _now(self) -> int:
+        return int(self._moments.now)
+
+
+HARMLESS = survey(
+    [{"kind": "numeric", "mechanism": "onebit", "low": 0, "width": 1, "clamp": False}]
+)
+
+
+def form(batch: collector_pb2.Batch) -> bytes:
+    """Return all that can be told of a batch but its codes and its random id."""
+    copy = collector_pb2.Batch.FromString(batch.SerializeToString())
+    copy.id = bytes(len(copy.id))
+    for column in copy.columns:
+        column.codes = bytes(len(column.codes))
+    return copy.SerializeToString(deterministic=True)
+
+
+def story(
+    run: int,
+    calls: Sequence[Call],
+    possible: Mapping[str, Sequence[object]],
+    plans: Sequence[bytes],
+    *,
+    surveys: Sequence[str] = ("coupled",),
+    answers: Sequence[str] = (),
+    **choices: Any,
+) -> list[Any]:
+    """Return what became of the calls and what left, each with its moment, in one of two runs.
+
+    There is a client for each of `surveys`; several share a ledger.
+    """
+    told: list[Any] = []
+    moments, coins, clients = Moments(), Reseeded(), []
+    with replaced(moments), tempfile.TemporaryDirectory() as folder:
+        if len(surveys) > 1:
+            create_ledger(Path(folder, "ledger.db"))
+        for name in surveys:
+            transport = Watching([renamed(plan, name) for plan in plans], moments, told)
+            transport.answers = [ANSWERS[each]() for each in answers]
+            client = Client(
+                transport,
+                name,
+                ledger=Path(folder, "ledger.db") if len(surveys) > 1 else MEMORY,
+                level="one",
+                consent=True,
+                coins=coins,
+                clock=moments.clock,
+                **choices,
+            )
+            clients.append(client)
+            moments.settle()
+        people = [(client, client.person("ann", level="one")) for client in clients]
+        for _, ann in people:
+            ann.grant()
+            moments.settle()
+        for number, call in enumerate(calls):
+            client = clients[call.client % len(clients)]
+            person = people[call.client % len(clients)][call.person]
+            coins.begin(number)
+            told.append((moments.now, call.what))
+            match call.what:
+                case "record":
+                    given = {
+                        name: possible[name][places[run] % len(possible[name])]
+                        for name, places in sorted(call.answers.items())
+                        if name in possible
+                    }
+                    recorded = person.record(**given)
+                    told.append((recorded.taken, dict(recorded.dropped)))
+                case "grant":
+                    person.grant()
+                case "revoke":
+                    person.revoke()
+                case "forget":
+                    person.revoke(forget=True)
+                case "flush":
+                    assert client.flush()
+            moments.settle()
+            moments.go_by(call.pause)
+        moments.end()
+        ended = list(told)  # what leaves as they close is not timed
+        for client in clients:
+            client.close(0)
+            client._device.sender.join(20)
+    return ended
+
+
+@contextmanager
+def replaced(moments: Moments) -> Iterator[None]:
+    """Let the senders live by these moments, and let their retries repeat."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hearsay.sender.time", moments)
+        patch.setattr("hearsay.sender.queue", moments)
+        patch.setattr("hearsay.sender.random", random.Random(0))
+        patch.setattr("hearsay.plan_keeper._uptime", moments.monotonic)
+        yield
+
+
+def renamed(plan: bytes, survey: str) -> bytes:
+    """Return a plan as that of another survey; "coupled" is what all plans are of."""
+    if survey == "coupled":
+        return plan
+    message = plan_pb2.Plan.FromString(plan)
+    message.survey.name = survey
+    return message.SerializeToString(deterministic=True)
+
+
+# --- what may be generated -----------------------------------------------------------------------
+
+NAMES = ("a0", "a1", "a2")
+
+
+def calls_of(*kinds: str) -> st.SearchStrategy[list[Call]]:
+    """Return a strategy of calls, most of them answers."""
+    places = st.integers(0, 99)
+    call = st.builds(
+        Call,
+        client=st.integers(0, 1),
+        person=st.integers(0, 1),
+        what=st.sampled_from((*["record"] * 6, *kinds)),
+        answers=st.dictionaries(st.sampled_from(NAMES), st.tuples(places, places), min_size=1),
+        pause=st.sampled_from([0.0, 0.0, 0.3, 3.0, 70.0, 18 * 3600.0, 40 * 3600.0]),
+    )
+    return st.lists(call, min_size=4, max_size=12)
+
+
+caps = st.builds(
+    lambda life, until: Caps(life=life, until=until if life else None),
+    st.sampled_from([None, None, 0.5, 2.0, 3.7, 9.0]),
+    st.sampled_from([None, None, "2026-01-04"]),
+)
+deliveries = st.builds(
+    Delivery,
+    batch_rows=st.sampled_from([1, 2, 512]),
+    batch_age=st.sampled_from([0.5, 5.0, 100.0]),
+    max_reports=st.sampled_from([1, 3, 1000]),
+    first_wait=st.sampled_from([0.1, 1.0, 50.0]),
+    longest_wait=st.sampled_from([50.0, 300.0]),
+    plan_age=st.sampled_from([50.0, 24 * 3600.0]),
+)
+of_a_server = st.lists(st.sampled_from(sorted(ANSWERS)), max_size=6)
+sharing = st.sampled_from([("coupled", "coupled"), ("coupled", "other")])
+
+
+def usual(examples: int) -> settings:
+    return settings(max_examples=examples, suppress_health_check=[HealthCheck.too_slow])
+
+
+def possible_answers(attributes: Sequence[dict[str, Any]]) -> Mapping[str, Sequence[object]]:
+    """Return what may be answered, by attribute: half of it is in the domain."""
+    return {
+        name: (list(inside_of(each)) * len(OUTSIDE))[: len(OUTSIDE)] + list(OUTSIDE)
+        for name, each in zip(NAMES, attributes, strict=False)
+    }
+
+
+def inside_of(attribute: dict[str, Any]) -> Sequence[object]:
+    if attribute["kind"] == "categorical":
+        return [f"v{number}" for number in range(attribute["k"])]
+    return [attribute["low"], attribute["low"] + attribute["width"] / 2]
+
+
+@lru_cache(maxsize=256)
+def resolved(toml: str) -> bytes | None:
+    """Return the plan of a survey; None where no honest server makes it."""
+    try:
+        return plan_of(toml)
+    except InvalidInput:
+        return None
+
+
+def both(
+    attributes: Sequence[dict[str, Any]], calls: Sequence[Call], plans: Sequence[bytes], **more: Any
+) -> tuple[list[Any], list[Any]]:
+    """Return the stories of both runs, of an app that allows all that an honest plan asks for."""
+    names = NAMES[: len(attributes)]
+    more = {
+        "epsilon": 2.0,
+        "may_tell_changes": names,
+        "may_reveal": {
+            name: inside_of(each)[1:]
+            for name, each in zip(names, attributes, strict=True)
+            if each.get("sensitive")
+        },
+        **more,
+    }
+    first, second = (
+        story(run, calls, possible_answers(attributes), plans, **more) for run in range(2)
+    )
+    return first, second
+
+
+@usual(150)
 @given(
     attributes=st.lists(categorical | numeric, min_size=1, max_size=3),
     period=st.sampled_from(["", "P1D", "P1D"]),
     budget=st.sampled_from(["split", "sample"]),
-    life=st.sampled_from([None, 0.5, 2.0, 3.7]),
-    calls=st.lists(st.sets(st.integers(0, 2)), min_size=1, max_size=6),
-    data=st.data(),
+    calls=calls_of("flush", "revoke", "grant"),
+    caps=caps,
+    delivery=deliveries,
 )
 def test_the_same_calls_send_the_same_forms_whatever_is_answered(
+    attributes: list[dict[str, Any]], period: str, budget: str, calls: list[Call], **choices: Any
+) -> None:
+    plan = resolved(survey(attributes, period, budget))
+    if plan is None:
+        return  # no honest server makes it, and a client would refuse it alike
+    first, second = both(attributes, calls, [plan], **choices)
+    assert first == second
+
+
+def check_a_hostile_server(
     attributes: list[dict[str, Any]],
     period: str,
-    budget: str,
-    life: float | None,
-    calls: list[set[int]],
-    data: st.DataObject,
+    seeds: list[int],
+    lies: str,
+    calls: list[Call],
+    **more: Any,
 ) -> None:
+    honest = resolved(survey(attributes, period))
+    assert honest is not None
+    plans = [tampered_twice(honest, random.Random(seed), lies) for seed in seeds]
+    if lies == "later":
+        plans.insert(0, honest)
+    first, second = both(attributes, calls, plans, **more)
+    assert first == second
+
+
+def tampered_twice(plan: bytes, choose: random.Random, lies: str) -> bytes:
+    """Return a plan with two things changed, each so that it can be read where `lies` is "well"."""
+    for _ in range(2):
+        for _ in range(12 if lies == "well" else 1):
+            changed = tampered(plan, choose, values=4)
+            if changed != plan and is_readable(changed):
+                break
+        plan = changed
+    return plan
+
+
+def is_readable(plan: bytes) -> bool:
     try:
-        plan = surveys.resolve(surveys.from_toml(survey(attributes, period, budget), "coupled"))
+        parse(plan)
     except InvalidInput:
-        return  # no honest server makes it, and a client would refuse it alike
-    names = [f"a{position}" for position in range(len(attributes))]
-    inside = {
-        name: [f"v{v}" for v in range(each["k"])]
-        if each["kind"] == "categorical"
-        else [each["low"], each["low"] + each["width"] / 2]
-        for name, each in zip(names, attributes, strict=True)
-    }
-    seen = []
-    for person in range(2):
-        transport = RecordingTransport(plan)
-        transport.server_time = int((BEGIN + timedelta(days=100)).timestamp())
-        now, coins, story = BEGIN, Reseeded(), []
-        with Client(
-            transport,
-            "coupled",
-            epsilon=2.0,
-            level="one",
-            ledger=MEMORY,
-            consent=True,
-            caps=Caps(life=life),
-            may_reveal={
-                name: inside[name][1:]
-                for name, each in zip(names, attributes, strict=True)
-                if each["kind"] == "categorical" and each["sensitive"]
-            },
-            may_tell_changes=names,
-            coins=coins,
-            clock=lambda: now,  # noqa: B023 (the client is closed before it changes meaning)
-        ) as client:
-            assert client.wait_ready(), client.status()
-            for number, asked in enumerate(calls):
-                coins.begin(number)
-                answers = {}
-                for name in [names[each] for each in sorted(asked) if each < len(names)]:
-                    possible = [*inside[name], *OUTSIDE]
-                    which = data.draw(st.integers(0, len(possible) - 1), label=f"{person} {name}")
-                    answers[name] = possible[which]
-                answered = client.record(**answers)
-                story.append((answered.taken, dict(answered.dropped)))
-                assert client.flush()
-                story.append(len(transport.batches))
-                now += timedelta(hours=18)
-        seen.append((story, forms(transport)))
-    assert seen[0] == seen[1]
+        return False
+    return True
+
+
+ASKED: Sequence[dict[str, Any]] = [
+    {"kind": "categorical", "k": 4, "mechanism": "krr", "sensitive": False, "memo": 0},
+    {"kind": "categorical", "k": 3, "mechanism": "oue", "sensitive": False, "memo": 0},
+    {"kind": "categorical", "k": 4, "mechanism": "olh", "sensitive": False, "memo": 1},
+    {"kind": "categorical", "k": 3, "mechanism": "auto", "sensitive": False, "memo": 2.5},
+    {"kind": "categorical", "k": 3, "mechanism": "auto", "sensitive": True, "memo": 0},
+    {"kind": "numeric", "mechanism": "laplace", "low": 0.0, "width": 1.0, "clamp": False},
+    {"kind": "numeric", "mechanism": "piecewise", "low": -1e300, "width": 1e300, "clamp": True},
+]
+hostile_server = given(
+    attributes=st.lists(st.sampled_from(ASKED), min_size=1, max_size=3),
+    period=st.sampled_from(["", "P1D", "P1D"]),
+    seeds=st.lists(st.integers(0, 1 << 32), min_size=1, max_size=2),
+    lies=st.sampled_from(["well", "well", "badly", "later"]),
+    calls=calls_of("revoke", "forget", "grant"),
+    epsilon=st.sampled_from([2.0, 64.0]),
+    caps=caps,
+    delivery=deliveries,
+    answers=of_a_server,
+)
+
+
+@usual(150)
+@hostile_server
+def test_a_hostile_server_sees_the_same_messages_at_the_same_moments(**given: Any) -> None:
+    check_a_hostile_server(**given)
+
+
+@pytest.mark.slow
+@usual(1000)
+@hostile_server
+def test_a_hostile_server_sees_the_same_messages_in_many_more_runs(**given: Any) -> None:
+    check_a_hostile_server(**given)
+
+
+@usual(40)
+@given(
+    attributes=st.lists(st.sampled_from(ASKED), min_size=1, max_size=3),
+    surveys=sharing,
+    calls=calls_of("revoke", "forget", "grant"),
+    caps=caps,
+    delivery=deliveries,
+    answers=of_a_server,
+)
+def test_clients_that_share_a_ledger_send_the_same_messages_at_the_same_moments(
+    attributes: list[dict[str, Any]], calls: list[Call], **more: Any
+) -> None:
+    plan = resolved(survey(attributes, "P1D"))
+    assert plan is not None
+    first, second = both(attributes, calls, [plan], **more)
+    assert first == second
 
 
 def test_a_random_value_is_uniform_and_is_counted_here_alone() -> None:
@@ -234,3 +676,15 @@ def test_one_bad_answer_changes_nothing_else_in_the_record() -> None:
         assert recorded.invalid == ("a1",)
         assert recorded.dropped == {}
         assert [spending.reports for spending in client.spendings()] == [1, 1]
+
+
+def test_an_answer_whose_error_cannot_be_read_changes_nothing_else_in_the_record() -> None:
+    transport = RecordingTransport(plan_of(survey(ASKED[:2])))
+    with Client(
+        transport, "coupled", epsilon=2.0, level="one", ledger=MEMORY, consent=True
+    ) as client:
+        assert client.wait_ready()
+        recorded = client.record(a0="v1", a1=Worse())
+        assert (recorded.taken, recorded.invalid) == (("a0", "a1"), ("a1",))
+        assert client.flush()
+    assert len(transport.batches) == 1

@@ -1,10 +1,12 @@
 """What an app and its developer are told: reasons, drops, how delivery goes."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,12 +19,14 @@ from hearsay import (
     Caps,
     Client,
     Delivery,
+    FileAnchor,
     InvalidInput,
     Reason,
     Unreachable,
     create_ledger,
 )
 from hearsay.testing import Collector, RecordingTransport
+from hearsay.v1 import collector_pb2
 from support import Server, free_port
 
 PLAN = plan_of(one_question(["no", "yes"]))
@@ -298,3 +302,109 @@ def test_a_relative_path_stays_where_it_was(
 def test_caps_know_no_record_any_more() -> None:
     with pytest.raises(TypeError):
         Caps(record=1.0)  # type: ignore[call-arg]
+
+
+class Away(RecordingTransport):
+    """A server that says its plan and never answers a batch."""
+
+    def submit(self, batch: collector_pb2.Batch, timeout: float) -> collector_pb2.SubmitResponse:
+        raise Unreachable("away")
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def restored(tmp_path: Path, seal: bool) -> tuple[Path, FileAnchor]:
+    """Return a ledger that is an old copy, as its anchor knows, and in which a report waits."""
+    file, anchor = tmp_path / "ledger.db", FileAnchor(tmp_path / "anchor")
+    create_ledger(file, anchor=anchor)
+    delivery = Delivery(batch_age=0.01 if seal else 3600.0, first_wait=3600.0)
+    with device(Away(PLAN), ledger=file, anchor=anchor, delivery=delivery) as client:
+        assert client.wait_ready()
+        assert client.record(answer="no")
+        if seal:
+            wait_until(lambda: bool(client.outbox().batches))
+        else:
+            client._device.sender.pause(object(), 5.0)  # closing would seal it
+        client.close(0)
+    copy = Path(shutil.copy(file, tmp_path / "copy.db"))
+    with device(RecordingTransport(PLAN), ledger=file, anchor=anchor) as client:
+        assert client.flush()
+    return copy, anchor
+
+
+def test_reports_of_a_lost_ledger_are_told_once(tmp_path: Path) -> None:
+    copy, anchor = restored(tmp_path, seal=False)
+    drops: list[tuple[str, int]] = []
+    for _ in range(2):
+        with device(
+            RecordingTransport(PLAN),
+            ledger=copy,
+            anchor=anchor,
+            on_drop=lambda *drop: drops.append(drop),
+        ) as client:
+            pass
+        assert drops == [("lost", 1)]
+        assert client.counters["lost"] == 1
+
+
+def test_reports_that_a_new_consent_does_not_cover_are_told(tmp_path: Path) -> None:
+    copy, anchor = restored(tmp_path, seal=True)
+    drops: list[tuple[str, int]] = []
+    with device(
+        RecordingTransport(PLAN),
+        ledger=copy,
+        anchor=anchor,
+        on_drop=lambda *drop: drops.append(drop),
+    ) as client:
+        assert client.counters["revoked"] == 1
+    assert ("revoked", 1) in drops
+
+
+def test_reports_that_a_client_had_in_memory_are_told() -> None:
+    drops: list[tuple[str, int]] = []
+    client = device(Away(PLAN), on_drop=lambda *drop: drops.append(drop))
+    assert client.wait_ready()
+    assert client.record(answer="no")
+    assert not client.close(0)
+    wait_until(lambda: bool(drops))
+    assert drops == [("lost", 1)]
+    assert client.counters["lost"] == 1
+
+
+def test_debugging_shows_what_happens_and_no_answer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    create_ledger(tmp_path / "ledger.db")
+    caplog.set_level("DEBUG", "hearsay")
+    plan = plan_of(one_question(["nay", "yea"]))
+    transport = RecordingTransport(plan)
+    transport.answers = [Unreachable("the server is away")]
+    with device(transport, ledger=tmp_path / "ledger.db", delivery=QUICK) as client:
+        assert client.wait_ready()
+        ann = client.person("ann.example")
+        ann.grant()
+        ann.record(answer="yea", other=1)
+        assert client.flush(5.0)
+        revision = client.plan.revision.hex()[:12]
+    batch = transport.batches[0]
+    name, size = batch.id.hex()[:12], batch.ByteSize()
+    expected = [
+        f"the server has revision {revision} of 'survey'",
+        f"took revision {revision} of 'survey'; levels standard: epsilon 1",
+        "record: took ['answer'], dropped {'other': 'unknown'}",
+        f"send batch {name} of {batch.period}: 1 rows, {size} bytes",
+        "the next try is in 0.0 s: the server is away",
+        f"send batch {name} of {batch.period}: 1 rows, {size} bytes",
+        f"batch {name}: stored",
+        "closed the client of 'survey': nothing waits",
+    ]
+    told = [record.getMessage() for record in caplog.records if record.levelname == "DEBUG"]
+    assert told == expected
+    (column,) = batch.columns
+    for secret in ("nay", "yea", "ann", str(column.codes), column.codes.hex()):
+        assert len(secret) < 3 or secret not in "\n".join(told), secret

@@ -16,52 +16,30 @@ from typing import Any
 
 import grpc
 import pytest
+from disks import SmallDisk
 from people import person
 
-from hearsay import MEMORY, Client, Delivery, Reason, create_ledger
-from hearsay.trouble import Trouble
+from hearsay import MEMORY, Client, Delivery, FileAnchor, Reason, create_ledger
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from support import DAILY, Calendar, Server, device
 
 QUICK = Delivery(batch_age=0.02, first_wait=0.02, longest_wait=0.1, timeout=2.0)
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 KiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
-        pytest.skip("a small file system can be mounted by root only")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def _fill(disk: Path) -> None:
-    with (
-        (disk / "ballast").open("wb", buffering=0) as ballast,
-        contextlib.suppress(OSError),
-    ):
-        while ballast.write(b"x" * 4096):
-            pass
-
-
-def test_a_full_disk_drops_answers_and_recovers(server: Server, small_disk: Path) -> None:
-    file = small_disk / "ledger.db"
+def test_a_full_disk_drops_answers_and_recovers(server: Server, small_disk: SmallDisk) -> None:
+    file = small_disk.folder / "ledger.db"
     create_ledger(file)
     with device(server.address, "health", level="strict", ledger=file) as client:
-        people = [person(client, str(number)) for number in range(5)]
+        people = [person(client, str(number)) for number in range(100)]
         first, last = person(client, "first"), person(client, "last")
         assert first.record(smokes="no").taken == ("smokes",)
         server.stop()  # nothing leaves, so nothing makes room
-        _fill(small_disk)
+        small_disk.fill()
         taken = 0
         while people.pop().record(smokes="no"):
             taken += 1
-        assert client.status().reason is Reason.DISK
         assert client.counters["disk"] == 1
-        (small_disk / "ballast").unlink()
+        small_disk.empty()
         assert last.record(smokes="no").taken == ("smokes",)
         assert client.status().ready
         recorded = client.counters["recorded"]
@@ -71,29 +49,39 @@ def test_a_full_disk_drops_answers_and_recovers(server: Server, small_disk: Path
     assert server.show("health").status.records == recorded
 
 
-def _write_something(connection: sqlite3.Connection) -> None:
-    connection.execute("INSERT INTO counters VALUES ('other', hex(randomblob(2000)), 1)")
-
-
-def test_what_is_in_a_batch_leaves_from_a_full_disk(server: Server, small_disk: Path) -> None:
-    file = small_disk / "ledger.db"
+def test_many_people_record_on_a_small_disk(server: Server, small_disk: SmallDisk) -> None:
+    file = small_disk.folder / "ledger.db"
     create_ledger(file)
-    with device(server.address, "health", level="strict", ledger=file, delivery=QUICK) as client:
+    with device(server.address, "health", level="strict", ledger=file) as client:
+        server.stop()
+        for number in range(80):
+            assert person(client, str(number)).record(smokes="no")
+        server.start()
+        assert client.flush(timeout=20)
+    assert server.show("health").status.records == 80
+
+
+@pytest.mark.parametrize("anchored", [False, True])
+def test_what_is_in_a_batch_leaves_from_a_full_disk(
+    server: Server, tmp_path: Path, small_disk: SmallDisk, anchored: bool
+) -> None:
+    file = small_disk.folder / "ledger.db"
+    create_ledger(file)
+    anchor = FileAnchor(tmp_path / "anchor") if anchored else None
+    with device(
+        server.address, "health", level="strict", ledger=file, delivery=QUICK, anchor=anchor
+    ) as client:
         server.stop()
         assert client.record(smokes="no")
         assert not client.flush(timeout=0.2)
         (batch,) = client.outbox().batches
         pause = object()
         client._device.sender.pause(pause, 5.0)  # what it was about to send is given back
-        _fill(small_disk)
-        with pytest.raises(Trouble) as found:  # the log still has some room of its own
-            while True:
-                client._device.store.write(_write_something)
-        assert found.value.status.reason is Reason.DISK
+        small_disk.fill_log(file)
         server.start()
         client._device.sender.resume(pause)
         _wait_for(lambda: server.show("health").status.records == 1)
-        (small_disk / "ballast").unlink()
+        small_disk.empty()
         assert client.flush(timeout=20)
         (sent,) = client.outbox().sent
         assert sent.batch == batch
@@ -101,14 +89,14 @@ def test_what_is_in_a_batch_leaves_from_a_full_disk(server: Server, small_disk: 
 
 
 def test_a_read_only_disk_takes_nothing_and_raises_nothing(
-    server: Server, small_disk: Path
+    server: Server, small_disk: SmallDisk
 ) -> None:
-    file = small_disk / "ledger.db"
+    file = small_disk.folder / "ledger.db"
     create_ledger(file)
     with device(server.address, "health", level="strict", ledger=file):
         pass
-    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    for ledger in (file, small_disk / "new.db"):
+    small_disk.make_read_only()
+    for ledger in (file, small_disk.folder / "new.db"):
         with Client(
             server.address, "health", level="strict", epsilon=64.0, ledger=ledger, consent=True
         ) as client:

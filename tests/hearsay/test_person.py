@@ -18,9 +18,10 @@ from hearsay import (
     outbox,
     sealing,
 )
-from hearsay.plan import parse
+from hearsay.plan import mechanism_message, parse
 from hearsay.testing import RecordingTransport
-from hearsay.v1 import collector_pb2
+from hearsay.v1 import collector_pb2, plan_pb2
+from ldp import KRR
 from support import Calendar
 
 TWO_LEVELS = one_question(["no", "yes"]).replace(
@@ -204,6 +205,45 @@ def test_without_a_default_somebody_must_choose(transport: RecordingTransport) -
         assert detail == "'survey' has no default level: choose one of strict, open"
 
 
+@pytest.mark.parametrize("choices", [{"epsilon": 0.4}, {"caps": Caps(attribute={"answer": 0.4})}])
+def test_a_plan_that_nobody_could_answer_by_is_not_kept(
+    choices: dict[str, object], tmp_path: Path
+) -> None:
+    create_ledger(tmp_path / "ledger.db")
+    ledger = tmp_path / "ledger.db"
+    transport = RecordingTransport(plan_of(TWO_LEVELS))
+    with backend(transport, ledger=ledger, **choices) as client:
+        ann = client.person("ann", level="strict")
+        ann.grant()
+        assert not ann.wait_ready()
+        status = ann.status()
+        assert status.reason is Reason.PLAN_REFUSED
+        assert "nobody could answer 'survey', whatever level they choose: " in status.detail
+    transport = RecordingTransport(plan_of(TWO_LEVELS.replace("strict = 0.5", "strict = 0.25")))
+    with backend(transport, ledger=ledger, **choices) as client:
+        ann = client.person("ann", level="strict")
+        assert ann.wait_ready()
+        assert ann.record(answer="yes")
+
+
+def test_a_plan_is_kept_if_choices_by_attribute_could_answer_by_it() -> None:
+    """No level as a whole would do: the one is loose on one question, the other on the other."""
+    question = TWO_LEVELS[TWO_LEVELS.index("[[attributes]]") :]
+    toml = TWO_LEVELS + "\n" + question.replace('"answer"', '"other"')
+    message = plan_pb2.Plan.FromString(plan_of(toml))
+    mechanisms = (2.5, (0.5, 2.0)), (2.6, (2.0, 0.5))
+    for level, (whole, epsilons) in zip(message.levels, mechanisms, strict=True):
+        level.epsilon = message.survey.levels[level.name] = whole
+        for mechanism, epsilon in zip(level.mechanisms, epsilons, strict=True):
+            mechanism.CopyFrom(mechanism_message(KRR(2, epsilon)))
+    transport = RecordingTransport(message.SerializeToString(deterministic=True))
+    with backend(transport, epsilon=1.0) as client:
+        ann = client.person("ann", level="strict", levels={"other": "open"})
+        ann.grant()
+        assert ann.wait_ready(), ann.status()
+        assert ann.record(answer="yes", other="no").taken == ("answer", "other")
+
+
 def test_a_cap_for_life_may_be_paced(tmp_path: Path) -> None:
     create_ledger(tmp_path / "ledger.db")
     transport = RecordingTransport(plan_of(one_question(["no", "yes"])))
@@ -261,6 +301,35 @@ def days_taken(client: Client, clock: Calendar, days: int) -> list[int]:
     return taken
 
 
+def test_a_pace_says_when_answers_are_taken_again(tmp_path: Path) -> None:
+    create_ledger(tmp_path / "ledger.db")
+    clock = Calendar()
+    clock.now = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    with paced(plan_of(one_question(["no", "yes"])), tmp_path / "ledger.db", clock) as client:
+        people = [client.person(str(number)) for number in range(3)]
+        for person in people:
+            person.grant()
+            assert person.wait_ready()
+            assert person.record(answer="yes")
+            assert person.status().detail == ""  # the day's answer was taken
+        clock.now += timedelta(days=1)
+        assert {person.status().detail for person in people} == {
+            "the cap for life is paced: answers are taken again in a period that is first "
+            "answered at 2026-01-31 21:00:00 UTC or later"  # a twelfth of the time later
+        }
+        assert people[2].record(answer="yes").dropped == {"answer": "spent"}
+        assert people[2].status() == people[0].status()
+        for before, which in ((1, 0), (0, 1)):
+            clock.now = datetime(2026, 1, 31, 21, tzinfo=UTC) - timedelta(seconds=before)
+            client._device.keeper.hear(int(clock.now.timestamp()))
+            assert bool(people[which].record(answer="yes")) is not bool(before)
+        assert "answered at 2026-02-01 00:00:00 UTC" in people[0].status().detail
+        clock.now = datetime(2026, 2, 1, tzinfo=UTC)
+        assert people[0].record(answer="yes")
+        people[2].set_caps(Caps(life=1.0))  # used up: no time helps
+        assert people[2].status().detail == ""
+
+
 def test_a_survey_of_one_period_in_the_same_ledger_does_not_change_a_pace(tmp_path: Path) -> None:
     create_ledger(tmp_path / "ledger.db")
     clock = Calendar()
@@ -312,6 +381,27 @@ def test_a_consent_that_is_revoked_elsewhere_stops_what_this_process_has_leased(
         device.sender._pauses.clear()
         assert device.sender._deliver(batch) is None
         assert not transport.batches
+
+
+def test_a_pace_that_is_over_paces_no_more_and_is_warned_of(
+    transport: RecordingTransport, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    create_ledger(tmp_path / "ledger.db")
+    clock = Calendar(-9)
+    today, yesterday = (f"{clock.now - timedelta(days=days):%Y-%m-%d}" for days in (0, 1))
+    known = {"level": "strict", "ledger": tmp_path / "ledger.db", "clock": clock, "consent": True}
+    with backend(transport, caps=Caps(life=9.0, until=today), **known):
+        assert "not paced any more" not in caplog.text
+    with backend(transport, caps=Caps(life=9.0, until=yesterday), **known) as client:
+        assert f"life 9 is not paced any more: its until='{yesterday}' is over" in caplog.text
+        client.set_caps(Caps(life=1.5, until="2020-05"))
+        assert "life 1.5 is not paced any more: its until='2020-05' is over" in caplog.text
+        assert client.wait_ready()
+        taken = []
+        for _ in range(5):
+            taken.append(bool(client.record(answer="yes")))
+            clock.pass_days(1)
+    assert taken == [True, True, True, False, False]  # one a day, up to the lower cap for life
 
 
 @pytest.mark.parametrize("until", ["soon", "2027-13", "2027-12-32", "27"])

@@ -85,40 +85,54 @@ def test_what_was_sent_is_spent_after_a_failed_sync_and_a_power_cut(
     client.close(0)
 
 
-def go_back(log: Path, kept: bytes) -> None:
-    """Let a log, as it is open, read as it was before: as btrfs does after a failed write."""
-    assert log.read_bytes() != kept
-    with log.open("r+b") as file:
-        file.write(kept)
-        file.write(bytes(log.stat().st_size - len(kept)))
+class FickleDisk:
+    """A disk that fails to sync while it is broken, and then may have what it had before.
+
+    As btrfs does: what could not be written reads as it was. Injected, at `os.fsync`.
+    """
+
+    is_broken = False
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._sync = os.fsync
+        monkeypatch.setattr(os, "fsync", self._fsync)
+
+    def _fsync(self, descriptor: int) -> None:
+        if self.is_broken:
+            raise OSError(5, "injected")
+        self._sync(descriptor)
+
+    def go_back(self, log: Path, kept: bytes) -> None:
+        """Let a log, as it is open, read as it was before."""
+        assert log.read_bytes() != kept
+        with log.open("r+b") as file:
+            file.write(kept)
+            file.write(bytes(log.stat().st_size - len(kept)))
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> FickleDisk:
+    """The disk of this test, which is not broken yet."""
+    return FickleDisk(monkeypatch)
 
 
 def test_a_log_that_the_disk_went_back_on_is_set_aside_and_nothing_of_it_leaves(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Server, tmp_path: Path, disk: FickleDisk
 ) -> None:
-    # As btrfs does: what could not be written reads as it was before. Injected, at os.fsync.
     file = tmp_path / "ledger.db"
     create_ledger(file)
-    real, broken = os.fsync, [False]
-
-    def fsync(descriptor: int) -> None:
-        if broken[0]:
-            raise OSError(5, "injected")
-        real(descriptor)
-
-    monkeypatch.setattr(os, "fsync", fsync)
     client = device(server.address, "health", level="strict", ledger=file)
     person(client, "ann").record(smokes="no")
     assert client.flush()
     log = Path(f"{file}-wal")
     kept = log.read_bytes()
-    broken[0] = True
+    disk.is_broken = True
     person(client, "bob").record(smokes="no")
     assert not client.flush(0.3)
     client._device.sender.pause(object(), 5.0)  # so that nobody else finds out
     assert client._device.sender.is_quiet
-    broken[0] = False
-    go_back(log, kept)
+    disk.is_broken = False
+    disk.go_back(log, kept)
     with pytest.raises(Trouble, match="the disk lost a part of the ledger's log") as found:
         outbox.lease(client._device.store, "health", time.time())
     assert found.value.status.reason is Reason.CORRUPT
@@ -134,18 +148,10 @@ def test_a_log_that_the_disk_went_back_on_is_set_aside_and_nothing_of_it_leaves(
 
 
 def test_a_store_writes_its_log_again_after_a_failed_sync_or_sets_it_aside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, disk: FickleDisk
 ) -> None:
     file = tmp_path / "ledger.db"
     create_ledger(file)
-    real, broken = os.fsync, [False]
-
-    def fsync(descriptor: int) -> None:
-        if broken[0]:
-            raise OSError(5, "injected")
-        real(descriptor)
-
-    monkeypatch.setattr(os, "fsync", fsync)
     store = Store(file, lambda: datetime(2026, 7, 4, tzinfo=UTC))
 
     def add(name: str) -> None:
@@ -154,20 +160,20 @@ def test_a_store_writes_its_log_again_after_a_failed_sync_or_sets_it_aside(
 
     add("before")
     store.secure()
-    broken[0] = True
+    disk.is_broken = True
     for call in (lambda: add("during"), store.secure):
         with pytest.raises(Trouble, match="the disk did not take the ledger's log") as found:
             call()
         assert found.value.status.reason is Reason.DISK
-    broken[0] = False
+    disk.is_broken = False
     add("after")
     log = Path(f"{file}-wal")
     kept = log.read_bytes()
-    broken[0] = True
+    disk.is_broken = True
     with pytest.raises(Trouble):
         add("lost")
-    broken[0] = False
-    go_back(log, kept)
+    disk.is_broken = False
+    disk.go_back(log, kept)
     with pytest.raises(Trouble, match="the disk lost a part of the ledger's log") as found:
         store.secure()
     assert found.value.status.reason is Reason.CORRUPT

@@ -1,6 +1,5 @@
 """The device's file: transactions, what stands in their way, and what becomes of the file."""
 
-import contextlib
 import functools
 import multiprocessing
 import os
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from disks import SmallDisk
 
 from hearsay.new_ledger import create_ledger
 from hearsay.schema import VERSION
@@ -352,33 +352,11 @@ def test_a_file_that_cannot_be_opened_is_tried_again_after_a_second(tmp_path: Pa
     store.release()
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 KiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
-        pytest.skip("a small file system can be mounted by root only")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def fill(folder: Path) -> None:
-    """Write a file `ballast` until the disk is full."""
-    with (
-        (folder / "ballast").open("wb", buffering=0) as ballast,
-        contextlib.suppress(OSError),
-    ):
-        while ballast.write(b"x" * 512):
-            pass
-
-
-def test_a_read_only_folder_is_trouble_with_the_disk(small_disk: Path) -> None:
-    file = small_disk / "ledger.db"
+def test_a_read_only_folder_is_trouble_with_the_disk(small_disk: SmallDisk) -> None:
+    file = small_disk.folder / "ledger.db"
     create_ledger(file)
-    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    for name in (file, small_disk / "other.db"):
+    small_disk.make_read_only()
+    for name in (file, small_disk.folder / "other.db"):
         with pytest.raises(Trouble) as found:
             a_store(name).write(count)
         assert reason(found) is Reason.DISK
@@ -395,13 +373,12 @@ def memos(store: Store) -> int:
     return int(number)
 
 
-def test_a_full_disk_takes_no_answer_but_lets_leave_what_was_taken(small_disk: Path) -> None:
-    file = small_disk / "ledger.db"
+def test_a_full_disk_takes_no_answer_but_lets_leave_what_was_taken(small_disk: SmallDisk) -> None:
+    file = small_disk.folder / "ledger.db"
     create_ledger(file)
     store = a_store(file)
     store.write(lambda c: c.execute("INSERT INTO counters VALUES ('s', 'leased', 0)"))
-    fill(small_disk)
-    os.truncate(small_disk / "ballast", (small_disk / "ballast").stat().st_size - 40_000)
+    small_disk.fill(but=40_000)
     taken = 0
     with pytest.raises(Trouble) as found:
         while taken < 1000:
@@ -409,9 +386,8 @@ def test_a_full_disk_takes_no_answer_but_lets_leave_what_was_taken(small_disk: P
             taken += 1
     assert reason(found) is Reason.DISK
     assert 0 < taken < 100
-    # The disk has no room for the main file to grow, nor for what a checkpoint notes.
     store.secure()
-    (small_disk / "ballast").unlink()
+    small_disk.empty()
     store.write(count)
     store.secure()
     store.release()
@@ -421,15 +397,47 @@ def test_a_full_disk_takes_no_answer_but_lets_leave_what_was_taken(small_disk: P
     again.release()
 
 
-def test_a_full_disk_on_closing_loses_nothing(small_disk: Path) -> None:
-    file = small_disk / "ledger.db"
+def test_a_small_disk_holds_many_answers_however_much_the_log_takes_for_each(
+    small_disk: SmallDisk,
+) -> None:
+    file = small_disk.folder / "ledger.db"
     create_ledger(file)
     store = a_store(file)
+    for _ in range(300):
+        store.write(functools.partial(remember, size=100))
+    assert memos(store) == 300
+    store.release()
+
+
+def test_a_full_disk_lets_the_log_be_moved_and_used_again(small_disk: SmallDisk) -> None:
+    file = small_disk.folder / "ledger.db"
+    create_ledger(file)
+    store = a_store(file)
+    store.write(count)
+    small_disk.fill_log(file)
+    with pytest.raises(Trouble) as found:
+        store.write(count)
+    assert reason(found) is Reason.DISK
+    store.secure()
+    assert counted(store) == 1
+    store.write(count)
+    store.secure()
+    alone = sqlite3.connect(f"{file.as_uri()}?immutable=1", uri=True)
+    assert alone.execute("SELECT count FROM counters").fetchall() == [(2,)]
+    alone.close()
+    store.release()
+
+
+def test_a_full_disk_on_closing_loses_nothing(small_disk: SmallDisk) -> None:
+    file = small_disk.folder / "ledger.db"
+    create_ledger(file)
+    store = a_store(file)
+    store.write(count)
+    small_disk.fill(but=50_000)
     store.write(functools.partial(remember, size=40_000))
-    fill(small_disk)
     store.release()
     assert Path(f"{file}-wal").exists()  # it did not fit into the main file
-    (small_disk / "ballast").unlink()
+    small_disk.empty()
     assert memos(store) == 1
     assert store.lost == ""
     store.release()

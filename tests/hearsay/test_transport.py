@@ -16,7 +16,7 @@ from certificates import Authority
 from serving import register, serving, tokens_of
 
 from hearsay import MEMORY, Client, Delivery, InvalidInput, Reason, Tls, Unreachable
-from hearsay.transport import GrpcTransport, check_target, is_loopback
+from hearsay.transport import GrpcTransport, check_target, is_loopback, open_channel
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from support import Server, device, free_port
 
@@ -287,6 +287,14 @@ def test_a_file_for_tls_that_is_gone_later_is_told(tmp_path: Path) -> None:
     assert "cannot read a file for TLS" in str(error)
 
 
+@pytest.mark.parametrize("tls", [True, False, "ca.pem"])
+def test_what_is_no_tls_is_refused_with_what_to_give(tls: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"tls must be a Tls\(\.\.\.\), got .* give Tls\(\)"):
+        Client("a.example:1", "health", epsilon=1.0, ledger=MEMORY, tls=tls)
+    with pytest.raises(InvalidInput, match="tls must be"):
+        open_channel("a.example:1", tls=tls)
+
+
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
@@ -417,6 +425,26 @@ def test_a_connection_that_nothing_uses_is_closed_when_another_is_opened(
     assert first.opened == 2
     for relay in (first, second):
         relay.close()
+
+
+def test_a_channel_that_was_replaced_connects_no_more() -> None:
+    """gRPC would connect again, first after about a second."""
+    opened = 0
+
+    def drop() -> None:
+        nonlocal opened
+        with contextlib.suppress(OSError):
+            while True:
+                listener.accept()[0].close()
+                opened += 1
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=drop, daemon=True).start()
+        transport = GrpcTransport(f"127.0.0.1:{listener.getsockname()[1]}")
+        for _ in range(5):
+            failure(transport)
+        time.sleep(3.0)
+        assert opened == 5
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import lru_cache
+from math import ceil
 from typing import Any
 
 from hearsay import period
@@ -147,21 +148,53 @@ class Account:
                 return False
             if caps.until is not None:
                 now = sum(map(_epsilon, self._mine["costs"][kind]), Fraction(0))
-                if ever - now > Fraction(caps.life) * self._share(caps):
+                if ever - now > Fraction(caps.life) * self._share(caps, self._mine["entered"]):
                     return False
         if name in caps.attribute_life:
             spent = total({name: self._mine[kind].get(name, {})})
             return spent + cost <= Fraction(caps.attribute_life[name])
         return True
 
-    def _share(self, caps: Caps) -> Fraction:
-        """Return the share that had passed, when this period was entered, of the time from the
-        person's first answer to the end of the pace."""
-        first = min(mine["since"] for mine in self._all.values() if "since" in mine)
-        end = caps.ends.timestamp()
+    def resumes(self, terms: Terms, caps: Sequence[Caps], now: datetime) -> datetime | None:
+        """Return from when on a period must be entered for its answers to be taken, where the
+        pace of a cap for life keeps out those of now.
+
+        None where it does not, and where no time helps: a cap for life is used up, or the survey
+        has one period only.
+        """
+        ever = sum((total(mine["calls"]) for mine in self._all.values()), Fraction(0))
+        answered = [name for name in terms.levels if name not in terms.withheld]
+        cost = min((self.calls_cost(terms, name) for name in answered), default=0.0)
+        lives = [Fraction(each.life) for each in caps if each.life is not None]
+        if not (ever and cost and terms.plan.period) or any(
+            ever + Fraction(cost) > x for x in lives
+        ):
+            return None
+        label = period.label(terms.plan.period, now)
+        at, before = now.timestamp(), ever
+        moments = [at]
+        if self._mine["period"] == label:
+            at, moments = self._mine["entered"], [_bounds(terms.plan.period, label)[1]]
+            before -= sum(map(_epsilon, self._mine["costs"]["calls"]), Fraction(0))
+        blocked = False
+        for each in caps:
+            if each.life is not None and each.until is not None:
+                blocked |= before > Fraction(each.life) * self._share(each, at)
+                first, end = self._pace(each)
+                moments.append(ceil(first + ever / Fraction(each.life) * Fraction(end - first)))
+        return datetime.fromtimestamp(max(moments), UTC) if blocked else None
+
+    def _share(self, caps: Caps, at: float) -> Fraction:
+        """Return the share of a pace's time that has passed at a moment, in Unix time."""
+        first, end = self._pace(caps)
         if end <= first:
             return Fraction(1)
-        return min(Fraction(1), Fraction(self._mine["entered"] - first) / Fraction(end - first))
+        return min(Fraction(1), Fraction(at - first) / Fraction(end - first))
+
+    def _pace(self, caps: Caps) -> tuple[float, float]:
+        """Return when a pace begins, with the person's first answer, and ends, in Unix time."""
+        first = min(mine["since"] for mine in self._all.values() if "since" in mine)
+        return first, caps.ends.timestamp()
 
     def report(self, name: str, epsilon: float, *, calls: float, life: float) -> None:
         """Note a report of `epsilon` in this period, and what it costs for life."""

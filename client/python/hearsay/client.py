@@ -1,5 +1,6 @@
 """The device's side: randomise here, send only that."""
 
+import contextlib
 import logging
 import os
 import time
@@ -115,12 +116,14 @@ class Client(Person):
         `may_tell_changes` the memoised attributes, whose reports tell when an answer changes
         (an `AGREEMENT` contains both).
 
-        TLS is used for any host that is not loopback unless `insecure`; `tls` names its files,
-        `token` what the server knows this app by. Where `target` or `token` is None, the
-        environment's HEARSAY_TARGET and HEARSAY_TOKEN are used. HEARSAY_DISABLED=1 makes a client
-        that takes and sends nothing. `debug`, or HEARSAY_DEBUG=1, logs to stderr. `on_drop` is
-        called with the reason and the number of what is dropped. `strict` is for development:
-        what the programmer can mend raises. `coins` and `clock` are for tests and simulations.
+        TLS with the system's authorities is used for any host that is not loopback unless
+        `insecure`; `tls`, a `Tls(...)`, names other authorities or a certificate, and is used on
+        loopback, too; `token` is what the server knows this app by. Where `target` or `token` is
+        None, the environment's HEARSAY_TARGET and HEARSAY_TOKEN are used. HEARSAY_DISABLED=1 makes
+        a client that takes and sends nothing. `debug`, or HEARSAY_DEBUG=1, logs to stderr what
+        happens, but no answer and no code. `on_drop` is called, in any thread, with the reason and
+        the number of what is dropped, but for what is "idle". `strict` is for development: what
+        the programmer can mend raises. `coins` and `clock` are for tests and simulations.
 
         Raises `InvalidInput` where an argument is missing, contradicts another or is malformed,
         and where a file of `tls` cannot be read.
@@ -175,6 +178,8 @@ class Client(Person):
             return
         if consent:
             permission.grant("")
+        with contextlib.suppress(Trouble):  # `status` says why
+            device.warn_of_pace(caps)
         device.note()
         # At the exit of the process there is a flush instead.
         weakref.finalize(self, sender.abandon).atexit = False
@@ -264,7 +269,7 @@ class Client(Person):
         """Flush for at most `timeout` seconds, then disconnect; return whether nothing is left.
 
         What could not be sent waits in the ledger's file for the next client of it; with a
-        ledger in memory it is lost, and logged as an error. Closing again does nothing.
+        ledger in memory it is counted as "lost". Closing again does nothing.
         """
         device = self._device
         if device.state is Reason.READY:
@@ -275,6 +280,8 @@ class Client(Person):
             device.sender.stop()
             device.sender.join(0.2)  # a call that does not end is abandoned
             device.store.release()
+            waits = "nothing waits" if self._emptied else "something waits"
+            _log.debug("closed the client of %r: %s", device.agreed.survey, waits)
         return self._emptied or device.state is Reason.DISABLED
 
     def __enter__(self) -> Self:
@@ -407,8 +414,6 @@ def _transport(
         raise InvalidInput('give the server as "host:port", or set HEARSAY_TARGET')
     if not isinstance(target, str):
         return target
-    if tls is not None:
-        tls.credentials()  # refused here, where a file cannot be read
     token = token if token is not None else environment.value("HEARSAY_TOKEN")
     return GrpcTransport(target, tls=tls, token=token, insecure=insecure)
 

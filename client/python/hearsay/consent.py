@@ -83,16 +83,18 @@ class Consent:
         if self._is_noted(person):
             return
 
-        def work(connection: sqlite3.Connection) -> None:
+        def work(connection: sqlite3.Connection) -> int:
             if self._consents(connection, person):  # another process was first, and may have
-                return  # recorded since
+                return 0  # recorded since
             key = self._key(person)
             # What waits from before, if a revocation was cut short, was not consented to.
             at = self._clock().timestamp()
-            outbox.drop_person(connection, self._survey, key, at, forget=False)
+            dropped = outbox.drop_person(connection, self._survey, key, at, forget=False)
             self._set(connection, key, granted=True)
+            return dropped
 
-        self._store.write(work)
+        if dropped := self._store.write(work):
+            self._counters.tell("revoked", dropped)
 
     def _note_revocation(self, person: str, *, forget: bool) -> None:
         def work(connection: sqlite3.Connection) -> int:

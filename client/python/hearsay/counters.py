@@ -5,6 +5,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from datetime import datetime
 
 from hearsay import outbox
 from hearsay.interrupts import is_from_handler
@@ -12,6 +13,9 @@ from hearsay.store import Store
 from hearsay.trouble import Trouble
 
 _log = logging.getLogger("hearsay")
+
+LOST = "lost"
+"""Reports were dropped because the ledger that they waited in is an old one, or was in memory."""
 
 _NO_DROPS = frozenset({"recorded", "stored", "duplicate", "idle"})
 """What is counted and is no drop: an idle attribute was not drawn for the record, as the survey
@@ -47,6 +51,7 @@ class Counters:
         self._new: Counter[str] = Counter()  # not in the file yet
         self._kept = time.monotonic()  # when the file was up to date
         self._warned: set[str] = set()
+        self._told: datetime | None = None  # since when the ledger counts whose loss was told
         self._lock = threading.RLock()  # guards the numbers
         self._keeping = threading.RLock()  # one writer at a time; taken first
 
@@ -78,10 +83,16 @@ class Counters:
                 _log.error("on_drop raised %s", type(error).__name__)
 
     def keep(self, age: float = 0.0) -> None:
-        """Add what is new to the ledger, unless that was done within `age` seconds.
+        """Add what is new to the ledger, unless that was done within `age` seconds; and tell of
+        what was dropped as the ledger was found to be lost.
 
         Raises `Trouble` where it cannot be.
         """
+        if self._store.lost and self._told != self._store.created:
+            created = self._store.created
+            if lost := outbox.newly_lost(self._store, self._survey):
+                self.tell(LOST, lost, self._store.lost)
+            self._told = created
         if not self._new or time.monotonic() - self._kept < age:
             return
         self._kept = time.monotonic()

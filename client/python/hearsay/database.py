@@ -1,6 +1,7 @@
 """Transactions of a device's file, and what goes wrong with them as `Trouble`."""
 
 import contextlib
+import errno
 import functools
 import sqlite3
 import time
@@ -10,13 +11,10 @@ from typing import TypeVar
 
 from hearsay.interrupts import is_from_handler
 from hearsay.trouble import Reason, Trouble
-from hearsay.wal import MAY_GO, Transact
+from hearsay.wal import LONG_LOG, MAY_GO, Transact
 
 R = TypeVar("R")
 Work = Callable[[sqlite3.Connection], R]
-
-LONG_LOG = 1 << 18
-"""Bytes of the log from which it is worth a checkpoint."""
 
 _REASONS = {
     sqlite3.SQLITE_BUSY: Reason.LOCKED,
@@ -83,6 +81,12 @@ def reason(error: sqlite3.Error) -> Reason:
 
 def code(error: BaseException | None) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def is_full(error: sqlite3.Error | Trouble) -> bool:
+    """Tell whether the disk had no space for what failed."""
+    cause = error.__cause__ if isinstance(error, Trouble) else error
+    return code(cause) == sqlite3.SQLITE_FULL or getattr(cause, "errno", 0) == errno.ENOSPC
 
 
 def size_of(file: Path) -> int | None:

@@ -2,7 +2,10 @@
 
 import functools
 import signal
-from types import CodeType
+from types import CodeType, TracebackType
+from typing import Any
+
+_TRACEBACK: Any = vars(BaseException)["__traceback__"]
 
 
 def is_from_handler(error: BaseException) -> bool:
@@ -12,7 +15,8 @@ def is_from_handler(error: BaseException) -> bool:
     host, must let these through: a task's soft time limit is the host's business.
     """
     codes = {_code(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
-    trace = error.__traceback__
+    # Not `error.__traceback__`: an exception of the app's may define that anew, and raise.
+    trace: TracebackType | None = _TRACEBACK.__get__(error)
     while trace is not None:
         if trace.tb_frame.f_code in codes:
             return True

@@ -166,15 +166,17 @@ class Ledger:
 
         return self._store.write(work)
 
-    def check(self, person: str, terms: Terms, *, moment: Moment, caps: Caps) -> None:
-        """Raise `Trouble` where `record` would, looking only."""
+    def check(self, person: str, terms: Terms, *, moment: Moment, caps: Caps) -> datetime | None:
+        """Raise `Trouble` where `record` would, looking only; return when answers are next taken
+        where the pace of a cap keeps them out now, as `Account.resumes` says it."""
 
-        def work(connection: sqlite3.Connection) -> None:
+        def work(connection: sqlite3.Connection) -> datetime | None:
             account, all_caps = self._account(connection, self.key(person), terms, caps)
             label, _ = account.check(terms, moment.now, moment.server_time)
             self._check_vouched(terms, label, all_caps)
+            return account.resumes(terms, all_caps, moment.now)
 
-        self._store.read(work)
+        return self._store.read(work)
 
     def spendings(self, person: str, terms: Terms, caps: Caps, now: datetime) -> list[Spending]:
         """Return what was spent and what is left, by attribute of the plan."""

@@ -295,7 +295,10 @@ def drop_person(
     """Drop all that waits of one person, as "revoked"; return how many reports that were.
 
     A batch that may have left cannot be changed: the rows of others in it are dropped, too. It is
-    kept among what was sent; with `forget`, its id is kept for the server to be asked.
+    kept among what was sent; with `forget`, its id is kept for the server to be asked. So are the
+    ids of all batches of the survey that the queue dropped after they may have left, whoever's
+    rows they hold: the file does not know whose any more. They count as dropped on this device
+    already, for everybody in them.
     """
     keep_totals(connection, survey)
     gone = connection.execute(
@@ -409,6 +412,24 @@ def counters(store: Store, survey: str) -> dict[str, int]:
             connection.execute("SELECT name, count FROM counters WHERE survey = ?", (survey,))
         )
     )
+
+
+def newly_lost(store: Store, survey: str) -> int:
+    """Return how many reports of a survey were counted as lost since this was last asked, by
+    whichever process."""
+    asked = f"lost of {survey}"
+
+    def work(connection: sqlite3.Connection) -> int:
+        (lost, before) = connection.execute(
+            "SELECT (SELECT total(count) FROM counters WHERE survey = ? AND name = 'lost'),"
+            " (SELECT total(value) FROM settings WHERE name = ?)",
+            (survey, asked),
+        ).fetchone()
+        if lost > before:
+            connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (asked, int(lost)))
+        return int(lost - before)
+
+    return store.write(work)
 
 
 def _count(connection: sqlite3.Connection, survey: str, counts: Mapping[str, int]) -> None:

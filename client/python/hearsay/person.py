@@ -38,6 +38,9 @@ _PASSING = (
 _MENDABLE = (Reason.PLAN_REFUSED, Reason.SERVER_REFUSED, Reason.CLOSED)
 """What a strict client raises, since the programmer can mend it."""
 
+_LOOK = 0.01
+"""Seconds between two looks of `wait_ready` whether there is a plan."""
+
 _REVOKE_WAIT = 1.0
 """Seconds that `revoke` waits for a call under way to end."""
 
@@ -63,6 +66,15 @@ class Device:
     """READY while the client is open, DISABLED or CLOSED."""
     last: Status = _GOOD
     """How the last answer went."""
+
+    def warn_of_pace(self, caps: Caps) -> None:
+        """Warn where a cap's pace is over; raise `Trouble` where the clock cannot be used."""
+        if caps.until is not None and caps.ends <= self.clock():
+            _log.warning(
+                "the cap for life %g is not paced any more: its until=%r is over",
+                caps.life,
+                caps.until,
+            )
 
     def note(self) -> None:
         """Do what is due with the file, as far as that is possible now."""
@@ -103,7 +115,9 @@ class Person:
         itself is not kept; of a memoised attribute, which values have a memo is (under keyed
         hashes, with the key beside them).
         """
-        return self._record(answers)
+        recorded = self._record(answers)
+        _log.debug("record: took %s, dropped %s", list(recorded.taken), recorded.dropped)
+        return recorded
 
     def wait_ready(self, timeout: float = 10.0) -> bool:
         """Wait until there is a plan; return whether answers are taken now.
@@ -113,21 +127,21 @@ class Person:
 
         With `strict`, raises `InvalidInput` where the plan is refused.
         """
-        keeper = self._device.keeper
         deadline = time.monotonic() + timeout
         while (status := self.status()).reason in _PASSING:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 break
-            keeper.wait(min(remaining, 0.1))
-            if keeper.is_settled:
-                time.sleep(min(remaining, 0.005))
+            time.sleep(min(remaining, _LOOK))
         if self._device.strict and status.reason in _MENDABLE:
             raise InvalidInput(status.detail)
         return status.ready
 
     def status(self) -> Status:
-        """Return whether answers are taken now, and if not, why; and the transport's last error."""
+        """Return whether answers are taken now, and if not, why; and the transport's last error.
+
+        Where the pace of a cap for life drops answers as "spent", `detail` says until when.
+        """
         device = self._device
         keeper = device.keeper
         transport = keeper.transport_error or device.sender.last_error
@@ -138,13 +152,19 @@ class Person:
             device.consent.catch_up()
             if not device.consent.has(self._name):
                 raise Trouble(Reason.NO_CONSENT)
-            self._check()
+            resumes = self._check()
             if device.last.reason in _OF_WRITING:  # looking may go well where writing does not
                 device.store.probe()
                 device.last = Status(Reason.READY)
         except Trouble as trouble:
             return Status(trouble.status.reason, trouble.status.detail, transport)
-        return Status(Reason.READY, keeper.refused_other, transport)
+        details = [keeper.refused_other] if keeper.refused_other else []
+        if resumes is not None:
+            details.append(
+                "the cap for life is paced: answers are taken again in a period that is first "
+                f"answered at {resumes:%Y-%m-%d %H:%M:%S} UTC or later"
+            )
+        return Status(Reason.READY, "; ".join(details), transport)
 
     def grant(self) -> None:
         """Note the user's consent to this survey in the ledger; raise nothing.
@@ -191,6 +211,7 @@ class Person:
         `InvalidInput` where they cannot be kept.
         """
         try:
+            self._device.warn_of_pace(caps)
             self._device.ledger.set_own_caps(self._name, caps)
         except Trouble as trouble:
             raise InvalidInput(f"the caps could not be kept: {trouble}") from None
@@ -214,10 +235,10 @@ class Person:
         if device.consent.is_revoked(self._name):
             raise Trouble(Reason.NO_CONSENT)
 
-    def _check(self) -> None:
+    def _check(self) -> datetime | None:
         device = self._device
         terms = self._answering()
-        device.ledger.check(self._name, terms, moment=self._moment(), caps=device.caps)
+        return device.ledger.check(self._name, terms, moment=self._moment(), caps=device.caps)
 
     def _moment(self) -> Moment:
         return Moment(self._device.clock(), self._device.keeper.server_time)

@@ -1,6 +1,5 @@
 """The one plan of a survey: the first that was accepted, kept in the ledger for ever."""
 
-import contextlib
 import hashlib
 import logging
 import sqlite3
@@ -64,9 +63,6 @@ class PlanKeeper:
         self._asked = float("-inf")  # when the plan was last asked for, by the clock, Unix time
         self._heard: tuple[float, float] | None = None  # the server's time, and ours
         self._lock = threading.RLock()  # one plan is taken at a time
-        self._is_settled = False  # there is a plan, or one was refused
-        self._unsettled = threading.Lock()  # held until then
-        self._unsettled.acquire()
         self._terms: dict[Choices, Terms] = {}
         self.plan: Plan | None = None
         """The plan, once there is one."""
@@ -79,14 +75,7 @@ class PlanKeeper:
 
     def after_fork(self) -> None:
         """Start anew in a child: locks do not survive a fork."""
-        self._lock, self._unsettled = threading.RLock(), threading.Lock()
-        if not self._is_settled:
-            self._unsettled.acquire()
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether there is a plan, or one was refused."""
-        return self._is_settled
+        self._lock = threading.RLock()
 
     @property
     def server_time(self) -> float | None:
@@ -136,19 +125,13 @@ class PlanKeeper:
                 latest = max(now, datetime.fromtimestamp(server_time, UTC))
                 self._store.confirm_created(latest)
 
-    def wait(self, timeout: float) -> None:
-        """Wait until there is a plan or it was refused, for so many seconds at most."""
-        # A lock of the interpreter's own, which a signal handler's exception cannot leave in
-        # disorder, as it can an Event.
-        if self._unsettled.acquire(timeout=max(0.0, timeout)):
-            self._unsettled.release()
-
     def look(self) -> None:
         """Take the plan that is kept in the ledger, or that the app ships; raise `Trouble` where
         the ledger cannot be read or written."""
         if self.plan is None:
             with self._lock:
-                self._look()
+                if self.plan is None:  # another thread may have been first
+                    self._look()
 
     def _look(self) -> None:
         def work(connection: sqlite3.Connection) -> tuple[bytes, float, float]:
@@ -199,14 +182,12 @@ class PlanKeeper:
             answer = self._transport.get_plan(self._agreed.survey, timeout)
         except InvalidInput as error:  # there is no such survey, say
             self.failed(Unreachable(str(error), reason=Reason.SERVER_REFUSED))
-            self._settle()
         else:
             self.succeeded(answer.server_time)
-            with contextlib.suppress(InvalidInput):
-                parse(answer.plan)  # which may take a while, before anybody waits for the lock
-            with self._lock:
-                if not self._take(answer.plan):
-                    self.keep_server_time()
+            revision = hashlib.sha256(answer.plan).hexdigest()[:12]
+            _log.debug("the server has revision %s of %r", revision, self._agreed.survey)
+            if not self._take(answer.plan):
+                self.keep_server_time()
         self._asked = self._clock().timestamp()
 
     def failed(self, error: Unreachable) -> None:
@@ -237,10 +218,18 @@ class PlanKeeper:
                     f"the plan of {self._agreed.survey!r} changed on the server: revision "
                     f"{self.plan.revision.hex()[:12]} was accepted first and stays"
                 )
-            plan = self._accepted(data)
+            plan = self._accepted(data)  # may take a while: nobody waits for the lock meanwhile
         except InvalidInput as error:
             self._refuse(str(error))
             return False
+        with self._lock:
+            if self.plan is None:
+                self._keep(data, plan)
+                return True
+        return self._take(data)  # another thread was first
+
+    def _keep(self, data: bytes, plan: Plan) -> None:
+        """Keep a plan that was accepted, unless another process was first: then take that one."""
         said = 0.0 if self._heard is None else self._heard[0]
 
         def work(connection: sqlite3.Connection) -> bytes:
@@ -262,7 +251,6 @@ class PlanKeeper:
             self._accept(kept, plan if kept == data else self._accepted(kept))
         except InvalidInput as error:
             self._refuse(str(error))
-        return True
 
     def terms(self, choices: Choices) -> Terms:
         """Return the terms of a person who chose so; raise `InvalidInput` where there are none."""
@@ -280,17 +268,29 @@ class PlanKeeper:
 
     def _accepted(self, data: bytes) -> Plan:
         """Return a plan; raise `InvalidInput` where it is not what the app and the device's own
-        user agreed to. If the user chose no level and there is no default, others' will do."""
+        user agreed to. If the user chose no level and there is no default, there must be levels
+        that somebody else could choose."""
         plan = parse(data)
         self._agreed.check(plan, self._withheld)
         if self._choices.level is not None or plan.default_level:
             self._terms[self._choices] = self._checked(plan, self._choices)
+        else:
+            try:
+                self._checked(plan, _least(plan))
+            except InvalidInput as error:
+                raise InvalidInput(
+                    f"nobody could answer {plan.survey!r}, whatever level they choose: {error}"
+                ) from None
         return plan
 
     def _accept(self, data: bytes, plan: Plan) -> None:
         self.plan = plan
         self._kept = data
-        self._settle()
+        levels = ", ".join(
+            f"{each.name}: epsilon {each.epsilon:g}" for each in plan.levels.values()
+        )
+        revision = plan.revision.hex()[:12]
+        _log.debug("took revision %s of %r; levels %s", revision, plan.survey, levels)
 
     def _refuse(self, why: str) -> None:
         if self.plan is not None:  # the plan that was kept holds
@@ -301,10 +301,15 @@ class PlanKeeper:
         if self.refused != (refused := Status(Reason.PLAN_REFUSED, why)):
             _log.error("the plan of %r is refused: %s", self._agreed.survey, why)
         self.refused = refused
-        self._settle()
 
-    def _settle(self) -> None:
-        with self._lock:
-            if not self._is_settled:
-                self._is_settled = True
-                self._unsettled.release()
+
+def _least(plan: Plan) -> Choices:
+    """Return the choices that spend least: each attribute at the level that spends least on it."""
+    loosest = max(plan.levels.values(), key=lambda level: level.epsilon)
+    return Choices(
+        loosest.name,
+        tuple(
+            (name, min(plan.levels.values(), key=lambda level: level.mechanisms[name].epsilon).name)
+            for name in plan.attributes
+        ),
+    )

@@ -17,7 +17,7 @@ from typing import ParamSpec
 
 from hearsay import outbox, sealing
 from hearsay.consent import Consent
-from hearsay.counters import Counters
+from hearsay.counters import LOST, Counters
 from hearsay.failures import on_one_line
 from hearsay.plan_keeper import PlanKeeper
 from hearsay.store import Store
@@ -261,7 +261,8 @@ class Sender:
         try:
             self._transport.close()
             if self._store.file is None and (left := outbox.left(self._store, self._survey)):
-                _log.error("a client ended, and %d reports that it had in memory are lost", left)
+                detail = f"a client ended, and {left} reports that it had in memory are lost"
+                self._counters.add(LOST, left, detail)
             self._store.release()
         except Exception as error:  # nobody is left to tell
             _log.error("a client did not close: %s", _words(error))
@@ -319,6 +320,7 @@ class Sender:
         # Spread retries out, so that a crowd of devices does not return at once.
         pause = max(retry_after, wait * random.uniform(0.5, 1.0))
         self._not_before = time.monotonic() + pause
+        _log.debug("the next try is in %.1f s: %s", pause, self.last_error)
         return pause
 
     def _answer_flushes(self, next_try: float, *, sent: bool = False) -> None:
@@ -398,6 +400,8 @@ class Sender:
             return None  # another process has dropped it since: its person took back the consent
         if batch.id in self._answered:
             return self._settle(batch, self._answered[batch.id])
+        name, size = batch.id.hex()[:12], batch.ByteSize()
+        _log.debug("send batch %s of %s: %d rows, %d bytes", name, batch.period, batch.rows, size)
         try:
             answer = self._transport.submit(batch, self._delivery.timeout)
         except InvalidInput as error:
@@ -416,6 +420,7 @@ class Sender:
             if result.reason == collector_pb2.PERIOD_CLOSED:
                 became = "period_closed"
             self._counters.tell(became, 1, detail)
+        _log.debug("batch %s: %s", name, became)
         self.last_success, self.last_error = datetime.now(UTC), ""
         return self._settle(batch, became)
 

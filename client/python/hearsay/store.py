@@ -1,18 +1,18 @@
 """The file that a device keeps: what was spent, which memos, what waits. One SQLite database.
 
-A transaction of `Store.write` is atomic, and survives the death of the process. With
-`Store.secure` all that was written before is on the disk, and in the main file. So an answer costs
-no fsync, and a batch costs a few before it leaves.
+A transaction of `Store.write` is atomic, and survives the death of the process. `Store.secure`
+puts all that was written before on the disk, in the main file. So an answer costs no fsync, and a
+batch costs a few before it leaves. Only where the disk has little space left does an answer wait
+until the log was moved into the main file.
 
-Signal handlers may raise. Python runs them when a function of its own begins, at the end of a
-turn of a loop, and after a call of a function written in C. So what must not be left half done
-is a call of such a function, as the first thing in an `except` or `finally`.
+Signal handlers may raise. Python runs them when a Python function begins, at the end of a turn of
+a loop, and after a call of a function written in C. So cleaning up that must happen is one call of
+a C function, as the first thing in an `except` or `finally`.
 """
 
 import contextlib
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -21,13 +21,13 @@ from typing import Any
 
 from hearsay import anchors
 from hearsay.anchors import Anchor, Mark
+from hearsay.checkpoints import let_go, renew
 from hearsay.database import (
-    LONG_LOG,
     R,
     Work,
     check_pages,
-    code,
     connect,
+    is_full,
     on,
     reason,
     size_of,
@@ -35,77 +35,35 @@ from hearsay.database import (
     translated,
 )
 from hearsay.interrupts import is_from_handler
-from hearsay.main_file import (
-    count_once,
-    expect,
-    expects_log,
-    look,
-    mismatch_of,
-    own_mark,
-    start_over,
-)
+from hearsay.main_file import count_once, expects_log, mismatch_of, own_mark, start_over
 from hearsay.new_ledger import in_memory, make
 from hearsay.trouble import Reason, Trouble
-from hearsay.wal import MAY_GO, Log
+from hearsay.turns import Turn
+from hearsay.wal import LONG_LOG, MAY_GO, Log
 
 _SQLITE = b"SQLite format 3\0"
 """What every database begins with."""
 _MANY = 32
-"""Transactions after which it is worth a look whether the log is long."""
+"""Transactions after which it is worth a look whether the log is long, on a disk with space."""
 _REOPEN = 1.0
 """Seconds between two tries to open what could not be opened."""
 _TRY = 10
 """Milliseconds that SQLite waits for another process's transaction before it is asked again."""
-_CHECKPOINTS = ("PASSIVE", *["FULL"] * 5)
-"""How to try a checkpoint: at first without holding up whoever writes. Not by RESTART, after which
-a connection that has seen no checkpoint yet would begin the log with random salts."""
-
-
-class _Turn:
-    """A lock that a thread holds once, and that no exception leaves locked."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()  # knows who holds it, so nobody else can release it
-        self._holder = 0
-
-    def take(self, work: Callable[[], R], wait: float = -1) -> R:
-        """Run `work` alone.
-
-        Raises `Trouble` where this thread does so already, and where others do for more than
-        `wait` seconds (-1: however long that is).
-        """
-        me = threading.get_ident()
-        if self._holder == me:
-            raise Trouble(
-                Reason.LOCKED,
-                "this thread uses the ledger already: a signal handler interrupted it",
-            )
-        try:
-            if not self.lock.acquire(timeout=wait):
-                raise Trouble(Reason.LOCKED, "other threads use the ledger for too long")
-            self._holder = me
-            return work()
-        finally:
-            if self._holder == me:
-                self._holder = 0
-            try:
-                self.lock.release()
-            except RuntimeError as error:  # the wait for the lock was interrupted
-                if is_from_handler(error):
-                    raise
 
 
 class Store:
     """The database of one installation; safe to share between threads.
 
-    It is opened at the first use, and again after `release`. A file that is missing is made,
-    and one that is damaged is set aside as FILE.corrupt-TIME; what is then made has not been
-    vouched for: `created` says since when it counts. A file whose log is missing or older is an
-    earlier state of the ledger, and so is one that the anchor knows better: from then on it is
-    as one that nobody vouched for, and `lost` says why.
+    It is opened at the first use, and again after `release`.
 
-    A function that is run in a transaction must not leave a cursor half read in a variable:
-    `fetchone` and `fetchall` at once. Whatever it raises, the transaction is rolled back.
+    - A missing file is made. Nobody vouched for it, and `created` says when it was made.
+    - A damaged file is set aside as FILE.corrupt-TIME, and a new one is made in its place.
+    - A file whose log is missing or older is an earlier state of the ledger, and so is one that
+      was secured less often than the anchor counts. It becomes one that nobody vouched for, and
+      `lost` says why.
+
+    A function that runs in a transaction must read every cursor to its end (`fetchone`,
+    `fetchall`). Whatever the function raises, the transaction is rolled back.
     """
 
     _owner = 0
@@ -138,10 +96,11 @@ class Store:
         """Why this is not the latest state of the ledger; "" where it is."""
         self.salt = b""
         """What persons' names are hashed with."""
-        self._syncing = _Turn()  # one wait for the disk at a time; taken first
-        self._turn = _Turn()  # guards all below, and one transaction at a time
+        self._syncing = Turn()  # one wait for the disk at a time; taken first
+        self._turn = Turn()  # guards all below, and one transaction at a time
         self._owner = os.getpid()
         self._written = 0  # transactions since the log's size was looked at
+        self._is_tight = False  # whether the disk has so little space that each one counts
         self._inode = (0, 0)
         self._checked = (0, 0)  # the inode whose pages were checked
         self._failed: tuple[float, Trouble] | None = None
@@ -161,7 +120,12 @@ class Store:
             self._written += 1
             return work(connection)
 
-        return self._run("BEGIN IMMEDIATE", write)
+        result = self._run("BEGIN IMMEDIATE", write)
+        if self._is_tight:
+            # The disk could be full before the sender's thread comes to it.
+            with contextlib.suppress(Trouble):  # the transaction is committed all the same
+                self._tidy(last=False, wait=self._wait)
+        return result
 
     def read(self, work: Work[R]) -> R:
         """Run `work` on one state of the file, and return its result.
@@ -209,29 +173,20 @@ class Store:
         """Have all that was committed in the main file, and counted by the anchor.
 
         From then on a ledger without it is found out: an older file, or one without its log. To
-        be called before a batch leaves. On a full disk the log is synced alone: the main file
-        cannot do without it. Raises `Trouble` where nothing may leave.
+        be called before a batch leaves. Where the disk has no space for the main file to grow, the
+        log is synced and stays. Raises `Trouble` where nothing may leave.
         """
         if self.file is not None:
-            self._syncing.take(lambda: self._move(count=self._anchor is not None))
+            self._syncing.take(lambda: self._move(count=self._anchor is not None, last=True))
 
     @property
     def log_is_long(self) -> bool:
         """Whether it is time to `tidy`."""
-        return self._written >= _MANY and self.file is not None
+        return self._written >= (1 if self._is_tight else _MANY) and self.file is not None
 
     def tidy(self) -> None:
-        """Move the log into the main file where it has grown long."""
-
-        def tidy() -> None:
-            self._written = 0
-            log = self._log
-            if log is not None and log.size() >= LONG_LOG:
-                self._move(count=False)
-
-        if self.file is not None:
-            with translated(), _unless_closed():
-                self._syncing.take(tidy)
+        """Move the log into the main file where it has grown long, for the space on its disk."""
+        self._tidy(last=True, wait=-1)
 
     def release(self) -> None:
         """Close the file until the next use. The last one who closes it moves the log into it."""
@@ -270,7 +225,7 @@ class Store:
     def after_fork(self, *, usable: bool) -> None:
         """Forget, in the child, what belongs to the parent. Unless it was held, and so closed,
         SQLite in this process cannot be trusted with the file any more: nothing is taken then."""
-        self._turn, self._syncing = _Turn(), _Turn()
+        self._turn, self._syncing = Turn(), Turn()
         if self.file is not None:
             if usable:
                 self._owner = os.getpid()
@@ -281,7 +236,24 @@ class Store:
                 self._log.close()
                 self._log = None
 
-    def _move(self, *, count: bool) -> None:
+    def _tidy(self, *, last: bool, wait: float) -> None:
+        """Move the log where it is long; for `wait` see `Turn.take`."""
+
+        def tidy() -> None:
+            if self._log is not None and self._looks_long(self._log):
+                self._move(count=False, last=last)
+
+        if self.file is not None:
+            with translated(), _unless_closed():
+                self._syncing.take(tidy, wait)
+
+    def _looks_long(self, log: Log) -> bool:
+        """Tell whether the log is long, and note whether to look after every transaction."""
+        limit = log.limit()
+        self._written, self._is_tight = 0, limit < LONG_LOG
+        return log.size() >= limit
+
+    def _move(self, *, count: bool, last: bool) -> None:
         """Move the log into the main file; `_syncing` is taken."""
         self._written = 0
         log = self._turn.take(self._opened_log)
@@ -290,7 +262,7 @@ class Store:
                 if self._checkpointer is None:
                     assert self.file is not None
                     self._checkpointer = connect(self.file, self._wait)
-                self._checkpoint(self._checkpointer, log, count=count, excuse=True)
+                self._checkpoint(self._checkpointer, log, count=count, last=last)
         except Trouble as trouble:
             self._set_aside_if_corrupt(trouble)
             raise
@@ -337,7 +309,8 @@ class Store:
                 if log is None:
                     connection.execute(MAY_GO)
                 else:
-                    _let_go(connection, log)
+                    log.room.give()  # to this note, and to the pages that closing moves
+                    let_go(connection, log)
             except (sqlite3.Error, Trouble, OSError, ValueError) as error:
                 if is_from_handler(error):
                     raise
@@ -398,7 +371,9 @@ class Store:
                 on(connection)(lambda c: start_over(c, why, self._clock(), count))
             if lost or not expects_log(file):
                 counts = bool(lost) and self._anchor is not None
-                self._checkpoint(connection, log, count=counts, excuse=False)
+                self._checkpoint(connection, log, count=counts, last=False)
+            log.room.take()
+            self._looks_long(log)
             self._read_settings(connection)
             connection.execute(f"PRAGMA busy_timeout = {_TRY}")  # `_begin` tries again
         except BaseException:
@@ -431,61 +406,44 @@ class Store:
         self.salt = settings["salt"]
 
     def _checkpoint(
-        self, connection: sqlite3.Connection, log: Log, *, count: bool, excuse: bool
+        self, connection: sqlite3.Connection, log: Log, *, count: bool, last: bool
     ) -> None:
         """Move the log into the main file, and have this expect a new life of the log.
 
-        With `count` the anchor learns of it; a full disk is an excuse, with `excuse`.
+        With `count` the anchor learns of it. With `last` a full disk gives the room that is kept
+        for it; where this is not enough, the log is synced and stays.
         """
 
-        def checkpoint() -> None:
+        def attempt(*, excuse: bool) -> None:
             run = on(connection)
             if count:
                 run(count_once)
             log.sync(run)  # what the disk may have lost must not be moved
             try:
-                self._renew(connection, log)
-            except sqlite3.Error as error:
-                if not (excuse and code(error) == sqlite3.SQLITE_FULL):
-                    raise
-            except Trouble as trouble:
-                if not (excuse and code(trouble.__cause__) == sqlite3.SQLITE_FULL):
+                assert self.file is not None
+                renew(self.file, connection, log)
+            except (sqlite3.Error, Trouble) as error:
+                if not (excuse and is_full(error)):
                     raise
             if count:
                 assert self._anchor is not None
                 anchors.store(self._anchor, own_mark(connection))
 
+        def checkpoint() -> None:
+            if self._is_tight:
+                # The next life begins with so much of the file; the disk gets the rest.
+                connection.execute(f"PRAGMA journal_size_limit = {log.limit()}")
+            try:
+                attempt(excuse=False)
+            except (sqlite3.Error, Trouble) as error:
+                if not (last and is_full(error)):
+                    raise
+                log.room.give()
+                attempt(excuse=True)
+            finally:
+                log.room.take()
+
         log.alone(self._wait, checkpoint)
-
-    def _renew(self, connection: sqlite3.Connection, log: Log) -> None:
-        """Let a new life of the log begin, after the main file expects it and has all before.
-
-        A process may be killed anywhere here. Up to the checkpoint the main file expects the
-        life that the log is in. The checkpoint moves the new expectation with all the rest: the
-        next life, or this one with as many frames. Then the next transaction begins the new
-        life, which holds that the log may go.
-        """
-        assert self.file is not None
-        try:
-            for mode in _CHECKPOINTS:
-                expected = on(connection)(lambda c: expect(c, log, needed=True))
-                if not log.is_before(expected.life):
-                    continue  # that transaction began a new life itself
-                connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
-                # Another process that opens the file meanwhile may have changed it.
-                moved = look(self.file) == expected
-                connection.execute(MAY_GO)
-                if moved and log.is_in(expected.life):
-                    # Closing notes it again, unless the disk is full by then.
-                    _let_go(connection, log)
-                    return
-        except BaseException:
-            try:  # noqa: SIM105 (a handler could raise as suppress() begins)
-                connection.execute(MAY_GO)  # or a plain close would look like a loss
-            except sqlite3.Error:
-                pass
-            raise
-        raise Trouble(Reason.LOCKED, "other processes use the ledger's log without a pause")
 
     def _set_aside(self, why: str, *endings: str) -> None:
         """Give files of the ledger another name: whoever opens it next makes new ones."""
@@ -508,18 +466,6 @@ def _unless_closed() -> Iterator[None]:
         if is_from_handler(error):
             raise
         raise Trouble(Reason.DISK, f"the ledger was removed meanwhile ({error})") from error
-
-
-def _let_go(connection: sqlite3.Connection, log: Log) -> None:
-    """Have the main file expect, once it is closed, that this log is gone.
-
-    Another process may have been killed while it renewed the log: then the first transaction
-    begins a new life, and the second one is in it.
-    """
-    for _ in range(2):
-        expected = on(connection)(lambda c: expect(c, log, needed=False))
-        if log.is_before(expected.life):
-            return
 
 
 def _settings(connection: sqlite3.Connection) -> dict[str, Any]:

@@ -113,9 +113,11 @@ class Terms:
         """
         try:
             return self.plan.attributes[name].domain.encode(answer)
-        except InvalidInput as error:
-            raise InvalidInput(f"{name} {error}") from None
-        except Exception as error:  # the answer is an object of the app's, whose methods may raise
+        except Exception as error:
+            if type(error) is InvalidInput:
+                raise InvalidInput(f"{name} {error}") from None
+            # The answer is an object of the app's, and its methods may raise, errors whose own
+            # methods raise among them.
             if is_from_handler(error):
                 raise
             raise InvalidInput(f"{name} cannot be read: {type(error).__name__}") from None

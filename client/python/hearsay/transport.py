@@ -165,7 +165,7 @@ class GrpcTransport:
     ) -> None:
         check_target(target)
         if tls is not None:
-            tls.credentials()
+            _credentials(tls)
         self._route = _Route(target, tls, insecure)
         self._token = token
         self._call: Any = None  # a grpc.Call that is under way
@@ -221,7 +221,11 @@ class GrpcTransport:
             rpc: Any = shared.channel.unary_stream(f"/hearsay.v1.Collector/{name}", *_METHODS[name])
             call = self._call = rpc(request, timeout=timeout, metadata=entries)
             answers = list(itertools.islice(call, 2))
+            call.cancel()  # does nothing unless there are more
+            _finish(call)
         except grpc.RpcError as error:
+            if call is not None:
+                _finish(call)
             if call is not None and call.cancelled():
                 raise Unreachable("the call was interrupted") from None
             failed = has_no_connection(error)
@@ -244,6 +248,18 @@ class GrpcTransport:
             return InvalidInput(on_one_line(status.details() or ""))
         reason, words = explained(status, self._route.target)
         return Unreachable(words, retry_after(status), reason)
+
+
+def _finish(call: Any) -> None:
+    """Take in all that gRPC says of a call that has ended; it says it at once.
+
+    Until then gRPC keeps the call, and with it the channel, which goes on connecting even after
+    it was closed.
+    """
+    # No public name does this. A call that has a thread lacks it, and needs it not.
+    take_in = getattr(call, "_consume_next_event", None)
+    while take_in is not None and call._state.due:
+        take_in()
 
 
 def check_target(target: str) -> None:
@@ -290,12 +306,21 @@ class _Bearer(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientIntercepto
     intercept_unary_stream = intercept_unary_unary
 
 
+def _credentials(tls: Tls) -> grpc.ChannelCredentials:
+    if not isinstance(tls, Tls):
+        raise InvalidInput(
+            f"tls must be a Tls(...), got {tls!r}; for the system's authorities leave it out, as "
+            "TLS is used for any host that is not loopback, or give Tls() for loopback, too"
+        )
+    return tls.credentials()
+
+
 def _open(target: str, tls: Tls | None, insecure: bool, more: list[Any]) -> grpc.Channel:
     options = [*_CHANNEL, *more]
     if tls is not None:
-        name = tls.server_name
+        credentials, name = _credentials(tls), tls.server_name
         override = [] if name is None else [("grpc.ssl_target_name_override", name)]
-        return grpc.secure_channel(target, tls.credentials(), [*override, *options])
+        return grpc.secure_channel(target, credentials, [*override, *options])
     if is_loopback(target):
         # A proxy of the environment must not see what was never to leave this machine.
         return grpc.insecure_channel(target, [("grpc.enable_http_proxy", 0), *options])

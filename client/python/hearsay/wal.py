@@ -13,6 +13,7 @@ file expects a life by this number.
 """
 
 import os
+import shutil
 import sqlite3
 import struct
 import time
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol, TypeVar
 
 from hearsay.interrupts import is_from_handler
+from hearsay.room import Room
 from hearsay.trouble import Reason, Trouble
 
 try:
@@ -38,6 +40,12 @@ class Transact(Protocol):
     def __call__(self, work: Callable[[sqlite3.Connection], R], /) -> R:
         """Run `work` and return its result."""
 
+
+LONG_LOG = 1 << 18
+"""Bytes of the log from which it is worth a checkpoint, on a disk with space."""
+_PART = 4
+"""On a disk with less the log is long when it takes this part of what it could take. The main file
+then has space for all pages that are new in the log, and the next checkpoint for its note."""
 
 _HEADER, _FRAME = 32, 24
 _MAGIC = 0x377F0682
@@ -136,12 +144,15 @@ class Log:
         self._path = Path(f"{database}-wal")
         self._file = self._path.open("r+b", buffering=0)
         self._listed = False  # durably, in its folder
+        self.room = Room(database.parent)
+        """What a checkpoint may use of a disk that is full."""
         self.trusted = False
         """Whether what was written before the last sync is on the disk. Of an earlier process's
         syncs it is not known how they went."""
 
     def close(self) -> None:
         """Let go of the file; a sync under way in another thread may fail."""
+        self.room.give()
         self._file.close()
 
     def sync(self, transact: Transact) -> None:
@@ -188,6 +199,11 @@ class Log:
         """Return how many bytes this life of the log has. The file may be longer."""
         life = _life(self._file)
         return _HEADER + _frames(self._file, life) * (_FRAME + life.page) if life else 0
+
+    def limit(self) -> int:
+        """Return how many bytes of this life are worth a checkpoint."""
+        free = shutil.disk_usage(self._path.parent).free
+        return min(LONG_LOG, (free + os.fstat(self._file.fileno()).st_size) // _PART)
 
     def alone(self, wait: float, work: Callable[[], R]) -> R:
         """Run `work` while no other process runs something by this method.
