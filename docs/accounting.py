@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dpsgd.accounting import Event, PoissonSampling, Relation
 from dpsgd.accounting.overview import compare
-from hearsay_server.account import draw
+from hearsay_server.commands.account import draw
 
 HERE = Path(__file__).resolve().parent
 RUN = Event(4.0, PoissonSampling(0.01), 10_000)

@@ -10,7 +10,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.ticker import FixedLocator, NullFormatter
 
-from ldp.choice import choose
+from ldp.planning.choice import choose
 
 HERE = Path(__file__).resolve().parent
 SIZES = tuple(2**i for i in range(1, 13))
@@ -18,13 +18,13 @@ EPSILONS = (0.25, 0.5, 1, 2, 3, 4, 5)
 PANELS = (0.5, 1, 2, 4)
 
 LINES = {
-    "k-RR": ("#d95f02", "o"),
-    "OUE": ("#7570b3", "s"),
-    "OLH": ("#1b9e77", "^"),
-    "subset selection": ("#e7298a", "v"),
-    "projective geometry": ("#66a61e", "D"),
-    "Hadamard response": ("#a6761d", "P"),
-    "one-bit Hadamard": ("#666666", "X"),
+    "krr": ("#d95f02", "o"),
+    "oue": ("#7570b3", "s"),
+    "olh": ("#1b9e77", "^"),
+    "subset": ("#e7298a", "v"),
+    "projective": ("#66a61e", "D"),
+    "hadamard": ("#a6761d", "P"),
+    "hrr": ("#666666", "X"),
 }
 
 

@@ -17,13 +17,13 @@ import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from rich.console import Console
 
-from hearsay_server.explain import explain, show
-from hearsay_server.survey import from_toml
-from ldp.design import design
-from ldp.likelihood import channel_matrix, fisher_covariance
-from ldp.mechanism import Categorical
+from hearsay_server.surveys.explain import explain, show
+from hearsay_server.surveys.survey import from_toml
+from ldp.core.mechanism import Categorical
+from ldp.core.policy import Policy
+from ldp.estimating.likelihood import channel_matrix, fisher_covariance
 from ldp.mechanisms import KRR
-from ldp.policy import Policy
+from ldp.planning.design import design
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE / "personal-budgets.md"

@@ -1,32 +1,69 @@
 """Gaussian accounting and private training.
 
-`dpsgd.accounting` needs no torch, which is loaded when an engine is first asked for.
+`dpsgd.accounting` needs no torch, which is loaded when a name of training is first asked for.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpsgd.adaptive import QuantileClipping
-    from dpsgd.clipping import AutomaticClipping, FlatClipping, PerLayerClipping
-    from dpsgd.engine import PrivacyEngine
-    from dpsgd.optimizers import AdamBC
+    from dpsgd.auditing import OneRunAudit, audit_one_run, choose_canaries
+    from dpsgd.clipping.adaptive import QuantileClipping
+    from dpsgd.clipping.policies import AutomaticClipping, FlatClipping, PerLayerClipping
+    from dpsgd.clipping.schedules import Exponential, Linear
+    from dpsgd.reports.channels import Cohort, Reports
+    from dpsgd.reports.guarantees import Account, account
+    from dpsgd.reports.labels import RRWithPrior, TwoStage, two_stage
+    from dpsgd.reports.losses import backward_cross_entropy, forward_cross_entropy
+    from dpsgd.reports.rows import Rows
+    from dpsgd.training.engine import PrivacyEngine
+    from dpsgd.training.optimizers import AdamBC
 
 _HOMES = {
-    "AdamBC": "optimizers",
-    "AutomaticClipping": "clipping",
-    "FlatClipping": "clipping",
-    "PerLayerClipping": "clipping",
-    "PrivacyEngine": "engine",
-    "QuantileClipping": "adaptive",
+    "Account": "reports.guarantees",
+    "AdamBC": "training.optimizers",
+    "AutomaticClipping": "clipping.policies",
+    "Cohort": "reports.channels",
+    "Exponential": "clipping.schedules",
+    "FlatClipping": "clipping.policies",
+    "Linear": "clipping.schedules",
+    "OneRunAudit": "auditing",
+    "PerLayerClipping": "clipping.policies",
+    "PrivacyEngine": "training.engine",
+    "QuantileClipping": "clipping.adaptive",
+    "RRWithPrior": "reports.labels",
+    "Reports": "reports.channels",
+    "Rows": "reports.rows",
+    "TwoStage": "reports.labels",
+    "account": "reports.guarantees",
+    "audit_one_run": "auditing",
+    "backward_cross_entropy": "reports.losses",
+    "choose_canaries": "auditing",
+    "forward_cross_entropy": "reports.losses",
+    "two_stage": "reports.labels",
 }
 __all__ = [
+    "Account",
     "AdamBC",
     "AutomaticClipping",
+    "Cohort",
+    "Exponential",
     "FlatClipping",
+    "Linear",
+    "OneRunAudit",
     "PerLayerClipping",
     "PrivacyEngine",
     "QuantileClipping",
+    "RRWithPrior",
+    "Reports",
+    "Rows",
+    "TwoStage",
+    "account",
+    "audit_one_run",
+    "backward_cross_entropy",
+    "choose_canaries",
+    "forward_cross_entropy",
+    "two_stage",
 ]
 
 
@@ -34,3 +71,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(f"dpsgd.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -31,11 +31,16 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, TensorDataset
 
 import hearsay.plan
-from dpsgd import PrivacyEngine
-from dpsgd.channels import Cohort, Reports
-from dpsgd.guarantees import Account, account
-from dpsgd.losses import backward_cross_entropy, forward_cross_entropy
-from dpsgd.rows import Rows
+from dpsgd import (
+    Account,
+    Cohort,
+    PrivacyEngine,
+    Reports,
+    Rows,
+    account,
+    backward_cross_entropy,
+    forward_cross_entropy,
+)
 from hearsay import Analyst
 from hearsay.transport import open_channel
 from hearsay.v1 import (
@@ -45,8 +50,8 @@ from hearsay.v1 import (
     collector_pb2_grpc,
     survey_pb2,
 )
-from hearsay_server.demo import server_process
-from hearsay_server.export import export
+from hearsay_server.answers.export import export
+from hearsay_server.demo.play import server_process
 from ldp import Coins
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"

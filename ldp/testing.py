@@ -4,7 +4,7 @@ from threading import Lock
 
 import numpy as np
 
-from ldp.coins import Coins
+from ldp.core.coins import Coins
 
 _AHEAD = 1 << 12
 """Bytes drawn at once, for many small requests: a multiple of four."""

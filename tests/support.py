@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hearsay import MEMORY, Agreement, Client
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
-from hearsay_server import survey as surveys
+from hearsay_server.surveys import survey as surveys
 from preloaded import Preloaded
 
 FROM_NOTHING = ("-m", "hearsay_server")

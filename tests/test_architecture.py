@@ -1,7 +1,8 @@
-"""The arrows between the packages, as docs/design.md draws them."""
+"""The arrows between the packages and between the folders of each, as docs/design.md draws them."""
 
 import ast
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,19 +19,51 @@ PACKAGES = {
     "hearsay_server": (Path(hearsay_server.__file__).parent, {"ldp", "hearsay"}),
 }
 
+FLOORS = {
+    "ldp": [
+        {"errors"},
+        {"core"},
+        {"testing", "mechanisms.tools"},
+        {"mechanisms.frequency"},
+        {"mechanisms.lasting", "mechanisms.numbers", "mechanisms.policies"},
+        {"mechanisms"},
+        {"estimating", "planning", "assurance"},
+    ],
+    "dpsgd": [
+        {"noise", "accounting", "auditing"},
+        {"clipping", "reports"},
+        {"gradients"},
+        {"layers"},
+        {"training"},
+    ],
+    "hearsay_server": [
+        {"clock", "config", "limits"},
+        {"ingest", "surveys"},
+        {"storage"},
+        {"answers"},
+        {"serving", "demo"},
+        {"commands"},
+        {"cli"},
+        {"__main__"},
+    ],
+}
+"""From the ground up: a folder or file imports from itself and from lower floors alone."""
+
 LAZY = {("account.py", "dpsgd")}
 """What a file may import inside its functions alone: its extra need not be installed."""
 
 
-def _imports(file: Path, top_level: bool = False) -> set[str]:
-    found = set()
+def _imported(file: Path, top_level: bool = False) -> Iterator[str]:
     tree = ast.parse(file.read_text())
     for node in tree.body if top_level else ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module.partition(".")[0])
-    return found
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _packages(file: Path, top_level: bool = False) -> set[str]:
+    return {name.partition(".")[0] for name in _imported(file, top_level)}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -39,13 +72,40 @@ def test_a_package_imports_only_what_is_below_it(package: str) -> None:
     files = list(folder.rglob("*.py"))
     assert files
     for file in files:
-        lazy = {other for name, other in LAZY if name == file.name} - _imports(file, top_level=True)
-        others = (_imports(file) & set(PACKAGES)) - {package}
+        lazy = {other for name, other in LAZY if name == file.name} - _packages(
+            file, top_level=True
+        )
+        others = (_packages(file) & set(PACKAGES)) - {package}
         assert others <= allowed | lazy, f"{file} imports {others - allowed}"
+
+
+@pytest.mark.parametrize("package", FLOORS)
+def test_within_a_package_imports_only_go_down(package: str) -> None:
+    folder, _ = PACKAGES[package]
+    floors = {room: level for level, rooms in enumerate(FLOORS[package]) for room in rooms}
+
+    def room(name: str) -> str:
+        """Return the longest known room that a dotted name lies in."""
+        while name and name not in floors:
+            name = name.rpartition(".")[0]
+        return name
+
+    arrows = 0
+    for file in folder.rglob("*.py"):
+        own = room(".".join(file.relative_to(folder).with_suffix("").parts))
+        if file == folder / "__init__.py":
+            continue  # the package's face shows what is inside
+        assert own, f"{file} stands in no folder of FLOORS"
+        for name in _imported(file):
+            other = room(name.removeprefix(f"{package}."))
+            if name.startswith(f"{package}.") and other and other != own:
+                arrows += 1
+                assert floors[other] < floors[own], f"{file} imports {name}"
+    assert arrows
 
 
 def test_the_mathematics_does_no_input_or_output() -> None:
     world = {"socket", "grpc", "sqlite3", "sqlalchemy", "time", "datetime", "pathlib", "io"}
     assert world <= set(sys.stdlib_module_names) | {"grpc", "sqlalchemy"}
     for file in PACKAGES["ldp"][0].rglob("*.py"):
-        assert _imports(file) & world == set(), file
+        assert _packages(file) & world == set(), file

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from hearsay import create_ledger
-from hearsay_server import catalogue, codegen
-from hearsay_server import survey as surveys
-from ldp import Tally, mechanisms
-from ldp.likelihood import channel_matrix
-from ldp.mechanisms import _IN_PLANS
-from ldp.pooling import pool
+from hearsay_server.commands import codegen
+from hearsay_server.surveys import catalogue
+from hearsay_server.surveys import survey as surveys
+from ldp import Tally
+from ldp.estimating.likelihood import channel_matrix
+from ldp.estimating.pooling import pool
+from ldp.mechanisms import IN_PLANS
 from support import Server
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -27,7 +28,7 @@ def rows(page: str) -> dict[str, list[str]]:
     found = {}
     for line in (DOCS / page).read_text(encoding="utf-8").splitlines():
         first, *rest = [cell.strip() for cell in line.strip("|").split("|")]
-        if line.startswith("| `") and first.strip("`") in _IN_PLANS:
+        if line.startswith("| `") and first.strip("`") in IN_PLANS:
             assert first.strip("`") not in found
             found[first.strip("`")] = rest
     return found
@@ -37,8 +38,8 @@ def rows(page: str) -> dict[str, list[str]]:
 def test_every_mechanism_of_a_plan_is_there_with_its_integers(page: str) -> None:
     documented = {name: cells[0].split(", ") for name, cells in rows(page).items()}
     built = {
-        name: [f.name for f in fields(getattr(mechanisms, kind)) if f.name != "epsilon"]
-        for name, kind in _IN_PLANS.items()
+        name: [f.name for f in fields(kind) if f.name != "epsilon"]
+        for name, kind in IN_PLANS.items()
     }
     assert documented == built
 

@@ -1,14 +1,14 @@
 """Composition of (epsilon, delta) guarantees, knowing nothing of the mechanisms.
 
-`sequential` and `parallel` are those of `ldp.composition`.
+`sequential` and `parallel` are those of `ldp.planning.composition`.
 """
 
 import math
 
 from dpsgd.accounting.events import check_delta
 from ldp import InvalidInput
-from ldp.composition import Guarantee, parallel, sequential
-from ldp.composition import optimal as _optimal_pure
+from ldp.planning.composition import Guarantee, parallel, sequential
+from ldp.planning.composition import optimal as _optimal_pure
 
 __all__ = ["Guarantee", "advanced", "amplified", "optimal", "parallel", "sequential"]
 

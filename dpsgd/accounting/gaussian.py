@@ -10,7 +10,7 @@ from scipy.special import log_ndtr
 
 from dpsgd.accounting.events import check_delta, check_epsilon, check_noise_multiplier
 from ldp import InvalidInput
-from ldp.mechanisms.gaussian import gaussian_width
+from ldp.mechanisms.numbers.gaussian import gaussian_width
 
 _ROUNDED_UP = 1 + 1e-9
 

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from dpsgd.bookkeeping import Call, Gradients, Piece
+from dpsgd.gradients.bookkeeping import Call, Gradients, Piece
+from dpsgd.gradients.persample import Dense
 from dpsgd.layers.linear import tapped_linear
 from dpsgd.layers.registry import rule
-from dpsgd.persample import Dense
 from ldp import InvalidInput
 
 

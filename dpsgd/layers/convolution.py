@@ -6,9 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from dpsgd.bookkeeping import Call, Gradients, Piece
-from dpsgd.layers.registry import rule
-from dpsgd.persample import (
+from dpsgd.gradients.bookkeeping import Call, Gradients, Piece
+from dpsgd.gradients.persample import (
     Deferred,
     Dense,
     LastToFront,
@@ -18,6 +17,7 @@ from dpsgd.persample import (
     new_totals,
     prefers_dense,
 )
+from dpsgd.layers.registry import rule
 from ldp import InvalidInput
 
 _RUN = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from dpsgd.bookkeeping import Call, Gradients, Piece
+from dpsgd.gradients.bookkeeping import Call, Gradients, Piece
+from dpsgd.gradients.persample import Rows
 from dpsgd.layers.registry import rule
-from dpsgd.persample import Rows
 from ldp import InvalidInput
 
 

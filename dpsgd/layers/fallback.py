@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-from dpsgd.bookkeeping import Call, Piece
-from dpsgd.persample import Dense
+from dpsgd.gradients.bookkeeping import Call, Piece
+from dpsgd.gradients.persample import Dense
 from ldp import InvalidInput
 
 

@@ -3,9 +3,9 @@
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from dpsgd.bookkeeping import Call, Gradients, Piece
+from dpsgd.gradients.bookkeeping import Call, Gradients, Piece
+from dpsgd.gradients.persample import Dense, Outer, PerSample, outer
 from dpsgd.layers.registry import rule
-from dpsgd.persample import Dense, Outer, PerSample, outer
 
 
 @rule(nn.Linear)

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from dpsgd.bookkeeping import Call, Gradients, Piece
+from dpsgd.gradients.bookkeeping import Call, Gradients, Piece
+from dpsgd.gradients.persample import Dense
 from dpsgd.layers.registry import rule
-from dpsgd.persample import Dense
 
 _Instance = nn.InstanceNorm1d | nn.InstanceNorm2d | nn.InstanceNorm3d
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from dpsgd.bookkeeping import Call, Gradients, Piece
+from dpsgd.gradients.bookkeeping import Call, Gradients, Piece
 from dpsgd.layers.linear import one_position, tapped_linear
 from dpsgd.layers.registry import rule
 from ldp import InvalidInput

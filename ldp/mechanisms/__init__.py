@@ -1,40 +1,38 @@
-"""The mechanisms, and the one that a plan names.
+"""The mechanisms: the one place in which each is registered.
 
-Each lives in the module of its name and is imported when it is first asked for: an app that
-embeds the client pays for what its plan uses.
+A new mechanism is a file in one of the folders and its lines here: the import, the name in
+`__all__`, and, where a survey may ask for it, the makers under the names that a survey calls them.
+All other lists are derived from these.
 """
 
-from collections.abc import Mapping, Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
 
+from ldp.core.mechanism import Categorical, Mechanism
 from ldp.errors import InvalidInput
-from ldp.mechanism import Mechanism
-
-if TYPE_CHECKING:
-    from ldp.mechanisms.chains import KRRChain, UnaryChain
-    from ldp.mechanisms.count_mean_sketch import CountMeanSketch, HadamardCountMeanSketch
-    from ldp.mechanisms.dbitflip import DBitFlip
-    from ldp.mechanisms.gaussian import GaussianMechanism
-    from ldp.mechanisms.hadamard import HRR, HadamardResponse
-    from ldp.mechanisms.histogram import SummingHistogram, thresholding_histogram
-    from ldp.mechanisms.hybrid import HybridMechanism
-    from ldp.mechanisms.krr import KRR, RandomizedResponse
-    from ldp.mechanisms.laplace import LaplaceMechanism
-    from ldp.mechanisms.local_hashing import LocalHashing
-    from ldp.mechanisms.loloha import LOLOHA
-    from ldp.mechanisms.onebit import OneBitMean
-    from ldp.mechanisms.ordered import OrderedExponential
-    from ldp.mechanisms.piecewise import PiecewiseMechanism
-    from ldp.mechanisms.policy import PolicyMechanism, PolicyTable
-    from ldp.mechanisms.policy_subsets import PolicySubsets
-    from ldp.mechanisms.policy_unary import PolicyUnary
-    from ldp.mechanisms.projective import ProjectiveGeometry
-    from ldp.mechanisms.rappor import RAPPOR
-    from ldp.mechanisms.square_wave import SquareWave
-    from ldp.mechanisms.subset_selection import SubsetSelection
-    from ldp.mechanisms.table import ChannelTable
-    from ldp.mechanisms.unary import UnaryEncoding
+from ldp.mechanisms.frequency.count_mean_sketch import CountMeanSketch, HadamardCountMeanSketch
+from ldp.mechanisms.frequency.hadamard import HRR, HadamardResponse
+from ldp.mechanisms.frequency.histogram import SummingHistogram, thresholding_histogram
+from ldp.mechanisms.frequency.krr import KRR, RandomizedResponse
+from ldp.mechanisms.frequency.local_hashing import LocalHashing
+from ldp.mechanisms.frequency.ordered import OrderedExponential
+from ldp.mechanisms.frequency.projective import ProjectiveGeometry
+from ldp.mechanisms.frequency.subset_selection import SubsetSelection
+from ldp.mechanisms.frequency.table import ChannelTable
+from ldp.mechanisms.frequency.unary import UnaryEncoding
+from ldp.mechanisms.lasting.chains import KRRChain, UnaryChain
+from ldp.mechanisms.lasting.dbitflip import DBitFlip
+from ldp.mechanisms.lasting.loloha import LOLOHA
+from ldp.mechanisms.lasting.rappor import RAPPOR
+from ldp.mechanisms.numbers.gaussian import GaussianMechanism
+from ldp.mechanisms.numbers.hybrid import HybridMechanism
+from ldp.mechanisms.numbers.laplace import LaplaceMechanism
+from ldp.mechanisms.numbers.mean import MeanMechanism
+from ldp.mechanisms.numbers.onebit import OneBitMean
+from ldp.mechanisms.numbers.piecewise import PiecewiseMechanism
+from ldp.mechanisms.numbers.square_wave import SquareWave
+from ldp.mechanisms.policies.base import PolicyMechanism, PolicyTable
+from ldp.mechanisms.policies.subsets import PolicySubsets
+from ldp.mechanisms.policies.unary import PolicyUnary
 
 __all__ = [
     "HRR",
@@ -69,83 +67,80 @@ __all__ = [
     "thresholding_histogram",
 ]
 
-_MODULES: Mapping[str, str] = {
-    "HRR": "hadamard",
-    "KRR": "krr",
-    "LOLOHA": "loloha",
-    "RAPPOR": "rappor",
-    "ChannelTable": "table",
-    "CountMeanSketch": "count_mean_sketch",
-    "DBitFlip": "dbitflip",
-    "GaussianMechanism": "gaussian",
-    "HadamardCountMeanSketch": "count_mean_sketch",
-    "HadamardResponse": "hadamard",
-    "HybridMechanism": "hybrid",
-    "KRRChain": "chains",
-    "LaplaceMechanism": "laplace",
-    "LocalHashing": "local_hashing",
-    "OneBitMean": "onebit",
-    "OrderedExponential": "ordered",
-    "PiecewiseMechanism": "piecewise",
-    "PolicyMechanism": "policy",
-    "PolicySubsets": "policy_subsets",
-    "PolicyTable": "policy",
-    "PolicyUnary": "policy_unary",
-    "ProjectiveGeometry": "projective",
-    "RandomizedResponse": "krr",
-    "SquareWave": "square_wave",
-    "SubsetSelection": "subset_selection",
-    "SummingHistogram": "histogram",
-    "UnaryChain": "chains",
-    "UnaryEncoding": "unary",
-    "thresholding_histogram": "histogram",
-}
+_SKETCH = 256
+"""Hash functions of a sketch, and their buckets: a tally has the product of counts, and is
+written with every commit."""
 
-# The Gaussian mechanism is (epsilon, delta)-LDP, and a plan promises pure epsilon: not here.
-_IN_PLANS: Mapping[str, str] = {
-    "cms": "CountMeanSketch",
-    "dbitflip": "DBitFlip",
-    "hadamard": "HadamardResponse",
-    "hashing": "LocalHashing",
-    "hcms": "HadamardCountMeanSketch",
-    "hrr": "HRR",
-    "hybrid": "HybridMechanism",
-    "krr": "KRR",
-    "krr_chain": "KRRChain",
-    "laplace": "LaplaceMechanism",
-    "loloha": "LOLOHA",
-    "onebit": "OneBitMean",
-    "ordered": "OrderedExponential",
-    "piecewise": "PiecewiseMechanism",
-    "policy_subsets": "PolicySubsets",
-    "policy_table": "PolicyTable",
-    "policy_unary": "PolicyUnary",
-    "projective": "ProjectiveGeometry",
-    "rappor": "RAPPOR",
-    "she": "SummingHistogram",
-    "square_wave": "SquareWave",
-    "subset": "SubsetSelection",
-    "table": "ChannelTable",
-    "unary": "UnaryEncoding",
-    "unary_chain": "UnaryChain",
+_ASKED = 8
+"""Categories that dBitFlip asks a device for."""
+
+FREQUENCIES: Mapping[str, Callable[[int, float], Categorical]] = {
+    "krr": KRR,
+    "oue": UnaryEncoding,
+    "sue": UnaryEncoding.symmetric,
+    "the": thresholding_histogram,
+    "she": SummingHistogram,
+    "olh": LocalHashing.optimised,
+    "blh": LocalHashing.binary,
+    "hrr": HRR,
+    "hadamard": HadamardResponse,
+    "subset": SubsetSelection,
+    "projective": ProjectiveGeometry,
 }
+"""Makers from (k, epsilon), which `ldp.planning.choice.choose` compares."""
+
+OTHER_FREQUENCIES: Mapping[str, Callable[[int, float], Categorical]] = {
+    "cms": lambda k, epsilon: CountMeanSketch(k, epsilon, _SKETCH, _SKETCH),
+    "hcms": lambda k, epsilon: HadamardCountMeanSketch(k, epsilon, _SKETCH, _SKETCH),
+    "ordered": OrderedExponential,
+    "dbitflip": lambda k, epsilon: DBitFlip(k, epsilon, min(k, _ASKED)),
+}
+"""Makers from (k, epsilon) for purposes of their own, whose variances do not compare."""
+
+CHAINS: Mapping[str, Callable[[int, float, float], Categorical]] = {
+    "krr_chain": KRRChain.calibrate,
+    "l_sue": UnaryChain.l_sue,
+    "l_oue": UnaryChain.l_oue,
+    "l_osue": UnaryChain.l_osue,
+    "loloha": LOLOHA.calibrate,
+}
+"""Makers from (k, epsilon of a report, epsilon of a memo), of memos with fresh noise."""
+
+NUMBERS: Mapping[str, Callable[[float], MeanMechanism]] = {
+    "onebit": OneBitMean,
+    "piecewise": PiecewiseMechanism.optimal,
+    "hybrid": HybridMechanism.optimal,
+    "laplace": LaplaceMechanism,
+    "square_wave": SquareWave,
+}
+"""Makers from epsilon, of a mean in [-1, 1]."""
+
+
+def _in_plans() -> dict[str, type[Mechanism]]:
+    """Return the mechanisms that keep a pure epsilon, which is what a plan promises."""
+    found: dict[str, type[Mechanism]] = {}
+    for kind in [globals().get(name) for name in __all__]:
+        if not isinstance(kind, type) or not issubclass(kind, Mechanism):
+            continue
+        if "name" in vars(kind) and kind.guarantee != "approximate":
+            found[kind.name] = kind
+    return dict(sorted(found.items()))
+
+
+IN_PLANS: Mapping[str, type[Mechanism]] = _in_plans()
+"""By the name that a plan calls it, every mechanism that a plan may contain."""
 
 
 def named(name: str) -> type[Mechanism]:
-    """Return what a plan calls by this name; raise `InvalidInput` for a name we do not know."""
-    if name not in _IN_PLANS:
-        raise InvalidInput(f"unknown mechanism {name!r}; this version knows {sorted(_IN_PLANS)}")
-    mechanism: type[Mechanism] = __getattr__(_IN_PLANS[name])
-    return mechanism
+    """Return the mechanism that a plan calls so; raise `InvalidInput` for an unknown name."""
+    if name not in IN_PLANS:
+        raise InvalidInput(f"unknown mechanism {name!r}; this version knows {list(IN_PLANS)}")
+    return IN_PLANS[name]
 
 
 def build(name: str, epsilon: float, integers: Mapping[str, Sequence[int]]) -> Mechanism:
-    """Build the mechanism that a plan names; raise `InvalidInput` as `named`, and where the
-    integers do not keep epsilon."""
+    """Build the mechanism that a plan names.
+
+    Raises `InvalidInput` as `named`, and where the integers do not keep epsilon.
+    """
     return named(name).from_integers(epsilon, integers)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -7,17 +7,17 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from hearsay_server import connect
+from hearsay_server.commands import connect
 
 COMMANDS = {
-    "serve": ("operate:serve", "Run the aggregation server until SIGTERM or Ctrl-C."),
+    "serve": ("serve:serve", "Run the aggregation server until SIGTERM or Ctrl-C."),
     "health": (
-        "operate:health",
+        "serve:health",
         "Ask a server whether it can take reports; exit with 1 where it cannot.",
     ),
-    "survey": ("commands.surveys:app", "Register, inspect, close and delete surveys."),
+    "survey": ("surveys:app", "Register, inspect, close and delete surveys."),
     "token": (
-        "operate:token_app",
+        "tokens:app",
         "Make, list, rotate and revoke tokens, whether or not the server runs.",
     ),
     "codegen": (
@@ -27,10 +27,10 @@ COMMANDS = {
     ),
     "device": ("device:app", "Make a device's ledger, and look into one."),
     "query": (
-        "ask:query",
+        "query:query",
         "Ask for an attribute's debiased frequencies, or its mean, with their errors.",
     ),
-    "export": ("ask:export", "Write the randomised rows as Parquet, a folder for each period."),
+    "export": ("query:export", "Write the randomised rows as Parquet, a folder for each period."),
     "plan": (
         "tools:plan",
         "Work out the number of reports, the epsilon or the error of a survey before it is run.",
@@ -61,7 +61,7 @@ COMMANDS = {
         "Close, drop and purge what is due, now: a server does so every hour.",
     ),
     "demo": (
-        "commands.demo:demo",
+        "demo:demo",
         "Play a survey through: devices, server, analyst, and how close it came to the truth.",
     ),
 }
@@ -80,7 +80,7 @@ class _Loading(TyperGroup):
 def load(name: str) -> Any:
     """Import one of `COMMANDS`."""
     where, _, attribute = COMMANDS[name][0].partition(":")
-    found = getattr(import_module(f"hearsay_server.{where}"), attribute)
+    found = getattr(import_module(f"hearsay_server.commands.{where}"), attribute)
     if isinstance(found, typer.Typer):
         return get_command(found)
     alone = typer.Typer(add_completion=False)

@@ -44,7 +44,7 @@ from torch.nn import functional as F  # noqa: N812
 from torch.utils.data import DataLoader, TensorDataset
 
 from dpsgd import PrivacyEngine
-from dpsgd.sampling import Physical
+from dpsgd.training.sampling import Physical
 
 OPACUS = ["hooks", "functorch", "ghost"] if importlib.util.find_spec("opacus") else []
 MODES = ["plain", "dpsgd", "dpsgd secure", *(f"opacus {mode}" for mode in OPACUS)]

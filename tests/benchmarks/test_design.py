@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from ldp import Coins
-from ldp.design import design
-from ldp.policy import Policy
-from ldp.rays import Pool, Prices
+from ldp.core.policy import Policy
+from ldp.planning.design import design
+from ldp.planning.rays import Pool, Prices
 
 CLASSES = np.repeat(range(4), 16).tolist()
 POLICIES = {

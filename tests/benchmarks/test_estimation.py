@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from ldp import KRR
-from ldp.likelihood import (
+from ldp.estimating.likelihood import (
     Cohort,
     channel_matrix,
     iterative_bayesian_update,

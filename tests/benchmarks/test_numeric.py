@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from ldp import Coins, HybridMechanism, OneBitMean, PiecewiseMechanism, SquareWave
-from ldp.distribution import reconstruct
-from ldp.mechanisms.numeric import MeanMechanism
-from ldp.mechanisms.square_wave import half_width
+from ldp.estimating.distribution import reconstruct
+from ldp.mechanisms.numbers.mean import MeanMechanism
+from ldp.mechanisms.numbers.square_wave import half_width
 
 N, EPSILON = 1_000_000, 1.0
 MECHANISMS = [

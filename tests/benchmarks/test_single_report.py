@@ -8,9 +8,9 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from ldp import Coins, Mechanism, mechanisms
-from ldp.design import design
-from ldp.longitudinal import Longitudinal
-from ldp.policy import Policy
+from ldp.core.longitudinal import Longitudinal
+from ldp.core.policy import Policy
+from ldp.planning.design import design
 
 K, EPSILON, LIFETIME = 1024, 1.0, 2.0
 
@@ -57,7 +57,7 @@ def value_of(mechanism: Mechanism) -> Any:
 
 
 def test_no_mechanism_is_missing() -> None:
-    assert set(MAKE) == set(mechanisms._IN_PLANS) | {"gaussian", "the"}
+    assert set(MAKE) == set(mechanisms.IN_PLANS) | {"gaussian", "the"}
 
 
 @pytest.mark.parametrize("name", MAKE)

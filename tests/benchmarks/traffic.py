@@ -19,9 +19,9 @@ import numpy as np
 import hearsay.plan
 from hearsay.plan import Plan
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2
-from hearsay_server import survey as surveys
-from hearsay_server import tokens
-from hearsay_server.database import open_folder
+from hearsay_server.storage import tokens
+from hearsay_server.storage.database import open_folder
+from hearsay_server.surveys import survey as surveys
 from ldp import Coins
 
 SIZES = {"colour": 8, "country": 200, "word": 1024}

@@ -8,11 +8,11 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
-from dpsgd import persample
-from dpsgd.bookkeeping import Bookkeeper
-from dpsgd.clipping import ClippingPolicy, FlatClipping
+from dpsgd.clipping.policies import ClippingPolicy, FlatClipping
+from dpsgd.gradients import persample
+from dpsgd.gradients.bookkeeping import Bookkeeper
+from dpsgd.gradients.persample import PerSample
 from dpsgd.layers import by_sample, rules_for
-from dpsgd.persample import PerSample
 
 Inputs = Sequence[Tensor]
 Loss = Callable[[object], Tensor]
@@ -118,7 +118,7 @@ def squared_norms(form: PerSample, *, elsewhere: bool = False) -> Tensor:
     def zeros(size: tuple[int, ...], _device: torch.device) -> Tensor:
         return torch.zeros(size, dtype=torch.float64)
 
-    with patch("dpsgd.persample.new_totals", zeros) if elsewhere else nullcontext():
+    with patch("dpsgd.gradients.persample.new_totals", zeros) if elsewhere else nullcontext():
         totals = persample.new_totals((len(form.dense()),), torch.device("cpu"))
         form.add_squared_norms(totals)
     return torch.as_tensor(totals)

@@ -10,7 +10,7 @@ from torch.nn import functional as F  # noqa: N812
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from dpsgd import PrivacyEngine
-from dpsgd.sampling import PrivateDataLoader
+from dpsgd.training.sampling import PrivateDataLoader
 from ldp.testing import SeededCoins
 
 N, BATCH = 64, 8

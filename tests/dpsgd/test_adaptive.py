@@ -11,8 +11,8 @@ from torch.utils.data import TensorDataset
 
 from dpsgd import PrivacyEngine, QuantileClipping
 from dpsgd.accounting import combined_noise_multiplier
-from dpsgd.clipper import Clipper
-from dpsgd.noise import KeystreamNoise
+from dpsgd.clipping.clipper import Clipper
+from dpsgd.noise.noise import KeystreamNoise
 from ldp import Coins, InvalidInput
 from ldp.testing import SeededCoins
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from reported import CATEGORICAL, every_code
 
-from dpsgd.channels import Cohort, Reports, indicators, likelihoods, numbers
+from dpsgd.reports.channels import Cohort, Reports, indicators, likelihoods, numbers
 from ldp import (
     KRR,
     CountMeanSketch,

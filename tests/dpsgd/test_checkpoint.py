@@ -11,7 +11,7 @@ from private import BATCH, data, make, model, train
 from torch.utils.data import DataLoader, TensorDataset
 
 from dpsgd import AdamBC, AutomaticClipping, PrivacyEngine, QuantileClipping
-from dpsgd.schedules import Exponential
+from dpsgd.clipping.schedules import Exponential
 from ldp import InvalidInput
 
 

@@ -13,7 +13,7 @@ from torch.nn import functional as F  # noqa: N812
 from torch.utils.data import TensorDataset
 
 from dpsgd import AutomaticClipping, FlatClipping, PerLayerClipping, QuantileClipping
-from dpsgd.clipping import ClippingPolicy
+from dpsgd.clipping.policies import ClippingPolicy
 from ldp import InvalidInput
 
 LAYERS = {"0": 0.3, "2.weight": 0.2, "2.bias": 0.05}

@@ -8,7 +8,7 @@ import pytest
 from reported import CATEGORICAL
 from scipy.stats import norm
 
-from dpsgd.contraction import contracted_epsilon, hockey_stick, replacement_epsilon
+from dpsgd.reports.contraction import contracted_epsilon, hockey_stick, replacement_epsilon
 from ldp import (
     KRR,
     ChannelTable,
@@ -22,7 +22,7 @@ from ldp import (
     PiecewiseMechanism,
     Policy,
 )
-from ldp.design import design
+from ldp.planning.design import design
 
 KNOWN = CATEGORICAL | {
     "one bit": OneBitMean(1.0),

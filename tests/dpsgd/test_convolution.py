@@ -5,8 +5,8 @@ import torch
 from oracle import squared_norms
 from torch import Tensor, nn
 
+from dpsgd.gradients.persample import Deferred, Dense, LastToFront
 from dpsgd.layers import convolution
-from dpsgd.persample import Deferred, Dense, LastToFront
 
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 LAYERS: dict[str, tuple[Convolution, tuple[int, ...], str]] = {

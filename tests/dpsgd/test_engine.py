@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from dpsgd import PrivacyEngine
 from dpsgd.accounting import NoSampling, PoissonSampling, RDPAccountant, Relation
-from dpsgd.sampling import PrivateDataLoader
+from dpsgd.training.sampling import PrivateDataLoader
 from ldp import InvalidInput
 from ldp.testing import SeededCoins
 

@@ -11,8 +11,8 @@ from dpsgd.accounting import (
     RDPAccountant,
     Relation,
 )
-from dpsgd.contraction import contracted_epsilon, hockey_stick, replacement_epsilon
-from dpsgd.guarantees import account
+from dpsgd.reports.contraction import contracted_epsilon, hockey_stick, replacement_epsilon
+from dpsgd.reports.guarantees import account
 from ldp import HRR, KRR, InvalidInput
 
 LEVELS = {"strict": [KRR(10, 1.0)], "open": [KRR(10, 4.0)]}

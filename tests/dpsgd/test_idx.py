@@ -4,10 +4,10 @@ import gzip
 import struct
 from pathlib import Path
 
+import idx
 import numpy as np
 import pytest
 
-from dpsgd import idx
 from ldp import InvalidInput
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"

@@ -7,7 +7,14 @@ import numba
 import numpy as np
 import pytest
 
-from dpsgd.keystream import STEP, Cipher, blocks_at_once, compile_aes, compile_chacha, load_cipher
+from dpsgd.noise.keystream import (
+    STEP,
+    Cipher,
+    blocks_at_once,
+    compile_aes,
+    compile_chacha,
+    load_cipher,
+)
 from ldp import InvalidInput
 
 AT_ONCE = blocks_at_once()

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsgd.labels import RRWithPrior, two_stage
+from dpsgd.reports.labels import RRWithPrior, two_stage
 from ldp import KRR, Coins, InvalidInput
 from ldp.testing import SeededCoins
 

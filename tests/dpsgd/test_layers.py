@@ -22,7 +22,7 @@ from models import (
 from oracle import Recording, check, energy, energy_second, keep
 from torch import Tensor, nn
 
-from dpsgd.persample import Outer
+from dpsgd.gradients.persample import Outer
 
 BATCH = 5
 
@@ -387,7 +387,7 @@ def test_factors_are_rounded_down_in_the_narrowest_type_of_parameters() -> None:
 
     policy = Recording(1.0)
     keeper = keep(Mixed(), policy)
-    with patch("dpsgd.persample.Outer.weighted_sum", noted):
+    with patch("dpsgd.gradients.persample.Outer.weighted_sum", noted):
         keeper.module(100 * torch.randn(1000, 4, dtype=torch.float32)).square().sum().backward()
     assert len(used) == 2
     for factors in used:

@@ -8,8 +8,8 @@ import torch
 from reported import CATEGORICAL, every_code
 from torch.nn.functional import cross_entropy
 
-from dpsgd.channels import Reports, indicators, likelihoods
-from dpsgd.losses import backward_cross_entropy, forward_cross_entropy
+from dpsgd.reports.channels import Reports, indicators, likelihoods
+from dpsgd.reports.losses import backward_cross_entropy, forward_cross_entropy
 from ldp import KRR, HadamardResponse, InvalidInput, SubsetSelection, UnaryEncoding
 from ldp.testing import SeededCoins
 

@@ -14,10 +14,11 @@ from scipy import stats
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
-from dpsgd import PrivacyEngine, parallel
-from dpsgd.compiled import add_rounded
-from dpsgd.keystream import load_cipher
-from dpsgd.noise import (
+from dpsgd import PrivacyEngine
+from dpsgd.noise import parallel
+from dpsgd.noise.compiled import add_rounded
+from dpsgd.noise.keystream import load_cipher
+from dpsgd.noise.noise import (
     GeneratorNoise,
     Grid,
     KeystreamNoise,
@@ -25,7 +26,7 @@ from dpsgd.noise import (
     NoiseSource,
     Rounding,
 )
-from dpsgd.ziggurat import PART, add_normal, fill_normal
+from dpsgd.noise.ziggurat import PART, add_normal, fill_normal
 from ldp import Coins
 from ldp.testing import SeededCoins
 
@@ -33,7 +34,7 @@ from ldp.testing import SeededCoins
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
     """Set torch's threads, for this test; they share what is drawn, however little."""
-    monkeypatch.setattr("dpsgd.noise._LEAST", 1)
+    monkeypatch.setattr("dpsgd.noise.noise._LEAST", 1)
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
@@ -171,7 +172,7 @@ def test_noise_is_compiled_before_it_is_drawn(
     threads: Callable[[int], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("dpsgd.noise.load_cipher", load_cipher.__wrapped__)  # compiled anew
+    monkeypatch.setattr("dpsgd.noise.noise.load_cipher", load_cipher.__wrapped__)  # compiled anew
     threads(max(1, CORES - idle))
     size = torch.Size((1 << 16,))
     compiled = [fill_normal, add_normal, add_rounded]
@@ -210,7 +211,7 @@ def test_threads_that_are_asked_are_those_that_torch_has(
     expected = [busy for busy in (CORES, CORES + 1) if busy > 1]
     assert asked == expected
     threads(CORES)
-    monkeypatch.setattr("dpsgd.noise._LEAST", 1 << 17)  # too few to share
+    monkeypatch.setattr("dpsgd.noise.noise._LEAST", 1 << 17)  # too few to share
     NoisePrefetcher(KeystreamNoise(Coins()), [sums[0].shape], device).add_to(sums, *AS_IT_IS)
     assert asked == expected
 

@@ -9,7 +9,7 @@ from private import BATCH, data, make, train
 from torch import nn
 
 from dpsgd import AdamBC, AutomaticClipping
-from dpsgd.schedules import Linear
+from dpsgd.clipping.schedules import Linear
 from ldp import InvalidInput
 
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from dpsgd import parallel
-from dpsgd.keystream import Cipher, compile_chacha, load_cipher
-from dpsgd.parallel import add_noise
-from dpsgd.ziggurat import PART, add_normal
+from dpsgd.noise import parallel
+from dpsgd.noise.keystream import Cipher, compile_chacha, load_cipher
+from dpsgd.noise.parallel import add_noise
+from dpsgd.noise.ziggurat import PART, add_normal
 
 OPTIONS = 2.5, 2.0**-10, False, 8.0
 SIZES = [3 * PART + 1, 0, 7, PART, PART - 1, 2 * PART, 1]

@@ -10,10 +10,10 @@ import torch
 from oracle import keep, squared_norms
 from torch import nn
 
-from dpsgd.clipping import FlatClipping
-from dpsgd.persample import Dense, Outer, PerSample, Rows, gram_squares, norms_of
-from dpsgd.precision import exact
-from dpsgd.shared import tensor_of
+from dpsgd.clipping.policies import FlatClipping
+from dpsgd.gradients.persample import Dense, Outer, PerSample, Rows, gram_squares, norms_of
+from dpsgd.gradients.precision import exact
+from dpsgd.noise.shared import tensor_of
 from ldp import InvalidInput
 
 B, V, D = 3, 5, 4

@@ -14,7 +14,7 @@ MNIST = ROOT.parent / "shared" / "data" / "mnist"
 def test_both_models_learn_from_few_images_within_the_target(model: str, right: float) -> None:
     if not MNIST.is_dir():
         pytest.skip(f"needs {MNIST}")
-    script = runpy.run_path(str(ROOT / "tests" / "benchmarks" / "private_mnist.py"))
+    script = runpy.run_path(str(ROOT / "examples" / "private_mnist.py"))
     options = ["--data", str(MNIST), "--model", model, "--images", "600", "--epochs", "4"]
     accuracy, spent = script["run"](script["parsed"]([*options, "--epsilon", "8"]))
     assert accuracy > right

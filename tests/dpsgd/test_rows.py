@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpsgd.channels import Reports
-from dpsgd.rows import METADATA, Rows
+from dpsgd.reports.channels import Reports
+from dpsgd.reports.rows import METADATA, Rows
 from ldp import (
     KRR,
     HadamardResponse,

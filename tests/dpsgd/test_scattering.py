@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
+import idx
 import numpy as np
 import pytest
 import torch
+from scattering import Scattering, linear_on_scattering
 
-from dpsgd import idx
-from dpsgd.scattering import Scattering, linear_on_scattering
 from ldp import InvalidInput
 
 MNIST = Path(__file__).resolve().parents[3] / "shared" / "data" / "mnist"

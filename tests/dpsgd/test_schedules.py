@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from dpsgd import AutomaticClipping, QuantileClipping
-from dpsgd.schedules import Exponential, Linear
+from dpsgd.clipping.schedules import Exponential, Linear
 from ldp import InvalidInput
 
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import erfc
 
-from dpsgd import ziggurat
-from dpsgd.keystream import Cipher, compile_chacha, load_cipher
-from dpsgd.ziggurat import PART, add_normal, fill_normal
+from dpsgd.noise import ziggurat
+from dpsgd.noise.keystream import Cipher, compile_chacha, load_cipher
+from dpsgd.noise.ziggurat import PART, add_normal, fill_normal
 
 UNIT = 2.0**-54
 SHIFT = 9

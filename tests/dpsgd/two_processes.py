@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from dpsgd import PrivacyEngine, QuantileClipping
-from dpsgd.schedules import Linear
+from dpsgd.clipping.schedules import Linear
 from ldp import InvalidInput
 
 RECORDS, BATCH = 60, 6

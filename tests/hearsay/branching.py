@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp import Coins
-from ldp.exact import ONE
+from ldp.core.exact import ONE
 
 Distribution = dict[bytes, Fraction]
 

@@ -10,8 +10,8 @@ from random import Random
 from hearsay.plan import mechanism_message
 from hearsay.testing import RecordingTransport
 from hearsay.v1 import collector_pb2, plan_pb2, survey_pb2
-from hearsay_server import catalogue
-from hearsay_server import survey as surveys
+from hearsay_server.surveys import catalogue
+from hearsay_server.surveys import survey as surveys
 from ldp import KRR, ChannelTable, InvalidInput, Mechanism, PolicyUnary
 
 

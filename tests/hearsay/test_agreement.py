@@ -9,7 +9,7 @@ import pytest
 from hearsay import InvalidInput, plan
 from hearsay.agreement import Agreement
 from hearsay.v1 import plan_pb2
-from hearsay_server import survey as surveys
+from hearsay_server.surveys import survey as surveys
 from support import SURVEY
 
 DAILY = """

@@ -32,8 +32,8 @@ from hearsay import MEMORY, Caps, Client, Delivery, Unreachable, create_ledger
 from hearsay.plan import parse
 from hearsay.testing import RecordingTransport
 from hearsay.v1 import collector_pb2, plan_pb2
-from hearsay_server import catalogue
-from hearsay_server import survey as surveys
+from hearsay_server.surveys import catalogue
+from hearsay_server.surveys import survey as surveys
 from ldp import Coins, InvalidInput
 from ldp.testing import SeededCoins
 

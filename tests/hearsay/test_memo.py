@@ -12,10 +12,10 @@ from branching import Distribution, distribution
 from hearsay import InvalidInput, plan
 from hearsay.memo import Memoizer
 from hearsay.v1 import plan_pb2
-from hearsay_server import survey as surveys
+from hearsay_server.surveys import survey as surveys
 from ldp import HRR, KRR, LOLOHA, DBitFlip, KRRChain, UnaryChain, UnaryEncoding
-from ldp.exact import certainly_at_most
-from ldp.mechanism import Categorical
+from ldp.core.exact import certainly_at_most
+from ldp.core.mechanism import Categorical
 from ldp.testing import SeededCoins
 from support import SURVEY
 

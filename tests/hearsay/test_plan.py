@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from hearsay import InvalidInput, plan
 from hearsay.plan import Categorical, Numeric
 from hearsay.v1 import plan_pb2
-from hearsay_server import survey as surveys
+from hearsay_server.surveys import survey as surveys
 from ldp import RAPPOR, KRRChain, Mechanism, OrderedExponential
 from support import SURVEY
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from hearsay import MEMORY, Client, Reason, create_ledger, ledger_file
-from hearsay_server import codegen
-from hearsay_server import survey as surveys
+from hearsay_server.commands import codegen
+from hearsay_server.surveys import survey as surveys
 from support import Server, free_port
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -16,7 +16,7 @@ from hearsay.sender import Sender
 from hearsay.store import Store
 from hearsay.testing import Collector, RecordingTransport
 from hearsay.v1 import collector_pb2
-from hearsay_server import survey as surveys
+from hearsay_server.surveys import survey as surveys
 from ldp import Coins
 from support import DAILY, SURVEY, Calendar, Server
 

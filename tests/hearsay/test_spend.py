@@ -10,7 +10,7 @@ from people import person
 
 from hearsay import Caps, Client, Person, create_ledger
 from hearsay.testing import RecordingTransport
-from hearsay_server import survey as surveys
+from hearsay_server.surveys import survey as surveys
 from support import Calendar
 
 TOML = """

@@ -12,7 +12,7 @@ from hearsay import MEMORY, Client, Delivery, InvalidInput, Unreachable
 from hearsay.testing import Collector, RecordingTransport
 from hearsay.transport import GrpcTransport
 from hearsay.v1 import collector_pb2
-from hearsay_server import survey as surveys
+from hearsay_server.surveys import survey as surveys
 from support import SURVEY
 
 QUICK = Delivery(first_wait=0.02, longest_wait=0.05)

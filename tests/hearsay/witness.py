@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hearsay import Client, Delivery, create_ledger
-from hearsay_server.store import Store
+from hearsay_server.storage.store import Store
 
 if TYPE_CHECKING:
     from support import Server  # not in the path of the processes that are killed

@@ -21,8 +21,8 @@ def write(file: Path, now: datetime) -> None:
 
 def main() -> None:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # before gRPC is imported
-    from hearsay_server import serve, workers
     from hearsay_server.__main__ import main as hearsay
+    from hearsay_server.serving import serve, workers
 
     file, lag = Path(sys.argv.pop(1)), timedelta(days=int(sys.argv.pop(1)))
 

@@ -11,8 +11,8 @@ from serving import connected, submit
 import hearsay.plan
 from hearsay.plan import Plan
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2
-from hearsay_server import catalogue
-from hearsay_server import survey as surveys
+from hearsay_server.surveys import catalogue
+from hearsay_server.surveys import survey as surveys
 from ldp.testing import SeededCoins
 
 VALUES = ("red", "green", "blue", "black", "white", "grey")

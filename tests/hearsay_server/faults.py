@@ -18,10 +18,10 @@ from promises import Entry, Request, Situation, counts_of
 
 import hearsay.plan
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, collector_pb2_grpc
-from hearsay_server import retention, schema, shards
-from hearsay_server.database import open_database
-from hearsay_server.intake import GRACE, ends
-from hearsay_server.verify import Verdict, verify
+from hearsay_server.ingest.intake import GRACE, ends
+from hearsay_server.storage import retention, schema, shards
+from hearsay_server.storage.database import open_database
+from hearsay_server.storage.verify import Verdict, verify
 from ldp import InvalidInput
 from support import Server
 

@@ -9,7 +9,7 @@ from promises import Entry, Measurement, Version
 
 from hearsay.plan import Plan
 from hearsay.v1 import collector_pb2
-from hearsay_server.intake import Cohort, ends
+from hearsay_server.ingest.intake import Cohort, ends
 from ldp import Tally
 
 CODES = 1000

@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 
 from hearsay.v1 import collector_pb2
-from hearsay_server.intake import Cohort
+from hearsay_server.ingest.intake import Cohort
 from ldp import Tally
 
 ABSENT, FORGOTTEN = -1, -2

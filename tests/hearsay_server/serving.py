@@ -11,11 +11,11 @@ import grpc
 
 from hearsay.transport import Tls, open_channel
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, collector_pb2_grpc
-from hearsay_server import survey as surveys
 from hearsay_server.config import Config
-from hearsay_server.database import open_folder
-from hearsay_server.serve import running
-from hearsay_server.tokens import Tokens
+from hearsay_server.serving.serve import running
+from hearsay_server.storage.database import open_folder
+from hearsay_server.storage.tokens import Tokens
+from hearsay_server.surveys import survey as surveys
 from support import SURVEY
 
 

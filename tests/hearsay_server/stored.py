@@ -7,10 +7,10 @@ import sqlalchemy as sa
 
 from hearsay import plan
 from hearsay.v1 import collector_pb2
-from hearsay_server import schema
-from hearsay_server import survey as surveys
-from hearsay_server.intake import Cohort, decode
-from hearsay_server.store import Store
+from hearsay_server.ingest.intake import Cohort, decode
+from hearsay_server.storage import schema
+from hearsay_server.storage.store import Store
+from hearsay_server.surveys import survey as surveys
 from ldp import Coins, Tally
 from support import DAILY, SURVEY
 

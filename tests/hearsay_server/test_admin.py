@@ -9,8 +9,8 @@ from postgres import Postgres
 from serving import connected, register, serving
 
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
-from hearsay_server import retention
-from hearsay_server.database import open_folder
+from hearsay_server.storage import retention
+from hearsay_server.storage.database import open_folder
 
 
 def test_a_name_that_is_being_deleted_is_not_said_to_be_taken_for_good(tmp_path: Path) -> None:

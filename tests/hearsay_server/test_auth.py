@@ -21,8 +21,8 @@ from hearsay.v1 import (
     collector_pb2,
     collector_pb2_grpc,
 )
-from hearsay_server import tokens
-from hearsay_server.auth import ROLES, Denied, Policy
+from hearsay_server.serving.auth import ROLES, Denied, Policy
+from hearsay_server.storage import tokens
 
 CALLS: dict[str, Callable[[grpc.Channel], Any]] = {
     "device": lambda channel: collector_pb2_grpc.CollectorStub(channel).GetPlan(

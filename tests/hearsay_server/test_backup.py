@@ -13,12 +13,12 @@ from postgres import Postgres
 from stored import batch, daily, decoded, register, tallied
 
 from hearsay import InvalidInput
-from hearsay_server import migrations, retention, schema
-from hearsay_server.backup import backup, restore
-from hearsay_server.database import open_folder
-from hearsay_server.store import Store
-from hearsay_server.tokens import Tokens
-from hearsay_server.verify import Verdict, verify
+from hearsay_server.storage import migrations, retention, schema
+from hearsay_server.storage.backup import backup, restore
+from hearsay_server.storage.database import open_folder
+from hearsay_server.storage.store import Store
+from hearsay_server.storage.tokens import Tokens
+from hearsay_server.storage.verify import Verdict, verify
 
 
 @pytest.fixture

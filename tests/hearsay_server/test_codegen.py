@@ -12,8 +12,8 @@ from command import hearsay as command
 import hearsay
 from hearsay import InvalidInput
 from hearsay.agreement import Agreement
-from hearsay_server import codegen
-from hearsay_server import survey as surveys
+from hearsay_server.commands import codegen
+from hearsay_server.surveys import survey as surveys
 from support import SURVEY, Server, device, free_port
 
 ODD = r"""

@@ -9,7 +9,7 @@ import pytest
 
 from hearsay import Client
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
-from hearsay_server.store import Store
+from hearsay_server.storage.store import Store
 from support import Server, device
 
 COUNT = 1200

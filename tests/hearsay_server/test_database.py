@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from postgres import Postgres
 
-from hearsay_server.database import Database, is_away, open_database
+from hearsay_server.storage.database import Database, is_away, open_database
 
 WRONG = "SELECT * FROM nothing"
 
@@ -28,7 +28,7 @@ def test_what_is_wrong_with_a_query_is_our_own_fault(where: Path | str) -> None:
 
 
 def test_a_locked_file_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hearsay_server.database._BUSY", 0.01)
+    monkeypatch.setattr("hearsay_server.storage.database._BUSY", 0.01)
     with contextlib.closing(open_database(tmp_path)) as database:
         holder = sqlite3.connect(tmp_path / "hearsay.db", isolation_level=None)
         holder.execute("BEGIN EXCLUSIVE")

@@ -9,10 +9,10 @@ from rich.console import Console
 
 import hearsay.plan
 from hearsay import InvalidInput
-from hearsay_server import demo
-from hearsay_server import survey as surveys
-from hearsay_server.store import Store
-from ldp.mechanisms.policy import PolicyMechanism
+from hearsay_server.demo import play as demo
+from hearsay_server.storage.store import Store
+from hearsay_server.surveys import survey as surveys
+from ldp.mechanisms.policies.base import PolicyMechanism
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 

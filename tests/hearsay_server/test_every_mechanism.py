@@ -7,7 +7,7 @@ import pytest
 
 from hearsay import Analyst
 from hearsay.v1 import analyst_pb2
-from hearsay_server import catalogue
+from hearsay_server.surveys import catalogue
 from ldp.testing import SeededCoins
 from support import Server
 from support import device as ready_device

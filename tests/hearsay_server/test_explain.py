@@ -7,8 +7,8 @@ import pytest
 from test_cli import hearsay
 
 from hearsay import InvalidInput
-from hearsay_server import survey as surveys
-from hearsay_server.explain import Explanation, explain
+from hearsay_server.surveys import survey as surveys
+from hearsay_server.surveys.explain import Explanation, explain
 from ldp.testing import SeededCoins
 from support import SURVEY, Server
 

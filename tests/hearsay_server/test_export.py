@@ -11,19 +11,19 @@ from collected import DAYS, batch, collect, register, toml
 from serving import serving, submit, tokens_of
 
 import hearsay.plan
-from dpsgd.rows import Rows
+from dpsgd.reports.rows import Rows
 from hearsay import Analyst, Unreachable
 from hearsay.plan import Plan
-from hearsay_server import survey as surveys
-from hearsay_server.rows import chunks
-from hearsay_server.store import Store
+from hearsay_server.answers.rows import chunks
+from hearsay_server.storage.store import Store
+from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput, Mechanism, Tally
 from support import DAILY, SURVEY
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
-from hearsay_server.export import _Parts, export, plan_of, schema_of  # noqa: E402
+from hearsay_server.answers.export import _Parts, export, plan_of, schema_of  # noqa: E402
 
 
 class Exported:
@@ -158,7 +158,7 @@ def records(plan: Plan, rows: int, columns: object) -> Counter[tuple[object, ...
 def test_rows_stay_whole_and_are_mixed_over_batches(
     exported: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hearsay_server.rows._CHUNK", 2000)  # some thirty rows a message
+    monkeypatch.setattr("hearsay_server.answers.rows._CHUNK", 2000)  # some thirty rows a message
     before: Counter[tuple[object, ...]] = Counter()
     for stored_batch in exported.batches:
         before += records(exported.plan, stored_batch.rows, stored_batch.columns)
@@ -219,7 +219,7 @@ def test_an_export_appears_whole_or_not_at_all(
             raise OSError("the disk is full")
 
         with monkeypatch.context() as patch:
-            patch.setattr("hearsay_server.export.os.fsync", fail)
+            patch.setattr("hearsay_server.answers.export.os.fsync", fail)
             with pytest.raises(OSError, match="the disk is full"):
                 export(analyst, "health", tmp_path / "out")
         assert [path.name for path in tmp_path.iterdir()] == ["data"]
@@ -231,8 +231,8 @@ def test_an_export_appears_whole_or_not_at_all(
 def test_a_large_survey_is_written_in_parts_and_little_of_it_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hearsay_server.export._HELD", 4000)
-    monkeypatch.setattr("hearsay_server.rows._CHUNK", 10)
+    monkeypatch.setattr("hearsay_server.answers.export._HELD", 4000)
+    monkeypatch.setattr("hearsay_server.answers.rows._CHUNK", 10)
     waiting: list[int] = []
     add = _Parts.add
     monkeypatch.setattr(

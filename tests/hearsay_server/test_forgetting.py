@@ -10,11 +10,11 @@ from stored import NOW, PLANS, batch, daily, decoded, register, remembered, tall
 
 from hearsay import InvalidInput
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
-from hearsay_server import forgetting, retention
-from hearsay_server.forgetting import FORGOTTEN, SUMMED, forget
-from hearsay_server.intake import Reason, Refused
+from hearsay_server.ingest.intake import Reason, Refused
 from hearsay_server.limits import TooMany
-from hearsay_server.store import Store
+from hearsay_server.storage import forgetting, retention
+from hearsay_server.storage.forgetting import FORGOTTEN, SUMMED, forget
+from hearsay_server.storage.store import Store
 from support import Server
 
 ONCE, EVERY_DAY = PLANS["health"], PLANS["daily"]

@@ -16,8 +16,8 @@ from postgres import Postgres
 from serving import batch, connected, register, serving, submit
 
 from hearsay.v1 import admin_pb2, analyst_pb2, collector_pb2
-from hearsay_server.store import Store
-from hearsay_server.verify import Verdict, verify
+from hearsay_server.storage.store import Store
+from hearsay_server.storage.verify import Verdict, verify
 
 TEXTS = (
     *("health", "smokes", "age", "strict", "open", "once", "2030-01-01", "yes", "krr", "P1D"),

@@ -14,9 +14,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from serving import batch, connected, register, serving, submit, tokens_of
 
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2
-from hearsay_server import queries, tokens
-from hearsay_server.gate import FOR_EVERYBODY
-from hearsay_server.health import LIVE
+from hearsay_server.answers import queries
+from hearsay_server.serving.gate import FOR_EVERYBODY
+from hearsay_server.serving.health import LIVE
+from hearsay_server.storage import tokens
 
 CHECK = "/grpc.health.v1.Health/Check"
 SUBMIT = "/hearsay.v1.Collector/Submit"

@@ -18,10 +18,10 @@ from postgres import Postgres
 from serving import batch, connected, register, serving, submit
 
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2, collector_pb2_grpc
-from hearsay_server.database import open_folder
-from hearsay_server.health import LIVE, Health, Readiness, prober
-from hearsay_server.metrics import Metrics
-from hearsay_server.schema import probes
+from hearsay_server.serving.health import LIVE, Health, Readiness, prober
+from hearsay_server.serving.metrics import Metrics
+from hearsay_server.storage.database import open_folder
+from hearsay_server.storage.schema import probes
 from support import Server
 
 SERVING = health_pb2.HealthCheckResponse.SERVING

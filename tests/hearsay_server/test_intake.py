@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from hearsay import plan
 from hearsay.v1 import collector_pb2
-from hearsay_server import survey as surveys
-from hearsay_server.intake import Cohort, Refused, decode
+from hearsay_server.ingest.intake import Cohort, Refused, decode
+from hearsay_server.surveys import survey as surveys
 from ldp import Tally
 from support import SURVEY
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from certificates import Authority
 
-from hearsay_server import logs
+from hearsay_server.serving import logs
 from support import FROM_NOTHING, Server
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from stored import PLANS, batch, decoded, register
 
-from hearsay_server import store as stores
-from hearsay_server.backup import backup
-from hearsay_server.rows import chunks
-from hearsay_server.store import Store
-from hearsay_server.verify import verify
+from hearsay_server.answers.rows import chunks
+from hearsay_server.storage import store as stores
+from hearsay_server.storage.backup import backup
+from hearsay_server.storage.store import Store
+from hearsay_server.storage.verify import verify
 
 BATCHES, ROWS = 60, 100_000  # 6 MB of codes
 

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from stored import NOW, batch, daily, decoded, register, tallied
 
 from hearsay.v1 import collector_pb2
-from hearsay_server import retention
-from hearsay_server.database import Database
-from hearsay_server.intake import Cohort, Refused
-from hearsay_server.merging import decode_all
-from hearsay_server.store import Store
-from hearsay_server.tokens import charge
-from hearsay_server.verify import Verdict, verify
+from hearsay_server.ingest.intake import Cohort, Refused
+from hearsay_server.ingest.merging import decode_all
+from hearsay_server.storage import retention
+from hearsay_server.storage.database import Database
+from hearsay_server.storage.store import Store
+from hearsay_server.storage.tokens import charge
+from hearsay_server.storage.verify import Verdict, verify
 from ldp import Tally
 
 

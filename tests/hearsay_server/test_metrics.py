@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from serving import batch, register, serving, submit, tokens_of
 
-from hearsay_server.metrics import Metrics, exposed
+from hearsay_server.serving.metrics import Metrics, exposed
 from ldp import InvalidInput
 from support import free_port
 

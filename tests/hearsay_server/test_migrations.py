@@ -11,9 +11,9 @@ from alembic.migration import MigrationContext
 from stored import DAY, ONCE, PLANS, batch, daily, decoded, register, remembered, tallied
 
 from hearsay import InvalidInput
-from hearsay_server import migrations, schema
-from hearsay_server.database import open_database
-from hearsay_server.store import Store
+from hearsay_server.storage import migrations, schema
+from hearsay_server.storage.database import open_database
+from hearsay_server.storage.store import Store
 
 OLD = """
 CREATE TABLE surveys (survey TEXT NOT NULL, revision BLOB NOT NULL, plan BLOB NOT NULL,

@@ -6,7 +6,7 @@ import pytest
 from command import hearsay, hearsay_serve
 from serving import serving, tokens_of
 
-from hearsay_server.tokens import hashed
+from hearsay_server.storage.tokens import hashed
 
 
 def test_a_token_is_made_listed_rotated_and_revoked(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import hearsay.plan
 from hearsay.plan import Level
 from hearsay.v1 import survey_pb2
-from hearsay_server import survey as surveys
+from hearsay_server.surveys import survey as surveys
 from ldp import Mechanism
-from ldp.budget import Budget
-from ldp.exact import exp_bounds
+from ldp.core.exact import exp_bounds
+from ldp.planning.budget import Budget
 
 Distances = list[list[Fraction | float]]
 Columns = list[list[int]]

@@ -16,15 +16,15 @@ from serving import serving, submit
 from hearsay import Analyst
 from hearsay.plan import Plan
 from hearsay.v1 import collector_pb2
-from hearsay_server import queries
-from hearsay_server.intake import Cohort
+from hearsay_server.answers import queries
+from hearsay_server.ingest.intake import Cohort
 from ldp import InvalidInput, Tally
-from ldp.consistency import make_consistent
-from ldp.distribution import pooled
-from ldp.estimation import estimate
-from ldp.poisoning import largest_shift
-from ldp.recovery import ldp_recover
-from ldp.repeated import Repeats
+from ldp.assurance.poisoning import largest_shift
+from ldp.core.estimation import estimate
+from ldp.core.repeated import Repeats
+from ldp.estimating.consistency import make_consistent
+from ldp.estimating.distribution import pooled
+from ldp.estimating.recovery import ldp_recover
 
 VALUES = [f"v{i}" for i in range(10)]
 TOML = f"""
@@ -405,7 +405,7 @@ def test_an_answer_is_computed_once_until_reports_come_in(
         computed.append(question.attribute)
         return real(plan, question, tallies)
 
-    monkeypatch.setattr("hearsay_server.queries.estimate", counted)
+    monkeypatch.setattr("hearsay_server.answers.queries.estimate", counted)
     with serving(tmp_path / "data") as address, Analyst(address) as analyst:
         _, plan = register(address, TOML)
         submit(address, batch(plan, "open", DAYS[0], people(90, 1), 1))

@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 import hearsay.plan
 from hearsay.plan import Plan
 from hearsay.v1 import analyst_pb2
-from hearsay_server import queries
-from hearsay_server import survey as surveys
-from hearsay_server.intake import Cohort
-from hearsay_server.repeats import of_levels
-from ldp import Tally, pooling
-from ldp.repeated import Repeats
+from hearsay_server.answers import queries
+from hearsay_server.answers.repeats import of_levels
+from hearsay_server.ingest.intake import Cohort
+from hearsay_server.surveys import survey as surveys
+from ldp import Tally
+from ldp.core.repeated import Repeats
+from ldp.estimating import pooling
 from ldp.testing import SeededCoins
 
 TOML = """

@@ -10,10 +10,10 @@ from stored import NOW, batch, daily, decoded, register, remembered, tallied
 
 from hearsay import InvalidInput
 from hearsay.v1 import collector_pb2
-from hearsay_server import retention, schema
-from hearsay_server.intake import Cohort, Reason, Refused
-from hearsay_server.store import Store
-from hearsay_server.tokens import charge
+from hearsay_server.ingest.intake import Cohort, Reason, Refused
+from hearsay_server.storage import retention, schema
+from hearsay_server.storage.store import Store
+from hearsay_server.storage.tokens import charge
 from ldp import Tally
 
 

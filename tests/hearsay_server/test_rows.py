@@ -5,9 +5,9 @@ import pytest
 
 import hearsay.plan
 from hearsay.v1 import collector_pb2
-from hearsay_server import rows
-from hearsay_server import survey as surveys
-from ldp.suspicion import supports
+from hearsay_server.answers import rows
+from hearsay_server.surveys import survey as surveys
+from ldp.assurance.suspicion import supports
 from ldp.testing import SeededCoins
 
 SURVEY = """

@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
-from hearsay_server.store import Store
+from hearsay_server.storage.store import Store
 from support import SURVEY, Server
 
 Result = collector_pb2.Result

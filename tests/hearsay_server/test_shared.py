@@ -13,8 +13,8 @@ import pytest
 from postgres import Postgres
 
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
-from hearsay_server.store import Store
-from hearsay_server.verify import Verdict, verify
+from hearsay_server.storage.store import Store
+from hearsay_server.storage.verify import Verdict, verify
 from support import Server
 
 COUNT = 600

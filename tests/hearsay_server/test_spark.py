@@ -12,7 +12,7 @@ from collected import DAYS, collect, register, toml
 from serving import serving
 
 from hearsay import Analyst
-from hearsay_server.store import Store
+from hearsay_server.storage.store import Store
 from ldp import InvalidInput
 
 pytest.importorskip("pyspark")
@@ -20,8 +20,8 @@ pytest.importorskip("pyarrow")
 if shutil.which("java") is None:
     pytest.skip("Spark needs java", allow_module_level=True)
 
-from hearsay_server import spark as sparks
-from hearsay_server.export import export
+from hearsay_server.answers import spark as sparks
+from hearsay_server.answers.export import export
 
 pytestmark = [
     pytest.mark.slow,

@@ -17,12 +17,12 @@ from postgres import Postgres
 
 from hearsay import InvalidInput, plan
 from hearsay.v1 import collector_pb2
-from hearsay_server import migrations, schema, shards
-from hearsay_server import survey as surveys
-from hearsay_server.database import is_away
-from hearsay_server.intake import Cohort, Reason, Refused, decode
-from hearsay_server.services.plans import Plans, decoder
-from hearsay_server.store import Store
+from hearsay_server.ingest.intake import Cohort, Reason, Refused, decode
+from hearsay_server.serving.plans import Plans, decoder
+from hearsay_server.storage import migrations, schema, shards
+from hearsay_server.storage.database import is_away
+from hearsay_server.storage.store import Store
+from hearsay_server.surveys import survey as surveys
 from ldp import Coins, Tally
 from support import SURVEY
 
@@ -106,7 +106,7 @@ def test_a_page_of_large_batches_is_a_short_one(
 ) -> None:
     sent = [batch(number) for number in range(6)]
     store.add(sent, decoded)
-    monkeypatch.setattr("hearsay_server.store._PAGE_BYTES", 2 * sent[0].ByteSize() + 10)
+    monkeypatch.setattr("hearsay_server.storage.store._PAGE_BYTES", 2 * sent[0].ByteSize() + 10)
     pages = list(store.batches("health", page=4))
     assert [len(page) for page in pages] == [2, 4]
     assert [b for page in pages for b in page] == sent

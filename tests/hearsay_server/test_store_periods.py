@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from stored import daily, decoded, register
 
 from hearsay.v1 import collector_pb2
-from hearsay_server.store import Store
+from hearsay_server.storage.store import Store
 
 
 @pytest.fixture

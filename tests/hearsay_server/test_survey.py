@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from hearsay import InvalidInput, plan
-from hearsay_server import catalogue
-from hearsay_server import survey as surveys
-from ldp.choice import choose
-from ldp.exact import certainly_at_most
+from hearsay_server.surveys import catalogue
+from hearsay_server.surveys import survey as surveys
+from ldp.core.exact import certainly_at_most
+from ldp.planning.choice import choose
 from support import SURVEY
 
 

@@ -8,10 +8,10 @@ import pytest
 import sqlalchemy as sa
 
 from hearsay.v1 import collector_pb2
-from hearsay_server.database import Database, open_folder
-from hearsay_server.intake import Reason
-from hearsay_server.schema import token_rows
-from hearsay_server.tokens import Tokens, charge, hashed
+from hearsay_server.ingest.intake import Reason
+from hearsay_server.storage.database import Database, open_folder
+from hearsay_server.storage.schema import token_rows
+from hearsay_server.storage.tokens import Tokens, charge, hashed
 from ldp import InvalidInput
 
 
@@ -63,7 +63,7 @@ def test_tokens_have_256_bits(tokens: Tokens) -> None:
 
 def test_no_two_tokens_have_one_id(tokens: Tokens, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(tokens.create("device")[0].id) == 16  # 64 bits
-    monkeypatch.setattr("hearsay_server.tokens._ID_BYTES", 1)
+    monkeypatch.setattr("hearsay_server.storage.tokens._ID_BYTES", 1)
     assert len({tokens.create("device")[0].id for _ in range(100)}) == 100
 
 

@@ -8,9 +8,9 @@ import pytest
 from command import hearsay
 from numpy.typing import ArrayLike
 
-from hearsay_server import catalogue
+from hearsay_server.surveys import catalogue
 from ldp import KRR, Coins
-from ldp.mechanism import Codes
+from ldp.core.mechanism import Codes
 from support import SURVEY
 
 

@@ -8,7 +8,7 @@ from command import hearsay
 from stored import batch, decoded, register, remembered
 
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
-from hearsay_server.store import Store
+from hearsay_server.storage.store import Store
 from support import Server
 
 

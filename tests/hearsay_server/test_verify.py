@@ -7,10 +7,10 @@ import pytest
 import sqlalchemy as sa
 from stored import NOW, PLANS, batch, daily, decoded, register, tallied
 
-from hearsay_server import retention, schema
-from hearsay_server.forgetting import forget
-from hearsay_server.store import Store
-from hearsay_server.verify import Verdict, verify
+from hearsay_server.storage import retention, schema
+from hearsay_server.storage.forgetting import forget
+from hearsay_server.storage.store import Store
+from hearsay_server.storage.verify import Verdict, verify
 
 BATCHES, TALLIES, COUNTS = schema.batches, schema.tallies, schema.counts
 

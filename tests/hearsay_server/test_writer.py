@@ -10,10 +10,10 @@ import pytest
 import stored
 
 from hearsay.v1 import collector_pb2
-from hearsay_server import writer
-from hearsay_server.intake import Cohort, Reason, Refused
-from hearsay_server.store import Store
-from hearsay_server.writer import Overloaded, Writer
+from hearsay_server.ingest.intake import Cohort, Reason, Refused
+from hearsay_server.storage import writer
+from hearsay_server.storage.store import Store
+from hearsay_server.storage.writer import Overloaded, Writer
 from ldp import Tally
 
 

@@ -7,18 +7,9 @@ from fractions import Fraction
 
 import pytest
 
-from ldp import (
-    KRR,
-    LOLOHA,
-    RAPPOR,
-    DBitFlip,
-    InvalidInput,
-    KRRChain,
-    Mechanism,
-    UnaryEncoding,
-    amplification,
-)
-from ldp.amplification import (
+from ldp import KRR, LOLOHA, RAPPOR, DBitFlip, InvalidInput, KRRChain, Mechanism, UnaryEncoding
+from ldp.assurance import amplification
+from ldp.assurance.amplification import (
     clone_bound,
     clone_delta,
     clone_mass,

@@ -22,8 +22,8 @@ from ldp import (
     OrderedExponential,
     UnaryEncoding,
 )
-from ldp.audit import audit, one_by_one
-from ldp.mechanism import Codes
+from ldp.assurance.audit import audit, one_by_one
+from ldp.core.mechanism import Codes
 from ldp.testing import SeededCoins
 
 TABLE = (3 << 62, 1 << 62, 3 << 61, 5 << 61)  # (3/4, 1/4) and (3/8, 5/8)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ldp import bits
+from ldp.mechanisms.tools import bits
 
 
 @pytest.mark.parametrize("columns", [1, 7, 8, 129])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from ldp.bloom import distinct_positions
+from ldp.mechanisms.tools.bloom import distinct_positions
 
 
 def test_vectors() -> None:

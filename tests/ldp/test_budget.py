@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize
 
 from ldp import KRR, Channel, InvalidInput, UnaryEncoding
-from ldp.budget import Attribute, Budget, decide, sample, split, split_by_weight
-from ldp.exact import ONE
+from ldp.core.exact import ONE
+from ldp.planning.budget import Attribute, Budget, decide, sample, split, split_by_weight
 from ldp.testing import SeededCoins
 
 

@@ -18,7 +18,7 @@ from longitudinal_checks import (
 from scipy.stats import chisquare
 
 from ldp import KRR, InvalidInput, KRRChain, UnaryChain, UnaryEncoding
-from ldp.exact import ONE, certainly_at_most, log_upper
+from ldp.core.exact import ONE, certainly_at_most, log_upper
 from ldp.testing import SeededCoins
 
 Chain = KRRChain | UnaryChain

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ldp import KRR, InvalidInput, LocalHashing, UnaryEncoding
-from ldp.choice import choose, minimax_constant
+from ldp.planning.choice import choose, minimax_constant
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_the_choice_is_within_two_per_cent_of_the_minimax_constant(k: int, epsil
 
 
 def test_krr_is_chosen_where_it_is_exactly_optimal() -> None:
-    assert choose(4, math.log(2)).label == "k-RR"  # e**epsilon >= sqrt((k-1) (k-2) / 2)
-    assert choose(64, 4.0).label == "k-RR"
-    assert choose(64, 1.0).label != "k-RR"
+    assert choose(4, math.log(2)).label == "krr"  # e**epsilon >= sqrt((k-1) (k-2) / 2)
+    assert choose(64, 4.0).label == "krr"
+    assert choose(64, 1.0).label != "krr"
 
 
 def test_limits_leave_out_what_exceeds_them() -> None:
@@ -95,14 +95,14 @@ def test_the_choice_explains_itself() -> None:
     text = str(choice)
     assert text.startswith(f"{choice.label} for 1000 categories at epsilon 1: the cheapest report")
     assert "3675.33" in text  # the minimax constant
-    assert "OUE: variance 3684.69, bytes 125, decode 1000: refused, more than 64 bytes" in text
+    assert "oue: variance 3684.69, bytes 125, decode 1000: refused, more than 64 bytes" in text
     for candidate in choice.candidates:
         assert f"  {candidate.label}: " in text
 
 
 def test_a_mechanism_that_cannot_be_built_is_named_with_the_reason() -> None:
     choice = choose(1 << 21, 1.0)
-    assert "OUE: unary: k must lie in 2..1048576, got 2097152" in str(choice)
+    assert "oue: unary: k must lie in 2..1048576, got 2097152" in str(choice)
 
 
 @pytest.mark.parametrize("k", [1, 0, -3, 2.0, True])

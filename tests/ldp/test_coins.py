@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from ldp import Coins, InvalidInput
-from ldp import coins as coins_module
-from ldp.exact import ONE
+from ldp.core import coins as coins_module
+from ldp.core.exact import ONE
 from ldp.testing import SeededCoins
 
 SMALL, LARGE = 4, 1 << 12  # words: from the system, and from a keystream

@@ -8,8 +8,8 @@ import mpmath
 import pytest
 
 from ldp import InvalidInput
-from ldp.composition import Guarantee, optimal, parallel, repeated, sequential
-from ldp.exact import exp_bounds
+from ldp.core.exact import exp_bounds
+from ldp.planning.composition import Guarantee, optimal, parallel, repeated, sequential
 
 
 def test_reports_about_one_record_add_up() -> None:

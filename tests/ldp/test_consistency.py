@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ldp import Estimate, InvalidInput
-from ldp.consistency import METHODS, make_consistent, project
+from ldp.estimating.consistency import METHODS, make_consistent, project
 
 Floats = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from longitudinal_checks import assert_unbiased_with_its_variance, estimates
 from scipy.stats import chisquare
 
 from ldp import DBitFlip, InvalidInput
-from ldp.exact import ONE, certainly_at_most, log_upper
+from ldp.core.exact import ONE, certainly_at_most, log_upper
 from ldp.testing import SeededCoins
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)

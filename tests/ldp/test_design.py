@@ -9,9 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ldp import KRR, Channel, InvalidInput, PolicySubsets, PolicyTable, SubsetSelection
-from ldp.columns import realise
-from ldp.design import design
-from ldp.policy import UNIT, UNLIMITED, Policy
+from ldp.core.policy import UNIT, UNLIMITED, Policy
+from ldp.planning.columns import realise
+from ldp.planning.design import design
 
 LEVELS = (0.1, 0.5, 1.0, 2.0, 4.0)
 
@@ -58,7 +58,7 @@ def tightness(policy: Policy, channel: Channel) -> float:
 def test_a_design_keeps_its_policy_and_uses_it(policy: Policy, table: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         if not table:
-            patch.setattr("ldp.columns.TABLE", 0)
+            patch.setattr("ldp.planning.columns.TABLE", 0)
         result = design(policy)
     mechanism = result.mechanism
     assert isinstance(mechanism, PolicyTable if table else PolicySubsets)
@@ -211,7 +211,7 @@ def test_columns_whose_rows_do_not_sum_to_one_are_refused() -> None:
 def test_more_kinds_of_classes_than_can_be_searched_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ldp.rays._MAX_STATES", 1000)
+    monkeypatch.setattr("ldp.planning.rays._MAX_STATES", 1000)
     generator = np.random.default_rng(3)
     distances = generator.uniform(1, 1.9, (8, 8)).tolist()
     policy = Policy.of(np.repeat(range(8), 2).tolist(), distances)

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ldp import RAPPOR, InvalidInput, Tally
-from ldp.dictionary import estimate_strings
+from ldp.estimating.dictionary import estimate_strings
 from ldp.testing import SeededCoins
 
 N = 20_000

@@ -12,9 +12,9 @@ from ldp import (
     SquareWave,
     Tally,
 )
-from ldp.distribution import Distribution, pooled, reconstruct, smoothed_em
-from ldp.likelihood import Cohort, iterative_bayesian_update
-from ldp.mechanisms.square_wave import half_width
+from ldp.estimating.distribution import Distribution, pooled, reconstruct, smoothed_em
+from ldp.estimating.likelihood import Cohort, iterative_bayesian_update
+from ldp.mechanisms.numbers.square_wave import half_width
 from ldp.testing import SeededCoins
 
 LEVELS = np.array([0.1, 0.25, 0.5, 0.75, 0.9])

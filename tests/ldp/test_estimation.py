@@ -17,7 +17,7 @@ from ldp import (
     UnaryEncoding,
     estimate,
 )
-from ldp.exact import ONE
+from ldp.core.exact import ONE
 from ldp.testing import SeededCoins
 
 RUNS, N = 3000, 500

@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from ldp import KRR, Channel, InvalidInput
-from ldp.exact import certainly_at_most, exp_bounds, log_upper
+from ldp.core.exact import certainly_at_most, exp_bounds, log_upper
 
 
 def test_a_channel_that_rules_an_input_out_has_no_epsilon() -> None:

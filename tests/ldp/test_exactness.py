@@ -48,11 +48,11 @@ from ldp import (
     build,
     thresholding_histogram,
 )
-from ldp.exact import ONE
-from ldp.finite_field import next_prime
-from ldp.mechanism import Categorical, FrequencyOracle
-from ldp.mechanisms import _IN_PLANS
-from ldp.mechanisms.numeric import MeanMechanism
+from ldp.core.exact import ONE
+from ldp.core.mechanism import Categorical, FrequencyOracle
+from ldp.mechanisms import IN_PLANS
+from ldp.mechanisms.numbers.mean import MeanMechanism
+from ldp.mechanisms.tools.finite_field import next_prime
 from ldp.testing import SeededCoins
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -204,7 +204,7 @@ def chi_square(seen: np.ndarray, row: tuple[Fraction, ...]) -> float:
 
 def test_no_mechanism_is_missing() -> None:
     # Those that keep a policy have a table of their own, in test_policy_mechanisms.py.
-    one_epsilon = {name for name in _IN_PLANS if not name.startswith("policy_")}
+    one_epsilon = {name for name in IN_PLANS if not name.startswith("policy_")}
     assert set(CASES) == one_epsilon | {"gaussian", "the"}
     for name, case in CASES.items():
         assert case.make(4, 1.0).name == {"the": "unary"}.get(name, name)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ldp import InvalidInput
-from ldp.finite_field import Field, is_order, is_prime, next_prime
+from ldp.mechanisms.tools.finite_field import Field, is_order, is_prime, next_prime
 
 ORDERS = (2, 3, 4, 5, 7, 8, 9, 16, 25, 27, 32, 49, 64, 81, 121, 125, 128, 169, 243, 256, 257, 65521)
 

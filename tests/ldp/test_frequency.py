@@ -15,7 +15,7 @@ from ldp import (
     UnaryEncoding,
     thresholding_histogram,
 )
-from ldp.mechanism import Categorical
+from ldp.core.mechanism import Categorical
 from ldp.testing import SeededCoins
 
 STAIRCASE = [[0.4, 0.3, 0.2, 0.1], [0.1, 0.4, 0.3, 0.2], [0.2, 0.1, 0.4, 0.3]]

@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import norm
 
 from ldp import GaussianMechanism, InvalidInput, build
-from ldp.exact import ONE, exp_bounds
-from ldp.mechanisms.gaussian import gaussian_width
+from ldp.core.exact import ONE, exp_bounds
+from ldp.mechanisms.numbers.gaussian import gaussian_width
 
 GRID = [(e, d) for e in (0.1, 0.5, 1.0, 2.0, 4.0, 8.0) for d in (1e-3, 1e-6)]
 

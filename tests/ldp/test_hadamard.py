@@ -5,8 +5,8 @@ import pytest
 from scipy.linalg import hadamard
 
 from ldp import HRR, HadamardResponse, InvalidInput, SubsetSelection, Tally, build
-from ldp.mechanism import Mechanism
-from ldp.mechanisms.hadamard import walsh_hadamard
+from ldp.core.mechanism import Mechanism
+from ldp.mechanisms.frequency.hadamard import walsh_hadamard
 from ldp.testing import SeededCoins
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ldp import HybridMechanism, InvalidInput, OneBitMean, PiecewiseMechanism
-from ldp.exact import ONE
-from ldp.mechanisms.hybrid import THRESHOLD
+from ldp.core.exact import ONE
+from ldp.mechanisms.numbers.hybrid import THRESHOLD
 from ldp.testing import SeededCoins
 
 NUMBERS = np.linspace(-1, 1, 101)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ldp import InvalidInput, LaplaceMechanism
-from ldp.exact import ONE
+from ldp.core.exact import ONE
 
 EPSILONS = [0.1, 0.5, 1.0, 2.0, 4.0, 8.0]
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ldp import KRR, InvalidInput, OneBitMean, UnaryEncoding
-from ldp.likelihood import (
+from ldp.estimating.likelihood import (
     GAP,
     Cohort,
     channel_matrix,

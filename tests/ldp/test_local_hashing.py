@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from ldp import KRR, InvalidInput, LocalHashing, SubsetSelection, build
-from ldp.hashing import collision, first_residue, hashed
-from ldp.mechanisms import local_hashing
+from ldp.mechanisms.frequency import local_hashing
+from ldp.mechanisms.tools.hashing import collision, first_residue, hashed
 from ldp.testing import SeededCoins
 
 

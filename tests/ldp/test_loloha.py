@@ -6,8 +6,8 @@ from longitudinal_checks import assert_unbiased_with_its_variance, estimates, wo
 from scipy.stats import chisquare
 
 from ldp import LOLOHA, InvalidInput, LocalHashing
-from ldp.exact import ONE, certainly_at_most, log_upper
-from ldp.mechanisms.loloha import best_buckets
+from ldp.core.exact import ONE, certainly_at_most, log_upper
+from ldp.mechanisms.lasting.loloha import best_buckets
 from ldp.testing import SeededCoins
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)

@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from ldp import LOLOHA, RAPPOR, DBitFlip, InvalidInput, KRRChain, UnaryChain
-from ldp.exact import ONE, certainly_at_most, log_upper
-from ldp.longitudinal import Longitudinal
+from ldp.core.exact import ONE, certainly_at_most, log_upper
+from ldp.core.longitudinal import Longitudinal
 
 Life = tuple[int, ...]
 Rows = Sequence[Sequence[float]]

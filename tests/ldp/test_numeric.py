@@ -18,8 +18,8 @@ from ldp import (
     Tally,
     estimate,
 )
-from ldp.mechanisms.hybrid import THRESHOLD
-from ldp.mechanisms.numeric import MAX_GRID, MeanMechanism
+from ldp.mechanisms.numbers.hybrid import THRESHOLD
+from ldp.mechanisms.numbers.mean import MAX_GRID, MeanMechanism
 from ldp.testing import SeededCoins
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)

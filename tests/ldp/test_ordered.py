@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ldp import KRR, InvalidInput, OrderedExponential
-from ldp.exact import ONE
+from ldp.core.exact import ONE
 from ldp.testing import SeededCoins
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)

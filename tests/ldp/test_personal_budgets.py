@@ -11,18 +11,19 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
-from ldp import Tally, pooling
-from ldp.design import design
-from ldp.likelihood import (
+from ldp import Tally
+from ldp.core.mechanism import Categorical
+from ldp.core.policy import Policy
+from ldp.estimating import pooling
+from ldp.estimating.likelihood import (
     Cohort,
     LikelihoodEstimate,
     channel_matrix,
     fisher_covariance,
     maximum_likelihood,
 )
-from ldp.mechanism import Categorical
 from ldp.mechanisms import KRR
-from ldp.policy import Policy
+from ldp.planning.design import design
 from ldp.testing import SeededCoins
 
 Floats = NDArray[np.float64]

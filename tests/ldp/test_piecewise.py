@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import brentq
 
 from ldp import OneBitMean, PiecewiseMechanism
-from ldp.mechanisms.piecewise import variance_terms
+from ldp.mechanisms.numbers.piecewise import variance_terms
 
 NUMBERS = np.linspace(-1, 1, 101)
 

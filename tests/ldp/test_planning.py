@@ -16,7 +16,7 @@ from ldp import (
     Tally,
     UnaryEncoding,
 )
-from ldp.planning import (
+from ldp.planning.sizes import (
     detectable_change,
     detectable_value,
     half_width,

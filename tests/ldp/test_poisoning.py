@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hearsay_server import catalogue
+from hearsay_server.surveys import catalogue
 from ldp import (
     KRR,
     DBitFlip,
@@ -20,11 +20,11 @@ from ldp import (
     Tally,
     UnaryEncoding,
 )
-from ldp.columns import improved_rr, utility_optimised_rr
-from ldp.design import design
-from ldp.estimation import estimate, scalar_weighted
-from ldp.poisoning import largest_shift, report_range
-from ldp.policy import Policy
+from ldp.assurance.poisoning import largest_shift, report_range
+from ldp.core.estimation import estimate, scalar_weighted
+from ldp.core.policy import Policy
+from ldp.planning.columns import improved_rr, utility_optimised_rr
+from ldp.planning.design import design
 from ldp.testing import SeededCoins
 
 K = 5
@@ -32,7 +32,7 @@ K = 5
 
 def subsets(policy: Policy) -> Mechanism:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ldp.columns.TABLE", 0)
+        patch.setattr("ldp.planning.columns.TABLE", 0)
         mechanism = design(policy).mechanism
     assert isinstance(mechanism, PolicySubsets)
     return mechanism

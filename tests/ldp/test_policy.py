@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from ldp import KRR, Channel, InvalidInput, SubsetSelection
-from ldp.policy import UNIT, UNLIMITED, Policy
+from ldp.core.policy import UNIT, UNLIMITED, Policy
 
 INF = math.inf
 

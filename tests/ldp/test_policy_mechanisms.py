@@ -21,12 +21,12 @@ from ldp import (
     UnaryEncoding,
     build,
 )
-from ldp.columns import improved_rr, utility_optimised_rr
-from ldp.design import design
-from ldp.exact import ONE
+from ldp.core.exact import ONE
+from ldp.core.policy import UNIT, UNLIMITED, Policy
+from ldp.estimating.simplex import tangent_inverse
 from ldp.mechanisms import PolicyMechanism
-from ldp.policy import UNIT, UNLIMITED, Policy
-from ldp.simplex import tangent_inverse
+from ldp.planning.columns import improved_rr, utility_optimised_rr
+from ldp.planning.design import design
 from ldp.testing import SeededCoins
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -38,7 +38,7 @@ BLOCKS = Policy.block([0, 1, 0, 1, 1], 1.0)
 def subsets(policy: Policy) -> PolicySubsets:
     """Return the policy's design as a mixture of subsets, however small it is."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ldp.columns.TABLE", 0)
+        patch.setattr("ldp.planning.columns.TABLE", 0)
         mechanism = design(policy).mechanism
     assert isinstance(mechanism, PolicySubsets)
     return mechanism

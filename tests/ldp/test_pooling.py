@@ -29,14 +29,14 @@ from ldp import (
     Tally,
     UnaryEncoding,
 )
-from ldp.columns import utility_optimised_rr
-from ldp.design import design
-from ldp.estimation import Cohorts, Estimate
-from ldp.likelihood import fisher_covariance
-from ldp.mechanism import Categorical, Mechanism
-from ldp.policy import Policy
-from ldp.pooling import Method, answer, fit, homogeneity, pool, stratified
-from ldp.recycling import recycle
+from ldp.core.estimation import Cohorts, Estimate
+from ldp.core.mechanism import Categorical, Mechanism
+from ldp.core.policy import Policy
+from ldp.estimating.likelihood import fisher_covariance
+from ldp.estimating.pooling import Method, answer, fit, homogeneity, pool, stratified
+from ldp.estimating.recycling import recycle
+from ldp.planning.columns import utility_optimised_rr
+from ldp.planning.design import design
 from ldp.testing import SeededCoins
 
 Floats = NDArray[np.float64]
@@ -119,7 +119,7 @@ def as_typed_bits(outputs: tuple[Any, ...]) -> NDArray[Any]:
 def subsets(policy: Policy) -> PolicySubsets:
     """The policy's design as a mixture of subsets, however small it is."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ldp.columns.TABLE", 0)
+        patch.setattr("ldp.planning.columns.TABLE", 0)
         mechanism = design(policy).mechanism
     assert isinstance(mechanism, PolicySubsets)
     return mechanism

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ldp import InvalidInput, ProjectiveGeometry, SubsetSelection, Tally, build
-from ldp.finite_field import Field
-from ldp.mechanisms import projective
-from ldp.mechanisms.projective import hyperplane_counts
+from ldp.mechanisms.frequency import projective
+from ldp.mechanisms.frequency.projective import hyperplane_counts
+from ldp.mechanisms.tools.finite_field import Field
 from ldp.testing import SeededCoins
 
 

@@ -9,7 +9,7 @@ from longitudinal_checks import assert_moments, bit_rows, composed, debiased, wo
 from scipy.stats import chisquare
 
 from ldp import RAPPOR, InvalidInput
-from ldp.exact import ONE, certainly_at_most, log_upper
+from ldp.core.exact import ONE, certainly_at_most, log_upper
 from ldp.testing import SeededCoins
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -182,7 +182,7 @@ def test_too_many_hashes_are_refused_before_any_power(
     def formed(*_: object) -> None:
         raise AssertionError("the odds of a bit were asked for, to be raised to a power")
 
-    monkeypatch.setattr("ldp.mechanisms.rappor.odds_ratio", formed)
+    monkeypatch.setattr("ldp.mechanisms.lasting.rappor.odds_ratio", formed)
     pair = (3 * (ONE // 4), ONE // 4)
     with pytest.raises(InvalidInput, match=f"got {hashes}"):
         RAPPOR(1.0, 1 << 16, hashes, 1, pair, pair)

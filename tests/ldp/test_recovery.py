@@ -5,9 +5,9 @@ import pytest
 from numpy.typing import NDArray
 
 from ldp import KRR, FrequencyOracle, InvalidInput, Tally, UnaryEncoding
-from ldp.consistency import project
-from ldp.estimation import Estimate, estimate
-from ldp.recovery import ldp_recover
+from ldp.core.estimation import Estimate, estimate
+from ldp.estimating.consistency import project
+from ldp.estimating.recovery import ldp_recover
 
 
 def raw(values: list[float]) -> Estimate:

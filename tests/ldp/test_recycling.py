@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ldp import KRR, Channel, InvalidInput, UnaryEncoding
-from ldp.exact import ONE
-from ldp.mechanisms.unary import bits_channel
-from ldp.recycling import recycle
+from ldp.core.exact import ONE
+from ldp.estimating.recycling import recycle
+from ldp.mechanisms.frequency.unary import bits_channel
 from ldp.testing import SeededCoins
 
 PAIRS = [(0.5, 0.1), (1.0, 0.5), (2.0, 1.0), (4.0, 2.0), (8.0, 4.0), (8.0, 0.1)]

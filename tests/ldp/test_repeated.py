@@ -5,11 +5,11 @@ import pytest
 from numpy.typing import NDArray
 
 from ldp import KRR, InvalidInput, Mechanism, OneBitMean, SquareWave, Tally, UnaryEncoding
-from ldp.distribution import pooled
-from ldp.estimation import Cohorts, Estimate
-from ldp.poisoning import largest_shift
-from ldp.pooling import Method, homogeneity, pool, stratified
-from ldp.repeated import Repeats, factors
+from ldp.assurance.poisoning import largest_shift
+from ldp.core.estimation import Cohorts, Estimate
+from ldp.core.repeated import Repeats, factors
+from ldp.estimating.distribution import pooled
+from ldp.estimating.pooling import Method, homogeneity, pool, stratified
 
 METHODS: tuple[Method, ...] = ("mle", "gls", "inverse_variance", "scalar")
 DAYS, PEOPLE = 20, 300

@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ldp import InvalidInput
-from ldp.simplex import definite, maximize_quadratic, tangent_inverse, tangent_pseudoinverse
+from ldp.estimating.simplex import (
+    definite,
+    maximize_quadratic,
+    tangent_inverse,
+    tangent_pseudoinverse,
+)
 
 Floats = NDArray[np.float64]
 

@@ -7,8 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ldp import KRR, FrequencyOracle, InvalidInput, LocalHashing, UnaryEncoding
-from ldp.mechanisms import UnaryChain
-from ldp.suspicion import (
+from ldp.assurance.suspicion import (
     Supports,
     has_gap,
     has_tests,
@@ -17,6 +16,7 @@ from ldp.suspicion import (
     supports,
     suspicions,
 )
+from ldp.mechanisms import UnaryChain
 from ldp.testing import SeededCoins
 
 K = 16

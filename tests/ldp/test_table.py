@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ldp import KRR, ChannelTable, InvalidInput, OrderedExponential, Tally
-from ldp.exact import ONE
+from ldp.core.exact import ONE
 
 WIDE = [[0.5, 0.25, 0.15, 0.1], [0.1, 0.25, 0.15, 0.5]]  # worst ratio 5
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
 from ldp import InvalidInput, Tally
-from ldp.tally import add_up
+from ldp.core.tally import add_up
 
 counts = st.lists(st.integers(0, 2**40), min_size=3, max_size=3)
 tallies = st.builds(Tally, st.integers(1, 2**40), counts.map(np.array))

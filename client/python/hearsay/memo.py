@@ -6,8 +6,8 @@ from fractions import Fraction
 from hashlib import sha256
 
 from ldp import Coins, InvalidInput
-from ldp.longitudinal import Longitudinal
-from ldp.mechanism import Categorical
+from ldp.core.longitudinal import Longitudinal
+from ldp.core.mechanism import Categorical
 
 
 @dataclass(frozen=True)

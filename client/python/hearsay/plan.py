@@ -23,11 +23,11 @@ from hearsay import period
 from hearsay.memo import Memoizer
 from hearsay.v1 import plan_pb2, survey_pb2
 from ldp import InvalidInput, Mechanism, build
-from ldp.budget import Budget
-from ldp.exact import ONE, float_below
-from ldp.mechanism import Categorical as CategoricalMechanism
+from ldp.core.exact import ONE, float_below
+from ldp.core.mechanism import Categorical as CategoricalMechanism
+from ldp.core.policy import Policy
 from ldp.mechanisms import named
-from ldp.policy import Policy
+from ldp.planning.budget import Budget
 
 _REFUSED_CATEGORIES = {
     "Cc": "a control character",
@@ -190,7 +190,7 @@ class Numeric:
     @property
     def mechanisms(self) -> type[Mechanism]:
         """What randomises numbers in [-1, 1]."""
-        from ldp.mechanisms.numeric import MeanMechanism
+        from ldp.mechanisms.numbers.mean import MeanMechanism
 
         return MeanMechanism
 

@@ -10,7 +10,7 @@ from hearsay.interrupts import is_from_handler
 from hearsay.memo import Memoizer
 from hearsay.plan import Categorical, Level, Plan
 from ldp import Coins, InvalidInput
-from ldp.budget import Budget
+from ldp.planning.budget import Budget
 
 _GRID = 1 << 53
 """Numbers that a number outside the domain is replaced by, evenly spread over [-1, 1]."""

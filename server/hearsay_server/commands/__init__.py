@@ -1,1 +1,1 @@
-"""The commands of `hearsay`, a file for each group; `hearsay_server.cli` lists them."""
+"""The commands of `hearsay`; `hearsay_server.cli` lists them, and loads one when it is run."""

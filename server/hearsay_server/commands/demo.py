@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from hearsay_server import demo as playing
-from hearsay_server import survey as surveys
+from hearsay_server.demo import play as playing
+from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput
 
 

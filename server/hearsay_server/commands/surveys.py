@@ -13,15 +13,16 @@ from rich.table import Table
 import hearsay.plan
 from hearsay.transport import call, open_channel
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
-from hearsay_server import connect, upkeep
-from hearsay_server import survey as surveys
-from hearsay_server.connect import DEFAULT_ADDRESS, Insecure, Target, Token
-from hearsay_server.tools import AsJson
+from hearsay_server.commands import connect, upkeep
+from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
+from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput
 
 _TIMEOUT = 30.0
 
-app = typer.Typer(help="Register, inspect, close and delete surveys.", no_args_is_help=True)
+app = typer.Typer(
+    help="Register, inspect, close and delete surveys.", no_args_is_help=True, add_completion=False
+)
 
 
 @app.command("create")
@@ -60,7 +61,7 @@ def explain_survey(
     users: Annotated[int, typer.Option(help="How many users to predict the errors for.")] = 10_000,
 ) -> None:
     """Say what a survey would mean, before it is registered: protection, cost and errors."""
-    from hearsay_server import explain
+    from hearsay_server.surveys import explain
 
     explain.show(explain.explain(surveys.from_file(file), str(file), users), Console())
 

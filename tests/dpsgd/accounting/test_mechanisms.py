@@ -16,7 +16,7 @@ from dpsgd.accounting import (
 from dpsgd.accounting.composition import Guarantee, advanced, amplified, optimal
 from dpsgd.accounting.pure import exponential_probabilities, laplace_delta, laplace_scale
 from ldp import InvalidInput
-from ldp import composition as local
+from ldp.planning import composition as local
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.01, 1.0, 30.0])

@@ -1,0 +1,1 @@
+"""How a sample's gradient is clipped: policies, adaptive norms, schedules."""

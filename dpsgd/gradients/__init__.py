@@ -1,0 +1,1 @@
+"""Norms and clipped sums of per-sample gradients, from what layers saw."""

@@ -1,0 +1,178 @@
+"""Which dimension of a layer's input is the batch.
+
+A size may equal the batch's by chance, and a layer that took one for the other would clip the
+wrong thing. So two or three samples of the first batch run before it, without gradients: the
+dimension that is another then is the batch. Later calls are held to that. On the same samples it
+is tried whether the module mixes them.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dpsgd.gradients.mixing import check_unmixed, tensors
+from ldp import InvalidInput
+
+Site = tuple[nn.Module, int, int]
+"""A layer, which of its calls in a forward, and which input of that call."""
+
+
+class BatchDims:
+    """Know the batch's size and place while a module runs.
+
+    `batch_dim` is the batch's dimension in the module's own inputs; the first tensor among them
+    has it.
+    """
+
+    def __init__(self, module: nn.Module, batch_dim: int) -> None:
+        self._batch_dim = batch_dim
+        self._batch: int | None = None
+        self._idle = False  # in a copy of the module, which is an ordinary one
+        self.probing = False
+        # Of what size, up to 2, the batch was that was tried in evaluation and in training mode.
+        self._tried = {False: 0, True: 0}
+        self._probed: dict[Site, torch.Size] = {}
+        self._dims: dict[Site, int | None] = {}
+        self._calls: Counter[nn.Module] = Counter()
+        module.register_forward_pre_hook(self._enter, with_kwargs=True, prepend=True)
+        module.register_forward_hook(self._leave, always_call=True)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "BatchDims":
+        idle = BatchDims.__new__(BatchDims)
+        idle._idle, idle._batch = True, None
+        return idle
+
+    def begin(self, layer: nn.Module, name: str) -> int:
+        """Note that a layer is called; return the size of the batch."""
+        if self._batch is None:
+            raise InvalidInput(
+                f"{name} was called outside of the private module's forward: call the module that "
+                "make_private returned, or disable gradients"
+            )
+        self._calls[layer] += 1
+        return self._batch
+
+    def number(self, layer: nn.Module) -> int:
+        """Return how often the layer was called in this forward."""
+        return self._calls[layer]
+
+    def find(self, site: Site, shape: torch.Size, name: str) -> int | None:
+        """Return the batch's dimension in an input of the given shape; None if it has none.
+
+        Raises `InvalidInput` where that is unclear, or not as in the first batch.
+        """
+        batch = self._batch
+        if self.probing:
+            self._probed[site] = shape
+            return next((i for i, size in enumerate(shape) if size == batch), None)
+        if site in self._dims:
+            dim = self._dims[site]
+        elif site in self._probed:
+            dim = self._dims[site] = self._compared(shape, self._probed[site], name)
+        elif batch == 0:
+            return next((i for i, size in enumerate(shape) if size == 0), None)
+        else:
+            dim = self._as_other_calls(site, name)
+        if dim is not None and (dim >= len(shape) or shape[dim] != batch):
+            raise InvalidInput(
+                f"{name}: its input has shape {tuple(shape)}, expected {batch} samples in "
+                f"dimension {dim}, as in the first batch"
+            )
+        return dim
+
+    def _compared(self, shape: torch.Size, probed: torch.Size, name: str) -> int | None:
+        sizes = self._batch, _fewer(self._batch or 0)
+        if len(shape) == len(probed):
+            pairs = list(enumerate(zip(shape, probed, strict=True)))
+            different = [i for i, (size, other) in pairs if size != other]
+            if not different:
+                return None
+            if len(different) == 1 and pairs[different[0]][1] == sizes:
+                return different[0]
+        raise InvalidInput(
+            f"{name}: its input has shape {tuple(shape)} for {sizes[0]} samples and "
+            f"{tuple(probed)} for {sizes[1]}; keep the batch a dimension of its own"
+        )
+
+    def _as_other_calls(self, site: Site, name: str) -> int | None:
+        layer, _, place = site
+        seen = {dim for (other, _, p), dim in self._dims.items() if (other, p) == (layer, place)}
+        if len(seen) != 1:
+            raise InvalidInput(
+                f"{name}: was not called like this for the first batch, so it is unknown which "
+                "dimension of its input is the batch"
+            )
+        return seen.pop()
+
+    def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._idle or not torch.is_grad_enabled():
+            return
+        if self._batch is not None:
+            raise InvalidInput("the private module was called inside its own forward")
+        dim = self._batch_dim
+        sizes = [t.shape[dim] for t in tensors((args, kwargs)) if t.ndim > dim]
+        if not sizes:
+            raise InvalidInput(f"the module got no tensor with a batch in dimension {dim}")
+        if min(sizes[0], 2) > self._tried[module.training]:
+            self._probe(module, args, kwargs, sizes[0])
+        self._batch = sizes[0]
+        self._calls.clear()
+
+    def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
+        self._batch = None
+
+    def _probe(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], batch: int
+    ) -> None:
+        few, dim = _fewer(batch), self._batch_dim
+        first = next(tensors((args, kwargs)))
+
+        def run(order: Sequence[int]) -> Any:
+            picked = torch.tensor([i % batch for i in order], device=first.device)
+
+            def pick(value: Tensor) -> Tensor:
+                batched = value.ndim > dim and value.shape[dim] == batch
+                return value.index_select(dim, picked.to(value.device)) if batched else value
+
+            probed = dict(self._probed)
+            self._batch = len(order)
+            self._calls.clear()
+            with torch.no_grad(), torch.random.fork_rng([first.device] if first.is_cuda else []):
+                output = module.forward(*_mapped(pick, args), **_mapped(pick, kwargs))
+            if len(order) != few:
+                self._probed = probed
+            return output
+
+        self.probing = True
+        done = False
+        try:
+            check_unmixed(module, run, few, dim)
+            done = True
+            self._tried[module.training] = min(batch, 2)
+        except (RuntimeError, IndexError) as error:
+            raise InvalidInput(
+                f"the module fails with {few} samples in place of {batch}, so its batches cannot "
+                "be told from the rest; is one of its inputs as large as a batch by chance?"
+            ) from error
+        finally:
+            self._batch, self.probing = None, False
+            if not done:
+                self._probed.clear()
+
+
+def _fewer(batch: int) -> int:
+    """Return another number of samples, at least 2: models squeeze dimensions of size 1."""
+    return 3 if batch == 2 else 2
+
+
+def _mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return change(value)
+    if type(value) in (list, tuple):
+        return type(value)(_mapped(change, v) for v in value)
+    if isinstance(value, dict):
+        return {k: _mapped(change, v) for k, v in value.items()}
+    return value

@@ -1,0 +1,335 @@
+"""One backward pass that yields the sum of clipped gradients: book-keeping.
+
+While gradients are enabled the layers of a module run by their rules (`dpsgd.layers`): with
+weights that autograd does not see, and with their outputs tapped. A backward pass then computes
+the gradients of activations only; as it passes a tap, the layer's inputs and output gradients
+are booked as per-sample gradients of its parameters. When it has ended they are clipped and
+summed. No gradient of the batch ever stands in `.grad`.
+
+Source: Bu, Wang, Zha and Karypis, "Differentially private optimization on large model at small
+cost", ICML 2023, algorithm 1.
+"""
+
+import copy
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dpsgd.clipping.policies import ClippingPolicy
+from dpsgd.gradients.batch_dims import BatchDims
+from dpsgd.gradients.persample import Dense, PerSample, least_square, new_totals, norms_of
+from dpsgd.gradients.precision import exact
+from ldp import InvalidInput
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Rows start..stop-1 of a parameter, or all of it; rows of one parameter are disjoint."""
+
+    parameter: Tensor
+    start: int = 0
+    stop: int | None = None
+
+    @property
+    def key(self) -> tuple[int, int, int | None]:
+        """What pieces of the same values have in common."""
+        return id(self.parameter), self.start, self.stop
+
+    @property
+    def shape(self) -> torch.Size:
+        """The shape of the piece."""
+        rows = self.parameter.shape[0] if self.stop is None else self.stop - self.start
+        return (
+            torch.Size((rows, *self.parameter.shape[1:])) if self.parameter.ndim else torch.Size()
+        )
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type to take gradients in: float32, or the parameter's if that is wider."""
+        return _wide(self.parameter.dtype)
+
+    @property
+    def value(self) -> Tensor:
+        """The piece's values, which autograd does not follow."""
+        values = self.parameter.detach()
+        return values if self.stop is None else values[self.start : self.stop]
+
+
+@cache
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)
+
+
+Gradients = Iterable[tuple[Piece, PerSample]]
+_Booked = dict[tuple[int, int, int | None], tuple[Piece, PerSample]]
+Rule = Callable[..., Any]
+"""Runs a layer: rule(layer, call, *args, **kwargs) returns what layer(*args, **kwargs) would."""
+
+
+class Bookkeeper:
+    """Book per-sample gradients of a module, and keep the sum of the clipped ones.
+
+    `rules` has a rule for each layer with parameters to train. `loss_reduction` says how the loss
+    combines the samples of a batch: "mean" or "sum". `expect(batch)` is called when a backward
+    pass has ended; it raises where these samples were not drawn as the accountant assumes.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        rules: Mapping[nn.Module, Rule],
+        policy: ClippingPolicy,
+        *,
+        loss_reduction: str,
+        batch_dim: int,
+        expect: Callable[[int], None],
+    ) -> None:
+        self.policy = policy
+        self.module = module
+        self.parameters = [p for p in module.parameters() if p.requires_grad]
+        self._mean = loss_reduction == "mean"
+        self._expect = expect
+        self._names = {id(p): name for name, p in module.named_parameters()}
+        self._sums: dict[int, Tensor] = {}
+        self._booked: _Booked = {}
+        self._booked_batch: int | None = None
+        self._booking: int | None = None  # the backward pass that booked
+        self.drawn = 0  # how many batches were begun
+        self.anchor = torch.zeros((), device=self.parameters[0].device, requires_grad=True)
+        self.dims = BatchDims(module, batch_dim)
+        layer_names = {layer: name for name, layer in module.named_modules()}
+        for layer, rule in rules.items():
+            # nn.Module looks `forward` up on the instance first.
+            layer.forward = _Tapped(self, layer, rule, layer_names[layer] or "the module")
+        for parameter in self.parameters:
+            parameter.register_hook(self._refusal(self._names[id(parameter)]))  # type: ignore[no-untyped-call]
+
+    def take_sums(self) -> list[Tensor]:
+        """Return the sums of clipped gradients since the last call, and start anew."""
+        sums = [
+            self._sums[id(p)] if id(p) in self._sums else p.new_zeros(p.shape, dtype=Piece(p).dtype)
+            for p in self.parameters
+        ]
+        self._sums = {}
+        return sums
+
+    def book(self, name: str, batch: int, gradients: Gradients) -> None:
+        """Add per-sample gradients of a layer; called while a backward pass walks the taps."""
+        walk = torch._C._current_graph_task_id()
+        if walk != self._booking:
+            self._forget()  # an earlier pass that failed
+            self._booking = walk
+        if self._booked_batch is None:
+            torch.autograd.Variable._execution_engine.queue_callback(self._settle)
+        elif self._booked_batch != batch:
+            first = self._forget()
+            raise InvalidInput(
+                f"a backward pass must see batches of one size, got {first} and {batch} samples"
+            )
+        self._booked_batch = batch
+        for piece, gradient in gradients:
+            if id(piece.parameter) not in self._names:
+                raise InvalidInput(
+                    f"{name}: has another parameter than when make_private was called: change "
+                    "values in place, by load_state_dict without assign"
+                )
+            key = piece.key
+            if key in self._booked:
+                gradient = self._booked[key][1].merge(gradient)
+            self._booked[key] = piece, gradient
+
+    def begin(self) -> None:
+        """Expect another batch: a forward of one before must not be in its backward pass."""
+        self.drawn += 1
+
+    def _forget(self) -> int | None:
+        batch = self._booked_batch
+        self._booked, self._booked_batch = {}, None
+        return batch
+
+    def _refusal(self, name: str) -> Callable[[Tensor], None]:
+        def refuse(_gradient: Tensor) -> None:
+            self._forget()
+            raise InvalidInput(
+                f"{name} was used outside the forward of its layer, where its gradient cannot be "
+                "clipped by sample: call the layer, or keep the parameter in a module of its own"
+            )
+
+        return refuse
+
+    def _settle(self) -> None:
+        """Clip and sum what was booked; called when the backward pass has ended."""
+        booked = self._booked
+        batch = self._forget()
+        if batch is None:  # the pass was given up
+            return
+        self._expect(batch)
+        with exact(self.anchor.device.type):
+            self._add(_disjoint(booked), batch, float(batch) if self._mean else 1.0)
+
+    def _add(self, booked: _Booked, batch: int, scale: float) -> None:
+        groups = {key: self.policy.group(self._names[key[0]]) for key in booked}
+        # Products of small norms, and of small gradients in weighted sums, may be rounded to zero:
+        # no norm is taken to be less than this.
+        least = least_square(len(booked), torch.float32)
+        squares = new_totals((self.policy.groups, batch), self.anchor.device)
+        for key, (_, gradients) in booked.items():
+            gradients.add_squared_norms(squares[groups[key]])
+        types = {piece.dtype for piece, _ in booked.values()}
+        # Factors are rounded down in the type of norms, and may be rounded up in a narrower one.
+        narrowest = torch.float32 if torch.float32 in types else torch.float64
+        norms, finite = norms_of(squares, least, scale, narrowest)
+        if not finite:
+            bad = ~norms.isfinite().all(0)
+            norms = norms.masked_fill(bad, 0)
+            booked = {key: (piece, g.without(bad)) for key, (piece, g) in booked.items()}
+        scaled = self.policy.factors(norms) * scale
+        factors = {dtype: scaled.to(dtype).unbind() for dtype in types}
+        while booked:
+            key, (piece, gradients) = booked.popitem()
+            own = factors[piece.dtype][groups[key]]
+            self._accumulate(piece, gradients.weighted_sum(own))
+
+    def _accumulate(self, piece: Piece, summed: Tensor) -> None:
+        parameter = piece.parameter
+        total = self._sums.get(id(parameter))
+        if total is None and piece.stop is None:
+            self._sums[id(parameter)] = summed.contiguous()
+            return
+        if total is None:
+            total = self._sums[id(parameter)] = summed.new_zeros(parameter.shape)
+        target = total if piece.stop is None else total[piece.start : piece.stop]
+        target += summed.view(target.shape)
+
+
+def _disjoint(booked: _Booked) -> _Booked:
+    """Return the same, with parameters whole that were used both as a whole and by rows."""
+    whole = {parameter for parameter, _, stop in booked if stop is None}
+    if len(whole) == len(booked):
+        return booked
+    apart: _Booked = {}
+    for piece, gradients in booked.values():
+        if piece.stop is not None and id(piece.parameter) in whole:
+            rows = gradients.dense()
+            filled = rows.new_zeros(len(rows), *piece.parameter.shape)
+            filled[:, piece.start : piece.stop] = rows
+            piece, gradients = Piece(piece.parameter), Dense(filled)
+        if piece.key in apart:
+            gradients = apart[piece.key][1].merge(gradients)
+        apart[piece.key] = piece, gradients
+    return apart
+
+
+class Call:
+    """One call of a layer: what its rule asks, and where it leaves its gradients."""
+
+    def __init__(self, keeper: Bookkeeper, layer: nn.Module, name: str) -> None:
+        self._keeper = keeper
+        self._layer = layer
+        self.name = name
+        self.batch = keeper.dims.begin(layer, name)
+        self._drawn = keeper.drawn
+        self._number = keeper.dims.number(layer)
+        self._inputs = 0
+
+    def find_batch(self, value: Tensor) -> int | None:
+        """Return which dimension of an input is the batch, or None."""
+        self._inputs += 1
+        site = (self._layer, self._number, self._inputs)
+        return self._keeper.dims.find(site, value.shape, self.name)
+
+    def batch_dim(self, value: Tensor, *, only: int | None = None) -> int:
+        """Return which dimension of an input is the batch; it must be `only` if that is given.
+
+        Raises `InvalidInput` where the input holds no batch, or elsewhere.
+        """
+        dim = self.find_batch(value)
+        if self._keeper.dims.probing and only is not None:
+            dim = only if value.ndim > only and value.shape[only] == self.batch else None
+        if dim is None or only not in (None, dim):
+            place = "a dimension" if only is None else f"dimension {only}"
+            raise InvalidInput(
+                f"{self.name}: its input has shape {tuple(value.shape)}, expected the "
+                f"{self.batch} samples to be {place} of it"
+            )
+        return dim
+
+    def tap(self, output: Tensor, gradients: Callable[..., Gradients], *saved: Tensor) -> Tensor:
+        """Return the output; when its gradient g comes by, gradients(g, *saved) is booked.
+
+        A saved tensor that is modified in between is an error, as elsewhere in autograd.
+        """
+        if not torch.is_grad_enabled():
+            return output
+        if output._is_view():
+            output = output.clone()  # or autograd would copy the gradients of its base
+        saved = tuple(s.detach() for s in saved)
+        tapped: Tensor = _Tap.apply(  # type: ignore[no-untyped-call]
+            self._keeper.anchor, output, self, gradients, *saved
+        )
+        return tapped
+
+    def book(self, gradients: Gradients) -> None:
+        """Book per-sample gradients, during the backward pass."""
+        if self._drawn != self._keeper.drawn:
+            raise InvalidInput(
+                f"{self.name}: this backward pass is of a batch before the last that was drawn: "
+                "call backward before the next is drawn, and keep nothing with a gradient"
+            )
+        self._keeper.book(self.name, self.batch, gradients)
+
+
+class _Tap(torch.autograd.Function):
+    """The identity, which books what its gradient tells on the way back."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        anchor: Tensor,
+        output: Tensor,
+        call: Call,
+        gradients: Callable[..., Gradients],
+        *saved: Tensor,
+    ) -> Tensor:
+        # The anchor requires a gradient, so that autograd comes by where no input does. The
+        # output is the same tensor, not a view, so that what follows may work in place.
+        ctx.mark_dirty(output)
+        ctx.save_for_backward(*saved)
+        ctx.call = call
+        ctx.gradients = gradients
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        (gradient,) = grads
+        saved = ctx.saved_tensors
+        with exact(gradient.device.type):
+            ctx.call.book(ctx.gradients(gradient, *saved))
+        return (None, gradient, None, None, *[None] * len(saved))
+
+
+class _Tapped:
+    """A layer's forward: by its rule where gradients are wanted, as it was otherwise.
+
+    A deep copy of a module, such as one that averages weights, is an ordinary module again.
+    """
+
+    def __init__(self, keeper: Bookkeeper | None, layer: nn.Module, rule: Rule, name: str) -> None:
+        self._keeper = keeper
+        self._layer = layer
+        self._rule = rule
+        self._name = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        keeper = self._keeper
+        if keeper is None or not (torch.is_grad_enabled() or keeper.dims.probing):
+            return type(self._layer).forward(self._layer, *args, **kwargs)
+        call = Call(keeper, self._layer, self._name)
+        return self._rule(self._layer, call, *args, **kwargs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "_Tapped":
+        return _Tapped(None, copy.deepcopy(self._layer, memo), self._rule, self._name)

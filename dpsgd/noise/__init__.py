@@ -1,0 +1,1 @@
+"""Gaussian noise from a secure keystream, drawn, added and rounded in compiled code."""

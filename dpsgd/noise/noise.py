@@ -1,0 +1,261 @@
+"""Gaussian noise that nobody can predict, drawn while the step that needs it still runs."""
+
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpsgd.noise.compiled import add_rounded
+from dpsgd.noise.keystream import Words, load_cipher
+from dpsgd.noise.parallel import add_noise
+from dpsgd.noise.shared import Values, bare, tensor_of
+from dpsgd.noise.ziggurat import fill_normal
+from ldp import Coins
+
+_LEAST = 1 << 17
+"""Values that several threads share: fewer cost less than to meet for them."""
+
+
+class NoiseSource(ABC):
+    """Draw independent standard normal values. Nothing about its state is ever saved.
+
+    In float64, whatever is trained: 24 bits would show. Angles and radii in float32, as torch has
+    them, leave a pattern in every pair of values, by which one release of 30,000 tells neighbours
+    apart.
+    """
+
+    dtype = torch.float64
+
+    @abstractmethod
+    def fill(self, out: Values) -> None:
+        """Fill a flat tensor or array of type `dtype`."""
+
+    def filler(self) -> Callable[[Values], None]:
+        """Return what does as `fill`, once, in any thread: its key, if any, is drawn here."""
+        return self.fill
+
+    def add_to(
+        self,
+        sums: Sequence[Tensor],
+        rounding: "Rounding",
+        deviation: float,
+        divisor: float,
+        threads: int = 1,
+    ) -> None:
+        """Release flat sums in place, as `Rounding.release` does, each value with its own noise.
+
+        `threads` is 1, or as many as torch has: what may share the work.
+        """
+        for summed in sums:
+            noise = torch.empty_like(summed, dtype=self.dtype)
+            self.fill(noise)
+            rounding.release(bare(summed), bare(noise), deviation, divisor)
+
+
+class GeneratorNoise(NoiseSource):
+    """The device's own generator of torch, seeded by the operating system.
+
+    It is explicit: no seed that is set elsewhere has a say in it. Neither mt19937 (of CPUs) nor
+    Philox (of GPUs) is a cryptographic generator: enough of the noise tells the rest. On a GPU
+    values come from 53 bits and end at 8.6 standard deviations.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._generator = torch.Generator(device)
+        self._generator.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1)
+
+    def fill(self, out: Values) -> None:
+        tensor_of(out).normal_(generator=self._generator)
+
+
+class KeystreamNoise(NoiseSource):
+    """Normal values by the ziggurat from AES-256 or ChaCha20: for each draw a fresh key, of coins.
+
+    Of 64 bits for each value, and of more for those in the tails, which end at 13.3 standard
+    deviations.
+    """
+
+    def __init__(self, coins: Coins) -> None:
+        self._coins = coins
+        self._cipher = load_cipher()
+
+    def fill(self, out: Values) -> None:
+        self.filler()(out)
+
+    def filler(self) -> Callable[[Values], None]:
+        schedules = [self._fresh_schedule()]
+        return lambda out: fill_normal(np.asarray(out), schedules.pop(), self._cipher.keystream)
+
+    def add_to(
+        self,
+        sums: Sequence[Tensor],
+        rounding: "Rounding",
+        deviation: float,
+        divisor: float,
+        threads: int = 1,
+    ) -> None:
+        options = (*rounding.options(deviation), divisor)
+        for dtype in dict.fromkeys(summed.dtype for summed in sums):
+            alike = [summed for summed in sums if summed.dtype == dtype]
+            add_noise(alike, self._cipher, self._fresh_schedule(), options, threads)
+
+    def _fresh_schedule(self) -> Words:
+        return self._cipher.expand(self._coins.words(4))
+
+
+class NoisePrefetcher:
+    """Add fresh noise to sums of the given shapes, and of such types.
+
+    For small models, to draw it is most of what a private step adds. Where cores are idle, because
+    torch was given fewer threads than there are or the model is on a GPU, a thread draws it while
+    forward and backward run. Where none is, that thread would only be in their way, and torch's
+    threads share the work when it is due, if there is enough (`dpsgd.noise.parallel`).
+
+    In a forked child it draws the child's own noise, in one thread.
+    """
+
+    def __init__(
+        self,
+        source: NoiseSource,
+        shapes: Sequence[torch.Size],
+        device: torch.device,
+        types: Iterable[torch.dtype] = (torch.float32,),
+    ) -> None:
+        self._source = source
+        self._sizes = [shape.numel() for shape in shapes]
+        # A GPU's generator draws behind our back anyway.
+        idle_cores = device.type != "cpu" or _cores() > torch.get_num_threads()
+        self._draws_ahead = idle_cores and not isinstance(source, GeneratorNoise)
+        # Compile here, not in a thread amid which the process may fork.
+        tried = [torch.zeros(1, dtype=dtype, device=device) for dtype in types]
+        if self._draws_ahead:
+            normal = torch.empty(1, dtype=source.dtype, device="cpu")
+            source.fill(normal)
+            for one in tried:
+                Rounding(1.0).release(bare(one), bare(normal.to(device, copy=True)), 1.0)
+        else:
+            source.add_to(tried, Rounding(1.0), 1.0, 1.0)
+        self._shared = sum(self._sizes) >= _LEAST
+        self._start()
+
+    def _start(self) -> None:
+        self._process = os.getpid()
+        self._ahead: Future[Tensor] | None = None
+        self._pool = ThreadPoolExecutor(1, "dpsgd-noise") if self._draws_ahead else None
+
+    def begin(self) -> None:
+        """Begin to draw what the next sums need, if a core is idle."""
+        if self._process != os.getpid():  # what the parent drew is the parent's, as its threads are
+            self._start()
+            self._shared = False
+        if self._ahead is None and self._pool is not None:
+            self._ahead = self._pool.submit(self._draw, self._source.filler())
+
+    def add_to(
+        self, sums: Sequence[Tensor], rounding: "Rounding", deviation: float, divisor: float = 1.0
+    ) -> None:
+        """Release sums in place, with noise of a deviation; for one thread at a time.
+
+        Raises `ValueError` where the sums have other sizes than were given.
+        """
+        self.begin()
+        flat = [summed.view(-1) for summed in sums]
+        if [len(part) for part in flat] != self._sizes:
+            raise ValueError(f"expected sums of {self._sizes} values, got {[*map(len, flat)]}")
+        if self._ahead is None:
+            threads = torch.get_num_threads() if self._shared else 1
+            self._source.add_to(flat, rounding, deviation, divisor, threads)
+            return
+        drawn, self._ahead = self._ahead, None
+        for part, noise in zip(flat, torch.split(drawn.result(), self._sizes), strict=True):
+            rounding.release(bare(part), bare(noise.to(part.device)), deviation, divisor)
+
+    def _draw(self, fill: Callable[[Values], None]) -> Tensor:
+        values = torch.empty(sum(self._sizes), dtype=self._source.dtype)
+        fill(values)
+        return values
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """Add noise in float64, and round what comes of it to multiples of a public power of two.
+
+    Every value that is released then stands for millions of values of the noise or more, and
+    shows no pattern of how these or float64 are rounded. That is an argument and a test, not a
+    proof; a proof, for exact normal values, is `Grid`'s.
+    """
+
+    spacing: float
+    _widening: ClassVar[float] = 1.0
+    _apart: ClassVar[bool] = False
+
+    @classmethod
+    def for_noise(cls, deviation: float) -> "Rounding":
+        """Return the rounding for noise of a standard deviation."""
+        return cls(2.0 ** (math.floor(math.log2(deviation)) - 26))
+
+    def prepared(self, summed: Tensor) -> Tensor:
+        """Return in float64 what noise may be added to; the sum stays as it is."""
+        total = summed.to(torch.float64, copy=True)
+        return self._round(total) if self._apart else total  # several then add up exactly
+
+    def before_finish(self) -> "Rounding":
+        """Return how to add noise to one of several prepared sums, which are then added up."""
+        # By float64's own steps: the total alone is rounded, noise and all.
+        return self if self._apart else replace(self, spacing=self.spacing * 2.0**-26)
+
+    def finish(self, total: Tensor) -> Tensor:
+        """Make a prepared sum, or several that were added up, with noise what is released."""
+        return total if self._apart else self._round(total)
+
+    def release(
+        self, summed: Values, normal: Values, deviation: float, divisor: float = 1.0
+    ) -> None:
+        """Add noise of a deviation to a flat sum and divide, in place; normals serve only once."""
+        if isinstance(summed, Tensor):
+            noise = tensor_of(normal).mul_(deviation * self._widening)
+            noise = self._round(noise) if self._apart else noise
+            summed.copy_(self.finish(noise.add_(self.prepared(summed))).div_(divisor))
+        else:
+            add_rounded(summed, np.asarray(normal), *self.options(deviation), divisor)
+
+    def options(self, deviation: float) -> tuple[float, float, bool]:
+        """Return what compiled code needs to do as `release` does."""
+        return deviation * self._widening, self.spacing, self._apart
+
+    def _round(self, values: Tensor) -> Tensor:
+        return values.div_(self.spacing).round_().mul_(self.spacing)
+
+
+@dataclass(frozen=True)
+class Grid(Rounding):
+    """Round sums and noise to multiples of one public power of two before they meet.
+
+    What is proved, for normal values without error: rounding moves the sums of neighbours apart
+    by less than 1/4096 of their sensitivity, for which the noise is widened; multiples of the
+    grid, rounded, plus a multiple, are the rounded sum of both. So the release is the Gaussian
+    mechanism on a grid, rounded: no bit of it tells what floating-point addition did to the sum
+    (Mironov, "On significance of the least significant bits for differential privacy", CCS 2012).
+    What is not: that the normal values are exact (they have 53 bits and end at 13.3 standard
+    deviations), that the sums of clipped gradients were added without error, and anything about
+    timing.
+    """
+
+    _widening = 1 + 1 / 4096
+    _apart = True
+
+    @classmethod
+    def for_sums(cls, sensitivity: float, dimensions: int) -> "Grid":
+        """Return the grid for sums of so many dimensions."""
+        return cls(2.0 ** math.floor(math.log2(sensitivity / (4096 * math.sqrt(dimensions)))))

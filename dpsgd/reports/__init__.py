@@ -1,0 +1,1 @@
+"""What devices reported as training data: rows, likelihoods, losses, labels, guarantees."""

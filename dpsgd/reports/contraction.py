@@ -1,0 +1,136 @@
+"""What a private training on randomised reports promises about the truth behind a report.
+
+Two protections follow one another: a report y ~ Q(x), and a training M that is (epsilon_c,
+delta)-DP in the report. Both hold, and together they give more than either, by one inequality.
+
+Theorem. Let M be (epsilon_c, delta)-DP for replacing one record's report, and let H(g) be the
+largest over x, x' of sum_y max(0, Q(y|x) - g Q(y|x')). For every g >= 1 with
+g - 1 >= (e**epsilon_c - 1) H(g), M after Q is (ln g, H(g) delta)-DP for replacing x by x'.
+
+Proof. Fix the other reports (they are independent of this one) and an event, and write f(y) for
+its probability where the report is y, and m for the least f(y). Then h = f - m lies between 0 and
+(e**epsilon_c - 1) m + delta, so that
+E_Q(x) f - g E_Q(x') f = (1 - g) m + sum_y h(y) (Q(y|x) - g Q(y|x'))
+<= (1 - g) m + ((e**epsilon_c - 1) m + delta) H(g) <= delta H(g).
+
+With g = e**epsilon_c, and with g = e**epsilon of the reports (H = 0), these are the two
+guarantees by themselves. As H(g) <= H(1), the total variation eta of Q, the bound is at most
+ln(1 + eta (e**epsilon_c - 1)), which amplification by sampling gives (Balle, Barthe and
+Gaboardi, "Privacy amplification by subsampling", NeurIPS 2018, theorem 2); for delta = 0 it is
+attained, by answering with e**epsilon_c-odds whether y lies where Q(y|x) > g Q(y|x').
+
+All this is about replacing a record's answer. An accountant that adds and removes records
+knows less: see `replacement_epsilon`.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp import FrequencyOracle, InvalidInput, Mechanism
+from ldp.core.mechanism import Categorical
+from ldp.mechanisms.numbers.mean import MeanMechanism
+
+_MAX_CELLS = 1 << 22
+"""Pairs of inputs times codes beyond which a channel is bounded rather than enumerated."""
+
+_LARGEST = 700.0
+"""Beyond it e**epsilon does not fit a double, and no guarantee is left."""
+
+_STEPS = 60
+
+Spent = Callable[[float], float]
+"""The epsilon that a training spent, at a given delta: an accountant's `get_epsilon`."""
+
+
+def hockey_stick(record: Sequence[Mechanism], g: float) -> float:
+    """Return H(g) of what one record reports, or an upper bound: at most 1, 0 from e**epsilon on.
+
+    max over x, x' of sum_y max(0, Q(y|x) - g Q(y|x')), exact (but for rounding) for one
+    mechanism whose channel is known in closed form or small. Otherwise the record's epsilon
+    alone bounds it, by (e**epsilon - g) / (e**epsilon + 1), and so do the total variations.
+    Raises `InvalidInput` unless g >= 1 and there is a mechanism, and for a mechanism whose epsilon
+    does not cover every pair of inputs at delta = 0 (policies, the Gaussian), or is that of one
+    report of many (memoised ones).
+    Source: for the bound by epsilon, Kairouz, Oh and Viswanath, JMLR 17, 2016: every
+    epsilon-LDP pair is a randomisation of the binary randomised response's.
+    """
+    if not record or not g >= 1:
+        raise InvalidInput(f"g must be >= 1 and a record has reports, got {g}, {len(record)}")
+    for mechanism in record:
+        if mechanism.guarantee != "pure":
+            raise InvalidInput(
+                f"{mechanism.name} does not keep one epsilon for every pair of answers in all it "
+                "reports, so nothing is stated here"
+            )
+    ratio = math.exp(min(sum(m.realised_epsilon for m in record), _LARGEST))
+    alone = 1 - math.prod(1 - _of_one(m, g if len(record) == 1 else 1.0) for m in record)
+    return max(0.0, min(alone, (ratio - g) / (ratio + 1)))
+
+
+def contracted_epsilon(record: Sequence[Mechanism], epsilon: float) -> float:
+    """Return the epsilon of the theorem for reports that went into an `epsilon`-DP training.
+
+    `record` lists the mechanisms of all that one record reported and the training saw: what
+    else it saw of the record must be public. `epsilon`, inf for a training that is not private,
+    holds for replacing one record's reports, at some delta; the result holds at that delta
+    times the total variation, `hockey_stick(record, 1)`. It is at most either of the two
+    epsilons, and rounded up. Raises `InvalidInput` unless epsilon >= 0.
+    """
+    if not epsilon >= 0:
+        raise InvalidInput(f"epsilon must be >= 0, got {epsilon}")
+    hockey_stick(record, 1.0)  # checks the record
+    spent = min(epsilon, _LARGEST)
+    low, high = 0.0, min(spent, sum(m.realised_epsilon for m in record))
+    if math.isinf(epsilon):
+        return high
+    for _ in range(_STEPS):  # the condition holds at `high` all the time
+        middle = (low + high) / 2
+        if math.expm1(middle) >= math.expm1(spent) * hockey_stick(record, math.exp(middle)):
+            high = middle
+        else:
+            low = middle
+    return high * (1 + 1e-12)
+
+
+def replacement_epsilon(spent: Spent, delta: float) -> float:
+    """Return an epsilon for replacing a record, from an accountant that adds and removes one.
+
+    Replacing is removing and adding: (2 epsilon, (1 + e**epsilon) delta')-DP, at the largest
+    delta' = delta / 2**i that makes this at most `delta`; inf where there is none above
+    10**-30 delta. Raises `InvalidInput` unless 0 < delta < 1.
+    Source: group privacy, Dwork and Roth 2014, theorem 2.2 and its proof.
+    """
+    if not 0 < delta < 1:
+        raise InvalidInput(f"delta must lie strictly between 0 and 1, got {delta}")
+    for halvings in range(1, 100):
+        smaller = delta / 2**halvings
+        epsilon = spent(smaller)
+        if epsilon < _LARGEST and (1 + math.exp(epsilon)) * smaller <= delta:
+            return 2 * epsilon
+    return math.inf
+
+
+def _of_one(mechanism: Mechanism, g: float) -> float:
+    """Return H(g) of one mechanism, or 1 where it is not known."""
+    if mechanism.two_valued and isinstance(mechanism, FrequencyOracle):
+        # Of the codes that support x and not x' the chance is t under x and t / r under x'; all
+        # other codes are as likely or less. As p - q = t - t / r, t = (p - q) r / (r - 1).
+        p, q = map(float, mechanism.support)
+        ratio = math.exp(mechanism.realised_epsilon)
+        return max(0.0, (p - q) * (ratio - g) / (ratio - 1))
+    inputs = mechanism.parameters if isinstance(mechanism, Categorical) else _points(mechanism)
+    if not inputs or inputs**2 * mechanism.tally_size > _MAX_CELLS:
+        return 1.0
+    matrix = mechanism.matrix() if isinstance(mechanism, Categorical | MeanMechanism) else None
+    return 1.0 if matrix is None else _largest(matrix, g)
+
+
+def _points(mechanism: Mechanism) -> int:
+    return mechanism.steps + 1 if isinstance(mechanism, MeanMechanism) else 0
+
+
+def _largest(matrix: NDArray[np.float64], g: float) -> float:
+    return max(float(np.maximum(row - g * matrix, 0).sum(axis=1).max()) for row in matrix)

@@ -1,0 +1,124 @@
+"""One account of all that was promised about a record whose reports a model was trained on."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dpsgd.accounting import Accountant, Relation
+from dpsgd.accounting.accountant import check_guarantee
+from dpsgd.reports.contraction import contracted_epsilon, hockey_stick, replacement_epsilon
+from ldp import InvalidInput, Mechanism
+
+
+@dataclass(frozen=True)
+class LevelGuarantee:
+    """What holds for a record that reported at one level, for replacing its answers by others.
+
+    `local` against whoever sees the reports (delta 0); against whoever sees the model alone
+    also `central`, the training's, and `contracted`, both together, at the account's delta.
+    """
+
+    level: str
+    local: float
+    central: float
+    contracted: float
+
+    @property
+    def model(self) -> float:
+        """The epsilon against whoever sees only the model: the smallest of the three."""
+        return min(self.local, self.central, self.contracted)
+
+    @property
+    def why(self) -> str:
+        """Which of the three it is; of equal ones, the simplest."""
+        named = [
+            (self.local, "local"),
+            (self.central, "central"),
+            (self.contracted, "contraction"),
+        ]
+        return min(named, key=lambda pair: pair[0])[1]
+
+
+@dataclass(frozen=True)
+class Account:
+    """The guarantees of a training on reports: `spent` is its own epsilon at `delta` under
+    `relation` (inf and None: no noise), `levels` what follows for a record of each level.
+
+    All else that the training saw of a record is public, and is covered by `spent` alone.
+    """
+
+    delta: float
+    relation: Relation | None
+    spent: float
+    levels: tuple[LevelGuarantee, ...]
+
+    def __str__(self) -> str:
+        training = "without noise"
+        if self.relation is not None:
+            training = f"({self.spent:.4g}, {self.delta:g})-DP in rows, {self.relation.value}"
+        width = max(len("level"), *(len(level.level) for level in self.levels))
+        lines = [
+            f"training: {training}",
+            "for a record's randomised answers being any others (what else was trained on: public)",
+            f"  {'level':{width}} {'local':>9} {'central':>9} {'contraction':>12}  smallest",
+        ]
+        for level in self.levels:
+            lines.append(
+                f"  {level.level:{width}} {level.local:9.4g} {level.central:9.4g} "
+                f"{level.contracted:12.4g}  {level.model:.4g}, {level.why}"
+            )
+        lines.append("  local, at delta 0: against whoever sees the reports")
+        if self.relation is not None:
+            lines.append(f"  the others, at delta {self.delta:g}: against who sees the model alone")
+        return "\n".join(lines)
+
+
+def account(
+    records: Mapping[str, Sequence[Mechanism]],
+    *,
+    delta: float,
+    accountant: Accountant | None = None,
+) -> Account:
+    """State what the reports, the private training and both together promise.
+
+    `records` gives for each level the mechanisms of all that one record reported and the
+    training saw. `accountant` has the history of the training; None for one without noise. A
+    person is taken to be one row of the training; the guarantees of several add up.
+    Guarantee: every epsilon of a level is for replacing one record's answers. A training whose
+    accountant adds and removes records counts as a removal and an addition
+    (`replacement_epsilon`); local reports promise nothing under that relation, since whether
+    somebody reported is not hidden.
+    Raises `InvalidInput` unless 0 < delta < 1, there are records, the accountant's figures are
+    guarantees, and those of the mechanisms hold for every pair of answers (see `hockey_stick`).
+    Source: the theorem of `dpsgd.reports.contraction`.
+    """
+    if not records or not 0 < delta < 1:
+        raise InvalidInput(
+            f"an account needs records and 0 < delta < 1, got {len(records)} and {delta}"
+        )
+    if accountant is not None:
+        check_guarantee(accountant)
+    levels = []
+    for level, record in records.items():
+        variation = hockey_stick(record, 1.0)
+        levels.append(
+            LevelGuarantee(
+                level=level,
+                local=sum(mechanism.realised_epsilon for mechanism in record),
+                central=_replacing(accountant, delta),
+                contracted=contracted_epsilon(
+                    record, _replacing(accountant, min(delta / variation, (1 + delta) / 2))
+                ),
+            )
+        )
+    if accountant is None:
+        return Account(delta, None, math.inf, tuple(levels))
+    return Account(delta, accountant.relation, accountant.get_epsilon(delta), tuple(levels))
+
+
+def _replacing(accountant: Accountant | None, delta: float) -> float:
+    if accountant is None:
+        return math.inf
+    if accountant.relation is Relation.REPLACE_ONE:
+        return accountant.get_epsilon(delta)
+    return replacement_epsilon(accountant.get_epsilon, delta)

@@ -1,0 +1,176 @@
+"""Randomised labels for training: RRWithPrior, and the two stages that give it its priors.
+
+Label privacy: a label is protected, its features are not. They are known to whoever trains.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ldp import KRR, Channel, Coins, InvalidInput
+from ldp.core.exact import check_epsilon
+
+Floats = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RRWithPrior:
+    """Randomised response among the likeliest labels only, as many of them as pay.
+
+    A label among the s likeliest under the prior goes through s-RR, any other becomes one of
+    them, uniformly; s maximises the prior chance that the true label is reported.
+    Guarantee: epsilon-LDP for every pair of labels, whatever the prior, if the prior does not
+    depend on this label; it may depend on its features, and on other labels' reports, which are
+    then charged to those labels. The s-RR is exact (integers over 2**64); a uniform label is no
+    more than e**epsilon from either of its probabilities.
+    Source: Ghazi, Golowich, Kumar, Manurangsi and Zhang, "Deep learning with label differential
+    privacy", NeurIPS 2021, algorithms 2 and 3.
+    """
+
+    k: int
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
+        KRR(self.k, self.epsilon)  # checks k
+
+    def sizes(self, priors: ArrayLike) -> NDArray[np.int64]:
+        """Return for each prior, a row of shape (n, k), how many labels can be reported."""
+        ascending = np.sort(_check_priors(priors, self.k), axis=1)
+        others = np.arange(self.k)
+        kept = np.cumsum(ascending[:, ::-1], axis=1) / (1 + others * np.exp(-self.epsilon))
+        sizes: NDArray[np.int64] = 1 + np.argmax(kept, axis=1)
+        return sizes
+
+    def randomize_many(self, labels: ArrayLike, priors: ArrayLike, coins: Coins) -> Labels:
+        """Return one label for each of `labels`, shape (n,), given its prior, shape (n, k).
+
+        Raises `InvalidInput` for labels outside 0..k-1, and for priors that are negative, not
+        finite, or all zero.
+        """
+        array = _check_labels(labels, self.k)
+        order, sizes = self._order(priors), self.sizes(priors)
+        if len(order) != array.size:
+            raise InvalidInput(f"{array.size} labels have as many priors, got {len(order)}")
+        ranks = np.argmax(order == array[:, np.newaxis], axis=1)
+        reported = np.zeros(array.size, dtype=np.int64)
+        for size in np.unique(sizes).tolist():
+            rows = np.flatnonzero(sizes == size)
+            if size == 1:
+                continue  # the likeliest label, whatever is true
+            inside = ranks[rows] < size
+            krr = KRR(size, self.epsilon)
+            reported[rows[inside]] = krr.randomize_many(ranks[rows[inside]], coins)
+            reported[rows[~inside]] = coins.below_many(size, int((~inside).sum()))
+        result: Labels = order[np.arange(array.size), reported]
+        return result
+
+    def likelihoods(self, reported: ArrayLike, priors: ArrayLike) -> Floats:
+        """Return Pr[reported label | label], shape (n, k), for each report and its prior.
+
+        Zero in no row that can be. Raises `InvalidInput` for a label that its prior excludes.
+        """
+        codes = _check_labels(reported, self.k)
+        order, sizes = self._order(priors), self.sizes(priors)
+        ranks = np.argsort(order, axis=1)
+        own = np.take_along_axis(ranks, codes[:, np.newaxis], axis=1)
+        if (own[:, 0] >= sizes).any():
+            raise InvalidInput("a label was reported that its prior excludes")
+        tables = {size: self._table(size) for size in np.unique(sizes).tolist()}
+        p, q, outside = np.array([[float(v) for v in tables[s]] for s in sizes.tolist()]).T
+        inside = np.where(ranks == own, p[:, np.newaxis], q[:, np.newaxis])
+        rows: Floats = np.where(ranks < sizes[:, np.newaxis], inside, outside[:, np.newaxis])
+        return rows
+
+    def channel(self, prior: ArrayLike) -> Channel:
+        """Enumerate the exact channel under one prior, shape (k,); excluded labels have zeros."""
+        row = np.asarray(prior, dtype=float)[np.newaxis]
+        size = int(self.sizes(row)[0])
+        top = self._order(row)[0, :size].tolist()
+        p, q, outside = self._table(size)
+        rows = [
+            [
+                Fraction(0) if y not in top else outside if x not in top else p if x == y else q
+                for y in range(self.k)
+            ]
+            for x in range(self.k)
+        ]
+        return Channel(tuple(range(self.k)), tuple(map(tuple, rows)))
+
+    def _order(self, priors: ArrayLike) -> NDArray[np.int64]:
+        """Return the labels from the likeliest, the smaller first where priors tie."""
+        order: NDArray[np.int64] = np.argsort(-_check_priors(priors, self.k), axis=1, kind="stable")
+        return order
+
+    def _table(self, size: int) -> tuple[Fraction, Fraction, Fraction]:
+        """Return the chances that a label inside is kept, that it becomes a given other one, and
+        that one outside becomes a given one inside."""
+        if size == 1:
+            return Fraction(1), Fraction(0), Fraction(1)
+        return *KRR(size, self.epsilon).support, Fraction(1, size)
+
+
+@dataclass(frozen=True, eq=False)
+class TwoStage:
+    """What two stages reported: labels and likelihoods, shapes (n,) and (n, k), and which rows
+    were in the first stage, shape (n,)."""
+
+    reported: Labels
+    likelihoods: Floats
+    first: NDArray[np.bool_]
+
+
+Train = Callable[[NDArray[np.intp], Labels, Floats], Callable[[NDArray[np.intp]], Floats]]
+"""Train on rows, their reported labels and likelihoods; return what predicts the labels of
+other rows, as probabilities of shape (rows, k)."""
+
+
+def two_stage(labels: ArrayLike, k: int, epsilon: float, train: Train, coins: Coins) -> TwoStage:
+    """Report half of the labels by k-RR, learn from them, and let that be the others' prior.
+
+    Then train anew on all that was reported. `labels` has shape (n,), n >= 2; the halves are
+    drawn.
+    Guarantee: epsilon-LDP for each label: it is reported once, and its prior was learned from
+    other labels' reports (parallel composition), and from features, which are public.
+    Raises `InvalidInput` for labels outside 0..k-1 and for predictions that are no priors.
+    Source: Ghazi et al., NeurIPS 2021, algorithm 1 (LP-2ST).
+    """
+    array = _check_labels(labels, k)
+    if array.size < 2:
+        raise InvalidInput(f"two stages need two labels or more, got {array.size}")
+    half = array.size // 2
+    rows = coins.permutation(array.size)
+    one, two = np.sort(rows[:half]), np.sort(rows[half:])
+    mechanism, uniform = RRWithPrior(k, epsilon), KRR(k, epsilon)
+    reported = np.empty(array.size, dtype=np.int64)
+    likelihoods = np.empty((array.size, k))
+    reported[one] = uniform.randomize_many(array[one], coins)
+    likelihoods[one] = uniform.matrix()[:, reported[one]].T
+    priors = train(one, reported[one], likelihoods[one])(two)
+    reported[two] = mechanism.randomize_many(array[two], priors, coins)
+    likelihoods[two] = mechanism.likelihoods(reported[two], priors)
+    first = np.zeros(array.size, dtype=np.bool_)
+    first[one] = True
+    return TwoStage(reported, likelihoods, first)
+
+
+def _check_labels(labels: ArrayLike, k: int) -> Labels:
+    array = np.asarray(labels)
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise InvalidInput(f"labels are 1-d integers, got {array.dtype} of shape {array.shape}")
+    if array.size and not 0 <= array.min() <= array.max() < k:
+        raise InvalidInput(f"labels must lie in 0..{k - 1}")
+    return array.astype(np.int64)
+
+
+def _check_priors(priors: ArrayLike, k: int) -> Floats:
+    array = np.asarray(priors, dtype=np.float64)
+    if array.ndim != 2 or array.shape[1] != k:
+        raise InvalidInput(f"priors have the shape (n, {k}), got {array.shape}")
+    if not (np.isfinite(array).all() and (array >= 0).all() and (array.sum(axis=1) > 0).all()):
+        raise InvalidInput("a prior is finite, nowhere negative and somewhere positive")
+    return array

@@ -1,0 +1,229 @@
+"""Randomised rows, as a server gave them out, with the channels that they came through.
+
+There are two ways to have them, with the same columns: the frame of `hearsay.Analyst.rows`, and
+what `hearsay export` wrote, a folder of Parquet files (hive partitions or not) or one of them. An
+attribute has a column of its codes, missing where a row has none: integers where a code is one,
+else the bytes of the code; and a column `<attribute>__level` of level names. Beside them, in the
+frame's attrs as `channels` and in the schema's metadata as `hearsay.channels`, stands a JSON
+object: attribute, then level, to the mechanism's name, epsilon and integers, as
+{"mechanism": "krr", "epsilon": 1.0, "integers": {"k": [10], "resample": [...]}}.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import TensorDataset
+
+from dpsgd.reports.channels import Cohort, Reports
+from ldp import InvalidInput, Mechanism, build
+from ldp.core.mechanism import Codes
+from ldp.mechanisms.numbers.mean import MeanMechanism
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+METADATA = b"hearsay.channels"
+"""Where a Parquet schema says how its codes were made; a frame's attrs have its last part."""
+
+_LEVEL = "__level"
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One attribute of n rows: codes, shape (n,), whatever where a row has none, and positions in
+    `names` of their levels, shape (n,), -1 where it has none."""
+
+    codes: NDArray[Any]
+    levels: NDArray[np.integer]
+    names: tuple[str, ...]
+    channels: Mapping[str, Mechanism]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A table of `n` rows: each record's randomised answers to some attributes.
+
+    Each mechanism's integers are checked when it is read, and its codes when they are asked for.
+    """
+
+    n: int
+    columns: Mapping[str, Column]
+
+    @classmethod
+    def of(cls, frame: "pd.DataFrame", attributes: Collection[str] | None = None) -> "Rows":
+        """Take a frame of `Analyst.rows`, or rows of one; of all attributes, or of some.
+
+        Raises `InvalidInput` where an attribute is not in it, or not how it was randomised.
+        """
+        text = frame.attrs.get("channels")
+        there = set(frame.columns)
+        columns = {}
+        for name, channels in _channels(text, "the frame", attributes).items():
+            if not {name, name + _LEVEL} <= there:
+                raise InvalidInput(f"the frame has no columns {name!r} and {name + _LEVEL!r}")
+            codes, levels = frame[name], frame[name + _LEVEL].astype("category").cat
+            if codes.dtype != object:
+                codes = codes.fillna(0)
+            columns[name] = Column(
+                codes.to_numpy(), levels.codes.to_numpy(), tuple(levels.categories), channels
+            )
+        return cls(len(frame), columns)
+
+    @classmethod
+    def read(cls, path: Path, attributes: Collection[str] | None = None) -> "Rows":
+        """Read what `hearsay export` wrote; all attributes, or some.
+
+        Rows keep their order. Raises `InvalidInput` where there is no such Parquet or attribute,
+        or not how it was randomised. Needs pyarrow (`hearsay[export]`).
+        """
+        import pyarrow
+        import pyarrow.parquet
+
+        if not path.exists():
+            raise InvalidInput(f"there is no {path}")
+        wanted = None
+        if attributes is not None:
+            wanted = [column for name in attributes for column in (name, name + _LEVEL)]
+        try:
+            table = pyarrow.parquet.read_table(path, columns=wanted)
+        except (pyarrow.ArrowException, OSError, ValueError) as error:
+            raise InvalidInput(f"cannot read {path}: {error}") from None
+        text = (table.schema.metadata or {}).get(METADATA)
+        there = set(table.column_names)
+        columns = {}
+        for name, channels in _channels(text, str(path), attributes).items():
+            if not {name, name + _LEVEL} <= there:
+                raise InvalidInput(f"{path} has no columns {name!r} and {name + _LEVEL!r}")
+            codes = table.column(name).combine_chunks()
+            if pyarrow.types.is_integer(codes.type):
+                codes = codes.fill_null(0)
+            levels = table.column(name + _LEVEL).cast("string").combine_chunks()
+            levels = levels.dictionary_encode()
+            columns[name] = Column(
+                codes.to_numpy(zero_copy_only=False),
+                levels.indices.fill_null(-1).to_numpy(zero_copy_only=False),
+                tuple(levels.dictionary.to_pylist()),
+                channels,
+            )
+        return cls(len(table), columns)
+
+    def reports(self, attribute: str) -> Reports:
+        """Return one attribute's reports, each with the channel of its level.
+
+        Where no row has an answer the cohorts are empty. Raises `InvalidInput` where there is no
+        such attribute, a level has no channel, and for codes that cannot be.
+        """
+        column = self._column(attribute)
+        cohorts = []
+        for position, level in enumerate(column.names):
+            rows = np.flatnonzero(column.levels == position)
+            if not rows.size:
+                continue
+            if level not in column.channels:
+                raise InvalidInput(f"level {level!r} of {attribute!r} has no channel")
+            mechanism = column.channels[level]
+            cohorts.append(Cohort(mechanism, rows, _codes(mechanism, column.codes[rows])))
+        if not cohorts:
+            nobody = np.empty(0, dtype=np.intp)
+            cohorts = [Cohort(m, nobody, m.decode(b"", 0)) for m in column.channels.values()]
+        return Reports(self.n, tuple(cohorts))
+
+    def dataset(
+        self, label: str, features: Sequence[str], *, unbiased: bool = False
+    ) -> TensorDataset:
+        """Return each row's features, shape (d,), and what its report says of its label, (k,).
+
+        A number is one feature, and a category one for each of its k values; both are unbiased
+        over the coins, so that a linear model's predictions are too, and zero where a row has no
+        answer. The label is a row of `Reports.likelihoods`, for the forward loss, or if
+        `unbiased` of `Reports.indicators`, for the backward one (`dpsgd.reports.losses`). All
+        float32. Raises `InvalidInput` as `reports` does, for what cannot be learned from, and where
+        no row has a label and a feature: a survey that samples its attributes collects no pairs.
+        """
+        reports = self.reports(label)
+        told = self._column(label).levels >= 0
+        if features and not any((told & (self._column(f).levels >= 0)).any() for f in features):
+            raise InvalidInput(
+                f"no row has both {label!r} and one of {', '.join(features)}: what goes together "
+                'must be reported together, with budget = "split" in the survey'
+            )
+        answers = reports.indicators() if unbiased else reports.likelihoods()
+        parts = [np.empty((self.n, 0))]
+        for name in features:
+            feature = self.reports(name)
+            numeric = all(isinstance(m, MeanMechanism) for m in feature.mechanisms)
+            parts.append(feature.numbers()[:, np.newaxis] if numeric else feature.indicators())
+        tensors = (np.concatenate(parts, axis=1), answers)
+        return TensorDataset(*(torch.as_tensor(t, dtype=torch.float32) for t in tensors))
+
+    def records(self, attributes: Sequence[str]) -> Mapping[str, list[Mechanism]]:
+        """Return for `dpsgd.reports.guarantees.account` what a record reports of these attributes.
+
+        One entry for every way in which rows answered: named by the level where all attributes
+        have one, and by each attribute's own where they differ or some are missing.
+        """
+        columns = [self._column(name) for name in attributes]
+        ways = np.unique(np.stack([column.levels for column in columns], axis=1), axis=0)
+        found = {}
+        for way in ways.tolist():
+            answered = {
+                name: (column.names[level], column.channels[column.names[level]])
+                for name, column, level in zip(attributes, columns, way, strict=True)
+                if level >= 0
+            }
+            if not answered:
+                continue
+            levels = {level for level, _ in answered.values()}
+            whole = len(answered) == len(columns) and len(levels) == 1
+            each = ", ".join(f"{name} {level}" for name, (level, _) in answered.items())
+            found[levels.pop() if whole else each] = [m for _, m in answered.values()]
+        return found
+
+    def _column(self, attribute: str) -> Column:
+        if attribute not in self.columns:
+            raise InvalidInput(f"there is no attribute {attribute!r} in these rows")
+        return self.columns[attribute]
+
+
+def _channels(
+    text: bytes | str | None, where: str, attributes: Collection[str] | None
+) -> Mapping[str, Mapping[str, Mechanism]]:
+    if text is None:
+        raise InvalidInput(f"{where} does not say how its codes were randomised")
+    built: dict[str, Mechanism] = {}
+    try:
+        document = json.loads(text)
+        found = {}
+        for attribute in document if attributes is None else attributes:
+            found[attribute] = {
+                level: _built(channel, built) for level, channel in document[attribute].items()
+            }
+    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+        raise InvalidInput(
+            f"{where} does not say how its codes were randomised: {error!r}"
+        ) from None
+    return found
+
+
+def _built(channel: Mapping[str, Any], built: dict[str, Mechanism]) -> Mechanism:
+    """Build a mechanism once: attributes often share one."""
+    key = json.dumps(channel)
+    if key not in built:
+        built[key] = build(channel["mechanism"], channel["epsilon"], channel["integers"])
+    return built[key]
+
+
+def _codes(mechanism: Mechanism, values: NDArray[Any]) -> Codes:
+    """Return integers or bytes as the mechanism's own codes, all of them possible."""
+    if values.dtype == object:
+        return mechanism.decode(b"".join(values), len(values))
+    codes = values.reshape(-1, *mechanism.code_shape)  # one-byte codes of shape (1,) too
+    if codes.min() < 0:
+        raise InvalidInput(f"{mechanism.name}: a code is never negative, got {codes.min()}")
+    return mechanism.decode(mechanism.encode(codes.astype(np.uint64)), len(codes))

@@ -1,0 +1,1 @@
+"""The engine: sampling, validation, steps, optimizers, several processes."""

@@ -1,0 +1,235 @@
+"""Make the ordinary training loop of PyTorch differentially private."""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader
+
+from dpsgd.accounting import Accountant, RDPAccountant, Relation
+from dpsgd.accounting.accountant import check_guarantee
+from dpsgd.accounting.calibration import calibrate_noise_multiplier
+from dpsgd.clipping.clipper import Clipper
+from dpsgd.clipping.policies import ClippingPolicy, FlatClipping, PerLayerClipping, check_norm
+from dpsgd.clipping.schedules import Schedule
+from dpsgd.training.distributed import unwrapped
+from dpsgd.training.run import Run
+from dpsgd.training.sampling import PrivateDataLoader, sampler_for
+from dpsgd.training.validation import check_criterion, check_module, check_optimizer
+from ldp import Coins, InvalidInput
+
+
+class PrivacyEngine:
+    """Clip, add noise, and account for it.
+
+        engine = PrivacyEngine()
+        model, optimizer, loader = engine.make_private(
+            module=model, optimizer=optimizer, data_loader=loader,
+            noise_multiplier=1.1, max_grad_norm=1.0)
+        for x, y in loader:                     # as ever
+            optimizer.zero_grad()
+            loss_function(model(x), y).backward()
+            optimizer.step()
+        engine.get_epsilon(delta=1e-5)
+
+    Formal guarantee: what the optimizer's steps reveal is (epsilon, delta)-differentially private
+    under `relation`, for every delta at once, against one who sees every step. The data set's
+    size and the batch size count as public. The guarantee covers the parameters, not the losses
+    or batches that the loop prints.
+
+    That is for noise and sums of real numbers. Noise is drawn and added in float64, and the result
+    rounded (`dpsgd.noise.noise.Rounding`): no pattern of either is known to remain, which is no
+    proof. With `secure_mode` sums and noise are rounded before they meet
+    (`dpsgd.noise.noise.Grid`), which is one, for exact normal values and exact sums. Noise comes
+    from keystreams of the system's generator on a CPU and with `secure_mode`, and from torch's
+    generator, seeded by the system, on a GPU: that one can be predicted by who knows enough of it.
+
+    `accountant` is a class of `dpsgd.accounting` of which the figures are guarantees. `coins` is
+    for tests.
+
+    A module in a DistributedDataParallel is trained by all its processes, each of which makes an
+    engine. Every process has the whole data set and draws from its own share of it; the loader's
+    batch_size is one process's. All of them learn the same, and the guarantee is for the whole.
+    """
+
+    def __init__(
+        self,
+        *,
+        accountant: Callable[[Relation], Accountant] = RDPAccountant,
+        secure_mode: bool = False,
+        coins: Coins | None = None,
+    ) -> None:
+        self._make_accountant = accountant
+        self._secure = secure_mode
+        self._coins = coins or Coins()
+        self._run: Run | None = None
+
+    def make_private(
+        self,
+        *,
+        module: nn.Module,
+        optimizer: Optimizer,
+        data_loader: DataLoader[Any],
+        noise_multiplier: float | Schedule,
+        max_grad_norm: float | Schedule | ClippingPolicy,
+        sampling: str = "poisson",
+        loss_reduction: str = "mean",
+        max_physical_batch_size: int | None = None,
+        batch_dim: int = 0,
+        criterion: nn.Module | None = None,
+    ) -> tuple[nn.Module, Optimizer, PrivateDataLoader]:
+        """Return the module, the optimizer and a loader in the place of the given one.
+
+        Module and optimizer are the given objects, changed: whoever steps that optimizer adds
+        noise. noise_multiplier is the noise's standard deviation over the sensitivity of the
+        clipping, max_grad_norm a norm or a policy of `dpsgd.clipping.policies`; either may be a
+        function of the number of steps made (`dpsgd.clipping.schedules`). The loader's batch_size
+        is the expected size of a logical batch, and what sums are divided by if loss_reduction is
+        "mean"; it is handed out in parts of at most max_physical_batch_size, and steps between
+        parts do nothing. `sampling` is "poisson", "fixed" or "shuffle" (`dpsgd.training.sampling`
+        says what each guarantees). batch_dim is the batch's dimension in the module's inputs.
+        loss_reduction must be how the loss combines samples, or a record moves the sum by up to
+        twice its norm: the engine sees no loss, and checks it where it is given as criterion.
+
+        Raises `InvalidInput`, and changes nothing, for whatever would break the guarantee.
+        """
+        if self._run is not None:
+            raise InvalidInput("this engine has made a module private already: use another")
+        first = noise_multiplier(0) if callable(noise_multiplier) else noise_multiplier
+        check_norm("noise_multiplier", first)
+        policy = max_grad_norm
+        if not isinstance(policy, ClippingPolicy) and not callable(policy):
+            policy = FlatClipping(policy)
+        if loss_reduction not in ("mean", "sum"):
+            raise InvalidInput(f'loss_reduction must be "mean" or "sum", got {loss_reduction!r}')
+        if max_physical_batch_size is not None and max_physical_batch_size < 1:
+            raise InvalidInput(f"max_physical_batch_size must be >= 1: {max_physical_batch_size}")
+        inner, ranks = unwrapped(module)
+        check_module(inner)
+        if criterion is not None:
+            check_criterion(criterion, loss_reduction)
+        check_optimizer(optimizer, inner)
+        sampler = sampler_for(data_loader, sampling, ranks)
+        clipper = Clipper(policy, sampler.batch)
+        _check_groups(clipper.policy, inner)
+        clipper.gradient_noise(first)
+        accountant = self._make_accountant(sampler.relation)
+        check_guarantee(accountant)
+        ranks.total(0, secure_mode=self._secure, loss_reduction=loss_reduction == "mean")
+        self._run = run = Run(
+            inner,
+            optimizer,
+            sampler,
+            clipper,
+            accountant,
+            noise_multiplier,
+            loss_reduction=loss_reduction,
+            batch_dim=batch_dim,
+            secure=self._secure,
+            coins=self._coins,
+            ranks=ranks,
+        )
+        loader = PrivateDataLoader(
+            data_loader, sampler, run.drawn, most=max_physical_batch_size, coins=self._coins
+        )
+        return module, optimizer, loader
+
+    def make_private_with_epsilon(
+        self,
+        *,
+        module: nn.Module,
+        optimizer: Optimizer,
+        data_loader: DataLoader[Any],
+        target_epsilon: float,
+        target_delta: float,
+        epochs: int,
+        max_grad_norm: float | Schedule | ClippingPolicy,
+        sampling: str = "poisson",
+        loss_reduction: str = "mean",
+        max_physical_batch_size: int | None = None,
+        batch_dim: int = 0,
+        criterion: nn.Module | None = None,
+    ) -> tuple[nn.Module, Optimizer, PrivateDataLoader]:
+        """Do as `make_private`, with the least noise that keeps to an epsilon after all epochs."""
+        if epochs < 1:
+            raise InvalidInput(f"epochs must be >= 1, got {epochs}")
+        sampler = sampler_for(data_loader, sampling, unwrapped(module)[1])
+        per_epoch = sum(sampler.counts(step) for step in range(sampler.steps))
+
+        noise_multiplier = calibrate_noise_multiplier(
+            self._make_accountant(sampler.relation),
+            target_epsilon,
+            target_delta,
+            sampling=sampler.sampling,
+            steps=epochs * per_epoch,
+        )
+        return self.make_private(
+            module=module,
+            optimizer=optimizer,
+            data_loader=data_loader,
+            noise_multiplier=noise_multiplier,
+            max_grad_norm=max_grad_norm,
+            sampling=sampling,
+            loss_reduction=loss_reduction,
+            max_physical_batch_size=max_physical_batch_size,
+            batch_dim=batch_dim,
+            criterion=criterion,
+        )
+
+    @property
+    def accountant(self) -> Accountant:
+        """What has been released so far."""
+        return self._started.accountant
+
+    @property
+    def noise_multiplier(self) -> float:
+        """The noise's standard deviation over the sensitivity; set, it takes a schedule's place."""
+        return self._started.noise_multiplier
+
+    @noise_multiplier.setter
+    def noise_multiplier(self, value: float) -> None:
+        check_norm("noise_multiplier", value)
+        self._started.noise = value
+
+    @property
+    def max_grad_norm(self) -> float:
+        """The sensitivity of the clipping now; may be set between steps where it is one norm."""
+        return self._started.clipper.sensitivity
+
+    @max_grad_norm.setter
+    def max_grad_norm(self, value: float) -> None:
+        self._started.change_norm(value)
+
+    def get_epsilon(self, delta: float) -> float:
+        """Return the epsilon, at `delta`, of all steps until now."""
+        return self._started.accountant.get_epsilon(delta)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint must hold besides the module's and the optimizer's state.
+
+        No state of a generator is in it: noise that was drawn twice would cancel out. Raises
+        `InvalidInput` between the parts of a logical batch.
+        """
+        return self._started.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint. Raises `InvalidInput`, and changes nothing, if it is not one."""
+        self._started.load_state_dict(state)
+
+    @property
+    def _started(self) -> Run:
+        if self._run is None:
+            raise InvalidInput("nothing is private yet: call make_private first")
+        return self._run
+
+
+def _check_groups(policy: ClippingPolicy, module: nn.Module) -> None:
+    """Raise `InvalidInput` unless groups are those of the parameters that are trained."""
+    used = {policy.group(name) for name, p in module.named_parameters() if p.requires_grad}
+    if len(used) < policy.groups and isinstance(policy, PerLayerClipping):
+        unused = [name for i, name in enumerate(policy.max_grad_norms) if i not in used]
+        raise InvalidInput(
+            "max_grad_norms gives a norm, and so noise, to what is not trained: "
+            f"{', '.join(unused)}"
+        )

@@ -1,0 +1,252 @@
+"""What is drawn, summed and released in one training, and what the accountant is told of it."""
+
+import math
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from dpsgd.accounting import Accountant
+from dpsgd.clipping.clipper import Clipper
+from dpsgd.clipping.policies import check_norm
+from dpsgd.clipping.schedules import Schedule
+from dpsgd.gradients.bookkeeping import Bookkeeper, Piece
+from dpsgd.layers import by_sample, rules_for
+from dpsgd.layers.embedding import padding_rows
+from dpsgd.noise.noise import (
+    GeneratorNoise,
+    Grid,
+    KeystreamNoise,
+    NoisePrefetcher,
+    NoiseSource,
+    Rounding,
+)
+from dpsgd.training.distributed import Ranks
+from dpsgd.training.optimizers import AdamBC
+from dpsgd.training.sampling import BatchSampler, Physical
+from ldp import Coins, InvalidInput
+
+
+class Run:
+    """Hold a loader, a module and an optimizer to one order: draw, backward, step.
+
+    Several batches may be used before a step. Their sum with noise N of deviation s is what
+    comes of adding up k releases with noise s / sqrt(k) each, and is accounted for as those.
+
+    A batch is used when a backward pass of it has ended, or an optimizer steps on it; others, on
+    which a loop only looks at a loss, add nothing to any sum. An empty one is always used, since
+    it would add nothing either way and a loop may pass over it.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        optimizer: Optimizer,
+        sampler: BatchSampler,
+        clipper: Clipper,
+        accountant: Accountant,
+        noise: float | Schedule,
+        *,
+        loss_reduction: str,
+        batch_dim: int,
+        secure: bool,
+        coins: Coins,
+        ranks: Ranks,
+    ) -> None:
+        self.accountant = accountant
+        self.clipper = clipper
+        self.noise = noise
+        self._steps = 0  # that the optimizer has made
+        self._ranks = ranks
+        self._sampling = sampler.sampling
+        self._divisor = float(sampler.batch) if loss_reduction == "mean" else 1.0
+        self._part: Physical | None = None
+        self._passed = False  # a backward pass of the part at hand has ended
+        self._draw = 0  # which batch that part is of
+        self._round = 0  # which time that all records may take part: each batch, but for shuffles
+        self._used: dict[int, int] = {}  # batches since the last step, with their rounds
+        self._least_noise = math.inf  # that the round at hand was accounted for with
+        self._keeper = Bookkeeper(
+            module,
+            rules_for(module, by_sample),
+            clipper,
+            loss_reduction=loss_reduction,
+            batch_dim=batch_dim,
+            expect=self._expect,
+        )
+        self._parameters = self._keeper.parameters
+        self._padding = padding_rows(module)
+        self._managed = {id(p) for p in self._parameters}
+        shapes = [p.shape for p in self._parameters]
+        self._dimensions = sum(shape.numel() for shape in shapes)
+        self._secure = secure
+        self._noise: NoisePrefetcher | None = None
+        self._count_noise: NoiseSource | None = None
+        if ranks.rank == 0:  # noise is there once
+            device = self._parameters[0].device
+            alone = ranks.size == 1
+            types = {Piece(p).dtype if alone else torch.float64 for p in self._parameters}
+            self._noise = NoisePrefetcher(_source(device, secure, coins), shapes, device, types)
+            self._count_noise = KeystreamNoise(coins)
+        optimizer.register_step_pre_hook(self._before_step)
+
+    @property
+    def noise_multiplier(self) -> float:
+        """The noise multiplier of the next step."""
+        return self.noise(self._steps) if callable(self.noise) else self.noise
+
+    def drawn(self, part: Physical) -> None:
+        """Take note that the loader hands out a part of a batch."""
+        if part.is_first:
+            if not self._used:
+                self.clipper.begin(self._steps)
+            self._draw += 1
+            if part.counts:
+                self._round += 1
+                self._least_noise = math.inf
+        self._part, self._passed = part, False
+        if part.size == 0 or self._ranks.size > 1:  # all processes must count alike
+            self._used[self._draw] = self._round
+        self._keeper.begin()
+        if self._noise is not None:
+            self._noise.begin()
+
+    def change_norm(self, max_grad_norm: float) -> None:
+        """Clip to another norm; raises `InvalidInput` where a batch may be clipped already."""
+        if self._used:
+            raise InvalidInput(
+                "a batch was used, and noise must be for the norm that clips it: set "
+                "max_grad_norm after optimizer.step()"
+            )
+        self.clipper.change(max_grad_norm)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that goes on after a step; raises `InvalidInput` within one."""
+        if self._used:
+            raise InvalidInput("a batch was used and not stepped on: save after optimizer.step()")
+        return {
+            "version": 1,
+            "accountant": self.accountant.state_dict(),
+            "steps": self._steps,
+            "noise_multiplier": None if callable(self.noise) else self.noise,
+            "clipping": self.clipper.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint; raises `InvalidInput` after a step, or for another's state."""
+        if self.accountant.history:
+            raise InvalidInput("this run has made steps, which a checkpoint would make forgotten")
+        if not isinstance(state, dict):
+            raise InvalidInput(f"the state must be a dict, got {state!r}")
+        if state.get("version") != 1:
+            raise InvalidInput(f"expected a state of version 1, got {state.get('version')!r}")
+        noise, steps = state.get("noise_multiplier"), state.get("steps")
+        if (noise is None) != callable(self.noise):
+            raise InvalidInput(
+                f"the state's noise_multiplier is {noise!r} (None: by a schedule), this run's "
+                f"{self.noise!r}: give make_private what it was given then"
+            )
+        if noise is not None:
+            check_norm("the state's noise_multiplier", noise)
+        if not isinstance(steps, int) or steps < 0:
+            raise InvalidInput(f"the state's steps must be an integer >= 0, got {steps!r}")
+        for key in ("clipping", "accountant"):
+            if not isinstance(state.get(key), dict):
+                raise InvalidInput(f"the state's {key} must be a dict, got {state.get(key)!r}")
+        self.clipper.check_state(state["clipping"])
+        self.accountant.load_state_dict(state["accountant"])
+        self.clipper.load_state_dict(state["clipping"])
+        self.noise = self.noise if noise is None else noise
+        self._steps = steps
+
+    def _expect(self, batch: int) -> None:
+        if self._part is None:
+            raise InvalidInput(
+                "no batch was drawn since the last step: iterate over the loader of make_private"
+            )
+        if batch != self._part.size:
+            raise InvalidInput(
+                f"the module got {batch} samples where the loader had drawn {self._part.size}: "
+                "records are told apart by their places, so give it the whole batch at once, each "
+                "record once; for smaller batches set max_physical_batch_size"
+            )
+        if self._passed:
+            raise InvalidInput(
+                "a second backward pass for one batch would clip its records twice: add the "
+                "losses up and call backward once"
+            )
+        self._passed = True
+        self._used[self._draw] = self._round
+
+    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if any(value is not None for value in (*args[1:], *kwargs.values())):
+            raise InvalidInput("a private optimizer steps without a closure")
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if id(parameter) not in self._managed and parameter.grad is not None:
+                    raise InvalidInput(
+                        "the optimizer has a gradient of a parameter that was frozen, or not "
+                        "there, when make_private was called"
+                    )
+        if self._part is None:
+            raise InvalidInput("step() without a batch drawn since the last: one batch, one step")
+        if not self._part.is_last:
+            for parameter in self._parameters:
+                parameter.grad = None  # optimizers pass over it
+            return
+        self._used[self._draw] = self._round
+        multiplier, batches = self.noise_multiplier, len(self._used)
+        check_norm("noise_multiplier", multiplier)
+        deviation = self.clipper.gradient_noise(multiplier) * self.clipper.sensitivity
+        count = self._ranks.total(
+            self.clipper.count(self._count_noise, self._secure),
+            noise_multiplier=multiplier,
+            max_grad_norm=self.clipper.sensitivity,
+            batches=batches,
+        )
+        # From here on everything may have been seen, whatever fails.
+        self._account(multiplier)
+        self._release(deviation)
+        self.clipper.end(count, batches)
+        self._steps += 1
+        if isinstance(optimizer, AdamBC):
+            optimizer.noise_deviation = deviation / self._divisor
+
+    def _account(self, multiplier: float) -> None:
+        rounds = len(set(self._used.values()))
+        share = multiplier / math.sqrt(rounds)
+        # A round that goes on was accounted for in a step before, if that had no more noise.
+        if share < self._least_noise:
+            self.accountant.step(noise_multiplier=share, sampling=self._sampling, steps=rounds)
+            self._least_noise = share
+        self._used = {}
+        self._part = None
+
+    def _release(self, deviation: float) -> None:
+        sums = self._keeper.take_sums()
+        rounding = self._rounding(deviation)
+        alone = self._ranks.size == 1
+        totals = sums if alone else [rounding.prepared(summed) for summed in sums]
+        if self._noise is not None:
+            way, divisor = (rounding, self._divisor) if alone else (rounding.before_finish(), 1.0)
+            self._noise.add_to(totals, way, deviation, divisor)
+        if not alone:
+            self._ranks.add_up(totals)
+            sums = [rounding.finish(total).div_(self._divisor) for total in totals]
+        for parameter, noisy in zip(self._parameters, sums, strict=True):
+            if not parameter.requires_grad:  # it was frozen since
+                parameter.grad = None
+                continue
+            if parameter in self._padding:
+                noisy[self._padding[parameter]] = 0  # or noise alone would train it
+            parameter.grad = noisy.to(parameter.dtype)
+
+    def _rounding(self, deviation: float) -> Rounding:
+        if self._secure:
+            return Grid.for_sums(self.clipper.sensitivity, self._dimensions)
+        return Rounding.for_noise(deviation)
+
+
+def _source(device: torch.device, secure: bool, coins: Coins) -> NoiseSource:
+    return KeystreamNoise(coins) if secure or device.type == "cpu" else GeneratorNoise(device)

@@ -1,0 +1,303 @@
+"""Which records are in which batch, as the accountant assumes it.
+
+A sampler draws logical batches, one for each step of the optimizer; the loader may hand a logical
+batch out in several physical ones, which are what fits in memory. Every choice is made with
+coins of the operating system.
+"""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sampler, SequentialSampler
+from torch.utils.data.distributed import DistributedSampler
+
+from dpsgd.accounting import FixedSizeSampling, NoSampling, PoissonSampling, Relation, Sampling
+from dpsgd.training.distributed import Ranks
+from ldp import Coins, InvalidInput
+from ldp.core.exact import ONE
+
+Records = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class BatchSampler(ABC):
+    """Draw batches of about `batch` out of `dataset` records. `batch` is public."""
+
+    dataset: int
+    batch: int
+    relation: ClassVar[Relation]
+    """Between which data sets the accountant's figure holds."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.batch <= self.dataset:
+            raise InvalidInput(
+                f"the batch size must be >= 1 and at most the data set's, got {self.batch}"
+            )
+
+    @property
+    def steps(self) -> int:
+        """Batches in an epoch."""
+        return -(-self.dataset // self.batch)
+
+    @property
+    @abstractmethod
+    def sampling(self) -> Sampling:
+        """What the accountant is told about a batch that counts."""
+
+    @abstractmethod
+    def epoch(self, coins: Coins) -> Iterator[Records]:
+        """Yield the records of each batch of an epoch."""
+
+    def counts(self, step: int) -> bool:
+        """Say whether the batch at this place in an epoch adds an event of its own."""
+        return True
+
+
+@dataclass(frozen=True)
+class PoissonBatches(BatchSampler):
+    """Take every record with probability batch / dataset, independently, for each batch.
+
+    Batches vary in size and may be empty. The guarantee is for one record more or less; the rate
+    is rounded down to a multiple of 2**-64.
+    """
+
+    relation = Relation.ADD_REMOVE
+
+    @property
+    def sampling(self) -> Sampling:
+        return PoissonSampling(self.batch / self.dataset)
+
+    def epoch(self, coins: Coins) -> Iterator[Records]:
+        threshold = ONE * self.batch // self.dataset
+        for _ in range(self.steps):
+            yield np.flatnonzero(coins.bernoulli_many(threshold, self.dataset))
+
+
+@dataclass(frozen=True)
+class PoissonShard(PoissonBatches):
+    """One process's part of Poisson batches: of every `processes`-th record, from `rank` on.
+
+    Shares of different processes have no record in common, and all of them together are a Poisson
+    sample of the whole data set, since records are drawn independently. `batch` is the expected
+    size over all processes.
+    """
+
+    rank: int = 0
+    processes: int = 1
+
+    def epoch(self, coins: Coins) -> Iterator[Records]:
+        threshold = ONE * self.batch // self.dataset
+        share = len(range(self.rank, self.dataset, self.processes))
+        for _ in range(self.steps):
+            yield self.rank + self.processes * np.flatnonzero(
+                coins.bernoulli_many(threshold, share)
+            )
+
+
+@dataclass(frozen=True)
+class FixedSizeBatches(BatchSampler):
+    """Take `batch` records, uniformly without replacement, afresh for each batch.
+
+    The guarantee is for one record exchanged for any other.
+    """
+
+    relation = Relation.REPLACE_ONE
+
+    @property
+    def sampling(self) -> Sampling:
+        return FixedSizeSampling(self.batch, self.dataset)
+
+    def epoch(self, coins: Coins) -> Iterator[Records]:
+        for _ in range(self.steps):
+            yield coins.permutation(self.dataset)[: self.batch]
+
+
+@dataclass(frozen=True)
+class ShuffledBatches(BatchSampler):
+    """Cut a random order of the records into batches, each epoch anew.
+
+    What is proved: a record is in one batch of an epoch, and what others are in it is not kept
+    from an adversary; so an epoch is one Gaussian release of it, without any amplification by
+    sampling. The guarantee is for one record exchanged for a blank. Claiming the epsilon of
+    Poisson batches here understates the leak up to four times (arXiv 2403.17673, 2411.10614).
+    """
+
+    relation = Relation.REPLACE_SPECIAL
+
+    @property
+    def sampling(self) -> Sampling:
+        return NoSampling()
+
+    def epoch(self, coins: Coins) -> Iterator[Records]:
+        order = coins.permutation(self.dataset)
+        for start in range(0, self.dataset, self.batch):
+            yield order[start : start + self.batch]
+
+    def counts(self, step: int) -> bool:
+        return step == 0
+
+
+SAMPLERS: dict[str, Callable[[int, int], BatchSampler]] = {
+    "poisson": PoissonBatches,
+    "fixed": FixedSizeBatches,
+    "shuffle": ShuffledBatches,
+}
+
+
+@dataclass(frozen=True)
+class Physical:
+    """A part of a logical batch, as the loader hands it out."""
+
+    size: int
+    is_first: bool
+    is_last: bool
+    counts: bool
+    """Whether records take part anew; in parts of a shuffled epoch they do so once."""
+
+
+class PrivateDataLoader(DataLoader[Any]):
+    """Load batches that a `BatchSampler` draws; `drawn` is told of each as it is handed out.
+
+    `most` bounds the records of a physical batch. An empty batch has tensors with no samples.
+    """
+
+    def __init__(
+        self,
+        loader: DataLoader[Any],
+        sampler: BatchSampler,
+        drawn: Callable[[Physical], None],
+        *,
+        most: int | None = None,
+        coins: Coins | None = None,
+    ) -> None:
+        self._draws = _Draws(sampler, most or sampler.dataset, coins or Coins())
+        self._drawn = drawn
+        options: dict[str, Any] = {}
+        if loader.num_workers:
+            options["prefetch_factor"] = loader.prefetch_factor
+            options["persistent_workers"] = loader.persistent_workers
+            options["multiprocessing_context"] = loader.multiprocessing_context
+        super().__init__(
+            loader.dataset,
+            batch_sampler=self._draws,
+            num_workers=loader.num_workers,
+            collate_fn=_Collate(loader.dataset, loader.collate_fn),
+            pin_memory=loader.pin_memory,
+            timeout=loader.timeout,
+            worker_init_fn=loader.worker_init_fn,
+            generator=loader.generator,
+            **options,
+        )
+
+    def __iter__(self) -> Any:
+        batches = super().__iter__()
+        # Workers load ahead; what was drawn counts when it is handed out. The queue is this
+        # epoch's own, so that one that was broken off leaves nothing behind.
+        waiting = self._draws.waiting
+        for batch in batches:
+            if waiting is not self._draws.waiting:
+                raise InvalidInput(
+                    "another iterator over this loader was begun since: batches of two cannot be "
+                    "told apart; for two batches in one step, draw them one after the other"
+                )
+            self._drawn(waiting.popleft())
+            yield batch
+
+
+class _Draws(Sampler[list[int]]):
+    def __init__(self, sampler: BatchSampler, most: int, coins: Coins) -> None:
+        self.sampler = sampler
+        self.most = most
+        self.coins = coins
+        self.waiting: deque[Physical] = deque()
+
+    def __len__(self) -> int:
+        return self.sampler.steps
+
+    def __iter__(self) -> Iterator[list[int]]:
+        waiting: deque[Physical] = deque()
+        self.waiting = waiting
+        return self._epoch(waiting)
+
+    def _epoch(self, waiting: deque[Physical]) -> Iterator[list[int]]:
+        for step, records in enumerate(self.sampler.epoch(self.coins)):
+            parts = max(1, -(-len(records) // self.most))
+            for i in range(parts):
+                part = records[i * self.most : (i + 1) * self.most].tolist()
+                waiting.append(
+                    Physical(len(part), i == 0, i == parts - 1, self.sampler.counts(step))
+                )
+                yield part
+
+
+class _Collate:
+    """Collate samples; of none, make what a batch looks like with its samples taken away."""
+
+    def __init__(self, dataset: Any, collate: Callable[[Any], Any]) -> None:
+        self._dataset = dataset
+        self._collate = collate
+
+    def __call__(self, samples: Sequence[Any]) -> Any:
+        if samples:
+            return self._collate(samples)
+        return _emptied(self._collate([self._dataset[0]]))
+
+
+def _emptied(batch: Any) -> Any:
+    if isinstance(batch, Tensor):
+        return batch[:0]
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(_emptied(value) for value in batch))
+    if isinstance(batch, list | tuple):
+        return type(batch)(_emptied(value) for value in batch)
+    if isinstance(batch, dict):
+        return {key: _emptied(value) for key, value in batch.items()}
+    raise InvalidInput(
+        f"cannot make an empty batch of a {type(batch).__name__}: collate to tensors"
+    )
+
+
+def sampler_for(loader: DataLoader[Any], sampling: str, ranks: Ranks | None = None) -> BatchSampler:
+    """Return the sampler that takes the place of a loader's own.
+
+    Each of several processes has a loader of the whole data set, with the size of its own part of
+    a batch.
+
+    Raises `InvalidInput` for a loader whose own sampling would be lost, and so have another
+    rate than its owner thinks.
+    """
+    if sampling not in SAMPLERS:
+        raise InvalidInput(f"sampling must be one of {', '.join(SAMPLERS)}, got {sampling!r}")
+    if isinstance(loader.dataset, IterableDataset):
+        raise InvalidInput("records of an IterableDataset cannot be sampled: give them an index")
+    if isinstance(loader, PrivateDataLoader):
+        raise InvalidInput("the data loader is private already")
+    if loader.batch_size is None:
+        raise InvalidInput("the data loader must have a batch_size, not a batch_sampler or None")
+    own = loader.sampler
+    ranks = ranks or Ranks()
+    if ranks.size > 1 and sampling != "poisson":
+        raise InvalidInput(f'several processes sample by "poisson", got {sampling!r}')
+    if isinstance(own, DistributedSampler) and ranks.size == 1:
+        raise InvalidInput("DistributedSampler: wrap the module in DistributedDataParallel")
+    plain = isinstance(own, DistributedSampler | SequentialSampler) or (
+        isinstance(own, RandomSampler)
+        and not own.replacement
+        and own.num_samples == len(loader.dataset)  # type: ignore[arg-type]
+    )
+    if not plain:
+        raise InvalidInput(
+            f"{type(own).__name__} draws records with a rate that no accountant here knows: use "
+            "shuffle=True or no sampler; batches are then drawn as `sampling` says"
+        )
+    dataset, batch = len(loader.dataset), loader.batch_size  # type: ignore[arg-type]
+    if ranks.size == 1:
+        return SAMPLERS[sampling](dataset, batch)
+    ranks.total(0, dataset_size=dataset, batch_size=batch)
+    return PoissonShard(dataset, batch * ranks.size, ranks.rank, ranks.size)

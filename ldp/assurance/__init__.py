@@ -1,0 +1,1 @@
+"""Does it hold: audits, poisoned reports, suspicion, amplification by shuffling."""

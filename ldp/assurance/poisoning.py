@@ -1,0 +1,159 @@
+"""What forged reports can do to an estimate, at most.
+
+Who controls m devices sends any codes at all: local privacy makes honest reports deniable, and so
+makes forged ones weigh much. How much is exact here, for each mechanism: the greatest that one
+report can add to a value's debiased sum, whatever its code.
+Source: Cao, Jia and Gong, "Data poisoning attacks to local differential privacy protocols",
+USENIX Security 2021; for one target of k-RR or OUE the shift is the gain of their maximal gain
+attack.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp.core.estimation import Cohorts, allowing, present
+from ldp.core.mechanism import MAX_MATRIX, Counted, FrequencyOracle, Mechanism
+from ldp.core.repeated import Repeated, matched
+from ldp.core.tally import Tally
+from ldp.errors import InvalidInput
+from ldp.mechanisms.frequency.histogram import SummingHistogram
+from ldp.mechanisms.lasting.dbitflip import DBitFlip
+from ldp.mechanisms.numbers.mean import MeanMechanism
+from ldp.mechanisms.policies.subsets import PolicySubsets
+from ldp.mechanisms.policies.unary import PolicyUnary
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Shift:
+    """By how much m forged reports can move each parameter: `down` <= 0 <= `up`, by parameter."""
+
+    down: Floats
+    up: Floats
+
+
+@lru_cache(maxsize=64)
+def report_range(mechanism: Mechanism) -> tuple[Floats, Floats]:
+    """Return the least and the greatest `debias` of one report, each of shape (parameters,).
+
+    Exact for every parameter by itself; one code need not attain those of several. Read-only.
+    Raises `InvalidInput` for mechanisms that no survey offers, and where there are too many
+    codes to try.
+    """
+    low, high = _range(mechanism)
+    low.flags.writeable = high.flags.writeable = False
+    return low, high
+
+
+def largest_shift(
+    cohorts: Cohorts, forged: int, method: str = "inverse_variance", repeats: Repeated = ()
+) -> Shift:
+    """Return how far `forged` more reports can move the estimate of these cohorts.
+
+    The forger knows everything, also the reports that came, and chooses codes and cohort. One
+    cohort of n reports with the estimate f goes to f + (c - f) m / (n + m), c being the end of
+    `report_range`. Of several cohorts the forger takes the one whose reports weigh most: a
+    report of cohort g has the weight u_g = 1 / V_g (inverse_variance) or 1 / sum V_g (scalar) in
+    the pooled estimate, and the shift is the largest over g of
+    m u_g (c_g - f) / (sum_h n_h u_h + m u_g), the weights being held where they are, V_g with what
+    `repeats` add. Splitting the forged reports between cohorts gains nothing. If m of the n reports
+    that came are forged, the estimate without them lies within the same formula with n - m for n.
+    Raises `InvalidInput` for a negative number, for another method, and as `report_range`.
+    """
+    if forged < 0:
+        raise InvalidInput(f"the number of forged reports must be >= 0, got {forged}")
+    if method not in _WEIGHTS:
+        raise InvalidInput(
+            f"what forged reports can do is known for {', '.join(_WEIGHTS)}, not for {method!r}"
+        )
+    repeats = matched([tally.n for _, tally in cohorts], repeats)
+    cohorts, parameters, bounds = present(cohorts)
+    unweighted = np.full(parameters, np.mean(bounds))
+    values = np.array([m.debias(tally) for m, tally in cohorts])
+    counts = np.array([[tally.n] for _, tally in cohorts])
+
+    def weights_at(truth: Floats) -> Floats:
+        variances = [m.variance(truth, tally.n) for m, tally in cohorts]
+        return _WEIGHTS[method](counts * allowing(cohorts, repeats, truth, variances))
+
+    def pooled(weights: Floats) -> Floats:
+        value: Floats = (counts * weights * values).sum(axis=0) / (counts * weights).sum(axis=0)
+        return value
+
+    weights = weights_at(np.clip(pooled(weights_at(unweighted)), *bounds))
+    reach = forged * weights / ((counts * weights).sum(axis=0) + forged * weights)
+    ends = [report_range(mechanism) for mechanism, _ in cohorts]
+    centre = pooled(weights)
+    down = (reach * (np.array([low for low, _ in ends]) - centre)).min(axis=0)
+    up = (reach * (np.array([high for _, high in ends]) - centre)).max(axis=0)
+    return Shift(np.minimum(down, 0), np.maximum(up, 0))
+
+
+_WEIGHTS: Mapping[str, Callable[[Floats], Floats]] = {
+    "inverse_variance": lambda variances: 1 / variances,
+    "scalar": lambda variances: np.ones_like(variances) / variances.sum(axis=1, keepdims=True),
+}
+"""The weight of one report from the variances, both of shape (cohorts, parameters)."""
+
+
+def _range(mechanism: Mechanism) -> tuple[Floats, Floats]:
+    if isinstance(mechanism, FrequencyOracle):
+        # Some code supports a category and some other does not, whatever the mechanism.
+        p, q = mechanism.support
+        ends = (float(-q / (p - q)), float((1 - q) / (p - q)))
+        return np.full(mechanism.k, ends[0]), np.full(mechanism.k, ends[1])
+    if isinstance(mechanism, MeanMechanism):
+        return np.array([float(min(mechanism.scores))]), np.array([float(max(mechanism.scores))])
+    if isinstance(mechanism, SummingHistogram):
+        return _between(mechanism, len(mechanism.weights) - 1)
+    if isinstance(mechanism, PolicyUnary):
+        return _between(mechanism, 1)
+    if isinstance(mechanism, DBitFlip):
+        no, yes = np.tile([1, 0], mechanism.k), np.tile([0, 1], mechanism.k)
+        return mechanism.debias(Tally(1, no)), mechanism.debias(Tally(1, yes))
+    if isinstance(mechanism, PolicySubsets):
+        return _over_types(mechanism)
+    if isinstance(mechanism, Counted) and mechanism.tally_size * mechanism.parameters <= MAX_MATRIX:
+        low = np.full(mechanism.parameters, np.inf)
+        high = -low
+        for code in range(mechanism.tally_size):
+            unit = np.zeros(mechanism.tally_size, dtype=np.int64)
+            unit[code] = 1
+            value = mechanism.debias(Tally(1, unit))
+            low, high = np.minimum(low, value), np.maximum(high, value)
+        return low, high
+    raise InvalidInput(
+        f"what one forged {mechanism.name} report can do is not known "
+        f"({mechanism.parameters} parameters)"
+    )
+
+
+def _between(mechanism: Mechanism, most: int) -> tuple[Floats, Floats]:
+    """Return the ends where each count of one report is 0..most and moves its own category."""
+    size = mechanism.tally_size
+    none, all_ = np.zeros(size, dtype=np.int64), np.full(size, most)
+    return mechanism.debias(Tally(1, none)), mechanism.debias(Tally(1, all_))
+
+
+def _over_types(mechanism: PolicySubsets) -> tuple[Floats, Floats]:
+    """Try each type with a category in its subset and out of it, where there are such subsets."""
+    ends = []
+    classes = np.array(mechanism.promise.classes)
+    members = np.array(mechanism.promise.sizes)
+    sizes = np.array(mechanism.sizes).reshape(mechanism.types, members.size)
+    for kind in range(mechanism.types):
+        counts = np.zeros(mechanism.tally_size, dtype=np.int64)
+        counts[kind] = 1
+        outside = mechanism.debias(Tally(1, counts))
+        start = mechanism.types + kind * mechanism.k
+        counts[start : start + mechanism.k] = 1
+        inside = mechanism.debias(Tally(1, counts))
+        chosen = sizes[kind]
+        ends.append(np.where((chosen < members)[classes], outside, inside))
+        ends.append(np.where((chosen > 0)[classes], inside, outside))
+    return np.min(ends, axis=0), np.max(ends, axis=0)

@@ -1,0 +1,210 @@
+"""Exact coins from the operating system's generator.
+
+Every randomised decision of a mechanism is a comparison of uniform 64-bit integers with an
+integer threshold: no floating point stands between a value and its report (Mironov, "On
+significance of the least significant bits for differential privacy", CCS 2012).
+"""
+
+import os
+import timeit
+from collections.abc import Callable
+from functools import cache, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp.core.exact import ONE
+from ldp.errors import InvalidInput
+
+_BULK = 1 << 11
+"""Bytes from which a keystream beats the system's generator, its key included."""
+
+_ROUNDS = 12
+"""Bits of their binary expansions that packed coins compare together, before the rest: each
+more halves the coins that are left over, and to find those can cost more than their bits."""
+
+_FEW = 1 << 8
+"""Bytes of packed coins up to which Python's integers beat arrays."""
+
+_BLOCK = 1 << 12
+"""Words of coins tossed together: enough to be worth a key, few enough to stay in cache."""
+
+
+class Coins:
+    """Draw exact coins from the operating system's generator.
+
+    Small requests are served by `os.urandom`. Each large one is the AES-256 keystream (counter
+    mode, of the cryptography package where it is installed) of a fresh key from `os.urandom`.
+    Nothing is kept between requests, neither key nor counter nor buffer, so a forked child
+    cannot repeat its parent's coins, and threads may share the object.
+    """
+
+    def _bytes(self, count: int) -> bytes | memoryview:
+        """Return `count` random bytes; every draw comes through here."""
+        if count < _BULK or (keystream := _load_keystream()) is None:
+            return os.urandom(count)
+        drawn = np.empty(count, dtype=np.uint8).data
+        keystream(os.urandom(32), drawn)
+        return drawn
+
+    def words(self, n: int) -> NDArray[np.uint64]:
+        """Return `n` independent uniform 64-bit words, shape (n,)."""
+        return np.frombuffer(self._bytes(8 * n), dtype="<u8").astype(np.uint64, copy=False)
+
+    def bernoulli(self, threshold: int) -> bool:
+        """Return True with probability exactly threshold / 2**64, 0 <= threshold <= 2**64."""
+        return int.from_bytes(self._bytes(8), "little") < _checked_threshold(threshold)
+
+    def bernoulli_bytes(self, threshold: int, n: int) -> NDArray[np.uint8]:
+        """Return 8 * n coins packed in bytes, shape (n,); each is 1 with threshold / 2**64.
+
+        A coin is a uniform number that falls below threshold / 2**64, and is decided by the
+        first bit in which the two differ (Knuth and Yao, "The complexity of nonuniform random
+        number generation", 1976). The bits of many coins are compared together.
+        """
+        threshold = _checked_threshold(threshold)
+        if n <= _FEW:
+            return self._toss_few(threshold, n)
+        heads = np.zeros(-(-n // 8), dtype=np.uint64)
+        if threshold == ONE:
+            heads[:] = ONE - 1
+        for start in range(0, heads.size if 0 < threshold < ONE else 0, _BLOCK):
+            self._toss(threshold, heads[start : start + _BLOCK])
+        return heads.astype("<u8", copy=False).view(np.uint8)[:n]
+
+    def _toss_few(self, threshold: int, n: int) -> NDArray[np.uint8]:
+        """Return what `bernoulli_bytes` does, from integers of 8 n bits: no array is so quick."""
+        heads, undecided = 0, (1 << 8 * n) - 1
+        if threshold == ONE:
+            heads, undecided = undecided, 0
+        while undecided and threshold:  # a number that agreed to the end is not below
+            still = undecided & int.from_bytes(self._bytes(n), "little")
+            if threshold >> 63:
+                heads |= undecided ^ still
+            undecided, threshold = still, threshold << 1 & ONE - 1
+        return np.frombuffer(bytearray(heads.to_bytes(n, "little")), dtype=np.uint8)
+
+    def _toss(self, threshold: int, heads: NDArray[np.uint64]) -> None:
+        """Set the bits of `heads`, all zero, that come up; 0 < threshold < 2**64.
+
+        The first bits are compared for 64 coins at a time, one word per bit; a coin that
+        is still undecided then, one in 2**_ROUNDS, draws the rest of its own number.
+        """
+        trailing_zeros = (threshold & -threshold).bit_length() - 1
+        rounds = min(_ROUNDS, 64 - trailing_zeros)
+        undecided = np.full(heads.size, ONE - 1, dtype=np.uint64)
+        # A bit of `agrees` says that a number's bit equals the threshold's: a fair coin.
+        for i, agrees in enumerate(self.words(rounds * heads.size).reshape(rounds, -1)):
+            if threshold >> 63 - i & 1:
+                still = undecided & agrees
+                heads |= undecided ^ still
+                undecided = still
+            else:
+                undecided &= agrees
+        rest = threshold << rounds & ONE - 1
+        if not rest:
+            return  # a number that agreed so far is not below the threshold
+        live = np.flatnonzero(undecided)
+        octets = undecided[live].astype("<u8", copy=False).view(np.uint8)
+        open_bits = np.flatnonzero(np.unpackbits(octets, bitorder="little").view(np.bool_))
+        below = self.words(open_bits.size) < np.uint64(rest)
+        bits = np.zeros(64 * live.size, dtype=np.bool_)
+        bits[open_bits[below]] = True
+        heads[live] |= np.packbits(bits, bitorder="little").view("<u8")
+
+    def bernoulli_many(self, threshold: int, n: int) -> NDArray[np.bool_]:
+        """Return `n` independent coins, shape (n,), each True with threshold / 2**64."""
+        packed = self.bernoulli_bytes(threshold, -(-n // 8))
+        return np.unpackbits(packed, count=n, bitorder="little").view(np.bool_)
+
+    def below(self, bound: int) -> int:
+        """Return an integer uniform on 0..bound-1, by rejection; 1 <= bound <= 2**64."""
+        if not 1 <= bound <= ONE:
+            raise InvalidInput(f"bound must lie in 1..2**64, got {bound}")
+        limit = ONE - ONE % bound
+        while True:
+            word = int.from_bytes(self._bytes(8), "little")
+            if word < limit:
+                return word % bound
+
+    def below_many(self, bound: int, n: int) -> NDArray[np.uint32]:
+        """Return `n` integers uniform on 0..bound-1, shape (n,); 1 <= bound <= 2**32.
+
+        Source: Lemire, "Fast random integer generation in an interval", ACM TOMACS 29(1), 2019.
+        """
+        if not 1 <= bound <= 1 << 32:
+            raise InvalidInput(f"bound must lie in 1..2**32, got {bound}")
+        # The narrowest draw that rejects at most one in 16 is the cheapest.
+        bits = next((b for b in (8, 16) if (1 << b) % bound <= 1 << b - 4), 32)
+        narrow, wide = np.dtype(f"<u{bits // 8}"), np.dtype(f"<u{bits // 4}")
+        rejected_below = (1 << bits) % bound
+        result = np.empty(n, dtype=np.uint32)
+        for start in range(0, n, 32 * _BLOCK):
+            block = result[start : start + 32 * _BLOCK]
+            products = np.frombuffer(self._bytes(block.size * bits // 8), narrow).astype(wide)
+            products *= bound
+            block[:] = products >> bits
+            if rejected_below:
+                rejected = np.flatnonzero(products.astype(narrow) < rejected_below)
+                if rejected.size:
+                    block[rejected] = self.below_many(bound, rejected.size)
+        return result
+
+    def permutation(self, n: int) -> NDArray[np.intp]:
+        """Return a uniform random order of 0..n-1, shape (n,)."""
+        while True:
+            words = self.words(n)
+            order = np.argsort(words)
+            ordered = words[order]
+            if (ordered[1:] != ordered[:-1]).all():  # a tie would favour the order they came in
+                return order
+
+
+_Keystream = Callable[[bytes, memoryview], None]
+"""Overwrites bytes by the keystream of a key."""
+
+
+@cache
+def _load_keystream() -> _Keystream | None:
+    """Return the keystream that is faster here, or None without cryptography.
+
+    They yield the same, so that it matters to nothing else which is timed to be. The package is
+    loaded at the first bulk request: its 20 ms are not for those who never randomise in bulk.
+    """
+    room = memoryview(bytearray(1 << 16))
+
+    def seconds(keystream: _Keystream) -> float:
+        return min(timeit.repeat(lambda: keystream(bytes(32), room), number=1, repeat=5))
+
+    return min(_load_keystreams(), key=seconds, default=None)
+
+
+def _load_keystreams() -> list[_Keystream]:
+    """Return the AES keystream in two ways that yield the same: counter mode, and that of GCM.
+
+    For GCM, whose tag is not taken, OpenSSL has code for the widest vectors; without them it
+    takes up to twice as long. A request of more than 64 GiB of it raises `ValueError`.
+    """
+    try:
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+    except ImportError:
+        return []
+
+    def keystream(mode: modes.CTR | modes.GCM, key: bytes, out: memoryview) -> None:
+        encryptor = Cipher(algorithms.AES(key), mode).encryptor()
+        # What is there is encrypted, because to read zeros would cost more: what does not depend
+        # on the key is as good.
+        at, last = 0, len(out) - 15
+        while at < last:
+            # Some versions of the package write no more than leaves room for most of a block.
+            at += encryptor.update_into(out[at:last], out[at:])
+        out[at:] = encryptor.update(out[at:])
+
+    second = (2).to_bytes(16, "big")  # with which GCM begins
+    return [partial(keystream, mode) for mode in (modes.CTR(second), modes.GCM(bytes(12)))]
+
+
+def _checked_threshold(threshold: int) -> int:
+    if not 0 <= threshold <= ONE:
+        raise InvalidInput(f"threshold must lie in 0..2**64, got {threshold}")
+    return threshold

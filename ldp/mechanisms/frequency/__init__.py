@@ -1,0 +1,1 @@
+"""Mechanisms whose reports give the frequencies of categories."""

@@ -1,0 +1,1 @@
+"""Mechanisms for answers that are given again every period, by permanent memos."""

@@ -1,0 +1,1 @@
+"""Mechanisms that protect pairs of values each at its own distance."""

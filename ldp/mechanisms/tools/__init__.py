@@ -1,0 +1,1 @@
+"""What several mechanisms compute with: bits, hash functions, finite fields, exact sampling."""

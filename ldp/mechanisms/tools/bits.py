@@ -1,0 +1,71 @@
+"""Rows of packed bits: bit v of a row is bit v % 8 of its byte v // 8."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp.core.coins import Coins
+from ldp.errors import InvalidInput
+
+_BLOCK = 1 << 20
+"""Bytes of packed rows added together: what fits a core's cache."""
+
+_FEW = 64
+"""Rows from which adding packed bits beats unpacking them."""
+
+
+def row_bytes(columns: int) -> int:
+    """Return the bytes of a row."""
+    return -(-columns // 8)
+
+
+def toss_rows(coins: Coins, threshold: int, n: int, columns: int) -> NDArray[np.uint8]:
+    """Return rows, shape (n, row_bytes(columns)), whose bits are 1 with threshold / 2**64."""
+    width = row_bytes(columns)
+    rows = coins.bernoulli_bytes(threshold, n * width).reshape(n, width)
+    rows[:, -1] &= _used(columns)
+    return rows
+
+
+def single_bits(
+    columns: NDArray[np.integer[Any]],
+) -> tuple[NDArray[np.integer[Any]], NDArray[np.uint8]]:
+    """Return the byte of a row, and the value in it, of the bit of each column."""
+    return columns >> 3, np.left_shift(1, columns & 7).astype(np.uint8)
+
+
+def check_unused_bits(name: str, rows: NDArray[np.uint8], columns: int) -> None:
+    """Raise `InvalidInput` where a row has a bit beyond its columns."""
+    if (rows[:, -1] & ~_used(columns)).any():
+        raise InvalidInput(f"a {name} code has a bit beyond its {columns}")
+
+
+def _used(columns: int) -> np.uint8:
+    """Return the mask of a row's last byte."""
+    return np.uint8(0xFF >> (-columns % 8))
+
+
+def column_sums(rows: NDArray[np.uint8], columns: int) -> NDArray[np.int64]:
+    """Return how many of the rows, shape (n, ceil(columns / 8)), have each bit set.
+
+    The sums have shape (columns,).
+    Full adders work on the packed bits: of three rows they leave one of sums and one of
+    carries, which weigh twice as much, so that only a few rows are ever unpacked (Harley and
+    Seal's population count, by position).
+    """
+    counts = np.zeros(columns, dtype=np.int64)
+    step = max(_FEW, _BLOCK // rows.shape[1])
+    for start in range(0, len(rows), step):
+        pending, weight = rows[start : start + step], 1
+        while len(pending):
+            carries = [pending[:0]]
+            while len(pending) >= _FEW:
+                a, b, c = pending[: len(pending) // 3 * 3].reshape(3, -1, rows.shape[1])
+                half = a ^ b
+                carries.append(a & b | half & c)
+                pending = np.concatenate([half ^ c, pending[len(pending) // 3 * 3 :]])
+            bits = np.unpackbits(pending, axis=1, count=columns, bitorder="little")
+            counts += weight * bits.sum(axis=0, dtype=np.int64)
+            pending, weight = np.concatenate(carries), 2 * weight
+    return counts

@@ -1,0 +1,1 @@
+"""Before a survey: which mechanism, which split of epsilon, how many people."""

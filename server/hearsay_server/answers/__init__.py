@@ -1,0 +1,1 @@
+"""What analysts ask for: estimates, raw rows, exports, errors over repeated answers."""

@@ -1,0 +1,323 @@
+"""From tallies to answers: what is estimated, pooled, made consistent, and with what error.
+
+Nothing here reads a store or a clock, so that whoever has the tallies gets the server's answers.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hearsay import period
+from hearsay.plan import Categorical, Domain, Plan
+from hearsay.v1 import analyst_pb2
+from hearsay_server.answers.repeats import of_levels
+from hearsay_server.ingest.intake import Cohort
+from ldp import Estimate, FrequencyOracle, InvalidInput, Mechanism, Tally
+from ldp.assurance.poisoning import Shift, largest_shift
+from ldp.core.estimation import Cohorts
+from ldp.core.repeated import Repeated
+from ldp.estimating import pooling
+from ldp.estimating.consistency import make_consistent
+from ldp.estimating.distribution import pooled as reconstructed
+from ldp.estimating.recovery import ldp_recover
+from ldp.mechanisms.numbers.mean import MeanMechanism
+
+_QUICK = 256
+"""Values up to which levels are tested and pooled by maximum likelihood unless a method is asked
+for: the cost grows with their cube."""
+
+_CONFIDENCE = 0.95
+_BINS = 10
+_MAX_BINS = 1024
+
+_SIGNIFICANCE = 0.01
+
+Tallies = Mapping[Cohort, Tally]
+Question = (
+    analyst_pb2.EstimateRequest
+    | analyst_pb2.DistributionRequest
+    | analyst_pb2.SuspicionsRequest
+    | analyst_pb2.ExportRowsRequest
+)
+"""What names periods."""
+Floats = NDArray[np.float64]
+
+
+class NoReports(InvalidInput):
+    """There is nothing to estimate from."""
+
+
+def pooled(
+    plan: Plan, attribute: str, tallies: Tallies, method: str = "", *, forgeable: bool = False
+) -> pooling.Answer:
+    """Test and pool an attribute's cohorts, in the mechanism's units: periods of a level add up.
+
+    Errors allow for the same people in several periods. Without a method it is the best that
+    takes a blink. If `forgeable` it is one for which the effect of forged reports is known, and
+    levels that differ are pooled all the same.
+    Raises `NoReports` where there are none, `InvalidInput` for a method that does not apply.
+    """
+    if not tallies:
+        raise NoReports(f"there are no such reports of {attribute!r} yet")
+    cohorts = list(by_level(plan, attribute, tallies).values())
+    repeats = of_levels(plan, attribute, tallies)
+    domain = plan.attributes[attribute].domain
+    if forgeable:
+        return _pooled_though_different(domain, cohorts, _forgeable(method), repeats)
+    if method:
+        return pooling.answer(cohorts, pooling.named(method), repeats=repeats)
+    if _has_many(domain):
+        untested = f"with more than {_QUICK} values, whether the levels differ was not tested"
+        value = pooling.pool(cohorts, "inverse_variance", repeats)
+        return pooling.Answer(value, None, untested if len(cohorts) > 1 else "")
+    return pooling.answer(cohorts, repeats=repeats)
+
+
+def by_level(plan: Plan, attribute: str, tallies: Tallies) -> dict[str, tuple[Mechanism, Tally]]:
+    """Return each level's mechanism and the sum of its periods' tallies."""
+    sums: dict[str, tuple[Mechanism, Tally]] = {}
+    for cohort, tally in tallies.items():
+        mechanism = plan.levels[cohort.level].mechanisms[attribute]
+        known = sums.get(cohort.level)
+        sums[cohort.level] = (mechanism, tally if known is None else known[1] + tally)
+    return sums
+
+
+def _has_many(domain: Domain) -> bool:
+    return isinstance(domain, Categorical) and len(domain.values) > _QUICK
+
+
+def repeats_memos(plan: Plan, attribute: str, tallies: Tallies) -> bool:
+    """Tell whether devices may have sent the same codes in several of the cohorts' periods."""
+    memo = bool(plan.attributes[attribute].memo)
+    return memo and len({cohort.period for cohort in tallies}) > 1
+
+
+def _forgeable(method: str) -> str:
+    """Return a method whose weights say what forged reports can do."""
+    if method not in ("", "inverse_variance", "scalar"):
+        raise InvalidInput(
+            "what forged reports can do is known for the methods inverse_variance and scalar, "
+            f"not for {method!r}"
+        )
+    return method or "inverse_variance"
+
+
+def _pooled_though_different(
+    domain: Domain, cohorts: Cohorts, method: str, repeats: Repeated
+) -> pooling.Answer:
+    """Pool without stratifying where the levels differ, but say so."""
+    value = pooling.pool(cohorts, pooling.named(method), repeats)
+    if len(cohorts) < 2 or _has_many(domain):
+        return pooling.Answer(value, None, "")
+    test = pooling.homogeneity(cohorts, repeats)
+    warning = (
+        f"the levels differ (p = {test.p_value:.2g}), and are pooled all the same because forged "
+        "reports were asked about: ask for each level by itself"
+    )
+    return pooling.Answer(value, test, warning if test.p_value < _SIGNIFICANCE else "")
+
+
+def check_periods(plan: Plan, question: Question) -> None:
+    """Raise `InvalidInput` where something is no period of the survey, or the range is empty."""
+    first, last = question.first_period, question.last_period
+    for name in (*question.periods, *filter(None, (first, last))):
+        period.start(plan.period, name)
+    if last and first > last:
+        raise InvalidInput(f"a range must not end before it begins, got {first!r} to {last!r}")
+
+
+def estimate(
+    plan: Plan, question: analyst_pb2.EstimateRequest, tallies: Tallies, group: str = ""
+) -> analyst_pb2.EstimateResponse:
+    """Answer what an `EstimateRequest` asks from the tallies of its cohorts.
+
+    Raises `NoReports` where there are none, `InvalidInput` for what cannot be asked.
+    """
+    forged = question.forged if question.HasField("forged") else None
+    answer = pooled(
+        plan, question.attribute, tallies, question.method, forgeable=forged is not None
+    )
+    domain = plan.attributes[question.attribute].domain
+    levels = by_level(plan, question.attribute, tallies)
+    repeats = of_levels(plan, question.attribute, tallies)
+    raw, scale = answer.estimate, 1.0
+    shift: Shift | None = None
+    if forged is not None:
+        method = question.method or "inverse_variance"
+        shift = largest_shift(list(levels.values()), forged, method, repeats)
+    if isinstance(domain, Categorical):
+        statistic, labels = "frequency", list(domain.values)
+    else:
+        statistic, labels = "mean", ["mean"]
+        scale = (domain.high - domain.low) / 2
+        raw = raw.rescaled((domain.low, domain.high))
+    value, tag = _processed(question, [mechanism for mechanism, _ in levels.values()], raw)
+    confidence = question.confidence if question.HasField("confidence") else _CONFIDENCE
+    low, high = raw.interval(confidence, simultaneous=question.simultaneous)
+    rows = [
+        analyst_pb2.Row(label=label, estimate=v, standard_error=error, low=bottom, high=top)
+        for label, v, error, bottom, top in zip(
+            labels,
+            value.tolist(),
+            raw.standard_error.tolist(),
+            low.tolist(),
+            high.tolist(),
+            strict=True,
+        )
+    ]
+    if tag:
+        for row, number in zip(rows, raw.value.tolist(), strict=True):
+            row.raw = number
+    if statistic == "frequency":
+        for row, size in zip(rows, effective_sample_size(raw).tolist(), strict=True):
+            row.effective_sample_size = size
+    if shift:
+        ends = zip((scale * shift.down).tolist(), (scale * shift.up).tolist(), strict=True)
+        for row, (down, up) in zip(rows, ends, strict=True):
+            row.shift_down, row.shift_up = down, up
+    return analyst_pb2.EstimateResponse(
+        survey=plan.survey,
+        attribute=question.attribute,
+        statistic=statistic,
+        confidence=confidence,
+        simultaneous=question.simultaneous,
+        reports=raw.n,
+        rows=rows,
+        cohorts=[_cohort(plan, cohort, tally) for cohort, tally in tallies.items()],
+        method=raw.method + tag,
+        homogeneity=answer.homogeneity.p_value if answer.homogeneity else None,
+        warning=answer.warning,
+        group=group,
+        repeats=max(own.factor for own in repeats),
+    )
+
+
+def effective_sample_size(raw: Estimate) -> Floats:
+    """Return f (1 - f) / standard_error**2 for frequencies, 0 outside (0, 1).
+
+    So many people asked without any privacy would have given an estimate with this error.
+    """
+    f = np.clip(raw.value, 0, 1)
+    size: Floats = f * (1 - f) / raw.standard_error**2
+    return size
+
+
+def _processed(
+    question: analyst_pb2.EstimateRequest, mechanisms: Sequence[Mechanism], raw: Estimate
+) -> tuple[Floats, str]:
+    """Return the values to show, and what the method's name gets for it: "" if they are raw."""
+    if question.consistency and question.HasField("recover"):
+        raise InvalidInput("ask for a consistency or for recovery, not both: recovery has its own")
+    if question.consistency:
+        return make_consistent(raw, question.consistency).value, f" + {question.consistency}"
+    if not question.HasField("recover"):
+        return raw.value, ""
+    if len(mechanisms) > 1 or not isinstance(mechanisms[0], FrequencyOracle):
+        names = ", ".join(mechanism.name for mechanism in mechanisms)
+        raise InvalidInput(
+            f"recovery is for the reports of one frequency oracle, got {names}: ask for one level"
+        )
+    recovered = ldp_recover(mechanisms[0], raw, question.recover)
+    return recovered.value, f" + ldp-recover({question.recover:g})"
+
+
+def _cohort(plan: Plan, cohort: Cohort, tally: Tally) -> analyst_pb2.Cohort:
+    mechanism = plan.levels[cohort.level].mechanisms[cohort.attribute]
+    return analyst_pb2.Cohort(
+        revision=cohort.revision,
+        level=cohort.level,
+        period=cohort.period,
+        epsilon=mechanism.realised_epsilon,
+        mechanism=mechanism.name,
+        reports=tally.n,
+    )
+
+
+def distribution(
+    plan: Plan, question: analyst_pb2.DistributionRequest, tallies: Tallies
+) -> analyst_pb2.DistributionResponse:
+    """Answer a `DistributionRequest` from the tallies of its cohorts.
+
+    One reconstruction has the reports of all levels, and its errors allow for the same people in
+    several periods.
+    Raises `NoReports` where there are none, `InvalidInput` for what cannot be asked.
+    """
+    if not tallies:
+        raise NoReports(f"there are no such reports of {question.attribute!r} yet")
+    domain = plan.attributes[question.attribute].domain
+    if isinstance(domain, Categorical):
+        raise InvalidInput(f"{question.attribute!r} has values: ask for their frequencies")
+    edges = _edges(question, domain.low, domain.high)
+    scaled = np.clip(2 * (edges - domain.low) / (domain.high - domain.low) - 1, -1, 1)
+    confidence = question.confidence if question.HasField("confidence") else _CONFIDENCE
+    cohorts = [
+        (_reconstructible(mechanism), tally)
+        for mechanism, tally in by_level(plan, question.attribute, tallies).values()
+    ]
+    repeats = of_levels(plan, question.attribute, tallies)
+    found = reconstructed(cohorts, repeats)
+    histogram = found.histogram(scaled)
+    bins = [
+        analyst_pb2.Bin(left=left, right=right, share=row)
+        for left, right, row in zip(
+            edges[:-1].tolist(),
+            edges[1:].tolist(),
+            _rows([f"{a:g} to {b:g}" for a, b in _pairs(edges)], histogram, confidence),
+            strict=True,
+        )
+    ]
+    quantiles = []
+    if question.quantiles:
+        values = found.quantiles(list(question.quantiles)).rescaled((domain.low, domain.high))
+        quantiles = _rows([f"{level:g}" for level in question.quantiles], values, confidence)
+    return analyst_pb2.DistributionResponse(
+        survey=plan.survey,
+        attribute=question.attribute,
+        confidence=confidence,
+        reports=histogram.n,
+        method="ems" if len(cohorts) == 1 else "ems, pooled",
+        bins=bins,
+        quantiles=quantiles,
+        repeats=max(own.factor for own in repeats),
+    )
+
+
+def _edges(question: analyst_pb2.DistributionRequest, low: float, high: float) -> Floats:
+    if question.edges and question.bins:
+        raise InvalidInput("give the edges of the bins or their number, not both")
+    if question.bins > _MAX_BINS or len(question.edges) > _MAX_BINS + 1:
+        asked = question.bins or len(question.edges) - 1
+        raise InvalidInput(f"there may be {_MAX_BINS} bins, got {asked}")
+    if not question.edges:
+        return np.linspace(low, high, (question.bins or _BINS) + 1)
+    edges = np.array(question.edges)
+    if edges.size < 2 or not (np.diff(edges) > 0).all() or edges[0] < low or edges[-1] > high:
+        raise InvalidInput(
+            f"edges are two or more rising numbers in [{low:g}, {high:g}], "
+            f"got {list(question.edges)}"
+        )
+    return edges
+
+
+def _pairs(edges: Floats) -> list[tuple[float, float]]:
+    return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+
+
+def _reconstructible(mechanism: Mechanism) -> MeanMechanism:
+    if not isinstance(mechanism, MeanMechanism) or mechanism.steps < 2:
+        raise InvalidInput(
+            f"{mechanism.name} reports tell of the mean alone: ask for it, or survey the "
+            "distribution with square_wave"
+        )
+    return mechanism
+
+
+def _rows(labels: Sequence[str], values: Estimate, confidence: float) -> list[analyst_pb2.Row]:
+    low, high = values.interval(confidence)
+    columns = np.stack([values.value, values.standard_error, low, high], axis=1)
+    return [
+        analyst_pb2.Row(label=label, estimate=v, standard_error=error, low=bottom, high=top)
+        for label, (v, error, bottom, top) in zip(labels, columns.tolist(), strict=True)
+    ]

@@ -1,0 +1,123 @@
+"""The stored rows, still randomised, without anything that links them.
+
+A batch's id, its borders and its place among the others could link rows of one device, or tell
+when they came: rows leave here in chunks that mix batches, in an order drawn anew.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hearsay.plan import Plan
+from hearsay.v1 import analyst_pb2, collector_pb2
+from ldp.assurance.suspicion import Supports, has_tests, supports
+
+_CHUNK = 1 << 20
+"""Bytes of codes in one message, about: below what gRPC lets through by default."""
+
+_TESTED = 1 << 16
+"""Reports whose supports are counted at once."""
+
+Batches = Iterable[Sequence[collector_pb2.Batch]]
+"""Pages of batches of one period that were decoded once, and so are as they must be."""
+
+
+def chunks(
+    plan: Plan, batches: Batches, source: np.random.Generator
+) -> Iterator[analyst_pb2.ExportRowsResponse]:
+    """Yield the batches' rows, those of a page mixed in an order that `source` draws."""
+    for page in batches:
+        yield from _mixed(plan, page, source)
+
+
+def _mixed(
+    plan: Plan, batches: Sequence[collector_pb2.Batch], source: np.random.Generator
+) -> Iterator[analyst_pb2.ExportRowsResponse]:
+    rows = sum(batch.rows for batch in batches)
+    order = source.permutation(rows)
+    places: dict[tuple[str, str], list[NDArray[np.intp]]] = {}
+    codes: dict[tuple[str, str], list[bytes]] = {}
+    start = 0
+    for batch in batches:
+        for column in batch.columns:
+            key = column.attribute, column.level
+            places.setdefault(key, []).append(order[start + present(column, batch.rows)])
+            codes.setdefault(key, []).append(column.codes)
+        start += batch.rows
+    columns = {}
+    for key, parts in places.items():
+        width = plan.levels[key[1]].mechanisms[key[0]].code_bytes
+        where = np.concatenate(parts)
+        entries = np.frombuffer(b"".join(codes[key]), dtype=np.uint8).reshape(-1, width)
+        sorting = np.argsort(where)
+        columns[key] = where[sorting], entries[sorting]
+    size = sum(entries.size for _, entries in columns.values())
+    step = max(1, rows * _CHUNK // max(size, 1))
+    for begin in range(0, rows, step):
+        count = min(step, rows - begin)
+        yield analyst_pb2.ExportRowsResponse(
+            period=batches[0].period,
+            rows=count,
+            columns=[
+                _column(key, where, entries, begin, count)
+                for key, (where, entries) in columns.items()
+                if np.searchsorted(where, begin) < np.searchsorted(where, begin + count)
+            ],
+        )
+
+
+def _column(
+    key: tuple[str, str],
+    where: NDArray[np.intp],
+    entries: NDArray[np.uint8],
+    begin: int,
+    count: int,
+) -> collector_pb2.Column:
+    """Return the part of a column that is in rows begin..begin + count - 1."""
+    first, last = np.searchsorted(where, (begin, begin + count))
+    bits = np.zeros(count, dtype=np.uint8)
+    bits[where[first:last] - begin] = 1
+    return collector_pb2.Column(
+        attribute=key[0],
+        level=key[1],
+        codes=entries[first:last].tobytes(),
+        present=b"" if bits.all() else np.packbits(bits, bitorder="little").tobytes(),
+    )
+
+
+def present(column: collector_pb2.Column, rows: int) -> NDArray[np.intp]:
+    """Return which rows of a batch have a code in the column."""
+    if not column.present:
+        return np.arange(rows)
+    bits = np.frombuffer(column.present, dtype=np.uint8)
+    return np.flatnonzero(np.unpackbits(bits, count=rows, bitorder="little"))
+
+
+def supports_by_level(
+    plan: Plan, attribute: str, levels: Iterable[str], targets: Sequence[int], batches: Batches
+) -> dict[str, Supports]:
+    """Return what the reports of each level supported, of those levels that can be tested.
+
+    Raises `InvalidInput` where no level can be.
+    """
+    mechanisms = {name: plan.levels[name].mechanisms[attribute] for name in levels}
+    tested = {name: m for name, m in mechanisms.items() if has_tests(m)}
+    if not tested:
+        supports(next(iter(mechanisms.values())), np.empty(0), targets)  # says why not
+    found: dict[str, Supports] = {}
+    for page in batches:
+        codes: dict[str, list[bytes]] = {name: [] for name in tested}
+        for batch in page:
+            for column in batch.columns:
+                if column.attribute == attribute and column.level in tested:
+                    codes[column.level].append(column.codes)
+        for name, parts in codes.items():
+            data, mechanism = b"".join(parts), tested[name]
+            step = _TESTED * mechanism.code_bytes
+            for begin in range(0, len(data), step):
+                some = data[begin : begin + step]
+                read = mechanism.decode(some, len(some) // mechanism.code_bytes)
+                seen = supports(mechanism, read, targets)
+                found[name] = found[name] + seen if name in found else seen
+    return found

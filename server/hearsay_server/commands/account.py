@@ -1,0 +1,153 @@
+"""`hearsay account`: what a private training run reveals, by every accountant."""
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from hearsay_server.commands.connect import AsJson
+from ldp import InvalidInput
+
+if TYPE_CHECKING:
+    from dpsgd.accounting import Event, Relation
+    from dpsgd.accounting.overview import Figure
+_POINTS = 21
+
+
+def account(
+    sigma: Annotated[
+        float, typer.Option(help="The noise multiplier: standard deviation over max_grad_norm.")
+    ],
+    steps: Annotated[int, typer.Option(help="The number of steps.")],
+    delta: Annotated[float, typer.Option(help="The delta of the guarantee.")],
+    q: Annotated[
+        float | None, typer.Option(help="The rate of Poisson sampling; 1 uses every record.")
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="Instead of --q: a fixed batch, drawn afresh each step...")
+    ] = None,
+    dataset: Annotated[int | None, typer.Option(help="...from so many records.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw epsilon over the steps into this file.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare what every accountant says of a training run with clipped gradients and noise.
+
+    With --q neighbouring data sets differ by one record more or less; with --batch and --dataset
+    one record is replaced by another. Such figures do not compare.
+
+    \b
+      hearsay account --q 0.01 --sigma 4 --steps 10000 --delta 1e-5
+      hearsay account --batch 256 --dataset 60000 --sigma 2 --steps 10000 --delta 1e-5
+    """
+    try:
+        from dpsgd.accounting.overview import compare
+    except ModuleNotFoundError as error:
+        raise InvalidInput(f"account needs {error.name}: pip install 'hearsay[train]'") from None
+
+    event, relation = _event(sigma, steps, q, batch, dataset)
+    figures = compare(event, relation, delta)
+    if plot is not None:
+        draw(event, relation, delta, plot)
+    if as_json:
+        run = {"relation": relation.value, "delta": delta, **event.to_dict()}
+        rows = [
+            {
+                "accountant": figure.name,
+                "epsilon": _finite(figure.epsilon),
+                "is_guarantee": figure.is_guarantee,
+                "note": figure.note,
+            }
+            for figure in figures
+        ]
+        typer.echo(json.dumps(run | {"accountants": rows}, indent=2))
+        return
+    Console().print(f"at delta {delta:g}, for neighbours by: {_words(relation)}")
+    table = Table("accountant")
+    table.add_column("epsilon", justify="right")
+    table.add_column("is")
+    for figure in figures:
+        epsilon = "-" if figure.epsilon is None else f"{figure.epsilon:.5g}"
+        table.add_row(figure.name, epsilon, _standing(figure))
+    Console().print(table)
+    if plot is not None:
+        Console().print(f"epsilon over the steps: {plot}")
+
+
+def draw(event: "Event", relation: "Relation", delta: float, file: Path) -> None:
+    """Draw every accountant's epsilon over the steps, up to the event's.
+
+    Raises `InvalidInput` where matplotlib is missing or nothing is released.
+    """
+    try:
+        import matplotlib
+    except ModuleNotFoundError as error:
+        raise InvalidInput(f"--plot needs {error.name}: pip install 'hearsay[analyst]'") from None
+    from dpsgd.accounting import Event
+    from dpsgd.accounting.overview import compare
+
+    if event.silent:
+        raise InvalidInput("there is nothing to plot: the run releases nothing")
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    grid = {round(event.steps ** (i / (_POINTS - 1))) for i in range(_POINTS)}
+    curves: dict[str, list[tuple[int, float]]] = {}
+    standing = {}
+    for steps in sorted(grid):
+        for figure in compare(
+            Event(event.noise_multiplier, event.sampling, steps), relation, delta
+        ):
+            epsilon = _finite(figure.epsilon)
+            if epsilon:
+                curves.setdefault(figure.name, []).append((steps, epsilon))
+                standing[figure.name] = figure.is_guarantee
+    figure_, axis = plt.subplots(figsize=(8, 5))
+    for name, points in curves.items():
+        style, label = ("-", name) if standing[name] else ("--", f"{name} (no guarantee)")
+        axis.plot(*zip(*points, strict=True), style, label=label, lw=1.6)
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlabel("steps")
+    axis.set_ylabel(f"epsilon at delta {delta:g}")
+    run = f"rate {event.sampling.rate:g}, noise multiplier {event.noise_multiplier:g}"
+    axis.set_title(f"{run}, {_words(relation)}", fontsize=11)
+    axis.grid(alpha=0.3)
+    axis.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    try:
+        figure_.savefig(file, dpi=110, bbox_inches="tight", metadata={"Software": None})
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"cannot save the plot as {file}: {error}") from None
+    finally:
+        plt.close(figure_)
+
+
+def _event(
+    sigma: float, steps: int, q: float | None, batch: int | None, dataset: int | None
+) -> "tuple[Event, Relation]":
+    from dpsgd.accounting import Event, FixedSizeSampling, PoissonSampling, Relation
+
+    if q is not None and batch is None and dataset is None:
+        return Event(sigma, PoissonSampling(q), steps), Relation.ADD_REMOVE
+    if q is None and batch is not None and dataset is not None:
+        return Event(sigma, FixedSizeSampling(batch, dataset), steps), Relation.REPLACE_ONE
+    raise InvalidInput("give --q, or --batch and --dataset")
+
+
+def _words(relation: "Relation") -> str:
+    return relation.name.lower().replace("_", " ")
+
+
+def _standing(figure: "Figure") -> str:
+    if figure.epsilon is None:
+        return figure.note
+    return "a guarantee" if figure.is_guarantee else "[bold red]NOT a guarantee[/]"
+
+
+def _finite(epsilon: float | None) -> float | None:
+    return epsilon if epsilon is not None and math.isfinite(epsilon) else None

@@ -1,0 +1,202 @@
+"""`hearsay codegen`: a module that states what an app agrees to, typed for editors and checkers."""
+
+import keyword
+import re
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from textwrap import wrap
+from typing import Annotated
+
+import typer
+
+import hearsay.plan
+from hearsay.agreement import Agreement
+from hearsay.plan import Categorical
+from hearsay.transport import GrpcTransport, Tls, Unreachable
+from hearsay.trouble import Reason
+from hearsay_server.commands import connect
+from hearsay_server.commands.connect import DEFAULT_ADDRESS, Insecure, Target, Token
+from hearsay_server.surveys import survey as surveys
+from ldp import InvalidInput
+
+_TIMEOUT = 30.0
+
+_TO_DO = {
+    Reason.UNREACHABLE: "check that `hearsay serve` runs there, that --target is its address, and "
+    "`hearsay --ca FILE codegen` where it speaks TLS on loopback",
+    Reason.NAME_NOT_FOUND: "check --target",
+    Reason.BAD_TOKEN: "give --token, or set HEARSAY_TOKEN",
+    Reason.TLS: "`hearsay --ca FILE codegen` trusts a CA of yours, and --server-name there expects "
+    "another name; without these, `codegen --insecure` forgoes TLS on a network that you trust",
+}
+"""What to do where the server cannot be asked, by what stands between."""
+
+
+def codegen(
+    context: typer.Context,
+    file: Annotated[Path | None, typer.Argument(help="The survey, as TOML.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The module to write; by default it is printed.")
+    ] = None,
+    with_plan: Annotated[
+        bool,
+        typer.Option(
+            "--with-plan/--without-plan",
+            help="Put the plan into the module, so that the app works before it reaches a server.",
+        ),
+    ] = True,
+    survey: Annotated[
+        str | None,
+        typer.Option(help="Instead of a file: the survey of this name, as the server froze it."),
+    ] = None,
+    target: Target = DEFAULT_ADDRESS,
+    insecure: Insecure = False,
+    token: Token = None,
+) -> None:
+    """Write a Python module with what an app agrees to, and a typed function that records answers.
+
+    \b
+      hearsay codegen daily.toml --out daily.py
+      hearsay codegen --survey daily --target hearsay.example.org:443 --out daily.py
+    """
+    if file is not None and survey is None:
+        plan = surveys.resolve(surveys.from_file(file))
+    elif survey is not None and file is None:
+        plan = _fetched(survey, target, connect.tls(context), token, insecure)
+    else:
+        raise InvalidInput("give the survey's file, or --survey with its name: one of them")
+    text = module(plan, with_plan=with_plan)
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"cannot write {out}: {error}") from None
+
+
+def _fetched(survey: str, target: str, tls: Tls | None, token: str | None, insecure: bool) -> bytes:
+    """Return a survey's plan from a server; raise, with what to do, where there is none."""
+    transport = GrpcTransport(target, tls=tls, token=token, insecure=insecure)
+    try:
+        plan: bytes = transport.get_plan(survey, _TIMEOUT).plan
+    except InvalidInput as error:
+        raise InvalidInput(
+            f"the server at {target} gives no plan: {error}; `hearsay survey list` names its "
+            "surveys, and `hearsay survey create` registers one"
+        ) from None
+    except Unreachable as error:
+        to_do = _TO_DO.get(error.reason, "try again later")
+        raise Unreachable(f"{error}; {to_do}") from None
+    return plan
+
+
+def module(plan: bytes, *, with_plan: bool = True) -> str:
+    """Return the source of the module for a plan; raise `InvalidInput` for bytes that are none."""
+    parsed = hearsay.plan.parse(plan)
+    attributes = parsed.attributes.values()
+    names = _identifiers([a.name for a in attributes], {"client", "answers"})
+    types, parameters, answers, described = [], [], [], []
+    kinds = _identifiers(
+        ["".join(p.title() for p in re.split(r"\W|_", a.name)) for a in attributes],
+        {"Agreement", "Client", "Literal", "Person", "Recorded"},
+    )
+    for attribute, name, kind in zip(attributes, names, kinds, strict=True):
+        domain = attribute.domain
+        if isinstance(domain, Categorical):
+            values = "".join(f"    {_quoted(value)},\n" for value in domain.values)
+            types.append(f"{kind} = Literal[\n{values}]\n")
+            shown, allowed = kind, "one of its values"
+        else:
+            shown, allowed = "float", str(domain)
+            if domain.clamp:
+                allowed += ", others move to the nearer end"
+        parameters.append(f"    {name}: {shown} | None = None,\n")
+        answers.append(f"        {_quoted(attribute.name)}: {name},\n")
+        described.append(f"    {name}: {_plain(attribute.title or attribute.name)} ({allowed}).\n")
+    function = _identifiers([f"record_{parsed.survey}"], set())[0]
+    imports = "from base64 import b64decode\n" if with_plan else ""
+    imports += "from typing import Literal\n" if types else ""
+    survey = _plain(parsed.survey)
+    return (
+        f'"""The survey {survey!r}: what an app agrees to, typed. Written by `hearsay codegen`.\n\n'
+        "Pass AGREEMENT to `hearsay.Client`: it takes this plan and no other. Another version of\n"
+        "hearsay may resolve the same file into another plan: the revision below must be the one\n"
+        f"that `hearsay survey show {survey}` prints.\n"
+        '"""\n\n'
+        + (f"{imports}\n" if imports else "")
+        + "from hearsay import Agreement, Client, Person, Recorded\n\n"
+        + _agreement(Agreement.on(plan), with_plan=with_plan)
+        + "".join(f"\n{each}" for each in types)
+        + f"\n\ndef {function}(\n    client: Client | Person,\n    *,\n{''.join(parameters)}"
+        ") -> Recorded:\n"
+        f'    """Record answers to: {_plain(parsed.title or parsed.survey)}\n\n'
+        f"{''.join(described)}\n"
+        "    What is None is withheld. Returns what was taken, and why the rest was not.\n"
+        '    """\n'
+        f"    answers = {{\n{''.join(answers)}    }}\n"
+        "    return client.record(**answers)\n"
+    )
+
+
+def _agreement(agreement: Agreement, *, with_plan: bool) -> str:
+    """Return the assignment of AGREEMENT, formatted."""
+    given: dict[str, object] = {
+        "survey": agreement.survey,
+        "revision": agreement.revision,
+        "period": agreement.period,
+        "domains": agreement.domains,
+        "levels": agreement.levels,
+    }
+    for name in ("default_level", "may_reveal", "may_tell_changes"):
+        if value := getattr(agreement, name):
+            given[name] = value
+    lines = [f"    {name}={_literal(value, 1)},\n" for name, value in given.items()]
+    if with_plan:
+        pieces = wrap(b64encode(agreement.plan).decode(), 72)
+        encoded = "".join(f'        "{piece}"\n' for piece in pieces)
+        lines.append(f"    plan=b64decode(\n{encoded}    ),\n")
+    return f"AGREEMENT = Agreement(\n{''.join(lines)})\n"
+
+
+def _literal(value: object, depth: int) -> str:
+    """Return the source of a text, a number, or a mapping or tuple of them, so far indented."""
+    if isinstance(value, str):
+        return _quoted(value)
+    inner, outer = "    " * (depth + 1), "    " * depth
+    if isinstance(value, Mapping):
+        items = [f"{_quoted(key)}: {_literal(item, depth + 1)}" for key, item in value.items()]
+        return "{\n" + "".join(f"{inner}{item},\n" for item in items) + outer + "}"
+    if isinstance(value, tuple) and isinstance(value[0], str):
+        if len(value) == 1:
+            return f"({_quoted(value[0])},)"
+        return "(\n" + "".join(f"{inner}{_quoted(item)},\n" for item in value) + outer + ")"
+    return repr(value).replace("e+", "e")  # a number, or the two ends of a range
+
+
+def _identifiers(names: Iterable[str], taken: set[str]) -> list[str]:
+    """Return names that Python takes, each another one and none that is taken."""
+    found: list[str] = []
+    for name in names:
+        plain = re.sub(r"\W", "_", name)
+        if not plain or plain[0].isdigit():
+            plain = f"_{plain}"
+        if keyword.iskeyword(plain):
+            plain = f"{plain}_"
+        unique, number = plain, 2
+        while unique in found or unique in taken:
+            unique, number = f"{plain}_{number}", number + 1
+        found.append(unique)
+    return found
+
+
+def _quoted(text: str) -> str:
+    """Return the source of a text, in the quotes that need fewer escapes."""
+    quote = "'" if text.count('"') > text.count("'") else '"'
+    return quote + text.replace("\\", "\\\\").replace(quote, f"\\{quote}") + quote
+
+
+def _plain(text: str) -> str:
+    """Return text that a docstring can hold."""
+    return " ".join(text.replace("\\", "/").replace('"', "'").split())

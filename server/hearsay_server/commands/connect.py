@@ -1,0 +1,60 @@
+"""How the commands that call a server reach it: options of `hearsay` itself, before the command."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from hearsay.transport import Tls
+
+DEFAULT_ADDRESS = "127.0.0.1:50051"
+
+Target = Annotated[str, typer.Option(help="The server, as HOST:PORT.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Insecure = Annotated[bool, typer.Option(help="Forgo TLS for a host that is not loopback.")]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        help="The token that the server asks for; better in the environment.",
+        envvar="HEARSAY_TOKEN",
+        show_envvar=True,
+    ),
+]
+
+
+def options(
+    ca: Annotated[
+        Path | None,
+        typer.Option(
+            help="Speak TLS, on loopback too, and trust this CA, PEM.", envvar="HEARSAY_CA"
+        ),
+    ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(
+            help="For a server that asks for one (mutual TLS), PEM.", envvar="HEARSAY_CERTIFICATE"
+        ),
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(help="Its private key, PEM.", envvar="HEARSAY_KEY")
+    ] = None,
+    server_name: Annotated[
+        str | None,
+        typer.Option(
+            help="The name in the server's certificate, if not the host's.",
+            envvar="HEARSAY_SERVER_NAME",
+        ),
+    ] = None,
+) -> None:
+    """Collect statistics under local differential privacy."""
+
+
+def tls(context: typer.Context) -> "Tls | None":
+    """Return what the options before the command say about TLS; None for nothing."""
+    from hearsay.transport import Tls  # commands that reach no server do without gRPC
+
+    given = context.find_root().params
+    if not any(given[name] for name in ("ca", "certificate", "key", "server_name")):
+        return None
+    return Tls(given["ca"], given["certificate"], given["key"], given["server_name"])

@@ -1,0 +1,184 @@
+"""`hearsay device`: what a device's ledger says, for its user and for those who help them."""
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+import hearsay
+from hearsay import ledger_file
+from hearsay.ledger_file import SurveyFile
+from hearsay.plan import Plan
+from hearsay.v1 import collector_pb2
+from hearsay_server.commands.connect import AsJson
+from hearsay_server.surveys.describe import describe
+
+app = typer.Typer(
+    help="Make a device's ledger, and look into one.", no_args_is_help=True, add_completion=False
+)
+
+PersonName = Annotated[
+    str, typer.Option("--person", help="Whose account, where several people share the device.")
+]
+LedgerFile = Annotated[Path, typer.Argument(help="The ledger's file.")]
+_SHOWN = 20
+"""Codes of a column that are shown."""
+
+_COUNTED = {
+    "recorded": "records queued",
+    "stored": "batches that the server stored",
+    "duplicate": "batches that the server had stored before",
+    "refused": "batches that the server refused",
+    "period_closed": "batches that came too late for their period",
+    "invalid": "answers outside the domain: a random value was reported",
+    "idle": "answers to attributes that were not drawn for their record",
+    "spent": "answers dropped: given in the period already, or above a cap",
+    "withheld": "answers dropped: the app withholds the attribute",
+    "unknown": "answers dropped: the survey has no such attribute",
+    "failed": "answers lost by a fault of the SDK",
+    "overflow": "reports dropped: the queue was full",
+    "revoked": "reports dropped: consent was revoked",
+    "lost": "reports dropped: the ledger was an old copy",
+}
+"""What the ledger counts, in words. Any other name is a `hearsay.Reason`."""
+
+
+@app.command("create")
+def create(file: LedgerFile) -> None:
+    """Make the ledger of a new installation, vouching that it never had another one."""
+    hearsay.create_ledger(file)
+
+
+@app.command("show")
+def show(file: LedgerFile, person: PersonName = "", as_json: AsJson = False) -> None:
+    """Show what was spent, what is left, what waits, and what left the device; change nothing."""
+    found = content(file, person)
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    console = Console()
+    if found["created"]:
+        console.print(f"made by itself at {found['created']}: an earlier ledger may have been lost")
+    for survey in found["surveys"]:
+        _show(survey, console)
+    if not found["surveys"]:
+        console.print("no survey has been answered or asked for consent")
+
+
+def content(file: Path, person: str = "") -> dict[str, Any]:
+    """Return a ledger's content as plain values; raise `InvalidInput` where it is none."""
+    found = ledger_file.read(file, person)
+    return {"created": found.created, "surveys": [_survey(each) for each in found.surveys]}
+
+
+def _survey(found: SurveyFile) -> dict[str, Any]:
+    plan = found.plan
+    return {
+        "survey": found.survey,
+        "consent": found.consent,
+        "caps": found.caps.as_dict(),
+        "revision": plan.revision.hex() if plan else None,
+        "latest period": found.period or None,
+        "persons": found.people,
+        "spent": {
+            attribute: [{"epsilon": epsilon, "times": times} for epsilon, times in spent.items()]
+            for attribute, spent in found.spent.items()
+        },
+        "left": found.left,
+        "answered": {found.period: list(found.answered)} if found.period else {},
+        "counters": found.counters,
+        "waiting": [_decoded(plan, batch) for batch in found.waiting],
+        "sent": [
+            {
+                "at": sent.at.isoformat(timespec="seconds"),
+                "became": sent.became,
+                **_decoded(plan, sent.batch),
+            }
+            for sent in found.sent
+        ],
+    }
+
+
+def _decoded(plan: Plan | None, batch: collector_pb2.Batch) -> dict[str, Any]:
+    known = plan if plan is not None and plan.revision == batch.revision else None
+    return {
+        "id": batch.id.hex() or None,
+        "period": batch.period,
+        "rows": batch.rows,
+        "bytes": batch.ByteSize(),
+        "columns": [_column(known, column, batch.rows) for column in batch.columns],
+    }
+
+
+def _column(plan: Plan | None, column: collector_pb2.Column, rows: int) -> dict[str, Any]:
+    count = sum(byte.bit_count() for byte in column.present) if column.present else rows
+    width = len(column.codes) // count
+    codes = [column.codes[i * width : (i + 1) * width] for i in range(min(count, _SHOWN))]
+    shown = [{"code": code.hex(), "means": ""} for code in codes]
+    if plan is not None:
+        mechanism = plan.level(column.level).mechanisms[column.attribute]
+        domain = plan.attributes[column.attribute].domain
+        for each, code in zip(shown, codes, strict=True):
+            each["means"] = describe(domain, mechanism, code).partition("  ")[2]
+    return {
+        "attribute": column.attribute,
+        "level": column.level,
+        "codes": shown,
+        "more": count - len(shown),
+    }
+
+
+def _show(survey: dict[str, Any], console: Console) -> None:
+    consent = "granted" if survey["consent"] else "not granted, or revoked"
+    console.print(f"\n[bold]{escape(survey['survey'])}[/bold]: consent {consent}")
+    revision = (survey["revision"] or "none yet")[:12]
+    console.print(f"plan {revision}, last period answered {survey['latest period'] or 'none'}")
+    if survey["caps"]:
+        console.print(f"the user's caps: {escape(json.dumps(survey['caps']))}")
+    if survey["persons"]:
+        console.print(f"people besides the device's own user: {survey['persons']} (see --person)")
+    spent = Table("attribute", "epsilon", "times", "in all", "left of the user's caps")
+    for attribute, spendings in survey["spent"].items():
+        left = survey["left"].get(attribute)
+        for each in spendings:
+            total = each["epsilon"] * each["times"]
+            row = (f"{each['epsilon']:.6g}", str(each["times"]), f"{total:.6g}")
+            spent.add_row(escape(attribute), *row, "no cap" if left is None else f"{left:.6g}")
+    if spent.row_count:
+        console.print("epsilon spent")
+        console.print(spent)
+    counted = Table("counter", "count", "what was counted")
+    for name, count in survey["counters"].items():
+        counted.add_row(name, str(count), _COUNTED.get(name, "answers dropped, for this reason"))
+    console.print("counted" + ("" if counted.row_count else ": nothing"))
+    if counted.row_count:
+        console.print(counted)
+    for title, batches in (("waiting", survey["waiting"]), ("sent", survey["sent"])):
+        table = Table("period", "rows", "bytes", "what it says", "became (UTC)")
+        for batch in batches:
+            lines = [line for column in batch["columns"] for line in _lines(column)]
+            became = "waits"
+            if "became" in batch:
+                at = datetime.fromisoformat(batch["at"])
+                became = f"{batch['became']}\n{at:%Y-%m-%d}\n{at:%H:%M:%S}"
+            row = (batch["period"], str(batch["rows"]), str(batch["bytes"]))
+            table.add_row(*row, escape("\n".join(lines)), became)
+        console.print(title + (": nothing" if not batches else ""))
+        if batches:
+            console.print(table)
+
+
+def _lines(column: dict[str, Any]) -> list[str]:
+    lines = [f"{column['attribute']} ({column['level']})"]
+    for each in column["codes"]:
+        code = each["code"]
+        short = code if len(code) <= 16 else f"{code[:16]}..."
+        lines.append(f"  {short}  {each['means']}".rstrip())
+    if column["more"]:
+        lines.append(f"  and {column['more']} more")
+    return lines

@@ -1,0 +1,299 @@
+"""`hearsay query` and `hearsay export`: what an analyst asks at the command line."""
+
+import csv
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from hearsay import Analyst
+from hearsay.analyst import Options, given_columns
+from hearsay.v1 import analyst_pb2
+from hearsay_server.commands import connect
+from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
+from ldp import InvalidInput
+
+First = Annotated[str, typer.Option("--from", help="Only this period and later ones.")]
+Last = Annotated[str, typer.Option("--to", "--until", help="Only this period and earlier ones.")]
+
+_HEADINGS = {
+    "raw": "raw",
+    "effective_sample_size": "effective n",
+    "shift_down": "forged down",
+    "shift_up": "forged up",
+}
+
+
+def query(
+    context: typer.Context,
+    survey: Annotated[str, typer.Argument(help="The survey's name.")],
+    attribute: Annotated[str, typer.Argument(help="The attribute's name.")],
+    level: Annotated[list[str] | None, typer.Option(help="Only this level; repeatable.")] = None,
+    period: Annotated[list[str] | None, typer.Option(help="Only this period; repeatable.")] = None,
+    first: First = "",
+    last: Last = "",
+    by: Annotated[str, typer.Option(help="One answer for each level, or for each period.")] = "",
+    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    simultaneous: Annotated[
+        bool, typer.Option(help="Intervals that cover all values at once.")
+    ] = False,
+    method: Annotated[
+        str, typer.Option(help="How levels are pooled: mle, gls, inverse_variance or scalar.")
+    ] = "",
+    consistent: Annotated[
+        str, typer.Option(help="Make frequencies a distribution: norm-sub, power-ns, ...")
+    ] = "",
+    forged: Annotated[
+        int | None, typer.Option(help="How far could so many forged reports move it?")
+    ] = None,
+    recover: Annotated[
+        float | None, typer.Option(help="Take out so many forged reports per genuine one.")
+    ] = None,
+    suspicions: Annotated[
+        bool, typer.Option(help="Test whether the stored reports look forged.")
+    ] = False,
+    suspect: Annotated[
+        list[str] | None, typer.Option(help="A value that may have been promoted; repeatable.")
+    ] = None,
+    distribution: Annotated[
+        bool, typer.Option(help="How a number is distributed, instead of its mean.")
+    ] = False,
+    bins: Annotated[int, typer.Option(help="Of the distribution, of equal width.")] = 10,
+    quantile: Annotated[
+        list[float] | None, typer.Option(help="Of the distribution; repeatable.")
+    ] = None,
+    watch: Annotated[
+        float | None, typer.Option(help="Ask again every so many seconds if reports came in.")
+    ] = None,
+    target: Target = DEFAULT_ADDRESS,
+    insecure: Insecure = False,
+    token: Token = None,
+    as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+) -> None:
+    """Ask for an attribute's debiased frequencies, or its mean, with their errors."""
+    if as_json and as_csv:
+        raise InvalidInput("choose one of --json and --csv")
+    if sum([bool(by), suspicions, distribution, watch is not None]) > 1:
+        raise InvalidInput("choose one of --by, --suspicions, --distribution and --watch")
+    show = _Shown(as_json, as_csv)
+    restricted: dict[str, Any] = {
+        "levels": level or (),
+        "periods": period or (),
+        "first_period": first,
+        "last_period": last,
+    }
+    options: Options = {
+        **restricted,  # type: ignore[typeddict-item]
+        "confidence": confidence,
+        "simultaneous": simultaneous,
+        "method": method,
+        "consistency": consistent,
+    }
+    if forged is not None:
+        if forged < 0:
+            raise InvalidInput(f"--forged must be >= 0, got {forged}")
+        options["forged"] = forged
+    if recover is not None:
+        options["recover"] = recover
+    with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
+        if suspicions:
+            asked = analyst_pb2.SuspicionsRequest(
+                survey=survey, attribute=attribute, targets=suspect or (), **restricted
+            )
+            show.suspicions(analyst.query_suspicions(asked))
+        elif distribution:
+            question = analyst_pb2.DistributionRequest(
+                survey=survey,
+                attribute=attribute,
+                bins=bins,
+                quantiles=quantile or (0.25, 0.5, 0.75),
+                confidence=confidence,
+                **restricted,
+            )
+            show.distribution(analyst.query_distribution(question))
+        elif by:
+            show.estimates(list(analyst.query_by(survey, attribute, _by(by), **options)))
+        elif watch is not None:
+            for answer in analyst.watch_query(survey, attribute, interval=watch, **options):
+                show.estimates([answer])
+        else:
+            show.estimates([analyst.query(survey, attribute, **options)])
+
+
+def export(
+    context: typer.Context,
+    survey: Annotated[str, typer.Argument(help="The survey's name.")],
+    to: Annotated[Path, typer.Option("--to", help="A new folder.")],
+    first: First = "",
+    last: Annotated[str, typer.Option("--until", help="Only this period and earlier ones.")] = "",
+    target: Target = DEFAULT_ADDRESS,
+    insecure: Insecure = False,
+    token: Token = None,
+) -> None:
+    """Write the randomised rows as Parquet, a folder for each period."""
+    try:
+        from hearsay_server.answers.export import export as write
+    except ImportError as error:
+        raise InvalidInput(
+            f"exporting needs pyarrow ({error}): pip install 'hearsay[export]'"
+        ) from None
+    with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
+        written = write(analyst, survey, to, first_period=first, last_period=last)
+    Console().print(f"{written:,} rows of {survey} are in {escape(str(to))}")
+
+
+def _by(name: str) -> Literal["LEVEL", "PERIOD"]:
+    if name == "level":
+        return "LEVEL"
+    if name == "period":
+        return "PERIOD"
+    raise InvalidInput(f"--by must be level or period, got {name!r}")
+
+
+class _Shown:
+    """How answers are printed: as a table, as JSON, or as CSV with one heading."""
+
+    def __init__(self, as_json: bool, as_csv: bool) -> None:
+        self._json = as_json
+        self._csv = csv.writer(sys.stdout) if as_csv else None
+        self._headed = False
+
+    def estimates(self, answers: Sequence[analyst_pb2.EstimateResponse]) -> None:
+        for answer in answers:
+            if answer.warning:
+                where = f"{answer.group}: " if answer.group else ""
+                text = f"warning: {where}{answer.warning}"
+                Console(stderr=True).print(escape(text), soft_wrap=True)
+        if self._json:
+            documents = [_document(answer) for answer in answers]
+            grouped = any(answer.group for answer in answers)
+            typer.echo(json.dumps(documents if grouped else documents[0], indent=2))
+            return
+        for answer in answers:
+            columns = given_columns(answer.rows)
+            if self._csv:
+                group = ["group"] if answer.group else []
+                self._write_csv(
+                    [*group, answer.statistic, *columns],
+                    (
+                        [*([answer.group] if group else []), row.label, *_numbers(row, columns)]
+                        for row in answer.rows
+                    ),
+                )
+                continue
+            if answer.group:
+                Console().print(f"[bold]{escape(answer.group)}[/bold]")
+            more = [_HEADINGS[column] for column in columns[4:]]
+            table = _table(
+                answer.attribute, answer.statistic, answer.confidence, answer.simultaneous, more
+            )
+            for row in answer.rows:
+                table.add_row(*_cells(row), *(_cell(getattr(row, c), c) for c in columns[4:]))
+            Console().print(table)
+            many = len(answer.cohorts)
+            cohorts = f"{answer.reports:,} reports in {many} cohort{'s' if many > 1 else ''}"
+            Console().print(f"{cohorts}, {answer.method}{_repeats(answer.repeats)}")
+
+    def distribution(self, answer: analyst_pb2.DistributionResponse) -> None:
+        if self._json:
+            typer.echo(json.dumps(_plain(answer, reports=answer.reports), indent=2))
+            return
+        parts = (
+            ("share", [each.share for each in answer.bins]),
+            ("quantile", list(answer.quantiles)),
+        )
+        if self._csv:
+            columns = given_columns([])
+            for kind, rows in parts:
+                lines = ([kind, row.label, *_numbers(row, columns)] for row in rows)
+                self._write_csv(["statistic", answer.attribute, *columns], lines)
+            return
+        for kind, rows in parts:
+            table = _table(answer.attribute, kind, answer.confidence, False, [])
+            for row in rows:
+                table.add_row(*_cells(row))
+            Console().print(table)
+        repeats = _repeats(answer.repeats)
+        Console().print(f"{answer.reports:,} reports, {answer.method}{repeats}")
+
+    def suspicions(self, answer: analyst_pb2.SuspicionsResponse) -> None:
+        if answer.warning:
+            Console(stderr=True).print(escape(f"warning: {answer.warning}"), soft_wrap=True)
+        if self._json:
+            document = _plain(answer)
+            for entry, message in zip(document["suspicions"], answer.suspicions, strict=True):
+                entry["reports"] = message.reports
+            typer.echo(json.dumps(document, indent=2))
+            return
+        headings = ["level", "test", "statistic", "p_value", "reports"]
+        if self._csv:
+            lines = ([getattr(each, name) for name in headings] for each in answer.suspicions)
+            self._write_csv(headings, lines)
+            return
+        table = Table("level", "test")
+        for heading in ("statistic", "p-value", "reports"):
+            table.add_column(heading, justify="right")
+        for each in answer.suspicions:
+            numbers = (f"{each.statistic:.4g}", f"{each.p_value:.3g}", f"{each.reports:,}")
+            table.add_row(each.level, each.test, *numbers)
+        Console().print(table)
+        Console().print(f"together: {escape(', '.join(answer.targets))}")
+
+    def _write_csv(self, headings: Sequence[str], lines: Iterable[Sequence[object]]) -> None:
+        assert self._csv is not None
+        if not self._headed:
+            self._csv.writerow(headings)
+            self._headed = True
+        self._csv.writerows(lines)
+
+
+def _table(
+    attribute: str, statistic: str, confidence: float, simultaneous: bool, more: Sequence[str]
+) -> Table:
+    table = Table(attribute)
+    kind = "simultaneous " if simultaneous else ""
+    interval = f"{kind}{100 * confidence:g}% interval"
+    for heading in (statistic, "std. error", interval, *more):
+        table.add_column(heading, justify="right")
+    return table
+
+
+def _cells(row: analyst_pb2.Row) -> list[str]:
+    interval = f"{row.low:.4f} to {row.high:.4f}"
+    return [escape(row.label), f"{row.estimate:.4f}", f"{row.standard_error:.4f}", interval]
+
+
+def _cell(number: float, column: str) -> str:
+    return f"{number:,.0f}" if column == "effective_sample_size" else f"{number:.4f}"
+
+
+def _repeats(most: float) -> str:
+    return f"; errors allow for people with {most:.3g} reports each" if most > 1 else ""
+
+
+def _numbers(row: analyst_pb2.Row, columns: Sequence[str]) -> list[float]:
+    return [getattr(row, column) for column in columns]
+
+
+def _document(answer: analyst_pb2.EstimateResponse) -> dict[str, Any]:
+    document = _plain(answer, reports=answer.reports)
+    for cohort, message in zip(document["cohorts"], answer.cohorts, strict=True):
+        cohort |= {"revision": message.revision.hex(), "reports": message.reports}
+    return document
+
+
+def _plain(answer: Message, **integers: int) -> dict[str, Any]:
+    """Return a message as JSON has it; the mapping spells 64-bit integers as text."""
+    document: dict[str, Any] = MessageToDict(
+        answer, always_print_fields_with_no_presence=True, preserving_proto_field_name=True
+    )
+    return document | integers

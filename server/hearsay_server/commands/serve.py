@@ -1,0 +1,82 @@
+"""`hearsay serve` and `hearsay health`."""
+
+import asyncio
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from hearsay.transport import call, open_channel
+from hearsay_server import config
+from hearsay_server.commands import connect
+from hearsay_server.commands.local import ConfigFile
+from hearsay_server.serving import logs, workers
+from hearsay_server.serving import serve as serving
+from hearsay_server.serving.health import LIVE
+
+
+def _with_an_option_for_every_key(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command that takes `config_file` and flags an option for each key of `Config`."""
+    options = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[key.kind | None, typer.Option(help=_help(key))],
+        )
+        for name, key in config.KEYS.items()
+    ]
+    own = list(inspect.signature(command).parameters.values())[:1]
+    signature = inspect.Signature([*own, *options])
+    command.__signature__ = signature  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
+    return command
+
+
+def _help(key: config.Key) -> str:
+    default = "" if key.default in (None, "", False) else f" (default {key.default})"
+    return f"{key.help}{default}"
+
+
+@_with_an_option_for_every_key
+def serve(config_file: ConfigFile = None, **flags: object) -> None:
+    """Run the aggregation server until SIGTERM or Ctrl-C.
+
+    Each option is also a key of the TOML file and, in capitals after HEARSAY_, a variable.
+    """
+    setup = config.load(config_file, os.environ, flags)
+    logs.configure(setup.log_format, setup.log_level)
+
+    def announce(address: str) -> None:
+        typer.echo(f"listening on {address}")
+        sys.stdout.flush()
+
+    if setup.workers > 1:
+        asyncio.run(workers.serve(setup, sys.argv[1:], announce))
+    else:
+        asyncio.run(serving.serve(setup, announce))
+
+
+def health(
+    context: typer.Context,
+    target: Annotated[str, typer.Option(help="The server, as HOST:PORT.")] = "127.0.0.1:50051",
+    live: Annotated[
+        bool, typer.Option("--live", help="Ask only whether the process answers.")
+    ] = False,
+    insecure: Annotated[
+        bool, typer.Option(help="Forgo TLS for a host that is not loopback.")
+    ] = False,
+) -> None:
+    """Ask a server whether it can take reports; exit with 1 where it cannot."""
+    with open_channel(target, tls=connect.tls(context), insecure=insecure) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)  # its types are those of an aio server
+        request = health_pb2.HealthCheckRequest(service=LIVE if live else "")
+        status = call(stub.Check, request, 5.0).status
+    name = health_pb2.HealthCheckResponse.ServingStatus.Name(status)
+    typer.echo(name)
+    if status != health_pb2.HealthCheckResponse.SERVING:
+        raise typer.Exit(1)

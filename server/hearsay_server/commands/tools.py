@@ -1,0 +1,311 @@
+"""The commands that need no server: plan a survey, audit its mechanisms, bound a shuffle."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import hearsay.plan
+from hearsay_server.commands.connect import AsJson
+from hearsay_server.surveys import catalogue
+from hearsay_server.surveys import survey as surveys
+from ldp import InvalidInput, Mechanism
+from ldp.planning import sizes
+
+_CATEGORICAL = f"With --k one of: {', '.join(catalogue.CATEGORICAL)}."
+_NUMERIC = f"Without, for numbers: {', '.join(catalogue.NUMERIC)}."
+MechanismName = Annotated[str, typer.Argument(help=f"{_CATEGORICAL} {_NUMERIC}")]
+Categories = Annotated[int | None, typer.Option("--k", help="The number of categories.")]
+Epsilon = Annotated[float | None, typer.Option(help="What one report may spend.")]
+Confidence = Annotated[float, typer.Option(help="Of the intervals, or of the test.")]
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """What is estimated, and its units: frequencies, or a mean in [low, high]."""
+
+    k: int | None
+    low: float
+    high: float
+
+    @property
+    def unit(self) -> float:
+        """One unit of the mechanism's own scale, [0, 1] or [-1, 1], in ours."""
+        return 1.0 if self.k else (self.high - self.low) / 2
+
+    def planned(self, truth: float | None) -> float:
+        """Return the parameter to plan for; by default 1/k, or the middle of the range."""
+        low, high = (0.0, 1.0) if self.k else (self.low, self.high)
+        if truth is None:
+            return 1 / self.k if self.k else low + (high - low) / 2
+        if not low <= truth <= high:
+            raise InvalidInput(f"--truth must lie in [{low:g}, {high:g}], got {truth:g}")
+        return truth
+
+    def inner(self, truth: float) -> float:
+        """Return a parameter on the mechanism's scale."""
+        return truth if self.k else min(1.0, (truth - self.low) / self.unit - 1)
+
+    @property
+    def subject(self) -> str:
+        return f"each of {self.k} frequencies" if self.k else "the mean"
+
+
+def plan(
+    mechanism: MechanismName = "auto",
+    k: Categories = None,
+    low: Annotated[float | None, typer.Option(help="The least number; -1 by default.")] = None,
+    high: Annotated[float | None, typer.Option(help="The greatest; 1 by default.")] = None,
+    epsilon: Epsilon = None,
+    n: Annotated[int | None, typer.Option(help="The number of reports (of each wave).")] = None,
+    half_width: Annotated[
+        float | None, typer.Option(help="Of the interval, as a frequency or in your units.")
+    ] = None,
+    change: Annotated[
+        float | None, typer.Option(help="The change between two waves that is to be seen.")
+    ] = None,
+    power: Annotated[
+        float, typer.Option(help="The probability with which the change is to be seen.")
+    ] = 0.8,
+    truth: Annotated[
+        float | None,
+        typer.Option(help="The frequency or mean to plan for; by default 1/k or the middle."),
+    ] = None,
+    confidence: Confidence = 0.95,
+    simultaneous: Annotated[
+        bool, typer.Option(help="Intervals that cover all values at once.")
+    ] = False,
+    explain: Annotated[
+        bool, typer.Option(help="Say what auto compared, and why it chose as it did.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Work out the number of reports, the epsilon or the error of a survey before it is run.
+
+    \b
+    Give two of --epsilon, --n and --half-width, and learn the third:
+      hearsay plan --k 10 --epsilon 1 --half-width 0.01
+      hearsay plan --k 10 --epsilon 1 --n 100000
+      hearsay plan --low 0 --high 80 --n 50000 --half-width 1
+    Or compare two waves: how many reports show a change, or how surely so many do:
+      hearsay plan --k 10 --epsilon 1 --change 0.01
+      hearsay plan --k 10 --epsilon 1 --change 0.01 --n 500000
+    """
+    if k is not None and (low is not None or high is not None):
+        raise InvalidInput("give --k for categories, or --low and --high for numbers, not both")
+    scale = _Scale(k, -1.0 if low is None else low, 1.0 if high is None else high)
+    if k is None:
+        hearsay.plan.Numeric(scale.low, scale.high, clamp=False)
+    make = _maker(mechanism, k)
+    planned = scale.planned(truth)
+    inner = scale.inner(planned)
+    found: dict[str, Any]
+    if change is not None:
+        found = _two_waves(make, inner, scale, epsilon, n, half_width, change, power, confidence)
+    else:
+        found = _one_wave(make, inner, scale, epsilon, n, half_width, confidence, simultaneous)
+    spent = float(found["epsilon"])
+    built = make(spent)
+    if explain and k is not None and mechanism == "auto":
+        found["why"] = str(catalogue.automatic(k, spent))
+    if as_json:
+        document = {"mechanism": built.name, "k": k, "bytes": built.code_bytes, **found}
+        asked = {"truth": planned, "confidence": confidence, "simultaneous": simultaneous}
+        typer.echo(json.dumps(document | asked, indent=2))
+        return
+    typer.echo(_sentence(found, scale, confidence, simultaneous))
+    typer.echo(f"mechanism {built.name}, {built.code_bytes} bytes a report")
+    if "why" in found:
+        typer.echo(found["why"])
+
+
+def _one_wave(
+    make: Callable[[float], Mechanism],
+    truth: float,
+    scale: _Scale,
+    epsilon: float | None,
+    n: int | None,
+    half_width: float | None,
+    confidence: float,
+    simultaneous: bool,
+) -> dict[str, Any]:
+    """Return all three of epsilon, n and half-width, of which two are given."""
+    if sum(value is None for value in (epsilon, n, half_width)) != 1:
+        raise InvalidInput("give two of --epsilon, --n and --half-width, or --change")
+    options: dict[str, Any] = {"confidence": confidence, "simultaneous": simultaneous}
+    if half_width is None:
+        assert epsilon is not None and n is not None
+        width = sizes.half_width(make(epsilon), truth, n, **options) * scale.unit
+        return {"finds": "half_width", "epsilon": epsilon, "n": n, "half_width": width}
+    target = half_width / scale.unit
+    if n is None:
+        assert epsilon is not None
+        n = sizes.sample_size(make(epsilon), truth, target, **options)
+        return {"finds": "n", "epsilon": epsilon, "n": n, "half_width": half_width}
+    epsilon = sizes.least_epsilon(make, truth, n, target, **options)
+    return {"finds": "epsilon", "epsilon": epsilon, "n": n, "half_width": half_width}
+
+
+def _two_waves(
+    make: Callable[[float], Mechanism],
+    truth: float,
+    scale: _Scale,
+    epsilon: float | None,
+    n: int | None,
+    half_width: float | None,
+    change: float,
+    power: float,
+    confidence: float,
+) -> dict[str, Any]:
+    """Return the reports of each wave that have the power, or the power of `n`."""
+    if epsilon is None or half_width is not None:
+        raise InvalidInput("--change goes with --epsilon and perhaps --n, without --half-width")
+    built, shift = make(epsilon), change / scale.unit
+    finds = "n" if n is None else "power"
+    if n is None:
+        n = sizes.two_wave_sample_size(built, truth, shift, confidence=confidence, power=power)
+    else:
+        power = sizes.two_wave_power(built, truth, shift, n, confidence=confidence)
+    return {"finds": finds, "epsilon": epsilon, "n": n, "change": change, "power": power}
+
+
+def _sentence(found: dict[str, Any], scale: _Scale, confidence: float, simultaneous: bool) -> str:
+    n, spent = f"{found['n']:,}", f"epsilon {found['epsilon']:.6g}"
+    if "change" in found:
+        return (
+            f"two waves of {n} reports each at {spent} show a change of {found['change']:g} "
+            f"with probability {found['power']:.3f} (two-sided test at {1 - confidence:.3g})"
+        )
+    kind = "simultaneous " if simultaneous else ""
+    return (
+        f"{n} reports at {spent} give {scale.subject} a {kind}{confidence:.4g} interval of "
+        f"+-{found['half_width']:.4g}"
+    )
+
+
+def audit(
+    mechanism: MechanismName = "",
+    k: Categories = None,
+    epsilon: Epsilon = None,
+    survey: Annotated[
+        Path | None, typer.Option(help="Audit every mechanism of this survey (TOML) instead.")
+    ] = None,
+    draws: Annotated[
+        int, typer.Option(help="Simulated reports for each input; a tenth of it one by one.")
+    ] = 200_000,
+    confidence: Annotated[float, typer.Option(help="Of all verdicts by simulation.")] = 0.99,
+    as_json: AsJson = False,
+) -> None:
+    """Check that mechanisms keep the epsilon they claim; exit with 1 where one does not.
+
+    The channel is enumerated exactly where it is small enough. Both samplers are measured, the
+    one of single reports, which clients run, and the one of batches: the epsilon is at least the
+    bound shown, at the stated confidence. A mechanism too large to enumerate still had its
+    integers checked, exactly, when it was built.
+
+    \b
+      hearsay audit krr --k 8 --epsilon 1
+      hearsay audit piecewise --epsilon 2
+      hearsay audit --survey survey.toml
+    """
+    from ldp import Coins
+    from ldp.assurance.audit import audit as examine
+    from ldp.assurance.audit import in_bulk, one_by_one
+
+    rows = []
+    audited = _audited(mechanism, k, epsilon, survey)
+    samplers = {
+        "single": (one_by_one, max(draws // 10, min(draws, 100))),
+        "bulk": (in_bulk, draws),
+    }
+    # So that all hold together (Bonferroni).
+    each = 1 - (1 - confidence) / (len(samplers) * len(audited))
+    for place, built in audited:
+        for sampler, (draw, n) in samplers.items():
+            result = examine(built, Coins(), draws=n, confidence=each, draw=draw)
+            rows.append((place, built.name, sampler, result))
+    violated = len({place for place, _, _, result in rows if result.violated})
+    if as_json:
+        documents = [
+            {"place": place, "mechanism": name, "sampler": sampler, "violated": result.violated}
+            | {key: value for key, value in asdict(result).items() if key != "mechanism"}
+            for place, name, sampler, result in rows
+        ]
+        typer.echo(json.dumps(documents, indent=2))
+    else:
+        table = Table("", "mechanism", "sampler")
+        for heading in ("claims", "channel", "at least", "verdict"):
+            table.add_column(heading, justify="right")
+        for place, name, sampler, result in rows:
+            exact = "too large" if result.exact is None else f"{result.exact:.6g}"
+            verdict = "[bold red]VIOLATED[/]" if result.violated else "kept"
+            numbers = (f"{result.claimed:.6g}", exact, f"{result.lower_bound:.4g}", verdict)
+            table.add_row(place, name, sampler, *numbers)
+        Console().print(table)
+        Console().print(f"{violated} of {len(audited)} mechanisms violate what they claim")
+    if violated:
+        raise typer.Exit(1)
+
+
+def _audited(
+    name: str, k: int | None, epsilon: float | None, survey: Path | None
+) -> list[tuple[str, Mechanism]]:
+    """Return the mechanisms to audit, each with where it is from."""
+    if survey is None:
+        if not name or epsilon is None:
+            raise InvalidInput("give a mechanism and --epsilon (and --k), or --survey")
+        return [(f"k = {k}" if k else "numbers", _maker(name, k)(epsilon))]
+    if name or k is not None or epsilon is not None:
+        raise InvalidInput("--survey has its own mechanisms: give nothing else with it")
+    resolved = hearsay.plan.parse(surveys.resolve(surveys.from_file(survey)))
+    return [
+        (f"{level.name}, {attribute}", mechanism)
+        for level in resolved.levels.values()
+        for attribute, mechanism in level.mechanisms.items()
+    ]
+
+
+def shuffle(
+    epsilon: Annotated[float, typer.Option(help="What one report spends.")],
+    n: Annotated[
+        int, typer.Option(help="The size of the COHORT: one attribute, one level, one period.")
+    ],
+    delta: Annotated[float, typer.Option(help="The delta of the bound.")] = 1e-6,
+    krr: Annotated[
+        int | None, typer.Option(help="k-RR with so many categories; otherwise any mechanism.")
+    ] = None,
+    bound: Annotated[str, typer.Option(help="clones (numerical), or closed (weaker).")] = "clones",
+    as_json: AsJson = False,
+) -> None:
+    """Bound what a cohort's reports in random order tell to whoever sees them only so.
+
+    Holds against everyone but the shuffler, if the other members of the cohort are honest.
+    Cohort, attribute and level are in the clear, so reports of others do not count.
+    """
+    from ldp import KRR
+    from ldp.assurance import amplification
+
+    if krr is None:
+        central = amplification.bounded(epsilon, n, delta, bound=bound)
+    else:
+        central = amplification.shuffled(KRR(krr, epsilon), n, delta, bound=bound)
+    if as_json:
+        document = {"epsilon": epsilon, "n": n, "delta": delta, "shuffled_epsilon": central}
+        typer.echo(json.dumps(document, indent=2))
+        return
+    typer.echo(
+        f"{n:,} reports of one cohort, each of epsilon {epsilon:g}, in random order: "
+        f"epsilon {central:.5g} at delta {delta:g}"
+    )
+
+
+def _maker(name: str, k: int | None) -> Callable[[float], Mechanism]:
+    """Return the named mechanism as a function of epsilon: for k categories, or for numbers."""
+    if k is None:
+        return lambda epsilon: catalogue.numeric(name, epsilon)
+    return lambda epsilon: catalogue.categorical(name, k, epsilon)

@@ -1,0 +1,135 @@
+"""The commands that look after what is stored, and those that end a survey."""
+
+import contextlib
+import json
+import os
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from hearsay.transport import call, open_channel
+from hearsay.v1 import admin_pb2, admin_pb2_grpc
+from hearsay_server import config
+from hearsay_server.commands import connect
+from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
+from hearsay_server.commands.local import ConfigFile, Data, Url, opened, where
+from hearsay_server.storage import backup as backups
+from hearsay_server.storage import retention as retaining
+from hearsay_server.storage import verify as verifying
+from hearsay_server.storage.database import open_database
+from hearsay_server.storage.verify import Verdict
+from ldp import InvalidInput
+
+_TIMEOUT = 600.0
+"""Seconds that a survey may take to be deleted."""
+
+
+def verify(
+    data: Data = None, database: Url = None, config_file: ConfigFile = None, as_json: AsJson = False
+) -> None:
+    """Recount the stored batches and compare with every tally; exit with 1 where one differs.
+
+    Servers may go on meanwhile.
+    """
+    with opened(data, database, config_file) as found:
+        checked = list(verifying.verify(found))
+    wrong = [one for one in checked if one.verdict is Verdict.DIFFERS]
+    if as_json:
+        rows = [{**asdict(one), "verdict": one.verdict.name.lower()} for one in checked]
+        typer.echo(json.dumps(rows, indent=2))
+    else:
+        table = Table("survey", "period", "attribute", "level", "kept", "recounted", "")
+        for one in checked:
+            attribute = one.attribute or "records"
+            numbers = (f"{one.kept:,}", f"{one.recounted:,}")
+            said = one.detail or one.verdict.value
+            table.add_row(one.survey, one.period, attribute, one.level, *numbers, said)
+        Console().print(table)
+        Console().print(f"{len(checked)} checked, {len(wrong)} differ")
+    if wrong:
+        raise typer.Exit(1)
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(help="Where to; it must not exist.")],
+    data: Data = None,
+    database: Url = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Copy everything, as it is at one moment, into one file; servers may go on meanwhile."""
+    with opened(data, database, config_file) as found:
+        backups.backup(found, file)
+    typer.echo(f"{file} holds {file.stat().st_size:,} bytes")
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(help="A backup, of SQLite or PostgreSQL.")],
+    data: Data = None,
+    database: Url = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Copy a backup into an empty folder or database."""
+    with contextlib.closing(open_database(where(data, database, config_file))) as found:
+        backups.restore(file, found)
+    typer.echo(f"{file} is restored")
+
+
+def retention(
+    keep_days: Annotated[
+        int | None, typer.Option(help="Drop rows that came longer ago; default: as configured.")
+    ] = None,
+    data: Data = None,
+    database: Url = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Close, drop and purge what is due, now: a server does so every hour.
+
+    Dropped rows cannot be exported, recounted or forgotten any more; what they counted stays.
+    """
+    if keep_days is None:
+        keep_days = config.load(config_file, os.environ, {}).keep_batches_days
+    elif keep_days < 1:
+        raise InvalidInput(f"--keep-days must be at least 1, got {keep_days}")
+    with opened(data, database, config_file) as found:
+        now = datetime.now(UTC)
+        retaining.remember(found, now)
+        for step in retaining.due(found, now, keep_days):
+            while step():
+                pass
+
+
+def close_survey(
+    context: typer.Context,
+    survey: Annotated[str, typer.Argument(help="The survey's name.")],
+    period: Annotated[str, typer.Option(help="Only its periods up to this one.")] = "",
+    target: Target = DEFAULT_ADDRESS,
+    insecure: Insecure = False,
+    token: Token = None,
+) -> None:
+    """Take no more reports of a survey, for good; its tallies stay."""
+    with open_channel(target, tls=connect.tls(context), token=token, insecure=insecure) as channel:
+        request = admin_pb2.CloseSurveyRequest(survey=survey, period=period)
+        call(admin_pb2_grpc.AdminStub(channel).CloseSurvey, request, _TIMEOUT)
+    typer.echo(f"{survey} is closed" + (f" up to {period}" if period else ""))
+
+
+def delete_survey(
+    context: typer.Context,
+    survey: Annotated[str, typer.Argument(help="The survey's name.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    target: Target = DEFAULT_ADDRESS,
+    insecure: Insecure = False,
+    token: Token = None,
+) -> None:
+    """Delete a survey with all that came in."""
+    if not yes:
+        typer.confirm(f"Delete {survey} and all its reports, for good?", abort=True)
+    with open_channel(target, tls=connect.tls(context), token=token, insecure=insecure) as channel:
+        request = admin_pb2.DeleteSurveyRequest(survey=survey)
+        held = call(admin_pb2_grpc.AdminStub(channel).DeleteSurvey, request, _TIMEOUT)
+    typer.echo(f"{survey} is deleted, with {held.records:,} records in {held.batches:,} batches")

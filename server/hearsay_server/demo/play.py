@@ -1,0 +1,246 @@
+"""The main job, played through on real input: devices, a server process, an analyst."""
+
+import contextlib
+import importlib.util
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from multiprocessing.pool import Pool
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+import hearsay.plan
+from hearsay import Analyst
+from hearsay.plan import Categorical, Numeric
+from hearsay.transport import call, open_channel
+from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, survey_pb2
+from hearsay_server.demo.devices import Answers, Respondent, Sent, deliver, start
+from hearsay_server.demo.results import Comparison, draw, show
+from hearsay_server.surveys import survey as surveys
+from hearsay_server.surveys.describe import describe
+from ldp import InvalidInput
+
+_START_TIMEOUT = 30.0
+
+
+@dataclass(frozen=True)
+class Source:
+    """A survey, and what every respondent would answer, by attribute name."""
+
+    title: str
+    survey: survey_pb2.Survey
+    respondents: Sequence[Answers]
+    left_out: int = 0
+    """Answers that the survey has no place for; they are withheld."""
+
+
+def redbook() -> Source:
+    """Load Fair's marriage survey of 1974 from the statsmodels package."""
+    # The file alone: to import the package takes longer than a thousand devices.
+    found = importlib.util.find_spec("statsmodels")
+    if found is None or not found.submodule_search_locations:
+        raise InvalidInput("the survey is in the package statsmodels: pip install 'hearsay[demo]'")
+    table = pd.read_csv(Path(found.submodule_search_locations[0]) / "datasets/fair/fair.csv")
+    table["affair"] = np.where(table.pop("affairs") > 0, "yes", "no")
+    text = resources.files("hearsay_server.demo").joinpath("redbook.toml").read_text("utf-8")
+    survey = surveys.from_toml(text, "redbook.toml")
+    title = f"Fair's marriage survey of 1974: {len(table):,} respondents"
+    return _source(title, survey, table)
+
+
+def from_csv(file: Path, survey: survey_pb2.Survey) -> Source:
+    """Load a table of one's own: comma-separated, the first line naming the columns.
+
+    A column called "Hours per week" is the attribute hours_per_week. Raises `InvalidInput`
+    where the file cannot be read, lacks a column of the survey, or holds no answer to it.
+    """
+    try:
+        # Everything as text: whether "1" is a category or a number is for the survey to say.
+        table = pd.read_csv(file, dtype=str, skipinitialspace=True, keep_default_na=False)
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"cannot read {file}: {error}") from None
+    table.columns = [re.sub("[^a-z0-9]+", "_", str(c).lower()).strip("_") for c in table.columns]
+    if missing := [a.name for a in survey.attributes if a.name not in table.columns]:
+        raise InvalidInput(
+            f"{file} has no column {missing[0]!r}; its columns are {', '.join(table.columns)}"
+        )
+    return _source(f"{file.name}: {len(table):,} respondents", survey, table)
+
+
+def _source(title: str, survey: survey_pb2.Survey, table: pd.DataFrame) -> Source:
+    plan = hearsay.plan.parse(surveys.resolve(survey))
+    respondents: list[dict[str, str | float]] = [{} for _ in range(len(table))]
+    left_out = 0
+    for name, attribute in plan.attributes.items():
+        for answers, cell in zip(respondents, table[name], strict=True):
+            try:
+                answer = _answer(attribute.domain, cell)
+                attribute.domain.encode(answer)
+            except ValueError:
+                left_out += 1
+            else:
+                answers[name] = answer
+    if not any(respondents):
+        raise InvalidInput("the table holds no answer that has a place in the survey")
+    return Source(title, survey, [answers for answers in respondents if answers], left_out)
+
+
+def _answer(domain: Categorical | Numeric, cell: object) -> str | float:
+    if isinstance(domain, Numeric):
+        return float(str(cell))
+    whole = isinstance(cell, float) and cell.is_integer()
+    return str(int(cell)) if whole and isinstance(cell, float) else str(cell).strip()
+
+
+def play(
+    source: Source, *, plot: Path, data: Path | None, seed: int | None, console: Console
+) -> list[Comparison]:
+    """Run the whole job and tell about it on `console`; return what was estimated."""
+    begin = time.monotonic()
+    console.print(f"[bold]{source.title}[/bold]")
+    if source.left_out:
+        console.print(f"{source.left_out:,} answers fit no place in the survey and are withheld")
+    with contextlib.ExitStack() as stack:
+        pool = stack.enter_context(start())  # while the server starts
+        folder = data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hearsay-")))
+        address = stack.enter_context(server_process(folder))
+        stack.callback(pool.terminate)  # before the server ends, whatever happens
+        console.print(f"a server runs at {address}, its data in {folder}")
+        with open_channel(address) as channel:
+            request = admin_pb2.CreateSurveyRequest(survey=source.survey)
+            call(admin_pb2_grpc.AdminStub(channel).CreateSurvey, request, 30.0)
+        exhibit = _collect(pool, source, address, seed, console)
+        results = _ask(source, address)
+    _show_exhibit(exhibit, source.survey, console)
+    show(results, console)
+    draw(results, source.title, plot)
+    covered = sum(result.covered for result in results)
+    console.print(
+        f"{covered} of {len(results)} 95% intervals cover the truth. "
+        f"{time.monotonic() - begin:.0f} s in all. The plot is in [bold]{plot}[/bold]."
+    )
+    _show_next(source.survey, data, console)
+    return results
+
+
+def _show_next(survey: survey_pb2.Survey, data: Path | None, console: Console) -> None:
+    command = Path(sys.executable).with_name("hearsay")
+    if command.is_relative_to(Path.cwd()):
+        command = command.relative_to(Path.cwd())
+    kept = data or Path("demo-data")
+    lines = ["", "Next, try:"]
+    if data is None:
+        lines.append(f"  {command} demo --data {kept}   # again, keeping what the server stored")
+    lines.append(f"  {command} serve --data {kept}  # then, in another terminal:")
+    lines.append(f"  {command} query {survey.name} {survey.attributes[0].name}")
+    if data is not None:
+        lines.append(f"  {command} survey show {survey.name}")
+    console.print("\n".join(lines), soft_wrap=True, highlight=False)
+
+
+@contextlib.contextmanager
+def server_process(folder: Path) -> Iterator[str]:
+    """Run `hearsay serve` on a free port while the context lasts; yield its address."""
+    command = [sys.executable, "-m", "hearsay_server", "serve", "--listen", "127.0.0.1:0"]
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(
+            [*command, "--data", str(folder)], stdout=subprocess.PIPE, stderr=log, text=True
+        )
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()  # ends at once where the process does
+            if not line.startswith("listening on "):
+                process.wait(_START_TIMEOUT)
+                log.seek(0)
+                raise InvalidInput(f"the server did not start: {log.read().strip()}")
+            yield line.removeprefix("listening on ").strip()
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(_START_TIMEOUT)
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+def _collect(pool: Pool, source: Source, address: str, seed: int | None, console: Console) -> Sent:
+    """Let every respondent's device send; return what one of them sent."""
+    chooser = random.Random(seed)
+    levels = sorted(source.survey.levels)
+    respondents = [
+        Respondent(number, chooser.choice(levels), answers)
+        for number, answers in enumerate(source.respondents)
+    ]
+    plan = surveys.resolve(source.survey)
+    columns = (TextColumn("devices"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    first = None
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("devices", total=len(respondents))
+        for every in deliver(pool, address, plan, respondents, seed):
+            first = first or next(filter(None, every), None)
+            progress.advance(task, len(every))
+    if first is None:
+        raise InvalidInput("nobody had an answer to an attribute that was drawn for them")
+    return first
+
+
+def _ask(source: Source, address: str) -> list[Comparison]:
+    results = []
+    with Analyst(address) as analyst:
+        for attribute in source.survey.attributes:
+            name = attribute.name
+            given = [answers[name] for answers in source.respondents if name in answers]
+            frame = analyst.estimate(source.survey.name, name)
+            for label, row in frame.iterrows():
+                results.append(
+                    Comparison(
+                        attribute=name,
+                        label=str(label),
+                        estimate=row["estimate"],
+                        standard_error=row["standard_error"],
+                        low=row["low"],
+                        high=row["high"],
+                        truth=_truth(attribute, given, str(label)),
+                    )
+                )
+    return results
+
+
+def _truth(attribute: survey_pb2.Attribute, given: Sequence[str | float], label: str) -> float:
+    if attribute.WhichOneof("domain") == "numeric":
+        low, high = attribute.numeric.low, attribute.numeric.high
+        return float(np.clip(np.array(given, dtype=float), low, high).mean())
+    return given.count(label) / len(given)
+
+
+def _show_exhibit(exhibit: Sent, survey: survey_pb2.Survey, console: Console) -> None:
+    batch = collector_pb2.Batch.FromString(exhibit.batch)
+    plan = hearsay.plan.parse(surveys.resolve(survey))
+    level = plan.level(exhibit.respondent.level)
+    table = Table("attribute", "the truth, kept", "what left the device", "epsilon")
+    codes = {column.attribute: column.codes for column in batch.columns}
+    for name, mechanism in level.mechanisms.items():
+        if name in codes:
+            kept = exhibit.respondent.answers[name]
+            table.add_row(
+                name,
+                f"{kept:g}" if isinstance(kept, float) else escape(kept),
+                escape(describe(plan.attributes[name].domain, mechanism, codes[name])),
+                f"{mechanism.realised_epsilon:.3f}",
+            )
+    console.print(
+        f"\nWhat one device really sent: {batch.ByteSize()} bytes, at level "
+        f"{level.name!r} (epsilon {level.epsilon:g} for the whole record)"
+    )
+    console.print(table)

@@ -1,0 +1,1 @@
+"""What devices sent: whether a batch may be taken, and its tallies."""

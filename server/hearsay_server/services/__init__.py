@@ -1,1 +1,0 @@
-"""The three services, each a thin layer over the store and the mathematics."""

@@ -1,0 +1,1 @@
+"""The server process: gRPC services, who may call them, health, metrics, TLS."""

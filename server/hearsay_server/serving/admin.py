@@ -1,0 +1,97 @@
+"""What operators call."""
+
+import asyncio
+from functools import partial
+
+import grpc
+
+import hearsay.plan
+from hearsay.v1 import admin_pb2, admin_pb2_grpc
+from hearsay_server.serving.plans import Plans
+from hearsay_server.serving.status import Context, abort, no_survey
+from hearsay_server.storage import retention
+from hearsay_server.storage.store import BeingDeleted, Store, StoredSurvey
+from hearsay_server.storage.writer import Writer
+from hearsay_server.surveys import survey as surveys
+from ldp import InvalidInput
+
+
+class Admin(admin_pb2_grpc.AdminServicer):
+    """What operators call."""
+
+    def __init__(self, plans: Plans, store: Store, writer: Writer) -> None:
+        self._plans = plans
+        self._store = store
+        self._writer = writer
+
+    async def CreateSurvey(  # noqa: N802
+        self, request: admin_pb2.CreateSurveyRequest, context: Context
+    ) -> admin_pb2.SurveyStatus:
+        try:
+            plan = await asyncio.to_thread(surveys.resolve, request.survey)
+        except InvalidInput as error:
+            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        try:
+            return _status(await self._writer.run(lambda: self._plans.create(plan)))
+        except BeingDeleted as error:
+            await abort(context, grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        except InvalidInput as error:
+            await abort(context, grpc.StatusCode.ALREADY_EXISTS, str(error))
+
+    async def ListSurveys(  # noqa: N802
+        self, request: admin_pb2.ListSurveysRequest, context: Context
+    ) -> admin_pb2.ListSurveysResponse:
+        found = await asyncio.to_thread(self._store.surveys)
+        return admin_pb2.ListSurveysResponse(surveys=map(_status, found))
+
+    async def ShowSurvey(  # noqa: N802
+        self, request: admin_pb2.ShowSurveyRequest, context: Context
+    ) -> admin_pb2.ShowSurveyResponse:
+        found = await asyncio.to_thread(self._store.survey, request.survey)
+        if found is None:
+            await abort(context, grpc.StatusCode.NOT_FOUND, no_survey(request.survey))
+        return admin_pb2.ShowSurveyResponse(status=_status(found), plan=found.plan)
+
+    async def CloseSurvey(  # noqa: N802
+        self, request: admin_pb2.CloseSurveyRequest, context: Context
+    ) -> admin_pb2.SurveyStatus:
+        def close() -> StoredSurvey | None:
+            retention.close_survey(database, request.survey, request.period)
+            return self._store.survey(request.survey)
+
+        database = self._store.database
+        try:
+            stored = await self._writer.run(partial(database.retrying, close))
+        except retention.NoSurvey as error:
+            await abort(context, grpc.StatusCode.NOT_FOUND, str(error))
+        except InvalidInput as error:
+            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        if stored is None:  # deleted since
+            await abort(context, grpc.StatusCode.NOT_FOUND, no_survey(request.survey))
+        return _status(stored)
+
+    async def DeleteSurvey(  # noqa: N802
+        self, request: admin_pb2.DeleteSurveyRequest, context: Context
+    ) -> admin_pb2.DeleteSurveyResponse:
+        database = self._store.database
+        mark = partial(retention.mark_deleted, database, request.survey)
+        try:
+            held = await self._writer.run(partial(database.retrying, mark))
+        except retention.NoSurvey as error:
+            await abort(context, grpc.StatusCode.NOT_FOUND, str(error))
+        # If this is cut short, a sweep goes on with it.
+        delete = partial(retention.delete_some, database)
+        while await self._writer.run(partial(database.retrying, delete)):
+            pass
+        return admin_pb2.DeleteSurveyResponse(batches=held.batches, records=held.records)
+
+
+def _status(stored: StoredSurvey) -> admin_pb2.SurveyStatus:
+    return admin_pb2.SurveyStatus(
+        survey=stored.survey,
+        title=hearsay.plan.parse(stored.plan).title,
+        revision=stored.revision,
+        batches=stored.batches,
+        records=stored.records,
+        closed=stored.closed,
+    )

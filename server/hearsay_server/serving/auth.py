@@ -1,0 +1,110 @@
+"""Who is calling, and whether they may, by the service and the token of a call."""
+
+import asyncio
+import time
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+import grpc
+from grpc_health.v1 import health
+from grpc_reflection.v1alpha import reflection
+
+from hearsay_server.storage.tokens import Token, Tokens, hashed
+
+ROLES = {
+    "hearsay.v1.Collector": "device",
+    "hearsay.v1.Analyst": "analyst",
+    "hearsay.v1.Admin": "admin",
+}
+"""Whom each service is for."""
+
+EVERYBODY = {health.SERVICE_NAME, reflection.SERVICE_NAME}
+"""Services that tell no data. What is in neither is for admins."""
+
+_FRESH = 1.0
+"""Seconds that a look at the tokens is good for: a revocation takes as long."""
+
+_REMEMBERED = 1 << 16
+"""Tokens of which the last look is remembered."""
+
+_caller: ContextVar[str] = ContextVar("hearsay_caller", default="")
+
+
+def caller() -> str:
+    """Return the id of the token that the call under way was made with; "" for none."""
+    return _caller.get()
+
+
+def called_by(token: str) -> None:
+    """Say by which token the call under way was made."""
+    _caller.set(token)
+
+
+class Denied(Exception):
+    """Why a call is not let in."""
+
+    def __init__(self, code: grpc.StatusCode, detail: str, reason: str) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class _Look:
+    token: Token | None
+    until: float
+
+
+class Policy:
+    """Decide by a call's service and token whether it may be made."""
+
+    def __init__(self, tokens: Tokens, *, loopback: bool, require_device_token: bool) -> None:
+        """Ask for tokens: always off loopback, and on it as soon as one was ever made."""
+        self._tokens = tokens
+        self._required = not loopback or tokens.any()  # known before the first call comes
+        self._require_device_token = require_device_token
+        self._looks: dict[bytes, _Look] = {}  # by hash: a secret is not kept, even in memory
+        self._checked = -_FRESH
+
+    async def admit(self, service: str, text: str | None) -> str:
+        """Return the id of the caller's token, "" for none; raise `Denied`.
+
+        `text` is the token that the call came with.
+        """
+        if service in EVERYBODY:
+            return ""
+        role = ROLES.get(service, "admin")
+        asked = await self._asks()
+        needed = self._require_device_token if role == "device" else asked
+        if not needed and (text is None or not asked):
+            return ""
+        if text is None:
+            detail = f"{service} needs `authorization: Bearer TOKEN` with a token of role {role}"
+            raise Denied(grpc.StatusCode.UNAUTHENTICATED, detail, "missing")
+        token = await self._find(text)
+        if token is None:
+            detail = "the token is not known, has expired or was revoked"
+            raise Denied(grpc.StatusCode.UNAUTHENTICATED, detail, "unknown")
+        if token.role != role:
+            detail = f"{service} needs a token of role {role}, this one is of role {token.role}"
+            raise Denied(grpc.StatusCode.PERMISSION_DENIED, detail, "wrong_role")
+        return token.id
+
+    async def _asks(self) -> bool:
+        """Tell whether tokens are asked for at all."""
+        now = time.monotonic()
+        if not self._required and now - self._checked >= _FRESH:
+            self._checked = now
+            self._required = await asyncio.to_thread(self._tokens.any)
+        return self._required
+
+    async def _find(self, text: str) -> Token | None:
+        now = time.monotonic()
+        hash_ = hashed(text)
+        look = self._looks.get(hash_)
+        if look is None or look.until <= now:
+            if len(self._looks) >= _REMEMBERED:
+                self._looks.clear()
+            look = _Look(await asyncio.to_thread(self._tokens.find, hash_), now + _FRESH)
+            self._looks[hash_] = look
+        return look.token

@@ -1,0 +1,161 @@
+"""What devices call."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from functools import partial
+
+import grpc
+
+from hearsay.v1 import collector_pb2, collector_pb2_grpc
+from hearsay_server.clock import Clock, system
+from hearsay_server.ingest.intake import Reason, Refused
+from hearsay_server.limits import Rates, TooMany
+from hearsay_server.serving import auth
+from hearsay_server.serving.metrics import Metrics
+from hearsay_server.serving.plans import Plans
+from hearsay_server.serving.status import (
+    MENDED,
+    Context,
+    abort,
+    no_survey,
+    put_off,
+    refuse,
+    shortened,
+)
+from hearsay_server.storage import forgetting
+from hearsay_server.storage.retention import NoSurvey
+from hearsay_server.storage.store import Store
+from hearsay_server.storage.writer import MAX_REQUEST, Outcome, Overloaded, Writer
+from ldp import InvalidInput
+
+_log = logging.getLogger("hearsay.server")
+
+Result = collector_pb2.Result
+
+_COUNTED_AS = {
+    Result.STORED: "stored",
+    Result.DUPLICATE: "duplicate",
+    Result.REFUSED: "refused",
+    Result.RETRY: "retry",
+}
+
+
+class Collector(collector_pb2_grpc.CollectorServicer):
+    """What devices call."""
+
+    def __init__(
+        self,
+        plans: Plans,
+        store: Store,
+        writer: Writer,
+        metrics: Metrics,
+        rates: Rates | None = None,
+        clock: Clock = system,
+    ) -> None:
+        self._plans = plans
+        self._database = store.database
+        self._writer = writer
+        self._metrics = metrics
+        self._rates = rates
+        self._clock = clock
+        self._outcomes = {
+            status: metrics.batches.labels(name) for status, name in _COUNTED_AS.items()
+        }
+
+    async def GetPlan(  # noqa: N802
+        self, request: collector_pb2.GetPlanRequest, context: Context
+    ) -> collector_pb2.GetPlanResponse:
+        plan = await asyncio.to_thread(self._plans.frozen, request.survey)
+        if plan is None:
+            await abort(context, grpc.StatusCode.NOT_FOUND, no_survey(request.survey))
+        return collector_pb2.GetPlanResponse(plan=plan, server_time=self._now())
+
+    async def Submit(  # noqa: N802
+        self, request: collector_pb2.SubmitRequest, context: Context
+    ) -> collector_pb2.SubmitResponse:
+        count = len(request.batches)
+        if not 1 <= count <= MAX_REQUEST:
+            detail = f"a request holds 1 to {MAX_REQUEST} batches, got {count}"
+            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, detail)
+        caller = auth.caller()
+        self._metrics.received.inc(count)
+        try:
+            self._check_rate(caller, count)
+            outcomes = await self._writer.add(request.batches, caller)
+        except TooMany as error:
+            self._metrics.limited.labels(error.limit).inc()
+            await refuse(context, error)
+        except Overloaded as error:
+            self._metrics.limited.labels("queue").inc()
+            await refuse(context, TooMany(str(error), "queue", retry_after=1.0))
+        except Exception:
+            # Nothing was acknowledged, so the client will come again with the same batches.
+            _log.exception("batches could not be stored")
+            detail = "the batches could not be stored"
+            await put_off(context, grpc.StatusCode.UNAVAILABLE, detail, MENDED)
+        results = [_result(outcome) for outcome in outcomes]
+        self._count(request, results)
+        return collector_pb2.SubmitResponse(results=results, server_time=self._now())
+
+    async def Forget(  # noqa: N802
+        self, request: collector_pb2.ForgetRequest, context: Context
+    ) -> collector_pb2.ForgetResponse:
+        count = len(request.ids)
+        if not 1 <= count <= MAX_REQUEST:
+            detail = f"a request holds 1 to {MAX_REQUEST} ids, got {count}"
+            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, detail)
+
+        caller = auth.caller()
+
+        def forget() -> Sequence[collector_pb2.ForgetResponse.Status]:
+            plan = self._plans.find(request.survey)
+            if plan is None:
+                raise NoSurvey(no_survey(request.survey))
+            return forgetting.forget(
+                self._database, plan, request.period, request.ids, self._clock(), caller
+            )
+
+        try:
+            self._check_rate(caller, count)
+            results = await self._writer.run(partial(self._database.retrying, forget))
+        except TooMany as error:
+            self._metrics.limited.labels(error.limit).inc()
+            await refuse(context, error)
+        except NoSurvey as error:
+            await abort(context, grpc.StatusCode.NOT_FOUND, str(error))
+        except InvalidInput as error:
+            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except Exception:
+            _log.exception("batches could not be forgotten")
+            detail = "the batches could not be forgotten"
+            await put_off(context, grpc.StatusCode.UNAVAILABLE, detail, MENDED)
+        return collector_pb2.ForgetResponse(results=results, server_time=self._now())
+
+    def _now(self) -> int:
+        """Return the server's time in seconds since 1970."""
+        return int(self._clock().timestamp())
+
+    def _check_rate(self, caller: str, count: int) -> None:
+        if self._rates is None:
+            return
+        wait = self._rates.take(caller, count, time.monotonic())
+        if wait:
+            detail = f"a caller may send {self._rates.per_second:g} batches a second"
+            raise TooMany(detail, "rate", wait)
+
+    def _count(self, request: collector_pb2.SubmitRequest, results: list[Result]) -> None:
+        for batch, result in zip(request.batches, results, strict=True):
+            self._outcomes[result.status].inc()
+            if result.status == Result.STORED:
+                self._metrics.rows.inc(batch.rows)
+            elif result.status != Result.DUPLICATE:
+                self._metrics.refused.labels(Reason.Name(result.reason)).inc()
+
+
+def _result(outcome: Outcome) -> Result:
+    if isinstance(outcome, Refused):
+        status = Result.REFUSED if outcome.final else Result.RETRY
+        return Result(status=status, reason=outcome.reason, detail=shortened(str(outcome)))
+    return Result(status=Result.STORED if outcome else Result.DUPLICATE)

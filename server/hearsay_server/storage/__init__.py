@@ -1,0 +1,1 @@
+"""What is kept: tables, group commit, tallies, tokens, retention, backups."""

@@ -1,0 +1,122 @@
+"""Backups: one state of the database, copied into a SQLite file, whatever it came from.
+
+Such a file is the database of a folder, so a backup of either kind restores into either.
+"""
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from hearsay_server.storage import migrations, schema
+from hearsay_server.storage.database import Database, open_folder
+from ldp import InvalidInput
+
+_PAGE = 16
+"""Rows in memory at once: each may be a batch as large as a message."""
+
+
+def backup(database: Database, file: Path) -> None:
+    """Copy the database as it is now into a new file; servers may go on meanwhile.
+
+    The file appears when it is whole and on the disk. Raises `InvalidInput` where it exists
+    already or cannot be made.
+    """
+    if file.exists():
+        raise InvalidInput(f"{file} exists already: choose another name")
+    try:
+        with tempfile.TemporaryDirectory(dir=file.parent, prefix=".hearsay-") as folder:
+            copy = open_folder(Path(folder))
+            try:
+                with database.reading() as source, copy.changing() as target:
+                    _copy(source, target)
+            finally:
+                copy.close()
+            whole = Path(folder) / "hearsay.db"
+            with contextlib.closing(sqlite3.connect(whole)) as connection:
+                connection.execute("PRAGMA journal_mode = DELETE")  # so that it is one file
+            whole.chmod(0o600)
+            _sync(whole)
+            whole.rename(file)
+            _sync(file.parent)
+    except OSError as error:
+        raise InvalidInput(f"cannot write {file}: {error}") from None
+
+
+def restore(file: Path, database: Database) -> None:
+    """Copy a backup into an empty database, in one transaction.
+
+    A backup of an older schema is upgraded on the way. Raises `InvalidInput` where the database
+    is not empty, or `file` is no backup, is damaged or was made by a newer version.
+    """
+    try:
+        with _reading(file) as source, database.changing() as target:
+            for table in schema.metadata.sorted_tables:
+                if table not in schema.PASSING and target.execute(sa.select(table)).first():
+                    raise InvalidInput(f"the database is not empty: it has {table.name}")
+            _copy(source, target)
+    except sa.exc.DatabaseError as error:
+        raise InvalidInput(f"cannot restore {file}: {error.orig}") from None
+
+
+@contextlib.contextmanager
+def _reading(file: Path) -> Iterator[sa.Connection]:
+    """Read a backup where it lies; one of another schema from a copy that is upgraded."""
+    if not os.access(file, os.R_OK):
+        raise InvalidInput(f"cannot read {file}: is it there, and yours?")
+    # Immutable: it may lie where nothing can be written, not even a lock.
+    address = f"{file.absolute().as_uri()}?mode=ro&immutable=1"
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(address, uri=True)
+
+    if _version(file, connect) != migrations.NEWEST:
+        with tempfile.TemporaryDirectory(prefix="hearsay-") as folder:
+            shutil.copyfile(file, Path(folder) / "hearsay.db")
+            with contextlib.closing(open_folder(Path(folder))) as copy, copy.reading() as source:
+                yield source
+        return
+    engine = sa.create_engine("sqlite://", creator=connect, poolclass=sa.NullPool)
+    with engine.connect() as source:
+        yield source
+
+
+def _version(file: Path, connect: Callable[[], sqlite3.Connection]) -> int:
+    """Return the schema of a backup; raise `InvalidInput` for what is none, or is damaged."""
+    try:
+        with contextlib.closing(connect()) as connection:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.DatabaseError as error:
+        raise InvalidInput(f"{file} is no backup: {error}") from None
+    if not version:
+        raise InvalidInput(f"{file} is no backup: nothing of ours is in it")
+    if result != "ok":
+        raise InvalidInput(f"{file} is damaged: {result}")
+    return int(version)
+
+
+def _copy(source: sa.Connection, target: sa.Connection) -> None:
+    options = {"stream_results": True, "yield_per": _PAGE}
+    for table in schema.metadata.sorted_tables:
+        if table in schema.PASSING:
+            continue
+        # In the order of their keys: in that of their places it would be of their arrival.
+        rows = source.execute(
+            sa.select(table).order_by(*table.primary_key), execution_options=options
+        )
+        for page in rows.mappings().partitions(_PAGE):
+            target.execute(sa.insert(table), [dict(row) for row in page])
+
+
+def _sync(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -1,0 +1,306 @@
+"""One database, SQLite or PostgreSQL: how it is opened, and its kinds of transaction.
+
+Reading sees one state. Appending adds what nobody else adds, beside other appending processes.
+Changing runs alone: it waits until those that append are done, and they wait for it. What is
+written of tokens themselves, and to see whether the disk takes it, goes beside either. SQLite
+lets one transaction write at a time anyhow; PostgreSQL has a gate that the one kind passes
+together and the other alone.
+"""
+
+import contextlib
+import fcntl
+import logging
+import random
+import sqlite3
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from hearsay_server.storage import migrations
+from ldp import InvalidInput
+
+_T = TypeVar("_T")
+_log = logging.getLogger("hearsay.server")
+
+_LOCKS = 0x48656172  # "Hear": the first key of our advisory locks, so that others' do not collide
+_GATE, _PRESENCE, _UPGRADE, _SHARDS = 0, 1, 2, 16
+_MAX_SHARDS = 64
+
+_TRIES = 5
+_PASSING = {"40001", "40P01", "23505"}  # serialisation, deadlock, a row that another one made first
+
+_AWAY = ("08", "53", "57P", "58")  # connections, resources, shutting or starting up, the system
+_AWAY_SQLITE = {5, 6, 10, 13, 14}  # busy, locked, input or output, full, cannot open
+
+_WRITE = {"hearsay_write": True}
+
+_BUSY = 10.0
+"""Seconds that a write to SQLite waits for another one's."""
+
+_PATIENCE = {
+    # Give up on a server that is gone, rather than hold everyone up until the kernel does.
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+    # A process that is stopped in the middle must not hold the gate for ever.
+    "options": "-c idle_in_transaction_session_timeout=60s",
+}
+
+
+class Database:
+    """An open database, and the number of the rows that this process alone adds to."""
+
+    def __init__(self, engine: sa.Engine, shard: int, close: Callable[[], object]) -> None:
+        """Take an engine whose schema is current, and what closes it and all that goes with it."""
+        self.engine = engine
+        self.shard = shard
+        self.close = close
+        dialect = {"sqlite": sqlite, "postgresql": postgresql}[engine.dialect.name]
+        self.insert: Callable[[sa.Table], Any] = dialect.insert  # with its on_conflict clauses
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """Read one state of the database, whatever is written meanwhile."""
+        with self.engine.connect() as connection:
+            if connection.dialect.name == "postgresql":
+                connection = connection.execution_options(
+                    isolation_level="REPEATABLE READ", postgresql_readonly=True
+                )
+            with connection.begin():
+                yield connection
+
+    @contextlib.contextmanager
+    def appending(self) -> Iterator[sa.Connection]:
+        """Write in one transaction, beside others that append."""
+        with _writing(self.engine) as connection:
+            _lock(connection, "pg_advisory_xact_lock_shared", _GATE)
+            yield connection
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[sa.Connection]:
+        """Write in one transaction while nobody appends or changes."""
+        with _writing(self.engine) as connection:
+            _lock(connection, "pg_advisory_xact_lock", _GATE)
+            yield connection
+
+    @contextlib.contextmanager
+    def beside(self) -> Iterator[sa.Connection]:
+        """Write, in one transaction, what no other kind reads or writes: tokens and probes."""
+        with _writing(self.engine) as connection:
+            yield connection
+
+    def retrying(self, work: Callable[[], _T]) -> _T:
+        """Do what is one transaction; again where it failed for no fault of its own.
+
+        That is a connection that broke since it was last used, a deadlock, or a row that two
+        processes made at once. Where it breaks in the commit nobody knows whether that was
+        done: `work` must find out by looking, as it does for a client that comes again.
+        """
+        for _ in range(_TRIES - 1):
+            try:
+                return work()
+            except sa.exc.DBAPIError as error:
+                state = getattr(error.orig, "sqlstate", None)
+                if not error.connection_invalidated and state not in _PASSING:
+                    raise
+        return work()
+
+
+def open_database(where: Path | str) -> Database:
+    """Open a folder with SQLite, or a "postgresql://" URL; make what is missing.
+
+    Raises `InvalidInput` as `open_folder` and `open_url` do.
+    """
+    return open_url(where) if isinstance(where, str) else open_folder(where)
+
+
+def is_away(error: BaseException) -> bool:
+    """Tell whether an error says that the disk or the database cannot be had at present."""
+    if isinstance(error, sa.exc.TimeoutError):  # no connection was free
+        return True
+    if not isinstance(error, sa.exc.DBAPIError):
+        return False
+    if isinstance(error.orig, sqlite3.Error):
+        return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _AWAY_SQLITE
+    state = getattr(error.orig, "sqlstate", None)
+    lost = error.connection_invalidated or isinstance(error, sa.exc.OperationalError)
+    return lost if state is None else state.startswith(_AWAY)
+
+
+def open_folder(folder: Path) -> Database:
+    """Open the SQLite database in `folder`; make both if they are missing.
+
+    Several processes of one machine may have it open. Raises `InvalidInput` where the folder
+    cannot be used, is being upgraded, is served by an older version, or holds what is damaged or
+    was written by a newer one.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        presence: IO[bytes] = (folder / "lock").open("ab")
+    except OSError as error:
+        raise InvalidInput(f"cannot keep data in {folder}: {error}") from None
+    file = folder / "hearsay.db"
+    engine = sa.create_engine(
+        sa.URL.create("sqlite", database=str(file)),
+        connect_args={"timeout": _BUSY},
+        hide_parameters=True,  # no reports in the log of an error
+    )
+    sa.event.listen(engine, "connect", _configure_sqlite)
+    sa.event.listen(engine, "begin", _begin_sqlite)
+    with contextlib.ExitStack() as stack:
+        stack.callback(presence.close)
+        stack.callback(engine.dispose)
+        try:
+            fcntl.flock(presence, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            with _writing(engine) as connection:
+                _bring_up(connection, str(folder), lambda: _alone(presence))
+            fcntl.flock(presence, fcntl.LOCK_SH)
+        except BlockingIOError:
+            raise InvalidInput(
+                f"{folder} is in use by another hearsay server, of an older version or upgrading"
+            ) from None
+        except sa.exc.DatabaseError as error:
+            raise InvalidInput(f"cannot open {file}: {error.orig}") from None
+        return Database(engine, 0, stack.pop_all().close)
+
+
+def open_url(url: str) -> Database:
+    """Open the PostgreSQL database at `postgresql://USER:PASSWORD@HOST/NAME`.
+
+    Any number of processes on any number of machines may have it open. Raises `InvalidInput`
+    for any other URL, where the database cannot be reached, where servers of another version
+    have it open while it would have to be upgraded, or where a newer one wrote it.
+    """
+    try:
+        address = sa.make_url(url)
+    except sa.exc.ArgumentError:
+        address = sa.URL.create("unknown")
+    if address.get_backend_name() != "postgresql":
+        raise InvalidInput("a database is given as postgresql://USER:PASSWORD@HOST:PORT/NAME")
+    address = address.set(drivername="postgresql+psycopg")
+    options = {key: value for key, value in _PATIENCE.items() if key not in address.query}
+    try:
+        engine = sa.create_engine(
+            address,
+            connect_args=options,
+            hide_parameters=True,
+            isolation_level="READ COMMITTED",
+            pool_timeout=_BUSY,
+            pool_pre_ping=True,  # a database that came back is used at once, by readers too
+        )
+    except ModuleNotFoundError:
+        raise InvalidInput("PostgreSQL needs psycopg: pip install 'hearsay[postgres]'") from None
+    sa.event.listen(engine, "connect", _configure_postgres)
+    name = address.render_as_string(hide_password=True)
+    with contextlib.ExitStack() as stack:
+        stack.callback(engine.dispose)
+        try:
+            with _writing(engine) as connection:
+                _lock(connection, "pg_advisory_xact_lock", _UPGRADE)
+                alone = partial(_lock, connection, "pg_try_advisory_xact_lock", _PRESENCE)
+                _bring_up(connection, name, alone)
+            with engine.begin() as connection:
+                shard = _free_shard(connection)
+                present = partial(_be_present, name, shard)
+                present(connection.connection.driver_connection, None)
+        except sa.exc.DBAPIError as error:
+            raise InvalidInput(f"cannot open {address!r}: {error.orig}") from None
+        sa.event.listen(engine, "connect", present)
+        return Database(engine, shard, stack.pop_all().close)
+
+
+@contextlib.contextmanager
+def _writing(engine: sa.Engine) -> Iterator[sa.Connection]:
+    with engine.execution_options(**_WRITE).begin() as connection:
+        yield connection
+
+
+def _bring_up(connection: sa.Connection, name: str, alone: Callable[[], bool]) -> None:
+    found = migrations.version(connection)
+    if found > migrations.NEWEST:
+        raise InvalidInput(
+            f"{name} holds data of schema {found}; this version knows up to {migrations.NEWEST}"
+        )
+    if found < migrations.NEWEST:
+        if found and not alone():
+            raise InvalidInput(
+                f"{name} holds data of schema {found}, to be upgraded to {migrations.NEWEST}, but "
+                "others have it open: stop them, and start one first"
+            )
+        migrations.upgrade(connection)
+        if found:
+            _log.info("%s is of schema %d now, was %d", name, migrations.NEWEST, found)
+
+
+def _alone(presence: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(presence, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _lock(connection: sa.Connection, function: str, key: int) -> bool:
+    """Call one of PostgreSQL's advisory lock functions; SQLite needs none of them."""
+    if connection.dialect.name != "postgresql":
+        return True
+    taken = connection.exec_driver_sql(f"SELECT {function}({_LOCKS}, {key})").scalar_one()
+    return taken is not False  # those that do not try return nothing
+
+
+def _free_shard(connection: sa.Connection) -> int:
+    """Return a shard that nobody is present at, and be so on this connection."""
+    for shard in range(_MAX_SHARDS):
+        if _lock(connection, "pg_try_advisory_lock", _SHARDS + shard):
+            _lock(connection, "pg_advisory_lock_shared", _SHARDS + shard)
+            _lock(connection, "pg_advisory_unlock", _SHARDS + shard)
+            return shard
+    return random.randrange(_MAX_SHARDS)  # shared: its processes wait for each other's commits
+
+
+def _be_present(name: str, shard: int, connection: Any, _record: object) -> None:
+    """Tell others that we have the database open, and which shard is taken.
+
+    Locks are a session's, and a session ends with a database that restarts: so every connection
+    has them, and the next one takes them again. Another version may have come in between.
+    """
+    locks = ", ".join(
+        f"pg_advisory_lock_shared({_LOCKS}, {key})" for key in (_PRESENCE, _SHARDS + shard)
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {locks}")
+        (found,) = cursor.execute("SELECT version_num FROM alembic_version").fetchone()
+    connection.commit()
+    if int(found) > migrations.NEWEST:
+        connection.close()
+        detail = f"{name} was upgraded to schema {found} meanwhile: install that version here too"
+        raise sa.exc.OperationalError("SELECT version_num", None, InvalidInput(detail))
+
+
+def _configure_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # sqlite3 must not begin transactions of its own
+    # What is deleted is overwritten, as far as files can promise that.
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _configure_postgres(connection: Any, _record: object) -> None:
+    # Acknowledged means on the disk; stricter settings, with standbys, stay as they are.
+    with connection.cursor() as cursor:
+        (level,) = cursor.execute("SHOW synchronous_commit").fetchone()
+        if level == "off":
+            cursor.execute("SET synchronous_commit = on")
+    connection.commit()
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    # A transaction that reads first and then writes fails at once where another one wrote in
+    # between; one that says at its start that it will write waits for its turn.
+    write = connection.get_execution_options().get("hearsay_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")

@@ -1,0 +1,119 @@
+"""A device that revoked its consent asks to forget: its batches go, and what they counted."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from hearsay.plan import Plan
+from hearsay.v1 import collector_pb2
+from hearsay_server.ingest.intake import Cohort, Reason, Refused, check_period, ends, tallies_of
+from hearsay_server.limits import TooMany
+from hearsay_server.storage import schema, shards
+from hearsay_server.storage.database import Database
+from hearsay_server.storage.retention import present
+from hearsay_server.storage.shards import Counted
+from ldp import InvalidInput, Tally
+from ldp.core.tally import add_up
+
+FORGOTTEN, SUMMED = collector_pb2.ForgetResponse.FORGOTTEN, collector_pb2.ForgetResponse.SUMMED
+
+_batches, _barred = schema.batches, schema.token_rows
+
+_MAX_BARRED = 100_000
+"""Ids of a survey's period that one token, or all without one, can bar before they came."""
+
+_HOUR = 3600.0
+
+
+def forget(
+    database: Database,
+    plan: Plan,
+    period: str,
+    ids: Sequence[bytes],
+    now: datetime,
+    caller: str = "",
+) -> list[collector_pb2.ForgetResponse.Status]:
+    """Delete batches of a survey and take them out of its tallies; bar those that did not come.
+
+    Returns what became of each id. Raises, with nothing changed, `InvalidInput` for what is no
+    id of this survey's or no period that has begun, and `NoSurvey`. Raises `TooMany`, with all
+    that is stored forgotten, where of those that did not come `caller`, the id of a token, or ""
+    for none, bars more than the server is willing to remember.
+    """
+    if any(len(id_) != 16 for id_ in ids):
+        raise InvalidInput("a batch id is 16 bytes")
+    until = ends(plan.period, period)
+    try:
+        check_period(plan.period, period, now)
+        closed = False
+    except Refused as refused:
+        if refused.reason != Reason.PERIOD_CLOSED:
+            raise
+        closed = True
+    with database.changing() as connection:
+        closed = closed or until <= present(connection, plan.survey).closed_before
+        query = sa.select(_batches).where(_batches.c.id.in_(set(ids)))
+        known = {row.id: row for row in connection.execute(query)}
+        if any(row.survey != plan.survey for row in known.values()):
+            raise InvalidInput(f"some of these batches are not of {plan.survey!r}")
+        stored = [row for row in known.values() if row.batch is not None]
+        if stored:
+            _forget_stored(database, connection, plan, stored)
+        unknown = [] if closed else sorted(set(ids) - set(known))
+        new = {"survey": plan.survey, "period": period, "ends": until}
+        too_many = _bar(database, connection, caller, new, unknown) if unknown else None
+    if too_many:
+        raise too_many
+    # A known id without content is that of a batch with rows, and it was dropped; or forgotten.
+    summed = {row.id for row in known.values() if row.batch is None and row.rows}
+    if closed:
+        summed |= set(ids) - set(known)
+    return [SUMMED if id_ in summed else FORGOTTEN for id_ in ids]
+
+
+def _forget_stored(
+    database: Database, connection: sa.Connection, plan: Plan, rows: Sequence[Any]
+) -> None:
+    sums: dict[Cohort, Tally] = {}
+    counted: dict[shards.Period, Counted] = {}
+    for row in rows:
+        batch = collector_pb2.Batch.FromString(row.batch)
+        add_up(sums, tallies_of(batch, plan).items())
+        key = (row.survey, row.period)
+        counted[key] = counted.get(key, Counted()) + Counted(-1, -row.rows)
+    try:
+        shards.subtract(database, connection, sums)
+    except InvalidInput as error:
+        raise RuntimeError("the tallies lack what is stored: see `hearsay verify`") from error
+    shards.count(database, connection, counted)
+    here = _batches.c.id.in_([row.id for row in rows])
+    connection.execute(sa.update(_batches).where(here).values(batch=None, rows=0))
+
+
+def _bar(
+    database: Database,
+    connection: sa.Connection,
+    caller: str,
+    row: Mapping[str, object],
+    ids: Sequence[bytes],
+) -> TooMany | None:
+    """Remember ids that never came, of the survey and period in `row`; or return why not."""
+    period = row["period"]
+    key = {"token": caller, "survey": row["survey"], "period": period}
+    here = [_barred.c[name] == value for name, value in key.items()]
+    query = sa.select(_barred.c.barred).where(*here)
+    count = connection.execute(query).scalar_one_or_none() or 0
+    if count + len(ids) > _MAX_BARRED:
+        detail = f"{count} batches of {period!r} are barred already"
+        return TooMany(detail, "forget", retry_after=_HOUR)
+    new = {**row, "day": 0, "rows": 0, "batch": None}
+    connection.execute(sa.insert(_batches), [{**new, "id": id_} for id_ in ids])
+    insert = database.insert(_barred)
+    counted = insert.on_conflict_do_update(
+        index_elements=list(key),
+        set_={"barred": _barred.c.barred + insert.excluded.barred},
+    )
+    connection.execute(counted, {**key, "rows": 0, "barred": len(ids)})
+    return None

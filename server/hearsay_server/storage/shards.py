@@ -1,0 +1,137 @@
+"""Counts and tallies: each writer adds to rows of its own, and they are read as sums."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from hearsay_server.ingest.intake import Cohort
+from hearsay_server.storage.database import Database
+from hearsay_server.storage.schema import counts, tallies
+from ldp import Tally
+from ldp.core.tally import add_up
+
+_CHUNK = 1000
+"""Cohorts that one statement names: databases limit its parameters, and each takes five."""
+
+_COHORT = [tallies.c[field.name] for field in fields(Cohort)]
+_SELECT = sa.select(*_COHORT, tallies.c.writer, tallies.c.tally).order_by(
+    *_COHORT, tallies.c.writer
+)
+_THESE = sa.tuple_(*_COHORT).in_(sa.bindparam("cohorts", expanding=True))
+_SELECT_MINE = _SELECT.where(_THESE, tallies.c.writer == sa.bindparam("writer")).with_for_update()
+_ROW = [*_COHORT, tallies.c.writer]
+_SAME_ROW = [column == sa.bindparam(f"_{column.name}") for column in _ROW]
+_UPDATE = sa.update(tallies).where(*_SAME_ROW).values(tally=sa.bindparam("_tally"))
+_DELETE = sa.delete(tallies).where(*_SAME_ROW)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Batches and records that count, and how many of the batches are no longer stored."""
+
+    batches: int = 0
+    records: int = 0
+    dropped: int = 0
+
+    def __add__(self, other: "Counted") -> "Counted":
+        return Counted(
+            self.batches + other.batches,
+            self.records + other.records,
+            self.dropped + other.dropped,
+        )
+
+
+Period = tuple[str, str]
+"""A survey and one of its periods."""
+
+
+def count(database: Database, connection: sa.Connection, more: Mapping[Period, Counted]) -> None:
+    """Add to our rows of the counts; the numbers may be negative."""
+    if not more:
+        return
+    rows = [  # always in the same order, so that two of one shard do not wait for each other
+        {"survey": survey, "period": period, "writer": database.shard, **vars(counted)}
+        for (survey, period), counted in sorted(more.items(), key=lambda item: item[0])
+    ]
+    connection.execute(_upsert(database.insert), rows)
+
+
+@cache
+def _upsert(insert: Callable[[sa.Table], Any]) -> sa.Executable:
+    new = insert(counts)
+    added = {
+        name: counts.c[name] + new.excluded[name] for name in ("batches", "records", "dropped")
+    }
+    key = [counts.c.survey, counts.c.period, counts.c.writer]
+    upsert: sa.Executable = new.on_conflict_do_update(index_elements=key, set_=added)
+    return upsert
+
+
+def counted(connection: sa.Connection, survey: str) -> dict[str, Counted]:
+    """Return the counts of a survey by period."""
+    sums = [sa.func.sum(counts.c[name]) for name in ("batches", "records", "dropped")]
+    query = (
+        sa.select(counts.c.period, *sums)
+        .where(counts.c.survey == survey)
+        .group_by(counts.c.period)
+        .order_by(counts.c.period)
+    )
+    return {row[0]: Counted(*map(int, row[1:])) for row in connection.execute(query)}
+
+
+def add(database: Database, connection: sa.Connection, more: Mapping[Cohort, Tally]) -> None:
+    """Add to our rows of the tallies."""
+    cohorts = sorted(more)
+    stored: dict[Cohort, Tally] = {}
+    for begin in range(0, len(cohorts), _CHUNK):
+        some = [_key(cohort) for cohort in cohorts[begin : begin + _CHUNK]]
+        rows = connection.execute(_SELECT_MINE, {"cohorts": some, "writer": database.shard})
+        stored |= {Cohort(*row[:-2]): Tally.from_bytes(row[-1]) for row in rows}
+    new = [(cohort, more[cohort]) for cohort in cohorts if cohort not in stored]
+    old = [(cohort, stored[cohort] + more[cohort]) for cohort in cohorts if cohort in stored]
+    if old:
+        connection.execute(_UPDATE, [_bound(_row(c, database.shard, tally)) for c, tally in old])
+    if new:
+        connection.execute(sa.insert(tallies), [_row(c, database.shard, tally) for c, tally in new])
+
+
+def subtract(database: Database, connection: sa.Connection, less: Mapping[Cohort, Tally]) -> None:
+    """Take tallies away again; must be called while nobody else writes.
+
+    Raises `InvalidInput` where they were not all counted: then the transaction is to be given up.
+    """
+    for cohort, tally in sorted(less.items(), key=lambda item: item[0]):
+        rows = connection.execute(_SELECT.where(_THESE), {"cohorts": [_key(cohort)]}).all()
+        whole = _sum(rows).get(cohort, Tally.empty(tally.counts.size))
+        rest = Tally(whole.n - tally.n, whole.counts - tally.counts)
+        if rows:  # of one shard what it lacks may be in another's
+            connection.execute(_DELETE, [_bound(_row(cohort, row.writer)) for row in rows])
+        if rest.n:
+            connection.execute(sa.insert(tallies), _row(cohort, database.shard, rest))
+
+
+def read(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> dict[Cohort, Tally]:
+    """Return the tallies that meet the conditions, summed over the writers, in order."""
+    return _sum(connection.execute(_SELECT.where(*conditions)))
+
+
+def _sum(rows: Iterable[Any]) -> dict[Cohort, Tally]:
+    sums: dict[Cohort, Tally] = {}
+    add_up(sums, ((Cohort(*row[:-2]), Tally.from_bytes(row[-1])) for row in rows))
+    return sums
+
+
+def _key(cohort: Cohort) -> tuple[object, ...]:
+    return tuple(vars(cohort).values())
+
+
+def _row(cohort: Cohort, writer: int, tally: Tally | None = None) -> dict[str, object]:
+    row: dict[str, object] = {**vars(cohort), "writer": writer}
+    return row if tally is None else {**row, "tally": tally.to_bytes()}
+
+
+def _bound(row: Mapping[str, object]) -> dict[str, object]:
+    return {f"_{name}": value for name, value in row.items()}

@@ -1,0 +1,207 @@
+"""Tokens: who may call what. Kept as hashes, each with the role it opens.
+
+A token is 256 random bits, so its plain SHA-256 can neither be inverted nor guessed. The name of
+a token (`id`) is no secret, and stays the same when the token is rotated.
+"""
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from hearsay.v1 import collector_pb2
+from hearsay_server.ingest.intake import Reason, Refused
+from hearsay_server.storage import schema
+from hearsay_server.storage.database import Database
+from ldp import InvalidInput
+
+ROLES = ("device", "analyst", "admin")
+
+_PREFIX = "hearsay-"
+"""So that scanners for leaked secrets, and people, know one when they see it."""
+
+_ID_BYTES = 8
+
+_tokens, _token_rows = schema.tokens, schema.token_rows
+_KEY = [_token_rows.c.token, _token_rows.c.survey, _token_rows.c.period]
+_Key = tuple[str, str, str]
+_KEY_NAMES = [column.name for column in _KEY]
+_OVER = sa.select(*_KEY, _token_rows.c.rows).where(
+    sa.tuple_(*_KEY).in_(sa.bindparam("keys", expanding=True)),
+    _token_rows.c.rows > sa.bindparam("cap"),
+)
+
+
+@dataclass(frozen=True)
+class Token:
+    """What is known of a token; the token itself is not."""
+
+    id: str
+    role: str
+    label: str
+    created: float
+    expires: float | None
+
+    def works(self, now: float) -> bool:
+        """Tell whether it opens anything at `now` (seconds since 1970)."""
+        return self.expires is None or now < self.expires
+
+
+def hashed(text: str) -> bytes:
+    """Return the SHA-256 of a token: what is kept of it."""
+    return hashlib.sha256(text.encode(errors="surrogateescape")).digest()
+
+
+class Tokens:
+    """The tokens of one database, which stays open elsewhere."""
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self._clock = clock
+
+    def create(self, role: str, label: str = "") -> tuple[Token, str]:
+        """Make a token; return what is known of it, and the token, which is kept nowhere."""
+        if role not in ROLES:
+            raise InvalidInput(f"a role is one of {', '.join(ROLES)}, got {role!r}")
+        with self._database.beside() as connection:
+            token = Token(_free_id(connection), role, label, self._clock(), None)
+            return token, _insert(connection, token)
+
+    def list(self) -> list[Token]:
+        """Return all tokens, those that no longer work among them, oldest first."""
+        query = sa.select(_tokens).order_by(_tokens.c.created, _tokens.c.id)
+        with self._database.reading() as connection:
+            return [_token(row) for row in connection.execute(query)]
+
+    def rotate(self, id_: str, grace: float) -> tuple[Token, str]:
+        """Make another token of the same id, role and label; the old end in `grace` seconds.
+
+        Raises `InvalidInput` where no token of that id works.
+        """
+        if not 0 <= grace < float("inf"):
+            raise InvalidInput(f"the grace must be finite and >= 0 seconds, got {grace!r}")
+        now = self._clock()
+        with self._database.beside() as connection:
+            old = _working(connection, id_, now)
+            _end(connection, id_, now + grace)
+            token = Token(id_, old.role, old.label, now, None)
+            return token, _insert(connection, token)
+
+    def revoke(self, id_: str) -> Token:
+        """End a token and all it was rotated from; raise `InvalidInput` where none works."""
+        now = self._clock()
+        with self._database.beside() as connection:
+            token = _working(connection, id_, now)
+            _end(connection, id_, now)
+        return token
+
+    def any(self) -> bool:
+        """Tell whether a token was ever made: if so, callers are asked for one."""
+        with self._database.reading() as connection:
+            return connection.execute(sa.select(_tokens.c.hash).limit(1)).first() is not None
+
+    def find(self, given: bytes) -> Token | None:
+        """Return the token that was `hashed`, where it works."""
+        with self._database.reading() as connection:
+            row = connection.execute(sa.select(_tokens).where(_tokens.c.hash == given)).first()
+        # What the index took to find a hash tells nothing: nobody can choose a hash's bytes.
+        if row is None or not hmac.compare_digest(row.hash, given):
+            return None
+        token = _token(row)
+        return token if token.works(self._clock()) else None
+
+
+def charge(
+    database: Database,
+    connection: sa.Connection,
+    sent: Sequence[tuple[str, collector_pb2.Batch]],
+    cap: int,
+) -> dict[int, Refused]:
+    """Count batches' rows toward their tokens and periods, in the transaction that stores them.
+
+    Returns, by position, why some are not to be stored: with those before them they would exceed
+    `cap`. These are not counted. A transaction that fails counts nothing, so that a batch counts
+    as often as it is stored: once.
+    """
+    keys = [(token, batch.survey, batch.period) for token, batch in sent]
+    added: defaultdict[_Key, int] = defaultdict(int)
+    for key, (_, batch) in zip(keys, sent, strict=True):
+        added[key] += batch.rows
+    _count(database, connection, added)
+    # Our rows are locked now: what others count in them meanwhile is not part of the totals.
+    over = connection.execute(_OVER, {"keys": list(added), "cap": cap})
+    left = {}  # what was there to be had by those that want more
+    for row in over:
+        key = (row.token, row.survey, row.period)
+        left[key] = cap - (row.rows - added[key])
+    refused: dict[int, Refused] = {}
+    back: defaultdict[_Key, int] = defaultdict(int)
+    for position, (key, (_, batch)) in enumerate(zip(keys, sent, strict=True)):
+        if key not in left:
+            continue
+        if batch.rows <= left[key]:
+            left[key] -= batch.rows
+            continue
+        refused[position] = Refused(
+            Reason.OVER_QUOTA,
+            f"a device's token may send {cap} rows of {batch.survey!r} in {batch.period!r}, "
+            f"and these {batch.rows} would exceed them",
+        )
+        back[key] -= batch.rows
+    _count(database, connection, back)
+    return refused
+
+
+def _count(database: Database, connection: sa.Connection, more: Mapping[_Key, int]) -> None:
+    rows = [  # always in the same order, so that two processes do not wait for each other
+        {**dict(zip(_KEY_NAMES, key, strict=True)), "rows": more[key], "barred": 0}
+        for key in sorted(more)
+    ]
+    if rows:
+        connection.execute(_counting(database.insert), rows)
+
+
+@cache
+def _counting(insert: Callable[[sa.Table], Any]) -> sa.Executable:
+    new = insert(_token_rows)
+    more = {"rows": _token_rows.c.rows + new.excluded.rows}
+    counted: sa.Executable = new.on_conflict_do_update(index_elements=_KEY, set_=more)
+    return counted
+
+
+def _free_id(connection: sa.Connection) -> str:
+    """Draw an id that no token has or had: what is sent and revoked goes by it."""
+    while True:
+        id_ = secrets.token_hex(_ID_BYTES)
+        if connection.execute(sa.select(_tokens.c.id).where(_tokens.c.id == id_)).first() is None:
+            return id_
+
+
+def _insert(connection: sa.Connection, token: Token) -> str:
+    text = _PREFIX + secrets.token_urlsafe(32)
+    connection.execute(sa.insert(_tokens), {**vars(token), "hash": hashed(text)})
+    return text
+
+
+def _working(connection: sa.Connection, id_: str, now: float) -> Token:
+    query = sa.select(_tokens).where(_tokens.c.id == id_).order_by(_tokens.c.created.desc())
+    found = [token for row in connection.execute(query) if (token := _token(row)).works(now)]
+    if not found:
+        raise InvalidInput(f"there is no working token {id_!r}: see `hearsay token list`")
+    return found[0]
+
+
+def _end(connection: sa.Connection, id_: str, when: float) -> None:
+    still = sa.or_(_tokens.c.expires.is_(None), _tokens.c.expires > when)
+    connection.execute(sa.update(_tokens).where(_tokens.c.id == id_, still).values(expires=when))
+
+
+def _token(row: sa.Row[tuple[object, ...]]) -> Token:
+    return Token(row.id, row.role, row.label, row.created, row.expires)

@@ -1,0 +1,187 @@
+"""Group commit: many batches share one durable transaction, on the one thread that writes."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import sqlalchemy as sa
+
+from hearsay.v1 import collector_pb2
+from hearsay_server.ingest.intake import Cohort, Refused
+from hearsay_server.storage.database import is_away
+from hearsay_server.storage.store import Store
+from ldp import Tally
+
+_T = TypeVar("_T")
+
+Sent = Sequence[tuple[str, collector_pb2.Batch]]
+"""Batches, each with its caller."""
+
+Admit = Callable[[sa.Connection, Sent], Mapping[int, Refused]]
+"""Let batches in, in the transaction that stores them; return by position which are not."""
+
+Outcome = bool | Refused
+"""Whether a batch was new; or why it is not taken."""
+
+MAX_REQUEST = 256
+"""Batches that one request may hold."""
+
+_MAX_WAITING = 4096
+_MAX_WAITING_BYTES = 64 << 20
+_MAX_GROUP = 512
+
+_LINGER = 0.02
+"""Seconds that a commit waits for more, at most."""
+
+_SLICE = 0.001
+"""Seconds in which nothing must have come for it to wait no longer."""
+
+
+class Overloaded(Exception):
+    """More batches wait for the disk than the server is willing to hold."""
+
+
+class Writer:
+    """Feed the store from one thread, a group of waiting requests at a time.
+
+    While a commit runs, what arrives waits and goes with the next one. Where something did, more
+    is on its way, and the next one waits for it as long as a commit takes, so that half of the
+    time remains for those who answer calls; a caller who is alone never waits. Batches are
+    decoded on that thread too, so a large one keeps nobody else from being answered.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        decode: Callable[[collector_pb2.Batch], Mapping[Cohort, Tally]],
+        *,
+        admit: Admit = lambda connection, sent: {},
+        committed: Callable[[float, Exception | None], None] = lambda seconds, error: None,
+    ) -> None:
+        """Start writing; must be called with an event loop running.
+
+        `committed` is told of every commit how long it took, and why it failed if it did.
+        """
+        self._store = store
+        self._decode = decode
+        self._admit = admit
+        self._committed = committed
+        self._waiting: asyncio.Queue[_Request] = asyncio.Queue()
+        self._batches = self._bytes = 0  # that wait
+        self._came: deque[float] = deque()  # when each request that waits did
+        self._thread = ThreadPoolExecutor(1, "hearsay-writer")
+        self._task = asyncio.create_task(self._run())
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """How many batches, of how many bytes, wait for the disk."""
+        return self._batches, self._bytes
+
+    @property
+    def lag(self) -> float:
+        """For how many seconds what came first of what waits has waited; 0 where nothing does."""
+        try:
+            return time.monotonic() - self._came[0]
+        except IndexError:
+            return 0.0
+
+    async def add(
+        self, batches: Sequence[collector_pb2.Batch], caller: str = ""
+    ) -> Sequence[Outcome]:
+        """Return, once they are durable, what became of the batches of one caller's request.
+
+        Raises `Overloaded` at once, with nothing taken, where too many wait; and what the store
+        raised where they could not be stored.
+        """
+        size = sum(batch.ByteSize() for batch in batches)
+        full = (
+            self._batches + len(batches) > _MAX_WAITING or self._bytes + size > _MAX_WAITING_BYTES
+        )
+        if (full and self._batches) or self._task.done():  # what is alone has to be taken once
+            raise Overloaded(f"{self._batches} batches of {self._bytes} bytes wait already")
+        future: asyncio.Future[Sequence[Outcome]] = asyncio.get_running_loop().create_future()
+        self._batches += len(batches)
+        self._bytes += size
+        self._came.append(time.monotonic())
+        self._waiting.put_nowait((batches, caller, size, future))
+        return await future
+
+    async def run(self, write: Callable[[], _T]) -> _T:
+        """Run another write on the writing thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, write)
+
+    async def close(self) -> None:
+        """Write what waits, then stop. Nothing may be added any more."""
+        drained = asyncio.create_task(self._waiting.join())
+        await asyncio.wait((drained, self._task), return_when=asyncio.FIRST_COMPLETED)
+        for task in (drained, self._task):
+            task.cancel()
+        self._thread.shutdown()
+
+    async def _run(self) -> None:
+        took = 0.0
+        while True:
+            if not self._waiting.empty():
+                await self._linger(min(took, _LINGER))
+            group = [await self._waiting.get()]
+            count = len(group[0][0])
+            while count < _MAX_GROUP and not self._waiting.empty():
+                group.append(self._waiting.get_nowait())
+                count += len(group[-1][0])
+            begin = time.monotonic()
+            try:
+                await self._commit(group)
+            finally:
+                took = time.monotonic() - begin
+                for batches, _, size, _ in group:
+                    self._batches -= len(batches)
+                    self._bytes -= size
+                    self._came.popleft()
+                    self._waiting.task_done()
+
+    async def _linger(self, seconds: float) -> None:
+        """Wait so long for more to come, unless nothing does, or there is enough."""
+        end = time.monotonic() + seconds
+        before = 0
+        while before < self._batches < _MAX_GROUP and time.monotonic() < end:
+            before = self._batches
+            await asyncio.sleep(_SLICE)
+
+    async def _commit(self, group: "Sequence[_Request]") -> None:
+        """Write a group; where that fails for what may be one request's fault, each by itself."""
+        begin = time.monotonic()
+        failed: Exception | None = None
+        try:
+            await self._write(group)
+        except Exception as error:
+            if len(group) > 1 and not is_away(error):
+                for request in group:
+                    await self._commit([request])
+                return
+            failed = error
+            for *_, future in group:
+                if not future.done():
+                    future.set_exception(error)
+        self._committed(time.monotonic() - begin, failed)
+
+    async def _write(self, group: "Sequence[_Request]") -> None:
+        every = [(caller, batch) for batches, caller, _, _ in group for batch in batches]
+
+        def admit(connection: sa.Connection, positions: Sequence[int]) -> Mapping[int, Refused]:
+            refused = self._admit(connection, [every[position] for position in positions])
+            return {positions[number]: why for number, why in refused.items()}
+
+        def write() -> Sequence[Outcome]:
+            return self._store.add([batch for _, batch in every], self._decode, admit)
+
+        outcomes = iter(await self.run(write))
+        for batches, *_, future in group:
+            mine = [next(outcomes) for _ in batches]
+            if not future.done():  # its caller may have gone away
+                future.set_result(mine)
+
+
+_Request = tuple[Sequence[collector_pb2.Batch], str, int, "asyncio.Future[Sequence[Outcome]]"]

@@ -1,0 +1,78 @@
+"""The mechanisms by the names that a survey and the command call them."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import numpy as np
+
+from ldp.core.mechanism import Categorical
+from ldp.errors import InvalidInput
+from ldp.mechanisms import CHAINS as _CHAINS
+from ldp.mechanisms import FREQUENCIES, NUMBERS, OTHER_FREQUENCIES
+from ldp.mechanisms.numbers.mean import MeanMechanism
+from ldp.planning.choice import Choice, choose
+
+_Maker = TypeVar("_Maker")
+
+_MAX_BYTES = 32
+"""What "auto" lets one code take; it stays within 2% of the minimax constant."""
+
+
+def automatic(k: int, epsilon: float) -> Choice:
+    """Return what "auto" chooses for k categories, and why."""
+    return choose(k, epsilon, max_bytes=_MAX_BYTES)
+
+
+def _auto_numeric(epsilon: float) -> MeanMechanism:
+    every = [make(epsilon) for make in NUMBERS.values()]
+    return min(every, key=lambda mechanism: mechanism.largest_report_variance)
+
+
+CATEGORICAL: Mapping[str, Callable[[int, float], Categorical]] = {
+    "auto": lambda k, epsilon: automatic(k, epsilon).mechanism,
+    **FREQUENCIES,
+    **OTHER_FREQUENCIES,
+}
+"""Makers from (k, epsilon). "auto" is `ldp.planning.choice.choose` for at most 32 bytes a code."""
+
+
+def _auto_chain(k: int, epsilon: float, memo_epsilon: float) -> Categorical:
+    """Return the chain of least variance if all categories are equally frequent.
+
+    The hash function of LOLOHA is sent with every report and tells which are of one device: it
+    is taken only where a unary code would be long.
+    """
+    names = ("krr_chain", "loloha") if k > 8 * _MAX_BYTES else ("krr_chain", "l_sue", "l_osue")
+    built = [_CHAINS[name](k, epsilon, memo_epsilon) for name in names]
+    return min(built, key=lambda chain: float(np.mean(chain.variance(1 / k, 1))))
+
+
+CHAINS: Mapping[str, Callable[[int, float, float], Categorical]] = {
+    "auto": _auto_chain,
+    **_CHAINS,
+}
+"""Makers from (k, epsilon of a report, epsilon of a memo), of memos with fresh noise."""
+
+NUMERIC: Mapping[str, Callable[[float], MeanMechanism]] = {"auto": _auto_numeric, **NUMBERS}
+"""Makers from epsilon, of a mean; "auto" takes the least variance for the worst number."""
+
+
+def categorical(name: str, k: int, epsilon: float) -> Categorical:
+    """Calibrate the named mechanism for k categories; raise `InvalidInput` where it cannot be."""
+    return _named(CATEGORICAL, name)(k, epsilon)
+
+
+def chain(name: str, k: int, epsilon: float, memo_epsilon: float) -> Categorical:
+    """Calibrate the named chain for k categories; raise `InvalidInput` where it cannot be."""
+    return _named(CHAINS, name)(k, epsilon, memo_epsilon)
+
+
+def numeric(name: str, epsilon: float) -> MeanMechanism:
+    """Calibrate the named mechanism for numbers; raise `InvalidInput` where it cannot be."""
+    return _named(NUMERIC, name)(epsilon)
+
+
+def _named(makers: Mapping[str, _Maker], name: str) -> _Maker:
+    if name not in makers:
+        raise InvalidInput(f"mechanism must be one of {', '.join(makers)}, got {name!r}")
+    return makers[name]

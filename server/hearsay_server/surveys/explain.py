@@ -1,0 +1,235 @@
+"""What a survey would mean: who is protected from what, what it costs, how precise it gets."""
+
+import math
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+import hearsay.plan
+from hearsay.plan import Categorical, Level, Plan
+from hearsay.v1 import survey_pb2
+from hearsay_server.surveys import survey as surveys
+from hearsay_server.surveys.survey import Question
+from ldp import InvalidInput, Mechanism
+from ldp.mechanisms.numbers.mean import MeanMechanism
+from ldp.planning.budget import Decision
+
+
+@dataclass(frozen=True)
+class Row:
+    """One attribute at one level.
+
+    `chance` is the share of records that report it, `error` the predicted standard error of a
+    value's frequency (root mean square over values, if all are equally frequent) or of the mean
+    (noise as for the worst number, numbers spread evenly), in the attribute's units. `memo` is
+    the epsilon of a memo, 0 without.
+    """
+
+    level: str
+    attribute: str
+    mechanism: str
+    epsilon: float
+    chance: float
+    bytes: int
+    error: float
+    memo: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A survey as it would be resolved.
+
+    `decision` says what a record reports and, where the budget was chosen, what the other ways
+    would cost. `rows` predict errors for `users` users at that level. `pooled` and `strict` are
+    the errors by attribute where they spread evenly over the levels, and where all had the
+    strictest.
+    `repeats` say what the reports of several periods cost together, and do not hide.
+    """
+
+    plan: Plan
+    users: int
+    decision: Sequence[str]
+    rows: Sequence[Row]
+    protections: Sequence[str]
+    repeats: Sequence[str]
+    pooled: dict[str, float]
+    strict: dict[str, float]
+
+
+def explain(survey: survey_pb2.Survey, source: str, users: int) -> Explanation:
+    """Resolve a survey and predict what it gives; raise `InvalidInput` where it cannot be."""
+    if users < 1:
+        raise InvalidInput(f"users must be at least 1, got {users}")
+    try:
+        plan = hearsay.plan.parse(surveys.resolve(survey))
+    except InvalidInput as error:
+        raise InvalidInput(f"{source}: {error}") from None
+    questions = surveys.questions(survey)
+    rows = [row for level in plan.levels.values() for row in _rows(plan, level, users)]
+    levels = len(plan.levels)
+    epsilons = [level.epsilon for level in plan.levels.values()]
+    pooled, strict = {}, {}
+    for name in plan.attributes:
+        errors = [row.error for row in rows if row.attribute == name]
+        # Of n users an equal part is at each level: variances are so many times larger, and
+        # their inverses add up.
+        pooled[name] = math.sqrt(levels / sum(1 / error**2 for error in errors))
+        strict[name] = errors[0]  # levels are in order of epsilon
+    return Explanation(
+        plan=plan,
+        users=users,
+        decision=_decision(surveys.decide(survey.budget, epsilons, questions)),
+        rows=rows,
+        protections=[line for q in questions for line in _protections(q)],
+        repeats=[_repeats(q) for q in questions] if plan.period else [],
+        pooled=pooled,
+        strict=strict,
+    )
+
+
+def _decision(decision: Decision) -> list[str]:
+    """Say in words what a record reports, and how many more users any other way would take."""
+    (chosen, least, _), *others = decision.candidates
+    lines = [chosen]
+    if others:
+        lines.append(
+            "Other ways need more users for the same error (the sum of squared errors over the "
+            "attributes, each times its weight, on average over the levels):"
+        )
+    # A squared error is in inverse proportion to the number of users.
+    lines += [f"  {label}: {other / least:.2f} times as many" for label, other, _ in others]
+    return lines
+
+
+def _rows(plan: Plan, level: Level, users: int) -> list[Row]:
+    rows = []
+    chances = (chance / (1 << 64) for chance in level.budget.chances)
+    for (name, mechanism), chance in zip(level.mechanisms.items(), chances, strict=True):
+        domain = plan.attributes[name].domain
+        units = 1.0 if isinstance(domain, Categorical) else (domain.high - domain.low) / 2
+        error = units * math.sqrt(_variance(mechanism) / (users * chance))
+        size = mechanism.code_bytes
+        memoizer = plan.memoizer(level.name, name)
+        memo = memoizer.epsilon if memoizer else 0.0
+        row = Row(level.name, name, mechanism.name, mechanism.epsilon, chance, size, error, memo)
+        rows.append(row)
+    return rows
+
+
+def _variance(mechanism: Mechanism) -> float:
+    """Predict the variance of one report, on average over its values or at the worst number."""
+    if isinstance(mechanism, MeanMechanism):
+        return mechanism.largest_report_variance + surveys.SPREAD
+    uniform = np.full(mechanism.parameters, 1 / mechanism.parameters)
+    return float(np.mean(mechanism.variance(uniform, 1)))
+
+
+def _protections(question: Question) -> list[str]:
+    """Say in words which values are protected from which, at epsilon 1 of the attribute."""
+    domain = question.domain
+    if not isinstance(domain, Categorical):
+        return [f"{question.name}: every number from every other, by epsilon"]
+    policy = domain.policy(1.0)
+    if policy is None:
+        return [f"{question.name}: every value from every other, by epsilon"]
+    lines = []
+    for a, mine in enumerate(policy.members):
+        for b, theirs in enumerate(policy.members):
+            if a == b and len(mine) == 1:
+                continue
+            distance = policy.distance(mine[0], theirs[1] if a == b else theirs[0])
+            of, others = (_some([domain.values[v] for v in group]) for group in (mine, theirs))
+            against = "each other" if a == b else others
+            if math.isinf(distance):
+                lines.append(f"{question.name}: {of} may be told from {against} for certain")
+            else:
+                lines.append(f"{question.name}: {of} from {against} by {distance:g} epsilon")
+    return lines
+
+
+def _repeats(question: Question) -> str:
+    """Say in words what a device that answers in every period spends, and tells."""
+    name = question.name
+    if not question.memo:
+        return f"{name}: a fresh report every period, for epsilon each time"
+    if question.memo == 1:
+        cost, change = "epsilon", "plain to see"
+    else:
+        cost = f"{question.memo:g} epsilon"
+        change = "not hidden: it comes to light with the number of reports"
+    return f"{name}: a memo per value, all its reports for {cost}; when a value changes is {change}"
+
+
+def _some(values: Sequence[str]) -> str:
+    shown = [*values[:4], "..."] if len(values) > 5 else values
+    return " or ".join(shown)
+
+
+def show(explanation: Explanation, console: Console) -> None:
+    """Print an explanation."""
+    plan = explanation.plan
+    console.print(f"[bold]{plan.survey}[/bold]  {escape(plan.title)}")
+    _print(f"levels  {surveys.levels_in_words(plan)}", console)
+    console.print("\n[bold]What a record reports[/bold]")
+    for line in explanation.decision:
+        _print(f"  {line}", console)
+    console.print("\n[bold]Who is protected from what[/bold]")
+    for line in explanation.protections:
+        _print(f"  {line}", console)
+    memos = any(row.memo for row in explanation.rows)
+    if memos:
+        console.print("\n[bold]What reports of several periods cost together[/bold]")
+        for line in explanation.repeats:
+            _print(f"  {line}", console)
+    console.print()
+    table = Table(title=f"Each level by itself, with {explanation.users:,} users at it")
+    for heading in ("level", "attribute"):
+        table.add_column(heading)
+    table.add_column("mechanism", no_wrap=True)
+    for heading in ("epsilon", "reported", "bytes", "error", *(["memo"] if memos else [])):
+        table.add_column(heading, justify="right")
+    for level in plan.levels.values():
+        mine = [row for row in explanation.rows if row.level == level.name]
+        for row in mine:
+            table.add_row(
+                row.level,
+                row.attribute,
+                row.mechanism,
+                f"{row.epsilon:.4f}",
+                f"{row.chance:.0%}",
+                str(row.bytes),
+                f"{row.error:.4f}",
+                *([f"{row.memo:.4f}" if row.memo else ""] if memos else []),
+            )
+        table.add_row(
+            level.name, "[bold]whole record[/bold]", "", f"{level.budget.record_epsilon:.4f}"
+        )
+        table.add_section()
+    console.print(table)
+    title = f"{explanation.users:,} users, evenly over the levels, against the strictest for all"
+    _print(
+        "Errors are standard errors: of a frequency on average, if all values are equally "
+        "frequent; of a mean, if numbers are spread evenly and noise is at its worst.",
+        console,
+    )
+    console.print()
+    compared = Table("attribute", title=title)
+    for heading in ("error", "error, all strictest", "users it would take"):
+        compared.add_column(heading, justify="right")
+    for name, error in explanation.pooled.items():
+        strictest = explanation.strict[name]
+        factor = (strictest / error) ** 2
+        compared.add_row(name, f"{error:.4f}", f"{strictest:.4f}", f"{factor:.1f} times as many")
+    console.print(compared)
+
+
+def _print(line: str, console: Console) -> None:
+    """Print a line of plain text; indent what does not fit further than its beginning."""
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    wrapped = textwrap.fill(line, console.width, subsequent_indent=indent)
+    console.print(escape(wrapped), soft_wrap=True)

@@ -1,0 +1,276 @@
+"""From a survey file to a frozen plan."""
+
+import math
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from google.protobuf.json_format import ParseDict, ParseError
+from google.protobuf.message import Message
+
+import hearsay.plan
+from hearsay import period
+from hearsay.plan import Categorical, Domain, Plan
+from hearsay.v1 import plan_pb2, survey_pb2
+from hearsay_server.surveys import catalogue
+from ldp import InvalidInput, Mechanism
+from ldp.core.exact import MAX_EPSILON, ONE, check_epsilon, float_below
+from ldp.planning import budget as budgets
+from ldp.planning.budget import Budget, Decision
+from ldp.planning.choice import minimax_constant
+from ldp.planning.design import design
+
+_MAX_RECORD = 1 << 20
+"""Bytes of a record's codes: batches stay well below gRPC's default limit of 4 MiB a message."""
+
+_NOISE_ANCHORS = tuple(math.log(2.0) * step for step in (-7, -5, -3, -2, -1, 0, 1, 2, 3, 4, 5))
+
+SPREAD = 1 / 3
+"""The variance of numbers spread evenly over [-1, 1]: a population's own, which sampling meets."""
+
+_ANCHORS = tuple(math.log(epsilon) for epsilon in (0.25, 0.5, 1.0, 2.0, 4.0))
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+def from_file(file: Path) -> survey_pb2.Survey:
+    """Read a survey as `from_toml` does; raise `InvalidInput` where the file cannot be read."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"cannot read {file}: {error}") from None
+    return from_toml(text, str(file))
+
+
+def from_toml(text: str, source: str) -> survey_pb2.Survey:
+    """Read a survey; raise `InvalidInput` that starts with `source` and names the place.
+
+    The schema is the proto's: an unknown key or a value of another type is refused. Whether the
+    survey makes sense is for `resolve` to say.
+    """
+    try:
+        document = tomllib.loads(text, parse_float=_float)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(f"{source}: {error}") from None
+    attributes = document.pop("attributes", [])
+    if not isinstance(attributes, list) or not all(isinstance(a, dict) for a in attributes):
+        raise InvalidInput(f"{source}: attributes are written as [[attributes]] tables")
+    survey = survey_pb2.Survey()
+    _fill(survey, document, source)
+    for position, table in enumerate(attributes):
+        _fill(survey.attributes.add(), table, f"{source}: attributes[{position}]")
+    return survey
+
+
+def _fill(message: Message, table: dict[str, Any], place: str) -> None:
+    try:
+        ParseDict(table, message)
+    except ParseError as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        if unknown := re.search(r'has no field named "(.*?)"', reason):
+            reason = f"unknown key {unknown[1]!r}"
+        raise InvalidInput(f"{place}: {reason}") from None
+
+
+def resolve(survey: survey_pb2.Survey) -> bytes:
+    """Return the survey's plan, serialised once and for all.
+
+    A level's epsilon falls on the attributes as the survey's budget says (`decide`), rounded
+    down; every mechanism is calibrated to its share. Where values are sensitive or have classes
+    the mechanism is the one of least variance that their policy allows (`ldp.planning.design`); a
+    memoised attribute with fresh noise has a chain (`catalogue.CHAINS`). Raises
+    `InvalidInput` that names the place for a survey that cannot be.
+    """
+    _check_name("name", survey.name)
+    period.check_unit(survey.period)
+    if not survey.levels:
+        raise InvalidInput("levels: at least one is needed, such as [levels] standard = 1.0")
+    if not survey.attributes:
+        raise InvalidInput("attributes: at least one is needed, as [[attributes]]")
+    asked = questions(survey)
+    levels = sorted(survey.levels.items(), key=lambda item: (item[1], item[0]))
+    for name, epsilon in levels:
+        _check_name("levels", name)
+        check_epsilon(epsilon, f"levels.{name}: epsilon")
+    plan = plan_pb2.Plan(survey=survey)
+    allocated = _allocate(survey.budget, [epsilon for _, epsilon in levels], asked)
+    for (name, epsilon), budget in zip(levels, allocated, strict=True):
+        level = plan.levels.add(name=name, epsilon=epsilon)
+        if budget.reported < len(asked):
+            level.chances.extend(chance % ONE for chance in budget.chances)
+        size = 0
+        for question, share in zip(asked, budget.epsilons, strict=True):
+            try:
+                mechanism = question.mechanism(share)
+            except InvalidInput as error:
+                raise InvalidInput(f"levels.{name}, {question.name}: {error}") from None
+            level.mechanisms.append(hearsay.plan.mechanism_message(mechanism))
+            size += mechanism.code_bytes
+        if size > _MAX_RECORD:
+            raise InvalidInput(
+                f"levels.{name}: a record takes {size} bytes, more than {_MAX_RECORD}: choose "
+                "mechanisms of smaller reports"
+            )
+    data: bytes = plan.SerializeToString(deterministic=True)
+    hearsay.plan.parse(data)  # what a client will check, checked before anything is frozen
+    return data
+
+
+@dataclass(frozen=True)
+class Question:
+    """An attribute as it is budgeted for and resolved."""
+
+    name: str
+    domain: Domain
+    weight: float
+    cap: float
+    asked_for: str
+    """The mechanism that the survey names; "" or "auto" for the best."""
+    memo: float = 0.0
+    """What a memo's epsilon is of a report's; 0 without memos."""
+
+    def mechanism(self, epsilon: float) -> Mechanism:
+        """Calibrate the mechanism to a share of a record's epsilon."""
+        if not isinstance(self.domain, Categorical):
+            return catalogue.numeric(self.asked_for or "auto", epsilon)
+        policy = self.domain.policy(epsilon)
+        if policy is None:
+            k, name = len(self.domain.values), self.asked_for or "auto"
+            if self.memo > 1:
+                lasting = float_below(Fraction(self.memo) * Fraction(epsilon))
+                return catalogue.chain(name, k, epsilon, lasting)
+            return catalogue.categorical(name, k, epsilon)
+        if self.asked_for not in ("", "auto"):
+            raise InvalidInput(
+                f"mechanism must be auto where values are sensitive or have classes, "
+                f"got {self.asked_for!r}"
+            )
+        # The policy's largest distance may be less than epsilon, by way of a third value.
+        return replace(design(policy).mechanism, epsilon=epsilon)
+
+    def variance(self, epsilon: float) -> float:
+        """Predict the variance of one report: of a value's frequency on average, or of a number.
+
+        For numbers that of the worst one, in a population spread evenly over the range. For
+        categories the least possible for a uniform population; where values are sensitive
+        or have classes, as much more or less than without as it is at the nearest epsilons for
+        which a channel was designed.
+        """
+        if not isinstance(self.domain, Categorical):
+            noise = np.interp(math.log(epsilon), _NOISE_ANCHORS, _log_noise())
+            return math.exp(noise) + SPREAD
+        k = len(self.domain.values)
+        factor = math.exp(np.interp(math.log(epsilon), _ANCHORS, self._log_factors))
+        return factor * minimax_constant(k, epsilon) / k
+
+    @cached_property
+    def _log_factors(self) -> list[float]:
+        """By what factor the policy changes the variance, at the epsilons of `_ANCHORS`."""
+        if not isinstance(self.domain, Categorical) or self.domain.policy(1.0) is None:
+            return [0.0] * len(_ANCHORS)
+        found = []
+        for epsilon in map(math.exp, _ANCHORS):
+            policy = self.domain.policy(epsilon)
+            assert policy is not None
+            least = minimax_constant(policy.k, epsilon)
+            found.append(math.log(design(policy, gap=1e-3).variance / least))
+        return found
+
+
+@lru_cache(maxsize=1)
+def _log_noise() -> tuple[float, ...]:
+    """The log variance of one report of the worst number, at the epsilons of `_NOISE_ANCHORS`."""
+    found = (catalogue.numeric("auto", math.exp(anchor)) for anchor in _NOISE_ANCHORS)
+    return tuple(math.log(mechanism.largest_report_variance) for mechanism in found)
+
+
+def questions(survey: survey_pb2.Survey) -> list[Question]:
+    """Return the attributes; raise `InvalidInput` that names the place for one that cannot be."""
+    found: list[Question] = []
+    for position, attribute in enumerate(survey.attributes):
+        place = f"attributes[{position}]"
+        _check_name(f"{place}: name", attribute.name)
+        if attribute.name in (question.name for question in found):
+            raise InvalidInput(f"{place}: the name {attribute.name!r} is taken by an earlier one")
+        place = f"{place} ({attribute.name})"
+        weight = attribute.weight if attribute.HasField("weight") else 1.0
+        if not (math.isfinite(weight) and weight > 0):
+            raise InvalidInput(f"{place}: weight must be finite and > 0, got {weight!r}")
+        cap = attribute.cap if attribute.HasField("cap") else MAX_EPSILON
+        check_epsilon(cap, f"{place}: cap")
+        try:
+            domain = hearsay.plan.attribute(attribute, survey.period).domain
+            if isinstance(domain, Categorical):
+                domain.policy(1.0)  # refused here, where the place is known
+        except InvalidInput as error:
+            raise InvalidInput(f"{place}: {error}") from None
+        question = Question(
+            attribute.name, domain, weight, cap, attribute.mechanism, attribute.memo
+        )
+        found.append(question)
+    return found
+
+
+def levels_in_words(plan: Plan) -> str:
+    """List a plan's levels, each with the epsilon of a record, and mark the default one."""
+    return ", ".join(
+        f"{level.name} = {level.epsilon:g}{' (default)' * (level.name == plan.default_level)}"
+        for level in plan.levels.values()
+    )
+
+
+def decide(budget: str, epsilons: Sequence[float], asked: Sequence[Question]) -> Decision:
+    """Return how each level's epsilon falls on the attributes, and what else was compared.
+
+    All levels get budgets of one kind, with the same chances where attributes are sampled: then
+    a level of less epsilon has less for every attribute, so that users may mix levels, and
+    every user counts alike. Raises `InvalidInput` for a budget that is not split, sample, auto
+    or empty, and for a weight so small that its attribute would never be reported.
+    """
+    attributes = [budgets.Attribute(q.name, lru_cache(q.variance), q.weight, q.cap) for q in asked]
+    match budget:
+        case "auto":
+            return budgets.decide(epsilons, attributes)
+        case "sample":
+            found = "one attribute of a record", budgets.sample(epsilons, attributes)
+        case "" | "split":
+            found = "all attributes, by weight", _by_weight(epsilons, asked)
+        case _:
+            raise InvalidInput(f"budget must be split, sample or auto, got {budget!r}")
+    return budgets.compared([found], attributes)
+
+
+def _allocate(
+    budget: str, epsilons: Sequence[float], asked: Sequence[Question]
+) -> tuple[Budget, ...]:
+    """Return what `decide` does, without predicting variances where nothing is compared."""
+    if budget in ("", "split"):
+        return _by_weight(epsilons, asked)
+    return decide(budget, epsilons, asked).budgets
+
+
+def _by_weight(epsilons: Sequence[float], asked: Sequence[Question]) -> tuple[Budget, ...]:
+    weights, caps = [q.weight for q in asked], [q.cap for q in asked]
+    return tuple(budgets.split_by_weight(epsilon, weights, caps) for epsilon in epsilons)
+
+
+def _float(literal: str) -> float | str:
+    """Spell nan and the infinities as the JSON mapping does, so that `resolve` can refuse them."""
+    number = float(literal)
+    if math.isnan(number):
+        return "NaN"
+    return number if math.isfinite(number) else "Infinity" if number > 0 else "-Infinity"
+
+
+def _check_name(place: str, name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(
+            f'{place}: expected a lower-case letter, then letters, digits or "_", '
+            f"at most 64 in all, got {name!r}"
+        )
