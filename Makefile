@@ -5,16 +5,21 @@ BIN := $(VENV)/bin
 # What is imported is compiled then, and kept: all that is installed would take minutes.
 PIP := $(BIN)/pip install --quiet --no-compile --disable-pip-version-check \
 	--constraint constraints.txt
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest \
+	--numprocesses auto --maxprocesses 4 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lint bench protos clean
+.PHONY: demo test test-all lint bench protos clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.demo
 	$(BIN)/hearsay demo
 
 test: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
+	$(PYTEST) -m "not slow and not long"
+
+test-all: test
+	$(PYTEST) -m "slow and not long"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

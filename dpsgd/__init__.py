@@ -6,6 +6,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ldp.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from dpsgd.auditing import OneRunAudit, audit_one_run, choose_canaries
     from dpsgd.clipping.adaptive import QuantileClipping

@@ -9,6 +9,7 @@ from ldp.core.policy import Policy
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 from ldp.mechanisms import *  # noqa: F403
+from ldp.version import __version__ as __version__
 
 __all__ = [
     "Channel",

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 try:
     import numba
 except ImportError as error:
-    raise ImportError("private training needs numba: pip install 'hearsay[train]'") from error
+    raise ImportError("private training needs numba: pip install 'hearsay-ldp[train]'") from error
 
 _LOST = np.finfo(np.float64).tiny / np.finfo(np.float64).eps
 

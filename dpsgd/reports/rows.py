@@ -80,7 +80,7 @@ class Rows:
         """Read what `hearsay export` wrote; all attributes, or some.
 
         Rows keep their order. Raises `InvalidInput` where there is no such Parquet or attribute,
-        or not how it was randomised. Needs pyarrow (`hearsay[export]`).
+        or not how it was randomised. Needs pyarrow (`hearsay-ldp[export]`).
         """
         import pyarrow
         import pyarrow.parquet

@@ -6,9 +6,8 @@ significance of the least significant bits for differential privacy", CCS 2012).
 """
 
 import os
-import timeit
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,32 +165,18 @@ _Keystream = Callable[[bytes, memoryview], None]
 
 @cache
 def _load_keystream() -> _Keystream | None:
-    """Return the keystream that is faster here, or None without cryptography.
+    """Return AES-256's keystream in counter mode, or None without the cryptography package.
 
-    They yield the same, so that it matters to nothing else which is timed to be. The package is
-    loaded at the first bulk request: its 20 ms are not for those who never randomise in bulk.
-    """
-    room = memoryview(bytearray(1 << 16))
-
-    def seconds(keystream: _Keystream) -> float:
-        return min(timeit.repeat(lambda: keystream(bytes(32), room), number=1, repeat=5))
-
-    return min(_load_keystreams(), key=seconds, default=None)
-
-
-def _load_keystreams() -> list[_Keystream]:
-    """Return the AES keystream in two ways that yield the same: counter mode, and that of GCM.
-
-    For GCM, whose tag is not taken, OpenSSL has code for the widest vectors; without them it
-    takes up to twice as long. A request of more than 64 GiB of it raises `ValueError`.
+    The package is loaded at the first bulk request: its 20 ms are not for those who never
+    randomise in bulk.
     """
     try:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
     except ImportError:
-        return []
+        return None
 
-    def keystream(mode: modes.CTR | modes.GCM, key: bytes, out: memoryview) -> None:
-        encryptor = Cipher(algorithms.AES(key), mode).encryptor()
+    def keystream(key: bytes, out: memoryview) -> None:
+        encryptor = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
         # What is there is encrypted, because to read zeros would cost more: what does not depend
         # on the key is as good.
         at, last = 0, len(out) - 15
@@ -200,8 +185,7 @@ def _load_keystreams() -> list[_Keystream]:
             at += encryptor.update_into(out[at:last], out[at:])
         out[at:] = encryptor.update(out[at:])
 
-    second = (2).to_bytes(16, "big")  # with which GCM begins
-    return [partial(keystream, mode) for mode in (modes.CTR(second), modes.GCM(bytes(12)))]
+    return keystream
 
 
 def _checked_threshold(threshold: int) -> int:

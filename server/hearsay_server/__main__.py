@@ -14,7 +14,7 @@ def main() -> None:
 
         app()
     except ModuleNotFoundError as error:
-        sys.exit(f"hearsay: needs {error.name}: pip install 'hearsay[server]'")
+        sys.exit(f"hearsay: needs {error.name}: pip install 'hearsay-ldp[server]'")
     except Exception as error:
         from hearsay import InvalidInput, Unreachable  # most commands end well, without them
 

@@ -225,7 +225,7 @@ def test_kills_at_any_moment_lose_nothing(file: Path, at_once: int) -> None:
     finally:
         victims.close()
     assert victims.process.returncode == -signal.SIGKILL
-    assert rows(store) > 100
+    assert rows(store) > 20  # so many were recorded between the kills
     store.release()
     assert not list(file.parent.glob("*.lost-*"))
 

@@ -530,7 +530,7 @@ AS_THE_OTHER = """
 import sys
 from google.protobuf.internal import api_implementation
 from hearsay import InvalidInput, plan
-from hearsay_server import survey as surveys
+from hearsay_server.surveys import survey as surveys
 
 assert api_implementation.Type() == "{other}"
 for toml in {surveys!r}:

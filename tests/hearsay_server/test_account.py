@@ -92,4 +92,4 @@ def test_the_missing_extra_is_named() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert "pip install 'hearsay[train]'" in done.stderr
+    assert "pip install 'hearsay-ldp[train]'" in done.stderr

@@ -5,13 +5,21 @@ import io
 import json
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from command import hearsay, hearsay_serve
 
+import dpsgd
+import hearsay as sdk
+import hearsay_server
+import ldp
 from hearsay_server import cli
 from support import SURVEY, Server, device
+
+PACKAGES = (ldp, dpsgd, sdk, hearsay_server)
 
 
 @pytest.fixture
@@ -124,7 +132,7 @@ def test_without_the_server_extra_the_command_says_what_to_install() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1
-    assert "pip install 'hearsay[server]'" in done.stderr
+    assert "pip install 'hearsay-ldp[server]'" in done.stderr
 
 
 def test_the_list_of_commands_loads_none_of_them() -> None:
@@ -141,3 +149,17 @@ def test_the_list_of_commands_loads_none_of_them() -> None:
 def test_a_command_has_the_help_that_the_list_gives(name: str) -> None:
     _, said = cli.COMMANDS[name]
     assert said in " ".join(cli.load(name).help.split())
+
+
+def test_the_version_is_the_distributions() -> None:
+    version = metadata.version("hearsay-ldp")
+    said = hearsay("--version", HEARSAY_REVISION="0123456789ab").stdout
+    assert said == f"hearsay {version}, revision 0123456789ab\n"
+    for package in PACKAGES:
+        assert package.__version__ == version
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_types_are_shipped(package: ModuleType) -> None:
+    assert package.__file__ is not None
+    assert (Path(package.__file__).parent / "py.typed").is_file()

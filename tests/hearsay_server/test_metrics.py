@@ -77,7 +77,7 @@ def test_an_address_that_cannot_be_bound_is_refused(address: str) -> None:
 
 def test_the_guide_names_every_metric_and_no_other() -> None:
     made = {
-        family.name + ("_total" if family.type == "counter" else "")
+        family.name + {"counter": "_total", "info": "_info"}.get(family.type, "")
         for family in Metrics().registry.collect()
     }
     guide = (DOCS / "operating.md").read_text(encoding="utf-8")

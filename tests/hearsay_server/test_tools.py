@@ -59,7 +59,7 @@ def test_a_plan_is_told_in_a_sentence_and_the_choice_is_explained() -> None:
     said = hearsay("plan", "--k", 10, "--epsilon", 1, "--half-width", 0.01, "--explain").stdout
     assert " reports at epsilon 1 give each of 10 frequencies a 0.95 interval of +-0.01\n" in said
     assert "mechanism subset, 2 bytes a report\n" in said
-    assert "\n  SHE: variance 80.7958, bytes 10, decode 10\n" in said
+    assert "\n  she: variance 80.7958, bytes 10, decode 10\n" in said
 
 
 def test_help_shows_how_to_ask() -> None:

@@ -13,6 +13,7 @@ from hearsay.sender import Delivery, DeliveryState
 from hearsay.transport import Tls, Unreachable
 from hearsay.trouble import Reason, Status
 from ldp import InvalidInput
+from ldp.version import __version__ as __version__
 
 __all__ = [
     "MEMORY",

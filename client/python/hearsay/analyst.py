@@ -90,7 +90,7 @@ class Analyst:
         the levels differ so much that they cannot be of one population (`homogeneity` is the
         p-value), the estimate is stratified instead, and a warning says so.
 
-        Needs pandas (`pip install 'hearsay[analyst]'`), as all that return DataFrames.
+        Needs pandas (`pip install 'hearsay-ldp[analyst]'`), as all that return DataFrames.
         """
         answer = self.query(survey, attribute, **options)
         if answer.warning:

@@ -1,7 +1,7 @@
 """Tallies and estimates from exported rows with PySpark: the server's integers, on a cluster.
 
 Each partition makes tallies of its rows, and those are added up: what moves are tallies. Needs
-pyspark on the driver, and this package on the executors (`hearsay[spark]`).
+pyspark on the driver, and this package on the executors (`hearsay-ldp[spark]`).
 """
 
 from collections.abc import Iterator, Sequence

@@ -48,7 +48,9 @@ def account(
     try:
         from dpsgd.accounting.overview import compare
     except ModuleNotFoundError as error:
-        raise InvalidInput(f"account needs {error.name}: pip install 'hearsay[train]'") from None
+        raise InvalidInput(
+            f"account needs {error.name}: pip install 'hearsay-ldp[train]'"
+        ) from None
 
     event, relation = _event(sigma, steps, q, batch, dataset)
     figures = compare(event, relation, delta)
@@ -87,7 +89,9 @@ def draw(event: "Event", relation: "Relation", delta: float, file: Path) -> None
     try:
         import matplotlib
     except ModuleNotFoundError as error:
-        raise InvalidInput(f"--plot needs {error.name}: pip install 'hearsay[analyst]'") from None
+        raise InvalidInput(
+            f"--plot needs {error.name}: pip install 'hearsay-ldp[analyst]'"
+        ) from None
     from dpsgd.accounting import Event
     from dpsgd.accounting.overview import compare
 

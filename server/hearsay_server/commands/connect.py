@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hearsay_server.build import revision, version
+
 if TYPE_CHECKING:
     from hearsay.transport import Tls
 
@@ -21,6 +23,12 @@ Token = Annotated[
         show_envvar=True,
     ),
 ]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hearsay {version()}, revision {revision()}")
+        raise typer.Exit
 
 
 def options(
@@ -46,6 +54,12 @@ def options(
             envvar="HEARSAY_SERVER_NAME",
         ),
     ] = None,
+    show_version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=_show_version, is_eager=True
+        ),
+    ] = False,
 ) -> None:
     """Collect statistics under local differential privacy."""
 

@@ -144,7 +144,7 @@ def export(
         from hearsay_server.answers.export import export as write
     except ImportError as error:
         raise InvalidInput(
-            f"exporting needs pyarrow ({error}): pip install 'hearsay[export]'"
+            f"exporting needs pyarrow ({error}): pip install 'hearsay-ldp[export]'"
         ) from None
     with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
         written = write(analyst, survey, to, first_period=first, last_period=last)

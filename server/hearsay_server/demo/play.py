@@ -52,7 +52,9 @@ def redbook() -> Source:
     # The file alone: to import the package takes longer than a thousand devices.
     found = importlib.util.find_spec("statsmodels")
     if found is None or not found.submodule_search_locations:
-        raise InvalidInput("the survey is in the package statsmodels: pip install 'hearsay[demo]'")
+        raise InvalidInput(
+            "the survey is in the package statsmodels: pip install 'hearsay-ldp[demo]'"
+        )
     table = pd.read_csv(Path(found.submodule_search_locations[0]) / "datasets/fair/fair.csv")
     table["affair"] = np.where(table.pop("affairs") > 0, "yes", "no")
     text = resources.files("hearsay_server.demo").joinpath("redbook.toml").read_text("utf-8")

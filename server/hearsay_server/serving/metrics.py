@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import prometheus_client as prometheus
 
+from hearsay_server.build import revision, version
 from ldp import InvalidInput
 
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -16,6 +17,8 @@ class Metrics:
     def __init__(self) -> None:
         """Make all of them, at zero."""
         self.registry = prometheus.CollectorRegistry()
+        build = prometheus.Info("hearsay_build", "What runs.", registry=self.registry)
+        build.info({"version": version(), "revision": revision()})
         self.received = self._counter("batches_received", "Batches that arrived.")
         self.batches = self._counter("batches", "Batches by what became of them.", "outcome")
         self.refused = self._counter(

@@ -15,6 +15,7 @@ from grpc_reflection.v1alpha import reflection
 
 from hearsay.transport import is_loopback
 from hearsay.v1 import admin_pb2_grpc, analyst_pb2_grpc, collector_pb2_grpc
+from hearsay_server.build import revision, version
 from hearsay_server.clock import Clock, system
 from hearsay_server.config import Config
 from hearsay_server.limits import Rates
@@ -173,6 +174,7 @@ async def serve(config: Config, on_start: Callable[[str], None], clock: Clock = 
     workers.watch_parent(stop.set)
     async with running(config, clock) as port:
         _collect_rarely()
+        _log.info("hearsay %s, revision %s, has started", version(), revision())
         on_start(f"{config.listen.rpartition(':')[0]}:{port}")
         await stop.wait()
         _log.info("stopping: no new calls, writing what waits")

@@ -195,7 +195,9 @@ def open_url(url: str) -> Database:
             pool_pre_ping=True,  # a database that came back is used at once, by readers too
         )
     except ModuleNotFoundError:
-        raise InvalidInput("PostgreSQL needs psycopg: pip install 'hearsay[postgres]'") from None
+        raise InvalidInput(
+            "PostgreSQL needs psycopg: pip install 'hearsay-ldp[postgres]'"
+        ) from None
     sa.event.listen(engine, "connect", _configure_postgres)
     name = address.render_as_string(hide_password=True)
     with contextlib.ExitStack() as stack:

@@ -1,0 +1,31 @@
+"""Which version runs: of the packages, and of the source that they were made from."""
+
+import os
+import subprocess
+from pathlib import Path
+
+
+def version() -> str:
+    """Return the version of the packages, which are released together."""
+    from ldp.version import __version__  # not for the command's help, which does without `ldp`
+
+    return __version__
+
+
+def revision() -> str:
+    """Return the commit: HEARSAY_REVISION where an image sets it, or that of a checkout of git.
+
+    "unknown" where there is neither.
+    """
+    if given := os.environ.get("HEARSAY_REVISION"):
+        return given
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return "unknown"  # installed, perhaps into a checkout of something else
+    command = ["git", "-C", str(root), "rev-parse", "--short=12", "HEAD"]
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=5.0
+        ).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
