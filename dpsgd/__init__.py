@@ -6,6 +6,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ldp.errors import HearsayError, InvalidInput, MissingExtra, needs
 from ldp.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -51,7 +52,10 @@ __all__ = [
     "Cohort",
     "Exponential",
     "FlatClipping",
+    "HearsayError",
+    "InvalidInput",
     "Linear",
+    "MissingExtra",
     "OneRunAudit",
     "PerLayerClipping",
     "PrivacyEngine",
@@ -71,7 +75,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(f"dpsgd.{_HOMES[name]}"), name)
+        with needs(f"dpsgd.{name}", "train"):
+            return getattr(import_module(f"dpsgd.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -7,7 +7,7 @@ from ldp.core.estimation import Estimate, estimate
 from ldp.core.mechanism import FrequencyOracle, Mechanism
 from ldp.core.policy import Policy
 from ldp.core.tally import Tally
-from ldp.errors import InvalidInput
+from ldp.errors import HearsayError, InvalidInput
 from ldp.mechanisms import *  # noqa: F403
 from ldp.version import __version__ as __version__
 
@@ -16,6 +16,7 @@ __all__ = [
     "Coins",
     "Estimate",
     "FrequencyOracle",
+    "HearsayError",
     "InvalidInput",
     "Mechanism",
     "Policy",

@@ -1,5 +1,72 @@
-"""The one exception type of `ldp`."""
+"""The exceptions of all four packages, as one tree. Each line says what the caller should do.
+
+Those without a module's name are defined here.
+
+- `HearsayError`: catch it to catch every one below
+  - `InvalidInput` (a `ValueError`): mend the argument, setting, file or call that is named
+    - `NoSurvey` (`hearsay_server.storage.retention`): mend the survey's name, or create the survey
+    - `Refused` (`hearsay_server.ingest.intake`): drop the batch, or where not `final` send it again
+  - `NotReady`: wait, then do the same again
+    - `NoReports` (`hearsay_server.answers.queries`): wait until devices have reported
+    - `BeingDeleted` (`hearsay_server.storage.store`): wait until the old survey is deleted
+    - `TooMany` (`hearsay_server.limits`): wait `retry_after` seconds
+    - `Overloaded` (`hearsay_server.storage.writer`): wait until the disk has caught up
+  - `PlanRefused`: mend what the app agreed to, or ask the operator for a plan that fits it
+  - `Unreachable` (`hearsay.transport`, a `ConnectionError`): check the address, the network, TLS
+    and the token, as `reason` says; then try again
+  - `Denied` (`hearsay_server.serving.auth`): ask the operator for a token of the right role
+  - `MissingExtra` (an `ImportError`): install the extra that is named
+  - `StorageFailed`: mend the disk, the database or the permissions, restore a backup, or install
+    the version that wrote the data
+  - `ServerFailed`: free the address, or read the server's log; then start it again
+  - `Trouble` (`hearsay.trouble`): never reaches an app, which asks `Client.status` instead
+"""
+
+import contextlib
+from collections.abc import Iterator
 
 
-class InvalidInput(ValueError):
+class HearsayError(Exception):
+    """What every exception of `ldp`, `dpsgd`, `hearsay` and `hearsay_server` derives from."""
+
+
+class InvalidInput(HearsayError, ValueError):
     """Say what was given, what is expected, and change nothing."""
+
+
+class NotReady(HearsayError):
+    """What was asked for cannot be had yet: the same call can succeed later."""
+
+
+class PlanRefused(HearsayError):
+    """The server's plan breaks what the app agreed to, a cap, or a choice."""
+
+
+class MissingExtra(HearsayError, ImportError):
+    """A package is not installed; the message names the extra of `hearsay` that has it."""
+
+
+class StorageFailed(HearsayError):
+    """The disk or the database fails, or holds data that is damaged or of another schema.
+
+    It is no `OSError`: the reason is often the database's, which has no `errno`, and a handler
+    for errors of a single file must not take it for one of those.
+    """
+
+
+class ServerFailed(HearsayError):
+    """A server did not start, cannot listen, or ended."""
+
+
+@contextlib.contextmanager
+def needs(what: str, extra: str) -> Iterator[None]:
+    """Import, in this context, packages of an extra that `what` needs.
+
+    Raises `MissingExtra`, which names the package and the extra, where one is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            f"{what} needs {error.name}: pip install 'hearsay-ldp[{extra}]'"
+        ) from error

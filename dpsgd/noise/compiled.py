@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-try:
+from ldp.errors import needs
+
+with needs("private training", "train"):
     import numba
-except ImportError as error:
-    raise ImportError("private training needs numba: pip install 'hearsay-ldp[train]'") from error
 
 _LOST = np.finfo(np.float64).tiny / np.finfo(np.float64).eps
 

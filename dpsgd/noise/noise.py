@@ -17,7 +17,7 @@ from dpsgd.noise.keystream import Words, load_cipher
 from dpsgd.noise.parallel import add_noise
 from dpsgd.noise.shared import Values, bare, tensor_of
 from dpsgd.noise.ziggurat import fill_normal
-from ldp import Coins
+from ldp import Coins, InvalidInput
 
 _LEAST = 1 << 17
 """Values that several threads share: fewer cost less than to meet for them."""
@@ -163,12 +163,12 @@ class NoisePrefetcher:
     ) -> None:
         """Release sums in place, with noise of a deviation; for one thread at a time.
 
-        Raises `ValueError` where the sums have other sizes than were given.
+        Raises `InvalidInput` where the sums have other sizes than were given.
         """
         self.begin()
         flat = [summed.view(-1) for summed in sums]
         if [len(part) for part in flat] != self._sizes:
-            raise ValueError(f"expected sums of {self._sizes} values, got {[*map(len, flat)]}")
+            raise InvalidInput(f"expected sums of {self._sizes} values, got {[*map(len, flat)]}")
         if self._ahead is None:
             threads = torch.get_num_threads() if self._shared else 1
             self._source.add_to(flat, rounding, deviation, divisor, threads)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from dpsgd.noise.keystream import Cipher, Words
 from dpsgd.noise.ziggurat import PART, add_normal
+from ldp import InvalidInput
 
 _nb: Any = numba
 """Its annotations leave out some of what it has."""
@@ -38,13 +39,13 @@ def add_noise(
     busy, in case more is to come. Where that library has another interface than GNU's, this thread
     does all.
 
-    Raises `ValueError` for other sums, and `RuntimeError` where a part of them was left out.
+    Raises `InvalidInput` for other sums, and `RuntimeError` where a part of them was left out.
     """
     dtype = sums[0].dtype
     for summed in sums:
         alike = summed.dtype == dtype and dtype.is_floating_point
         if not (alike and summed.is_cpu and summed.is_contiguous()):
-            raise ValueError(
+            raise InvalidInput(
                 "expected contiguous sums of a CPU and of one type of floating point, got one of "
                 f"type {summed.dtype} (the first: {dtype}), shape {tuple(summed.shape)} and "
                 f"strides {summed.stride()} on {summed.device}"

@@ -23,6 +23,7 @@ from torch.utils.data import TensorDataset
 from dpsgd.reports.channels import Cohort, Reports
 from ldp import InvalidInput, Mechanism, build
 from ldp.core.mechanism import Codes
+from ldp.errors import needs
 from ldp.mechanisms.numbers.mean import MeanMechanism
 
 if TYPE_CHECKING:
@@ -80,10 +81,11 @@ class Rows:
         """Read what `hearsay export` wrote; all attributes, or some.
 
         Rows keep their order. Raises `InvalidInput` where there is no such Parquet or attribute,
-        or not how it was randomised. Needs pyarrow (`hearsay-ldp[export]`).
+        or not how it was randomised, and `MissingExtra` without pyarrow.
         """
-        import pyarrow
-        import pyarrow.parquet
+        with needs("reading an export", "export"):
+            import pyarrow
+            import pyarrow.parquet
 
         if not path.exists():
             raise InvalidInput(f"there is no {path}")

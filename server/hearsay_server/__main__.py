@@ -5,7 +5,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command; tell what is wrong in one line where the user can mend it."""
+    """Run the command; print an error of ours in one line, and exit with 1."""
     # gRPC's core has a log of its own, past Python's, in which strangers may write what they
     # like: a line for every bad handshake. It reads this as it is loaded.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -16,11 +16,11 @@ def main() -> None:
     except ModuleNotFoundError as error:
         sys.exit(f"hearsay: needs {error.name}: pip install 'hearsay-ldp[server]'")
     except Exception as error:
-        from hearsay import InvalidInput, Unreachable  # most commands end well, without them
+        from ldp.errors import HearsayError  # most commands end well, without it
 
-        if not isinstance(error, InvalidInput | Unreachable):
+        if not isinstance(error, HearsayError):
             raise
-        sys.exit(f"hearsay: {error}")
+        sys.exit(f"hearsay: {' '.join(map(str.strip, str(error).splitlines()))}")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass, field
 
+from ldp.errors import NotReady
 
-class TooMany(Exception):
+
+class TooMany(NotReady):
     """A limit is reached; what was asked may come again after `retry_after` seconds."""
 
     def __init__(self, detail: str, limit: str, retry_after: float) -> None:

@@ -16,7 +16,7 @@ from hearsay.anchors import Anchor, FileAnchor, KeyringAnchor
 from hearsay.new_ledger import create_ledger
 from hearsay.store import Store
 from hearsay.trouble import Reason, Trouble
-from ldp import InvalidInput
+from ldp.errors import InvalidInput, MissingExtra, StorageFailed
 
 NOW = datetime(2026, 7, 4, 12, tzinfo=UTC)
 
@@ -269,7 +269,7 @@ def test_a_ledger_is_not_vouched_for_where_the_anchor_knows_an_earlier_one(
     assert not first.exists()
     failing = Failing(anchor)
     failing.loads = False
-    with pytest.raises(InvalidInput, match="the anchor cannot be read"):
+    with pytest.raises(StorageFailed, match="the anchor cannot be read"):
         create_ledger(first, anchor=failing)
 
 
@@ -300,7 +300,7 @@ def test_a_file_anchor_replaces_its_file_as_a_whole(tmp_path: Path) -> None:
 
 def test_a_keyring_anchor_says_which_package_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)
-    with pytest.raises(InvalidInput, match="pip install keyring"):
+    with pytest.raises(MissingExtra, match=r"needs keyring: pip install 'hearsay\[keyring\]'"):
         KeyringAnchor("app", "ledger")
 
 

@@ -11,19 +11,10 @@ from pathlib import Path
 import grpc
 import pytest
 
-from hearsay import (
-    MEMORY,
-    Analyst,
-    Caps,
-    Client,
-    InvalidInput,
-    Reason,
-    Unreachable,
-    create_ledger,
-    sealing,
-)
+from hearsay import MEMORY, Analyst, Caps, Client, Reason, Unreachable, create_ledger, sealing
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from ldp import Coins
+from ldp.errors import InvalidInput, NotReady, PlanRefused
 from ldp.testing import SeededCoins
 from support import DAILY, SURVEY, Calendar, Server, device
 
@@ -175,11 +166,11 @@ def test_a_closed_client_records_nothing(server: Server) -> None:
 def test_a_level_above_what_the_app_or_a_cap_allows_is_refused(server: Server) -> None:
     device(server.address, "health", level="strict", epsilon=1.0).close()
     with pytest.raises(
-        InvalidInput, match="'health' would spend epsilon 4, and the app allows epsilon=2"
+        PlanRefused, match="'health' would spend epsilon 4, and the app allows epsilon=2"
     ):
         device(server.address, "health", level="open", epsilon=2.0)
     device(server.address, "health", level="strict", caps=Caps(attribute={"age": 0.5})).close()
-    with pytest.raises(InvalidInput, match=r"'strict' spends epsilon 0.5 on 'age', .* cap of 0.4"):
+    with pytest.raises(PlanRefused, match=r"'strict' spends epsilon 0.5 on 'age', .* cap of 0.4"):
         device(server.address, "health", level="strict", caps=Caps(attribute={"age": 0.4}))
     with pytest.raises(InvalidInput, match="the cap life must be finite and >= 0, got nan"):
         Caps(life=float("nan"))
@@ -196,11 +187,11 @@ def test_an_attribute_may_have_a_level_of_its_own(server: Server) -> None:
             ("age", "open"),
         ]
     assert client.counters["stored"] == 1
-    with pytest.raises(InvalidInput, match=r"would spend epsilon 2\.5, .* allows epsilon=2$"):
+    with pytest.raises(PlanRefused, match=r"would spend epsilon 2\.5, .* allows epsilon=2$"):
         device(server.address, "health", level="strict", levels=open_, epsilon=2.0)
-    with pytest.raises(InvalidInput, match="'health' has no attribute 'drinks'"):
+    with pytest.raises(PlanRefused, match="'health' has no attribute 'drinks'"):
         device(server.address, "health", level="strict", levels={"drinks": "open"})
-    with pytest.raises(InvalidInput, match="level must be one of strict, open, got 'lax'"):
+    with pytest.raises(PlanRefused, match="level must be one of strict, open, got 'lax'"):
         device(server.address, "health", level="strict", levels={"age": "lax"})
 
 
@@ -245,12 +236,12 @@ def test_nothing_is_revealed_that_the_app_did_not_allow(server: Server) -> None:
         .replace('"sometimes", "yes"]', '"sometimes", "yes"]\nsensitive = ["yes"]')
     )
     with pytest.raises(
-        InvalidInput, match=r"a report of 'smokes' may reveal no or sometimes; .*may_reveal="
+        PlanRefused, match=r"a report of 'smokes' may reveal no or sometimes; .*may_reveal="
     ):
         device(server.address, "delicate", level="strict")
-    with pytest.raises(InvalidInput, match="a report of 'smokes' may reveal sometimes; "):
+    with pytest.raises(PlanRefused, match="a report of 'smokes' may reveal sometimes; "):
         device(server.address, "delicate", level="strict", may_reveal={"smokes": ["no", "yes"]})
-    with pytest.raises(InvalidInput, match="'delicate' has no attribute 'drinks'"):
+    with pytest.raises(PlanRefused, match="'delicate' has no attribute 'drinks'"):
         device(server.address, "delicate", level="strict", may_reveal={"drinks": ["no"]})
     ordinary = {"smokes": ["no", "sometimes"]}
     for person in range(200):
@@ -298,7 +289,7 @@ def test_an_analyst_may_choose_how_levels_are_pooled(server: Server, method: str
 def test_an_unknown_survey_or_level_is_refused(server: Server) -> None:
     with pytest.raises(InvalidInput, match="there is no survey 'wealth' here"):
         device(server.address, "wealth", level="strict")
-    with pytest.raises(InvalidInput, match="level must be one of strict, open, got 'lax'"):
+    with pytest.raises(PlanRefused, match="level must be one of strict, open, got 'lax'"):
         device(server.address, "health", level="lax")
 
 
@@ -450,14 +441,14 @@ def test_one_batch_without_an_answer_does_not_hold_up_the_next(
 
 def test_a_plan_of_another_survey_is_refused(hostile: tuple[Hostile, str]) -> None:
     _, address = hostile
-    with pytest.raises(InvalidInput, match="asked for the survey 'wealth', got 'health'"):
+    with pytest.raises(PlanRefused, match="asked for the survey 'wealth', got 'health'"):
         device(address, "wealth", level="strict")
 
 
 def test_a_plan_can_be_pinned(server: Server) -> None:
     revision = server.show("health").status.revision.hex()
     device(server.address, "health", level="strict", revision=revision).close()
-    with pytest.raises(InvalidInput, match=f"expected revision 'abc' of 'health', .* {revision}"):
+    with pytest.raises(PlanRefused, match=f"expected revision 'abc' of 'health', .* {revision}"):
         device(server.address, "health", level="strict", revision="abc")
 
 
@@ -569,7 +560,7 @@ def test_analysts_are_told_what_is_wrong(server: Server) -> None:
             analyst.estimate("wealth", "smokes")
         with pytest.raises(InvalidInput, match="'health' has no attribute 'drinks'; it has smokes"):
             analyst.estimate("health", "drinks")
-        with pytest.raises(InvalidInput, match="no such reports of 'smokes' yet"):
+        with pytest.raises(NotReady, match="no such reports of 'smokes' yet"):
             analyst.estimate("health", "smokes")
         with pytest.raises(InvalidInput, match="level must be one of strict, open, got 'lax'"):
             analyst.estimate("health", "smokes", levels=["lax"])

@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 from people import person
 
-from hearsay import Caps, Client, Delivery, InvalidInput, Reason, create_ledger
+from hearsay import (
+    Caps,
+    Client,
+    Delivery,
+    InvalidInput,
+    NotReady,
+    PlanRefused,
+    Reason,
+    create_ledger,
+)
 from hearsay.schema import VERSION
 from support import DAILY, Calendar, Server, device
 
@@ -97,7 +106,7 @@ def test_of_the_users_caps_and_the_apps_the_lower_hold(server: Server, file: Pat
     client.set_caps(Caps(attribute={"smokes": 0.4}))
     assert client.status().reason is Reason.PLAN_REFUSED
     client.close()
-    with pytest.raises(InvalidInput, match=r"above the cap of 0\.4"):  # it is the user's for good
+    with pytest.raises(PlanRefused, match=r"above the cap of 0\.4"):  # it is the user's for good
         device(server.address, "daily", level="strict", ledger=file)
 
 
@@ -106,7 +115,7 @@ def test_nothing_happens_without_consent(server: Server, file: Path) -> None:
     assert not client.wait_ready(timeout=0.3)
     assert client.status().reason is Reason.NO_CONSENT
     assert client.record(smokes="no").taken == ()
-    with pytest.raises(InvalidInput):
+    with pytest.raises(NotReady):
         _ = client.plan  # the server was not even asked
     client.grant()
     assert client.wait_ready()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from people import person
 
-from hearsay import Caps, Client, Delivery, InvalidInput, Reason, create_ledger
+from hearsay import Caps, Client, Delivery, PlanRefused, Reason, create_ledger
 from support import Calendar, Server, device
 
 MEMOISED = """
@@ -32,7 +32,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_an_app_must_allow_that_reports_tell_when_an_answer_changes(server: Server) -> None:
     server.create(MEMOISED.format(memo=1))
-    with pytest.raises(InvalidInput, match="memoised, so reports tell when they change"):
+    with pytest.raises(PlanRefused, match="memoised, so reports tell when they change"):
         device(server.address, "habits", level="strict")
 
 

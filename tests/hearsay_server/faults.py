@@ -22,7 +22,7 @@ from hearsay_server.ingest.intake import GRACE, ends
 from hearsay_server.storage import retention, schema, shards
 from hearsay_server.storage.database import open_database
 from hearsay_server.storage.verify import Verdict, verify
-from ldp import InvalidInput
+from ldp.errors import InvalidInput, NotReady, StorageFailed
 from support import Server
 
 QUIET = 5
@@ -317,6 +317,6 @@ def _wait(beside: Future[object], *, excused: bool) -> None:
     """Wait for what went on beside the uploads; a fault may have ended it."""
     try:
         beside.result()
-    except (grpc.RpcError, sa.exc.DBAPIError, InvalidInput):
+    except (grpc.RpcError, sa.exc.DBAPIError, InvalidInput, NotReady, StorageFailed):
         if not excused:
             raise

@@ -12,13 +12,13 @@ from alembic import command
 from postgres import Postgres
 from stored import batch, daily, decoded, register, tallied
 
-from hearsay import InvalidInput
 from hearsay_server.storage import migrations, retention, schema
 from hearsay_server.storage.backup import backup, restore
 from hearsay_server.storage.database import open_folder
 from hearsay_server.storage.store import Store
 from hearsay_server.storage.tokens import Tokens
 from hearsay_server.storage.verify import Verdict, verify
+from ldp.errors import InvalidInput, StorageFailed
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_a_backup_is_one_file_that_only_its_owner_reads(store: Store, tmp_path: 
     assert (folder / "one").stat().st_mode & 0o777 == 0o600
     with pytest.raises(InvalidInput, match="one exists already"):
         backup(store.database, folder / "one")
-    with pytest.raises(InvalidInput, match="cannot write"):
+    with pytest.raises(StorageFailed, match="cannot write"):
         backup(store.database, tmp_path / "missing" / "one")
 
 
@@ -168,18 +168,18 @@ def _torn(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("harm", "detail"),
+    ("harm", "kind", "detail"),
     [
-        (lambda file: file.unlink(), "cannot read"),
-        (lambda file: file.write_bytes(b"no database" * 1000), "is no backup"),
-        (lambda file: file.write_bytes(b""), "is no backup: nothing of ours is in it"),
-        (_newer, "data of schema 99; this version knows up to"),
-        (_torn, "is damaged|malformed"),
+        (lambda file: file.unlink(), InvalidInput, "cannot read"),
+        (lambda file: file.write_bytes(b"no database" * 1000), StorageFailed, "is no backup"),
+        (lambda file: file.write_bytes(b""), InvalidInput, "is no backup: nothing of ours is in"),
+        (_newer, StorageFailed, "data of schema 99; this version knows up to"),
+        (_torn, StorageFailed, "is damaged|malformed"),
     ],
     ids=["missing", "foreign", "empty", "newer", "torn"],
 )
 def test_what_is_no_good_backup_is_refused(
-    tmp_path: Path, harm: Callable[[Path], object], detail: str
+    tmp_path: Path, harm: Callable[[Path], object], kind: type[Exception], detail: str
 ) -> None:
     store = Store(tmp_path / "data")
     register(store)
@@ -187,7 +187,7 @@ def test_what_is_no_good_backup_is_refused(
     store.close()
     harm(tmp_path / "backup")
     target = open_folder(tmp_path / "other")
-    with pytest.raises(InvalidInput, match=detail):
+    with pytest.raises(kind, match=detail):
         restore(tmp_path / "backup", target)
     with target.reading() as connection:
         assert connection.execute(sa.select(schema.surveys)).all() == []

@@ -18,6 +18,7 @@ from hearsay_server.answers.rows import chunks
 from hearsay_server.storage.store import Store
 from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput, Mechanism, Tally
+from ldp.errors import NotReady
 from support import DAILY, SURVEY
 
 pa = pytest.importorskip("pyarrow")
@@ -211,7 +212,7 @@ def test_an_export_appears_whole_or_not_at_all(
     address, plan = small
     answers = {"smokes": np.zeros(5, dtype=np.int64)}
     with Analyst(address) as analyst:
-        with pytest.raises(InvalidInput, match="there are no such rows of 'health' stored"):
+        with pytest.raises(NotReady, match="there are no such rows of 'health' stored"):
             export(analyst, "health", tmp_path / "out")
         submit(address, batch(plan, "strict", "once", answers, 1))
 

@@ -8,13 +8,13 @@ import grpc
 import pytest
 from stored import NOW, PLANS, batch, daily, decoded, register, remembered, tallied
 
-from hearsay import InvalidInput
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from hearsay_server.ingest.intake import Reason, Refused
 from hearsay_server.limits import TooMany
 from hearsay_server.storage import forgetting, retention
 from hearsay_server.storage.forgetting import FORGOTTEN, SUMMED, forget
 from hearsay_server.storage.store import Store
+from ldp.errors import InvalidInput, StorageFailed
 from support import Server
 
 ONCE, EVERY_DAY = PLANS["health"], PLANS["daily"]
@@ -146,7 +146,7 @@ def test_tallies_that_lack_what_is_stored_are_not_made_worse(store: Store) -> No
     store.add([batch(1)], decoded)
     with store.database.changing() as connection:
         connection.exec_driver_sql("DELETE FROM tallies")
-    with pytest.raises(RuntimeError, match="see `hearsay verify`"):
+    with pytest.raises(StorageFailed, match="see `hearsay verify`"):
         forget(store.database, ONCE, "once", ids(1), NOW)
     assert remembered(store) == {1: True}
 

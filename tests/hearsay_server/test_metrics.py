@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from serving import batch, register, serving, submit, tokens_of
 
 from hearsay_server.serving.metrics import Metrics, exposed
-from ldp import InvalidInput
+from ldp.errors import ServerFailed
 from support import free_port
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -71,7 +71,7 @@ def test_metrics_are_of_loopback_unless_a_host_is_given() -> None:
 
 @pytest.mark.parametrize("address", ["nine", "127.0.0.1:", "127.0.0.1:99999", "203.0.113.1:0"])
 def test_an_address_that_cannot_be_bound_is_refused(address: str) -> None:
-    with pytest.raises(InvalidInput, match="cannot serve metrics at"):
+    with pytest.raises(ServerFailed, match="cannot serve metrics at"):
         exposed(Metrics(), address).__enter__()
 
 

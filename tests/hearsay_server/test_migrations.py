@@ -10,10 +10,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from stored import DAY, ONCE, PLANS, batch, daily, decoded, register, remembered, tallied
 
-from hearsay import InvalidInput
 from hearsay_server.storage import migrations, schema
 from hearsay_server.storage.database import open_database
 from hearsay_server.storage.store import Store
+from ldp.errors import NotReady
 
 OLD = """
 CREATE TABLE surveys (survey TEXT NOT NULL, revision BLOB NOT NULL, plan BLOB NOT NULL,
@@ -119,7 +119,7 @@ def test_data_is_not_upgraded_under_those_who_use_it(
 ) -> None:
     running = Store(where)
     monkeypatch.setattr(migrations, "NEWEST", migrations.NEWEST + 1)
-    with pytest.raises(InvalidInput, match="others have it open: stop them, and start one first"):
+    with pytest.raises(NotReady, match="others have it open: stop them, and start one first"):
         Store(where)
     register(running)  # it goes on
     running.close()

@@ -22,6 +22,7 @@ from ldp import InvalidInput, Tally
 from ldp.assurance.poisoning import largest_shift
 from ldp.core.estimation import estimate
 from ldp.core.repeated import Repeats
+from ldp.errors import NotReady
 from ldp.estimating.consistency import make_consistent
 from ldp.estimating.distribution import pooled
 from ldp.estimating.recovery import ldp_recover
@@ -152,7 +153,6 @@ def test_a_range_of_periods_counts_its_ends(
         ({"periods": ["yesterday"]}, "a P1D period reads like"),
         ({"first_period": DAYS[2], "last_period": DAYS[0]}, "must not end before it begins"),
         ({"first_period": DAYS[0], "last_period": "1999-01-01"}, "must not end before"),
-        ({"last_period": "1999-01-01"}, "there are no such reports of 'shape' yet"),
         ({"consistency": "tidy"}, "unknown method 'tidy'"),
         ({"forged": 3, "method": "mle"}, "known for the methods inverse_variance and scalar"),
         ({"recover": 0.1}, "recovery is for the reports of one frequency oracle, got krr, krr"),
@@ -168,6 +168,11 @@ def test_what_cannot_be_asked_is_refused(
     with pytest.raises(InvalidInput) as refused:
         collected.analyst.query("asked", "shape", **options)
     assert message in str(refused.value)
+
+
+def test_a_question_without_reports_can_be_asked_again_later(collected: Collected) -> None:
+    with pytest.raises(NotReady, match="there are no such reports of 'shape' yet"):
+        collected.analyst.query("asked", "shape", last_period="1999-01-01")
 
 
 def test_an_unknown_option_is_a_mistake_of_the_program(collected: Collected) -> None:
@@ -276,7 +281,7 @@ def test_honest_reports_are_not_suspected_and_forged_ones_are(tmp_path: Any) -> 
             analyst.suspicions("asked", "height")
         with pytest.raises(InvalidInput, match="must be one of v0"):
             analyst.suspicions("asked", "colour", targets=["v0", "w1"])
-        with pytest.raises(InvalidInput, match="no such reports"):
+        with pytest.raises(NotReady, match="no such reports"):
             analyst.suspicions("asked", "colour", levels=["open"])
 
 

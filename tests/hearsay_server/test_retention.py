@@ -8,13 +8,13 @@ import pytest
 import sqlalchemy as sa
 from stored import NOW, batch, daily, decoded, register, remembered, tallied
 
-from hearsay import InvalidInput
 from hearsay.v1 import collector_pb2
 from hearsay_server.ingest.intake import Cohort, Reason, Refused
 from hearsay_server.storage import retention, schema
 from hearsay_server.storage.store import Store
 from hearsay_server.storage.tokens import charge
 from ldp import Tally
+from ldp.errors import InvalidInput, NotReady
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ def test_a_deleted_survey_leaves_nothing(store: Store, monkeypatch: pytest.Monke
     assert retention.mark_deleted(store.database, "health").batches == 7
     assert [found.survey for found in store.surveys()] == ["daily"]
     assert reasons(store.add([batch(8)], decoded)) == ["UNKNOWN_SURVEY"]
-    with pytest.raises(InvalidInput, match="'health' is being deleted"):
+    with pytest.raises(NotReady, match="'health' is being deleted"):
         register(store)
     sweep(store, NOW)  # as after a server that stopped in the middle
     with store.database.reading() as connection:

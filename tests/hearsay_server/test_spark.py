@@ -14,6 +14,7 @@ from serving import serving
 from hearsay import Analyst
 from hearsay_server.storage.store import Store
 from ldp import InvalidInput
+from ldp.errors import NotReady
 
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
@@ -88,7 +89,7 @@ def test_what_cannot_be_estimated_is_refused(session: Any, exported: Any, tmp_pa
         sparks.tally(session, path, "age")
     with pytest.raises(InvalidInput, match="level must be one of"):
         sparks.estimate(session, path, "mixed", levels=["lax"])
-    with pytest.raises(InvalidInput, match="no such reports"):
+    with pytest.raises(NotReady, match="no such reports"):
         sparks.estimate(session, path, "mixed", periods=["1999-01-01"])
     with pytest.raises(InvalidInput, match="is no folder that"):
         sparks.tally(session, tmp_path, "mixed")

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 from postgres import Postgres
 
-from hearsay import InvalidInput, plan
+from hearsay import plan
 from hearsay.v1 import collector_pb2
 from hearsay_server.ingest.intake import Cohort, Reason, Refused, decode
 from hearsay_server.serving.plans import Plans, decoder
@@ -24,6 +24,7 @@ from hearsay_server.storage.database import is_away
 from hearsay_server.storage.store import Store
 from hearsay_server.surveys import survey as surveys
 from ldp import Coins, Tally
+from ldp.errors import InvalidInput, NotReady, StorageFailed
 from support import SURVEY
 
 FROZEN = surveys.resolve(surveys.from_toml(SURVEY, "test.toml"))
@@ -265,7 +266,7 @@ def test_data_of_a_later_version_is_left_alone(where: Path | str) -> None:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '99'")
     opened.close()
     for _ in range(2):  # and the lock is given back
-        with pytest.raises(InvalidInput, match="holds data of schema 99; this version knows up"):
+        with pytest.raises(StorageFailed, match="holds data of schema 99; this version knows up"):
             Store(where)
 
 
@@ -406,7 +407,7 @@ def test_after_a_restart_of_the_database_a_store_keeps_its_shard_and_out_an_upgr
     assert other.database.shard == 1
     other.close()
     monkeypatch.setattr(migrations, "NEWEST", migrations.NEWEST + 1)
-    with pytest.raises(InvalidInput, match="others have it open"):
+    with pytest.raises(NotReady, match="others have it open"):
         Store(url)
     store.close()
 
@@ -436,7 +437,7 @@ def test_only_postgresql_is_taken_for_a_database(url: str) -> None:
 
 def test_a_database_that_is_not_there_is_named_without_its_password() -> None:
     with pytest.raises(
-        InvalidInput, match=r"cannot open postgresql.*:\*\*\*@127.0.0.1:1/x"
+        StorageFailed, match=r"cannot open postgresql.*:\*\*\*@127.0.0.1:1/x"
     ) as error:
         Store("postgresql://me:secret@127.0.0.1:1/x")
     assert "secret" not in str(error.value)
@@ -451,11 +452,11 @@ def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
 
 def test_a_folder_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InvalidInput, match=r"cannot keep data in .*file"):
+    with pytest.raises(StorageFailed, match=r"cannot keep data in .*file"):
         Store(tmp_path / "file")
 
 
 def test_a_damaged_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "hearsay.db").write_bytes(b"this is no database, but long enough to be one" * 100)
-    with pytest.raises(InvalidInput, match=r"cannot open .*hearsay\.db: file is not a database"):
+    with pytest.raises(StorageFailed, match=r"cannot open .*hearsay\.db: file is not a database"):
         Store(tmp_path)

@@ -12,7 +12,14 @@ from hearsay.person import Person
 from hearsay.sender import Delivery, DeliveryState
 from hearsay.transport import Tls, Unreachable
 from hearsay.trouble import Reason, Status
-from ldp import InvalidInput
+from ldp.errors import (
+    HearsayError,
+    InvalidInput,
+    MissingExtra,
+    NotReady,
+    PlanRefused,
+    StorageFailed,
+)
 from ldp.version import __version__ as __version__
 
 __all__ = [
@@ -25,15 +32,20 @@ __all__ = [
     "Delivery",
     "DeliveryState",
     "FileAnchor",
+    "HearsayError",
     "InvalidInput",
     "KeyringAnchor",
+    "MissingExtra",
+    "NotReady",
     "Outbox",
     "Person",
+    "PlanRefused",
     "Reason",
     "Recorded",
     "Sent",
     "Spending",
     "Status",
+    "StorageFailed",
     "Tls",
     "Unreachable",
     "create_ledger",

@@ -11,7 +11,7 @@ import numpy as np
 from hearsay import plan as plans
 from hearsay.transport import Tls, Token, call, open_channel, stream
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
-from ldp import InvalidInput
+from ldp.errors import NotReady, needs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +56,8 @@ class Analyst:
     """Ask for debiased statistics, each with its error.
 
     Every question raises `InvalidInput` where it cannot be asked, as for an unknown survey,
-    attribute or level, or where there are no reports; `Unreachable` where the server is.
+    attribute or level; `NotReady` where there are no reports yet; `Unreachable` where the server
+    is; and those that return DataFrames `MissingExtra` without pandas.
     """
 
     def __init__(
@@ -135,7 +136,8 @@ class Analyst:
         `edges`, indexed by left and right; the quantiles a row for each. Columns as `estimate`.
         The mechanism must tell more than the mean: square_wave is made for it.
         """
-        import pandas as pd
+        with needs("a DataFrame", "analyst"):
+            import pandas as pd
 
         answer = self.query_distribution(
             analyst_pb2.DistributionRequest(
@@ -184,7 +186,8 @@ class Analyst:
         that an attack may have promoted, by default the three most frequent. The server reads
         all the reports: that takes time.
         """
-        import pandas as pd
+        with needs("a DataFrame", "analyst"):
+            import pandas as pd
 
         answer = self.query_suspicions(
             analyst_pb2.SuspicionsRequest(
@@ -223,7 +226,8 @@ class Analyst:
         no answer. `frame.attrs["plan"]` has the plan's bytes, which say what the codes mean, and
         `frame.attrs["channels"]` how they were randomised (`hearsay.rows.channels`).
         """
-        import pandas as pd
+        with needs("a DataFrame", "analyst"):
+            import pandas as pd
 
         from hearsay import rows
 
@@ -234,7 +238,7 @@ class Analyst:
         plan = plans.parse(data)
         parts = [(chunk.period, chunk.rows, rows.decode(plan, chunk)) for chunk in chunks]
         if not parts:
-            raise InvalidInput(f"there are no such rows of {survey!r} stored")
+            raise NotReady(f"there are no such rows of {survey!r} stored")
         levels = pd.CategoricalDtype(list(plan.levels))
         columns: dict[str, object] = {
             "period": np.repeat([period for period, _, _ in parts], [n for _, n, _ in parts])
@@ -315,7 +319,8 @@ class Analyst:
     def _grouped(
         self, survey: str, attribute: str, by: Literal["LEVEL", "PERIOD"], options: Options
     ) -> "pd.DataFrame":
-        import pandas as pd
+        with needs("a DataFrame", "analyst"):
+            import pandas as pd
 
         answers = list(self.query_by(survey, attribute, by, **options))
         for answer in answers:
@@ -346,7 +351,8 @@ class Analyst:
 
 def frame(answer: analyst_pb2.EstimateResponse) -> "pd.DataFrame":
     """Return an answer as a DataFrame; see `Analyst.estimate`."""
-    import pandas as pd
+    with needs("a DataFrame", "analyst"):
+        import pandas as pd
 
     labels = pd.Index([row.label for row in answer.rows], name=answer.attribute)
     table = _frame(answer.rows, labels)

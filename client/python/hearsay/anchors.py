@@ -19,7 +19,7 @@ from typing import Protocol
 
 from hearsay.interrupts import is_from_handler
 from hearsay.trouble import Reason, Trouble
-from ldp import InvalidInput
+from ldp.errors import needs
 
 
 class Anchor(Protocol):
@@ -76,7 +76,7 @@ class KeyringAnchor:
     def __init__(self, service: str, name: str) -> None:
         """Name the entry: the app, and the ledger within the app.
 
-        Raises `InvalidInput` where the keyring package is not installed.
+        Raises `MissingExtra` where the keyring package is not installed.
         """
         self._keyring = _import_keyring()
         self._entry = service, name
@@ -98,13 +98,8 @@ class KeyringAnchor:
 
 def _import_keyring() -> ModuleType:
     # Imported here, because only apps that use this anchor have the package.
-    try:
+    with needs("KeyringAnchor", "keyring"):
         return importlib.import_module("keyring")
-    except ImportError:
-        raise InvalidInput(
-            "KeyringAnchor needs the keyring package, which is not installed: "
-            "run `pip install keyring`"
-        ) from None
 
 
 _FORMAT = struct.Struct(">16sQ")

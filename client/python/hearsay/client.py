@@ -26,7 +26,7 @@ from hearsay.plan_keeper import PlanKeeper
 from hearsay.sender import Delivery, DeliveryState, Sender
 from hearsay.store import Store
 from hearsay.transport import GrpcTransport, Tls, Token, Transport
-from hearsay.trouble import Reason, Trouble
+from hearsay.trouble import Reason, Trouble, to_raise
 from ldp import Coins, InvalidInput
 
 _log = logging.getLogger("hearsay")
@@ -213,13 +213,15 @@ class Client(Person):
         For an app that cannot reach the server and asks its user: it lets periods be answered
         that the client would refuse (`Reason.CLOCK`), because they begin more than a day after
         what the server last said, or before a period that was answered while the clock was
-        wrong. It never lets a period be answered twice. Raises `InvalidInput` where it cannot be
-        kept.
+        wrong. It never lets a period be answered twice. Where it cannot be kept, raises
+        `StorageFailed`, `NotReady` where others hold the ledger for long, and `InvalidInput`
+        where the client's `clock` cannot be used.
         """
         try:
             self._device.keeper.trust_clock()
         except Trouble as trouble:
-            raise InvalidInput(f"the clock's time could not be kept: {trouble}") from None
+            words = f"the clock's time could not be kept: {trouble}"
+            raise to_raise(trouble.status.reason, words) from None
 
     def outbox(self) -> Outbox:
         """Return what waits and what left, decoded: exactly what the server gets to see."""
@@ -297,21 +299,22 @@ class Client(Person):
 
     @property
     def plan(self) -> Plan:
-        """The plan; raises `InvalidInput` where there is none yet."""
+        """The plan. Where there is none, raises `NotReady`, `PlanRefused` where what came was
+        refused, and `InvalidInput` where the server refuses the request."""
         keeper = self._device.keeper
         if keeper.plan is None:
-            raise InvalidInput(f"{keeper.refused.detail}: wait for wait_ready()")
+            raise keeper.no_plan()
         return keeper.plan
 
     @property
     def level(self) -> str:
         """The level of the device's own user: the one that was chosen, or else the survey's
-        default. Raises `InvalidInput` without a plan."""
+        default. Raises as `plan` without one."""
         return self._terms().level.name
 
     @property
     def record_epsilon(self) -> float:
-        """The most that one record spends; raises `InvalidInput` without a plan."""
+        """The most that one record spends; raises as `plan` without one."""
         return self._terms().record_epsilon
 
     def _is_empty(self) -> bool:

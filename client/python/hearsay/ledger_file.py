@@ -18,7 +18,7 @@ from hearsay.outbox import Sent
 from hearsay.plan import Plan, parse
 from hearsay.schema import APPLICATION, VERSION
 from hearsay.v1 import collector_pb2
-from ldp import InvalidInput
+from ldp.errors import InvalidInput, StorageFailed
 
 Batch = collector_pb2.Batch
 
@@ -59,7 +59,8 @@ class LedgerFile:
 def read(file: Path, person: str = "") -> LedgerFile:
     """Return a file's content as one person's ("" is the device's own user).
 
-    Raises `InvalidInput` where it is no ledger that can be read, or does not know the person.
+    Raises `InvalidInput` where it is no ledger, or does not know the person, and `StorageFailed`
+    where it cannot be read, is damaged, or is of another schema.
     """
     with _opened(file) as connection:
         settings = dict(connection.execute("SELECT name, value FROM settings"))
@@ -166,11 +167,11 @@ def _opened(file: Path) -> Iterator[sqlite3.Connection]:
             if application != APPLICATION:
                 raise InvalidInput(f"{file} is no ledger")
             if version != VERSION:
-                raise InvalidInput(
+                raise StorageFailed(
                     f"{file} has schema {version}; this version reads schema {VERSION}"
                 )
             yield connection
     except sqlite3.DatabaseError as error:
-        raise InvalidInput(f"{file} is no ledger that can be read: {error}") from None
+        raise StorageFailed(f"{file} is no ledger that can be read: {error}") from None
     except OSError as error:
-        raise InvalidInput(f"cannot read {file}: {error}") from None
+        raise StorageFailed(f"cannot read {file}: {error}") from None

@@ -12,7 +12,7 @@ from hearsay.anchors import Anchor
 from hearsay.database import size_of, translated
 from hearsay.interrupts import is_from_handler
 from hearsay.schema import APPLICATION, TABLES, VERSION
-from hearsay.trouble import Trouble
+from hearsay.trouble import Trouble, to_raise
 from hearsay.wal import NO_LOG, TABLE
 from ldp import InvalidInput
 
@@ -23,22 +23,23 @@ def create_ledger(file: str | os.PathLike[str], *, anchor: Anchor | None = None)
     A ledger that a client finds missing and makes by itself may stand for one that was lost: it
     takes nothing before a period begins that the lost one cannot have seen, and nothing at all
     where something counts for life. This one takes answers at once.
-    Raises `InvalidInput` where there is such a file, none can be made, or the anchor knows an
-    earlier ledger.
+    Raises `InvalidInput` where there is such a file, or no folder for it, or the anchor knows an
+    earlier ledger; `StorageFailed` where none can be made.
     """
     path = Path(file).absolute()
     log = Path(f"{path}-wal")
     if not path.parent.is_dir():
         raise InvalidInput(f"the folder {path.parent} does not exist: make it first")
-    if size_of(log) is not None:
-        raise InvalidInput(f"{log} exists: it is the log of a ledger that was used")
     try:
+        with translated():
+            if size_of(log) is not None:
+                raise InvalidInput(f"{log} exists: it is the log of a ledger that was used")
         if anchor is not None and anchors.load(anchor) is not None:
             raise InvalidInput("the anchor knows an earlier ledger, so this is not the first one")
         with translated():
             made = make(path, created=None)
     except Trouble as trouble:
-        raise InvalidInput(f"cannot make a ledger: {trouble}") from None
+        raise to_raise(trouble.status.reason, f"cannot make a ledger: {trouble}") from None
     if not made:
         raise InvalidInput(
             f"{path} exists: a ledger that was used must not start anew; remove it with its -wal "

@@ -15,8 +15,9 @@ from hearsay.plan_keeper import PlanKeeper
 from hearsay.sender import Delivery, Sender
 from hearsay.store import Store
 from hearsay.terms import Terms
-from hearsay.trouble import Reason, Status, Trouble
+from hearsay.trouble import Reason, Status, Trouble, to_raise
 from ldp import Coins, InvalidInput
+from ldp.errors import HearsayError
 
 _log = logging.getLogger("hearsay")
 
@@ -109,9 +110,10 @@ class Person:
         attribute that was answered in this period already, or whose epsilon a cap does not
         allow, is dropped as "spent".
 
-        Never raises, unless `strict`: then `InvalidInput`, before anything is spent, for an
+        Never raises, unless `strict`: then, before anything is spent, `InvalidInput` for an
         unknown attribute, for an answer outside its domain (the message does not repeat the
-        answer), where the plan is refused, and after `close`. Takes some 100 µs. The answer
+        answer), where the server refuses the request, and after `close`; and `PlanRefused`
+        where the plan is refused. Takes some 100 µs. The answer
         itself is not kept; of a memoised attribute, which values have a memo is (under keyed
         hashes, with the key beside them).
         """
@@ -125,7 +127,8 @@ class Person:
         Without this person's consent there is nothing to wait for: unless somebody has consented,
         the server is not even asked.
 
-        With `strict`, raises `InvalidInput` where the plan is refused.
+        With `strict`, raises `PlanRefused` where the plan is refused, and `InvalidInput` where
+        the server refuses the request, as for an unknown survey, and after `close`.
         """
         deadline = time.monotonic() + timeout
         while (status := self.status()).reason in _PASSING:
@@ -134,7 +137,7 @@ class Person:
                 break
             time.sleep(min(remaining, _LOOK))
         if self._device.strict and status.reason in _MENDABLE:
-            raise InvalidInput(status.detail)
+            raise to_raise(status.reason, status.detail)
         return status.ready
 
     def status(self) -> Status:
@@ -207,14 +210,16 @@ class Person:
     def set_caps(self, caps: Caps) -> None:
         """Set the user's own caps, kept in the ledger; of them and the app's the lower hold.
 
-        That for life is for all surveys of the ledger, the others for this survey. Raises
-        `InvalidInput` where they cannot be kept.
+        That for life is for all surveys of the ledger, the others for this survey. Where they
+        cannot be kept, raises `StorageFailed`, `NotReady` where others hold the ledger for long,
+        and `InvalidInput` where the client's `clock` cannot be used.
         """
         try:
             self._device.warn_of_pace(caps)
             self._device.ledger.set_own_caps(self._name, caps)
         except Trouble as trouble:
-            raise InvalidInput(f"the caps could not be kept: {trouble}") from None
+            words = f"the caps could not be kept: {trouble}"
+            raise to_raise(trouble.status.reason, words) from None
 
     def spendings(self) -> tuple[Spending, ...]:
         """Return what was spent and what is left, by attribute; empty without a plan."""
@@ -223,7 +228,7 @@ class Person:
             terms = self._terms()
             now = device.clock()
             return tuple(device.ledger.spendings(self._name, terms, device.caps, now))
-        except (Trouble, InvalidInput):
+        except HearsayError:
             return ()
 
     def _check_open(self) -> None:
@@ -244,7 +249,7 @@ class Person:
         return Moment(self._device.clock(), self._device.keeper.server_time)
 
     def _terms(self) -> Terms:
-        """Return the terms of this person; raise `InvalidInput` where there are none."""
+        """Return the terms of this person; raise as `PlanKeeper.terms` where there are none."""
         return self._device.keeper.terms(self._choices)
 
     def _answering(self) -> Terms:
@@ -271,7 +276,7 @@ class Person:
             return self._try_to_record(given)
         except Trouble as trouble:
             if device.strict and trouble.status.reason in _MENDABLE:
-                raise InvalidInput(str(trouble)) from None
+                raise to_raise(trouble.status.reason, str(trouble)) from None
             reason = trouble.status.reason
             device.last = trouble.status
             if reason in (Reason.CLOCK, Reason.DISK):  # the server's time, or room, may be had

@@ -13,8 +13,8 @@ from hearsay.plan import Plan, parse
 from hearsay.store import Store
 from hearsay.terms import Terms
 from hearsay.transport import Transport, Unreachable
-from hearsay.trouble import Reason, Status
-from ldp import InvalidInput
+from hearsay.trouble import Reason, Status, to_raise
+from ldp.errors import HearsayError, InvalidInput
 
 _log = logging.getLogger("hearsay")
 
@@ -212,12 +212,13 @@ class PlanKeeper:
         """
         if self.plan is not None and data == self._kept:
             return False
+        if self.plan is not None:
+            self._refuse(
+                f"the plan of {self._agreed.survey!r} changed on the server: revision "
+                f"{self.plan.revision.hex()[:12]} was accepted first and stays"
+            )
+            return False
         try:
-            if self.plan is not None:
-                raise InvalidInput(
-                    f"the plan of {self._agreed.survey!r} changed on the server: revision "
-                    f"{self.plan.revision.hex()[:12]} was accepted first and stays"
-                )
             plan = self._accepted(data)  # may take a while: nobody waits for the lock meanwhile
         except InvalidInput as error:
             self._refuse(str(error))
@@ -252,10 +253,17 @@ class PlanKeeper:
         except InvalidInput as error:
             self._refuse(str(error))
 
+    def no_plan(self) -> HearsayError:
+        """Return what to raise where there is no plan: it says why."""
+        return to_raise(self.refused.reason, f"{self.refused.detail}: wait for wait_ready()")
+
     def terms(self, choices: Choices) -> Terms:
-        """Return the terms of a person who chose so; raise `InvalidInput` where there are none."""
+        """Return the terms of a person who chose so.
+
+        Raises `no_plan()` without a plan, and `InvalidInput` where the plan has no such choice.
+        """
         if self.plan is None:
-            raise InvalidInput(f"{self.refused.detail}: wait for wait_ready()")
+            raise self.no_plan()
         known = self._terms.get(choices)
         if known is None or known.plan is not self.plan:
             known = self._terms[choices] = self._checked(self.plan, choices)

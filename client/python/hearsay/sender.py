@@ -25,6 +25,7 @@ from hearsay.transport import Transport, Unreachable
 from hearsay.trouble import Reason, Trouble
 from hearsay.v1 import collector_pb2
 from ldp import Coins, InvalidInput
+from ldp.errors import HearsayError
 
 _log = logging.getLogger("hearsay")
 
@@ -470,4 +471,4 @@ def _unless_full(write: Callable[P, object], *args: P.args, **options: P.kwargs)
 
 def _words(error: Exception) -> str:
     """Return an error's words where they are ours; those of others may have an answer in them."""
-    return str(error) if isinstance(error, Trouble | InvalidInput) else type(error).__name__
+    return str(error) if isinstance(error, HearsayError) else type(error).__name__

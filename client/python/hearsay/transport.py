@@ -14,7 +14,7 @@ from hearsay.channels import abandoned, channels
 from hearsay.failures import explained, has_no_connection, on_one_line, retry_after
 from hearsay.trouble import Reason
 from hearsay.v1 import collector_pb2
-from ldp import InvalidInput
+from ldp.errors import HearsayError, InvalidInput, NotReady
 
 _Request = TypeVar("_Request", contravariant=True)
 _Response = TypeVar("_Response", covariant=True)
@@ -60,7 +60,7 @@ Token = str | Callable[[], str]
 """What proves to the server who calls; a function is asked at every call."""
 
 
-class Unreachable(ConnectionError):
+class Unreachable(HearsayError, ConnectionError):
     """The server did not answer, or could not.
 
     `retry_after` is when it asked to be asked again, in seconds, 0 where it said nothing;
@@ -359,8 +359,8 @@ def is_loopback(target: str) -> bool:
 def call(rpc: _Rpc[_Request, _Response], request: _Request, timeout: float) -> _Response:
     """Call once, and tell what is the caller's to mend from what is not.
 
-    Raises `InvalidInput` with the server's words where it refuses the request, `Unreachable`
-    where it cannot be reached or fails.
+    Raises `InvalidInput` with the server's words where it refuses the request, `NotReady` where
+    it cannot answer it yet, `Unreachable` where it cannot be reached or fails.
     """
     try:
         return rpc(request, timeout=timeout)
@@ -384,6 +384,8 @@ def stream(rpc: Any, request: Any, timeout: float | None = None) -> Iterator[Any
 
 def _translated(status: Any) -> Exception:
     """Return what to raise for an error of a stub, which is a Call as well."""
+    if status.code() is grpc.StatusCode.FAILED_PRECONDITION:
+        return NotReady(status.details())
     if status.code() in _OUR_FAULT:
         return InvalidInput(status.details())
     reason, _ = explained(status, "")

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ldp.errors import HearsayError, InvalidInput, NotReady, PlanRefused, StorageFailed
+
 
 class Reason(StrEnum):
     """What stands between an answer and the server; also the name of what it drops."""
@@ -69,9 +71,32 @@ class Status:
         return self.reason is Reason.READY
 
 
-class Trouble(Exception):
+class Trouble(HearsayError):
     """What keeps the ledger shut: it never reaches the app, which asks `Client.status`."""
 
     def __init__(self, reason: Reason, detail: str = "") -> None:
         super().__init__(detail or reason.value)
         self.status = Status(reason, detail)
+
+
+_MENDABLE = (Reason.SERVER_REFUSED, Reason.CLOCK, Reason.CLOSED)
+"""What the caller mends: the survey's name, the clock= that it gave, a client that it closed."""
+
+_OF_THE_FILE = (
+    Reason.DISK,
+    Reason.CORRUPT,
+    Reason.OTHER_SCHEMA,
+    Reason.NOT_A_LEDGER,
+    Reason.NEW_LEDGER,
+    Reason.LOST_LEDGER,
+    Reason.FORKED,
+)
+
+
+def to_raise(reason: Reason, words: str) -> HearsayError:
+    """Return the exception by which the app is told of a reason, with these words."""
+    if reason is Reason.PLAN_REFUSED:
+        return PlanRefused(words)
+    if reason in _MENDABLE:
+        return InvalidInput(words)
+    return StorageFailed(words) if reason in _OF_THE_FILE else NotReady(words)

@@ -24,7 +24,7 @@ from hearsay import Analyst, rows
 from hearsay.plan import Plan
 from hearsay.rows import AttributeRows
 from hearsay.v1 import analyst_pb2
-from ldp import InvalidInput
+from ldp.errors import InvalidInput, NotReady, StorageFailed
 
 LEVEL = "__level"
 PERIOD = "period"
@@ -45,7 +45,8 @@ def export(
     """Write a survey's rows to the new folder `to`; return how many there were.
 
     The folder appears when all is written, or not at all. Raises `InvalidInput` where the folder
-    exists, there is no row, or two columns would have one name, and as `Analyst.chunks`.
+    exists or two columns would have one name, `NotReady` where there is no row, `StorageFailed`
+    where the folder cannot be written, and as `Analyst.chunks`.
     """
     if to.exists():
         raise InvalidInput(f"{to} exists: name a folder that does not")
@@ -60,7 +61,7 @@ def export(
             written += chunk.rows
         parts.close()
         if not written:
-            raise InvalidInput(f"there are no such rows of {survey!r} stored")
+            raise NotReady(f"there are no such rows of {survey!r} stored")
     return written
 
 
@@ -165,7 +166,7 @@ def _folder(to: Path) -> Iterator[Path]:
         to.parent.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=f".{to.name}-", dir=to.parent))
     except OSError as error:
-        raise InvalidInput(f"cannot write {to}: {error}") from None
+        raise StorageFailed(f"cannot write {to}: {error}") from None
     try:
         yield folder
         for file in folder.rglob("*.parquet"):

@@ -17,6 +17,7 @@ from ldp import Estimate, FrequencyOracle, InvalidInput, Mechanism, Tally
 from ldp.assurance.poisoning import Shift, largest_shift
 from ldp.core.estimation import Cohorts
 from ldp.core.repeated import Repeated
+from ldp.errors import NotReady
 from ldp.estimating import pooling
 from ldp.estimating.consistency import make_consistent
 from ldp.estimating.distribution import pooled as reconstructed
@@ -44,7 +45,7 @@ Question = (
 Floats = NDArray[np.float64]
 
 
-class NoReports(InvalidInput):
+class NoReports(NotReady):
     """There is nothing to estimate from."""
 
 

@@ -17,6 +17,7 @@ from hearsay_server.answers.export import LEVEL, PERIOD, plan_of
 from hearsay_server.ingest.intake import Cohort
 from ldp import Estimate, InvalidInput, Mechanism, Tally
 from ldp.core.tally import add_up
+from ldp.errors import needs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,9 +28,11 @@ _TALLY = f"level string, {PERIOD} string, tally binary"
 def read(spark: "SparkSession", path: Path) -> "DataFrame":
     """Return an exported folder as a DataFrame whose periods are text.
 
-    Spark would take the name of a day for a date, and of a year for a number.
+    Spark would take the name of a day for a date, and of a year for a number. Raises
+    `MissingExtra` without pyspark.
     """
-    from pyspark.sql.types import StringType, StructField, StructType
+    with needs("reading with Spark", "spark"):
+        from pyspark.sql.types import StringType, StructField, StructType
 
     found = spark.read.parquet(str(path))
     fields = [field for field in found.schema.fields if field.name != PERIOD]
@@ -79,7 +82,7 @@ def estimate(
 ) -> Estimate:
     """Return what `Analyst.estimate` would, from an exported folder.
 
-    Raises `InvalidInput` as `tally`, for an unknown level, and where no report is left.
+    Raises `InvalidInput` as `tally` and for an unknown level, and `NoReports` where none is left.
     """
     plan = _plan(plan_of(path), attribute)
     for level in levels:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hearsay_server.commands.connect import AsJson
-from ldp import InvalidInput
+from ldp.errors import InvalidInput, StorageFailed, needs
 
 if TYPE_CHECKING:
     from dpsgd.accounting import Event, Relation
@@ -45,12 +45,8 @@ def account(
       hearsay account --q 0.01 --sigma 4 --steps 10000 --delta 1e-5
       hearsay account --batch 256 --dataset 60000 --sigma 2 --steps 10000 --delta 1e-5
     """
-    try:
+    with needs("account", "train"):
         from dpsgd.accounting.overview import compare
-    except ModuleNotFoundError as error:
-        raise InvalidInput(
-            f"account needs {error.name}: pip install 'hearsay-ldp[train]'"
-        ) from None
 
     event, relation = _event(sigma, steps, q, batch, dataset)
     figures = compare(event, relation, delta)
@@ -84,14 +80,11 @@ def account(
 def draw(event: "Event", relation: "Relation", delta: float, file: Path) -> None:
     """Draw every accountant's epsilon over the steps, up to the event's.
 
-    Raises `InvalidInput` where matplotlib is missing or nothing is released.
+    Raises `MissingExtra` without matplotlib, `InvalidInput` where nothing is released or the
+    file's format is unknown, and `StorageFailed` where it cannot be written.
     """
-    try:
+    with needs("--plot", "analyst"):
         import matplotlib
-    except ModuleNotFoundError as error:
-        raise InvalidInput(
-            f"--plot needs {error.name}: pip install 'hearsay-ldp[analyst]'"
-        ) from None
     from dpsgd.accounting import Event
     from dpsgd.accounting.overview import compare
 
@@ -126,7 +119,8 @@ def draw(event: "Event", relation: "Relation", delta: float, file: Path) -> None
     try:
         figure_.savefig(file, dpi=110, bbox_inches="tight", metadata={"Software": None})
     except (OSError, ValueError) as error:
-        raise InvalidInput(f"cannot save the plot as {file}: {error}") from None
+        kind = StorageFailed if isinstance(error, OSError) else InvalidInput
+        raise kind(f"cannot save the plot as {file}: {error}") from None
     finally:
         plt.close(figure_)
 

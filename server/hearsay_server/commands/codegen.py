@@ -18,7 +18,7 @@ from hearsay.trouble import Reason
 from hearsay_server.commands import connect
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, Insecure, Target, Token
 from hearsay_server.surveys import survey as surveys
-from ldp import InvalidInput
+from ldp.errors import InvalidInput, StorageFailed
 
 _TIMEOUT = 30.0
 
@@ -73,7 +73,7 @@ def codegen(
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise InvalidInput(f"cannot write {out}: {error}") from None
+        raise StorageFailed(f"cannot write {out}: {error}") from None
 
 
 def _fetched(survey: str, target: str, tls: Tls | None, token: str | None, insecure: bool) -> bytes:

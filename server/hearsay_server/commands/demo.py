@@ -6,9 +6,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from hearsay_server.demo import play as playing
 from hearsay_server.surveys import survey as surveys
-from ldp import InvalidInput
+from ldp.errors import InvalidInput, needs
+
+with needs("demo", "demo"):
+    from hearsay_server.demo import play as playing
 
 
 def demo(

@@ -19,7 +19,7 @@ from hearsay.analyst import Options, given_columns
 from hearsay.v1 import analyst_pb2
 from hearsay_server.commands import connect
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
-from ldp import InvalidInput
+from ldp.errors import InvalidInput, needs
 
 First = Annotated[str, typer.Option("--from", help="Only this period and later ones.")]
 Last = Annotated[str, typer.Option("--to", "--until", help="Only this period and earlier ones.")]
@@ -140,12 +140,9 @@ def export(
     token: Token = None,
 ) -> None:
     """Write the randomised rows as Parquet, a folder for each period."""
-    try:
+    with needs("exporting", "export"):
         from hearsay_server.answers.export import export as write
-    except ImportError as error:
-        raise InvalidInput(
-            f"exporting needs pyarrow ({error}): pip install 'hearsay-ldp[export]'"
-        ) from None
+
     with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
         written = write(analyst, survey, to, first_period=first, last_period=last)
     Console().print(f"{written:,} rows of {survey} are in {escape(str(to))}")

@@ -31,7 +31,7 @@ from hearsay_server.demo.devices import Answers, Respondent, Sent, deliver, star
 from hearsay_server.demo.results import Comparison, draw, show
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.describe import describe
-from ldp import InvalidInput
+from ldp.errors import InvalidInput, MissingExtra, ServerFailed
 
 _START_TIMEOUT = 30.0
 
@@ -52,7 +52,7 @@ def redbook() -> Source:
     # The file alone: to import the package takes longer than a thousand devices.
     found = importlib.util.find_spec("statsmodels")
     if found is None or not found.submodule_search_locations:
-        raise InvalidInput(
+        raise MissingExtra(
             "the survey is in the package statsmodels: pip install 'hearsay-ldp[demo]'"
         )
     table = pd.read_csv(Path(found.submodule_search_locations[0]) / "datasets/fair/fair.csv")
@@ -167,7 +167,7 @@ def server_process(folder: Path) -> Iterator[str]:
             if not line.startswith("listening on "):
                 process.wait(_START_TIMEOUT)
                 log.seek(0)
-                raise InvalidInput(f"the server did not start: {log.read().strip()}")
+                raise ServerFailed(f"the server did not start: {log.read().strip()}")
             yield line.removeprefix("listening on ").strip()
         finally:
             process.send_signal(signal.SIGTERM)

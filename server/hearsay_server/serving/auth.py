@@ -10,6 +10,7 @@ from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection
 
 from hearsay_server.storage.tokens import Token, Tokens, hashed
+from ldp.errors import HearsayError
 
 ROLES = {
     "hearsay.v1.Collector": "device",
@@ -40,7 +41,7 @@ def called_by(token: str) -> None:
     _caller.set(token)
 
 
-class Denied(Exception):
+class Denied(HearsayError):
     """Why a call is not let in."""
 
     def __init__(self, code: grpc.StatusCode, detail: str, reason: str) -> None:

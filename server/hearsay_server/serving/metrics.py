@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import prometheus_client as prometheus
 
 from hearsay_server.build import revision, version
-from ldp import InvalidInput
+from ldp.errors import ServerFailed
 
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -64,7 +64,7 @@ class Metrics:
 def exposed(metrics: Metrics, address: str) -> Iterator[int | None]:
     """Serve /metrics at "HOST:PORT", or "PORT" of loopback, meanwhile; yield the port.
 
-    An empty address serves nothing and yields None. Raises `InvalidInput` where the address
+    An empty address serves nothing and yields None. Raises `ServerFailed` where the address
     cannot be bound.
     """
     if not address:
@@ -76,7 +76,7 @@ def exposed(metrics: Metrics, address: str) -> Iterator[int | None]:
             int(port), host.strip("[]") or "127.0.0.1", metrics.registry
         )
     except (OSError, ValueError, OverflowError) as error:
-        raise InvalidInput(f"cannot serve metrics at {address!r}: {error}") from None
+        raise ServerFailed(f"cannot serve metrics at {address!r}: {error}") from None
     try:
         yield server.server_port
     finally:

@@ -34,7 +34,7 @@ from hearsay_server.storage.database import Database
 from hearsay_server.storage.retention import swept
 from hearsay_server.storage.store import Store
 from hearsay_server.storage.writer import MAX_REQUEST, Admit, Writer
-from ldp import InvalidInput
+from ldp.errors import InvalidInput, ServerFailed
 
 _log = logging.getLogger("hearsay.server")
 
@@ -54,8 +54,8 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
 
     On leaving, health says NOT_SERVING, no new call is taken, calls under way end, what waits is
     written, and the store is closed. Raises `InvalidInput` for an address that is not loopback
-    without TLS, unless `insecure`; where an address cannot be bound; and where the certificate
-    or the folder cannot be used.
+    without TLS, unless `insecure`, and where the certificate cannot be used; `ServerFailed` where
+    an address cannot be bound; and as `open_database` where the folder cannot be used.
     """
     loopback = is_loopback(config.listen)
     credentials = tls.credentials(config)
@@ -159,7 +159,7 @@ def _bind(server: grpc.aio.Server, listen: str, credentials: grpc.ServerCredenti
             return server.add_insecure_port(listen)
         return server.add_secure_port(listen, credentials)
     except RuntimeError:
-        raise InvalidInput(f"cannot listen on {listen}: is the port in use?") from None
+        raise ServerFailed(f"cannot listen on {listen}: is the port in use?") from None
 
 
 async def serve(config: Config, on_start: Callable[[str], None], clock: Clock = system) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from hearsay_server.config import Config
 from hearsay_server.storage.database import open_database
-from ldp import InvalidInput
+from ldp.errors import InvalidInput, ServerFailed
 
 _WORKER = "_HEARSAY_WORKER"
 """A variable that is set for a worker, which ends when its standard input does."""
@@ -33,8 +33,8 @@ async def serve(
 ) -> None:
     """Run `config.workers` processes of `COMMAND ARGUMENTS` until SIGTERM, SIGINT, or one ends.
 
-    Calls `on_start` with the address once all answer. Raises `InvalidInput` where the address or
-    the database cannot be used, and where a process ended that was not told to.
+    Calls `on_start` with the address once all answer. Raises `ServerFailed` where the address
+    cannot be used or a process ended that was not told to, and as `open_database`.
     """
     open_database(config.where).close()  # made or upgraded by one, not by all at once
     stop = asyncio.Event()
@@ -68,7 +68,7 @@ async def serve(
                     worker.terminate()
             codes = await asyncio.gather(*(worker.wait() for worker in workers))
     if not stop.is_set():
-        raise InvalidInput(f"a worker ended, and with it all: exit codes {codes}")
+        raise ServerFailed(f"a worker ended, and with it all: exit codes {codes}")
 
 
 async def _started(workers: Sequence[Process]) -> bool:
@@ -106,7 +106,7 @@ def _reserved(listen: str) -> Iterator[str]:
             held.bind(address)
             yield f"{host}:{address[1]}"
     except (OSError, ValueError):
-        raise InvalidInput(f"cannot listen on {listen}: is the port in use?") from None
+        raise ServerFailed(f"cannot listen on {listen}: is the port in use?") from None
 
 
 def _metrics(address: str, number: int) -> str:

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from hearsay_server.storage import migrations, schema
 from hearsay_server.storage.database import Database, open_folder
-from ldp import InvalidInput
+from ldp.errors import InvalidInput, StorageFailed
 
 _PAGE = 16
 """Rows in memory at once: each may be a batch as large as a message."""
@@ -25,7 +25,7 @@ def backup(database: Database, file: Path) -> None:
     """Copy the database as it is now into a new file; servers may go on meanwhile.
 
     The file appears when it is whole and on the disk. Raises `InvalidInput` where it exists
-    already or cannot be made.
+    already, and `StorageFailed` where it cannot be made.
     """
     if file.exists():
         raise InvalidInput(f"{file} exists already: choose another name")
@@ -45,14 +45,15 @@ def backup(database: Database, file: Path) -> None:
             whole.rename(file)
             _sync(file.parent)
     except OSError as error:
-        raise InvalidInput(f"cannot write {file}: {error}") from None
+        raise StorageFailed(f"cannot write {file}: {error}") from None
 
 
 def restore(file: Path, database: Database) -> None:
     """Copy a backup into an empty database, in one transaction.
 
     A backup of an older schema is upgraded on the way. Raises `InvalidInput` where the database
-    is not empty, or `file` is no backup, is damaged or was made by a newer version.
+    is not empty, `file` cannot be read, or nothing of ours is in it, and `StorageFailed` where it
+    is damaged, no database, or was made by a newer version.
     """
     try:
         with _reading(file) as source, database.changing() as target:
@@ -61,7 +62,7 @@ def restore(file: Path, database: Database) -> None:
                     raise InvalidInput(f"the database is not empty: it has {table.name}")
             _copy(source, target)
     except sa.exc.DatabaseError as error:
-        raise InvalidInput(f"cannot restore {file}: {error.orig}") from None
+        raise StorageFailed(f"cannot restore {file}: {error.orig}") from None
 
 
 @contextlib.contextmanager
@@ -87,17 +88,18 @@ def _reading(file: Path) -> Iterator[sa.Connection]:
 
 
 def _version(file: Path, connect: Callable[[], sqlite3.Connection]) -> int:
-    """Return the schema of a backup; raise `InvalidInput` for what is none, or is damaged."""
+    """Return the schema of a backup; raise `InvalidInput` where nothing of ours is in it, and
+    `StorageFailed` where it is damaged or no database."""
     try:
         with contextlib.closing(connect()) as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.DatabaseError as error:
-        raise InvalidInput(f"{file} is no backup: {error}") from None
+        raise StorageFailed(f"{file} is no backup: {error}") from None
     if not version:
         raise InvalidInput(f"{file} is no backup: nothing of ours is in it")
     if result != "ok":
-        raise InvalidInput(f"{file} is damaged: {result}")
+        raise StorageFailed(f"{file} is damaged: {result}")
     return int(version)
 
 

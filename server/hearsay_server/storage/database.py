@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from hearsay_server.storage import migrations
-from ldp import InvalidInput
+from ldp.errors import InvalidInput, NotReady, StorageFailed, needs
 
 _T = TypeVar("_T")
 _log = logging.getLogger("hearsay.server")
@@ -115,7 +115,7 @@ class Database:
 def open_database(where: Path | str) -> Database:
     """Open a folder with SQLite, or a "postgresql://" URL; make what is missing.
 
-    Raises `InvalidInput` as `open_folder` and `open_url` do.
+    Raises as `open_folder` and `open_url` do.
     """
     return open_url(where) if isinstance(where, str) else open_folder(where)
 
@@ -136,15 +136,15 @@ def is_away(error: BaseException) -> bool:
 def open_folder(folder: Path) -> Database:
     """Open the SQLite database in `folder`; make both if they are missing.
 
-    Several processes of one machine may have it open. Raises `InvalidInput` where the folder
-    cannot be used, is being upgraded, is served by an older version, or holds what is damaged or
-    was written by a newer one.
+    Several processes of one machine may have it open. Raises `NotReady` where it is being
+    upgraded or is served by an older version, and `StorageFailed` where the folder cannot be used,
+    or holds what is damaged or was written by a newer one.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         presence: IO[bytes] = (folder / "lock").open("ab")
     except OSError as error:
-        raise InvalidInput(f"cannot keep data in {folder}: {error}") from None
+        raise StorageFailed(f"cannot keep data in {folder}: {error}") from None
     file = folder / "hearsay.db"
     engine = sa.create_engine(
         sa.URL.create("sqlite", database=str(file)),
@@ -162,11 +162,11 @@ def open_folder(folder: Path) -> Database:
                 _bring_up(connection, str(folder), lambda: _alone(presence))
             fcntl.flock(presence, fcntl.LOCK_SH)
         except BlockingIOError:
-            raise InvalidInput(
+            raise NotReady(
                 f"{folder} is in use by another hearsay server, of an older version or upgrading"
             ) from None
         except sa.exc.DatabaseError as error:
-            raise InvalidInput(f"cannot open {file}: {error.orig}") from None
+            raise StorageFailed(f"cannot open {file}: {error.orig}") from None
         return Database(engine, 0, stack.pop_all().close)
 
 
@@ -174,8 +174,9 @@ def open_url(url: str) -> Database:
     """Open the PostgreSQL database at `postgresql://USER:PASSWORD@HOST/NAME`.
 
     Any number of processes on any number of machines may have it open. Raises `InvalidInput`
-    for any other URL, where the database cannot be reached, where servers of another version
-    have it open while it would have to be upgraded, or where a newer one wrote it.
+    for any other URL, `MissingExtra` without psycopg, `StorageFailed` where the database cannot be
+    reached or a newer version wrote it, and `NotReady` where it would have to be upgraded while
+    servers of another version have it open.
     """
     try:
         address = sa.make_url(url)
@@ -185,7 +186,7 @@ def open_url(url: str) -> Database:
         raise InvalidInput("a database is given as postgresql://USER:PASSWORD@HOST:PORT/NAME")
     address = address.set(drivername="postgresql+psycopg")
     options = {key: value for key, value in _PATIENCE.items() if key not in address.query}
-    try:
+    with needs("PostgreSQL", "postgres"):
         engine = sa.create_engine(
             address,
             connect_args=options,
@@ -194,10 +195,6 @@ def open_url(url: str) -> Database:
             pool_timeout=_BUSY,
             pool_pre_ping=True,  # a database that came back is used at once, by readers too
         )
-    except ModuleNotFoundError:
-        raise InvalidInput(
-            "PostgreSQL needs psycopg: pip install 'hearsay-ldp[postgres]'"
-        ) from None
     sa.event.listen(engine, "connect", _configure_postgres)
     name = address.render_as_string(hide_password=True)
     with contextlib.ExitStack() as stack:
@@ -212,7 +209,7 @@ def open_url(url: str) -> Database:
                 present = partial(_be_present, name, shard)
                 present(connection.connection.driver_connection, None)
         except sa.exc.DBAPIError as error:
-            raise InvalidInput(f"cannot open {address!r}: {error.orig}") from None
+            raise StorageFailed(f"cannot open {address!r}: {error.orig}") from None
         sa.event.listen(engine, "connect", present)
         return Database(engine, shard, stack.pop_all().close)
 
@@ -226,12 +223,12 @@ def _writing(engine: sa.Engine) -> Iterator[sa.Connection]:
 def _bring_up(connection: sa.Connection, name: str, alone: Callable[[], bool]) -> None:
     found = migrations.version(connection)
     if found > migrations.NEWEST:
-        raise InvalidInput(
+        raise StorageFailed(
             f"{name} holds data of schema {found}; this version knows up to {migrations.NEWEST}"
         )
     if found < migrations.NEWEST:
         if found and not alone():
-            raise InvalidInput(
+            raise NotReady(
                 f"{name} holds data of schema {found}, to be upgraded to {migrations.NEWEST}, but "
                 "others have it open: stop them, and start one first"
             )
@@ -282,7 +279,7 @@ def _be_present(name: str, shard: int, connection: Any, _record: object) -> None
     if int(found) > migrations.NEWEST:
         connection.close()
         detail = f"{name} was upgraded to schema {found} meanwhile: install that version here too"
-        raise sa.exc.OperationalError("SELECT version_num", None, InvalidInput(detail))
+        raise sa.exc.OperationalError("SELECT version_num", None, StorageFailed(detail))
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:

@@ -16,6 +16,7 @@ from hearsay_server.storage.retention import present
 from hearsay_server.storage.shards import Counted
 from ldp import InvalidInput, Tally
 from ldp.core.tally import add_up
+from ldp.errors import StorageFailed
 
 FORGOTTEN, SUMMED = collector_pb2.ForgetResponse.FORGOTTEN, collector_pb2.ForgetResponse.SUMMED
 
@@ -38,7 +39,8 @@ def forget(
     """Delete batches of a survey and take them out of its tallies; bar those that did not come.
 
     Returns what became of each id. Raises, with nothing changed, `InvalidInput` for what is no
-    id of this survey's or no period that has begun, and `NoSurvey`. Raises `TooMany`, with all
+    id of this survey's or no period that has begun, `NoSurvey`, and `StorageFailed` where the
+    tallies lack what is stored. Raises `TooMany`, with all
     that is stored forgotten, where of those that did not come `caller`, the id of a token, or ""
     for none, bars more than the server is willing to remember.
     """
@@ -86,7 +88,7 @@ def _forget_stored(
     try:
         shards.subtract(database, connection, sums)
     except InvalidInput as error:
-        raise RuntimeError("the tallies lack what is stored: see `hearsay verify`") from error
+        raise StorageFailed("the tallies lack what is stored: see `hearsay verify`") from error
     shards.count(database, connection, counted)
     here = _batches.c.id.in_([row.id for row in rows])
     connection.execute(sa.update(_batches).where(here).values(batch=None, rows=0))

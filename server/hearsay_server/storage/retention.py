@@ -21,7 +21,7 @@ from hearsay_server.storage import schema, shards
 from hearsay_server.storage.database import Database
 from hearsay_server.storage.shards import Counted
 from hearsay_server.storage.writer import Writer
-from ldp import InvalidInput
+from ldp.errors import InvalidInput, NotReady
 
 _log = logging.getLogger("hearsay.server")
 
@@ -170,13 +170,13 @@ def _closed_of_tokens(connection: sa.Connection) -> tuple[str, str] | None:
 def remember(database: Database, now: datetime, leap: timedelta | None = None) -> None:
     """Remember that what is due by this clock is done.
 
-    Raises `InvalidInput`, with nothing changed, where it was last done more than `leap` before:
+    Raises `NotReady`, with nothing changed, where it was last done more than `leap` before:
     then a clock may be wrong, and what is due cannot be undone.
     """
     with database.changing() as connection:
         last = connection.execute(sa.select(schema.sweeps.c.at)).scalar_one_or_none()
         if leap is not None and last is not None and now.timestamp() > last + leap.total_seconds():
-            raise InvalidInput(
+            raise NotReady(
                 f"the clock says {now:%Y-%m-%d %H:%M}, and what was due was last done by one that "
                 f"said {datetime.fromtimestamp(last, UTC):%Y-%m-%d %H:%M}: no period is closed and "
                 "nothing dropped until they are closer; if the clock is right, run `hearsay "
@@ -202,7 +202,7 @@ def hourly(database: Database, now: datetime, keep_days: int = 0) -> Sequence[Ca
     """Return as steps what a server does every hour: what is `due`, unless its clock leaps."""
     try:
         remember(database, now, LEAP)
-    except InvalidInput as error:
+    except NotReady as error:
         _log.error("%s", error)
         return left_over(database)
     return due(database, now, keep_days)

@@ -23,6 +23,7 @@ from hearsay_server.storage.database import Database, open_database
 from hearsay_server.storage.shards import Counted
 from ldp import InvalidInput, Tally
 from ldp.core.tally import add_up
+from ldp.errors import NotReady
 
 _surveys = schema.surveys
 _PRESENT = sa.not_(_surveys.c.deleted)
@@ -61,7 +62,7 @@ class StoredSurvey:
     closed: bool
 
 
-class BeingDeleted(InvalidInput):
+class BeingDeleted(NotReady):
     """A survey's name is taken until all that it held is deleted."""
 
 
@@ -71,7 +72,7 @@ class Store:
     def __init__(self, where: Path | str, clock: Clock = system) -> None:
         """Open a folder with SQLite, or a "postgresql://" URL; make what is missing.
 
-        Raises `InvalidInput` as `open_database` does.
+        Raises as `open_database` does.
         """
         self.database: Database = open_database(where)
         # One statement for all rows: of those that it inserts it returns something.
@@ -89,7 +90,10 @@ class Store:
         self.database.close()
 
     def create_survey(self, survey: str, revision: bytes, plan: bytes) -> StoredSurvey:
-        """Freeze a survey's plan; raise `InvalidInput` where the name has another one."""
+        """Freeze a survey's plan; raise `InvalidInput` where the name has another one.
+
+        Raises `BeingDeleted` where a survey of that name is.
+        """
 
         def create() -> StoredSurvey:
             with self.database.appending() as connection:

@@ -14,6 +14,7 @@ from hearsay_server.ingest.intake import Cohort, Refused
 from hearsay_server.storage.database import is_away
 from hearsay_server.storage.store import Store
 from ldp import Tally
+from ldp.errors import NotReady
 
 _T = TypeVar("_T")
 
@@ -40,7 +41,7 @@ _SLICE = 0.001
 """Seconds in which nothing must have come for it to wait no longer."""
 
 
-class Overloaded(Exception):
+class Overloaded(NotReady):
     """More batches wait for the disk than the server is willing to hold."""
 
 
