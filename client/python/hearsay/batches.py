@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hearsay import presence
 from hearsay.v1 import collector_pb2
 
 Batch = collector_pb2.Batch
@@ -22,14 +23,12 @@ def together(reports: Sequence[Batch]) -> Batch:
     first = reports[0]
     columns = []
     for (attribute, level), by_row in sorted(codes.items()):
-        present = [code is not None for code in by_row]
-        bits = b"" if all(present) else np.packbits(present, bitorder="little").tobytes()
         columns.append(
             collector_pb2.Column(
                 attribute=attribute,
                 level=level,
                 codes=b"".join(code for code in by_row if code is not None),
-                present=bits,
+                present=presence.pack([code is not None for code in by_row]),
             )
         )
     return Batch(
@@ -48,10 +47,7 @@ def only(batch: Batch, rows: Sequence[int]) -> Batch:
         Batch(survey=batch.survey, revision=batch.revision, period=batch.period) for _ in rows
     ]
     for column in batch.columns:
-        present = np.ones(batch.rows, dtype=bool)
-        if column.present:
-            bits = np.frombuffer(column.present, dtype=np.uint8)
-            present = np.unpackbits(bits, count=batch.rows, bitorder="little").astype(bool)
+        present = presence.unpack(column.present, batch.rows)
         width = len(column.codes) // int(present.sum())
         begins = np.cumsum(present) - 1
         for report, row in zip(reports, rows, strict=True):

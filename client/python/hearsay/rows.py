@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hearsay import presence
 from hearsay.plan import Plan
 from hearsay.v1 import analyst_pb2
 
@@ -71,7 +72,7 @@ def channels(plan: Plan) -> str:
 def decode(plan: Plan, chunk: analyst_pb2.ExportRowsResponse) -> Mapping[str, AttributeRows]:
     """Return a chunk's attributes, in the plan's order.
 
-    Raises `InvalidInput` where codes are not possible: the sender is not trusted.
+    Raises `InvalidInput` where codes or presence bits are not possible: the sender is not trusted.
     """
     decoded = {}
     for name in plan.attributes:
@@ -81,7 +82,7 @@ def decode(plan: Plan, chunk: analyst_pb2.ExportRowsResponse) -> Mapping[str, At
     order = {level: position for position, level in enumerate(plan.levels)}
     for column in chunk.columns:
         attribute = decoded[column.attribute]
-        where = _present(column.present, chunk.rows)
+        where = np.flatnonzero(presence.unpack(column.present, chunk.rows))
         mechanism = plan.levels[column.level].mechanisms[column.attribute]
         codes = mechanism.decode(column.codes, where.size)
         if attribute.codes.dtype == object:
@@ -89,10 +90,3 @@ def decode(plan: Plan, chunk: analyst_pb2.ExportRowsResponse) -> Mapping[str, At
         attribute.codes[where] = codes
         attribute.levels[where] = order[column.level]
     return decoded
-
-
-def _present(bits: bytes, rows: int) -> NDArray[np.intp]:
-    if not bits:
-        return np.arange(rows)
-    packed = np.frombuffer(bits, dtype=np.uint8)
-    return np.flatnonzero(np.unpackbits(packed, count=rows, bitorder="little"))

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import grpc
 
+from hearsay import presence
 from hearsay.plan import Plan, parse
 from hearsay.transport import Unreachable
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
@@ -93,7 +94,7 @@ class RecordingTransport:
                 counted.add(batch.id)
                 for column in batch.columns:
                     if (column.attribute, column.level) == (attribute, level):
-                        n = _present(column, batch.rows)
+                        n = int(presence.unpack(column.present, batch.rows).sum())
                         total = total + mechanism.tally(mechanism.decode(column.codes, n))
         return total
 
@@ -112,10 +113,6 @@ class RecordingTransport:
             return collector_pb2.Result(status=collector_pb2.Result.DUPLICATE)
         self._stored.add(batch.id)
         return collector_pb2.Result(status=collector_pb2.Result.STORED)
-
-
-def _present(column: collector_pb2.Column, rows: int) -> int:
-    return sum(byte.bit_count() for byte in column.present) if column.present else rows
 
 
 class Collector:

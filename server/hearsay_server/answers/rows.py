@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from hearsay import presence
 from hearsay.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
 from ldp.assurance.suspicion import Supports, has_tests, supports
@@ -42,7 +43,8 @@ def _mixed(
     for batch in batches:
         for column in batch.columns:
             key = column.attribute, column.level
-            places.setdefault(key, []).append(order[start + present(column, batch.rows)])
+            where = np.flatnonzero(presence.unpack(column.present, batch.rows))
+            places.setdefault(key, []).append(order[start + where])
             codes.setdefault(key, []).append(column.codes)
         start += batch.rows
     columns = {}
@@ -76,22 +78,14 @@ def _column(
 ) -> collector_pb2.Column:
     """Return the part of a column that is in rows begin..begin + count - 1."""
     first, last = np.searchsorted(where, (begin, begin + count))
-    bits = np.zeros(count, dtype=np.uint8)
-    bits[where[first:last] - begin] = 1
+    present = np.zeros(count, dtype=bool)
+    present[where[first:last] - begin] = True
     return collector_pb2.Column(
         attribute=key[0],
         level=key[1],
         codes=entries[first:last].tobytes(),
-        present=b"" if bits.all() else np.packbits(bits, bitorder="little").tobytes(),
+        present=presence.pack(present),
     )
-
-
-def present(column: collector_pb2.Column, rows: int) -> NDArray[np.intp]:
-    """Return which rows of a batch have a code in the column."""
-    if not column.present:
-        return np.arange(rows)
-    bits = np.frombuffer(column.present, dtype=np.uint8)
-    return np.flatnonzero(np.unpackbits(bits, count=rows, bitorder="little"))
 
 
 def supports_by_level(

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import hearsay
-from hearsay import ledger_file
+from hearsay import ledger_file, presence
 from hearsay.ledger_file import SurveyFile
 from hearsay.plan import Plan
 from hearsay.v1 import collector_pb2
@@ -116,7 +116,7 @@ def _decoded(plan: Plan | None, batch: collector_pb2.Batch) -> dict[str, Any]:
 
 
 def _column(plan: Plan | None, column: collector_pb2.Column, rows: int) -> dict[str, Any]:
-    count = sum(byte.bit_count() for byte in column.present) if column.present else rows
+    count = int(presence.unpack(column.present, rows).sum())
     width = len(column.codes) // count
     codes = [column.codes[i * width : (i + 1) * width] for i in range(min(count, _SHOWN))]
     shown = [{"code": code.hex(), "means": ""} for code in codes]

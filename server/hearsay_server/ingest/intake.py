@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay import period
+from hearsay import period, presence
 from hearsay.plan import Plan
 from hearsay.v1 import collector_pb2
 from ldp import InvalidInput, Tally
@@ -135,26 +135,13 @@ def closed(name: str, *, final: bool = True) -> Refused:
 
 def _present(column: collector_pb2.Column, rows: int) -> NDArray[np.bool_]:
     # Check the sizes before anything of `rows` entries is made: `rows` is the sender's word.
-    if not column.present:
-        if len(column.codes) < rows:
-            raise Refused(
-                Reason.BAD_CODES,
-                f"{column.attribute!r}: {rows} rows take at least {rows} bytes of codes, "
-                f"got {len(column.codes)}",
-            )
-        return np.ones(rows, dtype=bool)
-    width = -(-rows // 8)
-    if len(column.present) != width:
+    if not column.present and len(column.codes) < rows:
         raise Refused(
-            Reason.BAD_COLUMN,
-            f"{column.attribute!r}: {rows} rows take {width} bytes of presence bits, "
-            f"got {len(column.present)}",
+            Reason.BAD_CODES,
+            f"{column.attribute!r}: {rows} rows take at least {rows} bytes of codes, "
+            f"got {len(column.codes)}",
         )
-    bits = np.unpackbits(np.frombuffer(column.present, dtype=np.uint8), bitorder="little")
-    if bits[rows:].any():
-        raise Refused(
-            Reason.BAD_COLUMN, f"{column.attribute!r}: a presence bit lies beyond row {rows - 1}"
-        )
-    if not bits.any():
-        raise Refused(Reason.BAD_COLUMN, f"{column.attribute!r}: no row is present")
-    return bits[:rows].view(np.bool_)
+    try:
+        return presence.unpack(column.present, rows)
+    except InvalidInput as error:
+        raise Refused(Reason.BAD_COLUMN, f"{column.attribute!r}: {error}") from None
