@@ -1,0 +1,45 @@
+"""The project's pages: links lead somewhere, one version is named, decisions are listed."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ldp.version import __version__
+
+ROOT = Path(__file__).resolve().parent.parent
+DECISIONS = ROOT / "docs" / "decisions"
+PAGES = sorted(page.relative_to(ROOT) for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors of a page's headings, as code hosts make them."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_links_lead_to_pages_and_headings_that_are_there(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", (ROOT / page).read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        file, _, heading = target.partition("#")
+        found = (ROOT / page).parent / file if file else ROOT / page
+        assert found.exists(), f"{page} links {target}"
+        if heading:
+            assert heading in headings(found), f"{page} links {target}"
+
+
+def test_the_citation_names_the_version_of_the_package() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {__version__}\n" in citation
+
+
+def test_every_decision_is_listed_and_has_its_four_sections() -> None:
+    listed = (DECISIONS / "README.md").read_text(encoding="utf-8")
+    pages = sorted(DECISIONS.glob("[0-9]*.md"))
+    assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
+    for page in pages:
+        assert page.name in listed
+        sections = re.findall(r"^## (.*)$", page.read_text(encoding="utf-8"), re.M)
+        assert sections == ["Context", "Choice", "Measurements", "What would change it"]
