@@ -9,7 +9,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest \
 	--numprocesses auto --maxprocesses 4 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all lint bench protos clean
+.PHONY: demo test test-all lint bench docs protos clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.demo
@@ -31,11 +31,14 @@ bench: $(VENV)/.dev
 	OMP_NUM_THREADS=2 $(BIN)/python tests/benchmarks/dpsgd_speed.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/ingest_speed.py
 
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 protos: $(VENV)/.dev
 	$(BIN)/python protos/generate.py client/python
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache
 
 $(VENV)/.%: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "installing hearsay[$*] into $(VENV) (once; a minute or two)"

@@ -24,3 +24,7 @@ __all__ = [
     "estimate",
 ]
 __all__ += mechanisms.__all__
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import shlex
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from command import hearsay
 
 from hearsay import create_ledger
 from hearsay_server.commands import codegen
@@ -18,6 +20,7 @@ from ldp import Tally
 from ldp.estimating.likelihood import channel_matrix
 from ldp.estimating.pooling import pool
 from ldp.mechanisms import IN_PLANS
+from pages import blocks
 from support import Server
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -81,6 +84,23 @@ def test_the_table_of_accountants_is_what_they_say() -> None:
     )
 
 
+def test_the_tables_of_epsilons_and_of_people_are_what_is_computed() -> None:
+    written = script("planning")
+    for page, tables in written.TABLES.items():
+        for table in tables:
+            assert marked(page, table.__name__) == table(), "run `python docs/planning.py`"
+
+
+@pytest.mark.parametrize("page", ["how-many-people.md", "tutorial.md"])
+def test_plan_prints_what_the_page_shows(page: str) -> None:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    shown = re.findall(r"^```sh\n(hearsay plan .*)\n```\n\n```\n([^`]*)```$", text, re.M)
+    assert len(shown) == text.count("\nhearsay plan ")
+    assert shown
+    for command, printed in shown:
+        assert hearsay(*shlex.split(command)[1:]).stdout == printed
+
+
 def test_the_code_for_apps_with_personal_budgets_runs(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,11 +119,6 @@ def test_the_code_for_apps_with_personal_budgets_runs(
         create_ledger("ledger.db")
     exec(compile(code.replace("127.0.0.1:50051", server.address), str(page), "exec"), {})
     assert server.show(name).status.records == 1
-
-
-def blocks(text: str, language: str) -> list[str]:
-    """The blocks of code in a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.S | re.M)
 
 
 @pytest.mark.slow

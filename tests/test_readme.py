@@ -1,32 +1,28 @@
-"""The README's code runs as it stands, from top to bottom, in an empty folder."""
+"""The README's code and the tutorial's run as they stand, from top to bottom."""
 
 import re
-import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command import hearsay
 
+import pages
 from support import Server
 
-README = Path(__file__).resolve().parent.parent / "README.md"
-ADDRESS = "127.0.0.1:50051"
-"""Where a server listens, and where a command looks for it, by default."""
-
-CALLS_A_SERVER = ("survey create", "survey show", "query", "export")
+ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture
 def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A server that the README starts, beside the empty folder that its code runs in."""
+    """A server that a page starts, beside the empty folder that its code runs in."""
     folder = tmp_path / "folder"
     folder.mkdir()
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.delitem(sys.modules, "redbook", raising=False)
+    for module in ("redbook", "commute"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
     server = Server(folder / "hearsay-data")
     yield server
     if server.is_running():
@@ -34,49 +30,22 @@ def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]
 
 
 @pytest.mark.slow
-def test_the_code_runs_from_top_to_bottom(
-    stopped: Server, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_code_of_the_readme_runs(stopped: Server, capsys: pytest.CaptureFixture[str]) -> None:
     for package in ("pandas", "pyarrow", "torch"):
         pytest.importorskip(package)
-    printed = []
-    for language, block in re.findall(
-        r"^```(\w+)\n(.*?)^```", README.read_text(encoding="utf-8"), re.S | re.M
-    ):
-        _RUNS[language](block, stopped)
-        printed.append(capsys.readouterr().out)
-    told = "".join(printed)
+    told = pages.run(ROOT / "README.md", stopped, capsys)
     assert "('affair', 'rating', 'age') {}" in told  # nothing that the app records is dropped
     assert "effective_sample_size" in told
     assert "central" in told
     assert stopped.show("redbook").status.records == 2001
 
 
-def _toml(block: str, server: Server) -> None:
-    (name,) = re.findall(r'^name = "(\w+)"$', block.partition("[")[0], re.M)
-    Path(f"{name}.toml").write_text(block, encoding="utf-8")
-
-
-def _sh(block: str, server: Server) -> None:
-    for line in block.splitlines():
-        program, *arguments = shlex.split(line, comments=True)
-        command = " ".join(arguments)
-        if program == "make":  # needs the repository
-            continue
-        assert program == "hearsay"
-        if arguments[0] == "serve":
-            assert arguments == ["serve", "--data", "./hearsay-data"]
-            server.start()
-            continue
-        if command.startswith(CALLS_A_SERVER):
-            arguments += ["--target", server.address]
-        done = hearsay(*arguments)
-        assert done.returncode == 0, f"{line}\n{done.stderr}"
-
-
-def _python(block: str, server: Server) -> None:
-    code = block.replace(ADDRESS, server.address)
-    exec(compile(code, str(README), "exec"), {"__name__": "__main__"})
-
-
-_RUNS: dict[str, Callable[[str, Server], None]] = {"toml": _toml, "sh": _sh, "python": _python}
+def test_the_code_of_the_tutorial_runs(stopped: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """And the answers of the last block are near the truth that the devices were given."""
+    told = pages.run(ROOT / "docs" / "tutorial.md", stopped, capsys)
+    assert stopped.show("commute").status.records == 5000
+    found = re.findall(r"^(\w+) true ([\d.]+) estimated (-?[\d.]+) \+- ([\d.]+)$", told, re.M)
+    assert [name for name, *_ in found] == ["foot", "bike", "bus", "car"]
+    for _, true, estimated, error in found:
+        assert abs(float(true) - float(estimated)) < 5 * float(error)
+        assert 0 < float(error) < 0.03

@@ -57,3 +57,7 @@ __all__ = [
     "gaussian_delta",
     "gaussian_epsilon",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

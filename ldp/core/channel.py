@@ -13,7 +13,7 @@ MAX_OUTPUTS = 1 << 16
 
 @dataclass(frozen=True)
 class Channel:
-    """Q[x][y] = Pr[code y | input x], in exact rationals.
+    """`Q[x][y]` = Pr[code y | input x], in exact rationals.
 
     `outputs` names the codes in column order; `rows` has one row per input, each as long as
     `outputs` and summing to exactly one. Raises `InvalidInput` otherwise.
@@ -31,7 +31,7 @@ class Channel:
 
     @property
     def worst_ratio(self) -> Fraction | None:
-        """The largest Q[x][y] / Q[x'][y], or None where a code rules an input out."""
+        """The largest `Q[x][y] / Q[x'][y]`, or None where a code rules an input out."""
         worst = Fraction(1)
         for column in zip(*self.rows, strict=True):
             low, high = min(column), max(column)

@@ -50,3 +50,7 @@ __all__ = [
     "Unreachable",
     "create_ledger",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

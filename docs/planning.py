@@ -1,0 +1,127 @@
+"""Rewrite the tables of choosing-epsilon.md and how-many-people.md: `python docs/planning.py`."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+from hearsay_server.surveys import catalogue
+from ldp import KRR
+from ldp.planning.composition import Guarantee, optimal, repeated
+from ldp.planning.sizes import sample_size, two_wave_sample_size
+
+HERE = Path(__file__).resolve().parent
+
+PRIORS = (Fraction(1, 2), Fraction(1, 10), Fraction(1, 100))
+TIMES = (1, 7, 30, 365)
+OFTEN = (0.05, 0.1, 0.5, 1.0)
+DELTA = 1e-6
+
+EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
+SIZES = (2, 5, 10, 50, 200)
+HALF_WIDTH = 0.02
+HALF_WIDTHS = (0.05, 0.02, 0.01, 0.005)
+
+
+def odds() -> str:
+    """Return what one report can tell, by epsilon, as rows of Markdown.
+
+    Of yes or no by k-RR, which reaches the bound: from the exact rationals of its channel.
+    """
+    rows = {}
+    for epsilon in (0.1, *EPSILONS, 8.0):
+        kept, flipped = KRR(2, epsilon).channel().rows[0]
+        cells = [f"{float(kept / flipped):,.2f}"]
+        for prior in PRIORS:
+            cells.append(_percent(float(prior * kept / (prior * kept + (1 - prior) * flipped))))
+        rows[f"{epsilon:g}"] = cells
+    titles = [f"{100 * float(prior):g}% becomes" for prior in PRIORS]
+    return _table("epsilon", ["odds times at most", *titles], rows)
+
+
+def periods() -> str:
+    """Return what several records cost, and from 50% certain to what, as rows of Markdown."""
+    rows = {}
+    for epsilon in OFTEN:
+        sums = [repeated(Guarantee(epsilon), times).epsilon for times in TIMES]
+        rows[f"{epsilon:g}"] = [f"{s:g} ({_percent(1 / (1 + math.exp(-s)))})" for s in sums]
+    return _table("epsilon of a record", [_records(times) for times in TIMES], rows)
+
+
+def tighter() -> str:
+    """Return the epsilons of several records but for a probability `DELTA`, as Markdown."""
+    rows = {
+        f"{epsilon:g}": [f"{optimal(epsilon, times, DELTA).epsilon:g}" for times in TIMES[1:]]
+        for epsilon in OFTEN
+    }
+    return _table("epsilon of a record", [_records(times) for times in TIMES[1:]], rows)
+
+
+def people() -> str:
+    """Return how many reports give every frequency an interval of +-`HALF_WIDTH`, as Markdown."""
+    rows = {f"{k} categories": _reports(k, HALF_WIDTH) for k in SIZES}
+    means = [sample_size(catalogue.numeric("auto", epsilon), 0.0, 0.02) for epsilon in EPSILONS]
+    rows["mean of a number"] = [f"{n:,}" for n in means]
+    return _table("what is asked", _titles(), rows)
+
+
+def widths() -> str:
+    """Return how many reports give 10 frequencies narrower intervals, as Markdown."""
+    rows = {f"±{width:g}": _reports(10, width) for width in HALF_WIDTHS}
+    return _table("95% interval", _titles(), rows)
+
+
+def changes() -> str:
+    """Return how many reports a wave show a change of one of 10 frequencies, as Markdown."""
+    rows = {}
+    for change in HALF_WIDTHS:
+        built = [catalogue.categorical("auto", 10, epsilon) for epsilon in EPSILONS]
+        rows[f"{change:g}"] = [f"{two_wave_sample_size(m, 0.1, change):,}" for m in built]
+    return _table("change", _titles(), rows)
+
+
+def _reports(k: int, width: float) -> list[str]:
+    built = [catalogue.categorical("auto", k, epsilon) for epsilon in EPSILONS]
+    return [f"{sample_size(mechanism, 1 / k, width):,}" for mechanism in built]
+
+
+def _titles() -> list[str]:
+    return [f"epsilon {epsilon:g}" for epsilon in EPSILONS]
+
+
+def _percent(share: float) -> str:
+    if share > 0.999:
+        return "over 99.9%"
+    return f"{100 * share:.1f}%"
+
+
+def _records(times: int) -> str:
+    return f"{times} record" + "s" * (times > 1)
+
+
+def _table(corner: str, titles: Sequence[str], rows: Mapping[str, Sequence[str]]) -> str:
+    lines = [f"| {corner} | " + " | ".join(titles) + " |", "|--:|" + "--:|" * len(titles)]
+    lines += [f"| {name} | " + " | ".join(cells) + " |" for name, cells in rows.items()]
+    return "\n".join(lines)
+
+
+TABLES: Mapping[str, Sequence[Callable[[], str]]] = {
+    "choosing-epsilon.md": (odds, periods, tighter),
+    "how-many-people.md": (people, widths, changes),
+}
+"""By page, the tables between `<!-- name -->` and `<!-- end -->`."""
+
+
+def main() -> None:
+    for page, tables in TABLES.items():
+        file = HERE / page
+        text = file.read_text(encoding="utf-8")
+        for table in tables:
+            start = f"<!-- {table.__name__} -->\n"
+            before, _, rest = text.partition(start)
+            text = f"{before}{start}{table()}\n<!-- end -->{rest.partition('<!-- end -->')[2]}"
+        file.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
