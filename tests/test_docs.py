@@ -11,9 +11,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 from command import hearsay
+from typer.core import TyperGroup
 
-from hearsay import create_ledger
+from hearsay import Client, Delivery, Person, create_ledger, outbox
+from hearsay_server import cli
 from hearsay_server.commands import codegen
+from hearsay_server.config import Config
+from hearsay_server.ingest import intake
 from hearsay_server.surveys import catalogue
 from hearsay_server.surveys import survey as surveys
 from ldp import Tally
@@ -99,6 +103,46 @@ def test_plan_prints_what_the_page_shows(page: str) -> None:
     assert shown
     for command, printed in shown:
         assert hearsay(*shlex.split(command)[1:]).stdout == printed
+
+
+PAGES = [page.relative_to(DOCS).as_posix() for page in sorted(DOCS.rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_to_a_file_leads_somewhere(page: str) -> None:
+    file = DOCS / page
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", file.read_text(encoding="utf-8")):
+        assert (file.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_that_a_page_names_is_there(page: str) -> None:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    for words in set(re.findall(r"(?:`|^ {4})hearsay ((?:[a-z]+ ?)+)", text, re.M)):
+        name, *rest = words.split()
+        assert name in cli.COMMANDS, words
+        command = cli.load(name)
+        if rest and isinstance(command, TyperGroup):
+            assert rest[0] in command.commands, words
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_call_of_a_client_that_a_page_names_is_there(page: str) -> None:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    for name in set(re.findall(r"\bclient\.([a-z_]+)\b", text)) - {"py", "proto"}:
+        assert hasattr(Client, name), name
+    for name in set(re.findall(r"\bperson\.([a-z_]+)\b", text)) - {"py"}:
+        assert hasattr(Person, name), name
+
+
+def test_the_page_for_the_privacy_officer_has_the_limits_of_the_code() -> None:
+    text = " ".join((DOCS / "privacy-officer.md").read_text(encoding="utf-8").split())
+    usual = Delivery()
+    assert f"at most {usual.max_reports:,} reports or {usual.max_bytes >> 20} MiB wait" in text
+    assert f"the last {outbox._KEPT} batches, or {outbox._KEPT_BYTES >> 20} MiB" in text
+    assert f"({intake.GRACE.days} days after its end" in text
+    assert Config().keep_batches_days == 0
+    assert "for ever if that is 0 (the default)" in text
 
 
 def test_the_code_for_apps_with_personal_budgets_runs(

@@ -1,10 +1,23 @@
-"""What is public: `__all__`, `dir()` and the reference page of each package name the same."""
+"""The reference pages name what is there: the public names, and the keys of a survey file."""
 
 import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.json_format import ParseDict
+from google.protobuf.message import Message
+
+from hearsay.plan import message, parse
+from hearsay.v1 import survey_pb2
+from hearsay_server.surveys import survey as surveys
+from ldp import InvalidInput
+from pages import blocks
 
 PAGES = Path(__file__).resolve().parent.parent / "docs" / "api"
 FACES = {
@@ -31,3 +44,113 @@ def test_the_reference_page_documents_every_public_name_once(face: str) -> None:
 
 def test_every_reference_page_is_of_a_public_package() -> None:
     assert {page.name for page in PAGES.iterdir()} == set(FACES.values())
+
+
+SURVEYS = (PAGES.parent / "survey-reference.md").read_text(encoding="utf-8")
+SECTIONS = {
+    "Survey": survey_pb2.Survey.DESCRIPTOR,
+    "Attributes": survey_pb2.Attribute.DESCRIPTOR,
+    "Categorical": survey_pb2.Categorical.DESCRIPTOR,
+    "Classes": survey_pb2.Class.DESCRIPTOR,
+    "Numeric": survey_pb2.Numeric.DESCRIPTOR,
+}
+"""The sections of the page with a table of keys, and the message that each is about."""
+
+LEAST: dict[str, Any] = {
+    "name": "least",
+    "levels": {"only": 1.0},
+    "attributes": [
+        {"name": "yes", "categorical": {"values": ["no", "yes", "both"]}},
+        {"name": "many", "numeric": {"high": 1.0}},
+    ],
+}
+"""A survey that leaves out all that it may."""
+
+
+def documented(section: str) -> dict[str, list[str]]:
+    """The type, default and meaning of each key in a section's table."""
+    text = SURVEYS.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    found = re.findall(r"^\| `(\w+)` \| (.*?) \|(.*?)\| (.*) \|$", text, re.M)
+    return {key: [type_, default.strip(), meaning] for key, type_, default, meaning in found}
+
+
+def type_of(field: FieldDescriptor) -> str:
+    """A key's type, in the page's words."""
+    numbers = {FieldDescriptor.TYPE_DOUBLE: "number", FieldDescriptor.TYPE_STRING: "text"}
+    kind = numbers.get(field.type, "true or false")
+    if field.message_type is not None:
+        kind = "table"
+        if field.message_type.GetOptions().map_entry:
+            return f"table of {type_of(field.message_type.fields_by_name['value'])}s"
+        return "array of tables" if field.is_repeated else kind
+    return f"list of {kind}s" if field.is_repeated else kind
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_the_survey_page_has_every_key_with_its_type(section: str) -> None:
+    keys = {field.name: type_of(field) for field in SECTIONS[section].fields}
+    assert {key: cells[0] for key, cells in documented(section).items()} == keys
+
+
+def test_every_message_of_a_survey_has_a_section() -> None:
+    def messages(of: Descriptor) -> Iterator[Descriptor]:
+        if not of.GetOptions().map_entry:
+            yield of
+        for field in of.fields:
+            if field.message_type is not None:
+                yield from messages(field.message_type)
+
+    found = {message.name for message in messages(survey_pb2.Survey.DESCRIPTOR)}
+    assert found == {descriptor.name for descriptor in SECTIONS.values()}
+
+
+def test_the_example_of_the_survey_page_is_a_survey_and_has_every_key() -> None:
+    (example,) = blocks(SURVEYS, "toml")
+    survey = surveys.from_toml(example, "example")
+    surveys.resolve(survey)
+    given: dict[str, set[str]] = {name: set() for name in SECTIONS}
+    sections = {descriptor.name: section for section, descriptor in SECTIONS.items()}
+    waiting: list[Message] = [survey]
+    while waiting:
+        wire = waiting.pop()
+        for field, value in wire.ListFields():
+            given[sections[wire.DESCRIPTOR.name]].add(field.name)
+            values = value.values() if isinstance(value, Mapping) else value
+            for inner in values if isinstance(values, Iterable) else [values]:
+                if isinstance(inner, Message):
+                    waiting.append(inner)
+    assert given == {section: set(documented(section)) for section in SECTIONS}
+
+
+def meaning(survey: dict[str, Any]) -> list[object]:
+    """What a survey is resolved into: the mechanisms of its levels, and what devices check."""
+    data = surveys.resolve(ParseDict(survey, survey_pb2.Survey()))
+    plan = parse(data)
+    domains = [(attribute.title, attribute.domain) for attribute in plan.attributes.values()]
+    return [list(message(data).levels), domains, plan.title, plan.period, plan.default_level]
+
+
+def tables(survey: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """By section, the tables of a survey that it is about."""
+    attributes = survey["attributes"]
+    return {
+        "Survey": [survey],
+        "Attributes": attributes,
+        "Categorical": [a["categorical"] for a in attributes if "categorical" in a],
+        "Numeric": [a["numeric"] for a in attributes if "numeric" in a],
+    }
+
+
+@pytest.mark.parametrize("section", [name for name in SECTIONS if name != "Classes"])
+def test_a_key_without_a_value_has_the_default_that_the_page_names(section: str) -> None:
+    given = {key for table in tables(LEAST)[section] for key in table}
+    for key, (_, default, _) in documented(section).items():
+        survey = deepcopy(LEAST)
+        table = tables(survey)[section][0]
+        if default == "required":
+            del table[key]
+            with pytest.raises(InvalidInput):
+                meaning(survey)
+        elif key not in given and default not in ("", "none"):
+            table[key] = tomllib.loads(f"value = {default.strip('`')}")["value"]
+            assert meaning(survey) == meaning(LEAST), key
