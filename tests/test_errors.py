@@ -125,7 +125,7 @@ def test_the_command_does_not_hide_a_fault_of_its_own(monkeypatch: pytest.Monkey
 
 
 def test_what_is_not_installed_is_named_with_the_extra_that_has_it() -> None:
-    words = r"^reading needs nowhere: pip install 'hearsay\[export\]'$"
+    words = r"^reading needs nowhere: pip install 'hearsay-ldp\[export\]'$"
     with pytest.raises(MissingExtra, match=words), needs("reading", "export"):
         import nowhere  # type: ignore[import-not-found]  # noqa: F401
     with pytest.raises(InvalidInput, match="too many"), needs("reading", "export"):
