@@ -1,13 +1,16 @@
 """Batches of a real survey, and what is stored of them, for tests of the database."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
+import pytest
 import sqlalchemy as sa
 
 from hearsay import plan
 from hearsay.v1 import collector_pb2
-from hearsay_server.ingest.intake import Cohort, decode
+from hearsay_server.ingest import merging
+from hearsay_server.ingest.intake import Cohort, Limits, Terms, decode
+from hearsay_server.ingest.judge import Outcome
 from hearsay_server.storage import schema
 from hearsay_server.storage.store import Store
 from hearsay_server.surveys import survey as surveys
@@ -26,8 +29,29 @@ def register(store: Store) -> None:
     store.create_survey("daily", PLANS["daily"].revision, DAY)
 
 
-def decoded(batch: collector_pb2.Batch, now: datetime = NOW) -> Mapping[Cohort, Tally]:
-    return decode(batch, PLANS.get, now)
+def terms(now: datetime = NOW) -> Terms:
+    return Terms(PLANS, now, Limits())
+
+
+def decoded(batch: collector_pb2.Batch) -> Mapping[Cohort, Tally]:
+    return decode(batch, terms())
+
+
+def asked_of_decode(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets the rows of every batch that is decoded from now on."""
+    asked: list[int] = []
+
+    def noted(message: collector_pb2.Batch, by: Terms) -> Mapping[Cohort, Tally]:
+        asked.append(message.rows)
+        return decode(message, by)
+
+    monkeypatch.setattr(merging, "decode", noted)
+    return asked
+
+
+def add(store: Store, batches: Sequence[collector_pb2.Batch], now: datetime = NOW) -> list[Outcome]:
+    """Store batches of one caller that has no token."""
+    return store.add([("", each) for each in batches], now, Limits())
 
 
 def batch(number: int, survey: str = "health", period: str = "once") -> collector_pb2.Batch:

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from alembic import command
 from postgres import Postgres
-from stored import batch, daily, decoded, register, tallied
+from stored import add, batch, daily, register, tallied
 
 from hearsay_server.storage import migrations, retention, schema
 from hearsay_server.storage.backup import backup, restore
@@ -54,7 +54,7 @@ def test_a_backup_and_what_is_restored_from_it_have_no_order_of_arrival(
     store: Store, tmp_path: Path, postgres: Postgres
 ) -> None:
     for number in (5, 2, 9, 1, 7):
-        store.add([batch(number)], decoded)
+        add(store, [batch(number)])
     backup(store.database, tmp_path / "backup")
     other = Store(postgres.create())
     restore(tmp_path / "backup", other.database)
@@ -67,7 +67,7 @@ def test_a_backup_and_what_is_restored_from_it_have_no_order_of_arrival(
 def test_a_backup_is_read_where_it_lies_and_copied_nowhere(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.add([batch(1)], decoded)
+    add(store, [batch(1)])
     folder = tmp_path / "read only # 1?"
     folder.mkdir()
     backup(store.database, folder / "backup")
@@ -99,13 +99,13 @@ def test_a_backup_of_an_older_schema_is_upgraded_on_the_way(tmp_path: Path) -> N
 
 def test_what_is_restored_is_what_was_backed_up(store: Store, other: Store, tmp_path: Path) -> None:
     sent = [batch(number) for number in range(5)] + [daily(20), daily(21, 1)]
-    store.add(sent, decoded)
+    add(store, sent)
     Tokens(store.database).create("admin", "Ada")
     retention.close_survey(store.database, "health")
     backup(store.database, tmp_path / "backup")
     restore(tmp_path / "backup", other.database)
     assert everything(other) == everything(store)
-    assert other.add(sent, decoded) == [False] * 7
+    assert add(other, sent) == [False] * 7
     assert {checked.verdict for checked in verify(other.database)} == {Verdict.EQUAL}
 
 
@@ -116,7 +116,7 @@ def test_a_backup_is_one_state_of_a_server_that_goes_on(store: Store, tmp_path: 
     def collect() -> None:
         number = 0
         while not done.is_set():
-            store.add([batch(number), batch(number + 1)], decoded)
+            add(store, [batch(number), batch(number + 1)])
             number += 2
 
     thread = threading.Thread(target=collect)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from stored import NOW, PLANS, batch, daily, decoded, register, remembered, tallied
+from stored import NOW, PLANS, add, batch, daily, register, remembered, tallied
 
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from hearsay_server.ingest.intake import Reason, Refused
@@ -36,34 +36,34 @@ def ids(*numbers: int) -> list[bytes]:
 def test_the_tallies_are_as_if_it_never_came(store: Store, where: Path | str) -> None:
     other = Store(where)  # whose shard is another one, on PostgreSQL
     sent = [batch(number) for number in range(12)]
-    store.add(sent[:4], decoded)
+    add(store, sent[:4])
     before = tallied(store, "health")
-    other.add(sent[4:], decoded)
+    add(other, sent[4:])
     assert forget(store.database, ONCE, "once", ids(*range(4, 12)), NOW) == [FORGOTTEN] * 8
     assert tallied(store, "health") == before
     found = store.survey("health")
     assert found is not None
     assert (found.batches, found.records) == (4, 4)
-    assert other.add([batch(20)], decoded) == [True]  # and the other goes on
+    assert add(other, [batch(20)]) == [True]  # and the other goes on
     other.close()
 
 
 def test_a_cohort_of_which_nothing_is_left_is_gone(store: Store) -> None:
-    store.add([batch(1)], decoded)
+    add(store, [batch(1)])
     forget(store.database, ONCE, "once", ids(1), NOW)
     assert tallied(store, "health") == {}
 
 
 def test_a_forgotten_batch_is_refused_when_it_comes_again_or_late(store: Store) -> None:
-    store.add([batch(1)], decoded)
+    add(store, [batch(1)])
     assert forget(store.database, ONCE, "once", ids(1, 2), NOW) == [FORGOTTEN, FORGOTTEN]
-    outcomes = store.add([batch(1), batch(2), batch(3)], decoded)
+    outcomes = add(store, [batch(1), batch(2), batch(3)])
     assert [o.reason for o in outcomes[:2] if isinstance(o, Refused)] == [Reason.FORGOTTEN] * 2
     assert outcomes[2] is True
 
 
 def test_asking_again_changes_nothing(store: Store) -> None:
-    store.add([batch(1), batch(2)], decoded)
+    add(store, [batch(1), batch(2)])
     for _ in range(2):
         answer = forget(store.database, ONCE, "once", [*ids(1, 9), *ids(1)], NOW)
         assert answer == [FORGOTTEN] * 3
@@ -72,7 +72,7 @@ def test_asking_again_changes_nothing(store: Store) -> None:
 
 
 def test_what_was_dropped_stays_in_the_sums_and_is_said_to(store: Store) -> None:
-    store.add([batch(1)], decoded)
+    add(store, [batch(1)])
     before = tallied(store, "health")
     retention.drop_some(store.database, 10**6)
     assert forget(store.database, ONCE, "once", ids(1), NOW) == [SUMMED]
@@ -80,7 +80,7 @@ def test_what_was_dropped_stays_in_the_sums_and_is_said_to(store: Store) -> None
 
 
 def test_of_a_closed_period_what_is_stored_can_be_forgotten(store: Store) -> None:
-    store.add([daily(1), daily(2)], decoded)
+    add(store, [daily(1), daily(2)])
     later = NOW + timedelta(days=90)
     retention.close_periods(store.database, later)
     assert forget(store.database, EVERY_DAY, TODAY, ids(1, 7), later) == [FORGOTTEN, SUMMED]
@@ -102,7 +102,7 @@ def test_what_is_stored_is_forgotten_though_no_more_can_be_barred(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forgetting, "_MAX_BARRED", 5)
-    store.add([batch(number) for number in range(7)], decoded)
+    add(store, [batch(number) for number in range(7)])
     forget(store.database, ONCE, "once", ids(*range(6)), NOW)  # which are not barred: they came
     forget(store.database, ONCE, "once", ids(*range(10, 15)), NOW)
     with pytest.raises(TooMany):
@@ -131,7 +131,7 @@ def test_what_one_token_bars_takes_no_room_of_others(
     ids=["id", "period", "survey"],
 )
 def test_what_makes_no_sense_is_refused(store: Store, period: str, id_: bytes, detail: str) -> None:
-    store.add([daily(7)], decoded)
+    add(store, [daily(7)])
     with pytest.raises(InvalidInput, match=detail):
         forget(store.database, ONCE, period, [id_], NOW)
     assert remembered(store) == {7: True}
@@ -143,7 +143,7 @@ def test_a_period_to_come_has_nothing_to_forget(store: Store) -> None:
 
 
 def test_tallies_that_lack_what_is_stored_are_not_made_worse(store: Store) -> None:
-    store.add([batch(1)], decoded)
+    add(store, [batch(1)])
     with store.database.changing() as connection:
         connection.exec_driver_sql("DELETE FROM tallies")
     with pytest.raises(StorageFailed, match="see `hearsay verify`"):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hearsay import plan
 from hearsay.v1 import collector_pb2
-from hearsay_server.ingest.intake import Cohort, Refused, decode
+from hearsay_server.ingest.intake import Cohort, Limits, Refused, Terms, decode
 from hearsay_server.surveys import survey as surveys
 from ldp import Tally
 from support import SURVEY
@@ -46,7 +46,7 @@ def batch() -> collector_pb2.Batch:
 
 
 def take(message: collector_pb2.Batch, resolved: plan.Plan = PLAN) -> dict[Cohort, Tally]:
-    return decode(message, {"health": resolved}.get, NOW)
+    return decode(message, Terms({"health": resolved}, NOW, Limits(batch_rows=1 << 32)))
 
 
 def test_a_good_batch_becomes_one_tally_per_cohort() -> None:

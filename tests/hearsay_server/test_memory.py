@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from stored import PLANS, batch, decoded, register
+from stored import PLANS, add, batch, register
 
 from hearsay_server.answers.rows import chunks
 from hearsay_server.storage import store as stores
@@ -26,7 +26,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         large.rows = ROWS
         del large.columns[1]
         large.columns[0].codes = bytes(ROWS)
-        assert store.add([large], decoded) == [True]
+        assert add(store, [large]) == [True]
     yield store
     store.close()
 

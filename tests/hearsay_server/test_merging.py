@@ -1,25 +1,21 @@
 """Batches decoded together are judged, and counted, as if each had been alone."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
-from stored import NOW, batch, daily, decoded, register, tallied
+from stored import NOW, asked_of_decode, batch, daily, decoded, register, tallied, terms
 
 from hearsay.v1 import collector_pb2
-from hearsay_server.ingest.intake import Cohort, Refused
+from hearsay_server.ingest.intake import Cohort, Limits, Refused
 from hearsay_server.ingest.merging import decode_all
 from hearsay_server.storage import retention
-from hearsay_server.storage.database import Database
 from hearsay_server.storage.store import Store
-from hearsay_server.storage.tokens import charge
 from hearsay_server.storage.verify import Verdict, verify
 from ldp import Tally
 
@@ -111,43 +107,33 @@ def test_what_is_decoded_together_is_what_each_is_alone(kinds: list[tuple[bool, 
         spoil(kind, daily(number, number % 3) if often else batch(number))
         for number, (often, kind) in enumerate(kinds)
     ]
-    together = decode_all(batches, decoded)
+    together = decode_all(batches, terms())
     sums, refused = one_by_one(batches)
     assert together.sums == sums
     assert {n: (why.reason, str(why)) for n, why in together.refused.items()} == refused
 
 
 @pytest.mark.parametrize("kind", KINDS[1:-1])
-def test_one_bad_batch_costs_the_others_nothing_and_little_time(kind: str) -> None:
+def test_one_bad_batch_costs_the_others_nothing_and_little_time(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     batches = [batch(2 * number) for number in range(256)]  # all of one form
     batches[100] = spoil(kind, batches[100])
-    calls = 0
-
-    def counting(each: collector_pb2.Batch) -> Mapping[Cohort, Tally]:
-        nonlocal calls
-        calls += 1
-        return decoded(each)
-
-    together = decode_all(batches, counting)
+    asked = asked_of_decode(monkeypatch)
+    together = decode_all(batches, terms())
     sums, refused = one_by_one(batches)
     assert together.sums == sums
     assert together.refused.keys() == refused.keys()
-    assert calls <= 1 + 2 * 8  # the halves that hold it, each with its sibling
+    assert len(asked) <= 1 + 2 * 8  # the halves that hold it, each with its sibling
 
 
-def recorded(of: list[int]) -> Callable[[collector_pb2.Batch], Mapping[Cohort, Tally]]:
-    def decode(each: collector_pb2.Batch) -> Mapping[Cohort, Tally]:
-        of.append(each.rows)
-        return {}
-
-    return decode
-
-
-def test_small_ones_of_one_form_are_one_and_large_ones_are_alone() -> None:
-    asked: list[int] = []
+def test_small_ones_of_one_form_are_one_and_large_ones_are_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = asked_of_decode(monkeypatch)
     small = [batch(0) for _ in range(50)]
     large = [collector_pb2.Batch(survey="health", rows=1000) for _ in range(3)]
-    decode_all([*small, *large], recorded(asked))
+    decode_all([*small, *large], terms())
     assert sorted(asked) == [50, 1000, 1000, 1000]
 
 
@@ -178,8 +164,7 @@ def test_a_group_fares_as_its_batches_would_one_after_the_other(seed: int, tmp_p
             while rest:
                 size = chance.choice(sizes)
                 group, rest = rest[:size], rest[size:]
-                admit = partial(charged, store.database, group)
-                answers += judged(store.add([each for _, each in group], decoded, admit))
+                answers += judged(store.add(group, NOW, Limits(token_rows=12)))
             fates.append(answers)
             kept.append((tallied(store, "health"), tallied(store, "daily"), store.surveys()))
             assert all(found.verdict is Verdict.EQUAL for found in verify(store.database))
@@ -187,13 +172,3 @@ def test_a_group_fares_as_its_batches_would_one_after_the_other(seed: int, tmp_p
     assert kept[0] == kept[1]
     assert {True, False} <= set(fates[0])
     assert len({fate[0] for fate in fates[0] if isinstance(fate, tuple)}) >= 6  # reasons
-
-
-def charged(
-    database: Database,
-    group: Sequence[tuple[str, collector_pb2.Batch]],
-    connection: sa.Connection,
-    positions: Sequence[int],
-) -> Mapping[int, Refused]:
-    refused = charge(database, connection, [group[position] for position in positions], cap=12)
-    return {positions[number]: why for number, why in refused.items()}

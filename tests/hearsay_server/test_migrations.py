@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from stored import DAY, ONCE, PLANS, batch, daily, decoded, register, remembered, tallied
+from stored import DAY, ONCE, PLANS, add, batch, daily, register, remembered, tallied
 
 from hearsay_server.storage import migrations, schema
 from hearsay_server.storage.database import open_database
@@ -42,7 +42,7 @@ def test_data_of_the_first_version_is_brought_forward(tmp_path: Path) -> None:
     sent = [batch(number) for number in range(5)] + [daily(10), daily(11, 1)]
     before = Store(tmp_path / "now")
     register(before)
-    before.add(sent, decoded)
+    add(before, sent)
     old = sqlite3.connect(tmp_path / "hearsay.db")
     old.executescript(OLD)
     for survey, frozen, count in (("health", ONCE, 5), ("daily", DAY, 2)):
@@ -65,7 +65,7 @@ def test_data_of_the_first_version_is_brought_forward(tmp_path: Path) -> None:
     query = sa.select(*(c for c in schema.batches.c if c.name != "day")).order_by("id")
     with after.database.reading() as new, before.database.reading() as same:
         assert new.execute(query).all() == same.execute(query).all()
-    assert after.add(sent, decoded) == [False] * 7
+    assert add(after, sent) == [False] * 7
     after.close()
     before.close()
     Store(tmp_path).close()  # and it need not be brought forward again

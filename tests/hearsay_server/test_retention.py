@@ -1,19 +1,17 @@
 """Closing, dropping, purging, deleting: nothing is counted twice, and nothing stays too long."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from stored import NOW, batch, daily, decoded, register, remembered, tallied
+from stored import NOW, add, batch, daily, register, remembered, tallied
 
-from hearsay.v1 import collector_pb2
-from hearsay_server.ingest.intake import Cohort, Reason, Refused
+from hearsay_server.ingest.intake import Reason, Refused
 from hearsay_server.storage import retention, schema
 from hearsay_server.storage.store import Store
 from hearsay_server.storage.tokens import charge
-from ldp import Tally
 from ldp.errors import InvalidInput, NotReady
 
 
@@ -38,42 +36,42 @@ def reasons(outcomes: list[bool | Refused]) -> list[object]:
 def test_a_period_closes_sixty_days_after_its_end(store: Store) -> None:
     sent = [daily(1, 59), daily(2, 60), daily(3, 61)]
     sweep(store, NOW)
-    lenient = [lambda b: decoded(b, NOW - timedelta(days=30))]  # a clock that is late
-    assert reasons(store.add(sent, lenient[0])) == [True, True, "PERIOD_CLOSED"]
+    behind = NOW - timedelta(days=30)  # a clock that is late
+    assert reasons(add(store, sent, behind)) == [True, True, "PERIOD_CLOSED"]
 
 
 def test_a_survey_that_is_answered_once_does_not_close_by_itself(store: Store) -> None:
     sweep(store, NOW + timedelta(days=3650))
-    assert store.add([batch(1)], decoded) == [True]
+    assert add(store, [batch(1)]) == [True]
 
 
 def test_a_retry_after_its_period_closed_is_not_counted_again(store: Store) -> None:
     one = daily(1)
-    store.add([one], decoded)
+    add(store, [one])
     before = tallied(store, "daily")
     later = NOW + timedelta(days=90)
     sweep(store, later, keep_days=0)
-    assert store.add([one], decoded) == [False]
+    assert add(store, [one]) == [False]
     retention.drop_some(store.database, 10**6)
-    assert store.add([one], decoded) == [False]  # its id is remembered still
+    assert add(store, [one]) == [False]  # its id is remembered still
     sweep(store, later)
     assert remembered(store) == {}
-    assert reasons(store.add([one], decoded)) == ["PERIOD_CLOSED"]
+    assert reasons(add(store, [one])) == ["PERIOD_CLOSED"]
     assert tallied(store, "daily") == before
 
 
 def test_a_retry_that_would_be_refused_by_now_is_told_that_it_is_stored(store: Store) -> None:
     one = daily(1)
-    store.add([one], decoded)
+    add(store, [one])
     late = NOW + timedelta(days=90)
-    outcomes = store.add([daily(2), one], lambda sent: decoded(sent, late))
+    outcomes = add(store, [daily(2), one], late)
     assert reasons(outcomes) == ["PERIOD_CLOSED", False]
 
 
 def test_closing_never_goes_back(store: Store) -> None:
     sweep(store, NOW + timedelta(days=90))
     sweep(store, NOW)
-    assert reasons(store.add([daily(1)], decoded)) == ["PERIOD_CLOSED"]
+    assert reasons(add(store, [daily(1)])) == ["PERIOD_CLOSED"]
 
 
 def test_a_clock_that_leaps_closes_and_drops_nothing_unless_by_command(
@@ -84,28 +82,26 @@ def test_a_clock_that_leaps_closes_and_drops_nothing_unless_by_command(
             while step():
                 pass
 
-    store.add([daily(1)], decoded)
-    with store.database.changing() as connection:
-        connection.execute(sa.update(schema.batches).values(day=NOW.timestamp() // 86400))
+    add(store, [daily(1)])
     ahead = NOW + timedelta(days=365)
     hourly(NOW)
     hourly(NOW + retention.LEAP)  # a server that was off for so long
     assert remembered(store) == {1: False}
     hourly(ahead)
     assert "the clock says 2027-07-04 12:00, and what was due was last done" in caplog.text
-    assert store.add([daily(2)], decoded) == [True]
+    assert add(store, [daily(2)]) == [True]
     retention.remember(store.database, ahead)  # as the command does
     hourly(ahead)
-    assert reasons(store.add([daily(3)], decoded)) == ["PERIOD_CLOSED"]
+    assert reasons(add(store, [daily(3)])) == ["PERIOD_CLOSED"]
 
 
 def test_of_a_new_survey_is_closed_what_is_closed_of_others(where: Path | str) -> None:
     store = Store(where)
     retention.remember(store.database, NOW)
     register(store)
-    outcomes = store.add([daily(1, 58), batch(2)], decoded)
+    outcomes = add(store, [daily(1, 58), batch(2)])
     assert outcomes == [True, True]
-    (outcome,) = store.add([daily(3, 63)], lambda b: decoded(b, NOW - timedelta(days=30)))
+    (outcome,) = add(store, [daily(3, 63)], NOW - timedelta(days=30))
     assert isinstance(outcome, Refused)
     assert (outcome.reason, outcome.final) == (Reason.PERIOD_CLOSED, True)
     store.close()
@@ -121,24 +117,22 @@ def test_what_is_marked_is_deleted_by_whatever_clock(store: Store) -> None:
 
 
 def test_a_period_that_only_a_clock_closes_may_come_again(store: Store) -> None:
-    def late(message: collector_pb2.Batch) -> Mapping[Cohort, Tally]:
-        return decoded(message, NOW + timedelta(days=90))
-
-    (outcome,) = store.add([daily(1)], late)
+    late = NOW + timedelta(days=90)
+    (outcome,) = add(store, [daily(1)], late)
     assert isinstance(outcome, Refused)
     assert (outcome.reason, outcome.final) == (Reason.PERIOD_CLOSED, False)
-    sweep(store, NOW + timedelta(days=90))
-    for decode in (late, decoded):
-        (outcome,) = store.add([daily(1)], decode)
+    sweep(store, late)
+    for now in (late, NOW):
+        (outcome,) = add(store, [daily(1)], now)
         assert isinstance(outcome, Refused)
         assert (outcome.reason, outcome.final) == (Reason.PERIOD_CLOSED, True)
 
 
 def test_a_closed_survey_takes_nothing_and_keeps_its_tallies(store: Store) -> None:
-    store.add([batch(1)], decoded)
+    add(store, [batch(1)])
     retention.close_survey(store.database, "health")
-    assert reasons(store.add([batch(2)], decoded)) == ["PERIOD_CLOSED"]
-    assert store.add([daily(3)], decoded) == [True]
+    assert reasons(add(store, [batch(2)])) == ["PERIOD_CLOSED"]
+    assert add(store, [daily(3)]) == [True]
     found = store.survey("health")
     assert found is not None
     assert (found.closed, found.batches) == (True, 1)
@@ -147,7 +141,7 @@ def test_a_closed_survey_takes_nothing_and_keeps_its_tallies(store: Store) -> No
 
 def test_the_periods_up_to_one_can_be_closed(store: Store) -> None:
     retention.close_survey(store.database, "daily", f"{NOW - timedelta(days=1):%Y-%m-%d}")
-    outcomes = store.add([daily(1), daily(2, 1), daily(3, 2)], decoded)
+    outcomes = add(store, [daily(1), daily(2, 1), daily(3, 2)])
     assert reasons(outcomes) == [True, "PERIOD_CLOSED", "PERIOD_CLOSED"]
     found = store.survey("daily")
     assert found is not None
@@ -162,12 +156,12 @@ def test_what_is_closed_must_exist(store: Store) -> None:
 
 
 def test_contents_are_dropped_and_their_tallies_stay(store: Store) -> None:
-    store.add([batch(number) for number in range(5)], decoded)
+    add(store, [batch(number) for number in range(5)])
     before = tallied(store, "health")
     while retention.drop_some(store.database, 10**6):
         pass
     assert remembered(store) == dict.fromkeys(range(5), False)
-    assert store.add([batch(3)], decoded) == [False]
+    assert add(store, [batch(3)]) == [False]
     assert tallied(store, "health") == before
     found = store.survey("health")
     assert found is not None
@@ -175,7 +169,7 @@ def test_contents_are_dropped_and_their_tallies_stay(store: Store) -> None:
 
 
 def test_contents_are_kept_for_their_days(store: Store) -> None:
-    store.add([batch(1)], decoded)
+    add(store, [batch(1)])
     with store.database.changing() as connection:
         days = (NOW - datetime(1970, 1, 1, tzinfo=NOW.tzinfo)).days
         connection.execute(sa.update(schema.batches).values(day=days - 30))
@@ -213,10 +207,10 @@ def charged(store: Store) -> dict[tuple[str, str], int]:
 
 def test_a_deleted_survey_leaves_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "_CHUNK", 3)
-    store.add([batch(number) for number in range(7)] + [daily(10)], decoded)
+    add(store, [batch(number) for number in range(7)] + [daily(10)])
     assert retention.mark_deleted(store.database, "health").batches == 7
     assert [found.survey for found in store.surveys()] == ["daily"]
-    assert reasons(store.add([batch(8)], decoded)) == ["UNKNOWN_SURVEY"]
+    assert reasons(add(store, [batch(8)])) == ["UNKNOWN_SURVEY"]
     with pytest.raises(NotReady, match="'health' is being deleted"):
         register(store)
     sweep(store, NOW)  # as after a server that stopped in the middle
@@ -224,7 +218,7 @@ def test_a_deleted_survey_leaves_nothing(store: Store, monkeypatch: pytest.Monke
         for table in (schema.batches, schema.counts, schema.tallies, schema.surveys):
             assert set(connection.scalars(sa.select(table.c.survey))) == {"daily"}
     register(store)
-    assert store.add([batch(1)], decoded) == [True]
+    assert add(store, [batch(1)]) == [True]
     with pytest.raises(retention.NoSurvey):
         retention.mark_deleted(store.database, "sales")
 
@@ -233,7 +227,7 @@ def test_sqlite_overwrites_what_is_deleted(tmp_path: Path) -> None:
     store = Store(tmp_path)
     register(store)
     message = batch(1)
-    store.add([message], decoded)
+    add(store, [message])
     retention.mark_deleted(store.database, "health")
     sweep(store, NOW)
     store.close()

@@ -3,9 +3,8 @@
 import random
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,12 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from postgres import Postgres
+from stored import NOW, add, asked_of_decode, decoded
 
 from hearsay import plan
 from hearsay.v1 import collector_pb2
-from hearsay_server.ingest.intake import Cohort, Reason, Refused, decode
-from hearsay_server.serving.plans import Plans, decoder
+from hearsay_server.ingest import merging
+from hearsay_server.ingest.intake import Cohort, Limits, Reason, Refused, Terms, decode
 from hearsay_server.storage import migrations, schema, shards
 from hearsay_server.storage.database import is_away
 from hearsay_server.storage.store import Store
@@ -29,10 +29,6 @@ from support import SURVEY
 
 FROZEN = surveys.resolve(surveys.from_toml(SURVEY, "test.toml"))
 PLAN = plan.parse(FROZEN)
-
-
-def decoded(batch: collector_pb2.Batch) -> Mapping[Cohort, Tally]:
-    return decode(batch, {"health": PLAN}.get, datetime.now(UTC))
 
 
 def batch(number: int) -> collector_pb2.Batch:
@@ -62,7 +58,7 @@ def store(where: Path | str) -> Iterator[Store]:
 
 def test_tallies_are_those_of_the_stored_batches(store: Store) -> None:
     for start in range(0, 60, 12):  # in groups, some of them sent before
-        store.add([batch(number) for number in range(max(0, start - 5), start + 12)], decoded)
+        add(store, [batch(number) for number in range(max(0, start - 5), start + 12)])
     stored: dict[Cohort, Tally] = {}
     with store.database.reading() as connection:
         rows = connection.execute(sa.select(schema.batches.c.batch)).all()
@@ -79,7 +75,7 @@ def test_tallies_are_those_of_the_stored_batches(store: Store) -> None:
 
 def test_batches_that_are_stored_still_are_read_once_each_in_pages(store: Store) -> None:
     sent = [batch(number) for number in range(11)]
-    store.add(random.Random(1).sample(sent, 11), decoded)
+    add(store, random.Random(1).sample(sent, 11))
     dropped = sa.update(schema.batches).where(schema.batches.c.id == sent[4].id)
     with store.engine.begin() as connection:
         connection.execute(dropped.values(batch=None))
@@ -95,9 +91,9 @@ def test_a_group_of_which_all_is_new_takes_one_transaction(tmp_path: Path) -> No
     begun: list[sa.Connection] = []
     sa.event.listen(store.engine, "begin", begun.append)
     sent = [batch(number) for number in range(7)]
-    assert store.add(sent[:6], decoded) == [True] * 6
+    assert add(store, sent[:6]) == [True] * 6
     assert len(begun) == 1
-    assert store.add(sent[5:], decoded) == [False, True]
+    assert add(store, sent[5:]) == [False, True]
     assert len(begun) == 4  # tried, looked, stored
     store.close()
 
@@ -106,7 +102,7 @@ def test_a_page_of_large_batches_is_a_short_one(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = [batch(number) for number in range(6)]
-    store.add(sent, decoded)
+    add(store, sent)
     monkeypatch.setattr("hearsay_server.storage.store._PAGE_BYTES", 2 * sent[0].ByteSize() + 10)
     pages = list(store.batches("health", page=4))
     assert [len(page) for page in pages] == [2, 4]
@@ -116,7 +112,7 @@ def test_a_page_of_large_batches_is_a_short_one(
 def test_a_page_is_found_without_sorting_the_period(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.create_survey("health", PLAN.revision, FROZEN)
-    store.add([batch(number) for number in range(6)], decoded)
+    add(store, [batch(number) for number in range(6)])
     asked: list[tuple[str, Any]] = []
     sa.event.listen(
         store.engine,
@@ -135,18 +131,13 @@ def test_a_page_is_found_without_sorting_the_period(tmp_path: Path) -> None:
     store.close()
 
 
-def test_what_is_not_admitted_costs_no_second_decoding_of_the_others(store: Store) -> None:
-    asked = []
-
-    def noted(message: collector_pb2.Batch) -> Mapping[Cohort, Tally]:
-        asked.append(message.rows)
-        return decoded(message)
-
-    def admit(_connection: sa.Connection, positions: Sequence[int]) -> dict[int, Refused]:
-        return {p: Refused(Reason.OVER_QUOTA, "too many") for p in positions if p in (3, 8)}
-
+def test_what_is_over_the_limit_costs_no_second_decoding_of_the_others(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = asked_of_decode(monkeypatch)
     batches = [batch(number) for number in range(10)]
-    outcomes = store.add(batches, noted, admit)
+    callers = "0122456779"
+    outcomes = store.add(list(zip(callers, batches, strict=True)), NOW, Limits(token_rows=1))
     assert [outcome for outcome in outcomes if outcome is not True] == [outcomes[3], outcomes[8]]
     assert sum(asked) == 12
     kept = [batches[number] for number in range(10) if number not in (3, 8)]
@@ -157,45 +148,44 @@ def test_what_is_not_admitted_costs_no_second_decoding_of_the_others(store: Stor
     assert store.tallies("health", "smokes") | store.tallies("health", "age") == expected
     assert sorted(b.id for page in store.batches("health") for b in page) == [b.id for b in kept]
     assert store.surveys()[0].batches == 8
-    assert store.add(batches, decoded) == [number in (3, 8) for number in range(10)]
+    assert add(store, batches) == [number in (3, 8) for number in range(10)]
 
 
-def test_what_is_not_admitted_counts_nothing_though_it_is_refused_meanwhile(store: Store) -> None:
-    late = False
+def test_what_is_over_the_limit_counts_nothing_though_it_cannot_be_decoded_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bytes] = []
 
-    def by_clock(message: collector_pb2.Batch) -> Mapping[Cohort, Tally]:
-        if late and message.id == batch(1).id:
-            raise Refused(Reason.BAD_PERIOD, "its time has passed")
-        return decoded(message)
+    def once(message: collector_pb2.Batch, terms: Terms) -> Mapping[Cohort, Tally]:
+        asked.append(message.id)
+        if message.id == one.id and asked.count(one.id) > 1:
+            raise Refused(Reason.REASON_UNSPECIFIED, "a fault of ours", final=False)
+        return decode(message, terms)
 
-    def admit(_connection: sa.Connection, positions: Sequence[int]) -> dict[int, Refused]:
-        nonlocal late
-        late = True
-        return {p: Refused(Reason.OVER_QUOTA, "too many") for p in positions if p == 0}
-
+    monkeypatch.setattr(merging, "decode", once)
     one, two = batch(1), batch(2)
-    refused, stored = store.add([one, two], by_clock, admit)
+    stored, refused = store.add([("a", two), ("a", one)], NOW, Limits(token_rows=1))
     assert isinstance(refused, Refused)
     assert stored is True
+    assert asked.count(one.id) > 1
     assert [b for page in store.batches("health") for b in page] == [two]
     kept = store.tallies("health", "smokes") | store.tallies("health", "age")
     assert kept == decoded(two)
 
 
-def test_of_two_with_one_id_the_second_is_stored_where_the_first_is_not_admitted(
+def test_of_two_with_one_id_the_second_is_stored_where_the_first_is_over_the_limit(
     store: Store,
 ) -> None:
-    first, second = batch(1), batch(1)
-    second.rows = 2
-    for column in second.columns:
-        column.codes *= 2
-    why = Refused(Reason.OVER_QUOTA, "too many")
-
-    def admit(_connection: sa.Connection, positions: Sequence[int]) -> dict[int, Refused]:
-        return {0: why} if 0 in positions else {}
-
-    assert store.add([first, second], decoded, admit) == [why, True]
-    assert [b for page in store.batches("health") for b in page] == [second]
+    before, first, second = batch(0), batch(1), batch(1)
+    for each in (before, second):
+        each.rows = 2
+        for column in each.columns:
+            column.codes *= 2
+    sent = [("a", before), ("a", first), ("b", second)]
+    stored, refused, also = store.add(sent, NOW, Limits(token_rows=2))
+    assert isinstance(refused, Refused)
+    assert (stored, refused.reason, also) == (True, Reason.OVER_QUOTA, True)
+    assert [b for page in store.batches("health") for b in page] == [before, second]
 
 
 def test_a_group_is_told_apart_batch_by_batch(store: Store) -> None:
@@ -203,7 +193,7 @@ def test_a_group_is_told_apart_batch_by_batch(store: Store) -> None:
     broken.columns[0].codes = b"\x09"
     twin.id = batch(1).id
     first = batch(1)
-    outcomes = store.add([first, broken, batch(2), first, twin], decoded)
+    outcomes = add(store, [first, broken, batch(2), first, twin])
     assert [outcomes[i] for i in (0, 2, 3)] == [True, True, False]
     assert [str(outcomes[i]) for i in (1, 4)] == [
         "'smokes': a krr code must be below 3, got 9",
@@ -214,9 +204,9 @@ def test_a_group_is_told_apart_batch_by_batch(store: Store) -> None:
 
 def test_a_period_that_is_none_fails_nothing_beside_a_batch_that_is_stored(store: Store) -> None:
     one, odd = batch(1), batch(2)
-    store.add([one], decoded)
+    add(store, [one])
     odd.period = "whenever"
-    outcomes = store.add([one, odd, batch(3)], decoded)
+    outcomes = add(store, [one, odd, batch(3)])
     assert outcomes[::2] == [False, True]
     assert str(outcomes[1]) == "the survey has the one period 'once', got 'whenever'"
 
@@ -234,21 +224,22 @@ def test_one_commit_may_count_for_any_number_of_cohorts(store: Store) -> None:
     assert {tally.n for tally in kept.values()} == {2}
 
 
-def test_a_failure_in_the_middle_stores_nothing(store: Store) -> None:
-    def fails_late(message: collector_pb2.Batch) -> Mapping[Cohort, Tally]:
-        if message.id == batch(2).id:
-            raise OSError("the disk is gone")
-        return decoded(message)
+def test_a_failure_in_the_middle_stores_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError("the disk is gone")
 
-    with pytest.raises(OSError, match="the disk is gone"):
-        store.add([batch(1), batch(2)], fails_late)
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="the disk is gone"):
+        patched.setattr(shards, "add", fails)
+        add(store, [batch(1), batch(2)])
     assert store.surveys()[0].batches == 0
     assert store.tallies("health", "smokes") == {}
-    assert store.add([batch(1), batch(2)], decoded) == [True, True]
+    assert add(store, [batch(1), batch(2)]) == [True, True]
 
 
 def test_tallies_can_be_asked_for_by_level_and_period(store: Store) -> None:
-    store.add([batch(number) for number in range(10)], decoded)
+    add(store, [batch(number) for number in range(10)])
     strict = store.tallies("health", "smokes", levels=["strict"])
     assert [(c.level, t.n) for c, t in strict.items()] == [("strict", 5)]
     assert store.tallies("health", "smokes", periods=["2026"]) == {}
@@ -299,7 +290,7 @@ def test_several_stores_count_a_batch_once(where: Path | str) -> None:
 
     def send(store: Store, mine: list[collector_pb2.Batch]) -> None:
         for start in range(0, len(mine), 8):
-            outcomes.extend(store.add(mine[start : start + 8], decoded))
+            outcomes.extend(add(store, mine[start : start + 8]))
 
     threads = [
         threading.Thread(target=send, args=(store, chance.sample(sent, len(sent))))
@@ -323,7 +314,7 @@ def test_each_process_on_postgresql_adds_to_rows_of_its_own(postgres: Postgres) 
     assert [store.database.shard for store in stores] == [0, 1, 2]
     stores[0].create_survey("health", PLAN.revision, FROZEN)
     for number, store in enumerate(stores):
-        store.add([batch(2 * number)], decoded)
+        add(store, [batch(2 * number)])
     with stores[0].database.reading() as connection:
         writers = connection.scalars(sa.select(schema.counts.c.writer)).all()
     assert sorted(writers) == [0, 1, 2]
@@ -342,7 +333,7 @@ def test_two_processes_that_share_a_shard_lose_nothing(postgres: Postgres) -> No
     threads = [
         threading.Thread(
             target=lambda store, first: [
-                store.add([batch(number)], decoded) for number in range(first, 80, 2)
+                add(store, [batch(number)]) for number in range(first, 80, 2)
             ],
             args=(store, first),
         )
@@ -371,25 +362,24 @@ def test_a_database_that_comes_back_is_used_again(postgres: Postgres) -> None:
     store = Store(postgres.create())
     store.create_survey("health", PLAN.revision, FROZEN)
     one, two = batch(1), batch(2)
-    assert store.add([one], decoded) == [True]
+    assert add(store, [one]) == [True]
     postgres.stop(signal.SIGQUIT)
     with pytest.raises(sa.exc.OperationalError):
-        store.add([two], decoded)
+        add(store, [two])
     postgres.start()
-    assert store.add([one, two], decoded) == [False, True]
+    assert add(store, [one, two]) == [False, True]
     store.close()
 
 
 def test_a_batch_is_not_to_blame_for_a_database_that_is_away(postgres: Postgres) -> None:
     store = Store(postgres.create())
-    decode_one = decoder(Plans(store))
     unknown = batch(1)
     postgres.stop(signal.SIGQUIT)
     with pytest.raises(sa.exc.OperationalError) as error:
-        decode_one(unknown)
+        add(store, [unknown])
     assert is_away(error.value)
     postgres.start()
-    (outcome,) = store.add([unknown], decode_one)
+    (outcome,) = add(store, [unknown])
     assert isinstance(outcome, Refused)
     assert outcome.reason == Reason.UNKNOWN_SURVEY
     store.close()

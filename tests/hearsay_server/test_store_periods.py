@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from stored import daily, decoded, register
+from stored import add, daily, register
 
 from hearsay.v1 import collector_pb2
 from hearsay_server.storage.store import Store
@@ -23,7 +23,7 @@ def store(where: Path | str) -> Iterator[Store]:
 
 def test_a_page_is_of_one_period_of_those_asked_for(store: Store) -> None:
     sent = [daily(number, number % 4) for number in range(24)]
-    store.add(random.Random(2).sample(sent, 24), decoded)
+    add(store, random.Random(2).sample(sent, 24))
     names = sorted({b.period for b in sent})
 
     def of(*wanted: str) -> list[list[collector_pb2.Batch]]:
@@ -37,7 +37,7 @@ def test_a_page_is_of_one_period_of_those_asked_for(store: Store) -> None:
 
 @pytest.mark.parametrize("levels", [(), ("open", "strict")], ids=["any", "named"])
 def test_tallies_of_a_range_of_periods_have_its_ends(store: Store, levels: tuple[str, ...]) -> None:
-    store.add([daily(number, number % 5) for number in range(20)], decoded)
+    add(store, [daily(number, number % 5) for number in range(20)])
     every = store.tallies("daily", "smokes", levels)
     names = sorted({cohort.period for cohort in every})
     assert len(names) == 5

@@ -1,11 +1,12 @@
 """The commands that look after what is stored."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from command import hearsay
-from stored import batch, decoded, register, remembered
+from stored import add, batch, register, remembered
 
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from hearsay_server.storage.store import Store
@@ -20,7 +21,7 @@ def place(where: Path | str) -> list[object]:
 def filled(where: Path | str) -> Path | str:
     store = Store(where)
     register(store)
-    store.add([batch(number) for number in range(4)], decoded)
+    add(store, [batch(number) for number in range(4)], datetime.now(UTC))
     store.close()
     return where
 

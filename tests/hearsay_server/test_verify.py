@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from stored import NOW, PLANS, batch, daily, decoded, register, tallied
+from stored import NOW, PLANS, add, batch, daily, register, tallied
 
 from hearsay_server.storage import retention, schema
 from hearsay_server.storage.forgetting import forget
@@ -19,7 +19,7 @@ BATCHES, TALLIES, COUNTS = schema.batches, schema.tallies, schema.counts
 def store(where: Path | str) -> Iterator[Store]:
     opened = Store(where)
     register(opened)
-    opened.add([batch(number) for number in range(10)] + [daily(20), daily(21, 1)], decoded)
+    add(opened, [batch(number) for number in range(10)] + [daily(20), daily(21, 1)])
     yield opened
     opened.close()
 
@@ -92,14 +92,14 @@ def test_a_difference_is_found(
 def test_dropped_batches_cannot_be_recounted(store: Store) -> None:
     before = tallied(store, "health")
     retention.drop_some(store.database, 10**6)
-    store.add([batch(number) for number in range(30, 33)], decoded)
+    add(store, [batch(number) for number in range(30, 33)])
     assert set(verdicts(store).values()) == {Verdict.DROPPED}
     assert tallied(store, "health") != before
 
 
 def test_tallies_below_what_is_left_differ_even_then(store: Store) -> None:
     retention.drop_some(store.database, 10**6)
-    store.add([batch(number) for number in range(30, 36)], decoded)
+    add(store, [batch(number) for number in range(30, 36)])
     with store.database.changing() as connection:
         mine = sa.and_(TALLIES.c.attribute == "smokes", TALLIES.c.level == "strict")
         connection.execute(sa.update(TALLIES).where(mine).values(tally=LOST))

@@ -3,18 +3,20 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 import stored
 
 from hearsay.v1 import collector_pb2
-from hearsay_server.ingest.intake import Cohort, Reason, Refused
+from hearsay_server.ingest.intake import Limits, Reason, Refused
+from hearsay_server.ingest.judge import Outcome
 from hearsay_server.storage import writer
-from hearsay_server.storage.store import Store
+from hearsay_server.storage.store import Sent, Store
 from hearsay_server.storage.writer import Overloaded, Writer
-from ldp import Tally
+
+LIMITS = Limits()
 
 
 class Slow:
@@ -27,20 +29,15 @@ class Slow:
 
     def add(
         self,
-        batches: Sequence[collector_pb2.Batch],
-        _decode: object,
-        admit: Callable[[object, Sequence[int]], Mapping[int, Refused]],
-    ) -> list[bool | Refused]:
+        sent: Sent,
+        _now: datetime,
+        _limits: Limits,
+    ) -> list[Outcome]:
         self.free.wait(20)
-        self.groups.append(len(batches))
-        refused = admit(None, range(len(batches)))
+        self.groups.append(len(sent))
         if self.fails:
             raise self.fails
-        return [refused.get(position, True) for position in range(len(batches))]
-
-
-def decode(_batch: collector_pb2.Batch) -> Mapping[Cohort, Tally]:
-    return {}
+        return [True] * len(sent)
 
 
 def batches(count: int, size: int = 0) -> list[collector_pb2.Batch]:
@@ -50,7 +47,7 @@ def batches(count: int, size: int = 0) -> list[collector_pb2.Batch]:
 def test_what_arrives_during_a_commit_shares_the_next_one() -> None:
     async def test() -> None:
         store = Slow()
-        feeding = Writer(store, decode)  # type: ignore[arg-type]
+        feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
         calls = [asyncio.create_task(feeding.add(batches(2))) for _ in range(50)]
         await asyncio.sleep(0.1)
         store.free.set()
@@ -69,7 +66,7 @@ def test_while_more_keeps_coming_a_commit_waits_for_it_as_long_as_the_last_one_t
 
     async def test() -> None:
         store = Slow()
-        feeding = Writer(store, decode)  # type: ignore[arg-type]
+        feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
         calls = [asyncio.create_task(feeding.add(batches(1)))]
         await asyncio.sleep(0.5)  # the first commit is a long one
         calls.append(asyncio.create_task(feeding.add(batches(1))))
@@ -90,7 +87,7 @@ def test_while_more_keeps_coming_a_commit_waits_for_it_as_long_as_the_last_one_t
 def test_more_than_it_will_hold_is_refused_and_nothing_of_it_taken(count: int, size: int) -> None:
     async def test() -> None:
         store = Slow()
-        feeding = Writer(store, decode)  # type: ignore[arg-type]
+        feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
         calls = []
         while True:
             calls.append(asyncio.create_task(feeding.add(batches(count, size))))
@@ -117,7 +114,7 @@ def test_a_request_that_is_larger_than_all_that_may_wait_is_taken_alone(
 
     async def test() -> None:
         store = Slow()
-        feeding = Writer(store, decode)  # type: ignore[arg-type]
+        feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
         large = asyncio.create_task(feeding.add(batches(1, 5000)))
         await asyncio.sleep(0)
         with pytest.raises(Overloaded):
@@ -134,7 +131,7 @@ def test_a_failure_is_told_to_all_whom_it_concerns_and_to_nobody_else() -> None:
         store = Slow()
         store.free.set()
         store.fails = OSError("disk full")
-        feeding = Writer(store, decode)  # type: ignore[arg-type]
+        feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
         answers = await asyncio.gather(
             feeding.add(batches(1)), feeding.add(batches(3)), return_exceptions=True
         )
@@ -147,17 +144,18 @@ def test_a_failure_is_told_to_all_whom_it_concerns_and_to_nobody_else() -> None:
 
 
 def test_what_one_request_breaks_is_not_visited_on_those_beside_it(where: Path | str) -> None:
-    def breaks(batch: collector_pb2.Batch) -> Mapping[Cohort, Tally]:
-        if batch.survey == "daily":
-            raise ZeroDivisionError("a fault of ours")
-        return stored.decoded(batch)
+    class Breaks(Store):
+        def add(self, sent: Sent, now: datetime, limits: Limits) -> list[Outcome]:
+            if any(batch.survey == "daily" for _, batch in sent):
+                raise ZeroDivisionError("a fault of ours")
+            return super().add(sent, now, limits)
 
     async def test() -> None:
-        store = Store(where)
+        store = Breaks(where)
         stored.register(store)
         commits: list[str] = []
         feeding = Writer(
-            store, breaks, committed=lambda seconds, error: commits.append(type(error).__name__)
+            store, LIMITS, committed=lambda seconds, error: commits.append(type(error).__name__)
         )
         batches = [stored.batch(number) for number in range(12)]
         batches[7] = stored.daily(7)
@@ -176,8 +174,8 @@ def test_what_one_request_breaks_is_not_visited_on_those_beside_it(where: Path |
 def test_a_store_that_answers_nonsense_hangs_nobody() -> None:
     async def test() -> None:
         store = Slow()
-        store.add = lambda batches, decode, admit: [True]  # type: ignore[method-assign]
-        feeding = Writer(store, decode)  # type: ignore[arg-type]
+        store.add = lambda sent, now, limits: [True]  # type: ignore[method-assign]
+        feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
         with pytest.raises(RuntimeError):
             await feeding.add(batches(3))
         assert await feeding.add(batches(1)) == [True]
@@ -189,7 +187,7 @@ def test_a_store_that_answers_nonsense_hangs_nobody() -> None:
 def test_a_caller_that_goes_away_leaves_its_batch_behind() -> None:
     async def test() -> None:
         store = Slow()
-        feeding = Writer(store, decode)  # type: ignore[arg-type]
+        feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
         gone = asyncio.create_task(feeding.add(batches(1)))
         stays = asyncio.create_task(feeding.add(batches(1)))
         await asyncio.sleep(0.05)
@@ -205,7 +203,7 @@ def test_a_caller_that_goes_away_leaves_its_batch_behind() -> None:
 def test_closing_writes_what_waits() -> None:
     async def test() -> None:
         store = Slow()
-        feeding = Writer(store, decode)  # type: ignore[arg-type]
+        feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
         calls = [asyncio.create_task(feeding.add(batches(1))) for _ in range(10)]
         await asyncio.sleep(0.05)
         threading.Timer(0.2, store.free.set).start()
@@ -215,25 +213,24 @@ def test_closing_writes_what_waits() -> None:
     asyncio.run(test())
 
 
-def test_each_batch_of_a_group_is_admitted_with_its_own_caller() -> None:
-    async def test() -> None:
-        store, admitted = Slow(), list[tuple[str, bytes]]()
-        store.free.set()
-
-        def admit(
-            _connection: object, sent: Sequence[tuple[str, collector_pb2.Batch]]
-        ) -> dict[int, Refused]:
-            admitted.extend((caller, batch.id) for caller, batch in sent)
+def test_each_batch_of_a_group_is_stored_with_its_own_caller_and_answered() -> None:
+    class Refusing(Slow):
+        def add(self, sent: Sent, now: datetime, limits: Limits) -> list[Outcome]:
+            given.extend((caller, batch.id) for caller, batch in sent)
+            assert (now, limits) == (stored.NOW, LIMITS)
             why = Refused(Reason.OVER_QUOTA, "b has sent enough")
-            return {number: why for number, (caller, _) in enumerate(sent) if caller == "b"}
+            return [why if caller == "b" else True for caller, _ in sent]
 
-        feeding = Writer(store, decode, admit=admit)  # type: ignore[arg-type]
+    given: list[tuple[str, bytes]] = []
+
+    async def test() -> None:
+        feeding = Writer(Refusing(), LIMITS, lambda: stored.NOW)  # type: ignore[arg-type]
         ids = [number.to_bytes(16, "big") for number in range(6)]
         batches = [collector_pb2.Batch(id=id_) for id_ in ids]
         calls = [feeding.add(batches[n : n + 2], caller="abc"[n // 2]) for n in (0, 2, 4)]
         outcomes = await asyncio.gather(*calls)
         await feeding.close()
-        assert admitted == list(zip("aabbcc", ids, strict=True))
+        assert given == list(zip("aabbcc", ids, strict=True))
         assert [str(outcome) for two in outcomes for outcome in two] == [
             *["True"] * 2,
             *["b has sent enough"] * 2,
@@ -246,7 +243,7 @@ def test_each_batch_of_a_group_is_admitted_with_its_own_caller() -> None:
 def test_the_lag_is_how_long_the_first_of_what_waits_has_waited() -> None:
     async def test() -> None:
         store = Slow()
-        feeding = Writer(store, decode)  # type: ignore[arg-type]
+        feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
         assert feeding.lag == 0
         begin = time.monotonic()
         first = asyncio.create_task(feeding.add(batches(1)))
@@ -266,7 +263,7 @@ def test_who_watches_hears_of_every_commit_and_why_one_failed() -> None:
     async def test() -> None:
         store, heard = Slow(), list[Exception | None]()
         store.free.set()
-        feeding = Writer(store, decode, committed=lambda _seconds, error: heard.append(error))
+        feeding = Writer(store, LIMITS, committed=lambda _seconds, error: heard.append(error))
         await feeding.add([collector_pb2.Batch()])
         store.fails = OSError("the disk is full")
         with pytest.raises(OSError, match="the disk is full"):

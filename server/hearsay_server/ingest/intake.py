@@ -1,6 +1,7 @@
 """Strict decoding of a batch: all of it is good, or none of it is stored."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -10,7 +11,10 @@ from numpy.typing import NDArray
 from hearsay import period, presence
 from hearsay.plan import Plan
 from hearsay.v1 import collector_pb2
+from hearsay_server.config import Config
 from ldp import InvalidInput, Tally
+
+_log = logging.getLogger("hearsay.server")
 
 Reason = collector_pb2.Reason
 
@@ -44,22 +48,59 @@ class Refused(InvalidInput):
         self.final = final
 
 
-def decode(
-    batch: collector_pb2.Batch,
-    find_plan: Callable[[str], Plan | None],
-    now: datetime,
-    grace: timedelta = GRACE,
-) -> dict[Cohort, Tally]:
+@dataclass(frozen=True)
+class Limits:
+    """What an operator allows: rows of a batch, and rows of a token in a period (0: any number)."""
+
+    batch_rows: int = Config.max_batch_rows
+    token_rows: int = Config.rows_per_token_and_period
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What decides whether a batch is good: the time, limits, and the plans by survey.
+
+    A `Refused` in the place of a plan says why the plan cannot be used now.
+    """
+
+    plans: Mapping[str, Plan | Refused]
+    now: datetime
+    limits: Limits
+
+
+def decode(batch: collector_pb2.Batch, terms: Terms) -> dict[Cohort, Tally]:
     """Return the batch's tallies by cohort; raise `Refused` for anything that is not as it must be.
 
-    `find_plan` returns the plan of a survey by name, or None.
+    A fault of ours is logged and refuses the batch for now: it must neither lose the batch nor
+    hold up those beside it.
     """
+    try:
+        return _decode(batch, terms)
+    except Refused:
+        raise
+    except Exception as error:
+        raise failed() from error
+
+
+def failed() -> Refused:
+    """Log the exception that is being handled; return a refusal until the fault is mended."""
+    _log.exception("a batch could not be decoded")
+    return Refused(Reason.REASON_UNSPECIFIED, "the server failed to decode it", final=False)
+
+
+def _decode(batch: collector_pb2.Batch, terms: Terms) -> dict[Cohort, Tally]:
+    most = terms.limits.batch_rows
+    if batch.rows > most:
+        detail = f"a batch holds at most {most} rows here, got {batch.rows}"
+        raise Refused(Reason.BAD_ROWS, detail)
     if len(batch.id) != 16:
         raise Refused(Reason.BAD_ID, f"a batch id is 16 bytes, got {len(batch.id)}")
-    plan = find_plan(batch.survey)
+    plan = terms.plans.get(batch.survey)
     if plan is None:
         detail = f"there is no survey {batch.survey!r} here"
         raise Refused(Reason.UNKNOWN_SURVEY, detail, final=False)
+    if isinstance(plan, Refused):
+        raise plan
     if batch.revision != plan.revision:
         raise Refused(
             Reason.UNKNOWN_REVISION,
@@ -67,7 +108,7 @@ def decode(
             f"got {batch.revision.hex()[:12] or 'none'}: fetch the plan again",
             final=False,
         )
-    check_period(plan.period, batch.period, now, grace)
+    check_period(plan.period, batch.period, terms.now)
     return tallies_of(batch, plan)
 
 
@@ -115,7 +156,7 @@ def ends(unit: str, name: str) -> int:
     return int(period.end(unit, name).timestamp())
 
 
-def check_period(unit: str, name: str, now: datetime, grace: timedelta = GRACE) -> None:
+def check_period(unit: str, name: str, now: datetime) -> None:
     """Raise `Refused` for a period that takes no reports, by the clock."""
     try:
         begin, end = period.start(unit, name), period.end(unit, name)
@@ -124,7 +165,7 @@ def check_period(unit: str, name: str, now: datetime, grace: timedelta = GRACE) 
     if begin > now + _CLOCK_SKEW:
         detail = f"the period {name!r} has not begun yet"
         raise Refused(Reason.BAD_PERIOD, detail, final=False)
-    if end <= now - grace:  # for good once that is written down: a clock may be wrong
+    if end <= now - GRACE:  # for good once that is written down: a clock may be wrong
         raise closed(name, final=False)
 
 

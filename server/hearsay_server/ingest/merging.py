@@ -7,19 +7,16 @@ that is true of all of them together.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hearsay.v1 import collector_pb2
-from hearsay_server.ingest.intake import Cohort, Refused
+from hearsay_server.ingest.intake import Cohort, Refused, Terms, decode
 from ldp import Tally
 from ldp.core.tally import add_up
 
 _SMALL = 64
 """Rows up to which a batch is decoded together with others."""
-
-Decode = Callable[[collector_pb2.Batch], Mapping[Cohort, Tally]]
-"""Returns what a batch counts, or raises `Refused`, or why it cannot be told now."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +27,10 @@ class Decoded:
     refused: Mapping[int, Refused]
 
 
-def decode_all(batches: Sequence[collector_pb2.Batch], decode: Decode) -> Decoded:
-    """Return what `decode` says of the batches; it is asked of many at once where that will do.
+def decode_all(batches: Sequence[collector_pb2.Batch], terms: Terms) -> Decoded:
+    """Return what `decode` says of each batch; batches that are alike are decoded as one.
 
-    Of b bad ones among n that are alike it is asked at most about 2 b log2(n) times.
+    For b bad ones among n that are alike it is called at most about 2 b log2(n) times.
     """
     alike: defaultdict[Hashable, list[int]] = defaultdict(list)
     for position, batch in enumerate(batches):
@@ -44,7 +41,7 @@ def decode_all(batches: Sequence[collector_pb2.Batch], decode: Decode) -> Decode
     while parts:
         part = parts.pop()
         try:
-            tallies = decode(_merged([batches[position] for position in part]))
+            tallies = decode(_merged([batches[position] for position in part]), terms)
         except Refused as error:
             if len(part) == 1:
                 refused[part[0]] = error

@@ -7,7 +7,6 @@ import grpc
 
 import hearsay.plan
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
-from hearsay_server.serving.plans import Plans
 from hearsay_server.serving.status import Context, abort, no_survey
 from hearsay_server.storage import retention
 from hearsay_server.storage.store import BeingDeleted, Store, StoredSurvey
@@ -19,8 +18,7 @@ from ldp import InvalidInput
 class Admin(admin_pb2_grpc.AdminServicer):
     """What operators call."""
 
-    def __init__(self, plans: Plans, store: Store, writer: Writer) -> None:
-        self._plans = plans
+    def __init__(self, store: Store, writer: Writer) -> None:
         self._store = store
         self._writer = writer
 
@@ -32,11 +30,15 @@ class Admin(admin_pb2_grpc.AdminServicer):
         except InvalidInput as error:
             await abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
         try:
-            return _status(await self._writer.run(lambda: self._plans.create(plan)))
+            return _status(await self._writer.run(partial(self._create, plan)))
         except BeingDeleted as error:
             await abort(context, grpc.StatusCode.FAILED_PRECONDITION, str(error))
         except InvalidInput as error:
             await abort(context, grpc.StatusCode.ALREADY_EXISTS, str(error))
+
+    def _create(self, plan: bytes) -> StoredSurvey:
+        parsed = hearsay.plan.parse(plan)
+        return self._store.create_survey(parsed.survey, parsed.revision, plan)
 
     async def ListSurveys(  # noqa: N802
         self, request: admin_pb2.ListSurveysRequest, context: Context

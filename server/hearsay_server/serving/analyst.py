@@ -17,7 +17,6 @@ from hearsay.plan import Categorical, Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2
 from hearsay_server.answers import queries, rows
 from hearsay_server.answers.queries import NoReports, Question, Tallies, check_periods
-from hearsay_server.serving.plans import Plans
 from hearsay_server.serving.pool import Pool
 from hearsay_server.serving.status import Context, abort, no_survey
 from hearsay_server.storage.store import Store
@@ -44,8 +43,8 @@ By = analyst_pb2.EstimateByRequest
 class Analyst(analyst_pb2_grpc.AnalystServicer):
     """What analysts call."""
 
-    def __init__(self, plans: Plans, store: Store, pool: Pool) -> None:
-        self._plans = plans
+    def __init__(self, store: Store, pool: Pool) -> None:
+        self._plans = store.plans
         self._store = store
         self._pool = pool
         self._answers = _Cache()

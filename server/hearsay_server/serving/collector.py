@@ -11,10 +11,10 @@ import grpc
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from hearsay_server.clock import Clock, system
 from hearsay_server.ingest.intake import Reason, Refused
+from hearsay_server.ingest.judge import Outcome
 from hearsay_server.limits import Rates, TooMany
 from hearsay_server.serving import auth
 from hearsay_server.serving.metrics import Metrics
-from hearsay_server.serving.plans import Plans
 from hearsay_server.serving.status import (
     MENDED,
     Context,
@@ -27,7 +27,7 @@ from hearsay_server.serving.status import (
 from hearsay_server.storage import forgetting
 from hearsay_server.storage.retention import NoSurvey
 from hearsay_server.storage.store import Store
-from hearsay_server.storage.writer import MAX_REQUEST, Outcome, Overloaded, Writer
+from hearsay_server.storage.writer import MAX_REQUEST, Overloaded, Writer
 from ldp import InvalidInput
 
 _log = logging.getLogger("hearsay.server")
@@ -47,14 +47,13 @@ class Collector(collector_pb2_grpc.CollectorServicer):
 
     def __init__(
         self,
-        plans: Plans,
         store: Store,
         writer: Writer,
         metrics: Metrics,
         rates: Rates | None = None,
         clock: Clock = system,
     ) -> None:
-        self._plans = plans
+        self._plans = store.plans
         self._database = store.database
         self._writer = writer
         self._metrics = metrics

@@ -18,6 +18,7 @@ from hearsay.v1 import admin_pb2_grpc, analyst_pb2_grpc, collector_pb2_grpc
 from hearsay_server.build import revision, version
 from hearsay_server.clock import Clock, system
 from hearsay_server.config import Config
+from hearsay_server.ingest.intake import Limits
 from hearsay_server.limits import Rates
 from hearsay_server.serving import tls, workers
 from hearsay_server.serving.admin import Admin
@@ -27,13 +28,11 @@ from hearsay_server.serving.collector import Collector
 from hearsay_server.serving.gate import FOR_EVERYBODY, Gate
 from hearsay_server.serving.health import Health, Readiness, prober
 from hearsay_server.serving.metrics import Metrics, exposed
-from hearsay_server.serving.plans import Plans, decoder
 from hearsay_server.serving.pool import Pool
 from hearsay_server.storage import tokens
-from hearsay_server.storage.database import Database
 from hearsay_server.storage.retention import swept
 from hearsay_server.storage.store import Store
-from hearsay_server.storage.writer import MAX_REQUEST, Admit, Writer
+from hearsay_server.storage.writer import MAX_REQUEST, Writer
 from ldp.errors import InvalidInput, ServerFailed
 
 _log = logging.getLogger("hearsay.server")
@@ -66,7 +65,7 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
         )
     metrics = Metrics()
     async with contextlib.AsyncExitStack() as stack:  # unwinds in reverse, whatever fails
-        store = Store(config.where, clock)
+        store = Store(config.where)
         stack.callback(store.close)
         known = tokens.Tokens(store.database)
         if loopback and not known.any():
@@ -76,13 +75,9 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
             )
         healthy = Health(ROLES)
         readiness = Readiness(healthy, metrics)
-        plans = Plans(store)
-        writer = Writer(
-            store,
-            decoder(plans, clock, config.max_batch_rows),
-            admit=_quota(store.database, config),
-            committed=readiness.committed,
-        )
+        store.plans.load()
+        limits = Limits(config.max_batch_rows, config.rows_per_token_and_period)
+        writer = Writer(store, limits, clock, committed=readiness.committed)
         stack.push_async_callback(writer.close)
         metrics.queue_batches.set_function(lambda: writer.waiting[0])
         metrics.queue_bytes.set_function(lambda: writer.waiting[1])
@@ -97,13 +92,13 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
             maximum_concurrent_rpcs=2 * (config.max_open_calls + FOR_EVERYBODY),
         )
         rates = _rates(config)
-        collector = Collector(plans, store, writer, metrics, rates, clock)
+        collector = Collector(store, writer, metrics, rates, clock)
         collector_pb2_grpc.add_CollectorServicer_to_server(collector, server)
         analysis = Pool("analysis", max(2, (os.cpu_count() or 1) // 2), _ANALYSES)
         stack.callback(analysis.close)
-        analyst = Analyst(plans, store, analysis)
+        analyst = Analyst(store, analysis)
         analyst_pb2_grpc.add_AnalystServicer_to_server(analyst, server)
-        admin_pb2_grpc.add_AdminServicer_to_server(Admin(plans, store, writer), server)
+        admin_pb2_grpc.add_AdminServicer_to_server(Admin(store, writer), server)
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
         names = (*ROLES, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, server)
@@ -144,13 +139,6 @@ def _options(config: Config) -> list[tuple[str, int]]:
 def _rates(config: Config) -> Rates | None:
     per_second = config.batches_per_second
     return Rates(per_second, max(per_second, MAX_REQUEST)) if per_second else None
-
-
-def _quota(database: Database, config: Config) -> Admit:
-    cap = config.rows_per_token_and_period
-    if not cap:
-        return lambda connection, sent: {}
-    return lambda connection, sent: tokens.charge(database, connection, sent, cap)
 
 
 def _bind(server: grpc.aio.Server, listen: str, credentials: grpc.ServerCredentials | None) -> int:

@@ -6,8 +6,9 @@ number of processes, may share a database: a batch is counted by the one that in
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,18 +16,27 @@ from typing import Any
 import sqlalchemy as sa
 
 from hearsay.v1 import collector_pb2, plan_pb2
-from hearsay_server.clock import Clock, system
-from hearsay_server.ingest.intake import GRACE, NEVER, Cohort, Reason, Refused, closed, ends
-from hearsay_server.ingest.merging import Decode, decode_all
-from hearsay_server.storage import schema, shards
+from hearsay_server.ingest.intake import GRACE, NEVER, Cohort, Limits, Refused, Terms
+from hearsay_server.ingest.judge import (
+    Judged,
+    Kept,
+    New,
+    Outcome,
+    State,
+    Stored,
+    end,
+    judge,
+    when,
+    without,
+)
+from hearsay_server.storage import schema, shards, tokens
 from hearsay_server.storage.database import Database, open_database
+from hearsay_server.storage.plans import PRESENT, Plans
 from hearsay_server.storage.shards import Counted
 from ldp import InvalidInput, Tally
-from ldp.core.tally import add_up
 from ldp.errors import NotReady
 
 _surveys = schema.surveys
-_PRESENT = sa.not_(_surveys.c.deleted)
 
 _DAY = 24 * 3600
 
@@ -44,10 +54,10 @@ _KNOWN = sa.select(schema.batches.c.id, schema.batches.c.rows, schema.batches.c.
 )
 _STATES = sa.select(
     *(_surveys.c[name] for name in ("survey", "revision", "unit", "closed_before"))
-).where(_surveys.c.survey.in_(sa.bindparam("surveys", expanding=True)), _PRESENT)
+).where(_surveys.c.survey.in_(sa.bindparam("surveys", expanding=True)), PRESENT)
 
-Admit = Callable[[sa.Connection, Sequence[int]], Mapping[int, Refused]]
-"""Counts batches toward what their senders may store; returns which of them may not be."""
+Sent = Sequence[tuple[str, collector_pb2.Batch]]
+"""Batches, each with its caller: a token's id, or "" without one."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +79,7 @@ class BeingDeleted(NotReady):
 class Store:
     """What one process sees and writes of a database that it may share."""
 
-    def __init__(self, where: Path | str, clock: Clock = system) -> None:
+    def __init__(self, where: Path | str) -> None:
         """Open a folder with SQLite, or a "postgresql://" URL; make what is missing.
 
         Raises as `open_database` does.
@@ -78,7 +88,7 @@ class Store:
         # One statement for all rows: of those that it inserts it returns something.
         insert = self.database.insert(schema.batches).on_conflict_do_nothing()
         self._insert: sa.Executable = insert.returning(schema.batches.c.rows)
-        self._clock = clock
+        self.plans = Plans(self.database)
 
     @property
     def engine(self) -> sa.Engine:
@@ -116,132 +126,103 @@ class Store:
                     )
                 return _survey(connection, stored)
 
-        return self.database.retrying(create)
+        created = self.database.retrying(create)
+        self.plans.keep(plan)
+        return created
 
     def surveys(self) -> list[StoredSurvey]:
         """Return all surveys by name."""
         with self.database.reading() as connection:
-            query = sa.select(_surveys).where(_PRESENT).order_by(_surveys.c.survey)
+            query = sa.select(_surveys).where(PRESENT).order_by(_surveys.c.survey)
             return [_survey(connection, row) for row in connection.execute(query).all()]
 
     def survey(self, survey: str) -> StoredSurvey | None:
         """Return one survey, or None."""
         with self.database.reading() as connection:
-            query = sa.select(_surveys).where(_surveys.c.survey == survey, _PRESENT)
+            query = sa.select(_surveys).where(_surveys.c.survey == survey, PRESENT)
             row = connection.execute(query).one_or_none()
             return None if row is None else _survey(connection, row)
 
-    def revision(self, survey: str) -> bytes | None:
-        """Return the revision of a survey, or None."""
-        with self.database.reading() as connection:
-            query = sa.select(_surveys.c.revision).where(_surveys.c.survey == survey, _PRESENT)
-            return connection.execute(query).scalar_one_or_none()
-
-    def add(
-        self,
-        batches: Sequence[collector_pb2.Batch],
-        decode: Decode,
-        admit: Admit = lambda connection, positions: {},
-    ) -> list[bool | Refused]:
+    def add(self, sent: Sent, now: datetime, limits: Limits) -> list[Outcome]:
         """Store batches in one durable transaction; return what became of each.
 
-        True: it was new. False: the same batch is stored, or stands earlier in `batches`, and
-        is not counted again. `Refused`: what `decode` raised, its period is closed, its device
-        asked to forget it, the id is another batch's, or what `admit` returned, which is given
-        the positions of the batches that would be stored and the connection, so that what it
-        counts is counted in the same transaction. When this raises, nothing is stored, unless
-        the connection broke in the commit: then sending it again finds out.
+        True: it was new. False: the same batch is stored, or stands earlier in `sent`, and is
+        not counted again. `Refused`: `judge` refuses it, or its caller's token has no rows left;
+        rows are charged to tokens in the same transaction. When this raises, nothing is stored,
+        unless the connection broke in the commit: then sending it again finds out.
         """
-        barred: dict[int, Refused] = {}  # by `admit`, where that changes what others are
+        batches = [batch for _, batch in sent]
+        barred: dict[int, Refused] = {}  # over their limit, where that changes what others are
         for attempt in range(_RACES):
-            # Decoding takes its time, so it is done before anything is locked. What it rests on
-            # is looked at with the insertion: mostly every batch is good and new, and all is
-            # said there. What is refused may be known, and then that is what counts.
-            look = attempt > 0
-            judged = self.database.retrying(partial(self._judge, batches, decode, barred, look))
-            if not look and any(isinstance(outcome, Refused) for outcome in judged.outcomes):
+            # What batches rest on is looked at with the insertion: mostly every batch is good and
+            # new, and all is said there. What is refused may be stored, and then that is what
+            # counts. Decoding takes its time, so it is done before anything is locked.
+            plans = self.database.retrying(partial(self.plans.needed, batches))
+            stored = self.database.retrying(partial(self._look, batches)) if attempt else None
+            terms = Terms(plans, now, limits)
+            judged = judge(batches, terms, stored, barred)
+            if judged.refused and not attempt:
                 continue
-            write = partial(self._write, judged, decode, admit, barred)
-            if not judged.fresh or self.database.retrying(write):
+            if not judged.fresh:
                 return judged.outcomes
-        raise RuntimeError(f"others stored some of these {len(batches)} batches {_RACES} times")
+            try:
+                over = self.database.retrying(partial(self._write, sent, judged, terms))
+            except _Changed as changed:
+                barred |= changed.barred
+                continue
+            return [over.get(n, outcome) for n, outcome in enumerate(judged.outcomes)]
+        raise RuntimeError(f"others stored some of these {len(sent)} batches {_RACES} times")
 
-    def _judge(
-        self,
-        batches: Sequence[collector_pb2.Batch],
-        decode: Decode,
-        barred: Mapping[int, Refused],
-        look: bool,
-    ) -> "_Judged":
-        """Say what becomes of the batches; unless told to look, as if none was stored or late."""
-        known: dict[bytes, tuple[int, bytes | None]] = {}
-        states: dict[str, _State] | None = None
-        if look:
-            with self.database.reading() as connection:
-                rows = connection.execute(_KNOWN, {"ids": list({batch.id for batch in batches})})
-                known = {row.id: (row.rows, row.batch) for row in rows}
-                states = _states(connection, {batch.survey for batch in batches})
-        judged = _Judged([True] * len(batches), [], {}, set())
-        data = [batch.SerializeToString(deterministic=True) for batch in batches]
-        waiting: Sequence[int] = range(len(batches))
-        while waiting:
-            first: dict[bytes, int] = {}
-            later: list[int] = []  # of an id that stands earlier, and may be refused there
-            for position in waiting:
-                id_ = batches[position].id
-                if id_ in known:
-                    judged.outcomes[position] = _known(id_, data[position], *known[id_])
-                elif position in barred:
-                    judged.outcomes[position] = barred[position]
-                elif first.setdefault(id_, position) != position:
-                    later.append(position)
-                    judged.twins.add(id_)
-            new = [(position, batches[position]) for position in first.values()]
-            for position, batch in _decode(judged, new, states, decode):
-                known[batch.id] = (batch.rows, data[position])
-                judged.fresh.append(_New(position, batch, data[position]))
-            waiting = later
-        return judged
+    def _look(self, batches: Iterable[collector_pb2.Batch]) -> Stored:
+        """Read what is stored of the batches' ids and surveys."""
+        with self.database.reading() as connection:
+            rows = connection.execute(_KNOWN, {"ids": list({batch.id for batch in batches})})
+            known = {row.id: Kept(row.rows, row.batch) for row in rows}
+            return Stored(known, _states(connection, {batch.survey for batch in batches}))
 
-    def _write(
-        self, judged: "_Judged", decode: Decode, admit: Admit, barred: dict[int, Refused]
-    ) -> bool:
-        """Store what was judged new; return False, and store nothing, where some of it is not.
+    def _write(self, sent: Sent, judged: Judged, terms: Terms) -> Mapping[int, Refused]:
+        """Store what was judged new; return, by position, what is over its token's limit.
 
-        What is not admitted is not stored; where others of its id stand in the group, it is added
-        to `barred` instead, and nothing is stored.
+        What is over the limit is not stored. Raises `_Changed`, with nothing stored, where some
+        of the batches are not new any more, or where others of an id that is over the limit
+        stand in the group and are to be judged again.
         """
-        today = int(self._clock().timestamp()) // _DAY
+        today = int(terms.now.timestamp()) // _DAY
         # Two that insert the same ids wait for each other: in one order, not in a circle.
         fresh = sorted(judged.fresh, key=lambda new: new.batch.id)
         try:
             with self.database.appending() as connection:
                 states = _states(connection, {new.batch.survey for new in fresh})
-                one_of_each = {_when(new.batch): new.batch for new in fresh}
-                last = {when: _end(batch, states) for when, batch in one_of_each.items()}
-                rows = [new.row(last[_when(new.batch)], today) for new in fresh]
+                last = {key: end(key, states) for key in {when(new.batch) for new in fresh}}
+                rows = [_row(new, last[when(new.batch)], today) for new in fresh]
                 if len(connection.execute(self._insert, rows).all()) != len(rows):
                     raise _Changed
                 sums = judged.sums
-                refused = admit(connection, [new.position for new in judged.fresh])
-                if refused:
-                    out = [new.batch for new in fresh if new.position in refused]
-                    if judged.twins.intersection(batch.id for batch in out):
-                        barred.update(refused)
-                        raise _Changed
-                    _take_back(connection, out)
-                    back = decode_all(out, decode)
-                    if back.refused:  # since they were judged: what they count is not known now
-                        raise _Changed
-                    sums = _without(sums, back.sums)
-                kept = [new for new in fresh if new.position not in refused]
+                over = self._charge(connection, sent, judged.fresh, terms.limits.token_rows)
+                if over:
+                    ids = [new.batch.id for new in fresh if new.position in over]
+                    if judged.twins.intersection(ids):
+                        raise _Changed(over)
+                    # They were inserted in this transaction.
+                    here = schema.batches.c.id.in_(ids)
+                    connection.execute(sa.delete(schema.batches).where(here))
+                    sums = without(judged, over, terms)
+                kept = [new for new in fresh if new.position not in over]
                 shards.count(self.database, connection, _counted(kept))
                 shards.add(self.database, connection, sums)
-        except (_Changed, Refused):
-            return False
-        for position, why in refused.items():
-            judged.outcomes[position] = why
-        return True
+        except Refused:  # closed or deleted since it was judged, or a fault in decoding again
+            raise _Changed from None
+        return over
+
+    def _charge(
+        self, connection: sa.Connection, sent: Sent, fresh: Sequence[New], cap: int
+    ) -> dict[int, Refused]:
+        """Charge new batches to their callers' tokens; return, by position, what is over `cap`."""
+        if not cap:
+            return {}
+        mine = [sent[new.position] for new in fresh]
+        over = tokens.charge(self.database, connection, mine, cap)
+        return {fresh[number].position: why for number, why in over.items()}
 
     def tallies(
         self,
@@ -344,140 +325,32 @@ class Store:
 
 
 class _Changed(Exception):
-    """Some of what was judged new is not, or others of its id are to be judged again."""
+    """Some of what was judged new is not; or batches beside those that are `barred` may be."""
+
+    def __init__(self, barred: Mapping[int, Refused] | None = None) -> None:
+        super().__init__()
+        self.barred = dict(barred or {})
 
 
-@dataclass(frozen=True)
-class _State:
-    """What of a survey decides whether a batch may be stored."""
-
-    revision: bytes
-    unit: str
-    closed_before: int
-
-
-@dataclass(frozen=True)
-class _New:
-    """A batch to be stored, where it stands in the group, and its bytes."""
-
-    position: int
-    batch: collector_pb2.Batch
-    data: bytes
-
-    def row(self, ends: int, day: int) -> dict[str, object]:
-        batch = self.batch
-        return {
-            "id": batch.id,
-            "survey": batch.survey,
-            "period": batch.period,
-            "ends": ends,
-            "day": day,
-            "rows": batch.rows,
-            "batch": self.data,
-        }
+def _row(new: New, ends: int, day: int) -> dict[str, object]:
+    batch = new.batch
+    return {
+        "id": batch.id,
+        "survey": batch.survey,
+        "period": batch.period,
+        "ends": ends,
+        "day": day,
+        "rows": batch.rows,
+        "batch": new.data,
+    }
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """A group of batches: what becomes of each, and what is to be written for the new ones."""
-
-    outcomes: list[bool | Refused]
-    fresh: list[_New]
-    sums: dict[Cohort, Tally]
-    twins: set[bytes]  # ids of several
-
-
-def _decode(
-    judged: _Judged,
-    new: Sequence[tuple[int, collector_pb2.Batch]],
-    states: Mapping[str, _State] | None,
-    decode: Decode,
-) -> list[tuple[int, collector_pb2.Batch]]:
-    """Add to `judged` what becomes of batches and what they count; return those to be stored."""
-    decoded = decode_all([batch for _, batch in new], decode)
-    late: dict[_When, Refused | None] = {}
-    good = []
-    for number, (position, batch) in enumerate(new):
-        refused = decoded.refused.get(number)
-        by_clock = refused is not None and refused.reason == Reason.PERIOD_CLOSED
-        if states is not None and (refused is None or by_clock):
-            if _when(batch) not in late:
-                late[_when(batch)] = _late(batch, states)
-            refused = late[_when(batch)] or refused
-        if refused is None:
-            good.append((position, batch))
-        else:
-            judged.outcomes[position] = refused
-    in_time = (
-        (cohort, tally)
-        for cohort, tally in decoded.sums.items()
-        if not late.get((cohort.survey, cohort.revision, cohort.period))
-    )
-    add_up(judged.sums, in_time)
-    return good
-
-
-def _take_back(connection: sa.Connection, batches: Sequence[collector_pb2.Batch]) -> None:
-    """Delete batches that were inserted in the same transaction."""
-    here = schema.batches.c.id.in_([batch.id for batch in batches])
-    connection.execute(sa.delete(schema.batches).where(here))
-
-
-def _without(sums: Mapping[Cohort, Tally], less: Mapping[Cohort, Tally]) -> dict[Cohort, Tally]:
-    rest = dict(sums)
-    for cohort, tally in less.items():
-        whole = rest.pop(cohort)
-        if whole.n > tally.n:
-            rest[cohort] = Tally(whole.n - tally.n, whole.counts - tally.counts)
-    return rest
-
-
-_When = tuple[str, bytes, str]
-
-
-def _when(batch: collector_pb2.Batch) -> _When:
-    """Return what decides whether a good batch is late."""
-    return batch.survey, batch.revision, batch.period
-
-
-def _states(connection: sa.Connection, names: Iterable[str]) -> dict[str, _State]:
+def _states(connection: sa.Connection, names: Iterable[str]) -> dict[str, State]:
     rows = connection.execute(_STATES, {"surveys": list(names)})
-    return {row[0]: _State(*row[1:]) for row in rows}
+    return {row[0]: State(*row[1:]) for row in rows}
 
 
-def _known(id_: bytes, data: bytes, rows: int, stored: bytes | None) -> bool | Refused:
-    """Return what becomes of a batch whose id is known: False where it is the same one."""
-    if not rows:
-        return Refused(Reason.FORGOTTEN, "its device asked to forget this batch")
-    if stored is not None and stored != data:
-        return Refused(Reason.BAD_ID, f"another batch has the id {id_.hex()}: draw ids at random")
-    return False
-
-
-def _late(batch: collector_pb2.Batch, states: Mapping[str, _State]) -> Refused | None:
-    try:
-        _end(batch, states)
-    except Refused as refused:
-        return refused
-    return None
-
-
-def _end(batch: collector_pb2.Batch, states: Mapping[str, _State]) -> int:
-    """Return the second in which the batch's period ends; raise `Refused` where it is closed."""
-    state = states.get(batch.survey)
-    if state is None:  # deleted by another process since its plan was looked up
-        detail = f"there is no survey {batch.survey!r} here"
-        raise Refused(Reason.UNKNOWN_SURVEY, detail, final=False)
-    if state.revision != batch.revision:
-        detail = f"{batch.survey!r} has another plan now: fetch it again"
-        raise Refused(Reason.UNKNOWN_REVISION, detail, final=False)
-    last = ends(state.unit, batch.period)
-    if last <= state.closed_before:
-        raise closed(batch.period)
-    return last
-
-
-def _counted(fresh: Iterable[_New]) -> dict[shards.Period, Counted]:
+def _counted(fresh: Iterable[New]) -> dict[shards.Period, Counted]:
     batches: Counter[shards.Period] = Counter()
     records: Counter[shards.Period] = Counter()
     for new in fresh:

@@ -3,29 +3,19 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-import sqlalchemy as sa
-
 from hearsay.v1 import collector_pb2
-from hearsay_server.ingest.intake import Cohort, Refused
+from hearsay_server.clock import Clock, system
+from hearsay_server.ingest.intake import Limits
+from hearsay_server.ingest.judge import Outcome
 from hearsay_server.storage.database import is_away
 from hearsay_server.storage.store import Store
-from ldp import Tally
 from ldp.errors import NotReady
 
 _T = TypeVar("_T")
-
-Sent = Sequence[tuple[str, collector_pb2.Batch]]
-"""Batches, each with its caller."""
-
-Admit = Callable[[sa.Connection, Sent], Mapping[int, Refused]]
-"""Let batches in, in the transaction that stores them; return by position which are not."""
-
-Outcome = bool | Refused
-"""Whether a batch was new; or why it is not taken."""
 
 MAX_REQUEST = 256
 """Batches that one request may hold."""
@@ -57,9 +47,9 @@ class Writer:
     def __init__(
         self,
         store: Store,
-        decode: Callable[[collector_pb2.Batch], Mapping[Cohort, Tally]],
+        limits: Limits,
+        clock: Clock = system,
         *,
-        admit: Admit = lambda connection, sent: {},
         committed: Callable[[float, Exception | None], None] = lambda seconds, error: None,
     ) -> None:
         """Start writing; must be called with an event loop running.
@@ -67,8 +57,8 @@ class Writer:
         `committed` is told of every commit how long it took, and why it failed if it did.
         """
         self._store = store
-        self._decode = decode
-        self._admit = admit
+        self._limits = limits
+        self._clock = clock
         self._committed = committed
         self._waiting: asyncio.Queue[_Request] = asyncio.Queue()
         self._batches = self._bytes = 0  # that wait
@@ -169,16 +159,8 @@ class Writer:
         self._committed(time.monotonic() - begin, failed)
 
     async def _write(self, group: "Sequence[_Request]") -> None:
-        every = [(caller, batch) for batches, caller, _, _ in group for batch in batches]
-
-        def admit(connection: sa.Connection, positions: Sequence[int]) -> Mapping[int, Refused]:
-            refused = self._admit(connection, [every[position] for position in positions])
-            return {positions[number]: why for number, why in refused.items()}
-
-        def write() -> Sequence[Outcome]:
-            return self._store.add([batch for _, batch in every], self._decode, admit)
-
-        outcomes = iter(await self.run(write))
+        sent = [(caller, batch) for batches, caller, _, _ in group for batch in batches]
+        outcomes = iter(await self.run(lambda: self._store.add(sent, self._clock(), self._limits)))
         for batches, *_, future in group:
             mine = [next(outcomes) for _ in batches]
             if not future.done():  # its caller may have gone away

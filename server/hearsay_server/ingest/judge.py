@@ -1,0 +1,188 @@
+"""What becomes of a group of batches, given what is stored: a pure function."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from hearsay.v1 import collector_pb2
+from hearsay_server.ingest.intake import Cohort, Reason, Refused, Terms, closed, ends
+from hearsay_server.ingest.merging import decode_all
+from ldp import Tally
+from ldp.core.tally import add_up
+
+Outcome = bool | Refused
+"""Whether a batch is new; or why it is not taken."""
+
+
+@dataclass(frozen=True)
+class State:
+    """What of a stored survey decides whether a batch may be stored."""
+
+    revision: bytes
+    unit: str
+    closed_before: int
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is stored under a batch's id: its rows, 0 once forgotten, and its bytes, if any."""
+
+    rows: int
+    data: bytes | None
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What is stored of the ids and the surveys of a group."""
+
+    batches: Mapping[bytes, Kept]
+    surveys: Mapping[str, State]
+
+
+@dataclass(frozen=True)
+class New:
+    """A batch to be stored, where it stands in the group, and its bytes."""
+
+    position: int
+    batch: collector_pb2.Batch
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A group of batches: what becomes of each, and what is to be written for the new ones."""
+
+    outcomes: list[Outcome]
+    fresh: list[New]
+    sums: dict[Cohort, Tally]
+    twins: set[bytes]
+    """Ids that several batches of the group have."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether any batch is refused."""
+        return any(isinstance(outcome, Refused) for outcome in self.outcomes)
+
+
+When = tuple[str, bytes, str]
+"""A survey, a revision and a period: what decides whether a good batch is late."""
+
+
+def judge(
+    batches: Sequence[collector_pb2.Batch],
+    terms: Terms,
+    stored: Stored | None = None,
+    barred: Mapping[int, Refused] | None = None,
+) -> Judged:
+    """Judge a group of batches; without `stored`, as if no id were known and no period closed.
+
+    True: the batch is new. False: the same batch is stored, or stands earlier in the group.
+    `Refused`: `decode` refuses it, its period is closed, its device asked to forget it, its id
+    is another batch's, or `barred` says so, which is keyed by position.
+    """
+    known = dict(stored.batches) if stored else {}
+    states = stored.surveys if stored else None
+    barred = barred or {}
+    judged = Judged([True] * len(batches), [], {}, set())
+    data = [batch.SerializeToString(deterministic=True) for batch in batches]
+    waiting: Sequence[int] = range(len(batches))
+    while waiting:
+        first: dict[bytes, int] = {}
+        later: list[int] = []  # of an id that stands earlier, and may be refused there
+        for position in waiting:
+            id_ = batches[position].id
+            if id_ in known:
+                judged.outcomes[position] = _again(id_, data[position], known[id_])
+            elif position in barred:
+                judged.outcomes[position] = barred[position]
+            elif first.setdefault(id_, position) != position:
+                later.append(position)
+                judged.twins.add(id_)
+        new = [New(position, batches[position], data[position]) for position in first.values()]
+        for good in _decode(judged, new, states, terms):
+            known[good.batch.id] = Kept(good.batch.rows, good.data)
+            judged.fresh.append(good)
+        waiting = later
+    return judged
+
+
+def without(judged: Judged, positions: Collection[int], terms: Terms) -> dict[Cohort, Tally]:
+    """Return what the new batches count together without those at `positions`.
+
+    `terms` are those that they were judged by. Raises `Refused` where a fault of ours keeps one
+    of these from being decoded again: what the others count is not known then.
+    """
+    out = decode_all([new.batch for new in judged.fresh if new.position in positions], terms)
+    for refused in out.refused.values():
+        raise refused
+    rest = dict(judged.sums)
+    for cohort, tally in out.sums.items():
+        whole = rest.pop(cohort)
+        if whole.n > tally.n:
+            rest[cohort] = Tally(whole.n - tally.n, whole.counts - tally.counts)
+    return rest
+
+
+def when(batch: collector_pb2.Batch) -> When:
+    """Return what decides whether a good batch is late."""
+    return batch.survey, batch.revision, batch.period
+
+
+def end(when_: When, states: Mapping[str, State]) -> int:
+    """Return the second in which the period ends; raise `Refused` where it is closed."""
+    survey, revision, period = when_
+    state = states.get(survey)
+    if state is None:  # deleted by another process since its plan was looked up
+        detail = f"there is no survey {survey!r} here"
+        raise Refused(Reason.UNKNOWN_SURVEY, detail, final=False)
+    if state.revision != revision:
+        detail = f"{survey!r} has another plan now: fetch it again"
+        raise Refused(Reason.UNKNOWN_REVISION, detail, final=False)
+    last = ends(state.unit, period)
+    if last <= state.closed_before:
+        raise closed(period)
+    return last
+
+
+def _decode(
+    judged: Judged, new: Sequence[New], states: Mapping[str, State] | None, terms: Terms
+) -> list[New]:
+    """Add to `judged` what becomes of batches and what they count; return those to be stored."""
+    decoded = decode_all([each.batch for each in new], terms)
+    late: dict[When, Refused | None] = {}
+    good = []
+    for number, each in enumerate(new):
+        refused = decoded.refused.get(number)
+        by_clock = refused is not None and refused.reason == Reason.PERIOD_CLOSED
+        if states is not None and (refused is None or by_clock):
+            key = when(each.batch)
+            if key not in late:
+                late[key] = _late(key, states)
+            refused = late[key] or refused
+        if refused is None:
+            good.append(each)
+        else:
+            judged.outcomes[each.position] = refused
+    in_time = (
+        (cohort, tally)
+        for cohort, tally in decoded.sums.items()
+        if not late.get((cohort.survey, cohort.revision, cohort.period))
+    )
+    add_up(judged.sums, in_time)
+    return good
+
+
+def _again(id_: bytes, data: bytes, kept: Kept) -> Outcome:
+    """Return what becomes of a batch whose id is known: False where it is the same one."""
+    if not kept.rows:
+        return Refused(Reason.FORGOTTEN, "its device asked to forget this batch")
+    if kept.data is not None and kept.data != data:
+        return Refused(Reason.BAD_ID, f"another batch has the id {id_.hex()}: draw ids at random")
+    return False
+
+
+def _late(when_: When, states: Mapping[str, State]) -> Refused | None:
+    try:
+        end(when_, states)
+    except Refused as refused:
+        return refused
+    return None

@@ -1,0 +1,88 @@
+"""The plans of the registered surveys, as this process remembers them."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import sqlalchemy as sa
+
+import hearsay.plan
+from hearsay.plan import Plan
+from hearsay.v1 import collector_pb2
+from hearsay_server.ingest.intake import Refused, failed
+from hearsay_server.storage.database import Database, is_away
+from hearsay_server.storage.schema import surveys
+
+PRESENT = sa.not_(surveys.c.deleted)
+
+
+class Plans:
+    """The plans of the registered surveys, by name: what every batch is checked against.
+
+    Other processes may register and delete surveys too, so `find` asks the database which plan
+    a survey has now. `needed` does so only where what is known here is not what is asked for.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._plans: dict[str, tuple[bytes, Plan]] = {}
+
+    def load(self) -> None:
+        """Remember the plans of all surveys; raise where this version cannot read one."""
+        with self._database.reading() as connection:
+            for plan in connection.scalars(sa.select(surveys.c.plan).where(PRESENT)).all():
+                self.keep(plan)
+
+    def keep(self, plan: bytes) -> tuple[bytes, Plan]:
+        """Remember a plan that is stored."""
+        parsed = hearsay.plan.parse(plan)
+        kept = self._plans[parsed.survey] = (plan, parsed)
+        return kept
+
+    def find(self, survey: str) -> Plan | None:
+        """Return a survey's plan, or None. May wait for the database."""
+        found = self._look(survey)
+        return None if found is None else found[1]
+
+    def frozen(self, survey: str) -> bytes | None:
+        """Return the bytes of a survey's plan, or None. May wait for the database."""
+        found = self._look(survey)
+        return None if found is None else found[0]
+
+    def needed(self, batches: Iterable[collector_pb2.Batch]) -> dict[str, Plan | Refused]:
+        """Return the plans of the batches' surveys, or why one cannot be had now.
+
+        A plan of the revision that all its batches have may have been deleted since. Raises what
+        the database raises where it is away: nothing is wrong with the batches then.
+        """
+        revisions: defaultdict[str, set[bytes]] = defaultdict(set)
+        for batch in batches:
+            revisions[batch.survey].add(batch.revision)
+        plans: dict[str, Plan | Refused] = {}
+        for survey, sent in revisions.items():
+            known = self._plans.get(survey)
+            try:
+                if known is not None and sent == {known[1].revision}:
+                    plans[survey] = known[1]
+                elif (plan := self.find(survey)) is not None:
+                    plans[survey] = plan
+            except Exception as error:
+                if is_away(error):
+                    raise
+                plans[survey] = failed()
+        return plans
+
+    def _look(self, survey: str) -> tuple[bytes, Plan] | None:
+        known = self._plans.get(survey)
+        revision = self._stored(surveys.c.revision, survey)
+        if known is not None and known[1].revision == revision:
+            return known
+        plan = None if revision is None else self._stored(surveys.c.plan, survey)
+        if plan is None:
+            self._plans.pop(survey, None)
+            return None
+        return self.keep(plan)
+
+    def _stored(self, column: sa.Column[bytes], survey: str) -> bytes | None:
+        query = sa.select(column).where(surveys.c.survey == survey, PRESENT)
+        with self._database.reading() as connection:
+            return connection.execute(query).scalar_one_or_none()
