@@ -376,7 +376,7 @@ def test_a_batch_is_not_to_blame_for_a_database_that_is_away(postgres: Postgres)
     unknown = batch(1)
     postgres.stop(signal.SIGQUIT)
     with pytest.raises(sa.exc.OperationalError) as error:
-        add(store, [unknown])
+        store.plans.needed([unknown])
     assert is_away(error.value)
     postgres.start()
     (outcome,) = add(store, [unknown])
