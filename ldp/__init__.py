@@ -3,7 +3,7 @@
 from ldp import mechanisms
 from ldp.core.channel import Channel
 from ldp.core.coins import Coins
-from ldp.core.estimation import Estimate, estimate
+from ldp.core.estimation import Cohorts, Estimate, estimate
 from ldp.core.mechanism import FrequencyOracle, Mechanism
 from ldp.core.policy import Policy
 from ldp.core.tally import Tally
@@ -13,6 +13,7 @@ from ldp.version import __version__ as __version__
 
 __all__ = [
     "Channel",
+    "Cohorts",
     "Coins",
     "Estimate",
     "FrequencyOracle",

@@ -21,6 +21,7 @@ from hearsay_server.ingest import intake
 from hearsay_server.surveys import catalogue
 from hearsay_server.surveys import survey as surveys
 from ldp import Tally
+from ldp.core.estimation import Cohorts
 from ldp.estimating.likelihood import channel_matrix
 from ldp.estimating.pooling import pool
 from ldp.mechanisms import IN_PLANS
@@ -176,7 +177,7 @@ def test_pooled_reports_have_the_errors_of_the_table() -> None:
         for mechanism, n in drawn.cohorts(shares, drawn.MAPS):
             chances = drawn.TRUTH @ channel_matrix(mechanism)
             cohorts.append((mechanism, Tally(n, source.multinomial(n, chances / chances.sum()))))
-        found = [pool(cohorts, method).value for method in ("scalar", "mle")]
+        found = [pool(Cohorts(cohorts), method).value for method in ("scalar", "mle")]
         squares.append((np.array(found) - drawn.TRUTH) ** 2)
     simulated = 100 * np.sqrt(np.mean(squares, axis=(0, 2)))
     assert simulated == pytest.approx(drawn.errors(shares, drawn.MAPS)[1:], rel=0.05)

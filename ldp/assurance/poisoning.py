@@ -15,9 +15,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp.core.estimation import Cohorts, allowing, present
+from ldp.core.estimation import Cohorts
 from ldp.core.mechanism import MAX_MATRIX, Counted, FrequencyOracle, Mechanism
-from ldp.core.repeated import Repeated, matched
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 from ldp.mechanisms.frequency.histogram import SummingHistogram
@@ -50,9 +49,7 @@ def report_range(mechanism: Mechanism) -> tuple[Floats, Floats]:
     return low, high
 
 
-def largest_shift(
-    cohorts: Cohorts, forged: int, method: str = "inverse_variance", repeats: Repeated = ()
-) -> Shift:
+def largest_shift(cohorts: Cohorts, forged: int, method: str = "inverse_variance") -> Shift:
     """Return how far `forged` more reports can move the estimate of these cohorts.
 
     The forger knows everything, also the reports that came, and chooses codes and cohort. One
@@ -71,21 +68,19 @@ def largest_shift(
         raise InvalidInput(
             f"what forged reports can do is known for {', '.join(_WEIGHTS)}, not for {method!r}"
         )
-    repeats = matched([tally.n for _, tally in cohorts], repeats)
-    cohorts, parameters, bounds = present(cohorts)
-    unweighted = np.full(parameters, np.mean(bounds))
+    unweighted = np.full(cohorts.parameters, np.mean(cohorts.bounds))
     values = np.array([m.debias(tally) for m, tally in cohorts])
     counts = np.array([[tally.n] for _, tally in cohorts])
 
     def weights_at(truth: Floats) -> Floats:
         variances = [m.variance(truth, tally.n) for m, tally in cohorts]
-        return _WEIGHTS[method](counts * allowing(cohorts, repeats, truth, variances))
+        return _WEIGHTS[method](counts * cohorts.allowing(truth, variances))
 
     def pooled(weights: Floats) -> Floats:
         value: Floats = (counts * weights * values).sum(axis=0) / (counts * weights).sum(axis=0)
         return value
 
-    weights = weights_at(np.clip(pooled(weights_at(unweighted)), *bounds))
+    weights = weights_at(np.clip(pooled(weights_at(unweighted)), *cohorts.bounds))
     reach = forged * weights / ((counts * weights).sum(axis=0) + forged * weights)
     ends = [report_range(mechanism) for mechanism, _ in cohorts]
     centre = pooled(weights)

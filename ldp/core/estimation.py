@@ -1,15 +1,16 @@
 """From tallies to estimates that carry their error."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import compress
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp.core.repeated import Repeated, Repeats, matched
+from ldp.core.repeated import Repeated, Repeats
 from ldp.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -79,10 +80,78 @@ class Estimate:
         return Estimate(moved(self.value), error, self.n, bounds, self.method, inversion)
 
 
-Cohorts = Sequence[tuple["Mechanism", "Tally"]]
+@dataclass(frozen=True, eq=False)
+class Cohorts:
+    """Cohorts that estimate the same parameters: mechanisms, each with the tally of its reports.
+
+    Cohorts without reports are dropped. `repeats` has an entry for each cohort that is given, or
+    none where all reports are of different people (`ldp.core.repeated`). Raises `InvalidInput`
+    for another number of them, where there is no report, where a tally is not its mechanism's,
+    or where the cohorts' parameters differ.
+    """
+
+    each: "Sequence[tuple[Mechanism, Tally]]"
+    repeats: Repeated = ()
+
+    def __post_init__(self) -> None:
+        given, repeats = len(self.each), self.repeats or [Repeats()] * len(self.each)
+        if len(repeats) != given:
+            raise InvalidInput(f"there are {given} cohorts, but {len(repeats)} repeats")
+        seen = [tally.n > 0 for _, tally in self.each]
+        each = tuple(compress(self.each, seen))
+        if not each:
+            raise InvalidInput("there are no reports to estimate from")
+        for mechanism, tally in each:
+            if tally.counts.size != mechanism.tally_size:
+                raise InvalidInput(
+                    f"a {mechanism.name} tally has {mechanism.tally_size} counts, "
+                    f"got {tally.counts.size}"
+                )
+        shapes = {(mechanism.parameters, mechanism.bounds) for mechanism, _ in each}
+        if len(shapes) > 1:
+            raise InvalidInput(
+                f"cohorts of different parameters cannot be pooled: {sorted(shapes)}"
+            )
+        object.__setattr__(self, "each", each)
+        object.__setattr__(self, "repeats", tuple(compress(repeats, seen)))
+
+    def __iter__(self) -> "Iterator[tuple[Mechanism, Tally]]":
+        return iter(self.each)
+
+    def __len__(self) -> int:
+        return len(self.each)
+
+    @property
+    def n(self) -> int:
+        """The number of reports."""
+        return sum(tally.n for _, tally in self.each)
+
+    @property
+    def parameters(self) -> int:
+        """The number of parameters that each cohort estimates."""
+        return self.each[0][0].parameters
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The range of each parameter."""
+        return self.each[0][0].bounds
+
+    def alone(self) -> "list[Cohorts]":
+        """Return each cohort by itself."""
+        return [Cohorts([one], [own]) for one, own in zip(self.each, self.repeats, strict=True)]
+
+    def allowing(self, truth: NDArray[np.float64], variances: Sequence[Any]) -> NDArray[np.float64]:
+        """Return the variances, shape (cohorts, parameters), with what repeats add.
+
+        `truth` is that of the parameters, shape (parameters,).
+        """
+        low, high = self.bounds
+        spread = (high - truth) * (truth - low)
+        each = zip(self.each, self.repeats, variances, strict=True)
+        return np.array([v + r.more(v, np.minimum(v, spread / t.n)) for (_, t), r, v in each])
 
 
-def estimate(cohorts: Cohorts, repeats: Repeated = ()) -> Estimate:
+def estimate(cohorts: Cohorts) -> Estimate:
     """Pool cohorts that estimate the same parameters, by inverse variance per coordinate.
 
     `ldp.estimating.pooling.pool` offers this and the methods that use more of what is known.
@@ -93,22 +162,19 @@ def estimate(cohorts: Cohorts, repeats: Repeated = ()) -> Estimate:
     Where every cohort has `moments`, as frequency oracles have, intervals invert the score test.
 
     Assumes that the cohorts are samples of one population, and their reports those of different
-    people, but for what `repeats` say (`ldp.core.repeated`). Raises `InvalidInput` where there is
-    no report, or where the cohorts' parameters differ.
+    people, but for what the cohorts' `repeats` say.
     Source: inverse-variance weighting; the variance is s(1 - s) / (n (p - q)**2) with
     s = f p + (1 - f) q, that of a sample from a population, which exceeds the variance for the
     fixed sample (Wang et al. 2017, theorem 2) by f(1 - f) / n.
     """
-    pooled = _weighted(cohorts, repeats, "inverse_variance", lambda variances: 1 / variances)
+    pooled = _weighted(cohorts, "inverse_variance", lambda variances: 1 / variances)
     truth = np.full(pooled.value.shape, np.mean(pooled.bounds))
     if any(mechanism.moments(truth, 1) is None for mechanism, _ in cohorts):
         return pooled
-    each = matched([tally.n for _, tally in cohorts], repeats)
-    inversion = partial(_invert_score_test, present(cohorts)[0], each)
-    return replace(pooled, test_inversion=inversion)
+    return replace(pooled, test_inversion=partial(_invert_score_test, cohorts))
 
 
-def _invert_score_test(cohorts: Cohorts, repeats: Repeated, z: float) -> Interval:
+def _invert_score_test(cohorts: Cohorts, z: float) -> Interval:
     """Return the ends of {f : |sum_g w_g (f_g - f)| <= z sqrt(sum_g w_g)}, w_g = n_g / V_g(f).
 
     The variances are those at the hypothesis f, not at the estimate, which makes the test
@@ -118,11 +184,10 @@ def _invert_score_test(cohorts: Cohorts, repeats: Repeated, z: float) -> Interva
     (Cornish and Fisher): a single support where hardly any is expected is no great surprise.
     """
     values = np.array([[mechanism.debias(tally)] for mechanism, tally in cohorts])
-    _, parameters, bounds = present(cohorts)
     side = np.array([[1], [-1]])  # of the two ends on which the estimate is
 
     def rejected(f: NDArray[np.float64]) -> NDArray[np.bool_]:
-        each = zip(cohorts, repeats, strict=True)
+        each = zip(cohorts, cohorts.repeats, strict=True)
         moments = np.array([_moments(m, tally.n, once, f) for (m, tally), once in each])
         weights = 1 / moments[:, 0]
         total = weights.sum(axis=0)
@@ -131,7 +196,7 @@ def _invert_score_test(cohorts: Cohorts, repeats: Repeated, z: float) -> Interva
         beyond = excess > z * np.sqrt(total) + np.maximum(skewed * (z**2 - 1) / 6, 0)
         return np.asarray(beyond)
 
-    low, high = (np.full((2, parameters), bound) for bound in bounds)
+    low, high = (np.full((2, cohorts.parameters), bound) for bound in cohorts.bounds)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         upwards = rejected(middle) == (side == 1)
@@ -164,7 +229,7 @@ def _both(mechanism: "Mechanism", f: NDArray[np.float64], n: int) -> Interval:
     return moments
 
 
-def scalar_weighted(cohorts: Cohorts, repeats: Repeated = ()) -> Estimate:
+def scalar_weighted(cohorts: Cohorts) -> Estimate:
     """Pool with one weight per cohort, in inverse proportion to its total variance.
 
     The least total variance that one number per cohort allows; otherwise as `estimate`.
@@ -173,72 +238,34 @@ def scalar_weighted(cohorts: Cohorts, repeats: Repeated = ()) -> Estimate:
     """
     return _weighted(
         cohorts,
-        repeats,
         "scalar",
         lambda variances: np.ones_like(variances) / variances.sum(axis=1, keepdims=True),
     )
 
 
-def present(cohorts: Cohorts) -> tuple[Cohorts, int, tuple[float, float]]:
-    """Return the cohorts that have reports, how many parameters they have, and their bounds.
-
-    Raises `InvalidInput` where there is none, or where these differ.
-    """
-    cohorts = [(mechanism, tally) for mechanism, tally in cohorts if tally.n]
-    if not cohorts:
-        raise InvalidInput("there are no reports to estimate from")
-    for mechanism, tally in cohorts:
-        if tally.counts.size != mechanism.tally_size:
-            raise InvalidInput(
-                f"a {mechanism.name} tally has {mechanism.tally_size} counts, "
-                f"got {tally.counts.size}"
-            )
-    shapes = {(mechanism.parameters, mechanism.bounds) for mechanism, _ in cohorts}
-    if len(shapes) > 1:
-        raise InvalidInput(f"cohorts of different parameters cannot be pooled: {sorted(shapes)}")
-    ((parameters, bounds),) = shapes
-    return cohorts, parameters, bounds
-
-
-def allowing(
-    cohorts: Cohorts, repeats: Repeated, truth: NDArray[np.float64], variances: Sequence[Any]
-) -> NDArray[np.float64]:
-    """Return the variances, shape (cohorts, parameters), with what repeats add; all have reports.
-
-    `truth` is that of the parameters, shape (parameters,).
-    """
-    low, high = cohorts[0][0].bounds
-    spread = (high - truth) * (truth - low)
-    each = zip(cohorts, repeats, variances, strict=True)
-    return np.array([v + r.more(v, np.minimum(v, spread / t.n)) for (_, t), r, v in each])
-
-
 def _weighted(
     cohorts: Cohorts,
-    repeats: Repeated,
     method: str,
     weigh: Callable[[NDArray[np.float64]], NDArray[np.float64]],
 ) -> Estimate:
     """Average with the weights that `weigh` makes of variances, both (cohorts, parameters)."""
-    repeats = matched([tally.n for _, tally in cohorts], repeats)
-    cohorts, parameters, bounds = present(cohorts)
     values = np.array([mechanism.debias(tally) for mechanism, tally in cohorts])
 
     def weights_at(truth: NDArray[np.float64]) -> NDArray[np.float64]:
         variances = [m.variance(truth, tally.n) for m, tally in cohorts]
-        weights = weigh(allowing(cohorts, repeats, truth, variances))
+        weights = weigh(cohorts.allowing(truth, variances))
         shares: NDArray[np.float64] = weights / weights.sum(axis=0)
         return shares
 
-    first = (values * weights_at(np.full(parameters, np.mean(bounds)))).sum(axis=0)
-    shared = np.clip(first, *bounds)
+    first = (values * weights_at(np.full(cohorts.parameters, np.mean(cohorts.bounds)))).sum(axis=0)
+    shared = np.clip(first, *cohorts.bounds)
     weights = weights_at(shared)
     seen = [m.tally_variance(shared, tally) for m, tally in cohorts]
-    variances = allowing(cohorts, repeats, shared, seen)
+    variances = cohorts.allowing(shared, seen)
     return Estimate(
         value=(values * weights).sum(axis=0),
         standard_error=np.sqrt((weights**2 * variances).sum(axis=0)),
-        n=sum(tally.n for _, tally in cohorts),
-        bounds=bounds,
+        n=cohorts.n,
+        bounds=cohorts.bounds,
         method=method if len(cohorts) > 1 else "debias",
     )

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ldp.core.channel import Channel
 from ldp.core.coins import Coins
-from ldp.core.estimation import Estimate, estimate
+from ldp.core.estimation import Cohorts, Estimate, estimate
 from ldp.core.exact import ONE, certainly_at_most, check_epsilon, log_upper
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
@@ -277,7 +277,7 @@ class Mechanism(ABC):
 
     def estimate(self, tally: Tally) -> Estimate:
         """Return the debiased estimate of one cohort with its population standard error."""
-        return estimate([(self, tally)])
+        return estimate(Cohorts([(self, tally)]))
 
     @abstractmethod
     def channel(self) -> Channel:

@@ -68,13 +68,3 @@ def factors(reports: ArrayLike) -> Floats:
     whole = counts.sum(axis=1)
     found: Floats = np.maximum(1, both / np.where(whole, whole, 1))
     return found
-
-
-def matched(sizes: Sequence[int], repeats: Repeated) -> list[Repeats]:
-    """Return what is known of each cohort that has reports, `sizes` being the cohorts' numbers.
-
-    Raises `InvalidInput` unless there is one for each, or none.
-    """
-    if repeats and len(repeats) != len(sizes):
-        raise InvalidInput(f"there are {len(sizes)} cohorts, but {len(repeats)} repeats")
-    return [one for one, n in zip(repeats or [Repeats()] * len(sizes), sizes, strict=True) if n]

@@ -1,13 +1,12 @@
 """The whole distribution of a number, reconstructed from randomised reports."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ldp.core.estimation import Estimate
-from ldp.core.repeated import Repeated, matched
+from ldp.core.estimation import Cohorts, Estimate
+from ldp.core.mechanism import Mechanism
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 from ldp.mechanisms.numbers.mean import MeanMechanism
@@ -95,33 +94,32 @@ class Distribution:
 
 def reconstruct(mechanism: MeanMechanism, tally: Tally) -> Distribution:
     """Estimate the population's distribution from the reports of one cohort: see `pooled`."""
-    return pooled([(mechanism, tally)])
+    return pooled(Cohorts([(mechanism, tally)]))
 
 
-def pooled(cohorts: Sequence[tuple[MeanMechanism, Tally]], repeats: Repeated = ()) -> Distribution:
+def pooled(cohorts: Cohorts) -> Distribution:
     """Estimate the distribution that all cohorts are samples of by EM with smoothing.
 
     One likelihood has the reports of all cohorts, each with its channel, so that a report counts
     for what it tells and for no more, however few its cohort has. The channel between the
     points of its own grid is what rounding makes it, exactly; the finest grid is taken.
     The error is that of the fixed point: its covariance by the delta method from the
-    multinomial counts of each cohort, with what `repeats` add (`ldp.core.repeated`), its bias by
+    multinomial counts of each cohort, with what `Cohorts.repeats` add, its bias by
     reconstructing once more from the reports that the first reconstruction predicts. Both are
     taken where `_UNIFORM` more reports would have put it, and so are wide for a handful of
     reports: of a nominal 95%, those of the quarters of a smooth population covered 93% and more,
     of one to a thousand reports. Works for every mean mechanism; `SquareWave` is made for it.
     Cost: about a second for a grid of 256 steps; cubic in the steps. Raises `InvalidInput`
-    where there is no report. For EM without smoothing, which follows the noise of the counts,
-    give the channel's `matrix` to `ldp.estimating.likelihood.iterative_bayesian_update`.
+    where a mechanism's reports are of no number. For EM without smoothing, which follows the
+    noise of the counts, give the channel's `matrix` to
+    `ldp.estimating.likelihood.iterative_bayesian_update`.
     Source: Li et al., SIGMOD 2020 (EMS); the delta method, the bias and pooling are ours.
     """
-    once = matched([tally.n for _, tally in cohorts], repeats)
-    cohorts = [(mechanism, tally) for mechanism, tally in cohorts if tally.n]
-    if not cohorts:
-        raise InvalidInput("there are no reports to estimate from")
-    n = sum(tally.n for _, tally in cohorts)
-    points = 1 + max(mechanism.steps for mechanism, _ in cohorts)
-    channels = [tally.n / n * _channel(mechanism, points) for mechanism, tally in cohorts]
+    mechanisms = [_mean(mechanism) for mechanism, _ in cohorts]
+    n = cohorts.n
+    points = 1 + max(mechanism.steps for mechanism in mechanisms)
+    each = zip(mechanisms, cohorts, strict=True)
+    channels = [tally.n / n * _channel(mechanism, points) for mechanism, (_, tally) in each]
     matrix = np.concatenate(channels, axis=1)
     seen = np.concatenate([tally.counts for _, tally in cohorts]) / n
     found = smoothed_em(matrix, seen)
@@ -134,18 +132,24 @@ def pooled(cohorts: Sequence[tuple[MeanMechanism, Tally]], repeats: Repeated = (
     slope = np.linalg.solve(np.eye(points) - _smooth(inward), _smooth(outward))
     covariance = np.zeros((points, points))
     ends = np.cumsum([channel.shape[1] for channel in channels])[:-1]
-    each = zip(np.split(slope, ends, axis=1), channels, cohorts, once, strict=True)
-    for own, channel, (_, tally), again in each:
-        share = tally.n / n
+    slopes = np.split(slope, ends, axis=1)
+    for own, channel, one in zip(slopes, channels, cohorts.alone(), strict=True):
+        share = one.n / n
         codes = share * _covariance(own, near @ channel / share) / n
-        truths = _covariance(own @ channel.T, near) / tally.n
-        covariance += codes + again.more(codes, truths)
+        truths = _covariance(own @ channel.T, near) / one.n
+        covariance += codes + one.repeats[0].more(codes, truths)
     return Distribution(
         probabilities=found,
         covariance=covariance,
         bias=smoothed_em(matrix, predicted) - near,
         n=n,
     )
+
+
+def _mean(mechanism: Mechanism) -> MeanMechanism:
+    if not isinstance(mechanism, MeanMechanism):
+        raise InvalidInput(f"{mechanism.name} reports are of no number: they have no distribution")
+    return mechanism
 
 
 def _channel(mechanism: MeanMechanism, points: int) -> Array:

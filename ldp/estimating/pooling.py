@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import chdtrc
 
-from ldp.core.estimation import Cohorts, Estimate, allowing, estimate, present, scalar_weighted
+from ldp.core.estimation import Cohorts, Estimate, estimate, scalar_weighted
 from ldp.core.mechanism import MAX_MATRIX, Categorical
-from ldp.core.repeated import Repeated, Repeats, matched
+from ldp.core.repeated import Repeats
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 from ldp.estimating.consistency import project
@@ -91,7 +91,7 @@ def named(method: str) -> Method:
     raise InvalidInput(f"method must be one of {', '.join(get_args(Method))}, got {method!r}")
 
 
-def pool(cohorts: Cohorts, method: Method | None = None, repeats: Repeated = ()) -> Estimate:
+def pool(cohorts: Cohorts, method: Method | None = None) -> Estimate:
     """Pool the cohorts' reports into one unbiased estimate, tagged with the method.
 
     | method           | weights                                    | for                     |
@@ -117,24 +117,22 @@ def pool(cohorts: Cohorts, method: Method | None = None, repeats: Repeated = ())
     variances 66% and 40%, as they have no width for a value that is never revealed.
 
     Assumes that the cohorts are samples of one population: `answer` tests it first; and that
-    reports are of different people, but for what `repeats` say: weights and errors are then those
-    for the covariances of `ldp.core.repeated`.
+    reports are of different people, but for what the cohorts' `repeats` say: weights and errors
+    are then those for the covariances of `ldp.core.repeated`.
     Cost: O(cohorts k**3) for mle and gls, O(cohorts k) for the others. Raises `InvalidInput`
-    where there are no reports, the parameters differ, or the method does not apply.
+    where the method does not apply.
     """
     if method is None:
         method = "mle" if _fits_matrices(cohorts) else "inverse_variance"
     match named(method):
         case "mle":
-            if not repeats:
-                return fit(cohorts).unconstrained
-            return _scored_each(cohorts, repeats, "mle")
+            return _scored_each(cohorts, "mle")
         case "gls":
-            return _scored_each(cohorts, repeats, "gls")
+            return _scored_each(cohorts, "gls")
         case "inverse_variance":
-            return estimate(cohorts, repeats)
+            return estimate(cohorts)
         case "scalar":
-            return scalar_weighted(cohorts, repeats)
+            return scalar_weighted(cohorts)
 
 
 def fit(cohorts: Cohorts) -> LikelihoodEstimate:
@@ -148,17 +146,17 @@ def fit(cohorts: Cohorts) -> LikelihoodEstimate:
     """
     codes, moments = _parts(cohorts)
     likelihood = CohortLikelihood(codes) if codes else None
-    start, n = _start(cohorts), _reports(cohorts)
+    start = _start(cohorts)
     if likelihood and not moments:
         found = maximum_likelihood(codes)
         f, gap, evidence = found.value, found.gap, _codes_score(likelihood, start)
     else:
         f, gap = _maximize(likelihood, moments, start)
         evidence = _evidence(likelihood, moments, start)
-    return LikelihoodEstimate(f, gap, *_scored(start, evidence, n, "mle"))
+    return LikelihoodEstimate(f, gap, *_scored(start, evidence, cohorts.n, "mle"))
 
 
-def homogeneity(cohorts: Cohorts, repeats: Repeated = ()) -> Homogeneity:
+def homogeneity(cohorts: Cohorts) -> Homogeneity:
     """Test that two or more cohorts with reports are samples of one population.
 
     The statistic is a quadratic (Wald) form, sum_g (f_g - f)' I_g (f_g - f), f_g being what
@@ -168,23 +166,21 @@ def homogeneity(cohorts: Cohorts, repeats: Repeated = ()) -> Homogeneity:
     a cohort expects fewer than `FEW` are taken together, as Cochran's rule has it (Biometrics
     10, 1954), but not codes expected once that come half as often as at the uniform distribution.
     The degrees are those of what is left: (G - 1) (k - 1) where nothing is rare. Cohorts that
-    differ in their rare values only are then found alike. With `repeats` the informations are
+    differ in their rare values only are then found alike. With repeats the informations are
     those for the greatest covariances, and the test is conservative. Raises `InvalidInput` as
     `pool` does, and for fewer than two cohorts.
     """
-    repeats = matched([tally.n for _, tally in cohorts], repeats)
-    cohorts, parameters, _ = present(cohorts)
     if len(cohorts) < 2:
         raise InvalidInput("homogeneity is a question for two or more cohorts with reports")
-    if parameters == 1:
-        return _cochran(cohorts, repeats)
-    f = _start(cohorts, repeats)
+    if cohorts.parameters == 1:
+        return _cochran(cohorts)
+    f = _start(cohorts)
     each = []
-    for cohort, once in zip(cohorts, repeats, strict=True):
-        codes, moments = _parts([cohort])
+    for one in cohorts.alone():
+        codes, moments = _parts(one)
         own = [_coarse_evidence(code, f) for code in codes]
         own += [_moments_evidence(*moment, f, coarse=True) for moment in moments]
-        each.append(_repeated(own[0], once, f, cohort[1].n))
+        each.append(_repeated(own[0], one.repeats[0], f, one.n))
     total, common = _added(each)
     inverted, rank = tangent_pseudoinverse(common)
     step = inverted @ total
@@ -236,41 +232,34 @@ def _grouped(expected: Floats, candidates: NDArray[np.bool_]) -> Floats | None:
     return np.vstack([together, np.eye(expected.size)[~together]]).astype(np.float64)
 
 
-def stratified(
-    cohorts: Cohorts, shares: ArrayLike | None = None, repeats: Repeated = ()
-) -> Estimate:
+def stratified(cohorts: Cohorts, shares: ArrayLike | None = None) -> Estimate:
     """Return sum_g w_g p_g, the population's parameters when the cohorts differ.
 
     `shares`, shape (cohorts,), are the strata's known shares of the population. Without them
     the cohorts' shares of the reports are used, which says what those who answered are like;
     the error then has the spread between the cohorts too, because who answers is a sample.
-    Raises `InvalidInput` for shares that are no distribution, for a cohort without reports
-    that has a share, and as `pool` does.
+    Raises `InvalidInput` for shares that are no distribution over the cohorts with reports.
     """
     counts = np.array([tally.n for _, tally in cohorts], dtype=float)
-    _, _, bounds = present(cohorts)
-    weights = counts / counts.sum() if shares is None else np.asarray(shares, dtype=float)
+    weights = counts / cohorts.n if shares is None else np.asarray(shares, dtype=float)
     if weights.shape != counts.shape or not (weights >= 0).all() or abs(weights.sum() - 1) > 1e-9:
-        raise InvalidInput(f"shares must be {counts.size} numbers >= 0 that sum to one")
-    if (weights[counts == 0] > 0).any():
-        raise InvalidInput("a cohort without reports has a share: there is no estimate of it")
-    seen = counts > 0
+        raise InvalidInput(
+            f"shares must be {counts.size} numbers >= 0 that sum to one, one for each "
+            "cohort with reports"
+        )
     # `pool` knows that a value never revealed may be rare; the variance at zero would be none.
-    once = matched(counts.astype(int).tolist(), repeats)
-    alone = [
-        pool([cohort], repeats=[own] if repeats else ())
-        for cohort, own in zip(present(cohorts)[0], once, strict=True)
-    ]
+    alone = [pool(one) for one in cohorts.alone()]
     values = np.array([e.value for e in alone])
     variances = np.array([e.standard_error**2 for e in alone])
-    w = weights[seen, np.newaxis]
+    w = weights[:, np.newaxis]
     value = (w * values).sum(axis=0)
     variance = (w**2 * variances).sum(axis=0)
     if shares is None:
         spread = (w * (values - value) ** 2).sum(axis=0) - (w * (1 - w) * variances).sum(axis=0)
-        most = max(own.factor for own in once)  # who answers may be the same in all periods too
-        variance = variance + most * np.maximum(spread, 0) / counts.sum()
-    return Estimate(value, np.sqrt(variance), int(counts.sum()), bounds, "stratified")
+        # Who answers may be the same in all periods too.
+        most = max(own.factor for own in cohorts.repeats)
+        variance = variance + most * np.maximum(spread, 0) / cohorts.n
+    return Estimate(value, np.sqrt(variance), cohorts.n, cohorts.bounds, "stratified")
 
 
 def answer(
@@ -278,7 +267,6 @@ def answer(
     method: Method | None = None,
     *,
     significance: float = 0.01,
-    repeats: Repeated = (),
 ) -> Answer:
     """Test the cohorts for homogeneity, then pool them, or stratify where they differ.
 
@@ -291,18 +279,16 @@ def answer(
     """
     if not 0 < significance < 1:
         raise InvalidInput(f"significance must lie strictly between 0 and 1, got {significance}")
-    repeats = matched([tally.n for _, tally in cohorts], repeats) if repeats else ()
-    cohorts, parameters, _ = present(cohorts)
-    if len(cohorts) < 2 or not (parameters == 1 or _fits_matrices(cohorts)):
-        return Answer(pool(cohorts, method, repeats), None, "")
-    test = homogeneity(cohorts, repeats)
+    if len(cohorts) < 2 or not (cohorts.parameters == 1 or _fits_matrices(cohorts)):
+        return Answer(pool(cohorts, method), None, "")
+    test = homogeneity(cohorts)
     if test.p_value >= significance:
-        return Answer(pool(cohorts, method, repeats), test, "")
+        return Answer(pool(cohorts, method), test, "")
     warning = (
         f"the cohorts differ (chi-squared {test.statistic:.1f} on {test.degrees} degrees of "
         f"freedom, p = {test.p_value:.2g}): they are not pooled but weighted by their shares"
     )
-    return Answer(stratified(cohorts, repeats=repeats), test, warning)
+    return Answer(stratified(cohorts), test, warning)
 
 
 def _fits_matrices(cohorts: Cohorts) -> bool:
@@ -311,7 +297,6 @@ def _fits_matrices(cohorts: Cohorts) -> bool:
 
 def _parts(cohorts: Cohorts, *, codes: bool = True) -> tuple[list[Cohort], list[Moment]]:
     """Split the cohorts into those with a likelihood of codes, and those with moments."""
-    cohorts, _, _ = present(cohorts)
     likelihoods, moments = [], []
     for mechanism, tally in cohorts:
         if not isinstance(mechanism, Categorical) or mechanism.k > MAX_CATEGORIES:
@@ -328,17 +313,10 @@ def _parts(cohorts: Cohorts, *, codes: bool = True) -> tuple[list[Cohort], list[
     return likelihoods, moments
 
 
-def _reports(cohorts: Cohorts) -> int:
-    return sum(tally.n for _, tally in cohorts)
-
-
-def _start(cohorts: Cohorts, repeats: Repeated = ()) -> Floats:
+def _start(cohorts: Cohorts) -> Floats:
     """Return a positive distribution near the frequencies: half a person from any zero."""
-    near = project(estimate(cohorts, repeats).value)
-    once = matched([tally.n for _, tally in cohorts], repeats)
-    people = sum(
-        tally.n / own.factor for (_, tally), own in zip(present(cohorts)[0], once, strict=True)
-    )
+    near = project(estimate(cohorts).value)
+    people = sum(t.n / own.factor for (_, t), own in zip(cohorts, cohorts.repeats, strict=True))
     near += 1 / (people + near.size)
     start: Floats = near / near.sum()
     return start
@@ -369,17 +347,15 @@ def _scored(f: Floats, evidence: Evidence, n: int, method: str) -> tuple[Estimat
     return Estimate(f + covariance @ score, error, n, (0.0, 1.0), method), covariance
 
 
-def _scored_each(cohorts: Cohorts, repeats: Repeated, method: Method) -> Estimate:
+def _scored_each(cohorts: Cohorts, method: Method) -> Estimate:
     """Return the estimate one scoring step from `_start`, from each cohort's own evidence."""
-    once = matched([tally.n for _, tally in cohorts], repeats)
-    cohorts, _, _ = present(cohorts)
-    f = _start(cohorts, once)
+    f = _start(cohorts)
     each = []
-    for cohort, own in zip(cohorts, once, strict=True):
-        codes, moments = _parts([cohort], codes=method == "mle")
+    for one in cohorts.alone():
+        codes, moments = _parts(one, codes=method == "mle")
         evidence = _evidence(CohortLikelihood(codes) if codes else None, moments, f)
-        each.append(_repeated(evidence, own, f, cohort[1].n))
-    return _scored(f, _added(each), _reports(cohorts), method)[0]
+        each.append(_repeated(evidence, one.repeats[0], f, one.n))
+    return _scored(f, _added(each), cohorts.n, method)[0]
 
 
 def _repeated(evidence: Evidence, repeats: Repeats, f: Floats, n: int) -> Evidence:
@@ -451,12 +427,12 @@ def _moments_evidence(
     return information @ (mechanism.debias(tally) - f), information
 
 
-def _cochran(cohorts: Cohorts, repeats: Repeated) -> Homogeneity:
-    pooled = estimate(cohorts, repeats)
+def _cochran(cohorts: Cohorts) -> Homogeneity:
+    pooled = estimate(cohorts)
     truth = np.clip(pooled.value, *pooled.bounds)
     values = np.array([m.debias(tally)[0] for m, tally in cohorts])
     seen = [m.tally_variance(truth, tally) for m, tally in cohorts]
-    variances = allowing(cohorts, repeats, truth, seen)[:, 0]
+    variances = cohorts.allowing(truth, seen)[:, 0]
     center = (values / variances).sum() / (1 / variances).sum()
     return _test(float(((values - center) ** 2 / variances).sum()), len(cohorts) - 1)
 

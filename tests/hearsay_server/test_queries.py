@@ -20,7 +20,7 @@ from hearsay_server.answers import queries
 from hearsay_server.ingest.intake import Cohort
 from ldp import InvalidInput, Tally
 from ldp.assurance.poisoning import largest_shift
-from ldp.core.estimation import estimate
+from ldp.core.estimation import Cohorts
 from ldp.core.repeated import Repeats
 from ldp.errors import NotReady
 from ldp.estimating.consistency import make_consistent
@@ -210,7 +210,7 @@ def test_consistency_is_tagged_and_leaves_errors_and_raw_values(collected: Colle
     assert made["estimate"].sum() == pytest.approx(1)
     assert made["estimate"].min() >= 0
     ((mechanism, tally),) = collected.cohorts("colour", "strict")
-    naive = make_consistent(estimate([(mechanism, tally)]), "norm-sub")
+    naive = make_consistent(mechanism.estimate(tally), "norm-sub")
     checked = collected.analyst.estimate(
         "asked", "colour", levels=["strict"], consistency="norm-sub", method="inverse_variance"
     )
@@ -233,11 +233,11 @@ def test_forged_reports_shift_by_what_the_mathematics_says(collected: Collected)
     table = collected.analyst.estimate("asked", "colour", forged=100)
     assert table.attrs["method"] == "inverse_variance"
     repeats = [Repeats(3.0), Repeats(3.0)]  # the same people may have answered on all days
-    expected = largest_shift(collected.cohorts("colour"), 100, repeats=repeats)
+    expected = largest_shift(Cohorts(collected.cohorts("colour"), repeats), 100)
     assert table["shift_up"].to_numpy() == pytest.approx(expected.up)
     assert table["shift_down"].to_numpy() == pytest.approx(expected.down)
     mean = collected.analyst.estimate("asked", "height", forged=100)
-    expected = largest_shift(collected.cohorts("height"), 100, repeats=repeats)
+    expected = largest_shift(Cohorts(collected.cohorts("height"), repeats), 100)
     assert mean["shift_up"].to_numpy() == pytest.approx(50 * expected.up)
 
 
@@ -246,7 +246,7 @@ def test_a_recovered_estimate_is_tagged_with_its_assumption(collected: Collected
         "asked", "shape", levels=["open"], recover=0.2, method="inverse_variance"
     )
     ((mechanism, tally),) = collected.cohorts("shape", "open")
-    expected = ldp_recover(mechanism, estimate([(mechanism, tally)]), 0.2)
+    expected = ldp_recover(mechanism, mechanism.estimate(tally), 0.2)
     assert table["estimate"].to_numpy() == pytest.approx(expected.value)
     assert table["raw"].to_numpy() == pytest.approx(expected.raw.value)
     assert table.attrs["method"].endswith(" + ldp-recover(0.2)")
@@ -319,7 +319,7 @@ def test_a_histogram_and_quantiles_are_the_reconstructions(collected: Collected)
         "asked", "income", levels=["open"], edges=edges, quantiles=[0.1, 0.5]
     )
     ((mechanism, tally),) = collected.cohorts("income", "open")
-    expected = pooled([(mechanism, tally)], [Repeats(3.0)])
+    expected = pooled(Cohorts([(mechanism, tally)], [Repeats(3.0)]))
     shares = expected.histogram(np.array(edges) / 500 - 1)
     assert histogram["estimate"].to_numpy() == pytest.approx(shares.value)
     assert histogram["standard_error"].to_numpy() == pytest.approx(shares.standard_error)

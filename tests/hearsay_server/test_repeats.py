@@ -14,6 +14,7 @@ from hearsay_server.answers.repeats import of_levels
 from hearsay_server.ingest.intake import Cohort
 from hearsay_server.surveys import survey as surveys
 from ldp import Tally
+from ldp.core.estimation import Cohorts
 from ldp.core.repeated import Repeats
 from ldp.estimating import pooling
 from ldp.testing import SeededCoins
@@ -184,7 +185,7 @@ def test_intervals_cover_95_percent_where_devices_repeat_their_memos(
     for tallies in _runs(answering):
         low, high = queries.pooled(HABITS_PLAN, "drink", tallies, method).estimate.interval()
         covered.append((low <= DRINKS) & (high >= DRINKS))
-        cohorts = list(queries.by_level(HABITS_PLAN, "drink", tallies).values())
+        cohorts = Cohorts(list(queries.by_level(HABITS_PLAN, "drink", tallies)))
         low, high = pooling.pool(cohorts, pooling.named(method) if method else None).interval()
         independent.append((low <= DRINKS) & (high >= DRINKS))
     assert 0.935 <= np.mean(covered) <= most

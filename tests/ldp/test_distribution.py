@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from ldp import (
+    KRR,
     InvalidInput,
     LaplaceMechanism,
     PiecewiseMechanism,
     SquareWave,
     Tally,
 )
+from ldp.core.estimation import Cohorts
 from ldp.estimating.distribution import Distribution, pooled, reconstruct, smoothed_em
 from ldp.estimating.likelihood import Cohort, iterative_bayesian_update
 from ldp.mechanisms.numbers.square_wave import half_width
@@ -141,11 +143,11 @@ def test_a_few_reports_of_a_level_do_not_outweigh_many(few: int) -> None:
     generator = np.random.default_rng(6)
     truth = np.full(33, 1 / 33)
     many = (strict, Tally(20_000, generator.multinomial(20_000, truth @ strict.matrix())))
-    alone = pooled([many]).histogram(EDGES)
+    alone = pooled(Cohorts([many])).histogram(EDGES)
     assert np.abs(alone.value - 1 / 8).max() < 0.05
     for _ in range(5):
         other = Tally(few, generator.multinomial(few, truth @ open_.matrix()))
-        both = pooled([many, (open_, other)]).histogram(EDGES)
+        both = pooled(Cohorts([many, (open_, other)])).histogram(EDGES)
         assert np.abs(both.value - alone.value).max() < 0.001 * few
         assert both.standard_error == pytest.approx(alone.standard_error, rel=0.1)
 
@@ -155,7 +157,7 @@ def test_cohorts_of_one_channel_are_one_cohort() -> None:
     truth = np.linspace(2, 1, 33) / np.linspace(2, 1, 33).sum()
     parts = [Tally(n, generator.multinomial(n, truth @ wave.matrix())) for n in (500, 9500)]
     whole = reconstruct(wave, parts[0] + parts[1])
-    both = pooled([(wave, part) for part in parts])
+    both = pooled(Cohorts([(wave, part) for part in parts]))
     assert both.probabilities == pytest.approx(whole.probabilities, abs=1e-6)
     assert both.histogram(EDGES).standard_error == pytest.approx(
         whole.histogram(EDGES).standard_error, rel=0.01
@@ -176,7 +178,12 @@ def test_cohorts_of_different_grids_are_pooled_on_the_finest() -> None:
     ]
     cohorts = [(w, Tally(int(t.counts.sum()), t.counts)) for w, t in cohorts]
     shares = known(fine).histogram(EDGES).value
-    assert pooled(cohorts).histogram(EDGES).value == pytest.approx(shares, abs=0.005)
+    assert pooled(Cohorts(cohorts)).histogram(EDGES).value == pytest.approx(shares, abs=0.005)
+
+
+def test_reports_that_are_of_no_number_have_no_distribution() -> None:
+    with pytest.raises(InvalidInput, match="krr reports are of no number"):
+        pooled(Cohorts([(KRR(3, 1.0), Tally(3, np.array([1, 1, 1])))]))
 
 
 def test_smoothed_em_is_exact_for_a_uniform_population() -> None:

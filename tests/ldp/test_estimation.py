@@ -17,7 +17,9 @@ from ldp import (
     UnaryEncoding,
     estimate,
 )
+from ldp.core.estimation import Cohorts
 from ldp.core.exact import ONE
+from ldp.core.repeated import Repeats
 from ldp.testing import SeededCoins
 
 RUNS, N = 3000, 500
@@ -49,7 +51,7 @@ def _coverage(oracles: Sequence[FrequencyOracle], n: int, f: float) -> tuple[flo
         own, other = (int(x * ONE) for x in oracle.support)
         same = UnaryEncoding(counts.size, 2 * oracle.epsilon, own, other)
         cohorts.append((same, Tally(n, counts)))
-    low, high = estimate(cohorts).interval()
+    low, high = estimate(Cohorts(cohorts)).interval()
     p, q = map(float, oracles[0].support)
     s = f * p + (1 - f) * q
     return float(chance @ ((low <= f) & (f <= high))), n * s * (1 - s)
@@ -161,7 +163,9 @@ def test_pooling_levels_beats_every_level_and_keeps_coverage(coins: SeededCoins)
         _simulate(m, generator.choice(4, runs * n, p=truth), coins, n)
         for m, n in zip(levels, sizes, strict=True)
     ]
-    pooled = [estimate(list(zip(levels, run, strict=True))) for run in zip(*tallies, strict=True)]
+    pooled = [
+        estimate(Cohorts(list(zip(levels, run, strict=True)))) for run in zip(*tallies, strict=True)
+    ]
     values = np.array([e.value for e in pooled])
     errors = np.array([e.standard_error for e in pooled])
     best = 1 / sum(1 / m.variance(truth, n) for m, n in zip(levels, sizes, strict=True))
@@ -192,7 +196,7 @@ def test_empty_cohorts_do_not_count() -> None:
     mechanism = KRR(3, 1.0)
     some = Tally(10, np.array([5, 3, 2]))
     alone = mechanism.estimate(some)
-    pooled = estimate([(mechanism, some), (KRR(3, 0.5), Tally.empty(3))])
+    pooled = estimate(Cohorts([(mechanism, some), (KRR(3, 0.5), Tally.empty(3))]))
     assert np.array_equal(pooled.value, alone.value)
     assert pooled.n == 10
 
@@ -227,7 +231,20 @@ def test_nothing_to_estimate_from_is_an_error() -> None:
 def test_different_parameters_are_not_pooled() -> None:
     some = Tally(10, np.array([5, 5]))
     with pytest.raises(InvalidInput, match="different parameters cannot be pooled"):
-        estimate([(KRR(2, 1.0), some), (OneBitMean(1.0), some)])
+        Cohorts([(KRR(2, 1.0), some), (OneBitMean(1.0), some)])
+
+
+def test_a_cohort_without_reports_goes_with_its_repeats() -> None:
+    some = Tally(10, np.array([4, 6]))
+    each = [(KRR(2, 1.0), Tally.empty(2)), (KRR(2, 2.0), some), (KRR(2, 3.0), some)]
+    cohorts = Cohorts(each, [Repeats(2.0), Repeats(3.0), Repeats(4.0)])
+    assert list(cohorts) == each[1:]
+    assert cohorts.repeats == (Repeats(3.0), Repeats(4.0))
+    assert (cohorts.n, cohorts.parameters, cohorts.bounds) == (20, 2, (0.0, 1.0))
+    assert [(list(one), one.repeats) for one in cohorts.alone()] == [
+        ([each[1]], (Repeats(3.0),)),
+        ([each[2]], (Repeats(4.0),)),
+    ]
 
 
 def test_a_confidence_close_to_one_is_as_good_as_any() -> None:

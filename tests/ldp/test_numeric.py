@@ -18,6 +18,7 @@ from ldp import (
     Tally,
     estimate,
 )
+from ldp.core.estimation import Cohorts
 from ldp.mechanisms.numbers.hybrid import THRESHOLD
 from ldp.mechanisms.numbers.mean import MAX_GRID, MeanMechanism
 from ldp.testing import SeededCoins
@@ -219,7 +220,7 @@ def test_pooling_cohorts_of_two_epsilons_covers_and_is_no_worse_than_either(
         replicate(strong, population[1], repeats, coins),
         strict=True,
     )
-    pooled = [estimate([(weak, a), (strong, b)]) for a, b in tallies]
+    pooled = [estimate(Cohorts([(weak, a), (strong, b)])) for a, b in tallies]
     values = np.array([p.value[0] for p in pooled])
     errors = np.array([p.standard_error[0] for p in pooled])
     assert np.mean(abs(values - mean) < 1.96 * errors) == pytest.approx(0.95, abs=0.012)

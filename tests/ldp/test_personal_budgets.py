@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc
 
 from ldp import Tally
+from ldp.core.estimation import Cohorts
 from ldp.core.mechanism import Categorical
 from ldp.core.policy import Policy
 from ldp.estimating import pooling
@@ -80,12 +81,11 @@ def joint(run: Sequence[Counts]) -> LikelihoodEstimate:
 
 
 def marginal(attribute: int, run: Sequence[Counts]) -> LikelihoodEstimate:
-    return pooling.fit(
-        [
-            (cohort[attribute], Tally(cohort[2], counts.sum(axis=1 - attribute)))
-            for cohort, counts in zip(COHORTS, run, strict=True)
-        ]
-    )
+    each = [
+        (cohort[attribute], Tally(cohort[2], counts.sum(axis=1 - attribute)))
+        for cohort, counts in zip(COHORTS, run, strict=True)
+    ]
+    return pooling.fit(Cohorts(each))
 
 
 def bound(channels: Sequence[Floats], truth: Floats) -> float:

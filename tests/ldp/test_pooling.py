@@ -69,7 +69,9 @@ def expected(mechanism: Categorical, truth: Floats, n: float) -> Tally:
 def of_levels(truths: Sequence[Floats]) -> Cohorts:
     """The expected cohorts of k-RR at four levels."""
     levels = zip(LEVELS, SHARES, truths, strict=True)
-    return [(m := KRR(8, epsilon), expected(m, f, N * share)) for epsilon, share, f in levels]
+    return Cohorts(
+        [(m := KRR(8, epsilon), expected(m, f, N * share)) for epsilon, share, f in levels]
+    )
 
 
 def simulated(
@@ -221,7 +223,7 @@ def revealing(k: int, sensitive: tuple[int, ...]) -> ChannelTable:
 def test_the_errors_of_two_sensitivity_maps(
     maps: tuple[tuple[int, ...], ...], best: float, scalar: float
 ) -> None:
-    cohorts = [(m := revealing(6, s), expected(m, zipf(6, 1.0), 10_000)) for s in maps]
+    cohorts = Cohorts([(m := revealing(6, s), expected(m, zipf(6, 1.0), 10_000)) for s in maps])
     assert 1e4 * total_variance(pool(cohorts, "mle")) == pytest.approx(best, rel=1e-3)
     assert 1e4 * total_variance(pool(cohorts, "gls")) == pytest.approx(best, rel=1e-3)
     assert 1e4 * total_variance(pool(cohorts, "scalar")) == pytest.approx(scalar, rel=1e-3)
@@ -247,14 +249,14 @@ def test_maximum_likelihood_is_where_bayes_rule_report_by_report_leads() -> None
                 joint = f * matrix(m)[:, y]
                 after += count * joint / joint.sum() / 6000
         f = after
-    assert fit(cohorts).value == pytest.approx(f, abs=1e-5)
+    assert fit(Cohorts(cohorts)).value == pytest.approx(f, abs=1e-5)
 
 
 def test_the_quasi_likelihood_of_codes_is_their_likelihood() -> None:
     rng = np.random.default_rng(3)
     mechanisms = [KRR(6, epsilon) for epsilon in LEVELS]
     counts = [rng.multinomial(5000, zipf(6, 1.0) @ matrix(m)) for m in mechanisms]
-    cohorts = [(m, Tally(5000, c)) for m, c in zip(mechanisms, counts, strict=True)]
+    cohorts = Cohorts([(m, Tally(5000, c)) for m, c in zip(mechanisms, counts, strict=True)])
     exact, moments = pool(cohorts, "mle"), pool(cohorts, "gls")
     # Both have their weights at the same maximum, to the accuracy with which it is sought.
     assert moments.value == pytest.approx(exact.value, abs=1e-4)
@@ -266,7 +268,8 @@ def test_the_covariance_of_mixed_cohorts_is_the_inverse_of_the_sum_of_informatio
     bits, codes = UnaryEncoding(4, 1.0), KRR(4, 2.0)
     p, q = (float(x) for x in bits.support)
     supports = np.round(30_000 * (q + (p - q) * truth)).astype(np.int64)
-    found = fit([(bits, Tally(30_000, supports)), (codes, expected(codes, truth, 10_000))])
+    each = [(bits, Tally(30_000, supports)), (codes, expected(codes, truth, 10_000))]
+    found = fit(Cohorts(each))
     channel = np.array(bits.channel().rows, dtype=float)
     each = np.arange(16)[:, np.newaxis] >> np.arange(4) & 1
     debiased = (each - q) / (p - q)
@@ -295,7 +298,7 @@ def test_mixed_mechanisms_pool_without_bias_with_their_stated_error(coins: Seede
     errors: dict[Method, list[Floats]] = {"mle": [], "inverse_variance": []}
     covered, stated, p_values = [], [], []
     for run in zip(*tallies, strict=True):
-        cohorts = [(mechanism, tally) for (mechanism, _), tally in zip(MIXED, run, strict=True)]
+        cohorts = Cohorts([(m, tally) for (m, _), tally in zip(MIXED, run, strict=True)])
         for method, found in errors.items():
             estimate = pool(cohorts, method)
             found.append(estimate.value - truth)
@@ -320,7 +323,7 @@ def test_the_most_likely_distribution_of_mixed_cohorts_leaves_nothing_to_gain(
     coins: SeededCoins,
 ) -> None:
     truth = np.array([0.6, 0.3, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0])
-    cohorts = [(m, simulated(m, truth, n, 1, coins)[0]) for m, n in MIXED]
+    cohorts = Cohorts([(m, simulated(m, truth, n, 1, coins)[0]) for m, n in MIXED])
     found = fit(cohorts)
     assert found.gap <= 1e-2
     assert found.value.min() >= 0
@@ -336,11 +339,12 @@ def test_a_few_reports_of_any_mechanisms_are_pooled(seed: int, k: int, size: int
     makers = [KRR, HRR, HadamardResponse, LocalHashing, ProjectiveGeometry, SubsetSelection]
     makers += [SummingHistogram, UnaryEncoding, UnaryEncoding.symmetric]
     truth = rng.dirichlet(np.full(k, 0.2))
-    cohorts = []
+    each = []
     for _ in range(size):
         mechanism = makers[rng.integers(len(makers))](k, float(rng.choice([0.1, 1, 4, 16])))
         values = rng.choice(k, rng.choice([1, 3, 10, 1000]), p=truth)
-        cohorts.append((mechanism, mechanism.tally(mechanism.randomize_many(values, coins))))
+        each.append((mechanism, mechanism.tally(mechanism.randomize_many(values, coins))))
+    cohorts = Cohorts(each)
     found = fit(cohorts)
     assert found.gap <= 1e-2
     assert found.value.min() >= 0
@@ -356,13 +360,14 @@ def test_an_estimate_is_tagged_with_its_method() -> None:
     cohorts = of_levels([SKEWED] * 4)
     assert [pool(cohorts, method).method for method in METHODS] == list(METHODS)
     assert pool(cohorts).method == "mle"
-    assert pool(cohorts[:1], "inverse_variance").method == "debias"
+    assert pool(cohorts.alone()[0], "inverse_variance").method == "debias"
 
 
 def test_means_and_large_domains_are_pooled_by_inverse_variance() -> None:
-    means = [(OneBitMean(e), Tally(100, np.array([40, 60]))) for e in (1.0, 2.0)]
+    means = Cohorts([(OneBitMean(e), Tally(100, np.array([40, 60]))) for e in (1.0, 2.0)])
     assert pool(means).method == "inverse_variance"
-    large = [(KRR(5000, e), Tally(5000, np.ones(5000, dtype=int))) for e in (1.0, 2.0)]
+    ones = Tally(5000, np.ones(5000, dtype=int))
+    large = Cohorts([(KRR(5000, e), ones) for e in (1.0, 2.0)])
     assert pool(large).method == "inverse_variance"
     with pytest.raises(InvalidInput, match=r"for 2\.\.4096 categories, not for krr of 5000"):
         pool(large, "mle")
@@ -377,11 +382,12 @@ def test_an_unknown_method_is_refused() -> None:
 
 @pytest.mark.parametrize("method", [None, *METHODS])
 def test_no_reports_are_an_error_and_empty_cohorts_do_not_count(method: Method | None) -> None:
-    cohorts = list(of_levels([SKEWED] * 4))
+    cohorts = of_levels([SKEWED] * 4)
     empty = (KRR(8, 3.0), Tally.empty(8))
-    assert np.array_equal(pool([*cohorts, empty], method).value, pool(cohorts, method).value)
+    more = Cohorts([*cohorts, empty])
+    assert np.array_equal(pool(more, method).value, pool(cohorts, method).value)
     with pytest.raises(InvalidInput, match="no reports to estimate from"):
-        pool([empty], method)
+        Cohorts([empty])
 
 
 # --- homogeneity -------------------------------------------------------------------------
@@ -404,10 +410,8 @@ def test_the_test_of_homogeneity_rejects_like_cohorts_as_often_as_it_says(truth:
     sizes = [round(N * share) for share in SHARES]
     runs, rejected = 1500, 0
     for _ in range(runs):
-        cohorts = [
-            (m, Tally(n, rng.multinomial(n, y)))
-            for m, n, y in zip(mechanisms, sizes, outputs, strict=True)
-        ]
+        each = zip(mechanisms, sizes, outputs, strict=True)
+        cohorts = Cohorts([(m, Tally(n, rng.multinomial(n, y))) for m, n, y in each])
         rejected += homogeneity(cohorts).p_value < 0.05
     assert rejected / runs == pytest.approx(0.05, abs=4 * np.sqrt(0.05 * 0.95 / runs))
 
@@ -430,7 +434,8 @@ def test_its_simulated_power_is_the_predicted_one() -> None:
         for epsilon, share, f in zip(LEVELS, SHARES, truths, strict=True)
     ]
     rejected = [
-        homogeneity([(m, Tally(n, rng.multinomial(n, y))) for m, n, y in parts]).p_value < 0.05
+        homogeneity(Cohorts([(m, Tally(n, rng.multinomial(n, y))) for m, n, y in parts])).p_value
+        < 0.05
         for _ in range(800)
     ]
     assert np.mean(rejected) == pytest.approx(0.675, abs=4 * np.sqrt(0.675 * 0.325 / 800))
@@ -438,13 +443,13 @@ def test_its_simulated_power_is_the_predicted_one() -> None:
 
 def test_its_statistic_is_twice_the_log_likelihood_ratio_in_large_samples() -> None:
     truths = [SKEWED, SKEWED, shifted(SKEWED, 2, 0, 0.01), SKEWED]
-    cohorts = [(m, Tally(100 * t.n, 100 * t.counts)) for m, t in of_levels(truths)]
+    cohorts = Cohorts([(m, Tally(100 * t.n, 100 * t.counts)) for m, t in of_levels(truths)])
 
     def log_likelihood(part: Cohorts) -> float:
         f = fit(part).value
         return sum(float(t.counts @ np.log(f @ matrix(m))) for m, t in part)
 
-    ratio = 2 * (sum(log_likelihood([c]) for c in cohorts) - log_likelihood(cohorts))
+    ratio = 2 * (sum(log_likelihood(one) for one in cohorts.alone()) - log_likelihood(cohorts))
     assert homogeneity(cohorts).statistic == pytest.approx(ratio, rel=0.02)
     assert ratio > 50
 
@@ -463,7 +468,7 @@ def drawn(
 ) -> Cohorts:
     chances = [f @ matrix(m) for m, f in zip(mechanisms, truths, strict=True)]
     counts = [rng.multinomial(n, c / c.sum()) for c in chances]
-    return [(m, Tally(n, count)) for m, count in zip(mechanisms, counts, strict=True)]
+    return Cohorts([(m, Tally(n, count)) for m, count in zip(mechanisms, counts, strict=True)])
 
 
 @pytest.mark.slow
@@ -480,7 +485,7 @@ def test_homogeneity_keeps_level_and_power_where_most_values_are_rare(
     )
     large = 10**9
     parts = zip(mechanisms, differing, strict=True)
-    ideal = homogeneity([(m, expected(m, f, large)) for m, f in parts])
+    ideal = homogeneity(Cohorts([(m, expected(m, f, large)) for m, f in parts]))
     assert ideal.degrees == 3 * 49
     limit = ncx2.sf(chi2.isf(0.05, 147), 147, ideal.statistic * n / large)
     assert limit == pytest.approx(power, abs=0.02)
@@ -512,7 +517,7 @@ def test_homogeneity_keeps_its_level_for_mixtures_of_subsets(
         codes = mechanism.randomize_many(rng.choice(truth.size, n * runs, p=truth), coins)
         tallies.append([mechanism.tally(codes[n * i : n * (i + 1)]) for i in range(runs)])
     rejected = [
-        homogeneity(list(zip(mechanisms, run, strict=True))).p_value < 0.05
+        homogeneity(Cohorts(list(zip(mechanisms, run, strict=True)))).p_value < 0.05
         for run in zip(*tallies, strict=True)
     ]
     assert 0.02 <= np.mean(rejected) <= 0.075 + 2 * np.sqrt(0.05 * 0.95 / runs)
@@ -531,7 +536,7 @@ def test_homogeneity_keeps_its_level_where_there_are_about_as_many_codes_as_repo
 
 def test_nothing_is_tested_where_nothing_is_frequent() -> None:
     few = [(m, Tally(2, np.eye(1, m.codes, 0, dtype=np.int64)[0] * 2)) for m in with_a_tail()]
-    found = homogeneity(few)
+    found = homogeneity(Cohorts(few))
     assert found.degrees == 0
     assert found.p_value == 1
 
@@ -560,9 +565,9 @@ def test_mle_is_unbiased_and_no_worse_than_inverse_variances_where_most_values_a
 
 def test_means_are_compared_by_their_weighted_spread() -> None:
     cohorts = [(OneBitMean(1.0), Tally(10_000, np.array([4000, 6000]))) for _ in range(2)]
-    assert homogeneity(cohorts).statistic == pytest.approx(0, abs=1e-9)
+    assert homogeneity(Cohorts(cohorts)).statistic == pytest.approx(0, abs=1e-9)
     other = (OneBitMean(1.0), Tally(10_000, np.array([4200, 5800])))
-    found = homogeneity([cohorts[0], other])
+    found = homogeneity(Cohorts([cohorts[0], other]))
     # Two shares of 0.6 and 0.58 of 10000 each; how their variances are pooled matters little.
     assert found.degrees == 1
     assert found.statistic == pytest.approx(0.02**2 / (2 * 0.59 * 0.41 / 10_000), rel=1e-2)
@@ -570,7 +575,7 @@ def test_means_are_compared_by_their_weighted_spread() -> None:
 
 def test_one_cohort_has_nothing_to_be_compared_with() -> None:
     with pytest.raises(InvalidInput, match="two or more cohorts with reports"):
-        homogeneity(of_levels([SKEWED] * 4)[:1])
+        homogeneity(of_levels([SKEWED] * 4).alone()[0])
 
 
 # --- strata ------------------------------------------------------------------------------
@@ -578,9 +583,8 @@ def test_one_cohort_has_nothing_to_be_compared_with() -> None:
 
 def test_strata_are_weighted_by_their_shares() -> None:
     low, high = np.array([0.9, 0.1]), np.array([0.5, 0.5])
-    cohorts = [
-        (m := KRR(2, e), expected(m, f, n)) for e, f, n in ((1.0, low, 3000), (3.0, high, 1000))
-    ]
+    each = (1.0, low, 3000), (3.0, high, 1000)
+    cohorts = Cohorts([(m := KRR(2, e), expected(m, f, n)) for e, f, n in each])
     found = stratified(cohorts)
     assert found.method == "stratified"
     assert found.value == pytest.approx(0.75 * low + 0.25 * high, abs=1e-3)
@@ -595,10 +599,10 @@ def test_the_error_of_strata_covers_who_happens_to_answer(known: bool) -> None:
     truth, runs, errors, stated = shares @ truths, 2000, [], []
     for _ in range(runs):
         sizes = [600, 400] if known else rng.multinomial(1000, shares)
-        cohorts = [
-            (m, Tally(int(n), rng.multinomial(n, f @ matrix(m))))
-            for m, n, f in zip(mechanisms, sizes, truths, strict=True)
-        ]
+        each = zip(mechanisms, sizes, truths, strict=True)
+        cohorts = Cohorts(
+            [(m, Tally(int(n), rng.multinomial(n, f @ matrix(m)))) for m, n, f in each]
+        )
         found = stratified(cohorts, shares if known else None)
         errors.append(found.value - truth)
         stated.append(found.standard_error**2)
@@ -612,7 +616,7 @@ def test_strata_cover_a_rare_value_that_no_report_revealed() -> None:
     for _ in range(300):
         chances = [truth @ matrix(m) for m in mechanisms]
         tallies = [Tally(150, rng.multinomial(150, c / c.sum())) for c in chances]
-        low, high = stratified(list(zip(mechanisms, tallies, strict=True))).interval()
+        low, high = stratified(Cohorts(list(zip(mechanisms, tallies, strict=True)))).interval()
         covered.append(low[0] <= truth[0] <= high[0])
     assert np.mean(covered) >= 0.94
 
@@ -630,7 +634,7 @@ def test_cohorts_that_differ_are_stratified_with_a_warning() -> None:
 
 
 def test_one_cohort_is_answered_without_a_test() -> None:
-    found = answer(of_levels([SKEWED] * 4)[:1])
+    found = answer(of_levels([SKEWED] * 4).alone()[0])
     assert found.homogeneity is None
     assert found.warning == ""
 
@@ -641,11 +645,12 @@ def test_one_cohort_is_answered_without_a_test() -> None:
         ([0.5, 0.6], "shares must be 2 numbers >= 0 that sum to one"),
         ([1.0], "shares must be 2 numbers"),
         ([1.5, -0.5], "shares must be 2 numbers >= 0"),
-        ([0.5, 0.5], "a cohort without reports has a share"),
+        ([0.2, 0.3, 0.5], "one for each cohort with reports"),
     ],
 )
 def test_shares_that_cannot_be_are_refused(shares: list[float], message: str) -> None:
-    cohorts = [(KRR(2, 1.0), Tally(10, np.array([5, 5]))), (KRR(2, 2.0), Tally.empty(2))]
+    each = [(KRR(2, e), Tally(10, np.array([5, 5]))) for e in (1.0, 2.0)]
+    cohorts = Cohorts([*each, (KRR(2, 3.0), Tally.empty(2))])
     with pytest.raises(InvalidInput, match=message):
         stratified(cohorts, shares)
 

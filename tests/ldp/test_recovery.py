@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ldp import KRR, FrequencyOracle, InvalidInput, Tally, UnaryEncoding
-from ldp.core.estimation import Estimate, estimate
+from ldp.core.estimation import Estimate
 from ldp.estimating.consistency import project
 from ldp.estimating.recovery import ldp_recover
 
@@ -49,7 +49,7 @@ def error(mechanism: KRR, attack: NDArray[np.float64]) -> list[float]:
     n, forged = 95_000_000, 5_000_000
     honest = np.rint(n * (truth * (p - q) + q)).astype(np.int64)
     tallies = [Tally(int(honest.sum()), honest), Tally(forged, (forged * attack).astype(np.int64))]
-    raw = estimate([(mechanism, tallies[0] + tallies[1])])
+    raw = mechanism.estimate(tallies[0] + tallies[1])
     recovered = ldp_recover(mechanism, raw, forged / n)
     return [
         float(np.square(v - truth).sum()) for v in (raw.value, project(raw.value), recovered.value)

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from ldp import KRR, InvalidInput, Mechanism, OneBitMean, SquareWave, Tally, UnaryEncoding
 from ldp.assurance.poisoning import largest_shift
 from ldp.core.estimation import Cohorts, Estimate
-from ldp.core.repeated import Repeats, factors
-from ldp.estimating.distribution import pooled
+from ldp.core.repeated import Repeated, Repeats, factors
+from ldp.estimating.distribution import pooled, reconstruct
 from ldp.estimating.pooling import Method, homogeneity, pool, stratified
 
 METHODS: tuple[Method, ...] = ("mle", "gls", "inverse_variance", "scalar")
@@ -51,13 +51,14 @@ MECHANISMS = {
 }
 
 
-def cohorts(name: str, levels: int = 2) -> Cohorts:
+def cohorts(name: str, levels: int = 2, repeats: Repeated = ()) -> Cohorts:
     source = np.random.default_rng(3)
     f = np.array([0.4, 0.3, 0.2, 0.08, 0.02])
-    return [
+    each = [
         (m, m.tally(m.randomize_many(source.choice(5, 4000, p=f), coins)))
         for m, coins in zip(MECHANISMS[name][:levels], _coins(), strict=False)
     ]
+    return Cohorts(each, repeats)
 
 
 def _coins() -> list[object]:
@@ -69,9 +70,8 @@ def _coins() -> list[object]:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_repeated_truths_add_their_variance_and_no_noise(name: str, method: Method) -> None:
-    one = cohorts(name, 1)
-    usual = pool(one, method)
-    found = pool(one, method, [Repeats(7.0)])
+    usual = pool(cohorts(name, 1), method)
+    found = pool(cohorts(name, 1, [Repeats(7.0)]), method)
     assert found.value == pytest.approx(usual.value, abs=1e-3)
     added = found.standard_error**2 - usual.standard_error**2
     f = usual.value
@@ -82,7 +82,7 @@ def test_repeated_truths_add_their_variance_and_no_noise(name: str, method: Meth
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_repeated_codes_repeat_the_whole_error(name: str, method: Method) -> None:
     usual = pool(cohorts(name), method)
-    found = pool(cohorts(name), method, [Repeats(9.0, codes=True)] * 2)
+    found = pool(cohorts(name, 2, [Repeats(9.0, codes=True)] * 2), method)
     assert found.value == pytest.approx(usual.value, abs=2e-3)
     assert found.standard_error == pytest.approx(3 * usual.standard_error, rel=0.02)
     wide, narrow = (np.subtract(*e.interval()[::-1]) for e in (found, usual))
@@ -91,22 +91,22 @@ def test_repeated_codes_repeat_the_whole_error(name: str, method: Method) -> Non
 
 def test_a_repeated_level_has_less_weight() -> None:
     both = cohorts("krr")
-    exact = pool(both[1:], "mle").value
+    exact = pool(both.alone()[1], "mle").value
     usual = np.abs(pool(both, "mle").value - exact).sum()
-    found = np.abs(pool(both, "mle", [Repeats(1.0), Repeats(500.0)]).value - exact).sum()
+    repeated = cohorts("krr", 2, [Repeats(1.0), Repeats(500.0)])
+    found = np.abs(pool(repeated, "mle").value - exact).sum()
     assert found > 3 * usual
 
 
 def test_strata_have_the_errors_of_repeats_too() -> None:
     usual = stratified(cohorts("krr"))
-    found = stratified(cohorts("krr"), repeats=[Repeats(9.0, codes=True)] * 2)
+    found = stratified(cohorts("krr", 2, [Repeats(9.0, codes=True)] * 2))
     assert found.standard_error == pytest.approx(3 * usual.standard_error, rel=0.05)
 
 
 def test_forged_reports_weigh_as_the_pooling_weighs() -> None:
-    both = cohorts("krr")
-    usual = largest_shift(both, 100)
-    found = largest_shift(both, 100, repeats=[Repeats(1.0), Repeats(500.0)])
+    usual = largest_shift(cohorts("krr"), 100)
+    found = largest_shift(cohorts("krr", 2, [Repeats(1.0), Repeats(500.0)]), 100)
     # Few reports of the strict level were enough before, and less so where it weighs more.
     assert found.up[0] > usual.up[0]
 
@@ -143,7 +143,9 @@ def test_intervals_cover_whether_or_not_people_are_the_same_every_day(
     levels = [KRR(3, epsilon), KRR(3, epsilon / 2)]
     repeats = [Repeats(DAYS), Repeats(DAYS)]
     hits = [
-        covered(pool([(m, counts(m, f, source, same)) for m in levels], method, repeats), f)
+        covered(
+            pool(Cohorts([(m, counts(m, f, source, same)) for m in levels], repeats), method), f
+        )
         for _ in range(150)
     ]
     assert np.mean(hits) > 0.91
@@ -158,7 +160,7 @@ def test_intervals_of_a_mean_cover_too(same: bool) -> None:
     truths = np.zeros(onebit.steps + 1)
     truths[[0, -1]] = 0.4, 0.6
     hits = [
-        covered(pool([(onebit, counts(onebit, truths, source, same))], None, [Repeats(DAYS)]),
+        covered(pool(Cohorts([(onebit, counts(onebit, truths, source, same))], [Repeats(DAYS)])),
                 np.array([0.2]))
         for _ in range(200)
     ]  # fmt: skip
@@ -172,10 +174,10 @@ def test_intervals_of_a_distribution_cover_too(same: bool) -> None:
     truths = np.exp(-0.5 * ((np.arange(25) - 10) / 5) ** 2)
     truths /= truths.sum()
     edges = np.linspace(-1, 1, 5)
-    exact = pooled([(wave, Tally(10**9, np.rint(1e9 * truths @ wave.matrix()).astype(int)))])
+    exact = reconstruct(wave, Tally(10**9, np.rint(1e9 * truths @ wave.matrix()).astype(int)))
     shares = exact.histogram(edges).value
     hits = [
-        covered(pooled([(wave, counts(wave, truths, source, same))], [Repeats(DAYS)])
+        covered(pooled(Cohorts([(wave, counts(wave, truths, source, same))], [Repeats(DAYS)]))
                 .histogram(edges), shares)
         for _ in range(60)
     ]  # fmt: skip
@@ -188,7 +190,7 @@ def test_levels_of_the_same_people_every_day_are_found_different_as_rarely_as_st
     levels = [KRR(2, 1.0), KRR(2, 4.0)]
     p_values = [
         homogeneity(
-            [(m, counts(m, f, source, True)) for m in levels], [Repeats(DAYS), Repeats(DAYS)]
+            Cohorts([(m, counts(m, f, source, True)) for m in levels], [Repeats(DAYS)] * 2)
         ).p_value
         for _ in range(200)
     ]
@@ -200,6 +202,6 @@ def test_repeats_that_are_none_are_refused() -> None:
     with pytest.raises(InvalidInput, match=r"must be >= 1, got 0\.5"):
         Repeats(0.5)
     with pytest.raises(InvalidInput, match="2 cohorts, but 1 repeats"):
-        pool(cohorts("krr"), "mle", [Repeats(2.0)])
+        cohorts("krr", 2, [Repeats(2.0)])
     with pytest.raises(InvalidInput, match=r"shape \(levels, periods\), got \(3,\)"):
         factors([1, 2, 3])

@@ -16,7 +16,6 @@ from hearsay_server.ingest.intake import Cohort
 from ldp import Estimate, FrequencyOracle, InvalidInput, Mechanism, Tally
 from ldp.assurance.poisoning import Shift, largest_shift
 from ldp.core.estimation import Cohorts
-from ldp.core.repeated import Repeated
 from ldp.errors import NotReady
 from ldp.estimating import pooling
 from ldp.estimating.consistency import make_consistent
@@ -61,28 +60,27 @@ def pooled(
     """
     if not tallies:
         raise NoReports(f"there are no such reports of {attribute!r} yet")
-    cohorts = list(by_level(plan, attribute, tallies).values())
-    repeats = of_levels(plan, attribute, tallies)
+    cohorts = by_level(plan, attribute, tallies)
     domain = plan.attributes[attribute].domain
     if forgeable:
-        return _pooled_though_different(domain, cohorts, _forgeable(method), repeats)
+        return _pooled_though_different(domain, cohorts, _forgeable(method))
     if method:
-        return pooling.answer(cohorts, pooling.named(method), repeats=repeats)
+        return pooling.answer(cohorts, pooling.named(method))
     if _has_many(domain):
         untested = f"with more than {_QUICK} values, whether the levels differ was not tested"
-        value = pooling.pool(cohorts, "inverse_variance", repeats)
+        value = pooling.pool(cohorts, "inverse_variance")
         return pooling.Answer(value, None, untested if len(cohorts) > 1 else "")
-    return pooling.answer(cohorts, repeats=repeats)
+    return pooling.answer(cohorts)
 
 
-def by_level(plan: Plan, attribute: str, tallies: Tallies) -> dict[str, tuple[Mechanism, Tally]]:
-    """Return each level's mechanism and the sum of its periods' tallies."""
+def by_level(plan: Plan, attribute: str, tallies: Tallies) -> Cohorts:
+    """Return each level's mechanism and the sum of its periods' tallies, as cohorts."""
     sums: dict[str, tuple[Mechanism, Tally]] = {}
     for cohort, tally in tallies.items():
         mechanism = plan.levels[cohort.level].mechanisms[attribute]
         known = sums.get(cohort.level)
         sums[cohort.level] = (mechanism, tally if known is None else known[1] + tally)
-    return sums
+    return Cohorts(list(sums.values()), of_levels(plan, attribute, tallies))
 
 
 def _has_many(domain: Domain) -> bool:
@@ -105,14 +103,12 @@ def _forgeable(method: str) -> str:
     return method or "inverse_variance"
 
 
-def _pooled_though_different(
-    domain: Domain, cohorts: Cohorts, method: str, repeats: Repeated
-) -> pooling.Answer:
+def _pooled_though_different(domain: Domain, cohorts: Cohorts, method: str) -> pooling.Answer:
     """Pool without stratifying where the levels differ, but say so."""
-    value = pooling.pool(cohorts, pooling.named(method), repeats)
+    value = pooling.pool(cohorts, pooling.named(method))
     if len(cohorts) < 2 or _has_many(domain):
         return pooling.Answer(value, None, "")
-    test = pooling.homogeneity(cohorts, repeats)
+    test = pooling.homogeneity(cohorts)
     warning = (
         f"the levels differ (p = {test.p_value:.2g}), and are pooled all the same because forged "
         "reports were asked about: ask for each level by itself"
@@ -141,20 +137,19 @@ def estimate(
         plan, question.attribute, tallies, question.method, forgeable=forged is not None
     )
     domain = plan.attributes[question.attribute].domain
-    levels = by_level(plan, question.attribute, tallies)
-    repeats = of_levels(plan, question.attribute, tallies)
+    cohorts = by_level(plan, question.attribute, tallies)
     raw, scale = answer.estimate, 1.0
     shift: Shift | None = None
     if forged is not None:
         method = question.method or "inverse_variance"
-        shift = largest_shift(list(levels.values()), forged, method, repeats)
+        shift = largest_shift(cohorts, forged, method)
     if isinstance(domain, Categorical):
         statistic, labels = "frequency", list(domain.values)
     else:
         statistic, labels = "mean", ["mean"]
         scale = (domain.high - domain.low) / 2
         raw = raw.rescaled((domain.low, domain.high))
-    value, tag = _processed(question, [mechanism for mechanism, _ in levels.values()], raw)
+    value, tag = _processed(question, [mechanism for mechanism, _ in cohorts], raw)
     confidence = question.confidence if question.HasField("confidence") else _CONFIDENCE
     low, high = raw.interval(confidence, simultaneous=question.simultaneous)
     rows = [
@@ -191,7 +186,7 @@ def estimate(
         homogeneity=answer.homogeneity.p_value if answer.homogeneity else None,
         warning=answer.warning,
         group=group,
-        repeats=max(own.factor for own in repeats),
+        repeats=max(own.factor for own in cohorts.repeats),
     )
 
 
@@ -253,12 +248,10 @@ def distribution(
     edges = _edges(question, domain.low, domain.high)
     scaled = np.clip(2 * (edges - domain.low) / (domain.high - domain.low) - 1, -1, 1)
     confidence = question.confidence if question.HasField("confidence") else _CONFIDENCE
-    cohorts = [
-        (_reconstructible(mechanism), tally)
-        for mechanism, tally in by_level(plan, question.attribute, tallies).values()
-    ]
-    repeats = of_levels(plan, question.attribute, tallies)
-    found = reconstructed(cohorts, repeats)
+    cohorts = by_level(plan, question.attribute, tallies)
+    for mechanism, _ in cohorts:
+        _check_reconstructible(mechanism)
+    found = reconstructed(cohorts)
     histogram = found.histogram(scaled)
     bins = [
         analyst_pb2.Bin(left=left, right=right, share=row)
@@ -281,7 +274,7 @@ def distribution(
         method="ems" if len(cohorts) == 1 else "ems, pooled",
         bins=bins,
         quantiles=quantiles,
-        repeats=max(own.factor for own in repeats),
+        repeats=max(own.factor for own in cohorts.repeats),
     )
 
 
@@ -306,13 +299,12 @@ def _pairs(edges: Floats) -> list[tuple[float, float]]:
     return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
 
 
-def _reconstructible(mechanism: Mechanism) -> MeanMechanism:
+def _check_reconstructible(mechanism: Mechanism) -> None:
     if not isinstance(mechanism, MeanMechanism) or mechanism.steps < 2:
         raise InvalidInput(
             f"{mechanism.name} reports tell of the mean alone: ask for it, or survey the "
             "distribution with square_wave"
         )
-    return mechanism
 
 
 def _rows(labels: Sequence[str], values: Estimate, confidence: float) -> list[analyst_pb2.Row]:
