@@ -38,6 +38,7 @@ def step(module: nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor) -
     optimizer.step()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [0.02, 50.0], ids=["from below", "from above"])
 def test_the_norm_goes_to_the_quantile_of_the_norms(start: float) -> None:
     lengths = torch.linspace(0.1, 2.1, 2000)[:, None]

@@ -300,7 +300,7 @@ def test_a_file_anchor_replaces_its_file_as_a_whole(tmp_path: Path) -> None:
 
 def test_a_keyring_anchor_says_which_package_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)
-    with pytest.raises(MissingExtra, match=r"needs keyring: pip install 'hearsay\[keyring\]'"):
+    with pytest.raises(MissingExtra, match=r"needs keyring: pip install 'hearsay-ldp\[keyring\]'"):
         KeyringAnchor("app", "ledger")
 
 

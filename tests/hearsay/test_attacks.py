@@ -255,11 +255,11 @@ plan, file, name, wait, anchor = sys.argv[1:]
 transport = RecordingTransport(open(plan, "rb").read())
 client = Client(transport, "survey", ledger=file, level="standard", epsilon=1.0, consent=True,
                 anchor=FileAnchor(anchor) if anchor else None)
-client.wait_ready()
+client.wait_ready(5.0)
 person = client.person(name, level="standard")
 person.grant()
 print(*person.record(answer="yes").taken, person.status().reason, flush=True)
-client.flush()
+client.flush(5.0)
 print(*[batch.id.hex() for batch in transport.batches], flush=True)
 if wait == "wait":
     time.sleep(60)
@@ -288,6 +288,7 @@ def live(
     return answered, set(left.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", ["missing", "older"])
 def test_a_ledger_without_its_log_spends_no_more(tmp_path: Path, file: Path, lost: str) -> None:
     """The adversary restores a backup of the one file, after a crash."""
@@ -404,6 +405,7 @@ def test_a_plan_that_would_take_long_to_read_is_refused() -> None:
     many = one_question(["no", "yes"])
     for number in range(1024):
         many += f'\n[[attributes]]\nname = "a{number}"\n[attributes.numeric]\nlow = 0\nhigh = 1'
+    many = many.replace("[attributes.numeric]", 'mechanism = "onebit"\n[attributes.numeric]')
     with pytest.raises(InvalidInput, match="at most 1024 attributes, got 1025"):
         parse(plan_of(many))
     with pytest.raises(InvalidInput, match="at most 4194304 bytes"):

@@ -526,6 +526,7 @@ def both(
     return first, second
 
 
+@pytest.mark.slow
 @usual(150)
 @given(
     attributes=st.lists(categorical | numeric, min_size=1, max_size=3),
@@ -603,6 +604,7 @@ hostile_server = given(
 )
 
 
+@pytest.mark.slow
 @usual(150)
 @hostile_server
 def test_a_hostile_server_sees_the_same_messages_at_the_same_moments(**given: Any) -> None:
@@ -616,6 +618,7 @@ def test_a_hostile_server_sees_the_same_messages_in_many_more_runs(**given: Any)
     check_a_hostile_server(**given)
 
 
+@pytest.mark.slow
 @usual(40)
 @given(
     attributes=st.lists(st.sampled_from(ASKED), min_size=1, max_size=3),

@@ -88,6 +88,7 @@ def test_what_is_in_a_batch_leaves_from_a_full_disk(
     assert server.show("health").status.records == 1  # however often it went
 
 
+@pytest.mark.slow
 def test_a_read_only_disk_takes_nothing_and_raises_nothing(
     server: Server, small_disk: SmallDisk
 ) -> None:
@@ -272,6 +273,7 @@ def test_batches_under_way_are_forgotten_when_consent_is_revoked(
         assert len(servicer.calls) == calls
 
 
+@pytest.mark.slow
 def test_batches_dropped_while_under_way_can_be_forgotten_too(moody: tuple[Moody, str]) -> None:
     servicer, address = moody
     servicer.answers = ["hang"] * 50

@@ -75,6 +75,7 @@ def connected(transport: RecordingTransport, file: Path) -> Client:
     )
 
 
+@pytest.mark.slow
 def test_interrupting_record_flush_and_close_500_times_breaks_nothing(file: Path) -> None:
     transport = RecordingTransport(PLAN)
     chance = random.Random(1)

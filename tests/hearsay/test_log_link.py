@@ -170,6 +170,7 @@ def killer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("disk", ["tmp_path", "small_disk"])
 def test_a_kill_before_any_write_sync_or_removal_loses_nothing(
     request: pytest.FixtureRequest, killer: Path, disk: str
@@ -201,6 +202,7 @@ def test_a_kill_before_any_write_sync_or_removal_loses_nothing(
     assert calls > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [1, 2])
 def test_kills_at_any_moment_lose_nothing(file: Path, at_once: int) -> None:
     create_ledger(file)

@@ -128,6 +128,7 @@ def ask(address: str, method: str, path: str, user: str) -> bytes:
     return body
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", BACKENDS)
 def test_a_backend_with_two_workers_sends_every_answer_once(
     server: Server, folder: Path, title: str

@@ -88,6 +88,7 @@ def imported(source: str) -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_a_type_checker_reads_the_answers(tmp_path: Path) -> None:
     (tmp_path / "survey.toml").write_text(SURVEY)
     (tmp_path / "odd.py").write_text(codegen.module(resolved(ODD)))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from certificates import Authority
 
+from hearsay_server.build import revision, version
 from hearsay_server.serving import logs
 from support import FROM_NOTHING, Server
 
@@ -70,5 +71,6 @@ def test_strangers_write_nothing_into_the_log(tmp_path: Path) -> None:
     messages = [json.loads(line)["message"] for line in server.log.splitlines()]
     assert [message.partition(":")[0] for message in messages] == [
         "no token was ever made",
+        f"hearsay {version()}, revision {revision()}, has started",
         "stopping",
     ]

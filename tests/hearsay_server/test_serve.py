@@ -258,6 +258,7 @@ def test_health_and_reflection_answer(server: Server) -> None:
         assert [method.name for method in file.service[0].method] == ["GetPlan", "Submit", "Forget"]
 
 
+@pytest.mark.slow
 def test_a_broken_disk_is_not_acknowledged(
     server: Server, collector: collector_pb2_grpc.CollectorStub
 ) -> None:

@@ -115,6 +115,7 @@ def _kill(victim: Server | Postgres) -> None:
     victim.stop(signal.SIGKILL if isinstance(victim, Server) else signal.SIGQUIT)
 
 
+@pytest.mark.slow
 def test_workers_share_a_port_and_a_folder(tmp_path: Path) -> None:
     server = Server(tmp_path / "data", "--workers", "2")
     server.start()
@@ -136,6 +137,7 @@ def test_workers_share_a_port_and_a_folder(tmp_path: Path) -> None:
     assert verdicts == {Verdict.EQUAL}
 
 
+@pytest.mark.slow
 def test_workers_end_together(tmp_path: Path) -> None:
     server = Server(tmp_path / "data", "--workers", "2")
     server.start()
@@ -151,6 +153,7 @@ def test_workers_end_together(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.slow
 def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     server = Server(tmp_path / "data", "--workers", "2")
     server.start()

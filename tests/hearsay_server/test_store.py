@@ -211,6 +211,7 @@ def test_a_period_that_is_none_fails_nothing_beside_a_batch_that_is_stored(store
     assert str(outcomes[1]) == "the survey has the one period 'once', got 'whenever'"
 
 
+@pytest.mark.slow
 def test_one_commit_may_count_for_any_number_of_cohorts(store: Store) -> None:
     more = {
         Cohort("health", b"", "smokes", "strict", f"{number:05}"): Tally(1, np.array([1, 0, 0]))

@@ -176,6 +176,7 @@ def test_pooling_levels_beats_every_level_and_keeps_coverage(coins: SeededCoins)
     assert 0.94 <= np.mean((low <= truth) & (truth <= high)) <= 0.96
 
 
+@pytest.mark.slow
 def test_simultaneous_intervals_cover_all_values_at_once(coins: SeededCoins) -> None:
     oracle = UnaryEncoding(10, 1.0)
     truth = np.full(10, 0.1)
