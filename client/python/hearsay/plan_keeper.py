@@ -156,6 +156,14 @@ class PlanKeeper:
         if self._agreed.agreement is not None and self._agreed.agreement.plan:
             self._take(self._agreed.agreement.plan)
 
+    @property
+    def lacks_something(self) -> bool:
+        """Whether there is no plan, or the server's time is needed."""
+        known = self.server_time
+        if self.plan is None or known is None:
+            return self.plan is None or not self._store.is_confirmed
+        return self._clock().timestamp() - known > _BEHIND
+
     def is_due(self, age: float, retry: float) -> bool:
         """Tell whether the server has to be asked for its plan or its time.
 
@@ -164,10 +172,8 @@ class PlanKeeper:
         was not asked in `age` seconds whether the plan is still the same, unless the app ships
         that.
         """
-        now = self._clock().timestamp()
-        since, known = now - self._asked, self.server_time
-        behind = not self._store.is_confirmed if known is None else now - known > _BEHIND
-        if self.plan is None or behind:
+        since = self._clock().timestamp() - self._asked
+        if self.lacks_something:
             return not 0 <= since < retry
         shipped = self._agreed.agreement is not None and self._agreed.agreement.plan
         return not shipped and not 0 <= since < age

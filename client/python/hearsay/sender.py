@@ -309,7 +309,8 @@ class Sender:
         if everything:
             self._answer_flushes(float("inf"), sent=True)
         if not waits.reports:
-            return _IDLE if self._keeper.plan else min(_IDLE, self._delivery.longest_wait)
+            lacking = self._keeper.lacks_something
+            return min(_IDLE, self._delivery.longest_wait) if lacking else _IDLE
         age = self._now() - waits.oldest
         return min(max(0.01, self._delivery.batch_age - age), self._delivery.longest_wait, _IDLE)
 
