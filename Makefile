@@ -41,7 +41,7 @@ clean:
 	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache
 
 $(VENV)/.%: pyproject.toml constraints.txt | $(VENV)/bin/python
-	@echo "installing hearsay[$*] into $(VENV) (once; a minute or two)"
+	@echo "installing hearsay-ldp[$*] into $(VENV) (once; a minute or two)"
 	$(PIP) --editable '.[$*]'
 	@touch $@
 

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from functools import cache
 from pathlib import Path
 
 
@@ -17,8 +18,11 @@ def revision() -> str:
 
     "unknown" where there is neither.
     """
-    if given := os.environ.get("HEARSAY_REVISION"):
-        return given
+    return os.environ.get("HEARSAY_REVISION") or _commit()
+
+
+@cache
+def _commit() -> str:
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return "unknown"  # installed, perhaps into a checkout of something else

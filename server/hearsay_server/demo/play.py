@@ -124,9 +124,10 @@ def play(
         with open_channel(address) as channel:
             request = admin_pb2.CreateSurveyRequest(survey=source.survey)
             call(admin_pb2_grpc.AdminStub(channel).CreateSurvey, request, 30.0)
-        exhibit = _collect(pool, source, address, seed, console)
+        plan = surveys.resolve(source.survey)
+        exhibit = _collect(pool, source, address, plan, seed, console)
         results = _ask(source, address)
-    _show_exhibit(exhibit, source.survey, console)
+    _show_exhibit(exhibit, hearsay.plan.parse(plan), console)
     show(results, console)
     draw(results, source.title, plot)
     covered = sum(result.covered for result in results)
@@ -176,7 +177,9 @@ def server_process(folder: Path) -> Iterator[str]:
                 process.stdout.close()
 
 
-def _collect(pool: Pool, source: Source, address: str, seed: int | None, console: Console) -> Sent:
+def _collect(
+    pool: Pool, source: Source, address: str, plan: bytes, seed: int | None, console: Console
+) -> Sent:
     """Let every respondent's device send; return what one of them sent."""
     chooser = random.Random(seed)
     levels = sorted(source.survey.levels)
@@ -184,7 +187,6 @@ def _collect(pool: Pool, source: Source, address: str, seed: int | None, console
         Respondent(number, chooser.choice(levels), answers)
         for number, answers in enumerate(source.respondents)
     ]
-    plan = surveys.resolve(source.survey)
     columns = (TextColumn("devices"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     first = None
     with Progress(*columns, console=console) as progress:
@@ -226,9 +228,8 @@ def _truth(attribute: survey_pb2.Attribute, given: Sequence[str | float], label:
     return given.count(label) / len(given)
 
 
-def _show_exhibit(exhibit: Sent, survey: survey_pb2.Survey, console: Console) -> None:
+def _show_exhibit(exhibit: Sent, plan: hearsay.plan.Plan, console: Console) -> None:
     batch = collector_pb2.Batch.FromString(exhibit.batch)
-    plan = hearsay.plan.parse(surveys.resolve(survey))
     level = plan.level(exhibit.respondent.level)
     table = Table("attribute", "the truth, kept", "what left the device", "epsilon")
     codes = {column.attribute: column.codes for column in batch.columns}
