@@ -1,6 +1,7 @@
 """Threads and forks share one ledger."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,7 @@ def test_a_ledger_in_memory_stays_with_the_process_that_has_it(server: Server) -
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
+        signal.alarm(60)
         recorded = client.record(smokes="no")
         said = f"{recorded.taken} {recorded.dropped} {client.status().reason}"
         os.write(write, said.encode())

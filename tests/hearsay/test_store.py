@@ -485,6 +485,7 @@ def test_a_child_of_a_fork_is_kept_from_a_file_that_was_in_use(store: Store, fil
 def in_child(work: Callable[[], int]) -> int:
     pid = os.fork()
     if pid == 0:
+        signal.alarm(60)
         try:
             os._exit(work())
         finally:

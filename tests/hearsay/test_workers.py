@@ -51,5 +51,6 @@ def test_workers_at_full_speed_lose_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 def test_eight_workers_lose_nothing_in_five_minutes(tmp_path: Path) -> None:
     check(run(tmp_path, 8, 25.0, 300.0))

@@ -48,6 +48,7 @@ def test_what_is_acknowledged_counts_once_whatever_goes_wrong(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @on_each
 def test_what_is_acknowledged_counts_once_for_minutes(deploy: Deploy, tmp_path: Path) -> None:
     seed = int(os.environ.get("FAULTS_SEED", "") or int.from_bytes(os.urandom(4)))

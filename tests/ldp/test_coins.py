@@ -1,6 +1,7 @@
 """Coins: exact, whoever serves the bytes, and never the same twice."""
 
 import os
+import signal
 import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +32,7 @@ class ScriptedCoins(Coins):
 def words_of_a_forked_child(coins: Coins, n: int) -> list[int]:
     read, write = os.pipe()
     if (child := os.fork()) == 0:
+        signal.alarm(60)
         os.write(write, coins.words(n).tobytes())
         os._exit(0)
     os.close(write)
