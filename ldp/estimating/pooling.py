@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import chdtrc
 
 from ldp.core.estimation import Cohorts, Estimate, estimate, scalar_weighted
@@ -71,18 +71,6 @@ class Homogeneity:
     p_value: float
 
 
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """What to tell an analyst: the estimate, the test behind it, and a warning or "".
-
-    The estimate is pooled, or stratified where the test rejected; its `method` says which.
-    """
-
-    estimate: Estimate
-    homogeneity: Homogeneity | None
-    warning: str
-
-
 def named(method: str) -> Method:
     """Return the method of this name; raise `InvalidInput` where there is none."""
     for known in get_args(Method):
@@ -116,7 +104,7 @@ def pool(cohorts: Cohorts, method: Method | None = None) -> Estimate:
     reports per level its 95% intervals cover 99% on average and 91% at worst, those of inverse
     variances 66% and 40%, as they have no width for a value that is never revealed.
 
-    Assumes that the cohorts are samples of one population: `answer` tests it first; and that
+    Assumes that the cohorts are samples of one population, as `homogeneity` tests; and that
     reports are of different people, but for what the cohorts' `repeats` say: weights and errors
     are then those for the covariances of `ldp.core.repeated`.
     Cost: O(cohorts k**3) for mle and gls, O(cohorts k) for the others. Raises `InvalidInput`
@@ -232,63 +220,9 @@ def _grouped(expected: Floats, candidates: NDArray[np.bool_]) -> Floats | None:
     return np.vstack([together, np.eye(expected.size)[~together]]).astype(np.float64)
 
 
-def stratified(cohorts: Cohorts, shares: ArrayLike | None = None) -> Estimate:
-    """Return sum_g w_g p_g, the population's parameters when the cohorts differ.
-
-    `shares`, shape (cohorts,), are the strata's known shares of the population. Without them
-    the cohorts' shares of the reports are used, which says what those who answered are like;
-    the error then has the spread between the cohorts too, because who answers is a sample.
-    Raises `InvalidInput` for shares that are no distribution over the cohorts with reports.
-    """
-    counts = np.array([tally.n for _, tally in cohorts], dtype=float)
-    weights = counts / cohorts.n if shares is None else np.asarray(shares, dtype=float)
-    if weights.shape != counts.shape or not (weights >= 0).all() or abs(weights.sum() - 1) > 1e-9:
-        raise InvalidInput(
-            f"shares must be {counts.size} numbers >= 0 that sum to one, one for each "
-            "cohort with reports"
-        )
-    # `pool` knows that a value never revealed may be rare; the variance at zero would be none.
-    alone = [pool(one) for one in cohorts.alone()]
-    values = np.array([e.value for e in alone])
-    variances = np.array([e.standard_error**2 for e in alone])
-    w = weights[:, np.newaxis]
-    value = (w * values).sum(axis=0)
-    variance = (w**2 * variances).sum(axis=0)
-    if shares is None:
-        spread = (w * (values - value) ** 2).sum(axis=0) - (w * (1 - w) * variances).sum(axis=0)
-        # Who answers may be the same in all periods too.
-        most = max(own.factor for own in cohorts.repeats)
-        variance = variance + most * np.maximum(spread, 0) / cohorts.n
-    return Estimate(value, np.sqrt(variance), cohorts.n, cohorts.bounds, "stratified")
-
-
-def answer(
-    cohorts: Cohorts,
-    method: Method | None = None,
-    *,
-    significance: float = 0.01,
-) -> Answer:
-    """Test the cohorts for homogeneity, then pool them, or stratify where they differ.
-
-    Pooling weighs cohorts by precision, so if they differ it describes nobody; the stratified
-    estimate describes those who answered. `significance` is the chance that like cohorts are
-    stratified, which costs precision but no coverage. Differences too small for the test to see
-    stay in a pooled estimate, as a bias that its interval does not have. Raises `InvalidInput`
-    unless 0 < significance < 1, and as `pool` does. Where there is one cohort, or more than
-    `MAX_CATEGORIES`, there is no test.
-    """
-    if not 0 < significance < 1:
-        raise InvalidInput(f"significance must lie strictly between 0 and 1, got {significance}")
-    if len(cohorts) < 2 or not (cohorts.parameters == 1 or _fits_matrices(cohorts)):
-        return Answer(pool(cohorts, method), None, "")
-    test = homogeneity(cohorts)
-    if test.p_value >= significance:
-        return Answer(pool(cohorts, method), test, "")
-    warning = (
-        f"the cohorts differ (chi-squared {test.statistic:.1f} on {test.degrees} degrees of "
-        f"freedom, p = {test.p_value:.2g}): they are not pooled but weighted by their shares"
-    )
-    return Answer(stratified(cohorts), test, warning)
+def can_be_tested(cohorts: Cohorts) -> bool:
+    """Tell whether `homogeneity` applies: to means, and to so many categories at most."""
+    return cohorts.parameters == 1 or _fits_matrices(cohorts)
 
 
 def _fits_matrices(cohorts: Cohorts) -> bool:

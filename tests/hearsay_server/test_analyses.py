@@ -58,7 +58,7 @@ def test_bad_input_is_raised_as_it_is_and_faults_with_their_traceback() -> None:
         these = analyses()
         with pytest.raises(InvalidInput, match="must be even, got 3"):
             await asked(these, analysed.refuse)
-        with pytest.raises(RuntimeError, match="in fail\n.*\nKeyError: 'a fault inside'"):
+        with pytest.raises(RuntimeError, match=r"in fail\n.*\nKeyError: 'a fault inside'"):
             await asked(these, analysed.fail)
 
     done(ask())

@@ -153,6 +153,13 @@ class MeanMechanism(Counted):
         spread = tally.counts @ deviations**2 / (tally.n - 1)
         return np.clip(spread, self._least_variance, largest) / tally.n
 
+    def spread(self, center: float, tally: Tally, imagined: int = 0) -> float:
+        squares = float(tally.counts @ (self._scores - center) ** 2)
+        ends = np.array([-1.0, 1.0])
+        at_ends = float(np.sum(self.report_variance(ends) + (ends - center) ** 2))
+        mean = (squares + imagined / 2 * at_ends) / (tally.n + imagined)
+        return max(mean, self._least_variance)
+
     def matrix(self) -> NDArray[np.float64]:
         """Return the channel in floats, shape (steps + 1, codes)."""
         probabilities, index = self._table()

@@ -17,10 +17,11 @@ from ldp import Estimate, FrequencyOracle, InvalidInput, Mechanism, Tally
 from ldp.assurance.poisoning import Shift, largest_shift
 from ldp.core.estimation import Cohorts
 from ldp.errors import NotReady
-from ldp.estimating import pooling
+from ldp.estimating import pooling, strata
 from ldp.estimating.consistency import make_consistent
 from ldp.estimating.distribution import pooled as reconstructed
 from ldp.estimating.recovery import ldp_recover
+from ldp.estimating.strata import Answer
 from ldp.mechanisms.numbers.mean import MeanMechanism
 
 _QUICK = 256
@@ -31,7 +32,8 @@ _CONFIDENCE = 0.95
 _BINS = 10
 _MAX_BINS = 1024
 
-_SIGNIFICANCE = 0.01
+STRATIFIED = "stratified"
+"""The method that assumes nothing about how levels' people differ."""
 
 Tallies = Mapping[Cohort, Tally]
 Question = (
@@ -48,29 +50,25 @@ class NoReports(NotReady):
     """There is nothing to estimate from."""
 
 
-def pooled(
+def answered(
     plan: Plan, attribute: str, tallies: Tallies, method: str = "", *, forgeable: bool = False
-) -> pooling.Answer:
-    """Test and pool an attribute's cohorts, in the mechanism's units: periods of a level add up.
+) -> Answer:
+    """Estimate an attribute from its cohorts, in the mechanism's units: a level's periods add up.
 
-    Errors allow for the same people in several periods. Without a method it is the best that
-    takes a blink. If `forgeable` it is one for which the effect of forged reports is known, and
-    levels that differ are pooled all the same.
-    Raises `NoReports` where there are none, `InvalidInput` for a method that does not apply.
+    Errors allow for the same people in several periods. Without a method the estimate is
+    stratified by level; a method of `pool` names how levels are pooled as if their
+    people answered alike. If `forgeable` it is a method for which the effect of forged reports is
+    known. Raises `NoReports` where there are none, `InvalidInput` for a method that does not apply.
     """
     if not tallies:
         raise NoReports(f"there are no such reports of {attribute!r} yet")
     cohorts = by_level(plan, attribute, tallies)
-    domain = plan.attributes[attribute].domain
+    many = _has_many(plan.attributes[attribute].domain)
     if forgeable:
-        return _pooled_though_different(domain, cohorts, _forgeable(method))
-    if method:
-        return pooling.answer(cohorts, pooling.named(method))
-    if _has_many(domain):
-        untested = f"with more than {_QUICK} values, whether the levels differ was not tested"
-        value = pooling.pool(cohorts, "inverse_variance")
-        return pooling.Answer(value, None, untested if len(cohorts) > 1 else "")
-    return pooling.answer(cohorts)
+        method = _forgeable(method)
+    if method and method != STRATIFIED:
+        return strata.answer(cohorts, pooling.named(method), most=0.0, tested=not many)
+    return strata.answer(cohorts, "inverse_variance" if many else None, tested=not many)
 
 
 def by_level(plan: Plan, attribute: str, tallies: Tallies) -> Cohorts:
@@ -103,19 +101,6 @@ def _forgeable(method: str) -> str:
     return method or "inverse_variance"
 
 
-def _pooled_though_different(domain: Domain, cohorts: Cohorts, method: str) -> pooling.Answer:
-    """Pool without stratifying where the levels differ, but say so."""
-    value = pooling.pool(cohorts, pooling.named(method))
-    if len(cohorts) < 2 or _has_many(domain):
-        return pooling.Answer(value, None, "")
-    test = pooling.homogeneity(cohorts)
-    warning = (
-        f"the levels differ (p = {test.p_value:.2g}), and are pooled all the same because forged "
-        "reports were asked about: ask for each level by itself"
-    )
-    return pooling.Answer(value, test, warning if test.p_value < _SIGNIFICANCE else "")
-
-
 def check_periods(plan: Plan, question: Question) -> None:
     """Raise `InvalidInput` where something is no period of the survey, or the range is empty."""
     first, last = question.first_period, question.last_period
@@ -133,7 +118,7 @@ def estimate(
     Raises `NoReports` where there are none, `InvalidInput` for what cannot be asked.
     """
     forged = question.forged if question.HasField("forged") else None
-    answer = pooled(
+    answer = answered(
         plan, question.attribute, tallies, question.method, forgeable=forged is not None
     )
     domain = plan.attributes[question.attribute].domain

@@ -212,7 +212,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         if question.targets:
             targets = [domain.encode(target) for target in question.targets]
         else:
-            pooled = queries.pooled(plan, question.attribute, tallies, "inverse_variance")
+            pooled = queries.answered(plan, question.attribute, tallies, "inverse_variance")
             targets = np.argsort(-pooled.estimate.value, kind="stable")[:_TARGETS].tolist()
         levels = dict.fromkeys(cohort.level for cohort in tallies)
         found = rows.supports_by_level(
