@@ -14,6 +14,7 @@ import hearsay.plan
 from dpsgd.reports.rows import Rows
 from hearsay import Analyst, Unreachable
 from hearsay.plan import Plan
+from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.rows import chunks
 from hearsay_server.storage.store import Store
 from hearsay_server.surveys import survey as surveys
@@ -44,6 +45,10 @@ class Exported:
         self.pages = list(store.batches("all", page=3))
         self.batches = [b for page in self.pages for b in page]
         store.close()
+
+    def chunks(self, seed: int) -> Iterator[analyst_pb2.ExportRowsResponse]:
+        """All rows as the server streams them."""
+        return chunks(self.plan, self.pages, self.plan.levels, np.random.default_rng(seed))
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +168,7 @@ def test_rows_stay_whole_and_are_mixed_over_batches(
     before: Counter[tuple[object, ...]] = Counter()
     for stored_batch in exported.batches:
         before += records(exported.plan, stored_batch.rows, stored_batch.columns)
-    streamed = list(chunks(exported.plan, exported.pages, np.random.default_rng(3)))
+    streamed = list(exported.chunks(3))
     after: Counter[tuple[object, ...]] = Counter()
     for chunk in streamed:
         after += records(exported.plan, chunk.rows, chunk.columns)
@@ -194,7 +199,7 @@ def test_a_message_is_of_a_whole_period_or_of_many_batches(tmp_path: Path) -> No
 
 
 def test_nothing_of_a_batch_but_its_rows_is_streamed(exported: Exported) -> None:
-    for chunk in chunks(exported.plan, exported.pages, np.random.default_rng(4)):
+    for chunk in exported.chunks(4):
         data = chunk.SerializeToString()
         assert not any(stored_batch.id in data for stored_batch in exported.batches)
 

@@ -119,7 +119,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         plan = hearsay.plan.parse(frozen)
         pages = await self._within(context, lambda: self._pages(plan, request))
         yield analyst_pb2.ExportRowsResponse(plan=frozen)
-        chunks = rows.chunks(plan, pages, np.random.default_rng())
+        chunks = rows.chunks(plan, pages, plan.levels, np.random.default_rng())
         while (chunk := await self._pool.run(lambda: next(chunks, None))) is not None:
             yield chunk
 
