@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from collected import DAYS, batch, collect, register, toml
+from command import hearsay as command
 from serving import serving, submit, tokens_of
 
 import hearsay.plan
@@ -40,6 +41,7 @@ class Exported:
                 assert export(analyst, "all", self.path) == self.rows
                 self.frame = analyst.rows("all")
                 self.yesterday = analyst.rows("all", first_period=DAYS[1], last_period=DAYS[1])
+                self.strict = analyst.rows("all", levels=["strict"], periods=DAYS[:2])
         store = Store(folder / "data")
         self.tallies = {name: store.tallies("all", name) for name in self.plan.attributes}
         self.pages = list(store.batches("all", page=3))
@@ -112,6 +114,21 @@ def test_an_analyst_has_the_same_rows_as_a_data_frame(exported: Exported) -> Non
         assert tallies(exported, name, triples) == stored(exported, name)
     assert set(exported.yesterday["period"]) == {DAYS[1]}
     assert len(exported.yesterday) == exported.rows // 3
+
+
+def test_rows_of_a_level_and_some_periods_are_those_that_the_server_counted(
+    exported: Exported,
+) -> None:
+    frame = exported.strict
+    for name in exported.plan.attributes:
+        part = frame[frame[name].notna()]
+        triples = zip(part[name], part[f"{name}__level"], part["period"], strict=True)
+        assert tallies(exported, name, triples) == {
+            (level, day): tally
+            for (level, day), tally in stored(exported, name).items()
+            if level == "strict" and day in DAYS[:2]
+        }
+    assert len(frame) == exported.rows // 3
 
 
 def test_the_private_training_reads_every_row_from_both(exported: Exported) -> None:
@@ -232,6 +249,34 @@ def test_an_export_appears_whole_or_not_at_all(
         assert export(analyst, "health", tmp_path / "out") == 5
         with pytest.raises(InvalidInput, match="exists: name a folder that does not"):
             export(analyst, "health", tmp_path / "out")
+
+
+def test_the_command_exports_the_selected_levels_and_periods(tmp_path: Path) -> None:
+    with serving(tmp_path / "data") as address:
+        _, plan = register(address, DAILY)
+        for seed, (level, day, rows) in enumerate(
+            [("strict", DAYS[0], 5), ("strict", DAYS[1], 7), ("open", DAYS[0], 11)]
+        ):
+            answers = {"smokes": np.zeros(rows, dtype=np.int64)}
+            submit(address, batch(plan, level, day, answers, seed))
+        for number, (selection, rows) in enumerate(
+            {
+                (): 23,
+                ("--level", "strict"): 12,
+                ("--level", "strict", "--level", "open"): 23,
+                ("--period", DAYS[0]): 16,
+                ("--level", "strict", "--from", DAYS[1]): 7,
+            }.items()
+        ):
+            to = tmp_path / str(number)
+            done = command("export", "daily", *selection, "--to", to, "--target", address)
+            assert done.returncode == 0, done.stderr
+            assert sum(pq.read_table(file).num_rows for file in to.rglob("*.parquet")) == rows
+        lax = ("--level", "lax", "--to", tmp_path / "lax")
+        refused = command("export", "daily", *lax, "--target", address)
+        assert refused.returncode == 1
+        assert "level must be one of strict, open, got 'lax'" in refused.stderr
+        assert not (tmp_path / "lax").exists()
 
 
 def test_a_large_survey_is_written_in_parts_and_little_of_it_waits(

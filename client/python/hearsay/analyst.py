@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 
 import grpc
 import numpy as np
@@ -28,22 +28,30 @@ _MORE_COLUMNS: tuple[Literal["raw", "effective_sample_size", "shift_down", "shif
 )
 
 
-class Options(TypedDict, total=False):
-    """What an estimate can be asked with.
+class Selection(TypedDict, total=False):
+    """Which reports a question is about: all reports that meet every key that is given.
 
-    `levels` and `periods` restrict which reports count, empty taking all; `first_period` and
-    `last_period` are the ends of a range, which they belong to. `confidence` is the intervals',
-    for each row by itself, or with `simultaneous` for all rows at once. `method` pools levels:
-    "mle", "gls", "inverse_variance" or "scalar", by default the best that is quick.
-    `consistency` makes frequencies a distribution by a method such as "norm-sub". `forged` asks
-    how far so many forged reports could move the estimate; `recover` takes so many forged
-    reports per genuine one out by LDPRecover.
+    `levels`: reports randomised at one of these levels. `periods`: reports of one of these
+    periods. `first_period`, `last_period`: reports of this period and later ones, of this period
+    and earlier ones. An empty value restricts nothing.
     """
 
     levels: Sequence[str]
     periods: Sequence[str]
     first_period: str
     last_period: str
+
+
+class Options(Selection, total=False):
+    """What an estimate can be asked with, besides a `Selection`.
+
+    `confidence` is the intervals', for each row by itself, or with `simultaneous` for all rows
+    at once. `method` pools levels: "mle", "gls", "inverse_variance" or "scalar", by default the
+    best that is quick. `consistency` makes frequencies a distribution by a method such as
+    "norm-sub". `forged` asks how far so many forged reports could move the estimate; `recover`
+    takes so many forged reports per genuine one out by LDPRecover.
+    """
+
     confidence: float
     simultaneous: bool
     method: str
@@ -55,9 +63,11 @@ class Options(TypedDict, total=False):
 class Analyst:
     """Ask for debiased statistics, each with its error.
 
-    Every question raises `InvalidInput` where it cannot be asked, as for an unknown survey,
-    attribute or level; `NotReady` where there are no reports yet; `Unreachable` where the server
-    is; and those that return DataFrames `MissingExtra` without pandas.
+    Every question takes the keywords of `Selection`: `levels`, `periods`, `first_period` and
+    `last_period` say which reports it is about. Every question raises `InvalidInput` where it
+    cannot be asked, as for an unknown survey, attribute or level; `NotReady` where there are no
+    reports yet; `Unreachable` where the server is; and those that return DataFrames `MissingExtra`
+    without pandas.
     """
 
     def __init__(
@@ -124,11 +134,8 @@ class Analyst:
         bins: int = 10,
         edges: Sequence[float] = (),
         quantiles: Sequence[float] = (0.25, 0.5, 0.75),
-        levels: Sequence[str] = (),
-        periods: Sequence[str] = (),
-        first_period: str = "",
-        last_period: str = "",
         confidence: float = 0.95,
+        **selection: Unpack[Selection],
     ) -> tuple["pd.DataFrame", "pd.DataFrame"]:
         """Return how a number is distributed: a histogram, and quantiles.
 
@@ -146,11 +153,8 @@ class Analyst:
                 bins=0 if edges else bins,
                 edges=edges,
                 quantiles=quantiles,
-                levels=levels,
-                periods=periods,
-                first_period=first_period,
-                last_period=last_period,
                 confidence=confidence,
+                **_fields(selection, Selection),
             )
         )
         index = pd.MultiIndex.from_tuples(
@@ -174,10 +178,7 @@ class Analyst:
         attribute: str,
         *,
         targets: Sequence[str] = (),
-        levels: Sequence[str] = (),
-        periods: Sequence[str] = (),
-        first_period: str = "",
-        last_period: str = "",
+        **selection: Unpack[Selection],
     ) -> "pd.DataFrame":
         """Return tests of whether the stored reports look forged, by level and test.
 
@@ -194,10 +195,7 @@ class Analyst:
                 survey=survey,
                 attribute=attribute,
                 targets=targets,
-                levels=levels,
-                periods=periods,
-                first_period=first_period,
-                last_period=last_period,
+                **_fields(selection, Selection),
             )
         )
         tests = [(each.level, each.test) for each in answer.suspicions]
@@ -211,29 +209,21 @@ class Analyst:
             warnings.warn(answer.warning, stacklevel=2)
         return table
 
-    def rows(
-        self,
-        survey: str,
-        *,
-        periods: Sequence[str] = (),
-        first_period: str = "",
-        last_period: str = "",
-    ) -> "pd.DataFrame":
+    def rows(self, survey: str, **selection: Unpack[Selection]) -> "pd.DataFrame":
         """Return the stored rows, as randomised as they came, in random order.
 
         Columns: period, then for each attribute its code (an integer where all levels have
         integers, else bytes as on the wire) and `<attribute>__level`; missing where the row has
-        no answer. `frame.attrs["plan"]` has the plan's bytes, which say what the codes mean, and
-        `frame.attrs["channels"]` how they were randomised (`hearsay.rows.channels`).
+        no answer. With `levels`, answers at other levels are missing too, and a row without an
+        answer is left out. `frame.attrs["plan"]` has the plan's bytes, which say what the codes
+        mean, and `frame.attrs["channels"]` how they were randomised (`hearsay.rows.channels`).
         """
         with needs("a DataFrame", "analyst"):
             import pandas as pd
 
         from hearsay import rows
 
-        chunks = self.chunks(
-            survey, periods=periods, first_period=first_period, last_period=last_period
-        )
+        chunks = self.chunks(survey, **selection)
         data = next(chunks).plan
         plan = plans.parse(data)
         parts = [(chunk.period, chunk.rows, rows.decode(plan, chunk)) for chunk in chunks]
@@ -303,17 +293,10 @@ class Analyst:
         return answer
 
     def chunks(
-        self,
-        survey: str,
-        *,
-        periods: Sequence[str] = (),
-        first_period: str = "",
-        last_period: str = "",
+        self, survey: str, **selection: Unpack[Selection]
     ) -> Iterator[analyst_pb2.ExportRowsResponse]:
         """Yield the plan, then the stored rows as they are streamed, a megabyte or so at a time."""
-        request = analyst_pb2.ExportRowsRequest(
-            survey=survey, periods=periods, first_period=first_period, last_period=last_period
-        )
+        request = analyst_pb2.ExportRowsRequest(survey=survey, **_fields(selection, Selection))
         return stream(self._stub.ExportRows, request)
 
     def _grouped(
@@ -389,6 +372,15 @@ def _frame(rows: Sequence[analyst_pb2.Row], index: "pd.Index") -> "pd.DataFrame"
 
 
 def _request(survey: str, attribute: str, options: Options) -> analyst_pb2.EstimateRequest:
-    if unknown := set(options) - Options.__annotations__.keys():
+    return analyst_pb2.EstimateRequest(
+        survey=survey, attribute=attribute, **_fields(options, Options)
+    )
+
+
+def _fields(given: Selection, known: type[Selection]) -> dict[str, Any]:
+    """Return a request's fields: `selection`, and whatever else was given."""
+    if unknown := set(given) - known.__annotations__.keys():
         raise TypeError(f"unknown options {sorted(unknown)}")
-    return analyst_pb2.EstimateRequest(survey=survey, attribute=attribute, **options)
+    fields: dict[str, Any] = dict(given)
+    chosen = {name: fields.pop(name) for name in Selection.__annotations__ if name in fields}
+    return {**fields, "selection": analyst_pb2.Selection(**chosen)}

@@ -14,13 +14,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import hearsay.plan
 from hearsay import Analyst, rows
+from hearsay.analyst import Selection
 from hearsay.plan import Plan
 from hearsay.rows import AttributeRows
 from hearsay.v1 import analyst_pb2
@@ -39,20 +40,19 @@ _CELL = 16
 """What a code or level takes in memory beyond its bytes on the wire, about."""
 
 
-def export(
-    analyst: Analyst, survey: str, to: Path, *, first_period: str = "", last_period: str = ""
-) -> int:
+def export(analyst: Analyst, survey: str, to: Path, **selection: Unpack[Selection]) -> int:
     """Write a survey's rows to the new folder `to`; return how many there were.
 
-    The folder appears when all is written, or not at all. Raises `InvalidInput` where the folder
-    exists or two columns would have one name, `NotReady` where there is no row, `StorageFailed`
-    where the folder cannot be written, and as `Analyst.chunks`.
+    `selection` restricts them as in `Analyst.rows`. The folder appears when all is written, or not
+    at all. Raises `InvalidInput` where the folder exists or two columns would have one name,
+    `NotReady` where there is no row, `StorageFailed` where the folder cannot be written, and as
+    `Analyst.chunks`.
     """
     if to.exists():
         raise InvalidInput(f"{to} exists: name a folder that does not")
     written = 0
     with _folder(to) as folder:
-        chunks = analyst.chunks(survey, first_period=first_period, last_period=last_period)
+        chunks = analyst.chunks(survey, **selection)
         data = next(chunks).plan
         plan = hearsay.plan.parse(data)
         parts = _Parts(folder, plan, schema_of(plan, data))

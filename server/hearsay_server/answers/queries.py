@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay import period
 from hearsay.plan import Categorical, Domain, Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.repeats import of_levels
@@ -36,13 +35,6 @@ STRATIFIED = "stratified"
 """The method that assumes nothing about how levels' people differ."""
 
 Tallies = Mapping[Cohort, Tally]
-Question = (
-    analyst_pb2.EstimateRequest
-    | analyst_pb2.DistributionRequest
-    | analyst_pb2.SuspicionsRequest
-    | analyst_pb2.ExportRowsRequest
-)
-"""What names periods."""
 Floats = NDArray[np.float64]
 
 
@@ -99,15 +91,6 @@ def _forgeable(method: str) -> str:
             f"not for {method!r}"
         )
     return method or "inverse_variance"
-
-
-def check_periods(plan: Plan, question: Question) -> None:
-    """Raise `InvalidInput` where something is no period of the survey, or the range is empty."""
-    first, last = question.first_period, question.last_period
-    for name in (*question.periods, *filter(None, (first, last))):
-        period.start(plan.period, name)
-    if last and first > last:
-        raise InvalidInput(f"a range must not end before it begins, got {first!r} to {last!r}")
 
 
 def estimate(

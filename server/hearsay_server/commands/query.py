@@ -15,12 +15,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from hearsay import Analyst
-from hearsay.analyst import Options, given_columns
+from hearsay.analyst import Options, Selection, given_columns
 from hearsay.v1 import analyst_pb2
 from hearsay_server.commands import connect
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from ldp.errors import InvalidInput, needs
 
+Level = Annotated[list[str] | None, typer.Option(help="Only reports of this level; repeatable.")]
+Period = Annotated[list[str] | None, typer.Option(help="Only reports of this period; repeatable.")]
 First = Annotated[str, typer.Option("--from", help="Only this period and later ones.")]
 Last = Annotated[str, typer.Option("--to", "--until", help="Only this period and earlier ones.")]
 
@@ -36,8 +38,8 @@ def query(
     context: typer.Context,
     survey: Annotated[str, typer.Argument(help="The survey's name.")],
     attribute: Annotated[str, typer.Argument(help="The attribute's name.")],
-    level: Annotated[list[str] | None, typer.Option(help="Only this level; repeatable.")] = None,
-    period: Annotated[list[str] | None, typer.Option(help="Only this period; repeatable.")] = None,
+    level: Level = None,
+    period: Period = None,
     first: First = "",
     last: Last = "",
     by: Annotated[str, typer.Option(help="One answer for each level, or for each period.")] = "",
@@ -85,14 +87,12 @@ def query(
     if sum([bool(by), suspicions, distribution, watch is not None]) > 1:
         raise InvalidInput("choose one of --by, --suspicions, --distribution and --watch")
     show = _Shown(as_json, as_csv)
-    restricted: dict[str, Any] = {
-        "levels": level or (),
-        "periods": period or (),
-        "first_period": first,
-        "last_period": last,
-    }
+    chosen = Selection(
+        levels=level or (), periods=period or (), first_period=first, last_period=last
+    )
+    selection = analyst_pb2.Selection(**chosen)
     options: Options = {
-        **restricted,  # type: ignore[typeddict-item]
+        **chosen,  # type: ignore[typeddict-item]
         "confidence": confidence,
         "simultaneous": simultaneous,
         "method": method,
@@ -107,7 +107,7 @@ def query(
     with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
         if suspicions:
             asked = analyst_pb2.SuspicionsRequest(
-                survey=survey, attribute=attribute, targets=suspect or (), **restricted
+                survey=survey, attribute=attribute, targets=suspect or (), selection=selection
             )
             show.suspicions(analyst.query_suspicions(asked))
         elif distribution:
@@ -117,7 +117,7 @@ def query(
                 bins=bins,
                 quantiles=quantile or (0.25, 0.5, 0.75),
                 confidence=confidence,
-                **restricted,
+                selection=selection,
             )
             show.distribution(analyst.query_distribution(question))
         elif by:
@@ -133,6 +133,8 @@ def export(
     context: typer.Context,
     survey: Annotated[str, typer.Argument(help="The survey's name.")],
     to: Annotated[Path, typer.Option("--to", help="A new folder.")],
+    level: Level = None,
+    period: Period = None,
     first: First = "",
     last: Annotated[str, typer.Option("--until", help="Only this period and earlier ones.")] = "",
     target: Target = DEFAULT_ADDRESS,
@@ -143,8 +145,11 @@ def export(
     with needs("exporting", "export"):
         from hearsay_server.answers.export import export as write
 
+    chosen = Selection(
+        levels=level or (), periods=period or (), first_period=first, last_period=last
+    )
     with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
-        written = write(analyst, survey, to, first_period=first, last_period=last)
+        written = write(analyst, survey, to, **chosen)
     Console().print(f"{written:,} rows of {survey} are in {escape(str(to))}")
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import astuple
 from functools import partial
 from typing import TypeVar
@@ -14,11 +14,12 @@ from google.protobuf.message import Message
 
 import hearsay.plan
 from hearsay.plan import Categorical, Plan
-from hearsay.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2
+from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
 from hearsay_server.answers import queries, rows
-from hearsay_server.answers.queries import NoReports, Question, Tallies, check_periods
+from hearsay_server.answers.queries import NoReports, Tallies
 from hearsay_server.serving.pool import Pool
 from hearsay_server.serving.status import Context, abort, no_survey
+from hearsay_server.storage.selection import resolve
 from hearsay_server.storage.store import Store
 from ldp import InvalidInput
 from ldp.assurance import suspicion
@@ -117,9 +118,10 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         if frozen is None:
             await abort(context, grpc.StatusCode.NOT_FOUND, no_survey(request.survey))
         plan = hearsay.plan.parse(frozen)
-        pages = await self._within(context, lambda: self._pages(plan, request))
+        selected = await self._within(context, lambda: resolve(plan, request.selection))
         yield analyst_pb2.ExportRowsResponse(plan=frozen)
-        chunks = rows.chunks(plan, pages, plan.levels, np.random.default_rng())
+        pages = self._store.batches(plan.survey, selected)
+        chunks = rows.chunks(plan, pages, selected.levels, np.random.default_rng())
         while (chunk := await self._pool.run(lambda: next(chunks, None))) is not None:
             yield chunk
 
@@ -155,17 +157,8 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         none: bool = False,
     ) -> Tallies:
         """Return the tallies asked for; raise `NoReports` where there are none, unless `none`."""
-        for level in question.levels:
-            plan.level(level)
-        check_periods(plan, question)
-        tallies = self._store.tallies(
-            question.survey,
-            question.attribute,
-            question.levels or plan.levels,
-            question.periods,
-            question.first_period,
-            question.last_period,
-        )
+        selected = resolve(plan, question.selection)
+        tallies = self._store.tallies(plan.survey, question.attribute, selected)
         if not tallies and not none:
             raise NoReports(f"there are no such reports of {question.attribute!r} yet")
         return tallies
@@ -191,12 +184,6 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         named.MergeFrom(answer)
         return named
 
-    def _pages(self, plan: Plan, question: Question) -> Iterator[list[collector_pb2.Batch]]:
-        """Return the stored batches of the periods asked for, by page."""
-        check_periods(plan, question)
-        first, last = question.first_period, question.last_period
-        return self._store.batches(plan.survey, question.periods, first, last)
-
     def _suspicions(
         self, plan: Plan, question: analyst_pb2.SuspicionsRequest
     ) -> analyst_pb2.SuspicionsResponse:
@@ -215,9 +202,8 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             pooled = queries.answered(plan, question.attribute, tallies, "inverse_variance")
             targets = np.argsort(-pooled.estimate.value, kind="stable")[:_TARGETS].tolist()
         levels = dict.fromkeys(cohort.level for cohort in tallies)
-        found = rows.supports_by_level(
-            plan, question.attribute, levels, targets, self._pages(plan, question)
-        )
+        pages = self._store.batches(plan.survey, resolve(plan, question.selection))
+        found = rows.supports_by_level(plan, question.attribute, levels, targets, pages)
         mechanisms = {name: plan.levels[name].mechanisms[question.attribute] for name in found}
         few = [name for name, s in found.items() if not suspicion.has_gap(mechanisms[name], s.n)]
         return analyst_pb2.SuspicionsResponse(

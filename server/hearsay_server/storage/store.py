@@ -32,6 +32,7 @@ from hearsay_server.ingest.judge import (
 from hearsay_server.storage import schema, shards, tokens
 from hearsay_server.storage.database import Database, open_database
 from hearsay_server.storage.plans import PRESENT, Plans
+from hearsay_server.storage.selection import EVERYTHING, Selected
 from hearsay_server.storage.shards import Counted
 from ldp import InvalidInput, Tally
 from ldp.errors import NotReady
@@ -225,55 +226,45 @@ class Store:
         return {fresh[number].position: why for number, why in over.items()}
 
     def tallies(
-        self,
-        survey: str,
-        attribute: str,
-        levels: Iterable[str] = (),
-        periods: Iterable[str] = (),
-        first: str = "",
-        last: str = "",
+        self, survey: str, attribute: str, selected: Selected = EVERYTHING
     ) -> dict[Cohort, Tally]:
-        """Return the tallies of an attribute, whatever of these is empty not restricting them.
+        """Return the selected tallies of an attribute.
 
-        With levels named, no row of another period than those asked for is read in SQLite, and
+        With levels named, no row of another period than those selected is read in SQLite, and
         none of another attribute in PostgreSQL.
         """
         table = schema.tallies
         conditions = [table.c.survey == survey, table.c.attribute == attribute]
-        if levels := list(levels):
+        if levels := selected.levels:
             # All before the period in the key, so that a range of periods is one of the key.
             plan = sa.select(_surveys.c.revision).where(_surveys.c.survey == survey)
             conditions += [table.c.revision == plan.scalar_subquery(), table.c.level.in_(levels)]
-        conditions += self._within(table.c.period, periods, first, last)
+        conditions += self._within(table.c.period, selected)
         with self.database.reading() as connection:
             return shards.read(connection, *conditions)
 
     def _within(
-        self, period: sa.ColumnElement[str], names: Iterable[str], first: str, last: str
+        self, period: sa.ColumnElement[str], selected: Selected
     ) -> list[sa.ColumnElement[bool]]:
         """Return the conditions that a period is one of those named, and within the range."""
         conditions: list[sa.ColumnElement[bool]] = []
-        if names := list(names):
-            conditions.append(period.in_(names))
+        if selected.periods:
+            conditions.append(period.in_(selected.periods))
         # Names of periods sort in the order of time by their bytes, not in every language.
         if self.engine.dialect.name == "postgresql":
             period = sa.collate(period, "C")
-        if first:
-            conditions.append(period >= first)
-        if last:
-            conditions.append(period <= last)
+        if selected.first:
+            conditions.append(period >= selected.first)
+        if selected.last:
+            conditions.append(period <= selected.last)
         return conditions
 
     def batches(
-        self,
-        survey: str,
-        periods: Iterable[str] = (),
-        first: str = "",
-        last: str = "",
-        *,
-        page: int = 128,
+        self, survey: str, selected: Selected = EVERYTHING, *, page: int = 128
     ) -> Iterator[list[collector_pb2.Batch]]:
-        """Yield a survey's batches that are stored still, period by period, in pages.
+        """Yield the batches of the selected periods that are stored still, by period, in pages.
+
+        Levels restrict nothing here: a batch is whole, and may have answers at several levels.
 
         A page has `page` batches of one period, in the order of their ids, which are random; or
         fewer where they are large. The last one of a period joins the one before it, so that
@@ -284,7 +275,7 @@ class Store:
         stored = sa.func.sum(table.c.batches) > sa.func.sum(table.c.dropped)
         query = (
             sa.select(table.c.period)
-            .where(table.c.survey == survey, *self._within(table.c.period, periods, first, last))
+            .where(table.c.survey == survey, *self._within(table.c.period, selected))
             .group_by(table.c.period)
             .having(stored)
             .order_by(table.c.period)

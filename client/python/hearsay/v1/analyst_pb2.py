@@ -25,43 +25,45 @@ _sym_db = _symbol_database.Default()
 from hearsay.v1 import collector_pb2 as hearsay_dot_v1_dot_collector__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18hearsay/v1/analyst.proto\x12\nhearsay.v1\x1a\x1ahearsay/v1/collector.proto\"\xa5\x02\n\x0f\x45stimateRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x11\n\tattribute\x18\x02 \x01(\t\x12\x0e\n\x06levels\x18\x03 \x03(\t\x12\x0f\n\x07periods\x18\x04 \x03(\t\x12\x17\n\nconfidence\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12\x14\n\x0csimultaneous\x18\x06 \x01(\x08\x12\x0e\n\x06method\x18\x07 \x01(\t\x12\x14\n\x0c\x66irst_period\x18\x08 \x01(\t\x12\x13\n\x0blast_period\x18\t \x01(\t\x12\x13\n\x0b\x63onsistency\x18\n \x01(\t\x12\x13\n\x06\x66orged\x18\x0b \x01(\x04H\x01\x88\x01\x01\x12\x14\n\x07recover\x18\x0c \x01(\x01H\x02\x88\x01\x01\x42\r\n\x0b_confidenceB\t\n\x07_forgedB\n\n\x08_recover\"\xa1\x01\n\x11\x45stimateByRequest\x12-\n\x08question\x18\x01 \x01(\x0b\x32\x1b.hearsay.v1.EstimateRequest\x12,\n\x02\x62y\x18\x02 \x01(\x0e\x32 .hearsay.v1.EstimateByRequest.By\"/\n\x02\x42y\x12\x12\n\x0e\x42Y_UNSPECIFIED\x10\x00\x12\t\n\x05LEVEL\x10\x01\x12\n\n\x06PERIOD\x10\x02\"O\n\x0cWatchRequest\x12-\n\x08question\x18\x01 \x01(\x0b\x32\x1b.hearsay.v1.EstimateRequest\x12\x10\n\x08interval\x18\x02 \x01(\x01\"\xb2\x02\n\x10\x45stimateResponse\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x11\n\tattribute\x18\x02 \x01(\t\x12\x11\n\tstatistic\x18\x03 \x01(\t\x12\x12\n\nconfidence\x18\x04 \x01(\x01\x12\x14\n\x0csimultaneous\x18\x05 \x01(\x08\x12\x0f\n\x07reports\x18\x06 \x01(\x04\x12\x1d\n\x04rows\x18\x07 \x03(\x0b\x32\x0f.hearsay.v1.Row\x12#\n\x07\x63ohorts\x18\x08 \x03(\x0b\x32\x12.hearsay.v1.Cohort\x12\x0e\n\x06method\x18\t \x01(\t\x12\x18\n\x0bhomogeneity\x18\n \x01(\x01H\x00\x88\x01\x01\x12\x0f\n\x07warning\x18\x0b \x01(\t\x12\r\n\x05group\x18\x0c \x01(\t\x12\x0f\n\x07repeats\x18\r \x01(\x01\x42\x0e\n\x0c_homogeneity\"\xfd\x01\n\x03Row\x12\r\n\x05label\x18\x01 \x01(\t\x12\x10\n\x08\x65stimate\x18\x02 \x01(\x01\x12\x16\n\x0estandard_error\x18\x03 \x01(\x01\x12\x0b\n\x03low\x18\x04 \x01(\x01\x12\x0c\n\x04high\x18\x05 \x01(\x01\x12\x10\n\x03raw\x18\x06 \x01(\x01H\x00\x88\x01\x01\x12\"\n\x15\x65\x66\x66\x65\x63tive_sample_size\x18\x07 \x01(\x01H\x01\x88\x01\x01\x12\x17\n\nshift_down\x18\x08 \x01(\x01H\x02\x88\x01\x01\x12\x15\n\x08shift_up\x18\t \x01(\x01H\x03\x88\x01\x01\x42\x06\n\x04_rawB\x18\n\x16_effective_sample_sizeB\r\n\x0b_shift_downB\x0b\n\t_shift_up\"n\n\x06\x43ohort\x12\x10\n\x08revision\x18\x01 \x01(\x0c\x12\r\n\x05level\x18\x02 \x01(\t\x12\x0e\n\x06period\x18\x03 \x01(\t\x12\x0f\n\x07\x65psilon\x18\x04 \x01(\x01\x12\x11\n\tmechanism\x18\x05 \x01(\t\x12\x0f\n\x07reports\x18\x06 \x01(\x04\"\xdc\x01\n\x13\x44istributionRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x11\n\tattribute\x18\x02 \x01(\t\x12\x0e\n\x06levels\x18\x03 \x03(\t\x12\x0f\n\x07periods\x18\x04 \x03(\t\x12\x14\n\x0c\x66irst_period\x18\x05 \x01(\t\x12\x13\n\x0blast_period\x18\x06 \x01(\t\x12\x17\n\nconfidence\x18\x07 \x01(\x01H\x00\x88\x01\x01\x12\r\n\x05\x65\x64ges\x18\x08 \x03(\x01\x12\x0c\n\x04\x62ins\x18\t \x01(\r\x12\x11\n\tquantiles\x18\n \x03(\x01\x42\r\n\x0b_confidence\"\xc2\x01\n\x14\x44istributionResponse\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x11\n\tattribute\x18\x02 \x01(\t\x12\x12\n\nconfidence\x18\x03 \x01(\x01\x12\x0f\n\x07reports\x18\x04 \x01(\x04\x12\x0e\n\x06method\x18\x05 \x01(\t\x12\x1d\n\x04\x62ins\x18\x06 \x03(\x0b\x32\x0f.hearsay.v1.Bin\x12\"\n\tquantiles\x18\x07 \x03(\x0b\x32\x0f.hearsay.v1.Row\x12\x0f\n\x07repeats\x18\x08 \x01(\x01\"B\n\x03\x42in\x12\x0c\n\x04left\x18\x01 \x01(\x01\x12\r\n\x05right\x18\x02 \x01(\x01\x12\x1e\n\x05share\x18\x03 \x01(\x0b\x32\x0f.hearsay.v1.Row\"\x93\x01\n\x11SuspicionsRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x11\n\tattribute\x18\x02 \x01(\t\x12\x0e\n\x06levels\x18\x03 \x03(\t\x12\x0f\n\x07periods\x18\x04 \x03(\t\x12\x14\n\x0c\x66irst_period\x18\x05 \x01(\t\x12\x13\n\x0blast_period\x18\x06 \x01(\t\x12\x0f\n\x07targets\x18\x07 \x03(\t\"a\n\x12SuspicionsResponse\x12\x0f\n\x07targets\x18\x01 \x03(\t\x12)\n\nsuspicions\x18\x02 \x03(\x0b\x32\x15.hearsay.v1.Suspicion\x12\x0f\n\x07warning\x18\x03 \x01(\t\"]\n\tSuspicion\x12\r\n\x05level\x18\x01 \x01(\t\x12\x0f\n\x07reports\x18\x02 \x01(\x04\x12\x0c\n\x04test\x18\x03 \x01(\t\x12\x11\n\tstatistic\x18\x04 \x01(\x01\x12\x0f\n\x07p_value\x18\x05 \x01(\x01\"_\n\x11\x45xportRowsRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x0f\n\x07periods\x18\x02 \x03(\t\x12\x14\n\x0c\x66irst_period\x18\x03 \x01(\t\x12\x13\n\x0blast_period\x18\x04 \x01(\t\"e\n\x12\x45xportRowsResponse\x12\x0c\n\x04plan\x18\x01 \x01(\x0c\x12\x0e\n\x06period\x18\x02 \x01(\t\x12\x0c\n\x04rows\x18\x03 \x01(\r\x12#\n\x07\x63olumns\x18\x04 \x03(\x0b\x32\x12.hearsay.v1.Column2\xcf\x03\n\x07\x41nalyst\x12\x45\n\x08\x45stimate\x12\x1b.hearsay.v1.EstimateRequest\x1a\x1c.hearsay.v1.EstimateResponse\x12K\n\nEstimateBy\x12\x1d.hearsay.v1.EstimateByRequest\x1a\x1c.hearsay.v1.EstimateResponse0\x01\x12\x41\n\x05Watch\x12\x18.hearsay.v1.WatchRequest\x1a\x1c.hearsay.v1.EstimateResponse0\x01\x12Q\n\x0c\x44istribution\x12\x1f.hearsay.v1.DistributionRequest\x1a .hearsay.v1.DistributionResponse\x12K\n\nSuspicions\x12\x1d.hearsay.v1.SuspicionsRequest\x1a\x1e.hearsay.v1.SuspicionsResponse\x12M\n\nExportRows\x12\x1d.hearsay.v1.ExportRowsRequest\x1a\x1e.hearsay.v1.ExportRowsResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18hearsay/v1/analyst.proto\x12\nhearsay.v1\x1a\x1ahearsay/v1/collector.proto\"W\n\tSelection\x12\x0e\n\x06levels\x18\x01 \x03(\t\x12\x0f\n\x07periods\x18\x02 \x03(\t\x12\x14\n\x0c\x66irst_period\x18\x03 \x01(\t\x12\x13\n\x0blast_period\x18\x04 \x01(\t\"\x83\x02\n\x0f\x45stimateRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x11\n\tattribute\x18\x02 \x01(\t\x12(\n\tselection\x18\x03 \x01(\x0b\x32\x15.hearsay.v1.Selection\x12\x17\n\nconfidence\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x14\n\x0csimultaneous\x18\x05 \x01(\x08\x12\x0e\n\x06method\x18\x06 \x01(\t\x12\x13\n\x0b\x63onsistency\x18\x07 \x01(\t\x12\x13\n\x06\x66orged\x18\x08 \x01(\x04H\x01\x88\x01\x01\x12\x14\n\x07recover\x18\t \x01(\x01H\x02\x88\x01\x01\x42\r\n\x0b_confidenceB\t\n\x07_forgedB\n\n\x08_recover\"\xa1\x01\n\x11\x45stimateByRequest\x12-\n\x08question\x18\x01 \x01(\x0b\x32\x1b.hearsay.v1.EstimateRequest\x12,\n\x02\x62y\x18\x02 \x01(\x0e\x32 .hearsay.v1.EstimateByRequest.By\"/\n\x02\x42y\x12\x12\n\x0e\x42Y_UNSPECIFIED\x10\x00\x12\t\n\x05LEVEL\x10\x01\x12\n\n\x06PERIOD\x10\x02\"O\n\x0cWatchRequest\x12-\n\x08question\x18\x01 \x01(\x0b\x32\x1b.hearsay.v1.EstimateRequest\x12\x10\n\x08interval\x18\x02 \x01(\x01\"\xb2\x02\n\x10\x45stimateResponse\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x11\n\tattribute\x18\x02 \x01(\t\x12\x11\n\tstatistic\x18\x03 \x01(\t\x12\x12\n\nconfidence\x18\x04 \x01(\x01\x12\x14\n\x0csimultaneous\x18\x05 \x01(\x08\x12\x0f\n\x07reports\x18\x06 \x01(\x04\x12\x1d\n\x04rows\x18\x07 \x03(\x0b\x32\x0f.hearsay.v1.Row\x12#\n\x07\x63ohorts\x18\x08 \x03(\x0b\x32\x12.hearsay.v1.Cohort\x12\x0e\n\x06method\x18\t \x01(\t\x12\x18\n\x0bhomogeneity\x18\n \x01(\x01H\x00\x88\x01\x01\x12\x0f\n\x07warning\x18\x0b \x01(\t\x12\r\n\x05group\x18\x0c \x01(\t\x12\x0f\n\x07repeats\x18\r \x01(\x01\x42\x0e\n\x0c_homogeneity\"\xfd\x01\n\x03Row\x12\r\n\x05label\x18\x01 \x01(\t\x12\x10\n\x08\x65stimate\x18\x02 \x01(\x01\x12\x16\n\x0estandard_error\x18\x03 \x01(\x01\x12\x0b\n\x03low\x18\x04 \x01(\x01\x12\x0c\n\x04high\x18\x05 \x01(\x01\x12\x10\n\x03raw\x18\x06 \x01(\x01H\x00\x88\x01\x01\x12\"\n\x15\x65\x66\x66\x65\x63tive_sample_size\x18\x07 \x01(\x01H\x01\x88\x01\x01\x12\x17\n\nshift_down\x18\x08 \x01(\x01H\x02\x88\x01\x01\x12\x15\n\x08shift_up\x18\t \x01(\x01H\x03\x88\x01\x01\x42\x06\n\x04_rawB\x18\n\x16_effective_sample_sizeB\r\n\x0b_shift_downB\x0b\n\t_shift_up\"n\n\x06\x43ohort\x12\x10\n\x08revision\x18\x01 \x01(\x0c\x12\r\n\x05level\x18\x02 \x01(\t\x12\x0e\n\x06period\x18\x03 \x01(\t\x12\x0f\n\x07\x65psilon\x18\x04 \x01(\x01\x12\x11\n\tmechanism\x18\x05 \x01(\t\x12\x0f\n\x07reports\x18\x06 \x01(\x04\"\xba\x01\n\x13\x44istributionRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x11\n\tattribute\x18\x02 \x01(\t\x12(\n\tselection\x18\x03 \x01(\x0b\x32\x15.hearsay.v1.Selection\x12\x17\n\nconfidence\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\r\n\x05\x65\x64ges\x18\x05 \x03(\x01\x12\x0c\n\x04\x62ins\x18\x06 \x01(\r\x12\x11\n\tquantiles\x18\x07 \x03(\x01\x42\r\n\x0b_confidence\"\xc2\x01\n\x14\x44istributionResponse\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x11\n\tattribute\x18\x02 \x01(\t\x12\x12\n\nconfidence\x18\x03 \x01(\x01\x12\x0f\n\x07reports\x18\x04 \x01(\x04\x12\x0e\n\x06method\x18\x05 \x01(\t\x12\x1d\n\x04\x62ins\x18\x06 \x03(\x0b\x32\x0f.hearsay.v1.Bin\x12\"\n\tquantiles\x18\x07 \x03(\x0b\x32\x0f.hearsay.v1.Row\x12\x0f\n\x07repeats\x18\x08 \x01(\x01\"B\n\x03\x42in\x12\x0c\n\x04left\x18\x01 \x01(\x01\x12\r\n\x05right\x18\x02 \x01(\x01\x12\x1e\n\x05share\x18\x03 \x01(\x0b\x32\x0f.hearsay.v1.Row\"q\n\x11SuspicionsRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x11\n\tattribute\x18\x02 \x01(\t\x12(\n\tselection\x18\x03 \x01(\x0b\x32\x15.hearsay.v1.Selection\x12\x0f\n\x07targets\x18\x04 \x03(\t\"a\n\x12SuspicionsResponse\x12\x0f\n\x07targets\x18\x01 \x03(\t\x12)\n\nsuspicions\x18\x02 \x03(\x0b\x32\x15.hearsay.v1.Suspicion\x12\x0f\n\x07warning\x18\x03 \x01(\t\"]\n\tSuspicion\x12\r\n\x05level\x18\x01 \x01(\t\x12\x0f\n\x07reports\x18\x02 \x01(\x04\x12\x0c\n\x04test\x18\x03 \x01(\t\x12\x11\n\tstatistic\x18\x04 \x01(\x01\x12\x0f\n\x07p_value\x18\x05 \x01(\x01\"M\n\x11\x45xportRowsRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12(\n\tselection\x18\x02 \x01(\x0b\x32\x15.hearsay.v1.Selection\"e\n\x12\x45xportRowsResponse\x12\x0c\n\x04plan\x18\x01 \x01(\x0c\x12\x0e\n\x06period\x18\x02 \x01(\t\x12\x0c\n\x04rows\x18\x03 \x01(\r\x12#\n\x07\x63olumns\x18\x04 \x03(\x0b\x32\x12.hearsay.v1.Column2\xcf\x03\n\x07\x41nalyst\x12\x45\n\x08\x45stimate\x12\x1b.hearsay.v1.EstimateRequest\x1a\x1c.hearsay.v1.EstimateResponse\x12K\n\nEstimateBy\x12\x1d.hearsay.v1.EstimateByRequest\x1a\x1c.hearsay.v1.EstimateResponse0\x01\x12\x41\n\x05Watch\x12\x18.hearsay.v1.WatchRequest\x1a\x1c.hearsay.v1.EstimateResponse0\x01\x12Q\n\x0c\x44istribution\x12\x1f.hearsay.v1.DistributionRequest\x1a .hearsay.v1.DistributionResponse\x12K\n\nSuspicions\x12\x1d.hearsay.v1.SuspicionsRequest\x1a\x1e.hearsay.v1.SuspicionsResponse\x12M\n\nExportRows\x12\x1d.hearsay.v1.ExportRowsRequest\x1a\x1e.hearsay.v1.ExportRowsResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hearsay.v1.analyst_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ESTIMATEREQUEST']._serialized_start=69
-  _globals['_ESTIMATEREQUEST']._serialized_end=362
-  _globals['_ESTIMATEBYREQUEST']._serialized_start=365
-  _globals['_ESTIMATEBYREQUEST']._serialized_end=526
-  _globals['_ESTIMATEBYREQUEST_BY']._serialized_start=479
-  _globals['_ESTIMATEBYREQUEST_BY']._serialized_end=526
-  _globals['_WATCHREQUEST']._serialized_start=528
-  _globals['_WATCHREQUEST']._serialized_end=607
-  _globals['_ESTIMATERESPONSE']._serialized_start=610
-  _globals['_ESTIMATERESPONSE']._serialized_end=916
-  _globals['_ROW']._serialized_start=919
-  _globals['_ROW']._serialized_end=1172
-  _globals['_COHORT']._serialized_start=1174
-  _globals['_COHORT']._serialized_end=1284
-  _globals['_DISTRIBUTIONREQUEST']._serialized_start=1287
-  _globals['_DISTRIBUTIONREQUEST']._serialized_end=1507
-  _globals['_DISTRIBUTIONRESPONSE']._serialized_start=1510
-  _globals['_DISTRIBUTIONRESPONSE']._serialized_end=1704
-  _globals['_BIN']._serialized_start=1706
-  _globals['_BIN']._serialized_end=1772
-  _globals['_SUSPICIONSREQUEST']._serialized_start=1775
-  _globals['_SUSPICIONSREQUEST']._serialized_end=1922
-  _globals['_SUSPICIONSRESPONSE']._serialized_start=1924
-  _globals['_SUSPICIONSRESPONSE']._serialized_end=2021
-  _globals['_SUSPICION']._serialized_start=2023
-  _globals['_SUSPICION']._serialized_end=2116
-  _globals['_EXPORTROWSREQUEST']._serialized_start=2118
-  _globals['_EXPORTROWSREQUEST']._serialized_end=2213
-  _globals['_EXPORTROWSRESPONSE']._serialized_start=2215
-  _globals['_EXPORTROWSRESPONSE']._serialized_end=2316
-  _globals['_ANALYST']._serialized_start=2319
-  _globals['_ANALYST']._serialized_end=2782
+  _globals['_SELECTION']._serialized_start=68
+  _globals['_SELECTION']._serialized_end=155
+  _globals['_ESTIMATEREQUEST']._serialized_start=158
+  _globals['_ESTIMATEREQUEST']._serialized_end=417
+  _globals['_ESTIMATEBYREQUEST']._serialized_start=420
+  _globals['_ESTIMATEBYREQUEST']._serialized_end=581
+  _globals['_ESTIMATEBYREQUEST_BY']._serialized_start=534
+  _globals['_ESTIMATEBYREQUEST_BY']._serialized_end=581
+  _globals['_WATCHREQUEST']._serialized_start=583
+  _globals['_WATCHREQUEST']._serialized_end=662
+  _globals['_ESTIMATERESPONSE']._serialized_start=665
+  _globals['_ESTIMATERESPONSE']._serialized_end=971
+  _globals['_ROW']._serialized_start=974
+  _globals['_ROW']._serialized_end=1227
+  _globals['_COHORT']._serialized_start=1229
+  _globals['_COHORT']._serialized_end=1339
+  _globals['_DISTRIBUTIONREQUEST']._serialized_start=1342
+  _globals['_DISTRIBUTIONREQUEST']._serialized_end=1528
+  _globals['_DISTRIBUTIONRESPONSE']._serialized_start=1531
+  _globals['_DISTRIBUTIONRESPONSE']._serialized_end=1725
+  _globals['_BIN']._serialized_start=1727
+  _globals['_BIN']._serialized_end=1793
+  _globals['_SUSPICIONSREQUEST']._serialized_start=1795
+  _globals['_SUSPICIONSREQUEST']._serialized_end=1908
+  _globals['_SUSPICIONSRESPONSE']._serialized_start=1910
+  _globals['_SUSPICIONSRESPONSE']._serialized_end=2007
+  _globals['_SUSPICION']._serialized_start=2009
+  _globals['_SUSPICION']._serialized_end=2102
+  _globals['_EXPORTROWSREQUEST']._serialized_start=2104
+  _globals['_EXPORTROWSREQUEST']._serialized_end=2181
+  _globals['_EXPORTROWSRESPONSE']._serialized_start=2183
+  _globals['_EXPORTROWSRESPONSE']._serialized_end=2284
+  _globals['_ANALYST']._serialized_start=2287
+  _globals['_ANALYST']._serialized_end=2750
 # @@protoc_insertion_point(module_scope)

@@ -8,33 +8,39 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class EstimateRequest(_message.Message):
-    __slots__ = ("survey", "attribute", "levels", "periods", "confidence", "simultaneous", "method", "first_period", "last_period", "consistency", "forged", "recover")
-    SURVEY_FIELD_NUMBER: _ClassVar[int]
-    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+class Selection(_message.Message):
+    __slots__ = ("levels", "periods", "first_period", "last_period")
     LEVELS_FIELD_NUMBER: _ClassVar[int]
     PERIODS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    LAST_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    levels: _containers.RepeatedScalarFieldContainer[str]
+    periods: _containers.RepeatedScalarFieldContainer[str]
+    first_period: str
+    last_period: str
+    def __init__(self, levels: _Optional[_Iterable[str]] = ..., periods: _Optional[_Iterable[str]] = ..., first_period: _Optional[str] = ..., last_period: _Optional[str] = ...) -> None: ...
+
+class EstimateRequest(_message.Message):
+    __slots__ = ("survey", "attribute", "selection", "confidence", "simultaneous", "method", "consistency", "forged", "recover")
+    SURVEY_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    SELECTION_FIELD_NUMBER: _ClassVar[int]
     CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     SIMULTANEOUS_FIELD_NUMBER: _ClassVar[int]
     METHOD_FIELD_NUMBER: _ClassVar[int]
-    FIRST_PERIOD_FIELD_NUMBER: _ClassVar[int]
-    LAST_PERIOD_FIELD_NUMBER: _ClassVar[int]
     CONSISTENCY_FIELD_NUMBER: _ClassVar[int]
     FORGED_FIELD_NUMBER: _ClassVar[int]
     RECOVER_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
-    levels: _containers.RepeatedScalarFieldContainer[str]
-    periods: _containers.RepeatedScalarFieldContainer[str]
+    selection: Selection
     confidence: float
     simultaneous: bool
     method: str
-    first_period: str
-    last_period: str
     consistency: str
     forged: int
     recover: float
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., levels: _Optional[_Iterable[str]] = ..., periods: _Optional[_Iterable[str]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., method: _Optional[str] = ..., first_period: _Optional[str] = ..., last_period: _Optional[str] = ..., consistency: _Optional[str] = ..., forged: _Optional[int] = ..., recover: _Optional[float] = ...) -> None: ...
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., method: _Optional[str] = ..., consistency: _Optional[str] = ..., forged: _Optional[int] = ..., recover: _Optional[float] = ...) -> None: ...
 
 class EstimateByRequest(_message.Message):
     __slots__ = ("question", "by")
@@ -129,28 +135,22 @@ class Cohort(_message.Message):
     def __init__(self, revision: _Optional[bytes] = ..., level: _Optional[str] = ..., period: _Optional[str] = ..., epsilon: _Optional[float] = ..., mechanism: _Optional[str] = ..., reports: _Optional[int] = ...) -> None: ...
 
 class DistributionRequest(_message.Message):
-    __slots__ = ("survey", "attribute", "levels", "periods", "first_period", "last_period", "confidence", "edges", "bins", "quantiles")
+    __slots__ = ("survey", "attribute", "selection", "confidence", "edges", "bins", "quantiles")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
-    LEVELS_FIELD_NUMBER: _ClassVar[int]
-    PERIODS_FIELD_NUMBER: _ClassVar[int]
-    FIRST_PERIOD_FIELD_NUMBER: _ClassVar[int]
-    LAST_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    SELECTION_FIELD_NUMBER: _ClassVar[int]
     CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     EDGES_FIELD_NUMBER: _ClassVar[int]
     BINS_FIELD_NUMBER: _ClassVar[int]
     QUANTILES_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
-    levels: _containers.RepeatedScalarFieldContainer[str]
-    periods: _containers.RepeatedScalarFieldContainer[str]
-    first_period: str
-    last_period: str
+    selection: Selection
     confidence: float
     edges: _containers.RepeatedScalarFieldContainer[float]
     bins: int
     quantiles: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., levels: _Optional[_Iterable[str]] = ..., periods: _Optional[_Iterable[str]] = ..., first_period: _Optional[str] = ..., last_period: _Optional[str] = ..., confidence: _Optional[float] = ..., edges: _Optional[_Iterable[float]] = ..., bins: _Optional[int] = ..., quantiles: _Optional[_Iterable[float]] = ...) -> None: ...
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., edges: _Optional[_Iterable[float]] = ..., bins: _Optional[int] = ..., quantiles: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class DistributionResponse(_message.Message):
     __slots__ = ("survey", "attribute", "confidence", "reports", "method", "bins", "quantiles", "repeats")
@@ -183,22 +183,16 @@ class Bin(_message.Message):
     def __init__(self, left: _Optional[float] = ..., right: _Optional[float] = ..., share: _Optional[_Union[Row, _Mapping]] = ...) -> None: ...
 
 class SuspicionsRequest(_message.Message):
-    __slots__ = ("survey", "attribute", "levels", "periods", "first_period", "last_period", "targets")
+    __slots__ = ("survey", "attribute", "selection", "targets")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
-    LEVELS_FIELD_NUMBER: _ClassVar[int]
-    PERIODS_FIELD_NUMBER: _ClassVar[int]
-    FIRST_PERIOD_FIELD_NUMBER: _ClassVar[int]
-    LAST_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    SELECTION_FIELD_NUMBER: _ClassVar[int]
     TARGETS_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
-    levels: _containers.RepeatedScalarFieldContainer[str]
-    periods: _containers.RepeatedScalarFieldContainer[str]
-    first_period: str
-    last_period: str
+    selection: Selection
     targets: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., levels: _Optional[_Iterable[str]] = ..., periods: _Optional[_Iterable[str]] = ..., first_period: _Optional[str] = ..., last_period: _Optional[str] = ..., targets: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., targets: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SuspicionsResponse(_message.Message):
     __slots__ = ("targets", "suspicions", "warning")
@@ -225,16 +219,12 @@ class Suspicion(_message.Message):
     def __init__(self, level: _Optional[str] = ..., reports: _Optional[int] = ..., test: _Optional[str] = ..., statistic: _Optional[float] = ..., p_value: _Optional[float] = ...) -> None: ...
 
 class ExportRowsRequest(_message.Message):
-    __slots__ = ("survey", "periods", "first_period", "last_period")
+    __slots__ = ("survey", "selection")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
-    PERIODS_FIELD_NUMBER: _ClassVar[int]
-    FIRST_PERIOD_FIELD_NUMBER: _ClassVar[int]
-    LAST_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    SELECTION_FIELD_NUMBER: _ClassVar[int]
     survey: str
-    periods: _containers.RepeatedScalarFieldContainer[str]
-    first_period: str
-    last_period: str
-    def __init__(self, survey: _Optional[str] = ..., periods: _Optional[_Iterable[str]] = ..., first_period: _Optional[str] = ..., last_period: _Optional[str] = ...) -> None: ...
+    selection: Selection
+    def __init__(self, survey: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ...) -> None: ...
 
 class ExportRowsResponse(_message.Message):
     __slots__ = ("plan", "period", "rows", "columns")
