@@ -36,6 +36,15 @@ def test_the_citation_names_the_version_of_the_package() -> None:
     assert f"\nversion: {__version__}\n" in citation
 
 
+def test_the_latest_release_of_the_changelog_is_the_version_and_date_of_the_citation() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    first, *releases = re.findall(r"^## (.*)$", changelog, re.M)
+    assert first == "Unreleased"
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    (released,) = re.findall(r"^date-released: (\d{4}-\d\d-\d\d)$", citation, re.M)
+    assert releases[0] == f"{__version__} - {released}"
+
+
 def test_the_picture_of_the_flow_is_well_formed_and_loads_nothing() -> None:
     """Code hosts show an SVG as an image, which may not refer to anything outside."""
     picture = ElementTree.parse(ROOT / "docs" / "flow.svg").getroot()
