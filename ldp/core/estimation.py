@@ -1,4 +1,4 @@
-"""From tallies to estimates that carry their error."""
+"""Estimates with standard errors, debiased from tallies and pooled over cohorts."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _HALVINGS = 32  # far below the standard error of any survey
 
 Interval = tuple[NDArray[np.float64], NDArray[np.float64]]
-"""The low ends and the high ones, each of shape (parameters,)."""
+"""Lower and upper ends, each of shape (parameters,)."""
 
 Ends = Callable[[Any], Interval]
 """Intervals by their z, a float or one for each parameter, shape (parameters,)."""
@@ -44,7 +44,7 @@ class Estimate:
     """The ends of the interval at z standard errors, by z; None where it is Wald's."""
 
     def interval(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Interval:
-        """Return (low, high), each of shape (parameters,).
+        """Return confidence intervals (low, high), each of shape (parameters,).
 
         Each interval covers its own parameter with probability `confidence`; with
         `simultaneous` all cover at once (Bonferroni). Of pure frequency oracles they hold what
@@ -68,7 +68,7 @@ class Estimate:
         return np.clip(low, *self.bounds), np.clip(high, *self.bounds)
 
     def rescaled(self, bounds: tuple[float, float]) -> "Estimate":
-        """Return the same estimate in units in which the parameter's range is `bounds`."""
+        """Return the estimate mapped linearly from its range onto `bounds`."""
         factor = (bounds[1] - bounds[0]) / (self.bounds[1] - self.bounds[0])
 
         def moved(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -141,11 +141,11 @@ class Cohorts:
         return self.each[0][0].bounds
 
     def alone(self) -> "list[Cohorts]":
-        """Return each cohort by itself."""
+        """Return one `Cohorts` for each cohort."""
         return [Cohorts([one], [own]) for one, own in zip(self.each, self.repeats, strict=True)]
 
     def allowing(self, truth: NDArray[np.float64], variances: Sequence[Any]) -> NDArray[np.float64]:
-        """Return the variances, shape (cohorts, parameters), with what repeats add.
+        """Return the variances, shape (cohorts, parameters), plus the variance that repeats add.
 
         `truth` is that of the parameters, shape (parameters,), or (cohorts, parameters).
         """
@@ -158,7 +158,7 @@ class Cohorts:
 def estimate(cohorts: Cohorts) -> Estimate:
     """Pool cohorts that estimate the same parameters, by inverse variance per coordinate.
 
-    `ldp.estimating.pooling.pool` offers this and the methods that use more of what is known.
+    `ldp.estimating.pooling.pool` offers this and the methods that use more information.
     The weights of cohort g are n_g / V_g(f), V_g being the variance of one report at a first
     pooled estimate f (clipped to its range) that every cohort shares, not at the cohort's own:
     a weight then depends on the noise only through that f, which keeps the bias of order 1/n,
@@ -166,10 +166,10 @@ def estimate(cohorts: Cohorts) -> Estimate:
     Where every cohort has `moments`, as frequency oracles have, intervals invert the score test;
     those of means count one imagined person at each end of the range.
 
-    Assumes that the cohorts are samples of one population, and their reports those of different
-    people, but for what the cohorts' `repeats` say.
+    Assumes that the cohorts are samples of one population, and their reports are of different
+    people, except as the cohorts' `repeats` allow.
     Source: inverse-variance weighting; the variance is s(1 - s) / (n (p - q)**2) with
-    s = f p + (1 - f) q, that of a sample from a population, which exceeds the variance for the
+    s = f p + (1 - f) q, for a sample from a population, which exceeds the variance for the
     fixed sample (Wang et al. 2017, theorem 2) by f(1 - f) / n.
     """
     return _weighted(cohorts, "inverse_variance", lambda variances: 1 / variances)

@@ -11,12 +11,12 @@ from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 from ldp.mechanisms.numbers.mean import MeanMechanism
 
-_SMOOTH_TOLERANCE = 1e-7  # total variation per iteration; the fixed point is what is wanted
+_SMOOTH_TOLERANCE = 1e-7  # total variation per iteration; small, to end at the fixed point
 _MAX_ITERATIONS = 50_000
 
 _UNIFORM = 100
-"""Reports of a uniform population that are added to those seen, for the errors only: of a few
-reports the reconstruction looks certain, being the few lumps that explain them best."""
+"""Pseudo-reports of a uniform population, for the errors only: the reconstruction from a few
+reports is a few lumps, and would look certain without them."""
 
 Array = NDArray[np.float64]
 
@@ -78,7 +78,7 @@ class Distribution:
         return Estimate(value, (last - first) / 2, self.n, (-1.0, 1.0))
 
     def _shares_below(self, values: ArrayLike) -> Array:
-        """Return what part of each point's cell lies below each value, shape (m, points)."""
+        """Return the share of each point's cell that lies below each value, shape (m, points)."""
         numbers = np.asarray(values, dtype=float)
         if not ((numbers >= -1) & (numbers <= 1)).all():
             raise InvalidInput("the numbers of a distribution lie in [-1, 1]")
@@ -98,13 +98,13 @@ def reconstruct(mechanism: MeanMechanism, tally: Tally) -> Distribution:
 
 
 def pooled(cohorts: Cohorts) -> Distribution:
-    """Estimate the distribution that all cohorts are samples of by EM with smoothing.
+    """Estimate the cohorts' common distribution by EM with smoothing.
 
-    One likelihood has the reports of all cohorts, each with its channel, so that a report counts
-    for what it tells and for no more, however few its cohort has. The channel between the
-    points of its own grid is what rounding makes it, exactly; the finest grid is taken.
-    The error is that of the fixed point: its covariance by the delta method from the
-    multinomial counts of each cohort, with what `Cohorts.repeats` add, its bias by
+    One likelihood has the reports of all cohorts, each with its channel, so that a
+    report's weight does not depend on the size of its cohort. Between the points of its own
+    grid a channel is exactly randomised rounding; the finest grid is taken.
+    The error is of the fixed point: its covariance by the delta method from the
+    multinomial counts of each cohort, with the variance of `Cohorts.repeats`, its bias by
     reconstructing once more from the reports that the first reconstruction predicts. Both are
     taken where `_UNIFORM` more reports would have put it, and so are wide for a handful of
     reports: of a nominal 95%, those of the quarters of a smooth population covered 93% and more,
@@ -153,7 +153,7 @@ def _mean(mechanism: Mechanism) -> MeanMechanism:
 
 
 def _channel(mechanism: MeanMechanism, points: int) -> Array:
-    """Return the channel from a grid of so many points, shape (points, codes)."""
+    """Return the channel matrix from a grid of `points` inputs, shape (points, codes)."""
     matrix = mechanism.matrix()
     position = np.linspace(0, mechanism.steps, points)
     low = np.minimum(position.astype(int), mechanism.steps - 1)
@@ -163,7 +163,7 @@ def _channel(mechanism: MeanMechanism, points: int) -> Array:
 
 
 def _covariance(slope: Array, chances: Array) -> Array:
-    """Return the covariance of the slope's column of one draw, shape (rows, rows)."""
+    """Return the covariance of a random column of `slope`, drawn by `chances`: (rows, rows)."""
     mean = slope @ chances
     result: Array = (slope * chances) @ slope.T - np.outer(mean, mean)
     return result
