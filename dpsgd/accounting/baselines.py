@@ -1,4 +1,4 @@
-"""Figures that papers compare with, built from composition alone."""
+"""Baseline epsilons by composition alone, which papers compare with."""
 
 import math
 from collections.abc import Callable
@@ -58,7 +58,7 @@ def _composed(
     if event.silent:
         return 0.0
     rate, steps = event.sampling.rate, event.steps
-    # 1e-8 less, for what is rounded up on the way.
+    # 1e-8 less, because results are rounded up on the way.
     per_step = min(0.5, (1 - share) * (1 - 1e-8) * delta / rate / steps)
     epsilon = epsilon_of_mean(1 / event.noise_per_difference(relation), per_step)
     if not epsilon < 300:
