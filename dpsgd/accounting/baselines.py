@@ -22,7 +22,7 @@ def advanced_composition(event: Event, relation: Relation, delta: float) -> floa
 
 
 def optimal_composition(event: Event, relation: Relation, delta: float) -> float:
-    """Return the same as `advanced_composition` under optimal composition; at most 10**6 steps."""
+    """Return the epsilon of an event under optimal composition, for at most 10**6 steps."""
     return min(_composed(event, relation, delta, share, optimal) for share in (0.25, 0.5, 0.75))
 
 

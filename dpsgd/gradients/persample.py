@@ -350,7 +350,7 @@ def _add_squares(values: Tensor, totals: Totals) -> None:
 
     On a CPU, in arrays, squares are added up in float64: torch adds thousands of float32 to one
     total, which made the norm of ten million values too small by 7e-5 of it. On other devices
-    totals are many. A norm beyond the values' type is infinite: to clip it would take factors
+    a sum has many totals. A norm beyond the values' type is infinite: to clip it would take factors
     of few bits.
     """
     rows = _rows(values, totals)

@@ -37,7 +37,7 @@ _MAX_CELLS = 1 << 22
 """Pairs of inputs times codes beyond which a channel is bounded rather than enumerated."""
 
 _LARGEST = 700.0
-"""Beyond it e**epsilon does not fit a double, and no guarantee is left."""
+"""The largest epsilon; beyond it e**epsilon does not fit a double."""
 
 _STEPS = 60
 

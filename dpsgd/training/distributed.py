@@ -33,7 +33,7 @@ class Ranks:
         return 0 if self.group is None else dist.get_rank(self.group)
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
-        """Replace each tensor by its sum over all processes, the same in each."""
+        """Replace each tensor, in place, by its sum over all processes."""
         if self.size == 1:
             return
         for dtype in dict.fromkeys(t.dtype for t in tensors):

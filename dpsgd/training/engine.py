@@ -214,7 +214,7 @@ class PrivacyEngine:
         return self._started.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint. Raises `InvalidInput`, and changes nothing, if it is not one."""
+        """Restore a checkpoint. Raises `InvalidInput`, and changes nothing, if it is not one."""
         self._started.load_state_dict(state)
 
     @property
