@@ -92,7 +92,7 @@ def estimate(
         for cohort, counted in tally(spark, path, attribute).items()
         if (not levels or cohort.level in levels) and (not periods or cohort.period in periods)
     }
-    found = queries.pooled(plan, attribute, tallies, method).estimate
+    found = queries.answered(plan, attribute, tallies, method).estimate
     domain = plan.attributes[attribute].domain
     return found.rescaled((domain.low, domain.high)) if isinstance(domain, Numeric) else found
 

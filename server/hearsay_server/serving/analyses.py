@@ -102,6 +102,11 @@ class Analyses:
         finally:
             self._held -= 1
 
+    async def run(self, work: Callable[[], _T], *, begun: bool = False) -> _T:
+        """Return what `work` does in a process of its own; raise as `process` and its calls."""
+        async with self.process(begun=begun) as run:
+            return await run(work)
+
     def close(self) -> None:
         """Take no more questions, and forget those that wait."""
         self._threads.shutdown(wait=False, cancel_futures=True)

@@ -22,13 +22,13 @@ from hearsay_server.ingest.intake import Limits
 from hearsay_server.limits import Rates
 from hearsay_server.serving import tls, workers
 from hearsay_server.serving.admin import Admin
+from hearsay_server.serving.analyses import Analyses, Bounds
 from hearsay_server.serving.analyst import Analyst
 from hearsay_server.serving.auth import ROLES, Policy
 from hearsay_server.serving.collector import Collector
 from hearsay_server.serving.gate import FOR_EVERYBODY, Gate
 from hearsay_server.serving.health import Health, Readiness, prober
 from hearsay_server.serving.metrics import Metrics, exposed
-from hearsay_server.serving.pool import Pool
 from hearsay_server.storage import tokens
 from hearsay_server.storage.retention import swept
 from hearsay_server.storage.store import Store
@@ -42,6 +42,12 @@ _GRACE = 10.0
 
 _ANALYSES = 64
 """Questions of analysts that may wait for those under way."""
+
+_EXPORTS = 4
+"""Exports under way at once, and exports that may wait for them."""
+
+_BOUNDS = Bounds(seconds=60, memory=2 << 30)
+"""What one question of an analyst may take."""
 
 _HANDSHAKE = 20.0
 """Seconds that a connection may be silent before it speaks TLS and HTTP/2."""
@@ -94,9 +100,12 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
         rates = _rates(config)
         collector = Collector(store, writer, metrics, rates, clock)
         collector_pb2_grpc.add_CollectorServicer_to_server(collector, server)
-        analysis = Pool("analysis", max(2, (os.cpu_count() or 1) // 2), _ANALYSES)
-        stack.callback(analysis.close)
-        analyst = Analyst(store, analysis)
+        cores = max(2, (os.cpu_count() or 1) // 2)
+        analyses = Analyses("analysis", cores, _ANALYSES, _BOUNDS)
+        stack.callback(analyses.close)
+        exports = Analyses("export", _EXPORTS, _EXPORTS, _BOUNDS)
+        stack.callback(exports.close)
+        analyst = Analyst(store, analyses, exports)
         analyst_pb2_grpc.add_AnalystServicer_to_server(analyst, server)
         admin_pb2_grpc.add_AdminServicer_to_server(Admin(store, writer), server)
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
