@@ -1,4 +1,4 @@
-"""What an analyst asks a server."""
+"""The analyst's client of a server: debiased statistics and randomised rows."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _LONG = 3600.0
-"""Seconds that a question may take for which the server reads everything."""
+"""Seconds that a question may take for which the server reads all stored reports."""
 
 _COLUMNS = ("estimate", "standard_error", "low", "high")
 _MORE_COLUMNS: tuple[Literal["raw", "effective_sample_size", "shift_down", "shift_up"], ...] = (
@@ -270,7 +270,7 @@ class Analyst:
     def watch_query(
         self, survey: str, attribute: str, *, interval: float = 1.0, **options: Unpack[Options]
     ) -> Iterator[analyst_pb2.EstimateResponse]:
-        """Yield what `watch` does."""
+        """Yield an estimate as a message, and again when reports have come in, as `watch`."""
         request = analyst_pb2.WatchRequest(
             question=_request(survey, attribute, options), interval=interval
         )
@@ -279,7 +279,7 @@ class Analyst:
     def query_distribution(
         self, request: analyst_pb2.DistributionRequest
     ) -> analyst_pb2.DistributionResponse:
-        """Return a distribution."""
+        """Return a histogram and quantiles as a message."""
         answer: analyst_pb2.DistributionResponse = call(
             self._stub.Distribution, request, self._timeout
         )
@@ -288,7 +288,7 @@ class Analyst:
     def query_suspicions(
         self, request: analyst_pb2.SuspicionsRequest
     ) -> analyst_pb2.SuspicionsResponse:
-        """Return the suspicion tests; waits as long as they take."""
+        """Return the tests for forged reports as a message; waits up to an hour."""
         answer: analyst_pb2.SuspicionsResponse = call(self._stub.Suspicions, request, _LONG)
         return answer
 
@@ -355,7 +355,7 @@ def frame(answer: analyst_pb2.EstimateResponse) -> "pd.DataFrame":
 
 
 def given_columns(rows: Sequence[analyst_pb2.Row]) -> list[str]:
-    """Return the numbers that these rows have."""
+    """Return the names of the numeric columns that these rows have."""
     more = [name for name in _MORE_COLUMNS if rows and rows[0].HasField(name)]
     return [*_COLUMNS, *more]
 
