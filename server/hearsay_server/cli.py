@@ -65,11 +65,11 @@ COMMANDS = {
         "Play a survey through: devices, server, analyst, and how close it came to the truth.",
     ),
 }
-"""By name, where a command is, and the first sentence of its help."""
+"""By command: its module and function, and the first sentence of its help."""
 
 
 class _Loading(TyperGroup):
-    """A group that loads a command when it is run; until then its help is all there is."""
+    """A group that imports a command when it is run; its help alone needs no import."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] in COMMANDS:

@@ -1,4 +1,4 @@
-"""From tallies to answers: what is estimated, pooled, made consistent, and with what error.
+"""From tallies to answers: estimation, pooling, consistency and errors.
 
 Nothing here reads a store or a clock, so that whoever has the tallies gets the server's answers.
 """
@@ -84,7 +84,7 @@ def repeats_memos(plan: Plan, attribute: str, tallies: Tallies) -> bool:
 
 
 def _forgeable(method: str) -> str:
-    """Return a method whose weights say what forged reports can do."""
+    """Return a pooling method for which the effect of forged reports is known."""
     if method not in ("", "inverse_variance", "scalar"):
         raise InvalidInput(
             "what forged reports can do is known for the methods inverse_variance and scalar, "
@@ -96,7 +96,7 @@ def _forgeable(method: str) -> str:
 def estimate(
     plan: Plan, question: analyst_pb2.EstimateRequest, tallies: Tallies, group: str = ""
 ) -> analyst_pb2.EstimateResponse:
-    """Answer what an `EstimateRequest` asks from the tallies of its cohorts.
+    """Answer an `EstimateRequest` from the tallies of its cohorts.
 
     Raises `NoReports` where there are none, `InvalidInput` for what cannot be asked.
     """
@@ -171,7 +171,7 @@ def effective_sample_size(raw: Estimate) -> Floats:
 def _processed(
     question: analyst_pb2.EstimateRequest, mechanisms: Sequence[Mechanism], raw: Estimate
 ) -> tuple[Floats, str]:
-    """Return the values to show, and what the method's name gets for it: "" if they are raw."""
+    """Return the values to show, and a suffix for the method's name: "" if they are raw."""
     if question.consistency and question.HasField("recover"):
         raise InvalidInput("ask for a consistency or for recovery, not both: recovery has its own")
     if question.consistency:

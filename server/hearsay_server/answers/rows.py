@@ -15,13 +15,13 @@ from hearsay.v1 import analyst_pb2, collector_pb2
 from ldp.assurance.suspicion import Supports, has_tests, supports
 
 _CHUNK = 1 << 20
-"""Bytes of codes in one message, about: below what gRPC lets through by default."""
+"""Bytes of codes in one message, about: below gRPC's default limit of a message."""
 
 _TESTED = 1 << 16
 """Reports whose supports are counted at once."""
 
 Batches = Iterable[Sequence[collector_pb2.Batch]]
-"""Pages of batches of one period that were decoded once, and so are as they must be."""
+"""Pages of batches, each of one period. The batches were checked before they were stored."""
 
 
 def chunks(
@@ -102,7 +102,7 @@ def _column(
 def supports_by_level(
     plan: Plan, attribute: str, levels: Iterable[str], targets: Sequence[int], batches: Batches
 ) -> dict[str, Supports]:
-    """Return what the reports of each level supported, of those levels that can be tested.
+    """Return the supports of each level's reports, for the levels that can be tested.
 
     Raises `InvalidInput` where no level can be.
     """

@@ -1,7 +1,7 @@
 """Tallies and estimates from exported rows with PySpark: the server's integers, on a cluster.
 
-Each partition makes tallies of its rows, and those are added up: what moves are tallies. Needs
-pyspark on the driver, and this package on the executors (`hearsay-ldp[spark]`).
+Each partition makes tallies of its rows, and the tallies are added up: no rows move. Needs pyspark
+on the driver, and this package on the executors (`hearsay-ldp[spark]`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -80,7 +80,7 @@ def estimate(
     periods: Sequence[str] = (),
     method: str = "",
 ) -> Estimate:
-    """Return what `Analyst.estimate` would, from an exported folder.
+    """Estimate an attribute from an exported folder, as the server does.
 
     Raises `InvalidInput` as `tally` and for an unknown level, and `NoReports` where none is left.
     """

@@ -1,4 +1,4 @@
-"""`hearsay account`: what a private training run reveals, by every accountant."""
+"""`hearsay account`: the epsilon of a private training run, by every accountant."""
 
 import json
 import math

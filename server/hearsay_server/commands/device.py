@@ -1,4 +1,4 @@
-"""`hearsay device`: what a device's ledger says, for its user and for those who help them."""
+"""`hearsay device`: make a device's ledger, and show its content to the user and their helpers."""
 
 import json
 from datetime import datetime
@@ -45,7 +45,7 @@ _COUNTED = {
     "revoked": "reports dropped: consent was revoked",
     "lost": "reports dropped: the ledger was an old copy",
 }
-"""What the ledger counts, in words. Any other name is a `hearsay.Reason`."""
+"""The ledger's counters, in words. Any other name is a `hearsay.Reason`."""
 
 
 @app.command("create")

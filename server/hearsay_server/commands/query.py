@@ -1,4 +1,4 @@
-"""`hearsay query` and `hearsay export`: what an analyst asks at the command line."""
+"""`hearsay query` and `hearsay export`: estimates and rows at the command line."""
 
 import csv
 import json
@@ -294,7 +294,7 @@ def _document(answer: analyst_pb2.EstimateResponse) -> dict[str, Any]:
 
 
 def _plain(answer: Message, **integers: int) -> dict[str, Any]:
-    """Return a message as JSON has it; the mapping spells 64-bit integers as text."""
+    """Return a message as JSON, with `integers` for its 64-bit fields, which JSON has as text."""
     document: dict[str, Any] = MessageToDict(
         answer, always_print_fields_with_no_presence=True, preserving_proto_field_name=True
     )

@@ -27,7 +27,7 @@ Confidence = Annotated[float, typer.Option(help="Of the intervals, or of the tes
 
 @dataclass(frozen=True)
 class _Scale:
-    """What is estimated, and its units: frequencies, or a mean in [low, high]."""
+    """The parameter to estimate, and its units: frequencies, or a mean in [low, high]."""
 
     k: int | None
     low: float
@@ -162,7 +162,7 @@ def _two_waves(
     power: float,
     confidence: float,
 ) -> dict[str, Any]:
-    """Return the reports of each wave that have the power, or the power of `n`."""
+    """Return the number of reports of each wave for a power, or the power of `n` reports."""
     if epsilon is None or half_width is not None:
         raise InvalidInput("--change goes with --epsilon and perhaps --n, without --half-width")
     built, shift = make(epsilon), change / scale.unit
@@ -255,7 +255,7 @@ def audit(
 def _audited(
     name: str, k: int | None, epsilon: float | None, survey: Path | None
 ) -> list[tuple[str, Mechanism]]:
-    """Return the mechanisms to audit, each with where it is from."""
+    """Return the mechanisms to audit, each with a label of its place in the survey."""
     if survey is None:
         if not name or epsilon is None:
             raise InvalidInput("give a mechanism and --epsilon (and --k), or --survey")

@@ -1,4 +1,4 @@
-"""The commands that look after what is stored, and those that end a survey."""
+"""The commands that verify, back up, restore and purge stored data, and that end a survey."""
 
 import contextlib
 import json

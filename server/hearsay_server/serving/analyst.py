@@ -31,7 +31,7 @@ _KEPT = 32 << 20
 
 _INTERVAL = 1.0
 _LEAST_INTERVAL = 0.1
-"""Seconds between two answers of `Watch`: unless asked for, and at least."""
+"""Seconds between two answers of `Watch`: by default, and at least."""
 
 _READERS = 4
 """Threads that read what is asked about from the database."""
@@ -248,7 +248,7 @@ def _key(question: Message, tallies: Tallies) -> bytes:
 class _Answers:
     """The last answers, by the question and the tallies that they are of.
 
-    Nothing has to be forgotten when reports come in: other tallies make another key.
+    No answer has to be dropped when reports come in: other tallies make another key.
     """
 
     def __init__(self) -> None:

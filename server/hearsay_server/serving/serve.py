@@ -41,7 +41,7 @@ _GRACE = 10.0
 """Seconds that calls under way may take to end once the server stops."""
 
 _ANALYSES = 64
-"""Questions of analysts that may wait for those under way."""
+"""Questions of analysts that may wait while others are answered."""
 
 _EXPORTS = 4
 """Exports under way at once, and exports that may wait for them."""
@@ -57,8 +57,8 @@ _HANDSHAKE = 20.0
 async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
     """Serve as `config` says while the context lasts; yield the port.
 
-    On leaving, health says NOT_SERVING, no new call is taken, calls under way end, what waits is
-    written, and the store is closed. Raises `InvalidInput` for an address that is not loopback
+    On leaving, health says NOT_SERVING, no new call is taken, calls under way end, waiting batches
+    are written, and the store is closed. Raises `InvalidInput` for an address that is not loopback
     without TLS, unless `insecure`, and where the certificate cannot be used; `ServerFailed` where
     an address cannot be bound; and as `open_database` where the folder cannot be used.
     """
@@ -178,10 +178,10 @@ async def serve(config: Config, on_start: Callable[[str], None], clock: Clock = 
 
 
 def _collect_rarely() -> None:
-    """Take what startup made out of the garbage collector's sight, and let it run less often.
+    """Exclude objects made at startup from garbage collection, and collect less often.
 
-    In calls under way it finds nothing to collect, and under load it looked at all of them many
-    times a second: a tenth of the processor's time.
+    In calls under way the collector finds nothing to collect, and under load it looked at all of
+    them many times a second: a tenth of the processor's time.
     """
     gc.collect()
     gc.freeze()

@@ -30,7 +30,7 @@ _DELETE = sa.delete(tallies).where(*_SAME_ROW)
 
 @dataclass(frozen=True)
 class Counted:
-    """Batches and records that count, and how many of the batches are no longer stored."""
+    """How many batches and records count, and how many of the batches are no longer stored."""
 
     batches: int = 0
     records: int = 0
@@ -99,9 +99,9 @@ def add(database: Database, connection: sa.Connection, more: Mapping[Cohort, Tal
 
 
 def subtract(database: Database, connection: sa.Connection, less: Mapping[Cohort, Tally]) -> None:
-    """Take tallies away again; must be called while nobody else writes.
+    """Subtract tallies; must be called while nobody else writes.
 
-    Raises `InvalidInput` where they were not all counted: then the transaction is to be given up.
+    Raises `InvalidInput` where they were not all counted: then the transaction must be rolled back.
     """
     for cohort, tally in sorted(less.items(), key=lambda item: item[0]):
         rows = connection.execute(_SELECT.where(_THESE), {"cohorts": [_key(cohort)]}).all()
