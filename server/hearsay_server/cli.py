@@ -22,8 +22,7 @@ COMMANDS = {
     ),
     "codegen": (
         "codegen:codegen",
-        "Write a Python module with what an app agrees to, and a typed function that records "
-        "answers.",
+        "Write a Python module with an app's agreement and a typed function that records answers.",
     ),
     "device": ("device:app", "Make a device's ledger, and look into one."),
     "query": (
@@ -41,11 +40,11 @@ COMMANDS = {
     ),
     "shuffle": (
         "tools:shuffle",
-        "Bound what a cohort's reports in random order tell to whoever sees them only so.",
+        "Bound the epsilon of a cohort's reports for observers who see them only in random order.",
     ),
     "account": (
         "account:account",
-        "Compare what every accountant says of a training run with clipped gradients and noise.",
+        "Compare every accountant's epsilon for a training run with clipped gradients and noise.",
     ),
     "verify": (
         "upkeep:verify",
@@ -58,7 +57,7 @@ COMMANDS = {
     "restore": ("upkeep:restore", "Copy a backup into an empty folder or database."),
     "retention": (
         "upkeep:retention",
-        "Close, drop and purge what is due, now: a server does so every hour.",
+        "Close ended periods, drop old rows and purge unneeded ids; a server does so every hour.",
     ),
     "demo": (
         "demo:demo",

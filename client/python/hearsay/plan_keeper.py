@@ -113,7 +113,7 @@ class PlanKeeper:
         self.keep_server_time()
 
     def confirm_created(self) -> None:
-        """Correct when an unvouched ledger was made, once the server confirms the clock.
+        """Correct the time at which the ledger was made, once the server confirms the clock.
 
         It was made by a clock that may have been wrong. Where the server's time is known, and the
         clock agrees with it to a day, an earlier ledger can have spent up to now, and no further.

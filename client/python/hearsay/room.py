@@ -7,7 +7,7 @@ from typing import IO
 from hearsay.interrupts import is_from_handler
 
 _SIZE = 1 << 15
-"""Bytes: a checkpoint notes a few pages of 4 KiB before it can empty the log."""
+"""Bytes to reserve: a checkpoint notes a few pages of 4 KiB before it can empty the log."""
 _STEP = 1 << 12
 
 _NAMELESS = getattr(os, "O_TMPFILE", None)  # Linux alone has it; elsewhere there is no room

@@ -1,4 +1,4 @@
-"""The stored rows, still randomised, without anything that links them.
+"""Stream the stored rows, still randomised, without anything that links them.
 
 A batch's id, its borders and its place among the others could link rows of one device, or tell
 when they came: rows leave here in chunks that mix batches, in an order drawn anew.

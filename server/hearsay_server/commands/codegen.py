@@ -54,7 +54,7 @@ def codegen(
     insecure: Insecure = False,
     token: Token = None,
 ) -> None:
-    """Write a Python module with what an app agrees to, and a typed function that records answers.
+    """Write a Python module with an app's agreement and a typed function that records answers.
 
     \b
       hearsay codegen daily.toml --out daily.py

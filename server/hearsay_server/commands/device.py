@@ -56,7 +56,7 @@ def create(file: LedgerFile) -> None:
 
 @app.command("show")
 def show(file: LedgerFile, person: PersonName = "", as_json: AsJson = False) -> None:
-    """Show what was spent, what is left, what waits, and what left the device; change nothing."""
+    """Show the epsilon spent and left, waiting reports and sent batches; change nothing."""
     found = content(file, person)
     if as_json:
         typer.echo(json.dumps(found, indent=2))

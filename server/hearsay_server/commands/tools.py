@@ -282,7 +282,7 @@ def shuffle(
     bound: Annotated[str, typer.Option(help="clones (numerical), or closed (weaker).")] = "clones",
     as_json: AsJson = False,
 ) -> None:
-    """Bound what a cohort's reports in random order tell to whoever sees them only so.
+    """Bound the epsilon of a cohort's reports for observers who see them only in random order.
 
     Holds against everyone but the shuffler, if the other members of the cohort are honest.
     Cohort, attribute and level are in the clear, so reports of others do not count.

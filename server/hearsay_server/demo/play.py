@@ -1,4 +1,4 @@
-"""The main job, played through on real input: devices, a server process, an analyst."""
+"""A survey played through on real input: devices, a server process, an analyst."""
 
 import contextlib
 import importlib.util

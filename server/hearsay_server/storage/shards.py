@@ -14,7 +14,7 @@ from ldp import Tally
 from ldp.core.tally import add_up
 
 _CHUNK = 1000
-"""Cohorts that one statement names: databases limit its parameters, and each takes five."""
+"""Most cohorts in one statement: databases limit its parameters, and a cohort takes five."""
 
 _COHORT = [tallies.c[field.name] for field in fields(Cohort)]
 _SELECT = sa.select(*_COHORT, tallies.c.writer, tallies.c.tally).order_by(
