@@ -9,7 +9,7 @@ from hearsay.trouble import Reason, Trouble
 from hearsay.wal import MAY_GO, Log
 
 _MODES = ("PASSIVE", *["FULL"] * 5)
-"""How to try a checkpoint: at first without holding up whoever writes. Not by RESTART, after which
+"""How to try a checkpoint: at first without holding up writers. Not by RESTART, after which
 a connection that has seen no checkpoint yet would begin the log with random salts."""
 
 

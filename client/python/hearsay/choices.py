@@ -27,10 +27,10 @@ class Caps:
 
     `life` is for all that a person ever reports from this ledger, over all its surveys; `until`
     spreads it over the time until the end of that year, month or day (UTC): "2027", "2027-12" or
-    "2027-12-31". A period's answers are then taken once what was spent before is no more than
-    the share of that time that has passed; without caps on the way, the first ones at once.
-    When that time is over, what is left may be spent at once: an app that outlives its `until`
-    keeps the cap, and loses the pace (which is logged as a warning).
+    "2027-12-31". A period's answers are then taken once the epsilon spent before is at most the
+    share of `life` that corresponds to the time that has passed; the first answers at once.
+    When that time is over, all that is left may be spent at once: an app that outlives its
+    `until` keeps the cap, and loses the pace (which is logged as a warning).
     `attribute` is for one report of an attribute, and `attribute_life` for all of them. The most
     that one record may spend is the client's `epsilon`.
 

@@ -199,7 +199,7 @@ class Client(Person):
         level, caps and an account of their own.
 
         For a web backend, say, which answers for its users. The file knows them by a keyed hash
-        of `name`. `level` and `levels` are what the person chose; without them the client's hold.
+        of `name`. `level` and `levels` are the person's choices; without them the client's hold.
         Raises `InvalidInput` for an empty name.
         """
         if not name:
@@ -236,7 +236,7 @@ class Client(Person):
         """Records queued ("recorded"); answers and reports dropped, by reason: "spent", "idle",
         "withheld", "unknown", "overflow" (reports beyond the queue), "revoked", "period_closed",
         "lost", and those of `Reason`; answers that a random value was reported for ("invalid");
-        batches by what became of them: "stored", "duplicate", "refused". Kept in the ledger."""
+        batches by their outcome: "stored", "duplicate", "refused". Kept in the ledger."""
         return MappingProxyType(dict(self._device.counters.read()))
 
     @property

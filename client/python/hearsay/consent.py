@@ -87,7 +87,7 @@ class Consent:
             if self._consents(connection, person):  # another process was first, and may have
                 return 0  # recorded since
             key = self._key(person)
-            # What waits from before, if a revocation was cut short, was not consented to.
+            # Reports that still wait, if a revocation was cut short, were not consented to.
             at = self._clock().timestamp()
             dropped = outbox.drop_person(connection, self._survey, key, at, forget=False)
             self._set(connection, key, granted=True)

@@ -154,7 +154,7 @@ def lease(store: Store, survey: str, now: float) -> list[Batch]:
     `now` is in Unix time. They are marked as having left, too: from here on the server may have
     them. Where the disk is full they go without the marks: they may go twice, with the same ids.
     """
-    # A lease from the far future is one of a clock that was set back since.
+    # A lease from the far future was made by a clock that was set back since.
     free = "survey = ? AND (leased <= ? OR leased > ?)"
     which = (survey, now - _LEASE, now + _LEASE)
 

@@ -22,7 +22,7 @@ _DAY = 24 * 3600.0
 
 _BEHIND = 12 * 3600.0
 """Seconds that the server's time may be behind the clock before the server is asked for it: a
-process that starts after a while knows only what the last one heard."""
+process that starts after a while knows only the time that the last process heard."""
 
 
 def _uptime() -> float:
@@ -37,7 +37,7 @@ class PlanKeeper:
 
     The plan of a survey never changes, so the first one that was accepted is kept and every other
     one is refused. Only an app that ships a revision accepts exactly that plan, also where
-    another one was kept before. What was spent stays spent in either case.
+    another one was kept before. Spent epsilon stays spent in either case.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class PlanKeeper:
         data, asked, server_time = self._store.read(work)
         if self._heard is None and server_time > 0:
             self._heard = server_time, _uptime()
-        # Where the app asks for another plan than the one that is kept, that one is to come yet.
+        # Where the app asks for another plan than the kept one, its plan is yet to come.
         if data and self._agreed.revision in (None, hashlib.sha256(data).hexdigest()):
             try:
                 self._accept(data, self._accepted(data))
@@ -182,7 +182,7 @@ class PlanKeeper:
         """Ask the server for its plan and its time.
 
         Raises `Unreachable` where it does not answer, and `Trouble` where the ledger cannot keep
-        what it says.
+        its answer.
         """
         try:
             answer = self._transport.get_plan(self._agreed.survey, timeout)

@@ -56,8 +56,8 @@ class Delivery:
     At most `max_reports` and `max_bytes` wait; the oldest are dropped beyond that. A try that
     fails is followed by another after `first_wait` seconds, then twice that, up to
     `longest_wait`, each 50 to 100% of it, never before the server's own retry delay; a flush
-    keeps to that, too. `timeout` is that of one call, `exit_timeout` what the process's exit may
-    be delayed by. `plan_age` is how old a plan gets before the server is asked again whether it
+    keeps to that, too. `timeout` is for one call, `exit_timeout` the longest delay of the process's
+    exit. `plan_age` is how old a plan gets before the server is asked again whether it
     is still the same; where there is none yet, that is `longest_wait`. `record_wait` is how long
     an answer may wait for another process that writes to the ledger. Times in seconds.
     Raises `InvalidInput` unless all are positive (`exit_timeout` may be 0).
@@ -156,7 +156,7 @@ class Sender:
         self._stopped = False
         self._answered: dict[bytes, str] = {}  # answered, but the disk is too full to note it
         self._failures = 0
-        self._not_before = 0.0  # monotonic; what the last failure asked for
+        self._not_before = 0.0  # monotonic; set by the last failure
 
     def start(self) -> bool:
         """Start the thread, unless it runs; return whether it runs, or is about to."""

@@ -81,7 +81,7 @@ class Store:
     ) -> None:
         """Name the file; None keeps all in memory, for as long as this process lives.
 
-        `wait` is how many seconds a transaction waits for those of other processes.
+        `wait` is how many seconds a transaction waits for other processes' transactions.
         """
         self.file = None if file is None else file.absolute()
         self._name = str(self.file)
@@ -418,7 +418,7 @@ class Store:
             run = on(connection)
             if count:
                 run(count_once)
-            log.sync(run)  # what the disk may have lost must not be moved
+            log.sync(run)  # frames that the disk may have lost must not be moved
             try:
                 assert self.file is not None
                 renew(self.file, connection, log)

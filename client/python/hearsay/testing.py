@@ -118,8 +118,8 @@ class RecordingTransport:
 class Collector:
     """A real gRPC server in this process, on a free port of 127.0.0.1, that keeps all batches.
 
-    Use it as a context; `address` is what a client is given, `received` a `RecordingTransport`
-    that holds all that came, and whose `answers` it gives: an `Unreachable` among them becomes
+    Use it as a context; give a client its `address`. `received` is a `RecordingTransport` with
+    all batches, whose `answers` the server gives: an `Unreachable` among them becomes
     UNAVAILABLE, with its `retry_after`.
     """
 

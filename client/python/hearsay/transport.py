@@ -322,7 +322,7 @@ def _open(target: str, tls: Tls | None, insecure: bool, more: list[Any]) -> grpc
         override = [] if name is None else [("grpc.ssl_target_name_override", name)]
         return grpc.secure_channel(target, credentials, [*override, *options])
     if is_loopback(target):
-        # A proxy of the environment must not see what was never to leave this machine.
+        # A proxy of the environment must not see calls that were never to leave this machine.
         return grpc.insecure_channel(target, [("grpc.enable_http_proxy", 0), *options])
     if insecure:
         return grpc.insecure_channel(target, options)

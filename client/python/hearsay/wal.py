@@ -1,7 +1,7 @@
 """The write-ahead log of a device's file: its durability, and the main file that expects it.
 
 After an fsync that failed, Linux calls the pages that it could not write clean: the next fsync
-writes others and reports success, and some file systems go back to what the disk has. So after a
+writes others and reports success, and some file systems go back to the disk's content. So after a
 failure all of the log is written again where it stands, once its checksums were found good.
 (Rebello et al., "Can applications recover from fsync failures?", USENIX ATC 2020. The format of
 the log: https://www.sqlite.org/fileformat2.html#walformat.)

@@ -1,6 +1,6 @@
 """From tallies to answers: estimation, pooling, consistency and errors.
 
-Nothing here reads a store or a clock, so that whoever has the tallies gets the server's answers.
+Nothing here reads a store or a clock, so that the same tallies give the same answers anywhere.
 """
 
 from collections.abc import Mapping, Sequence

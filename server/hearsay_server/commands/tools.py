@@ -203,8 +203,8 @@ def audit(
 ) -> None:
     """Check that mechanisms keep the epsilon they claim; exit with 1 where one does not.
 
-    The channel is enumerated exactly where it is small enough. Both samplers are measured, the
-    one of single reports, which clients run, and the one of batches: the epsilon is at least the
+    The channel is enumerated exactly where it is small enough. Both samplers are measured: of
+    single reports, which clients run, and of reports in bulk. The epsilon is at least the
     bound shown, at the stated confidence. A mechanism too large to enumerate still had its
     integers checked, exactly, when it was built.
 

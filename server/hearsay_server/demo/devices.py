@@ -62,7 +62,7 @@ def deliver(
 def _play(
     address: str, plan: bytes, seed: int | None, respondents: Sequence[Respondent]
 ) -> list[Sent | None]:
-    # What `hearsay codegen` would write: the demo's devices ship with what they agreed to.
+    # As `hearsay codegen` would write it: the demo's devices ship with their agreement.
     agreement = Agreement.on(plan)
     with ThreadPoolExecutor(_THREADS) as threads:
         return list(threads.map(partial(_live, address, agreement, seed), respondents))

@@ -72,7 +72,7 @@ def decode(batch: collector_pb2.Batch, terms: Terms) -> dict[Cohort, Tally]:
     """Return the batch's tallies by cohort; raise `Refused` for a batch that is not valid.
 
     A fault of ours is logged and refuses the batch for now: it must neither lose the batch nor
-    hold up those beside it.
+    hold up the batches beside it.
     """
     try:
         return _decode(batch, terms)

@@ -93,8 +93,8 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
         server = grpc.aio.server(
             interceptors=[Gate(policy, metrics, config.max_open_calls, config.max_upload_seconds)],
             options=_options(config),
-            # The gate counts calls that it let in; this counts those at it too, without an answer
-            # that says when to come again.
+            # The gate counts calls that it let in; this limit also counts calls before the gate,
+            # and refuses them without saying when to come again.
             maximum_concurrent_rpcs=2 * (config.max_open_calls + FOR_EVERYBODY),
         )
         rates = _rates(config)

@@ -107,7 +107,7 @@ def subtract(database: Database, connection: sa.Connection, less: Mapping[Cohort
         rows = connection.execute(_SELECT.where(_THESE), {"cohorts": [_key(cohort)]}).all()
         whole = _sum(rows).get(cohort, Tally.empty(tally.counts.size))
         rest = Tally(whole.n - tally.n, whole.counts - tally.counts)
-        if rows:  # of one shard what it lacks may be in another's
+        if rows:  # what one shard lacks may be in another
             connection.execute(_DELETE, [_bound(_row(cohort, row.writer)) for row in rows])
         if rest.n:
             connection.execute(sa.insert(tallies), _row(cohort, database.shard, rest))

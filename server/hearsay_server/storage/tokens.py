@@ -111,7 +111,7 @@ class Tokens:
         """Return the record of the token with this hash; None where no such token works."""
         with self._database.reading() as connection:
             row = connection.execute(sa.select(_tokens).where(_tokens.c.hash == given)).first()
-        # What the index took to find a hash tells nothing: nobody can choose a hash's bytes.
+        # The time of the look-up by hash tells nothing: nobody can choose a hash's bytes.
         if row is None or not hmac.compare_digest(row.hash, given):
             return None
         token = _token(row)
@@ -135,7 +135,7 @@ def charge(
     for key, (_, batch) in zip(keys, sent, strict=True):
         added[key] += batch.rows
     _count(database, connection, added)
-    # Our rows are locked now: what others count in them meanwhile is not part of the totals.
+    # Our rows are locked now: counts that others add meanwhile are not part of the totals.
     over = connection.execute(_OVER, {"keys": list(added), "cap": cap})
     left = {}  # the rows that were left of the cap, where more were sent
     for row in over:

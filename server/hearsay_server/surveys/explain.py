@@ -44,11 +44,11 @@ class Row:
 class Explanation:
     """A survey as it would be resolved.
 
-    `decision` says what a record reports and, where the budget was chosen, what the other ways
-    would cost. `rows` predict errors for `users` users at that level. `pooled` and `strict` are
-    the errors by attribute where they spread evenly over the levels, and where all had the
-    strictest.
-    `repeats` say what the reports of several periods cost together, and do not hide.
+    `decision` names the attributes that a record reports and, where the budget was chosen, the
+    costs of the other ways. `rows` predict errors for `users` users at that level. `pooled` and
+    `strict` are the errors by attribute where they spread evenly over the levels, and where all
+    had the strictest.
+    `repeats` give the joint epsilon of the reports of several periods, and what they reveal.
     """
 
     plan: Plan

@@ -118,7 +118,7 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
                 "mechanisms of smaller reports"
             )
     data: bytes = plan.SerializeToString(deterministic=True)
-    hearsay.plan.parse(data)  # what a client will check, checked before anything is frozen
+    hearsay.plan.parse(data)  # a client's checks, made before anything is frozen
     return data
 
 
