@@ -222,7 +222,8 @@ def _moved(w: Floats, variances: Floats, amount: Floats) -> Floats:
 
 def _last(holds: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Return the last row that holds, by column, shape (1, columns); the first always does."""
-    return (len(holds) - 1 - np.argmax(holds[::-1], axis=0))[np.newaxis]
+    found: NDArray[np.intp] = (len(holds) - 1 - np.argmax(holds[::-1], axis=0))[np.newaxis]
+    return found
 
 
 def _critical(bias: Floats, z: float) -> Floats:

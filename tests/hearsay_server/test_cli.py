@@ -68,7 +68,7 @@ def test_a_query_gives_estimates_with_their_errors(answered: Server) -> None:
     target = ("--target", answered.address)
     table = hearsay("query", "health", "smokes", *target).stdout
     assert "std. error" in table
-    assert "30 reports in 2 cohorts, mle" in table
+    assert "30 reports in 2 cohorts, stratified" in table
     document = json.loads(hearsay("query", "health", "smokes", "--json", *target).stdout)
     assert [row["label"] for row in document["rows"]] == ["no", "sometimes", "yes"]
     assert all(row["standard_error"] > 0 for row in document["rows"])

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import analysed
 import numpy as np
 import pytest
 from collected import DAYS, batch, collect, register, toml
@@ -283,7 +284,8 @@ def test_a_large_survey_is_written_in_parts_and_little_of_it_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hearsay_server.answers.export._HELD", 4000)
-    monkeypatch.setattr("hearsay_server.answers.rows._CHUNK", 10)
+    small = analysed.mixed_in_small_chunks
+    monkeypatch.setattr("hearsay_server.answers.questions.mixed", small)
     waiting: list[int] = []
     add = _Parts.add
     monkeypatch.setattr(

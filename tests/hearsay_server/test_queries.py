@@ -15,10 +15,12 @@ from serving import serving, submit
 
 from hearsay import Analyst
 from hearsay.analyst import Selection
-from hearsay.plan import Plan
-from hearsay.v1 import collector_pb2
+from hearsay.plan import Plan, parse
+from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers import queries
 from hearsay_server.ingest.intake import Cohort
+from hearsay_server.serving.analyses import Analyses
+from hearsay_server.surveys.survey import from_toml, resolve
 from ldp import InvalidInput, Tally
 from ldp.assurance.poisoning import largest_shift
 from ldp.core.estimation import Cohorts
@@ -450,17 +452,39 @@ def test_a_stopping_server_lets_watchers_go(tmp_path: Any) -> None:
 # --- the cache ---------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("most", "method"), [(0.0, "mle"), (0.1, "levels differ by 0.1 at most")])
+def test_a_bound_that_the_survey_declares_makes_estimates_more_precise(
+    most: float, method: str
+) -> None:
+    plan, bounded = (
+        parse(resolve(from_toml(toml, "test.toml")))
+        for toml in (TOML, f"levels_differ_at_most = {most}\n{TOML}")
+    )
+    counts = np.round(ROWS * FREQUENCIES).astype(np.int64)
+    tallies = {
+        Cohort("asked", plan.revision, "shape", level, DAYS[0]): Tally(int(counts.sum()), counts)
+        for level in plan.levels
+    }
+    question = analyst_pb2.EstimateRequest(attribute="shape")
+    found, usual = (queries.estimate(p, question, tallies) for p in (bounded, plan))
+    assert (found.method, usual.method) == (method, "stratified")
+    for row, other in zip(found.rows, usual.rows, strict=True):
+        assert row.standard_error < other.standard_error
+    question.method = "stratified"
+    assert queries.estimate(bounded, question, tallies).rows[0] == usual.rows[0]
+
+
 def test_an_answer_is_computed_once_until_reports_come_in(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    computed: list[str] = []
-    real = queries.estimate
+    computed: list[object] = []
+    real = Analyses.run
 
-    def counted(plan: Plan, question: Any, tallies: dict[Cohort, Tally]) -> Any:
-        computed.append(question.attribute)
-        return real(plan, question, tallies)
+    async def counted(these: Analyses, work: Any, **begun: bool) -> Any:
+        computed.append(work)
+        return await real(these, work, **begun)
 
-    monkeypatch.setattr("hearsay_server.answers.queries.estimate", counted)
+    monkeypatch.setattr(Analyses, "run", counted)
     with serving(tmp_path / "data") as address, Analyst(address) as analyst:
         _, plan = register(address, TOML)
         submit(address, batch(plan, "open", DAYS[0], people(90, 1), 1))

@@ -20,11 +20,14 @@ _LONG = 3600.0
 """Seconds that a question may take for which the server reads all stored reports."""
 
 _COLUMNS = ("estimate", "standard_error", "low", "high")
-_MORE_COLUMNS: tuple[Literal["raw", "effective_sample_size", "shift_down", "shift_up"], ...] = (
+_MORE_COLUMNS = (
     "raw",
     "effective_sample_size",
     "shift_down",
     "shift_up",
+    "alike",
+    "alike_low",
+    "alike_high",
 )
 
 
@@ -97,9 +100,15 @@ class Analyst:
         are; effective_sample_size of frequencies: how many people asked without privacy would
         tell as much; shift_down and shift_up with `forged`. `frame.attrs` holds the survey,
         attribute, statistic, confidence, method, homogeneity, warning, the number of reports
-        and repeats: how often one person may be among them, which errors allow for. Where
-        the levels differ so much that they cannot be of one population (`homogeneity` is the
-        p-value), the estimate is stratified instead, and a warning says so.
+        and repeats: how often one person may be among them, which errors allow for.
+
+        With reports of several levels the estimate is of the mix of people who answered
+        ("stratified"), or under the bound that the survey declares (`levels_differ_at_most`).
+        alike, alike_low and alike_high are then the pooled estimate, for people of all levels who
+        answer alike; `frame.attrs["homogeneity"]` is the p-value of the test that they do, and
+        `frame.attrs["detectable_difference"]` the smallest difference between two levels that
+        this test would have found in 80% of cases. A `method` of pooling gives the pooled
+        estimate alone, with a warning where the levels differ.
 
         Needs pandas (`pip install 'hearsay-ldp[analyst]'`), as all that return DataFrames.
         """
@@ -349,6 +358,9 @@ def frame(answer: analyst_pb2.EstimateResponse) -> "pd.DataFrame":
         "repeats": answer.repeats,
         "method": answer.method,
         "homogeneity": answer.homogeneity if answer.HasField("homogeneity") else None,
+        "detectable_difference": (
+            answer.detectable_difference if answer.HasField("detectable_difference") else None
+        ),
         "warning": answer.warning,
     }
     return table

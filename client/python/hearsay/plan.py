@@ -252,6 +252,8 @@ class Plan:
     classes, its policy takes the place of its epsilon. All reports of a memoised attribute
     together, over periods, keep `Memoizer`'s guarantee. `default_level` is the level that a device
     uses until the person chooses one; "" where the person must choose.
+    `levels_differ_at_most` bounds how much two levels' people differ in a share, or in a mean as a
+    part of its range; None where nothing is assumed.
     """
 
     survey: str
@@ -261,6 +263,7 @@ class Plan:
     attributes: Mapping[str, Attribute]
     levels: Mapping[str, Level]
     default_level: str = ""
+    levels_differ_at_most: float | None = None
 
     def level(self, name: str) -> Level:
         """Return a level by name; raise `InvalidInput` for one that the survey lacks."""
@@ -331,6 +334,9 @@ def parse(data: bytes) -> Plan:
         raise InvalidInput(
             f"default_level: expected one of {', '.join(levels)}, got {survey.default_level!r}"
         )
+    most = survey.levels_differ_at_most if survey.HasField("levels_differ_at_most") else None
+    if most is not None and not 0 <= most <= 1:
+        raise InvalidInput(f"levels_differ_at_most must lie in [0, 1], got {most!r}")
     return Plan(
         survey=survey.name,
         title=survey.title,
@@ -339,6 +345,7 @@ def parse(data: bytes) -> Plan:
         attributes=MappingProxyType(attributes),
         levels=MappingProxyType(levels),
         default_level=survey.default_level,
+        levels_differ_at_most=most,
     )
 
 

@@ -3,12 +3,13 @@
 Nothing here reads a store or a clock, so that the same tallies give the same answers anywhere.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay.plan import Categorical, Domain, Plan
+from hearsay.plan import Categorical, Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.repeats import of_levels
 from hearsay_server.ingest.intake import Cohort
@@ -48,19 +49,26 @@ def answered(
     """Estimate an attribute from its cohorts, in the mechanism's units: a level's periods add up.
 
     Errors allow for the same people in several periods. Without a method the estimate is
-    stratified by level; a method of `pool` names how levels are pooled as if their
-    people answered alike. If `forgeable` it is a method for which the effect of forged reports is
-    known. Raises `NoReports` where there are none, `InvalidInput` for a method that does not apply.
+    stratified by level, unless the survey says how much levels differ; a method of `pool` names
+    how levels are pooled as if their people answered alike. If `forgeable` it is a method for
+    which the effect of forged reports is known. Raises `NoReports` where there are none,
+    `InvalidInput` for a method that does not apply.
     """
     if not tallies:
         raise NoReports(f"there are no such reports of {attribute!r} yet")
     cohorts = by_level(plan, attribute, tallies)
-    many = _has_many(plan.attributes[attribute].domain)
+    domain = plan.attributes[attribute].domain
+    many = isinstance(domain, Categorical) and len(domain.values) > _QUICK
+    pooling_method = pooling.named("inverse_variance") if many else None
+    most = math.inf
     if forgeable:
         method = _forgeable(method)
     if method and method != STRATIFIED:
-        return strata.answer(cohorts, pooling.named(method), most=0.0, tested=not many)
-    return strata.answer(cohorts, "inverse_variance" if many else None, tested=not many)
+        pooling_method, most = pooling.named(method), 0.0
+    elif not method and plan.levels_differ_at_most is not None:
+        low, high = cohorts.bounds
+        most = plan.levels_differ_at_most * (high - low)
+    return strata.answer(cohorts, pooling_method, most=most, tested=not many)
 
 
 def by_level(plan: Plan, attribute: str, tallies: Tallies) -> Cohorts:
@@ -71,10 +79,6 @@ def by_level(plan: Plan, attribute: str, tallies: Tallies) -> Cohorts:
         known = sums.get(cohort.level)
         sums[cohort.level] = (mechanism, tally if known is None else known[1] + tally)
     return Cohorts(list(sums.values()), of_levels(plan, attribute, tallies))
-
-
-def _has_many(domain: Domain) -> bool:
-    return isinstance(domain, Categorical) and len(domain.values) > _QUICK
 
 
 def repeats_memos(plan: Plan, attribute: str, tallies: Tallies) -> bool:
@@ -137,10 +141,18 @@ def estimate(
     if statistic == "frequency":
         for row, size in zip(rows, effective_sample_size(raw).tolist(), strict=True):
             row.effective_sample_size = size
+    if answer.alike:
+        alike = answer.alike.rescaled(raw.bounds)
+        columns = alike.value, *alike.interval(confidence, simultaneous=question.simultaneous)
+        for row, numbers in zip(rows, np.stack(columns, axis=1).tolist(), strict=True):
+            row.alike, row.alike_low, row.alike_high = numbers
     if shift:
         ends = zip((scale * shift.down).tolist(), (scale * shift.up).tolist(), strict=True)
         for row, (down, up) in zip(rows, ends, strict=True):
             row.shift_down, row.shift_up = down, up
+    seen = None
+    if answer.detectable is not None:
+        seen = min(scale * answer.detectable, raw.bounds[1] - raw.bounds[0])
     return analyst_pb2.EstimateResponse(
         survey=plan.survey,
         attribute=question.attribute,
@@ -155,6 +167,7 @@ def estimate(
         warning=answer.warning,
         group=group,
         repeats=max(own.factor for own in cohorts.repeats),
+        detectable_difference=seen,
     )
 
 

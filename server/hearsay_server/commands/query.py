@@ -194,16 +194,19 @@ class _Shown:
                 continue
             if answer.group:
                 Console().print(f"[bold]{escape(answer.group)}[/bold]")
-            more = [_HEADINGS[column] for column in columns[4:]]
+            shown = [column for column in columns[4:] if column in _HEADINGS]
+            more = [_HEADINGS[column] for column in shown]
             table = _table(
                 answer.attribute, answer.statistic, answer.confidence, answer.simultaneous, more
             )
             for row in answer.rows:
-                table.add_row(*_cells(row), *(_cell(getattr(row, c), c) for c in columns[4:]))
+                table.add_row(*_cells(row), *(_cell(row, column) for column in shown))
             Console().print(table)
             many = len(answer.cohorts)
             cohorts = f"{answer.reports:,} reports in {many} cohort{'s' if many > 1 else ''}"
             Console().print(f"{cohorts}, {answer.method}{_repeats(answer.repeats)}")
+            if "alike" in columns:
+                Console().print(_if_alike(answer))
 
     def distribution(self, answer: analyst_pb2.DistributionResponse) -> None:
         if self._json:
@@ -274,8 +277,25 @@ def _cells(row: analyst_pb2.Row) -> list[str]:
     return [escape(row.label), f"{row.estimate:.4f}", f"{row.standard_error:.4f}", interval]
 
 
-def _cell(number: float, column: str) -> str:
-    return f"{number:,.0f}" if column == "effective_sample_size" else f"{number:.4f}"
+def _cell(row: analyst_pb2.Row, column: str) -> str:
+    if column == "effective_sample_size":
+        return f"{row.effective_sample_size:,.0f}"
+    return f"{getattr(row, column):.4f}"
+
+
+def _if_alike(answer: analyst_pb2.EstimateResponse) -> str:
+    """Say what it would bring to pool the levels, and what would speak against it unnoticed."""
+    kept = [
+        (row.alike_high - row.alike_low) / (row.high - row.low)
+        for row in answer.rows
+        if row.high > row.low
+    ]
+    narrower = 100 * (1 - sum(kept) / max(1, len(kept)))
+    return (
+        "Pooling (--method), which assumes that people of all levels answer alike, would make the "
+        f"intervals {narrower:.0f}% narrower; differences between levels below "
+        f"{answer.detectable_difference:.2g} would go unseen."
+    )
 
 
 def _repeats(most: float) -> str:

@@ -31,7 +31,8 @@ class Feeds:
         """Yield the answer to the question of this key, then each that follows.
 
         `read` is polled, at the shortest interval of those who watch, and `compute` makes an
-        answer of what was read when it has changed. No two answers come within `interval` seconds.
+        answer of what was read when it has changed and is not empty. No two answers come within
+        `interval` seconds.
         What either raises is raised to all who watch.
         """
         if self._ended:
@@ -88,7 +89,7 @@ class _Feed:
         try:
             while True:
                 seen = await read()
-                if not self.number or seen != last:
+                if seen and seen != last:
                     last = seen
                     self.answer = await compute(seen)
                     self.number += 1
