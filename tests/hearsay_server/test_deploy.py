@@ -12,12 +12,16 @@ from hearsay_server.config import load
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 
 
-def test_the_image_sets_only_what_the_server_knows_and_is_not_root() -> None:
+def test_the_image_sets_only_what_the_server_knows_and_is_not_root(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
     environ = dict(re.findall(r"^(?:ENV|   ) (HEARSAY_\w+)=(\S+)", text, flags=re.MULTILINE))
     own = {"HEARSAY_DATA", "HEARSAY_LISTEN", "HEARSAY_LOG_FORMAT"}
     assert set(environ) == {"HEARSAY_REVISION", *own}
-    config = load(environ=environ)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    config = load()
     assert not config.insecure
     assert str(config.data) in re.findall(r"^VOLUME (.*)$", text, flags=re.MULTILINE)
     assert re.findall(r"^USER (.*)$", text, flags=re.MULTILINE) == ["10001"]

@@ -1,7 +1,6 @@
 """Options of commands that work on the server's folder or database without a server."""
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -24,7 +23,7 @@ def where(data: Path | None, database: str | None, config_file: Path | None) -> 
     flags: dict[str, object] = {"data": data, "database": database}
     if data is not None and database is None:
         flags["database"] = ""  # the folder that was asked for, whatever is configured
-    return config.load(config_file, os.environ, flags).where
+    return config.load(config_file, flags).where
 
 
 @contextlib.contextmanager

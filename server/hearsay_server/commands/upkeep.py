@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -92,7 +91,7 @@ def retention(
     Dropped rows cannot be exported, recounted or forgotten any more; they stay in the tallies.
     """
     if keep_days is None:
-        keep_days = config.load(config_file, os.environ, {}).keep_batches_days
+        keep_days = config.load(config_file).keep_batches_days
     elif keep_days < 1:
         raise InvalidInput(f"--keep-days must be at least 1, got {keep_days}")
     with opened(data, database, config_file) as found:
