@@ -10,6 +10,7 @@ transactions and held by a changing one alone.
 import contextlib
 import fcntl
 import logging
+import os
 import random
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -157,10 +158,10 @@ def open_folder(folder: Path) -> Database:
         stack.callback(presence.close)
         stack.callback(engine.dispose)
         try:
-            fcntl.flock(presence, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            with _writing(engine) as connection:
-                _bring_up(connection, str(folder), lambda: _alone(presence))
-            fcntl.flock(presence, fcntl.LOCK_SH)
+            with _opening(folder):
+                with _writing(engine) as connection:
+                    _bring_up(connection, str(folder), lambda: _alone(presence))
+                fcntl.flock(presence, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             raise NotReady(
                 f"{folder} is in use by another hearsay server, of an older version or upgrading"
@@ -168,6 +169,21 @@ def open_folder(folder: Path) -> Database:
         except sa.exc.DatabaseError as error:
             raise StorageFailed(f"cannot open {file}: {error.orig}") from None
         return Database(engine, 0, stack.pop_all().close)
+
+
+@contextlib.contextmanager
+def _opening(folder: Path) -> Iterator[None]:
+    """Let processes that start at once open the folder one after the other.
+
+    The first one upgrades: those that wait are not present yet. And SQLite does not wait for
+    another process that sets the journal's mode.
+    """
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
 
 
 def open_url(url: str) -> Database:
