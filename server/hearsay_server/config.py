@@ -54,8 +54,6 @@ class Config(BaseModel):
     """Drop the randomised rows after so many days; their sums stay. 0: keep them."""
     listen: str = "127.0.0.1:50051"
     """HOST:PORT; port 0 takes a free one."""
-    workers: Annotated[int, Field(ge=1, le=64)] = 1
-    """Processes that share the port; metrics are on one port each."""
     share_port: bool = False
     """Share the port with other servers of this machine."""
     insecure: bool = False

@@ -14,7 +14,7 @@ from hearsay.transport import call, open_channel
 from hearsay_server import config
 from hearsay_server.commands import connect
 from hearsay_server.commands.local import ConfigFile
-from hearsay_server.serving import logs, workers
+from hearsay_server.serving import logs
 from hearsay_server.serving import serve as serving
 from hearsay_server.serving.health import LIVE
 
@@ -60,10 +60,7 @@ def serve(config_file: ConfigFile = None, **flags: object) -> None:
         typer.echo(f"listening on {address}")
         sys.stdout.flush()
 
-    if setup.workers > 1:
-        asyncio.run(workers.serve(setup, sys.argv[1:], announce))
-    else:
-        asyncio.run(serving.serve(setup, announce))
+    asyncio.run(serving.serve(setup, announce))
 
 
 def health(

@@ -20,7 +20,7 @@ from hearsay_server.clock import Clock, system
 from hearsay_server.config import Config
 from hearsay_server.ingest.intake import Limits
 from hearsay_server.limits import Rates
-from hearsay_server.serving import tls, workers
+from hearsay_server.serving import tls
 from hearsay_server.serving.admin import Admin
 from hearsay_server.serving.analyses import Analyses, Bounds
 from hearsay_server.serving.analyst import Analyst
@@ -168,7 +168,6 @@ async def serve(config: Config, on_start: Callable[[str], None], clock: Clock = 
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
-    workers.watch_parent(stop.set)
     async with running(config, clock) as port:
         _collect_rarely()
         _log.info("hearsay %s, revision %s, has started", version(), revision())
