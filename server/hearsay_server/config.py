@@ -77,7 +77,7 @@ class Config(BaseModel):
     """Calls under way at once."""
     max_connections: Annotated[int, _Int32] = 10_000
     """Connections at once; above it new ones are closed."""
-    max_streams_per_connection: Annotated[int, _Int32] = 1024
+    max_streams_per_connection: Annotated[int, _Int32] = 100
     """Calls under way at once on one connection."""
     max_upload_seconds: Annotated[float, _Int32] = 30.0
     """End a call whose message takes longer to come."""
@@ -87,6 +87,11 @@ class Config(BaseModel):
     """Batches that one token may send; 0: no limit."""
     rows_per_token_and_period: Annotated[int, _NotNegative] = 0
     """Rows of a survey's period that one device token may send; 0: no limit."""
+
+    analysis_seconds: Annotated[int, _Int32] = 60
+    """Processor time that one question of an analyst may take."""
+    analysis_memory_mib: Annotated[int, Field(ge=256, lt=1 << 31)] = 2048
+    """Memory that the process of one question of an analyst may take, in MiB."""
 
     metrics: str = ""
     """PORT (of loopback) or HOST:PORT of Prometheus metrics; empty: none."""

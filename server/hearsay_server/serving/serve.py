@@ -46,9 +46,6 @@ _ANALYSES = 64
 _EXPORTS = 4
 """Exports under way at once, and exports that may wait for them."""
 
-_BOUNDS = Bounds(seconds=60, memory=2 << 30)
-"""What one question of an analyst may take."""
-
 _HANDSHAKE = 20.0
 """Seconds that a connection may be silent before it speaks TLS and HTTP/2."""
 
@@ -100,10 +97,11 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
         rates = _rates(config)
         collector = Collector(store, writer, metrics, rates, clock)
         collector_pb2_grpc.add_CollectorServicer_to_server(collector, server)
+        bounds = Bounds(config.analysis_seconds, config.analysis_memory_mib << 20)
         cores = max(2, (os.cpu_count() or 1) // 2)
-        analyses = Analyses("analysis", cores, _ANALYSES, _BOUNDS)
+        analyses = Analyses("analysis", cores, _ANALYSES, bounds)
         stack.callback(analyses.close)
-        exports = Analyses("export", _EXPORTS, _EXPORTS, _BOUNDS)
+        exports = Analyses("export", _EXPORTS, _EXPORTS, bounds)
         stack.callback(exports.close)
         analyst = Analyst(store, analyses, exports)
         analyst_pb2_grpc.add_AnalystServicer_to_server(analyst, server)
