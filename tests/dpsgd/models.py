@@ -1,7 +1,26 @@
 """Small models that use layers in awkward ways."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+
+
+class Made(nn.Module):
+    """Parts by name, layers and buffers, and what the forward makes of them and its input."""
+
+    def __init__(self, run: Callable[[Any, Tensor], Any], **parts: nn.Module | Tensor) -> None:
+        super().__init__()
+        self.run = run
+        for name, part in parts.items():
+            if isinstance(part, nn.Module):
+                self.add_module(name, part)
+            else:
+                self.register_buffer(name, part)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.run(self, x)
 
 
 class Attending(nn.Module):

@@ -36,6 +36,7 @@ def make(
     noise: float = 1.0,
     norm: Any = 1.0,
     batch: int = BATCH,
+    loader: DataLoader[Any] | None = None,
     **options: Any,
 ) -> tuple[PrivacyEngine, nn.Module, torch.optim.Optimizer, PrivateDataLoader]:
     engine = engine or PrivacyEngine(coins=SeededCoins(1))
@@ -43,7 +44,7 @@ def make(
     made = engine.make_private(
         module=module,
         optimizer=optimizer(module.parameters(), lr=0.1),
-        data_loader=DataLoader(dataset or data(), batch_size=batch),
+        data_loader=loader or DataLoader(dataset or data(), batch_size=batch),
         noise_multiplier=noise,
         max_grad_norm=norm,
         **options,

@@ -1,6 +1,7 @@
 """The engine: the ordinary loop, its batches, its noise, and what it costs."""
 
 import copy
+import logging
 import math
 import warnings
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from models import Made
 from oracle import by_loop
 from private import BATCH, N, data, make, model, train
 from torch import nn
@@ -375,18 +377,47 @@ def test_a_copy_that_averages_weights_is_an_ordinary_module() -> None:
 
 
 def test_batches_come_from_worker_processes_too() -> None:
-    module = model()
-    loader = DataLoader(data(), batch_size=BATCH, num_workers=1)
-    engine = PrivacyEngine()
-    made = engine.make_private(
-        module=module,
-        optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
-        data_loader=loader,
-        noise_multiplier=1.0,
-        max_grad_norm=1.0,
-        max_physical_batch_size=5,
-    )
+    workers = DataLoader(data(), batch_size=BATCH, num_workers=1)
+    engine, *made = make(loader=workers, max_physical_batch_size=5)
     with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
         train(*made)
     (event,) = engine.accountant.history
     assert event.steps == N // BATCH
+
+
+def test_a_padding_row_is_not_trained() -> None:
+    words = Made(
+        lambda self, ids: self.embedding(ids).sum(1), embedding=nn.Embedding(4, 3, padding_idx=1)
+    )
+    dataset = TensorDataset(torch.randint(4, (N, 9)), torch.zeros(N, dtype=torch.long))
+    _, module, optimizer, loader = make(module=words, dataset=dataset)
+    train(module, optimizer, loader)
+    weight = module.embedding.weight
+    assert not weight[1].any()
+    assert weight.grad[[0, 2, 3]].all()
+
+
+def test_nothing_tells_how_many_records_there_are_or_were_drawn(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with warnings.catch_warnings(action="error"):
+        engine, module, optimizer, loader = make(dataset=data(59))
+        train(module, optimizer, loader)
+    assert "".join(capfd.readouterr()) == caplog.text == ""
+    with pytest.raises(InvalidInput) as refused:
+        make(dataset=data(59), batch=60)
+    assert "59" not in str(refused.value)
+    assert set(engine.state_dict()["accountant"]["history"][0]) == {
+        "noise_multiplier",
+        "sampling",
+        "steps",
+    }
+
+
+@pytest.mark.parametrize("records", [64, 65, 71])
+def test_the_rate_is_that_of_the_records_not_of_the_batches(records: int) -> None:
+    engine, module, optimizer, loader = make(dataset=data(records))
+    train(module, optimizer, loader, 1)
+    (event,) = engine.accountant.history
+    assert event.sampling == PoissonSampling(BATCH / records)

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -13,6 +14,7 @@ from models import (
     Branches,
     Dropping,
     Language,
+    Made,
     Mine,
     Overlapping,
     Own,
@@ -22,6 +24,7 @@ from models import (
 from oracle import Recording, check, energy, energy_second, keep
 from torch import Tensor, nn
 
+from dpsgd.clipping.policies import FlatClipping
 from dpsgd.gradients.persample import Outer
 
 BATCH = 5
@@ -171,6 +174,19 @@ def test_norms_and_clipped_sums_are_those_of_a_loop(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same'")
+@pytest.mark.parametrize("name", CASES)
+def test_no_sample_moves_the_sum_by_more_than_the_norm(name: str) -> None:
+    layer, inputs = CASES[name]
+    module, given = layer(), inputs()
+    keeper = keep(module, FlatClipping(0.01))
+    sums = []
+    for batch in (given, [x[1:] for x in given]):
+        (100 * energy(module(*batch))).backward()
+        sums.append(torch.cat([s.flatten() for s in keeper.take_sums()]))
+    assert float((sums[0] - sums[1]).norm()) == pytest.approx(0.01, rel=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
 @pytest.mark.filterwarnings("ignore:Initializing zero-element")
 @pytest.mark.parametrize("probed", [False, True], ids=["first", "later"])
 @pytest.mark.parametrize("name", CASES)
@@ -205,16 +221,12 @@ def test_attention_is_as_in_a_loop(options: dict[str, object]) -> None:
 
 
 def test_attention_may_be_used_twice() -> None:
-    class Again(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
+    def twice(self: Any, x: Tensor) -> Tensor:
+        once, _ = self.attention(x, x, x)
+        return self.attention(once, x, once, need_weights=False)[0]
 
-        def forward(self, x: Tensor) -> Tensor:
-            once, _ = self.attention(x, x, x)
-            return self.attention(once, x, once, need_weights=False)[0]
-
-    check(Again(), torch.randn(BATCH, 3, 4))
+    attention = nn.MultiheadAttention(4, 2, batch_first=True)
+    check(Made(twice, attention=attention), torch.randn(BATCH, 3, 4))
 
 
 @pytest.mark.parametrize("norm_first", [False, True], ids=["post-norm", "pre-norm"])

@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 import torch
+from private import make
 from scipy import stats
 from torch import Tensor
-from torch.utils.data import DataLoader, TensorDataset
 
-from dpsgd import PrivacyEngine
 from dpsgd.noise import parallel
 from dpsgd.noise.compiled import add_rounded
 from dpsgd.noise.keystream import load_cipher
@@ -103,16 +102,7 @@ def test_noise_meets_sums_of_other_processes_before_it_is_rounded(
             for total in totals:
                 total += 0.3
 
-    module = torch.nn.Linear(200, 200, bias=False)
-    engine = PrivacyEngine(coins=SeededCoins(2))
-    engine.make_private(
-        module=module,
-        optimizer=torch.optim.SGD(module.parameters()),
-        data_loader=DataLoader(TensorDataset(torch.zeros(8)), batch_size=2),
-        noise_multiplier=1.0,
-        max_grad_norm=1.0,
-        loss_reduction="sum",
-    )
+    engine, module, *_ = make(module=torch.nn.Linear(200, 200, bias=False), loss_reduction="sum")
     assert engine._run is not None
     monkeypatch.setattr(engine._run, "_ranks", Two())
     monkeypatch.setattr(Rounding, "for_noise", lambda deviation: Rounding(1.0))

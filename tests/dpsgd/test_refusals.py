@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from models import Made
 from private import BATCH, N, data, make, model, train
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
@@ -68,17 +69,9 @@ def test_wrappers_that_hide_a_layer_are_refused(wrap: Any, advice: str) -> None:
         make(module=nn.Sequential(nn.Linear(4, 4), wrap(nn.Linear(4, 4))))
 
 
-class Mixing(nn.Module):
-    """A linear layer after something that sees the whole batch."""
-
-    def __init__(self, mix: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.layer = nn.Linear(4, 2)
-        self.mix = mix
-
-    def forward(self, x: Tensor) -> Tensor:
-        mixed = self.mix(x[:, None]) if isinstance(self.mix, nn.GRU) else self.mix(x)
-        return self.layer(mixed[0][:, 0] if isinstance(mixed, tuple) else mixed)
+def after(mix: Callable[[Tensor], Tensor]) -> nn.Module:
+    """A linear layer after something that may see the whole batch."""
+    return Made(lambda self, x: self.layer(mix(x)), layer=nn.Linear(4, 2))
 
 
 MIXTURES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -90,13 +83,18 @@ MIXTURES: dict[str, Callable[[Tensor], Tensor]] = {
     "functional batch norm": lambda x: F.batch_norm(x, None, None, training=True),
     "sorted": lambda x: x.sort(0).values,
     "softmax over a batch of rank 3": lambda x: nn.Softmax(dim=0)(x[:, None])[:, 0],
-    "a frozen GRU that takes the batch for time": nn.GRU(4, 4).requires_grad_(False),
 }
+MIXING = {name: after(mix) for name, mix in MIXTURES.items()}
+MIXING["a frozen GRU that takes the batch for time"] = Made(
+    lambda self, x: self.layer(self.gru(x[:, None])[0][:, 0]),
+    gru=nn.GRU(4, 4).requires_grad_(False),
+    layer=nn.Linear(4, 2),
+)
 
 
-@pytest.mark.parametrize("name", MIXTURES)
+@pytest.mark.parametrize("name", MIXING)
 def test_a_forward_that_mixes_samples_is_refused(name: str) -> None:
-    engine, module, _, loader = make(module=Mixing(MIXTURES[name]))
+    engine, module, _, loader = make(module=MIXING[name])
     x, _ = next(iter(loader))
     with pytest.raises(InvalidInput, match=r"normalise within a sample \(GroupNorm, LayerNorm\)"):
         module(x)
@@ -110,15 +108,16 @@ def test_a_module_is_tried_once() -> None:
         calls.append(len(x))
         return x
 
-    _, module, optimizer, loader = make(module=Mixing(count))
+    _, module, optimizer, loader = make(module=after(count))
     sizes = train(module, optimizer, loader)
     assert calls[-len(sizes) :] == sizes
     assert len(calls) - len(sizes) == 3  # with others, and each of two with copies
 
 
 def test_mixing_is_found_though_the_first_batch_was_in_evaluation_mode() -> None:
-    module = Mixing(lambda x: x)
-    module.mix = lambda x: x.roll(1, 0) if module.training else x
+    module = Made(
+        lambda self, x: self.layer(x.roll(1, 0) if self.training else x), layer=nn.Linear(4, 2)
+    )
     _, module, _, loader = make(module=module.eval())
     x, _ = next(iter(loader))
     module(x)
@@ -135,7 +134,7 @@ def test_mixing_is_found_though_the_first_batch_was_one_sample() -> None:
             return np.arange(n) < self.size
 
     engine = PrivacyEngine(coins=Growing(1))
-    _, module, optimizer, loader = make(engine, module=Mixing(MIXTURES["its neighbour's"]))
+    _, module, optimizer, loader = make(engine, module=MIXING["its neighbour's"])
     sizes = []
     with pytest.raises(InvalidInput, match="normalise within a sample"):
         for x, y in loader:
@@ -151,7 +150,7 @@ def test_mixing_is_found_though_the_first_batch_was_one_sample() -> None:
     ids=["normalised within", "dropout", "random"],
 )
 def test_a_forward_that_does_not_mix_samples_passes(change: Callable[[Tensor], Tensor]) -> None:
-    _, module, optimizer, loader = make(module=Mixing(change))
+    _, module, optimizer, loader = make(module=after(change))
     train(module, optimizer, loader)
 
 
@@ -161,73 +160,54 @@ def test_a_forward_that_does_not_mix_samples_passes(change: Callable[[Tensor], T
     ids=["attention", "gru"],
 )
 def test_a_sequence_layer_that_takes_the_batch_for_time_is_refused(layer: nn.Module) -> None:
-    class Confused(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = layer  # without batch_first=True
+    def confused(self: Any, x: Tensor) -> Tensor:
+        rows = x[:, None].expand(-1, 3, -1)
+        out = self.layer(rows) if isinstance(layer, nn.GRU) else self.layer(rows, rows, rows)
+        return out[0].sum(1)
 
-        def forward(self, x: Tensor) -> Tensor:
-            rows = x[:, None].expand(-1, 3, -1)
-            out = self.layer(rows) if isinstance(layer, nn.GRU) else self.layer(rows, rows, rows)
-            return out[0].sum(1)
-
-    _, module, _, loader = make(module=Confused())
+    _, module, _, loader = make(module=Made(confused, layer=layer))  # without batch_first=True
     x, _ = next(iter(loader))
     with pytest.raises(InvalidInput, match="to be dimension 1"):
         module(x)
 
 
 def test_a_forward_that_keeps_what_it_saw_is_refused() -> None:
-    class Remembering(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(4, 2)
-            self.register_buffer("mean", torch.zeros(4))
-            self.register_buffer("calls", torch.zeros(()))
+    def remember(self: Any, x: Tensor) -> Tensor:
+        self.calls += 1
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * x.detach().mean(0)
+        return self.layer(x)
 
-        def forward(self, x: Tensor) -> Tensor:
-            self.calls += 1
-            if self.training:
-                self.mean = 0.9 * self.mean + 0.1 * x.detach().mean(0)
-            return self.layer(x)
+    def remembering() -> nn.Module:
+        return Made(remember, layer=nn.Linear(4, 2), mean=torch.zeros(4), calls=torch.zeros(()))
 
-    _, module, optimizer, loader = make(module=Remembering().eval())
+    _, module, optimizer, loader = make(module=remembering().eval())
     train(module, optimizer, loader, 1)
     assert module.calls == 1  # trying it out leaves no trace
-    _, module, _, loader = make(module=Remembering())
+    _, module, _, loader = make(module=remembering())
     with pytest.raises(InvalidInput, match="buffer mean, without noise"):
         module(next(iter(loader))[0])
     assert module.mean.tolist() == [0] * 4
 
 
 def test_a_buffer_that_moves_by_little_of_its_size_is_refused() -> None:
-    class Counting(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(4, 2)
-            self.register_buffer("total", torch.full((4,), 1e6))
+    def count(self: Any, x: Tensor) -> Tensor:
+        self.total += x.detach().mean(0)
+        return self.layer(x)
 
-        def forward(self, x: Tensor) -> Tensor:
-            self.total += x.detach().mean(0)
-            return self.layer(x)
-
-    _, module, _, loader = make(module=Counting())
+    counting = Made(count, layer=nn.Linear(4, 2), total=torch.full((4,), 1e6))
+    _, module, _, loader = make(module=counting)
     with pytest.raises(InvalidInput, match="buffer total, without noise"):
         module(next(iter(loader))[0])
 
 
 def test_a_forward_that_changes_parameters_is_refused() -> None:
-    class Renormalising(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(4, 2)
+    def renormalise(self: Any, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            self.layer.weight.mul_(0.5)
+        return self.layer(x)
 
-        def forward(self, x: Tensor) -> Tensor:
-            with torch.no_grad():
-                self.layer.weight.mul_(0.5)
-            return self.layer(x)
-
-    _, module, _, loader = make(module=Renormalising())
+    _, module, _, loader = make(module=Made(renormalise, layer=nn.Linear(4, 2)))
     with pytest.raises(InvalidInput, match="changes its parameters"):
         module(next(iter(loader))[0])
 
@@ -247,15 +227,12 @@ def test_a_closure_is_refused() -> None:
 
 
 def test_activation_checkpointing_is_refused() -> None:
-    class Recomputing(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 2)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.second(checkpoint(self.first, x, use_reentrant=False))
-
-    _, module, _, loader = make(module=Recomputing())
+    recomputing = Made(
+        lambda self, x: self.second(checkpoint(self.first, x, use_reentrant=False)),
+        first=nn.Linear(4, 4),
+        second=nn.Linear(4, 2),
+    )
+    _, module, _, loader = make(module=recomputing)
     x, y = next(iter(loader))
     loss = F.cross_entropy(module(x), y)
     with pytest.raises(InvalidInput, match="outside of the private module's forward"):
@@ -273,29 +250,32 @@ def test_a_gradient_scaler_makes_no_step() -> None:
     assert all(torch.equal(p, b) for p, b in zip(module.parameters(), before, strict=True))
 
 
-def test_what_a_backward_pass_that_failed_has_left_is_forgotten() -> None:
-    class Failing(torch.autograd.Function):
-        fail = True
+class Failing(torch.autograd.Function):
+    """The identity, whose backward pass fails where it is told to."""
 
-        @staticmethod
-        def forward(ctx: Any, x: Tensor) -> Tensor:
-            return x.clone()
+    fail = False
 
-        @staticmethod
-        def backward(ctx: Any, *grads: Tensor) -> Tensor:
-            if Failing.fail and grads[0].numel():
-                raise ArithmeticError("out of memory, say")
-            return grads[0]
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
 
-    class Layers(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 2)
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        if Failing.fail and grads[0].numel():
+            raise ArithmeticError("out of memory, say")
+        return grads[0]
 
-        def forward(self, x: Tensor) -> Tensor:
-            return self.second(Failing.apply(self.first(x)))
 
-    _, module, optimizer, loader = make(module=Layers(), noise=1e-12, norm=0.1, batch=1)
+def failing() -> nn.Module:
+    layers = {"first": nn.Linear(4, 4), "second": nn.Linear(4, 2)}
+    return Made(lambda self, x: self.second(Failing.apply(self.first(x))), **layers)
+
+
+def test_what_a_backward_pass_that_failed_has_left_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Failing, "fail", True)
+    _, module, optimizer, loader = make(module=failing(), noise=1e-12, norm=0.1, batch=1)
     sizes = []
     for x, y in loader:
         loss = F.cross_entropy(module(x), y, reduction="mean")
@@ -328,25 +308,13 @@ def test_losses_that_are_reduced_otherwise_are_refused(criterion: nn.Module, adv
 
 
 def test_loaders_with_a_sampling_of_their_own_are_refused() -> None:
-    module = model()
-
-    def attempt(loader: Any, **options: Any) -> None:
-        PrivacyEngine().make_private(
-            module=module,
-            optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
-            data_loader=loader,
-            noise_multiplier=1.0,
-            max_grad_norm=1.0,
-            **options,
-        )
-
     weighted = WeightedRandomSampler([1.0] * N, N)
-    with pytest.raises(InvalidInput, match="WeightedRandomSampler"):
-        attempt(DataLoader(data(), batch_size=BATCH, sampler=weighted))
+    with pytest.raises(InvalidInput, match="WeightedRandomSampler draws records with a rate"):
+        make(loader=DataLoader(data(), batch_size=BATCH, sampler=weighted))
     with pytest.raises(InvalidInput, match="batch_size"):
-        attempt(DataLoader(data(), batch_size=None))
+        make(loader=DataLoader(data(), batch_size=None))
     with pytest.raises(InvalidInput, match="sampling must be one of"):
-        attempt(DataLoader(data(), batch_size=BATCH), sampling="shuffled")
+        make(sampling="shuffled")
 
 
 def test_batches_of_another_loader_are_refused() -> None:
@@ -383,40 +351,16 @@ def test_two_batches_in_one_backward_pass_are_refused() -> None:
         sum(losses).backward()
 
 
-def test_a_backward_pass_that_failed_may_be_made_again() -> None:
-    class Failing(torch.autograd.Function):
-        fail = True
-
-        @staticmethod
-        def forward(ctx: Any, x: Tensor) -> Tensor:
-            return x.clone()
-
-        @staticmethod
-        def backward(ctx: Any, *grads: Tensor) -> Tensor:
-            if Failing.fail:
-                raise ArithmeticError("out of memory, say")
-            return grads[0]
-
+def test_a_backward_pass_that_failed_may_be_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     sums = []
     for fails in (False, True):
         torch.manual_seed(0)
-        first, second = nn.Linear(4, 4), nn.Linear(4, 2)
-
-        class Layers(nn.Module):
-            def __init__(self, first: nn.Module, second: nn.Module) -> None:
-                super().__init__()
-                self.first, self.second = first, second
-
-            def forward(self, x: Tensor) -> Tensor:
-                return self.second(Failing.apply(self.first(x)))
-
-        _, module, optimizer, loader = make(module=Layers(first, second), noise=1e-9)
+        _, module, optimizer, loader = make(module=failing(), noise=1e-9)
         x, y = next(iter(loader))
-        Failing.fail = fails
         if fails:
-            with pytest.raises(ArithmeticError):
+            with monkeypatch.context() as patch, pytest.raises(ArithmeticError):
+                patch.setattr(Failing, "fail", True)
                 F.cross_entropy(module(x), y).backward()
-        Failing.fail = False
         F.cross_entropy(module(x), y).backward()
         optimizer.step()
         sums.append(torch.cat([p.grad.flatten() for p in module.parameters()]))
@@ -440,33 +384,23 @@ def test_a_second_step_for_one_batch_is_refused() -> None:
 
 
 def test_a_weight_that_is_used_outside_of_its_layer_is_refused() -> None:
-    class Reaching(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = nn.Linear(4, 2)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.inner(x) + F.linear(x, self.inner.weight)
-
-    _, module, _, loader = make(module=Reaching())
+    reaching = Made(
+        lambda self, x: self.inner(x) + F.linear(x, self.inner.weight), inner=nn.Linear(4, 2)
+    )
+    _, module, _, loader = make(module=reaching)
     x, y = next(iter(loader))
     with pytest.raises(InvalidInput, match=r"inner\.weight was used outside"):
         F.cross_entropy(module(x), y).backward()
 
 
 def test_packed_sequences_are_refused() -> None:
-    class Packing(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.rnn = nn.GRU(2, 3, batch_first=True)
+    def pack(self: Any, x: Tensor) -> Tensor:
+        rows = x.view(len(x), 2, 2)
+        lengths = torch.full((len(x),), 2)
+        packed = nn.utils.rnn.pack_padded_sequence(rows, lengths, batch_first=True)
+        return self.rnn(packed)[1][0]
 
-        def forward(self, x: Tensor) -> Tensor:
-            rows = x.view(len(x), 2, 2)
-            lengths = torch.full((len(x),), 2)
-            packed = nn.utils.rnn.pack_padded_sequence(rows, lengths, batch_first=True)
-            return self.rnn(packed)[1][0]
-
-    _, module, _, loader = make(module=Packing())
+    _, module, _, loader = make(module=Made(pack, rnn=nn.GRU(2, 3, batch_first=True)))
     with pytest.raises(InvalidInput, match="padded batch"):
         module(next(iter(loader))[0])
 
@@ -483,15 +417,10 @@ def test_a_parameter_that_is_thawed_later_is_refused() -> None:
 
 
 def test_samples_folded_into_another_dimension_are_refused() -> None:
-    class Folding(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = nn.Linear(2, 2)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.inner(x.view(-1, 2)).view(len(x), 4)[:, :2]
-
-    _, module, _, loader = make(module=Folding())
+    folding = Made(
+        lambda self, x: self.inner(x.view(-1, 2)).view(len(x), 4)[:, :2], inner=nn.Linear(2, 2)
+    )
+    _, module, _, loader = make(module=folding)
     x, _ = next(iter(loader))
     with pytest.raises(InvalidInput, match="a dimension of"):
         module(x)
