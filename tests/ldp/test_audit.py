@@ -131,8 +131,10 @@ def test_reports_with_a_hash_function_are_audited_by_what_they_support(
 
 @pytest.mark.parametrize(
     "mechanism",
-    [RAPPOR.calibrate(1.0, 2.0), DBitFlip(16, 1.0, 4)],
-    ids=lambda mechanism: mechanism.name,
+    [
+        pytest.param(RAPPOR.calibrate(1.0, 2.0), id="rappor", marks=pytest.mark.slow),
+        pytest.param(DBitFlip(16, 1.0, 4), id="dbitflip"),
+    ],
 )
 def test_reports_of_a_few_drawn_questions_are_audited_by_their_answers(
     mechanism: Mechanism, coins: SeededCoins

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from populations import zipf
 
 from ldp import Estimate, InvalidInput
 from ldp.estimating.consistency import METHODS, make_consistent, project
@@ -119,12 +120,6 @@ def mse_ratios(truth: Floats, epsilon: float, method: str) -> tuple[float, float
     ours, raw_error = np.mean(ratios, axis=0)
     full, top, half = ours / raw_error
     return float(full), float(top), float(half)
-
-
-def zipf(k: int, exponent: float) -> Floats:
-    weight = np.arange(1, k + 1.0) ** -exponent
-    distribution: Floats = weight / weight.sum()
-    return distribution
 
 
 # Published to two digits for k = 256 without the seeds; sets of half the values vary most.

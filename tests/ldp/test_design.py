@@ -5,10 +5,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from every_mechanism import tightness
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ldp import KRR, Channel, InvalidInput, PolicySubsets, PolicyTable, SubsetSelection
+from ldp import KRR, InvalidInput, PolicySubsets, PolicyTable, SubsetSelection
 from ldp.core.policy import UNIT, UNLIMITED, Policy
 from ldp.planning.columns import realise
 from ldp.planning.design import design
@@ -40,16 +41,6 @@ def policies(draw: st.DrawFn) -> Policy:
     except InvalidInput as refused:
         assume("protects no value" not in str(refused))
         raise
-
-
-def tightness(policy: Policy, channel: Channel) -> float:
-    """Return the largest share of its distance that some pair of values uses."""
-    return max(
-        math.log(ratio) * UNIT / limit
-        for row, given in zip(policy.distances, policy.ratios(channel.rows), strict=True)
-        for limit, ratio in zip(row, given, strict=True)
-        if 0 < limit < UNLIMITED and ratio is not None
-    )
 
 
 @pytest.mark.slow
@@ -134,7 +125,7 @@ def test_classes_that_differ_in_name_only_are_one() -> None:
     assert split.variance == pytest.approx(22.6114, abs=5e-5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(policy=policies())
 def test_treating_a_class_alike_loses_nothing(policy: Policy) -> None:
     """With a class for every value, columns of any levels are allowed, and are no better."""

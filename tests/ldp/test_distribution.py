@@ -121,7 +121,9 @@ def known(masses: np.ndarray) -> Distribution:
     return Distribution(masses, np.zeros((points, points)), np.zeros(points), 10)
 
 
-@pytest.mark.parametrize("n", [1, 5, 20, 100, 1000])
+@pytest.mark.parametrize(
+    "n", [1, 20, 1000, *(pytest.param(n, marks=pytest.mark.slow) for n in (5, 100))]
+)
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 def test_shares_are_covered_from_one_report_on(epsilon: float, n: int) -> None:
     wave, generator = SquareWave(epsilon, 48), np.random.default_rng(5)

@@ -6,6 +6,7 @@ from functools import reduce
 
 import numpy as np
 import pytest
+from populations import tallies
 from scipy.stats import binom
 
 from ldp import (
@@ -13,7 +14,6 @@ from ldp import (
     FrequencyOracle,
     HybridMechanism,
     InvalidInput,
-    Mechanism,
     OneBitMean,
     Tally,
     UnaryEncoding,
@@ -23,16 +23,6 @@ from ldp.core.estimation import Cohorts
 from ldp.core.exact import ONE
 from ldp.core.repeated import Repeats
 from ldp.testing import SeededCoins
-
-RUNS, N = 3000, 500
-
-
-def _simulate(
-    mechanism: Mechanism, values: np.ndarray, coins: SeededCoins, n: int = N
-) -> list[Tally]:
-    """One tally per run of `n` reports each."""
-    codes = mechanism.randomize_many(values, coins)
-    return [mechanism.tally(codes[i : i + n]) for i in range(0, len(codes), n)]
 
 
 def _coverage(oracles: Sequence[FrequencyOracle], n: int, f: float) -> tuple[float, float]:
@@ -100,32 +90,6 @@ def test_the_interval_of_one_cohort_is_that_of_wilson_but_for_the_longer_tail() 
     assert ((wilson[0] - 0.01 < low) & (low < wilson[0]) | (low == 0)).all()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("oracle", [KRR(16, 1.0), UnaryEncoding(16, 1.0)], ids=repr)
-def test_mse_over_all_categories_is_within_five_percent(
-    oracle: FrequencyOracle, coins: SeededCoins
-) -> None:
-    truth = np.arange(1, 17) / 136
-    values = np.random.default_rng(2).choice(16, RUNS * N, p=truth)
-    squares = [(oracle.debias(t) - truth) ** 2 for t in _simulate(oracle, values, coins)]
-    assert np.mean(squares) == pytest.approx(oracle.variance(truth, N).mean(), rel=0.05)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("t", [-1.0, -0.3, 0.0, 0.8])
-def test_the_mean_is_unbiased_with_the_variance_of_duchi_et_al(
-    t: float, coins: SeededCoins
-) -> None:
-    mechanism = OneBitMean(1.0)
-    values = np.full(RUNS * N, t)
-    means = np.array([mechanism.debias(x)[0] for x in _simulate(mechanism, values, coins)])
-    e = np.e
-    expected = (((e + 1) / (e - 1)) ** 2 - t * t) / N  # Duchi et al. 2018
-    assert float(mechanism.variance(t, N)) == pytest.approx(expected, rel=1e-9)
-    assert abs(means.mean() - t) < 4 * np.sqrt(expected / RUNS)
-    assert np.mean((means - t) ** 2) == pytest.approx(expected, rel=0.105)
-
-
 # Wang et al., USENIX Security 2017, Table 2: n times the variance for f near 0.
 @pytest.mark.parametrize(
     ("epsilon", "grr2", "grr32", "grr1024", "sue", "oue"),
@@ -161,12 +125,12 @@ def test_pooling_levels_beats_every_level_and_keeps_coverage(coins: SeededCoins)
     levels = [KRR(4, 0.5), KRR(4, 1.0), UnaryEncoding(4, 3.0)]
     generator = np.random.default_rng(3)
     runs, sizes = 3000, (400, 300, 200)
-    tallies = [
-        _simulate(m, generator.choice(4, runs * n, p=truth), coins, n)
+    drawn = [
+        tallies(m, generator.choice(4, (runs, n), p=truth), coins)
         for m, n in zip(levels, sizes, strict=True)
     ]
     pooled = [
-        estimate(Cohorts(list(zip(levels, run, strict=True)))) for run in zip(*tallies, strict=True)
+        estimate(Cohorts(list(zip(levels, run, strict=True)))) for run in zip(*drawn, strict=True)
     ]
     values = np.array([e.value for e in pooled])
     errors = np.array([e.standard_error for e in pooled])
@@ -182,9 +146,9 @@ def test_pooling_levels_beats_every_level_and_keeps_coverage(coins: SeededCoins)
 def test_simultaneous_intervals_cover_all_values_at_once(coins: SeededCoins) -> None:
     oracle = UnaryEncoding(10, 1.0)
     truth = np.full(10, 0.1)
-    values = np.random.default_rng(4).choice(10, 2000 * 500)
+    values = np.random.default_rng(4).choice(10, (2000, 500))
     hits, pointwise = 0, 0
-    estimates = [oracle.estimate(tally) for tally in _simulate(oracle, values, coins)]
+    estimates = [oracle.estimate(tally) for tally in tallies(oracle, values, coins)]
     for estimated in estimates:
         low, high = estimated.interval(simultaneous=True)
         hits += bool(np.all((low <= truth) & (truth <= high)))

@@ -6,135 +6,43 @@ file of its name.
 
 import math
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 import pytest
+from every_mechanism import CASES, POLICIES, SAMPLED, SIZES, WIRED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from ldp import (
-    HRR,
-    KRR,
-    LOLOHA,
     RAPPOR,
-    ChannelTable,
     Coins,
     CountMeanSketch,
     DBitFlip,
-    GaussianMechanism,
     HadamardCountMeanSketch,
-    HadamardResponse,
-    HybridMechanism,
     InvalidInput,
-    KRRChain,
-    LaplaceMechanism,
-    LocalHashing,
     Mechanism,
-    OneBitMean,
-    OrderedExponential,
-    PiecewiseMechanism,
-    ProjectiveGeometry,
-    SquareWave,
+    PolicySubsets,
+    PolicyUnary,
     SubsetSelection,
     SummingHistogram,
     Tally,
     UnaryChain,
     UnaryEncoding,
     build,
-    thresholding_histogram,
 )
 from ldp.core.exact import ONE
+from ldp.core.longitudinal import Longitudinal
 from ldp.core.mechanism import Categorical, FrequencyOracle
-from ldp.mechanisms import IN_PLANS
+from ldp.mechanisms import IN_PLANS, PolicyMechanism
 from ldp.mechanisms.numbers.mean import MeanMechanism
-from ldp.mechanisms.tools.finite_field import next_prime
 from ldp.testing import SeededCoins
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
-SIZES = (2, 3, 4, 5, 8, 16)
-
-
-@dataclass(frozen=True)
-class Case:
-    """How to make a mechanism of k inputs, and what its channel is expected to be like.
-
-    Sizes beyond `largest` have too many codes to enumerate; their worst ratio must be that of
-    `largest`. `spends` is what part of epsilon the channel uses at least, and is below 0.999
-    only where the mechanism cannot help it.
-    """
-
-    make: Callable[[int, float], Mechanism]
-    largest: int = 16
-    spends: float | None = 0.999
-
-
-def krr_table(k: int, epsilon: float) -> ChannelTable:
-    e = math.exp(epsilon)
-    rows = [[(e if x == y else 1) / (e + k - 1) for y in range(k)] for x in range(k)]
-    return ChannelTable.from_rows(epsilon, rows)
-
-
-def loloha(k: int, epsilon: float) -> LOLOHA:
-    chain = KRRChain.calibrate(2, epsilon, 2 * epsilon)  # few buckets and a small prime:
-    prime = next_prime(max(k, 3))  # a channel that can be enumerated
-    return LOLOHA(k, epsilon, 2, prime, chain.permanent, chain.instantaneous)
-
-
-CASES = {
-    "cms": Case(lambda k, e: CountMeanSketch(k, e, hashes=3, buckets=4)),
-    "dbitflip": Case(lambda k, e: DBitFlip(k, e, 2)),
-    # Not pure: a code can rule a number out. test_gaussian.py enumerates its delta.
-    "gaussian": Case(lambda k, e: GaussianMechanism(e, ONE // 100, k - 1), spends=None),
-    "hadamard": Case(HadamardResponse),
-    "hashing": Case(lambda k, e: LocalHashing(k, e, buckets=4, prime=next_prime(max(k, 5)))),
-    "hcms": Case(lambda k, e: HadamardCountMeanSketch(k, e, hashes=3, buckets=4)),
-    "hrr": Case(HRR),
-    "hybrid": Case(lambda k, e: HybridMechanism(e, k - 1, onebit=ONE // 3)),
-    "krr": Case(KRR),
-    "krr_chain": Case(lambda k, e: KRRChain.calibrate(k, e, 2 * e)),
-    "laplace": Case(lambda k, e: LaplaceMechanism(e, k - 1)),
-    "loloha": Case(loloha),
-    "onebit": Case(lambda k, e: OneBitMean(e)),  # two inputs, whatever k
-    "ordered": Case(OrderedExponential),
-    "piecewise": Case(lambda k, e: PiecewiseMechanism(e, k - 1)),
-    "projective": Case(ProjectiveGeometry),
-    # k filters of one bit, in one cohort. Filters, and categories below, differ in two
-    # independent bits or levels, of which there are no more in a larger domain.
-    "rappor": Case(lambda k, e: RAPPOR.calibrate(e, 2 * e, bits=k, hashes=1, cohorts=1), largest=8),
-    "she": Case(lambda k, e: SummingHistogram.on_grid(k, e, 1, 1), largest=5),
-    "square_wave": Case(lambda k, e: SquareWave(e, k - 1)),
-    "subset": Case(SubsetSelection),
-    "table": Case(krr_table),
-    # Thresholding throws noise away that was paid for: (2a-1)(2b-1) < (ab)**2.
-    "the": Case(thresholding_histogram, largest=8, spends=0.5),
-    "unary": Case(UnaryEncoding, largest=10),
-    "unary_chain": Case(lambda k, e: UnaryChain.l_osue(k, e, 2 * e), largest=8),
-}
-# Constructors whose reports take another path through the code, or have another form.
-VARIANTS: dict[str, Mechanism] = {
-    "another prime": LocalHashing(5, 1.0, prime=7),
-    "blocks": HadamardResponse(9, 2.0),
-    "indices": SubsetSelection(17, 2.5),
-    "extension field": ProjectiveGeometry(20, 2.0, order=4, dimension=3),
-    "prime field": ProjectiveGeometry(12, 1.0, order=3, dimension=3),
-    "rectangular table": ChannelTable.from_rows(
-        1.5, [[0.4, 0.3, 0.2, 0.1], [0.1, 0.4, 0.3, 0.2], [0.2, 0.1, 0.4, 0.3]]
-    ),
-    "two hashes": RAPPOR.calibrate(1.0, 2.0, bits=6, hashes=2, cohorts=1),
-    "all asked": DBitFlip(5, 1.0, 5),
-    "one asked": DBitFlip(4, 1.0, 1),
-    "symmetric": UnaryEncoding.symmetric(5, 0.5),
-    "asymmetric chain": UnaryChain.l_oue(3, 1.0, 2.0),
-    "finer grid": SummingHistogram.on_grid(3, 1.0, 2, 1),
-}
-SAMPLED = {name: case.make(4, 1.0) for name, case in CASES.items()} | VARIANTS
-WIRED = {name: case.make(13, 1.0) for name, case in CASES.items()} | VARIANTS
-PURE = [name for name in WIRED if name != "gaussian"]
+ALL_PLANS = [name for name in WIRED if name != "gaussian"]
 
 sampled = pytest.mark.parametrize("mechanism", SAMPLED.values(), ids=SAMPLED)
 wired = pytest.mark.parametrize("mechanism", WIRED.values(), ids=WIRED)
@@ -160,7 +68,7 @@ def row_of(mechanism: Mechanism, value: Any) -> tuple[Fraction, ...]:
 def output_of(mechanism: Mechanism, code: Any) -> Hashable:
     """Return the name that a code has in its mechanism's channel."""
     match mechanism:
-        case UnaryEncoding() | UnaryChain():
+        case UnaryEncoding() | UnaryChain() | PolicyUnary():
             return int.from_bytes(code.tobytes(), "little")
         case RAPPOR():
             return int.from_bytes(code[2:].tobytes(), "little")
@@ -169,10 +77,16 @@ def output_of(mechanism: Mechanism, code: Any) -> Hashable:
         case HadamardCountMeanSketch():
             return divmod(int(code), mechanism._outputs)
         case SubsetSelection() if mechanism._masked:
-            return tuple(np.flatnonzero(np.unpackbits(code, bitorder="little")).tolist())
+            return members(code)
+        case PolicySubsets():
+            return int(code[0]), members(code[1:])
         case SubsetSelection() | DBitFlip() | SummingHistogram():
             return tuple(code.tolist())
     return int(code)
+
+
+def members(mask: np.ndarray) -> tuple[int, ...]:
+    return tuple(np.flatnonzero(np.unpackbits(mask, bitorder="little")).tolist())
 
 
 def counted(mechanism: Mechanism, codes: Any) -> np.ndarray:
@@ -203,9 +117,8 @@ def chi_square(seen: np.ndarray, row: tuple[Fraction, ...]) -> float:
 
 
 def test_no_mechanism_is_missing() -> None:
-    # Those that keep a policy have a table of their own, in test_policy_mechanisms.py.
-    one_epsilon = {name for name in IN_PLANS if not name.startswith("policy_")}
-    assert set(CASES) == one_epsilon | {"gaussian", "the"}
+    policies = {mechanism.name for mechanism in POLICIES.values()}
+    assert set(CASES) | policies == set(IN_PLANS) | {"gaussian", "the"}
     for name, case in CASES.items():
         assert case.make(4, 1.0).name == {"the": "unary"}.get(name, name)
 
@@ -219,7 +132,8 @@ def test_the_worst_log_ratio_is_epsilon_and_never_more(name: str, epsilon: float
     case = CASES[name]
     for k in SIZES:
         mechanism = case.make(k, epsilon)
-        channel = case.make(min(k, case.largest), epsilon).channel()  # its rows sum to one
+        if k <= case.largest:
+            channel = mechanism.channel()  # its rows sum to one
         assert channel.epsilon == mechanism.realised_epsilon
         if case.spends is None:
             assert channel.epsilon == math.inf
@@ -228,7 +142,7 @@ def test_the_worst_log_ratio_is_epsilon_and_never_more(name: str, epsilon: float
             assert case.spends * epsilon <= channel.epsilon <= epsilon
 
 
-@pytest.mark.parametrize("name", PURE)
+@pytest.mark.parametrize("name", [name for name in ALL_PLANS if name not in POLICIES])
 def test_integers_that_exceed_epsilon_are_refused(name: str) -> None:
     mechanism = WIRED[name]
     with pytest.raises(InvalidInput, match=r"the integers give epsilon .*, more than the"):
@@ -241,7 +155,14 @@ def test_integers_that_exceed_epsilon_are_refused(name: str) -> None:
 @pytest.mark.slow
 @sampled
 def test_the_samplers_draw_from_the_channel(mechanism: Mechanism, coins: SeededCoins) -> None:
-    check_samplers(mechanism, -2, coins)
+    values = inputs(mechanism)
+    places = [-2]
+    if isinstance(mechanism, PolicyMechanism):  # the last of every class that is not sure
+        rows = mechanism.channel().rows
+        places = [each[-1] for each in mechanism.promise.members if max(rows[each[-1]]) < 0.999]
+    assert places
+    for place in places:
+        check_samplers(mechanism, values[place], coins)
 
 
 @pytest.mark.slow
@@ -250,11 +171,11 @@ def test_the_samplers_draw_from_the_channel(mechanism: Mechanism, coins: SeededC
 def test_the_samplers_draw_from_the_channel_at_the_ends_of_other_domains(
     name: str, k: int, epsilon: float, place: int, coins: SeededCoins
 ) -> None:
-    check_samplers(CASES[name].make(k, epsilon), place, coins)
+    mechanism = CASES[name].make(k, epsilon)
+    check_samplers(mechanism, inputs(mechanism)[place], coins)
 
 
-def check_samplers(mechanism: Mechanism, place: int, coins: SeededCoins) -> None:
-    value = inputs(mechanism)[place]
+def check_samplers(mechanism: Mechanism, value: Any, coins: SeededCoins) -> None:
     row = row_of(mechanism, value)
     codes = mechanism.randomize_many([value] * 1_000_000, coins)
     assert chi_square(counted(mechanism, codes), row) > 1e-4
@@ -311,6 +232,18 @@ def test_missing_and_trailing_bytes_are_refused(mechanism: Mechanism, coins: See
             mechanism.decode(wrong, 2)
 
 
+@pytest.mark.parametrize(
+    "name", [name for name, m in WIRED.items() if m.code_shape == () and m.code_dtype.kind == "u"]
+)
+def test_a_code_beyond_the_last_is_refused(name: str) -> None:
+    mechanism = WIRED[name]
+    beyond = len(mechanism.channel().outputs)
+    if beyond == 256**mechanism.code_bytes:
+        pytest.skip("every code has a meaning")
+    with pytest.raises(InvalidInput, match=f"code must be below {beyond}, got {beyond}"):
+        mechanism.decode(beyond.to_bytes(mechanism.code_bytes, "little"), 1)
+
+
 @wired
 @settings(max_examples=50)
 @given(data=st.data())
@@ -336,15 +269,16 @@ def test_tallies_merge_in_any_order(mechanism: Mechanism, coins: SeededCoins) ->
     assert mechanism.tally(codes[:0]) == Tally.empty(mechanism.tally_size)
 
 
-@pytest.mark.parametrize("name", PURE)
-def test_a_plan_rebuilds_the_mechanism(name: str) -> None:
+@pytest.mark.parametrize("name", ALL_PLANS)
+def test_a_plan_rebuilds_the_mechanism_from_integers_of_64_bits(name: str) -> None:
     mechanism = WIRED[name]
     assert build(mechanism.name, mechanism.epsilon, mechanism.integers) == mechanism
+    assert all(0 <= i < ONE for values in mechanism.integers.values() for i in values)
 
 
 # --- what is refused -----------------------------------------------------------------------
 
-NO_CATEGORIES = (-1, 1 << 70, 10**400, 1j, 99, 1.0, math.nan, True, "1", None)
+NO_CATEGORIES = (-1, 1 << 70, 10**400, 1j, 100, 1.0, math.nan, True, "1", None)
 NO_NUMBERS = (1.5, -1.0000001, 10**400, 1j, np.complex128(1j), math.nan, math.inf, True, "0", None)
 NO_STRINGS = (1, None, b"bytes", "\ud800", 1.5)
 
@@ -357,11 +291,29 @@ def test_a_value_outside_the_domain_is_refused(mechanism: Mechanism, coins: Seed
         bad, reason = NO_NUMBERS, rf"{mechanism.name}: (a )?numbers? (must lie|is|are) "
     else:
         bad, reason = NO_STRINGS, "a string is expected|UTF-8 cannot write"
-    for value in bad:
+    calls: list[Callable[[Any], Any]] = [
+        lambda value: mechanism.randomize(value, coins),
+        lambda value: mechanism.randomize_many([value], coins),
+    ]
+    if isinstance(mechanism, Longitudinal):
+        device = mechanism.enroll(coins)
+        calls.append(lambda value: mechanism.memo_key(device, value))
+    for call, value in product(calls, bad):
         with pytest.raises(InvalidInput, match=reason):
-            mechanism.randomize(value, coins)
-        with pytest.raises(InvalidInput, match=reason):
-            mechanism.randomize_many([value], coins)
+            call(value)
+
+
+@pytest.mark.parametrize("name", [n for n, m in WIRED.items() if isinstance(m, Longitudinal)])
+def test_a_memo_survives_as_bytes(name: str, coins: SeededCoins) -> None:
+    mechanism = WIRED[name]
+    assert isinstance(mechanism, Longitudinal)
+    device = mechanism.enroll(coins)
+    for value in inputs(mechanism):
+        memo = mechanism.memoize(device, value, coins)
+        stored = mechanism.encode([memo])
+        assert len(stored) == mechanism.code_bytes
+        assert np.array_equal(mechanism.decode(stored, 1)[0], memo)
+        assert len(mechanism.encode([mechanism.report(memo, coins)])) == mechanism.code_bytes
 
 
 @wired

@@ -5,7 +5,6 @@ import pytest
 from scipy.linalg import hadamard
 
 from ldp import HRR, HadamardResponse, InvalidInput, SubsetSelection, Tally, build
-from ldp.core.mechanism import Mechanism
 from ldp.mechanisms.frequency.hadamard import walsh_hadamard
 from ldp.testing import SeededCoins
 
@@ -85,21 +84,12 @@ def test_intervals_cover_95_percent_and_are_no_wider_than_needed(k: int, epsilon
     truth = 1 / np.arange(1, k + 1)
     truth /= truth.sum()
     rng = np.random.default_rng(1)
-    tallies = rng.multinomial(n, truth @ mechanism.matrix(), size=400 if k > 8 else 4000)
+    tallies = rng.multinomial(n, truth @ mechanism.matrix(), size=400 if k > 8 else 2000)
     estimates = [mechanism.estimate(Tally(n, counts)) for counts in tallies]
     errors = np.mean([e.standard_error**2 for e in estimates], axis=0)
     assert errors == pytest.approx(mechanism.variance(truth, n), rel=0.02)
     reached = [np.abs(e.value - truth) <= 1.959964 * e.standard_error for e in estimates]
     assert 0.94 <= np.mean(reached) <= 0.96
-
-
-@pytest.mark.parametrize("mechanism", [HRR(9, 1.0), HadamardResponse(9, 1.0)], ids=repr)
-def test_a_code_beyond_the_last_is_refused(mechanism: Mechanism) -> None:
-    last = mechanism.tally_size
-    with pytest.raises(
-        InvalidInput, match=f"a {mechanism.name} code must be below {last}, got {last}"
-    ):
-        mechanism.decode(bytes([last]), 1)
 
 
 @pytest.mark.parametrize(

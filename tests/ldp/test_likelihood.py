@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from populations import LEVELS, SHARES, revealing, zipf
 
 from ldp import KRR, InvalidInput, OneBitMean, UnaryEncoding
 from ldp.estimating.likelihood import (
@@ -46,12 +47,6 @@ def log_likelihood(cohorts: list[Cohort], f: Floats) -> float:
     return float(np.sum(terms))
 
 
-def zipf(k: int, exponent: float) -> Floats:
-    weight = np.arange(1, k + 1.0) ** -exponent
-    distribution: Floats = weight / weight.sum()
-    return distribution
-
-
 def random_channel(rng: np.random.Generator, k: int, codes: int) -> Floats:
     channel: Floats = rng.dirichlet(np.full(codes, 0.5), size=k)
     return channel
@@ -59,20 +54,6 @@ def random_channel(rng: np.random.Generator, k: int, codes: int) -> Floats:
 
 def sampled(rng: np.random.Generator, channel: Floats, f: Floats, n: int) -> Cohort:
     return Cohort(channel, rng.multinomial(n, f @ channel))
-
-
-def sensitive(k: int, epsilon: float, values: tuple[int, ...]) -> Floats:
-    """Utility-optimised k-RR: only `values` are protected; others may show themselves."""
-    e, v = np.exp(epsilon), len(values)
-    channel = np.zeros((k, k))
-    channel[:, values] = 1 / (e + v - 1)
-    for x in range(k):
-        channel[x, x] = (e if x in values else e - 1) / (e + v - 1)
-    return channel
-
-
-LEVELS = (0.5, 1.0, 2.0, 4.0)
-SHARES = (0.4, 0.3, 0.2, 0.1)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.integers(1, 3))
@@ -182,7 +163,7 @@ def test_the_bound_of_four_levels(truth: Floats, expected: float) -> None:
 def test_the_bound_of_two_sensitivity_maps(
     maps: tuple[tuple[int, ...], ...], expected: float
 ) -> None:
-    channels = [(sensitive(6, 1.0, values), 10_000) for values in maps]
+    channels = [(revealing(6, 1.0, values), 10_000) for values in maps]
     bound = np.trace(fisher_covariance(channels, zipf(6, 1.0)))
     assert bound == pytest.approx(expected, rel=1e-3)
 
@@ -237,7 +218,7 @@ def test_levels_pool_to_the_bound_and_cover(truth: Floats, coverage: float) -> N
 def test_different_maps_pool_without_bias_and_cover_true_zeros() -> None:
     truth = np.array([0.5, 0.3, 0.2, 0.0, 0.0, 0.0])
     other = random_channel(np.random.default_rng(2), 6, 8)
-    channels = [channel_matrix(KRR(6, 1.0)), sensitive(6, 1.0, (0, 1, 3)), other]
+    channels = [channel_matrix(KRR(6, 1.0)), revealing(6, 1.0, (0, 1, 3)), other]
     errors, covered, constrained = simulate(channels, [1000] * 3, truth, 1500)
     bias = np.abs(errors.mean(axis=0)) / (errors.std(axis=0) / np.sqrt(len(errors)))
     assert bias.max() < 4
@@ -265,7 +246,7 @@ def test_fewer_reports_than_categories_still_converge() -> None:
 
 
 def test_an_absent_category_that_would_reveal_itself_keeps_an_error() -> None:
-    channel = sensitive(4, 1.0, (0, 1))
+    channel = revealing(4, 1.0, (0, 1))
     counts = np.array([600, 400, 0, 0])
     found = maximum_likelihood([Cohort(channel, counts)])
     assert found.value[2:] == pytest.approx([0.0, 0.0], abs=1e-9)

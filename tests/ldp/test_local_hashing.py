@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ldp import KRR, InvalidInput, LocalHashing, SubsetSelection, build
+from ldp import KRR, InvalidInput, LocalHashing, build
 from ldp.mechanisms.frequency import local_hashing
 from ldp.mechanisms.tools.hashing import collision, first_residue, hashed
 from ldp.testing import SeededCoins
@@ -65,20 +65,6 @@ def test_the_published_variances(epsilon: float, blh: float, olh: float) -> None
     assert olh - 0.006 <= LocalHashing.optimised(1024, epsilon).variance(0, 1) < 1.01 * olh + 0.006
 
 
-# Summed variance at uniform truth over the minimax constant, which subset selection attains.
-@pytest.mark.parametrize(
-    ("k", "epsilon", "olh", "blh"),
-    [(16, 1, 1.179, 1.442), (64, 1, 1.044, 1.312), (64, 4, 1.447, 14.53), (1024, 2, 1.005, 2.386)],
-)
-def test_the_published_ratios_to_the_limit(k: int, epsilon: float, olh: float, blh: float) -> None:
-    limit = SubsetSelection(k, epsilon).variance(1 / k, 1)
-    for mechanism, ratio in (
-        (LocalHashing.optimised(k, epsilon), olh),
-        (LocalHashing.binary(k, epsilon), blh),
-    ):
-        assert mechanism.variance(1 / k, 1) / limit == pytest.approx(ratio, rel=0.001)
-
-
 @pytest.mark.parametrize(
     "mechanism",
     [
@@ -117,27 +103,6 @@ def test_without_numba_a_large_tally_is_counted_all_the_same(
     monkeypatch.setattr(local_hashing, "_compiled", local_hashing._compiled.__wrapped__)
     monkeypatch.setattr(local_hashing.importlib, "import_module", missing)
     assert mechanism.tally(codes) == expected
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("k", [32, 200])
-def test_the_measured_error_is_the_predicted_one(k: int, coins: SeededCoins) -> None:
-    mechanism, trials, n = LocalHashing.optimised(k, 1.0), 300, 1000
-    truth = np.random.default_rng(3).dirichlet(np.full(k, 0.3))
-    values = np.random.default_rng(4).choice(k, (trials, n), p=truth)
-    batches = [mechanism.tally(mechanism.randomize_many(row, coins)) for row in values]
-    error = np.array([mechanism.debias(tally) for tally in batches]) - truth
-    assert ((error**2).mean(axis=0) / mechanism.variance(truth, n)).mean() == pytest.approx(
-        1, abs=0.05
-    )
-
-
-def test_a_code_beyond_the_last_is_refused() -> None:
-    mechanism = LocalHashing(8, 1.0)
-    codes = mechanism.prime**2 * mechanism.buckets
-    assert len(mechanism.decode((codes - 1).to_bytes(4, "little"), 1)) == 1
-    with pytest.raises(InvalidInput, match=f"a hashing code must be below {codes}, got {codes}"):
-        mechanism.decode(codes.to_bytes(4, "little"), 1)
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,7 @@ def test_a_report_more_may_cost_more_than_its_own_epsilon() -> None:
     assert losses(krr_tables(chain, 2)).max() == pytest.approx(2.1351, abs=5e-5)  # not 2 epsilon
 
 
+@pytest.mark.slow
 def test_all_pairs_of_lives_of_twelve_reports_stay_within_their_bound() -> None:
     # With two keys a pair of lives is, but for the order of the reports, how many of them have
     # each pair of keys; and the reports are how many of those say 0.

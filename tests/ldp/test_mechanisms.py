@@ -7,14 +7,6 @@ import pytest
 from numpy.typing import ArrayLike
 
 from ldp import KRR, InvalidInput, LocalHashing, OneBitMean, Tally, UnaryEncoding, build
-from ldp.testing import SeededCoins
-
-
-def test_bulk_tallies_are_those_of_a_plain_loop(coins: SeededCoins) -> None:
-    unary = UnaryEncoding(11, 1.0)
-    codes = unary.randomize_many(np.arange(11).repeat(40), coins)
-    naive = [sum(int(code[v // 8]) >> v % 8 & 1 for code in codes) for v in range(11)]
-    assert unary.tally(codes).counts.tolist() == naive
 
 
 def test_integers_of_a_plan_that_do_not_fit_are_refused() -> None:

@@ -29,3 +29,10 @@ def test_its_largest_variance_is_the_published_one(epsilon: float, worst: float)
     mechanism = OneBitMean(epsilon)
     assert mechanism.variance(0.0, 1) == pytest.approx(worst, abs=6e-4)
     assert mechanism.report_variance(0.5) == pytest.approx(worst - 0.25, abs=6e-4)
+
+
+@pytest.mark.parametrize("t", [-1.0, -0.3, 0.0, 0.8])
+def test_its_variance_is_that_of_duchi_et_al(t: float) -> None:
+    e = math.e
+    published = ((e + 1) / (e - 1)) ** 2 - t * t  # of one report, Duchi et al. 2018
+    assert float(OneBitMean(1.0).variance(t, 1)) == pytest.approx(published, rel=1e-9)

@@ -31,30 +31,6 @@ def test_two_ordered_categories_are_randomized_response() -> None:
     assert ours.variance(0.5, 1) == pytest.approx(theirs.variance(0.5, 1), rel=1e-9)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("f", [0.0, 0.1, 0.5, 1.0])
-@pytest.mark.parametrize("epsilon", [1.0, 4.0])
-def test_estimates_are_unbiased_with_the_covariance_of_a_population(
-    f: float, epsilon: float, coins: SeededCoins
-) -> None:
-    mechanism, n, repeats = OrderedExponential(4, epsilon), 25, 40_000
-    shares = np.array([f, (1 - f) / 2, 0.0, (1 - f) / 2])
-    population = np.random.default_rng(5).choice(4, size=n * repeats, p=shares)
-    codes = mechanism.randomize_many(population, coins).reshape(repeats, n)
-    counts = np.stack([(codes == y).sum(axis=1) for y in range(4)], axis=1)
-    values = counts / n @ np.linalg.inv(mechanism._matrix)
-    truth = mechanism.covariance(shares, n)
-    deviations = values - shares
-    assert (abs(deviations.mean(axis=0)) < 4 * np.sqrt(np.diag(truth) / repeats)).all()
-    assert np.mean(deviations**2, axis=0) == pytest.approx(np.diag(truth), rel=0.05)
-    scale = np.sqrt(np.outer(np.diag(truth), np.diag(truth)))
-    assert abs(deviations.T @ deviations / repeats - truth).max() < 0.05 * scale.max()
-    reach = 1.96 * np.sqrt(mechanism.variance(shares, n))
-    assert np.mean(abs(deviations) < reach) == pytest.approx(0.95, abs=0.01)
-    tally = mechanism.tally(codes[0])
-    assert mechanism.debias(tally) == pytest.approx(values[0])
-
-
 def test_intervals_come_from_the_common_estimator(coins: SeededCoins) -> None:
     mechanism, n = OrderedExponential(4, 2.0), 100_000
     shares = np.array([0.5, 0.3, 0.2, 0.0])

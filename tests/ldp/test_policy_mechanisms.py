@@ -1,28 +1,26 @@
-"""Mechanisms that keep a policy: privacy, sampling, estimates, wire, and what they refuse."""
+"""Mechanisms that keep a policy: privacy, the literature's mechanisms, and what they refuse.
+
+Their samplers and their wire are tested in test_exactness.py, their estimates in test_estimates.py.
+"""
 
 import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.stats import chisquare, norm
+from every_mechanism import POLICIES, SIZES, SMALL_POLICIES, subsets, tightness
 
 from ldp import (
     KRR,
-    Channel,
     InvalidInput,
-    Mechanism,
     PolicySubsets,
     PolicyTable,
     PolicyUnary,
-    Tally,
     UnaryEncoding,
     build,
 )
 from ldp.core.exact import ONE
-from ldp.core.policy import UNIT, UNLIMITED, Policy
+from ldp.core.policy import UNLIMITED, Policy
 from ldp.estimating.simplex import tangent_inverse
 from ldp.mechanisms import PolicyMechanism
 from ldp.planning.columns import improved_rr, utility_optimised_rr
@@ -30,42 +28,6 @@ from ldp.planning.design import design
 from ldp.testing import SeededCoins
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
-SIZES = (2, 3, 4, 5, 8, 16)
-DISCRIMINATIVE = Policy.input_discriminative([0, 1, 0, 1, 1, 1], [0.5, 2.0])
-BLOCKS = Policy.block([0, 1, 0, 1, 1], 1.0)
-
-
-def subsets(policy: Policy) -> PolicySubsets:
-    """Return the policy's design as a mixture of subsets, however small it is."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ldp.planning.columns.TABLE", 0)
-        mechanism = design(policy).mechanism
-    assert isinstance(mechanism, PolicySubsets)
-    return mechanism
-
-
-MECHANISMS: list[PolicyMechanism] = [
-    improved_rr(1.0),
-    utility_optimised_rr(5, [1, 3], 1.0),
-    utility_optimised_rr(100, range(10), 2.0),
-    PolicyUnary.utility_optimised(5, [0, 3], 1.0),
-    PolicyUnary.utility_optimised(12, [0, 3, 11], 2.0, symmetric=True),
-    design(DISCRIMINATIVE).mechanism,
-    subsets(DISCRIMINATIVE),
-    subsets(BLOCKS),
-    subsets(Policy.one_sided(9, [2, 3, 5, 8], 1.0)),
-    subsets(Policy.uniform(9, 1.0)),
-]
-every_mechanism = pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: f"{m.name}-{m.k}")
-
-
-def tightness(policy: Policy, channel: Channel) -> float:
-    return max(
-        math.log(ratio) * UNIT / limit
-        for row, given in zip(policy.distances, policy.ratios(channel.rows), strict=True)
-        for limit, ratio in zip(row, given, strict=True)
-        if 0 < limit < UNLIMITED and ratio is not None
-    )
 
 
 # --- privacy -------------------------------------------------------------------------------
@@ -90,7 +52,7 @@ def test_sensitive_values_are_protected_to_epsilon_and_never_less(k: int, epsilo
             assert 0.999 * epsilon <= mechanism.realised_epsilon <= epsilon
 
 
-@every_mechanism
+@pytest.mark.parametrize("mechanism", POLICIES.values(), ids=POLICIES)
 def test_ratios_in_closed_form_are_those_of_the_whole_channel(mechanism: PolicyMechanism) -> None:
     policy = mechanism.promise
     ratios = policy.ratios(mechanism.channel().rows)
@@ -121,7 +83,7 @@ def test_every_report_of_utility_optimised_mechanisms_is_protected_or_reveals() 
 def test_a_plan_that_keeps_less_than_its_policy_is_refused() -> None:
     honest = utility_optimised_rr(3, [0, 1], 1.0)
     assert isinstance(honest, PolicyTable)
-    for mechanism in MECHANISMS:
+    for mechanism in POLICIES.values():
         policy = mechanism.promise.scaled(0.99).integers
         with pytest.raises(InvalidInput, match=f"{mechanism.name}: a value of class . can be told"):
             build(mechanism.name, mechanism.epsilon, mechanism.integers | {"policy": policy})
@@ -185,86 +147,15 @@ def test_the_design_is_never_worse_than_the_mechanisms_of_the_literature() -> No
             assert best <= other.variance(np.full(k, 1 / k), 1).sum() * (1 + 1e-9)
 
 
-# --- sampling and estimating ---------------------------------------------------------------
-
-
-def seen(mechanism: Mechanism, codes: np.ndarray, outputs: tuple) -> np.ndarray:
-    """Count codes in the order of the channel's outputs."""
-    if isinstance(mechanism, PolicyTable):
-        return np.bincount(codes, minlength=len(outputs))
-    subset = codes if isinstance(mechanism, PolicyUnary) else codes[:, 1:]
-    bits = np.unpackbits(subset, axis=1, count=mechanism.k, bitorder="little")
-    numbers = bits @ (1 << np.arange(mechanism.k))
-    if isinstance(mechanism, PolicyUnary):
-        return np.bincount(numbers, minlength=len(outputs))
-    names = [t << mechanism.k | sum(1 << x for x in chosen) for t, chosen in outputs]
-    counts = np.bincount(
-        (codes[:, 0].astype(int) << mechanism.k) | numbers, minlength=max(names) + 1
-    )
-    assert counts[names].sum() == len(codes)
-    return counts[names]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "mechanism", [m for m in MECHANISMS if m.k <= 6], ids=lambda m: f"{m.name}-{m.k}"
-)
-def test_the_sampler_draws_from_its_channel(mechanism: PolicyMechanism, coins: SeededCoins) -> None:
-    channel, n = mechanism.channel(), 1_000_000
-    # Of every class; the sensitive value of Mangat's is sure of its answer.
-    for value in (members[-1] for members in mechanism.promise.members):
-        expected = n * np.array(channel.rows[value], dtype=float)
-        codes = mechanism.randomize_many(np.full(n, value), coins)
-        counts = seen(mechanism, codes, channel.outputs)
-        assert counts[expected == 0].sum() == 0
-        usual = expected > 1e-2  # the blank report is not
-        assert counts[~usual].sum() == 0
-        if usual.sum() == 1:
-            continue
-        shares = expected[usual] / expected[usual].sum()
-        assert chisquare(counts[usual], n * shares).pvalue > 1e-4
-        few = np.array([mechanism.randomize(value, coins) for _ in range(5000)])
-        counts = seen(mechanism, few.astype(mechanism.code_dtype), channel.outputs)[usual]
-        assert chisquare(counts, 5000 * shares).pvalue > 1e-4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("f", [0.0, 0.1, 0.5, 1.0])
-@pytest.mark.parametrize(
-    "mechanism", [m for m in MECHANISMS if m.k <= 12], ids=lambda m: f"{m.name}-{m.k}"
-)
-def test_estimates_are_unbiased_with_the_predicted_variance_and_coverage(
-    mechanism: PolicyMechanism, f: float
-) -> None:
-    n, runs = 200, 4000
-    k = mechanism.k
-    truth = np.full(k, (1 - f) / (k - 1))
-    truth[0] = f
-    seed = round(100 * f) + 1000 * k
-    generator, coins = np.random.default_rng(seed), SeededCoins(seed)
-    values = np.where(generator.random((runs, n)) < f, 0, generator.integers(1, k, (runs, n)))
-    codes = mechanism.randomize_many(values.ravel(), coins)
-    codes = codes.reshape(runs, n, *mechanism.code_shape)
-    error = np.array([mechanism.debias(mechanism.tally(batch)) for batch in codes]) - truth
-    variance = np.broadcast_to(mechanism.variance(truth, n), (k,))
-    sure = variance < 1e-12  # of what no report can hide
-    assert np.abs(error[:, sure]).max(initial=0) < 1e-5
-    bias = np.abs(error.mean(axis=0)[~sure]) / np.sqrt(variance[~sure] / runs)
-    assert bias.max(initial=0) < 4
-    total = (error**2).sum(axis=1)
-    assert total.mean() == pytest.approx(variance.sum(), rel=0.05)
-    if 0 < f < 1:
-        covered = np.abs(error[:, 0]) < norm.ppf(0.975) * math.sqrt(variance[0])
-        assert covered.mean() == pytest.approx(0.95, abs=0.02)  # counts are discrete
+# --- estimates -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "mechanism",
-    [m for m in MECHANISMS if isinstance(m, PolicySubsets) and m.k <= 9],
-    ids=lambda m: f"{m.name}-{m.k}",
+    "name", [name for name, m in SMALL_POLICIES.items() if isinstance(m, PolicySubsets)]
 )
-def test_no_unbiased_linear_estimate_of_all_codes_is_better(mechanism: PolicySubsets) -> None:
+def test_no_unbiased_linear_estimate_of_all_codes_is_better(name: str) -> None:
     """Types and supports lose nothing at the uniform population: the estimate is that of GLS."""
+    mechanism = POLICIES[name]
     channel = mechanism.channel()
     matrix = np.array(channel.rows, dtype=float)
     codes = np.zeros((len(channel.outputs), *mechanism.code_shape), dtype=np.uint8)
@@ -281,61 +172,7 @@ def test_no_unbiased_linear_estimate_of_all_codes_is_better(mechanism: PolicySub
     assert mechanism.variance(truth, 1) == pytest.approx(variance)
 
 
-# --- wire and plan -------------------------------------------------------------------------
-
-
-@every_mechanism
-def test_codes_survive_the_wire_and_a_single_code_has_their_form(
-    mechanism: PolicyMechanism, coins: SeededCoins
-) -> None:
-    codes = mechanism.randomize_many(np.arange(300) % mechanism.k, coins)
-    data = mechanism.encode(codes)
-    assert len(data) == 300 * mechanism.code_bytes
-    assert np.array_equal(mechanism.decode(data, 300), codes)
-    for value in range(mechanism.k):
-        code = mechanism.encode([mechanism.randomize(value, coins)])
-        assert mechanism.decode(code, 1).shape == (1, *mechanism.code_shape)
-    for length in (len(data) - 1, len(data) + 1):
-        with pytest.raises(InvalidInput, match=rf"300 {mechanism.name} codes take .* got {length}"):
-            mechanism.decode(bytes(length), 300)
-
-
-@every_mechanism
-@given(data=st.binary(max_size=30), n=st.integers(0, 4))
-def test_any_bytes_decode_or_are_refused(mechanism: PolicyMechanism, data: bytes, n: int) -> None:
-    try:
-        codes = mechanism.decode(data, n)
-    except InvalidInput:
-        return
-    assert mechanism.encode(codes) == data
-    assert mechanism.tally(codes).n == n
-
-
-@every_mechanism
-def test_tallies_of_parts_add_up_to_the_tally_of_all(
-    mechanism: PolicyMechanism, coins: SeededCoins
-) -> None:
-    codes = mechanism.randomize_many(np.arange(3000) % mechanism.k, coins)
-    a, b, c = (mechanism.tally(part) for part in np.split(codes, [100, 2000]))
-    assert (a + b) + c == a + (b + c) == mechanism.tally(codes)
-    assert a + Tally.empty(mechanism.tally_size) == a
-
-
-@every_mechanism
-def test_a_plan_rebuilds_the_mechanism_and_its_integers_fit_64_bits(
-    mechanism: PolicyMechanism,
-) -> None:
-    assert build(mechanism.name, mechanism.epsilon, mechanism.integers) == mechanism
-    assert all(0 <= i < ONE for values in mechanism.integers.values() for i in values)
-
-
-@every_mechanism
-def test_values_outside_the_domain_are_refused(mechanism: PolicyMechanism) -> None:
-    for value in (-1, mechanism.k, 0.0, True, None):
-        with pytest.raises(InvalidInput, match="category"):
-            mechanism.randomize(value, SeededCoins(0))
-    with pytest.raises(InvalidInput, match="categories must lie in"):
-        mechanism.randomize_many([0, mechanism.k], SeededCoins(0))
+# --- what is refused -----------------------------------------------------------------------
 
 
 def test_codes_that_cannot_be_are_refused_with_the_reason() -> None:

@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every_mechanism import subsets
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from populations import LEVELS, SHARES, revealing, zipf
 from scipy.stats import chi2, ncx2
 
 from ldp import (
@@ -20,7 +22,7 @@ from ldp import (
     KRRChain,
     LocalHashing,
     OneBitMean,
-    PolicySubsets,
+    OrderedExponential,
     PolicyTable,
     PolicyUnary,
     ProjectiveGeometry,
@@ -42,14 +44,8 @@ from ldp.testing import SeededCoins
 
 Floats = NDArray[np.float64]
 
-LEVELS, SHARES, N = (0.5, 1.0, 2.0, 4.0), (0.4, 0.3, 0.2, 0.1), 20_000
+N = 20_000
 METHODS: tuple[Method, ...] = ("mle", "gls", "inverse_variance", "scalar")
-
-
-def zipf(k: int, exponent: float) -> Floats:
-    weight = np.arange(1, k + 1.0) ** -exponent
-    distribution: Floats = weight / weight.sum()
-    return distribution
 
 
 UNIFORM, SKEWED = np.full(8, 1 / 8), zipf(8, 1.5)
@@ -119,19 +115,11 @@ def as_typed_bits(outputs: tuple[Any, ...]) -> NDArray[Any]:
     return np.array([[t, sum(1 << v for v in chosen)] for t, chosen in outputs], dtype="u1")
 
 
-def subsets(policy: Policy) -> PolicySubsets:
-    """The policy's design as a mixture of subsets, however small it is."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ldp.planning.columns.TABLE", 0)
-        mechanism = design(policy).mechanism
-    assert isinstance(mechanism, PolicySubsets)
-    return mechanism
-
-
 @pytest.mark.parametrize(
     ("mechanism", "codes"),
     [
         (KRR(4, 1.0), np.array),
+        (OrderedExponential(4, 1.0), np.array),
         (HRR(5, 1.0), np.array),
         (HadamardResponse(7, 2.0), np.array),
         (ProjectiveGeometry(7, 1.0), np.array),
@@ -207,16 +195,6 @@ def test_the_errors_of_the_strictest_level_for_all_and_of_recycling(
     assert 1e4 * total_variance(pool(of_levels([truth] * 4))) < min(errors)
 
 
-def revealing(k: int, sensitive: tuple[int, ...]) -> ChannelTable:
-    """Utility-optimised k-RR at epsilon 1, mixed with 1e-12 of uniform so that it is a table."""
-    e, v = np.exp(1.0), len(sensitive)
-    channel = np.zeros((k, k))
-    channel[:, sensitive] = 1 / (e + v - 1)
-    for x in range(k):
-        channel[x, x] = (e if x in sensitive else e - 1) / (e + v - 1)
-    return ChannelTable.from_rows(32.0, ((1 - 1e-12) * channel + 1e-12 / k).tolist())
-
-
 @pytest.mark.parametrize(
     ("maps", "best", "scalar"),
     [(((0, 1), (4, 5)), 1.137, 1.646), (((0, 1, 2), (3, 4, 5)), 1.678, 2.839)],
@@ -224,7 +202,10 @@ def revealing(k: int, sensitive: tuple[int, ...]) -> ChannelTable:
 def test_the_errors_of_two_sensitivity_maps(
     maps: tuple[tuple[int, ...], ...], best: float, scalar: float
 ) -> None:
-    cohorts = Cohorts([(m := revealing(6, s), expected(m, zipf(6, 1.0), 10_000)) for s in maps])
+    # Mixed with 1e-12 of uniform, as a table takes no zeros.
+    channels = [(1 - 1e-12) * revealing(6, 1.0, sensitive) + 1e-12 / 6 for sensitive in maps]
+    mechanisms = [ChannelTable.from_rows(32.0, channel.tolist()) for channel in channels]
+    cohorts = Cohorts([(m, expected(m, zipf(6, 1.0), 10_000)) for m in mechanisms])
     assert 1e4 * total_variance(pool(cohorts, "mle")) == pytest.approx(best, rel=1e-3)
     assert 1e4 * total_variance(pool(cohorts, "gls")) == pytest.approx(best, rel=1e-3)
     assert 1e4 * total_variance(pool(cohorts, "scalar")) == pytest.approx(scalar, rel=1e-3)

@@ -96,11 +96,6 @@ def test_a_million_categories_are_estimated_exactly(coins: SeededCoins) -> None:
     assert np.argmax(values) == 777_777
 
 
-def test_a_code_beyond_the_last_point_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="a projective code must be below 13, got 13"):
-        ProjectiveGeometry(10, 1.0, order=3, dimension=3).decode(bytes([13]), 1)
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

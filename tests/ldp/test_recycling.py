@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from longitudinal_checks import bit_rows, composed
 
 from ldp import KRR, Channel, InvalidInput, UnaryEncoding
 from ldp.core.exact import ONE
@@ -13,37 +14,6 @@ from ldp.testing import SeededCoins
 
 PAIRS = [(0.5, 0.1), (1.0, 0.5), (2.0, 1.0), (4.0, 2.0), (8.0, 4.0), (8.0, 0.1)]
 MAKERS = [KRR, UnaryEncoding, UnaryEncoding.symmetric]
-
-
-def second_round(k: int, pair: tuple[int, ...]) -> list[list[Fraction]]:
-    """What becomes of each string of k bits, bit by bit."""
-    stays, rises = (Fraction(threshold, ONE) for threshold in pair)
-
-    def one(bit: int, result: int) -> Fraction:
-        chance = stays if bit else rises
-        return chance if result else 1 - chance
-
-    rows = []
-    for before in range(1 << k):
-        row = []
-        for after in range(1 << k):
-            chance = Fraction(1)
-            for v in range(k):
-                chance *= one(before >> v & 1, after >> v & 1)
-            row.append(chance)
-        rows.append(row)
-    return rows
-
-
-def composed(first: Channel, second: list[list[Fraction]]) -> tuple[tuple[Fraction, ...], ...]:
-    columns = list(zip(*second, strict=True))
-    return tuple(
-        tuple(
-            sum((a * b for a, b in zip(row, column, strict=True)), Fraction(0))
-            for column in columns
-        )
-        for row in first.rows
-    )
 
 
 @pytest.mark.parametrize("k", [2, 3, 5])
@@ -57,9 +27,9 @@ def test_the_two_rounds_enumerated_keep_the_stricter_epsilon(
     if isinstance(mechanism, KRR):
         second = [list(row) for row in chain.instantaneous_round.channel().rows]
     else:
-        second = second_round(k, chain.instantaneous)
+        second = bit_rows(range(1 << k), k, *chain.instantaneous)
     first = mechanism.channel()
-    whole = Channel(first.outputs, composed(first, second))
+    whole = Channel(first.outputs, tuple(map(tuple, composed(first.rows, second))))
     assert whole.rows == chain.channel().rows
     assert whole.satisfies(low)
     assert whole.epsilon >= 0.999999 * low

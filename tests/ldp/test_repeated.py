@@ -57,15 +57,9 @@ def cohorts(name: str, levels: int = 2, repeats: Repeated = ()) -> Cohorts:
     f = np.array([0.4, 0.3, 0.2, 0.08, 0.02])
     each = [
         (m, m.tally(m.randomize_many(source.choice(5, 4000, p=f), coins)))
-        for m, coins in zip(MECHANISMS[name][:levels], _coins(), strict=False)
+        for m, coins in zip(MECHANISMS[name][:levels], map(SeededCoins, (1, 2)), strict=False)
     ]
     return Cohorts(each, repeats)
-
-
-def _coins() -> list[object]:
-    from ldp.testing import SeededCoins
-
-    return [SeededCoins(1), SeededCoins(2)]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -117,14 +111,10 @@ def counts(
 ) -> Tally:
     """Tally the reports of all days; `truths` are the chances of each grid point or category."""
     matrix = mechanism.matrix()  # type: ignore[attr-defined]
-    sums = np.zeros(matrix.shape[1], dtype=np.int64)
-    people = source.multinomial(PEOPLE, truths)
-    for _ in range(DAYS):
-        if not same:
-            people = source.multinomial(PEOPLE, truths)
-        for number, row in zip(people, matrix, strict=True):
-            sums += source.multinomial(number, row / row.sum())
-    return Tally(DAYS * PEOPLE, sums)
+    people = source.multinomial(PEOPLE, truths, size=1 if same else DAYS)
+    daily = np.broadcast_to(people, (DAYS, len(truths)))
+    codes = source.multinomial(daily, matrix / matrix.sum(axis=1, keepdims=True))
+    return Tally(DAYS * PEOPLE, codes.sum(axis=(0, 1)))
 
 
 def covered(estimate: Estimate, truth: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -54,7 +54,9 @@ def test_honest_reports_are_suspected_as_rarely_as_stated(mechanism: FrequencyOr
                 assert rate > level - 4 * error
 
 
-@pytest.mark.parametrize("n", [2, 5, 20, 100, 1000])
+@pytest.mark.parametrize(
+    "n", [2, 20, *(pytest.param(n, marks=pytest.mark.slow) for n in (5, 100, 1000))]
+)
 @pytest.mark.parametrize(
     "mechanism",
     [

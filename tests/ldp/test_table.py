@@ -4,16 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from every_mechanism import krr_rows
 
 from ldp import KRR, ChannelTable, InvalidInput, OrderedExponential, Tally
 from ldp.core.exact import ONE
 
 WIDE = [[0.5, 0.25, 0.15, 0.1], [0.1, 0.25, 0.15, 0.5]]  # worst ratio 5
-
-
-def krr_rows(k: int, epsilon: float) -> list[list[float]]:
-    e = math.exp(epsilon)
-    return [[(e if x == y else 1) / (e + k - 1) for y in range(k)] for x in range(k)]
 
 
 @pytest.mark.parametrize("k", [2, 16])
@@ -98,7 +94,7 @@ def test_for_one_frequency_the_others_share_the_rest_evenly() -> None:
         assert mechanism.variance(0.6, 10)[v] == pytest.approx(mechanism.variance(truth, 10)[v])
 
 
-@pytest.mark.parametrize("k", [8, 16])
+@pytest.mark.parametrize("k", [8, pytest.param(16, marks=pytest.mark.slow)])
 def test_intervals_cover_95_percent(k: int) -> None:
     mechanism, n = OrderedExponential(k, 1.0), 5000
     truth = 1 / np.arange(1, k + 1)
