@@ -3,6 +3,7 @@
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -53,8 +54,13 @@ LAZY = {("account.py", "dpsgd")}
 """What a file may import inside its functions alone: its extra need not be installed."""
 
 
+@cache
+def _parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
+
+
 def _imported(file: Path, top_level: bool = False) -> Iterator[str]:
-    tree = ast.parse(file.read_text())
+    tree = _parsed(file)
     for node in tree.body if top_level else ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -55,10 +55,10 @@ def classes() -> Iterator[tuple[str, ast.ClassDef]]:
 
 def exceptions() -> dict[str, str]:
     """By name, the module of every public exception class."""
-    known, found = set(BUILTIN), {}
+    known, found, written = set(BUILTIN), {}, list(classes())
     while True:
         before = len(known)
-        for module, node in classes():
+        for module, node in written:
             if {ast.unparse(base).rpartition(".")[2] for base in node.bases} & known:
                 known.add(node.name)
                 if not node.name.startswith("_"):

@@ -51,7 +51,9 @@ def test_keystream_noise_is_normal() -> None:
     assert abs(beyond - expected) < 4 * math.sqrt(expected)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, pytest.param(torch.float64, marks=pytest.mark.slow)]
+)
 def test_what_is_released_shows_no_pattern_of_the_noise(dtype: torch.dtype) -> None:
     # The last bits of what a neighbour's sums leave, where noise is large, and the release so small
     # that float32 has all bits of it. Noise that was made in float32 ends in zeros there.
@@ -155,7 +157,9 @@ def test_what_is_compiled_releases_what_torch_does(
     torch.testing.assert_close(summed, expected, rtol=last, atol=0.0)
 
 
-@pytest.mark.parametrize(("idle", "dtype"), [(0, torch.float64), (1, torch.float32)])
+@pytest.mark.parametrize(
+    ("idle", "dtype"), [(0, torch.float64), pytest.param(1, torch.float32, marks=pytest.mark.slow)]
+)
 def test_noise_is_compiled_before_it_is_drawn(
     idle: int,
     dtype: torch.dtype,
@@ -240,8 +244,17 @@ AS_IT_IS = Rounding(2.0**-52), 1.0
 """The noise itself: what to give `add_to` for it."""
 
 
-@pytest.mark.parametrize("busy", [max(1, CORES - 1), CORES, CORES + 2])
-@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize(
+    ("name", "busy"),
+    [
+        ("keystream", max(1, CORES - 1)),
+        ("keystream", CORES),
+        ("keystream", CORES + 2),
+        ("generator", CORES),
+        pytest.param("generator", max(1, CORES - 1), marks=pytest.mark.slow),
+        pytest.param("generator", CORES + 2, marks=pytest.mark.slow),
+    ],
+)
 def test_every_value_of_every_sum_gets_noise_of_its_own(
     name: str, busy: int, threads: Callable[[int], None]
 ) -> None:

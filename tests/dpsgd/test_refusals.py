@@ -57,12 +57,13 @@ def test_layers_that_mix_samples_are_refused(layer: nn.Module, advice: str) -> N
     [
         (nn.DataParallel, "use DistributedDataParallel"),
         (torch.jit.script, "use the module that it was made of"),
-        (torch.compile, "leave out torch.compile"),
+        pytest.param(torch.compile, "leave out torch.compile", marks=pytest.mark.slow),
+        (type("OptimizedModule", (nn.Sequential,), {}), "leave out torch.compile"),
         (nn.utils.weight_norm, "torch.nn.utils.parametrizations"),
         (nn.utils.parametrizations.spectral_norm, "use weight_norm"),
         (lambda layer: prune.random_unstructured(layer, "weight", 0.5), "prune.remove"),
     ],
-    ids=["DataParallel", "jit", "compile", "weight_norm", "spectral_norm", "pruned"],
+    ids=["DataParallel", "jit", "compile", "compiled", "weight_norm", "spectral_norm", "pruned"],
 )
 def test_wrappers_that_hide_a_layer_are_refused(wrap: Any, advice: str) -> None:
     with pytest.raises(InvalidInput, match=advice):

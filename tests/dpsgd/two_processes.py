@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import distributed as dist
 from torch import nn
-from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
@@ -137,6 +136,8 @@ def calibrated(rank: int) -> dict[str, Any]:
 
 def refusals(rank: int) -> dict[str, str]:
     """What each is told where they do not agree, or could wait for each other in vain."""
+    from torch.distributed.fsdp import fully_shard  # two seconds to load, for this alone
+
     dataset = TensorDataset(inputs())
     found = {}
 

@@ -39,7 +39,11 @@ def spends(kind: type[Accountant], noise: float, sampling: Sampling, steps: int)
 
 
 @pytest.mark.parametrize(
-    ("kind", "known"), [(RDPAccountant, 2.1780), (PLDAccountant, 2.0251)], ids=["rdp", "pld"]
+    ("kind", "known"),
+    [
+        pytest.param(RDPAccountant, 2.1780, id="rdp"),
+        pytest.param(PLDAccountant, 2.0251, id="pld", marks=pytest.mark.slow),
+    ],
 )
 def test_noise_is_the_least_that_keeps_the_target(kind: type[Accountant], known: float) -> None:
     noise = calibrate_noise_multiplier(fresh(kind), 1.0, DELTA, sampling=MNIST, steps=14_062)
