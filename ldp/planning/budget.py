@@ -176,12 +176,6 @@ class Decision:
         """The budgets chosen, one per level."""
         return self.candidates[0][2]
 
-    def __str__(self) -> str:
-        label, variance, _ = self.candidates[0]
-        lines = [f"{label}: weighted variance of one record {variance:.6g}"]
-        lines += [f"  instead of {label}: {other:.6g}" for label, other, _ in self.candidates[1:]]
-        return "\n".join(lines)
-
 
 def split_by_weight(
     epsilon: float, weights: Sequence[float], caps: Sequence[float] | None = None

@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 from reported import CATEGORICAL
-from scipy.stats import norm
 
+from dpsgd.accounting import gaussian_epsilon
 from dpsgd.reports.contraction import contracted_epsilon, hockey_stick, replacement_epsilon
 from ldp import (
     KRR,
@@ -156,34 +156,15 @@ def test_the_bound_is_at_most_each_of_what_it_joins(name: str) -> None:
     assert contracted_epsilon(record, 0.0) == 0
 
 
-def gaussian_delta(epsilon: float, distance: float) -> float:
-    """Balle and Wang, ICML 2018, theorem 8, for means `distance` standard deviations apart."""
-    mean, t = distance / 2, epsilon / distance
-    return float(norm.cdf(mean - t) - math.exp(epsilon) * norm.cdf(-mean - t))
-
-
-def gaussian_epsilon(distance: float):
-    def spent(delta: float) -> float:
-        low, high = 0.0, 100.0
-        for _ in range(80):
-            middle = (low + high) / 2
-            low, high = (
-                (low, middle) if gaussian_delta(middle, distance) <= delta else (middle, high)
-            )
-        return high
-
-    return spent
-
-
 @pytest.mark.parametrize("noise", [0.7, 1.0, 3.0, 10.0])
 @pytest.mark.parametrize("delta", [1e-3, 1e-6])
 def test_replacing_costs_more_than_adding_and_no_more_than_is_said(noise, delta) -> None:
     """A noisy sum: adding a record moves it by one, replacing it by two."""
-    spent, replaced = gaussian_epsilon(1 / noise), gaussian_epsilon(2 / noise)(delta)
-    bound = replacement_epsilon(spent, delta)
-    assert spent(delta) < replaced <= bound
+    spent, replaced = gaussian_epsilon(noise, delta), gaussian_epsilon(noise / 2, delta)
+    bound = replacement_epsilon(lambda delta: gaussian_epsilon(noise, delta), delta)
+    assert spent < replaced <= bound
     # What an add-or-remove epsilon must not be used for: the truth lies above it.
-    assert contracted_epsilon([KRR(2, 8.0)], spent(delta)) < replaced
+    assert contracted_epsilon([KRR(2, 8.0)], spent) < replaced
 
 
 def test_a_fixed_pair_is_no_bound_at_its_own_delta() -> None:

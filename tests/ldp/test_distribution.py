@@ -223,19 +223,13 @@ def test_a_quantile_where_the_density_is_low_is_uncertain() -> None:
     assert low < 0.05
 
 
-@pytest.mark.parametrize("levels", [0.0, 1.0, [0.5, np.nan], [[0.5]]])
-def test_levels_that_are_no_levels_are_refused(levels: object) -> None:
-    with pytest.raises(InvalidInput, match="levels must lie strictly between 0 and 1"):
-        certain().quantiles(levels)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("edges", [[0.0], [0.5, 0.5], [1.0, -1.0], [[0.0, 1.0]], [-1.0, np.nan]])
-def test_edges_that_do_not_rise_are_refused(edges: object) -> None:
-    with pytest.raises(InvalidInput, match="two or more rising numbers"):
-        certain().histogram(edges)  # type: ignore[arg-type]
-
-
-def test_numbers_outside_the_range_are_refused() -> None:
+def test_levels_edges_and_numbers_that_are_none_are_refused() -> None:
+    for levels in (0.0, 1.0, [0.5, np.nan], [[0.5]]):
+        with pytest.raises(InvalidInput, match="levels must lie strictly between 0 and 1"):
+            certain().quantiles(levels)
+    for edges in ([0.0], [0.5, 0.5], [1.0, -1.0], [[0.0, 1.0]], [-1.0, np.nan]):
+        with pytest.raises(InvalidInput, match="two or more rising numbers"):
+            certain().histogram(edges)
     with pytest.raises(InvalidInput, match=r"the numbers of a distribution lie in \[-1, 1\]"):
         certain().cumulative([0.0, 1.5])
 

@@ -143,31 +143,6 @@ def test_one_invertible_channel_gives_the_debiased_estimate(coins: SeededCoins) 
     assert found.standard_error == pytest.approx(simple.standard_error, rel=1e-6)
 
 
-# Sums of variances at N = 20000 for k-RR with k = 8, four levels with their shares.
-@pytest.mark.parametrize(
-    ("truth", "expected"), [(np.full(8, 1 / 8), 3.451e-4), (zipf(8, 1.5), 2.901e-4)]
-)
-def test_the_bound_of_four_levels(truth: Floats, expected: float) -> None:
-    channels = [
-        (channel_matrix(KRR(8, epsilon)), round(20_000 * share))
-        for epsilon, share in zip(LEVELS, SHARES, strict=True)
-    ]
-    assert np.trace(fisher_covariance(channels, truth)) == pytest.approx(expected, rel=2e-3)
-
-
-# The same sum for two maps of k = 6 at epsilon 1, half of the reports each, over Zipf(1).
-@pytest.mark.parametrize(
-    ("maps", "expected"),
-    [(((0, 1), (4, 5)), 1.137e-4), (((0, 1, 2), (3, 4, 5)), 1.678e-4)],
-)
-def test_the_bound_of_two_sensitivity_maps(
-    maps: tuple[tuple[int, ...], ...], expected: float
-) -> None:
-    channels = [(revealing(6, 1.0, values), 10_000) for values in maps]
-    bound = np.trace(fisher_covariance(channels, zipf(6, 1.0)))
-    assert bound == pytest.approx(expected, rel=1e-3)
-
-
 def test_the_bound_is_the_inverse_information_on_the_tangent_space() -> None:
     rng = np.random.default_rng(9)
     f = zipf(5, 1.0)

@@ -1,6 +1,6 @@
 """Pooling against enumeration, published bounds, naive references and simulation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from every_mechanism import subsets
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from populations import LEVELS, SHARES, revealing, zipf
+from populations import LEVELS, SHARES, revealing, tallies, zipf
 from scipy.stats import chi2, ncx2
 
 from ldp import (
@@ -76,9 +76,9 @@ def simulated(
 ) -> list[Tally]:
     # Seeded by the mechanism too: two cohorts are never the same people.
     seed = [n, *mechanism.name.encode()]
-    values = np.random.default_rng(seed).choice(truth.size, n * runs, p=truth)
-    codes = mechanism.randomize_many(values, coins)
-    return [mechanism.tally(codes[n * i : n * (i + 1)]) for i in range(runs)]
+    return tallies(
+        mechanism, np.random.default_rng(seed).choice(truth.size, (runs, n), p=truth), coins
+    )
 
 
 def total_variance(estimate: Estimate) -> float:
@@ -276,10 +276,10 @@ MIXED = (
 @pytest.mark.slow
 def test_mixed_mechanisms_pool_without_bias_with_their_stated_error(coins: SeededCoins) -> None:
     runs, truth = 1500, SKEWED
-    tallies = [simulated(mechanism, truth, n, runs, coins) for mechanism, n in MIXED]
+    each = [simulated(mechanism, truth, n, runs, coins) for mechanism, n in MIXED]
     errors: dict[Method, list[Floats]] = {"mle": [], "inverse_variance": []}
     covered, stated, p_values = [], [], []
-    for run in zip(*tallies, strict=True):
+    for run in zip(*each, strict=True):
         cohorts = Cohorts([(m, tally) for (m, _), tally in zip(MIXED, run, strict=True)])
         for method, found in errors.items():
             estimate = pool(cohorts, method)
@@ -296,9 +296,7 @@ def test_mixed_mechanisms_pool_without_bias_with_their_stated_error(coins: Seede
     assert squared < 0.97 * float(np.mean(simple**2, axis=0).sum())
     assert np.mean(covered) == pytest.approx(0.95, abs=0.01)
     # Hashing is the one whose covariance is approximate.
-    assert np.mean(np.array(p_values) < 0.05) == pytest.approx(
-        0.05, abs=4 * np.sqrt(0.05 * 0.95 / 400)
-    )
+    assert np.mean(np.array(p_values) < 0.05) == pytest.approx(0.05, abs=4 * doubt(0.05, 400))
 
 
 def test_the_most_likely_distribution_of_mixed_cohorts_leaves_nothing_to_gain(
@@ -374,6 +372,19 @@ def test_no_reports_are_an_error_and_empty_cohorts_do_not_count(method: Method |
 
 # --- homogeneity -------------------------------------------------------------------------
 
+ABOVE = 0.075
+"""The level that a test of 0.05 may have in small samples, up to what its runs tell."""
+
+
+def rejected(draws: Iterable[Cohorts]) -> NDArray[np.bool_]:
+    """Which of them are found to differ, at a level of 0.05."""
+    return np.array([homogeneity(cohorts).p_value < 0.05 for cohorts in draws])
+
+
+def doubt(share: float, runs: int) -> float:
+    """Return the standard deviation of a share of so many runs."""
+    return float(np.sqrt(share * (1 - share) / runs))
+
 
 def shifted(f: Floats, source: int, target: int, mass: float) -> Floats:
     other = f.copy()
@@ -386,16 +397,10 @@ def shifted(f: Floats, source: int, target: int, mass: float) -> Floats:
     "truth", [SKEWED, np.array([0.7, 0.3, 0, 0, 0, 0, 0, 0])], ids=["skewed", "zeros"]
 )
 def test_the_test_of_homogeneity_rejects_like_cohorts_as_often_as_it_says(truth: Floats) -> None:
-    rng = np.random.default_rng(7)
+    rng, runs, sizes = np.random.default_rng(7), 1500, [round(N * share) for share in SHARES]
     mechanisms = [KRR(8, epsilon) for epsilon in LEVELS]
-    outputs = [truth @ matrix(m) for m in mechanisms]
-    sizes = [round(N * share) for share in SHARES]
-    runs, rejected = 1500, 0
-    for _ in range(runs):
-        each = zip(mechanisms, sizes, outputs, strict=True)
-        cohorts = Cohorts([(m, Tally(n, rng.multinomial(n, y))) for m, n, y in each])
-        rejected += homogeneity(cohorts).p_value < 0.05
-    assert rejected / runs == pytest.approx(0.05, abs=4 * np.sqrt(0.05 * 0.95 / runs))
+    found = rejected(drawn(mechanisms, [truth] * 4, sizes, rng) for _ in range(runs))
+    assert np.mean(found) == pytest.approx(0.05, abs=4 * doubt(0.05, runs))
 
 
 def test_its_power_for_a_shift_of_five_points() -> None:
@@ -409,18 +414,11 @@ def test_its_power_for_a_shift_of_five_points() -> None:
 
 @pytest.mark.slow
 def test_its_simulated_power_is_the_predicted_one() -> None:
-    rng = np.random.default_rng(8)
+    rng, runs, sizes = np.random.default_rng(8), 800, [round(N * share) for share in SHARES]
     truths = [SKEWED, SKEWED, shifted(SKEWED, 2, 0, 0.05), SKEWED]
-    parts = [
-        (m := KRR(8, epsilon), round(N * share), f @ matrix(m))
-        for epsilon, share, f in zip(LEVELS, SHARES, truths, strict=True)
-    ]
-    rejected = [
-        homogeneity(Cohorts([(m, Tally(n, rng.multinomial(n, y))) for m, n, y in parts])).p_value
-        < 0.05
-        for _ in range(800)
-    ]
-    assert np.mean(rejected) == pytest.approx(0.675, abs=4 * np.sqrt(0.675 * 0.325 / 800))
+    mechanisms = [KRR(8, epsilon) for epsilon in LEVELS]
+    found = rejected(drawn(mechanisms, truths, sizes, rng) for _ in range(runs))
+    assert np.mean(found) == pytest.approx(0.675, abs=4 * doubt(0.675, runs))
 
 
 def test_its_statistic_is_twice_the_log_likelihood_ratio_in_large_samples() -> None:
@@ -446,11 +444,17 @@ def with_a_tail() -> list[PolicyTable]:
 
 
 def drawn(
-    mechanisms: Sequence[Categorical], truths: Sequence[Floats], n: int, rng: np.random.Generator
+    mechanisms: Sequence[Categorical],
+    truths: Sequence[Floats],
+    sizes: Sequence[int],
+    rng: np.random.Generator,
 ) -> Cohorts:
-    chances = [f @ matrix(m) for m, f in zip(mechanisms, truths, strict=True)]
-    counts = [rng.multinomial(n, c / c.sum()) for c in chances]
-    return Cohorts([(m, Tally(n, count)) for m, count in zip(mechanisms, counts, strict=True)])
+    """Cohorts of so many reports each, from the laws that their channels give."""
+    each = []
+    for mechanism, truth, n in zip(mechanisms, truths, sizes, strict=True):
+        chances = truth @ matrix(mechanism)
+        each.append((mechanism, Tally(n, rng.multinomial(n, chances / chances.sum()))))
+    return Cohorts(each)
 
 
 @pytest.mark.slow
@@ -461,8 +465,8 @@ def test_homogeneity_keeps_level_and_power_where_most_values_are_rare(
     # `power` is that of the same shift in the limit, where no value is rare.
     rng, runs, mechanisms = np.random.default_rng(21), 400, with_a_tail()
     differing = [TAIL] * 3 + [shifted(TAIL, 0, 1, shift)]
-    p_values, powers = (
-        np.array([homogeneity(drawn(mechanisms, f, n, rng)).p_value for _ in range(runs)])
+    level, found = (
+        np.mean(rejected(drawn(mechanisms, f, [n] * 4, rng) for _ in range(runs)))
         for f in ([TAIL] * 4, differing)
     )
     large = 10**9
@@ -472,8 +476,8 @@ def test_homogeneity_keeps_level_and_power_where_most_values_are_rare(
     limit = ncx2.sf(chi2.isf(0.05, 147), 147, ideal.statistic * n / large)
     assert limit == pytest.approx(power, abs=0.02)
     # Nearly nominal; never above one and a half times it, up to what 400 runs tell.
-    assert 0.02 <= np.mean(p_values < 0.05) <= 0.075 + 2 * np.sqrt(0.05 * 0.95 / runs)
-    assert np.mean(powers < 0.05) >= power
+    assert 0.02 <= level <= ABOVE + 2 * doubt(0.05, runs)
+    assert found >= power
 
 
 @pytest.mark.slow
@@ -494,15 +498,11 @@ def test_homogeneity_keeps_its_level_for_mixtures_of_subsets(
 ) -> None:
     runs, rng = 400, np.random.default_rng(22)
     mechanisms = [subsets(policy(epsilon)) for epsilon in (1.0, 2.0, 4.0)]
-    tallies = []
-    for mechanism in mechanisms:
-        codes = mechanism.randomize_many(rng.choice(truth.size, n * runs, p=truth), coins)
-        tallies.append([mechanism.tally(codes[n * i : n * (i + 1)]) for i in range(runs)])
-    rejected = [
-        homogeneity(Cohorts(list(zip(mechanisms, run, strict=True)))).p_value < 0.05
-        for run in zip(*tallies, strict=True)
-    ]
-    assert 0.02 <= np.mean(rejected) <= 0.075 + 2 * np.sqrt(0.05 * 0.95 / runs)
+    each = [tallies(m, rng.choice(truth.size, (runs, n), p=truth), coins) for m in mechanisms]
+    found = rejected(
+        Cohorts(list(zip(mechanisms, run, strict=True))) for run in zip(*each, strict=True)
+    )
+    assert 0.02 <= np.mean(found) <= ABOVE + 2 * doubt(0.05, runs)
 
 
 @pytest.mark.slow
@@ -510,10 +510,8 @@ def test_homogeneity_keeps_its_level_for_mixtures_of_subsets(
 def test_homogeneity_keeps_its_level_where_there_are_about_as_many_codes_as_reports(n: int) -> None:
     rng, runs, truth = np.random.default_rng(24), 100, zipf(256, 1.2)
     mechanisms = [HadamardResponse(256, epsilon) for epsilon in (1.0, 2.0, 4.0, 6.0)]
-    rejected = [
-        homogeneity(drawn(mechanisms, [truth] * 4, n, rng)).p_value < 0.05 for _ in range(runs)
-    ]
-    assert np.mean(rejected) <= 0.075 + 2 * np.sqrt(0.05 * 0.95 / runs)
+    found = rejected(drawn(mechanisms, [truth] * 4, [n] * 4, rng) for _ in range(runs))
+    assert np.mean(found) <= ABOVE + 2 * doubt(0.05, runs)
 
 
 def test_nothing_is_tested_where_nothing_is_frequent() -> None:
@@ -532,7 +530,7 @@ def test_mle_is_unbiased_and_no_worse_than_inverse_variances_where_most_values_a
     errors: dict[str, list[Floats]] = {"mle": [], "inverse_variance": []}
     covered = []
     for _ in range(runs):
-        cohorts = drawn(mechanisms, [TAIL] * 4, n, rng)
+        cohorts = drawn(mechanisms, [TAIL] * 4, [n] * 4, rng)
         default, simple = pool(cohorts), pool(cohorts, "inverse_variance")
         for estimate in (default, simple):
             errors[estimate.method].append(estimate.value - TAIL)

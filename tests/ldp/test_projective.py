@@ -5,7 +5,16 @@ import itertools
 import numpy as np
 import pytest
 
-from ldp import InvalidInput, ProjectiveGeometry, SubsetSelection, Tally, build
+from ldp import (
+    HRR,
+    HadamardResponse,
+    InvalidInput,
+    ProjectiveGeometry,
+    SubsetSelection,
+    Tally,
+    build,
+)
+from ldp.core.mechanism import Categorical
 from ldp.mechanisms.frequency import projective
 from ldp.mechanisms.frequency.projective import hyperplane_counts
 from ldp.mechanisms.tools.finite_field import Field
@@ -88,8 +97,14 @@ def test_for_many_categories_it_is_close_to_the_limit(k: int, epsilon: float) ->
     assert ProjectiveGeometry(k, epsilon).variance(1 / k, 1) < 1.02 * limit
 
 
-def test_a_million_categories_are_estimated_exactly(coins: SeededCoins) -> None:
-    mechanism = ProjectiveGeometry(1 << 20, 1.0)
+@pytest.mark.parametrize(
+    "mechanism",
+    [HRR(1 << 20, 8.0), HadamardResponse(1 << 20, 1.0), ProjectiveGeometry(1 << 20, 1.0)],
+    ids=lambda mechanism: mechanism.name,
+)
+def test_a_million_categories_are_estimated_exactly(
+    mechanism: Categorical, coins: SeededCoins
+) -> None:
     codes = mechanism.randomize_many(np.full(4000, 777_777), coins)
     values = mechanism.debias(mechanism.tally(codes))
     assert values.shape == (1 << 20,)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from every_mechanism import krr_rows
 
-from ldp import KRR, ChannelTable, InvalidInput, OrderedExponential, Tally
+from ldp import KRR, ChannelTable, HadamardResponse, InvalidInput, OrderedExponential, Tally
 from ldp.core.exact import ONE
+from ldp.core.mechanism import Categorical
 
 WIDE = [[0.5, 0.25, 0.15, 0.1], [0.1, 0.25, 0.15, 0.5]]  # worst ratio 5
 
@@ -86,8 +87,10 @@ def test_no_other_unbiased_linear_estimate_is_better_at_uniform_truth() -> None:
         assert (other**2) @ outputs - 0.25 >= best - 1e-12
 
 
-def test_for_one_frequency_the_others_share_the_rest_evenly() -> None:
-    mechanism = OrderedExponential(5, 1.0)
+@pytest.mark.parametrize(
+    "mechanism", [OrderedExponential(5, 1.0), HadamardResponse(5, 2.0, blocks=2)]
+)
+def test_for_one_frequency_the_others_share_the_rest_evenly(mechanism: Categorical) -> None:
     for v in range(5):
         truth = np.full(5, 0.1)
         truth[v] = 0.6

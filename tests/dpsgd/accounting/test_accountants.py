@@ -62,53 +62,32 @@ def test_an_empty_history_costs_exactly_nothing(kind: type[Accountant]) -> None:
 
 
 @every
-@pytest.mark.parametrize("noise", [math.nan, math.inf, 0.0, -1.0, True, "1", None], ids=repr)
-def test_a_bad_noise_multiplier_is_refused_and_not_recorded(
-    kind: type[Accountant], noise: Any
-) -> None:
+def test_what_cannot_be_is_refused_and_not_recorded(kind: type[Accountant]) -> None:
     accountant = kind(Relation.ADD_REMOVE)
-    with pytest.raises(InvalidInput, match="noise_multiplier"):
-        accountant.step(noise_multiplier=noise, sampling=NoSampling())
+    for noise in (math.nan, math.inf, 0.0, -1.0, True, "1", None):
+        with pytest.raises(InvalidInput, match="noise_multiplier"):
+            accountant.step(noise_multiplier=noise, sampling=NoSampling())
+    for steps in (-5, 1.5, True):
+        with pytest.raises(InvalidInput, match="steps must be an integer >= 0"):
+            accountant.step(noise_multiplier=1, sampling=NoSampling(), steps=steps)
+    for delta in (0.0, 1.0, 2.0, -1e-5, math.nan, None):
+        with pytest.raises(InvalidInput, match="delta must"):
+            accountant.get_epsilon(delta)
+    for epsilon in (-1.0, math.nan, math.inf):
+        with pytest.raises(InvalidInput, match="epsilon must be finite and >= 0"):
+            accountant.get_delta(epsilon)
+    with pytest.raises(InvalidInput, match="relation must be a Relation"):
+        kind("add_remove")
     assert accountant.history == ()
 
 
-@every
-@pytest.mark.parametrize("steps", [-5, 1.5, True], ids=repr)
-def test_bad_steps_are_refused(kind: type[Accountant], steps: Any) -> None:
-    with pytest.raises(InvalidInput, match="steps must be an integer >= 0"):
-        kind(Relation.ADD_REMOVE).step(noise_multiplier=1, sampling=NoSampling(), steps=steps)
-
-
-@every
-@pytest.mark.parametrize("delta", [0.0, 1.0, 2.0, -1e-5, math.nan, None], ids=repr)
-def test_a_delta_outside_its_range_is_refused(kind: type[Accountant], delta: Any) -> None:
-    with pytest.raises(InvalidInput, match="delta must"):
-        kind(Relation.ADD_REMOVE).get_epsilon(delta)
-
-
-@every
-@pytest.mark.parametrize("epsilon", [-1.0, math.nan, math.inf], ids=repr)
-def test_an_epsilon_outside_its_range_is_refused(kind: type[Accountant], epsilon: float) -> None:
-    with pytest.raises(InvalidInput, match="epsilon must be finite and >= 0"):
-        kind(Relation.ADD_REMOVE).get_delta(epsilon)
-
-
-@pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan, "half"], ids=repr)
-def test_a_rate_outside_its_range_is_refused(rate: Any) -> None:
-    with pytest.raises(InvalidInput, match="sampling rate must"):
-        PoissonSampling(rate)
-
-
-@pytest.mark.parametrize(("batch", "dataset"), [(-1, 5), (6, 5), (0, 0), (1.0, 5)])
-def test_a_batch_that_cannot_be_drawn_is_refused(batch: Any, dataset: int) -> None:
-    with pytest.raises(InvalidInput, match=r"batch must|dataset must"):
-        FixedSizeSampling(batch, dataset)
-
-
-@every
-def test_a_relation_must_be_named(kind: type[Accountant]) -> None:
-    with pytest.raises(InvalidInput, match="relation must be a Relation"):
-        kind("add_remove")  # type: ignore[arg-type]
+def test_a_sampling_that_cannot_be_is_refused() -> None:
+    for rate in (-0.1, 1.1, math.nan, "half"):
+        with pytest.raises(InvalidInput, match="sampling rate must"):
+            PoissonSampling(rate)
+    for batch, dataset in ((-1, 5), (6, 5), (0, 0), (1.0, 5)):
+        with pytest.raises(InvalidInput, match=r"batch must|dataset must"):
+            FixedSizeSampling(batch, dataset)
 
 
 @pytest.mark.parametrize("kind", SAMPLED, ids=lambda kind: kind.name)
