@@ -16,6 +16,13 @@ from dpsgd.layers import by_sample, rules_for
 
 Inputs = Sequence[Tensor]
 Loss = Callable[[object], Tensor]
+Case = tuple[Callable[[], nn.Module], tuple[int, ...] | Callable[[], Tensor]]
+"""How to make a layer, and the shape of a sample of its inputs, or how to make a batch of them."""
+
+
+def batch_of(size: int, inputs: tuple[int, ...] | Callable[[], Tensor]) -> Tensor:
+    """Return a batch of a case's inputs."""
+    return torch.randn(size, *inputs) if isinstance(inputs, tuple) else inputs()
 
 
 class Recording(ClippingPolicy):

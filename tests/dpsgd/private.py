@@ -1,7 +1,7 @@
 """A small private training: data, a model, and the ordinary loop."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -50,6 +50,12 @@ def make(
         **options,
     )
     return engine, *made
+
+
+def backward(module: nn.Module, batches: Iterator[Any]) -> None:
+    """Draw a batch, and make the backward pass of its loss."""
+    x, y = next(batches)
+    F.cross_entropy(module(x), y).backward()
 
 
 def train(

@@ -12,12 +12,12 @@ import pytest
 import torch
 from models import Made
 from oracle import by_loop
-from private import BATCH, N, data, make, model, train
+from private import BATCH, N, backward, data, make, model, train
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 from torch.utils.data import DataLoader, TensorDataset
 
-from dpsgd import PrivacyEngine
+from dpsgd import AdamBC, PrivacyEngine
 from dpsgd.accounting import NoSampling, PoissonSampling, RDPAccountant, Relation
 from dpsgd.training.sampling import PrivateDataLoader
 from ldp import InvalidInput
@@ -45,7 +45,8 @@ def test_a_step_moves_by_the_clipped_sum_over_the_expected_size() -> None:
 
 
 @pytest.mark.parametrize(
-    "optimizer", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad]
+    "optimizer",
+    [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad, AdamBC],
 )
 def test_any_optimizer_learns(optimizer: Callable[..., torch.optim.Optimizer]) -> None:
     _, module, stepper, loader = make(optimizer=optimizer, noise=0.3, dataset=data(512), batch=64)
@@ -239,8 +240,7 @@ def test_batches_accumulated_before_a_step_are_accounted_for_as_releases_of_less
     engine, module, optimizer, loader = make(noise=2.0)
     batches = iter(loader)
     for _ in range(2):
-        x, y = next(batches)
-        F.cross_entropy(module(x), y).backward()
+        backward(module, batches)
     optimizer.step()
     (event,) = engine.accountant.history
     assert (event.noise_multiplier, event.steps) == (2.0 / math.sqrt(2), 2)
@@ -265,8 +265,7 @@ def test_batches_on_which_a_loop_only_looks_cost_nothing(sampling: str) -> None:
 def test_a_batch_with_a_backward_pass_and_without_a_step_counts_in_the_next() -> None:
     engine, module, optimizer, loader = make(sampling="fixed", noise=2.0)
     batches = iter(loader)
-    x, y = next(batches)
-    F.cross_entropy(module(x), y).backward()
+    backward(module, batches)
     next(batches)  # looked at
     next(batches)
     optimizer.step()  # on a batch without a backward pass
@@ -311,8 +310,7 @@ def test_batches_of_two_shuffled_epochs_in_one_step_share_its_noise() -> None:
     engine, module, optimizer, loader = make(sampling="shuffle", noise=2.0)
     batches = iter(loader)
     train(module, optimizer, batches, 1)
-    x, y = next(batches)
-    F.cross_entropy(module(x), y).backward()
+    backward(module, batches)
     train(module, optimizer, loader, 1)
     assert releases(engine) == [(2.0, 1), (2.0 / math.sqrt(2), 2)]
 

@@ -21,7 +21,7 @@ from models import (
     Steps,
     Twice,
 )
-from oracle import Recording, check, energy, energy_second, keep
+from oracle import Case, Recording, batch_of, check, energy, energy_second, keep
 from torch import Tensor, nn
 
 from dpsgd.clipping.policies import FlatClipping
@@ -41,9 +41,6 @@ def _float64() -> Iterator[None]:
 def ids(*shape: int, below: int = 11) -> Tensor:
     return torch.randint(below, shape)
 
-
-Case = tuple[Callable[[], nn.Module], tuple[int, ...] | Callable[[], Tensor]]
-"""How to make a layer, and the shape of a sample of its inputs, or how to make a batch of them."""
 
 CASES: dict[str, Case] = {
     "rows of a weight and all of it": (Overlapping, (3, 4)),
@@ -136,7 +133,7 @@ CASES: dict[str, Case] = {
 
 def made(name: str) -> tuple[nn.Module, Tensor]:
     layer, inputs = CASES[name]
-    return layer(), torch.randn(BATCH, *inputs) if isinstance(inputs, tuple) else inputs()
+    return layer(), batch_of(BATCH, inputs)
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same'")

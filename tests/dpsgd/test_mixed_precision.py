@@ -3,12 +3,11 @@
 import copy
 import math
 import warnings
-from collections.abc import Callable
 
 import pytest
 import torch
-from models import Adapted, Attending, Language, Own, Twice
-from oracle import Inputs, Recording, by_loop, energy, keep
+from models import Adapted, Attending, Language, Made, Own, Twice
+from oracle import Case, Recording, batch_of, by_loop, energy, keep
 from private import make, model
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
@@ -18,35 +17,32 @@ from dpsgd import PrivacyEngine
 
 BATCH = 4
 
-CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], Inputs]]] = {
-    "linear": (lambda: nn.Linear(8, 6), lambda: [torch.randn(BATCH, 8)]),
-    "linear by Gram": (lambda: nn.Linear(40, 30), lambda: [torch.randn(BATCH, 3, 40)]),
-    "conv formed": (lambda: nn.Conv2d(2, 3, 3), lambda: [torch.randn(BATCH, 2, 6, 6)]),
+CASES: dict[str, Case] = {
+    "linear": (lambda: nn.Linear(8, 6), (8,)),
+    "linear by Gram": (lambda: nn.Linear(40, 30), (3, 40)),
+    "conv formed": (lambda: nn.Conv2d(2, 3, 3), (2, 6, 6)),
     "conv by Gram": (
         lambda: nn.Conv2d(8, 12, 3, stride=2, padding_mode="circular", padding=1),
-        lambda: [torch.randn(BATCH, 8, 4, 4)],
+        (8, 4, 4),
     ),
     "norms": (
         lambda: nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.RMSNorm(8), nn.GroupNorm(2, 8)),
-        lambda: [torch.randn(BATCH, 8)],
+        (8,),
     ),
     "embedding and head tied": (
         lambda: Language("expanded"),
-        lambda: [torch.randint(17, (BATCH, 5))],
+        lambda: torch.randint(17, (BATCH, 5)),
     ),
-    "lstm": (lambda: nn.LSTM(3, 4, batch_first=True), lambda: [torch.randn(BATCH, 5, 3)]),
-    "gru": (lambda: nn.GRU(3, 4, 2, batch_first=True), lambda: [torch.randn(BATCH, 5, 3)]),
+    "lstm": (lambda: nn.LSTM(3, 4, batch_first=True), (5, 3)),
+    "gru": (lambda: nn.GRU(3, 4, 2, batch_first=True), (5, 3)),
     "attention": (
-        lambda: Attending(causal=True),
-        lambda: [torch.randn(BATCH, 6, 4), torch.randn(BATCH, 6, 4)],
+        lambda: Made(lambda self, x: self.attending(x, x), attending=Attending(causal=True)),
+        (6, 4),
     ),
-    "bag": (
-        lambda: nn.EmbeddingBag(11, 3, mode="mean"),
-        lambda: [torch.randint(11, (BATCH, 6))],
-    ),
-    "reused": (lambda: Twice(nn.Linear(5, 5)), lambda: [torch.randn(BATCH, 5)]),
-    "adapted": (lambda: Adapted(nn.Linear(6, 4), 2), lambda: [torch.randn(BATCH, 3, 6)]),
-    "no rule": (Own, lambda: [torch.randn(BATCH, 2, 4)]),
+    "bag": (lambda: nn.EmbeddingBag(11, 3, mode="mean"), lambda: torch.randint(11, (BATCH, 6))),
+    "reused": (lambda: Twice(nn.Linear(5, 5)), (5,)),
+    "adapted": (lambda: Adapted(nn.Linear(6, 4), 2), (3, 6)),
+    "no rule": (Own, (2, 4)),
 }
 
 
@@ -54,7 +50,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], Inputs]]] = {
 def test_under_autocast_norms_are_those_of_a_loop(name: str) -> None:
     torch.manual_seed(11)
     build, inputs = CASES[name]
-    module, given = build(), inputs()
+    module, given = build(), batch_of(BATCH, inputs)
 
     def loss(output: object) -> torch.Tensor:
         with torch.autocast("cpu", enabled=False):
@@ -64,9 +60,9 @@ def test_under_autocast_norms_are_those_of_a_loop(name: str) -> None:
     policy = Recording(1e9)
     with torch.autocast("cpu", dtype=torch.bfloat16), warnings.catch_warnings(action="ignore"):
         with torch.backends.mkldnn.flags(enabled=False):  # its LSTM needs a CPU with bfloat16
-            samples = by_loop(copy.deepcopy(module), given, loss)
+            samples = by_loop(copy.deepcopy(module), [given], loss)
         keeper = keep(module, policy)
-        loss(module(*given)).backward()
+        loss(module(given)).backward()
     norms = torch.stack([torch.cat([g.flatten() for g in sample]).norm() for sample in samples])
     assert policy.norms.dtype == torch.float32
     torch.testing.assert_close(policy.norms, norms, rtol=0.03, atol=0.03)

@@ -2,7 +2,6 @@
 
 import math
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ from dpsgd.noise.noise import (
     Rounding,
 )
 from dpsgd.noise.ziggurat import PART, add_normal, fill_normal
+from forked import bytes_of_a_forked_child
 from ldp import Coins
 from ldp.testing import SeededCoins
 
@@ -289,26 +289,17 @@ def test_a_forked_child_has_noise_of_its_own(busy: int, threads: Callable[[int],
     size = torch.Size((1 << 20,))
     prefetcher = NoisePrefetcher(KeystreamNoise(Coins()), [size], torch.device("cpu"))
 
-    def drawn() -> np.ndarray:
+    def drawn() -> bytes:
         sums = np.zeros(size)  # by numpy, as a large operation of torch would hang in the child
         prefetcher.add_to([torch.from_numpy(sums)], *AS_IT_IS)
-        return sums[:: 1 << 18]
+        return sums[:: 1 << 18].tobytes()
 
     drawn()
     prefetcher.begin()
     time.sleep(0.1)  # for it to be drawn
-
-    read, write = os.pipe()
-    if (child := os.fork()) == 0:
-        signal.alarm(20)  # it may not wait for a thread that it does not have
-        os.write(write, drawn().tobytes())
-        os._exit(0)
-    os.close(write)
-    with open(read, "rb") as pipe:  # noqa: PTH123 - a descriptor, not a path
-        childs = np.frombuffer(pipe.read())
-    os.waitpid(child, 0)
+    childs, ours = np.frombuffer(bytes_of_a_forked_child(drawn)), np.frombuffer(drawn())
     assert childs.size == 4
-    assert not set(childs) & set(drawn().tolist())
+    assert not np.isin(childs, ours).any()
 
 
 def test_a_fault_in_the_thread_that_draws_ahead_is_not_swallowed(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from models import Made
-from private import BATCH, N, data, make, model, train
+from private import BATCH, N, backward, data, make, model, train
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 from torch.nn.utils import prune
@@ -221,8 +221,7 @@ def test_optimizers_that_cannot_take_noise_are_refused(kind: Any) -> None:
 
 def test_a_closure_is_refused() -> None:
     _, module, optimizer, loader = make()
-    x, y = next(iter(loader))
-    F.cross_entropy(module(x), y).backward()
+    backward(module, iter(loader))
     with pytest.raises(InvalidInput, match="without a closure"):
         optimizer.step(lambda: torch.zeros(()))
 
@@ -389,9 +388,8 @@ def test_a_weight_that_is_used_outside_of_its_layer_is_refused() -> None:
         lambda self, x: self.inner(x) + F.linear(x, self.inner.weight), inner=nn.Linear(4, 2)
     )
     _, module, _, loader = make(module=reaching)
-    x, y = next(iter(loader))
     with pytest.raises(InvalidInput, match=r"inner\.weight was used outside"):
-        F.cross_entropy(module(x), y).backward()
+        backward(module, iter(loader))
 
 
 def test_packed_sequences_are_refused() -> None:
@@ -467,9 +465,8 @@ def test_a_layer_used_within_a_module_without_a_rule_and_outside_of_it_is_refuse
 def test_a_parameter_that_was_replaced_is_refused() -> None:
     _, module, _, loader = make()
     module.load_state_dict({k: v.clone() for k, v in module.state_dict().items()}, assign=True)
-    x, y = next(iter(loader))
     with pytest.raises(InvalidInput, match=r"^2: has another parameter .* without assign"):
-        F.cross_entropy(module(x), y).backward()
+        backward(module, iter(loader))
 
 
 def test_an_accountant_that_only_approximates_is_refused() -> None:

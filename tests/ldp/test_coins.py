@@ -1,7 +1,6 @@
 """Coins: exact, whoever serves the bytes, and never the same twice."""
 
 import os
-import signal
 import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from forked import bytes_of_a_forked_child
 from ldp import Coins, InvalidInput
 from ldp.core import coins as coins_module
 from ldp.core.exact import ONE
@@ -29,25 +29,13 @@ class ScriptedCoins(Coins):
         return served
 
 
-def words_of_a_forked_child(coins: Coins, n: int) -> list[int]:
-    read, write = os.pipe()
-    if (child := os.fork()) == 0:
-        signal.alarm(60)
-        os.write(write, coins.words(n).tobytes())
-        os._exit(0)
-    os.close(write)
-    with open(read, "rb") as pipe:  # noqa: PTH123 - a descriptor, not a path
-        words = np.frombuffer(pipe.read(), dtype=np.uint64)
-    os.waitpid(child, 0)
-    return list(map(int, words))
-
-
 @pytest.mark.parametrize("n", [SMALL, LARGE])
 def test_forked_children_repeat_neither_their_parent_nor_each_other(n: int) -> None:
     coins = Coins()
     drawn = list(map(int, coins.words(n)))
     for _ in range(3):
-        drawn += words_of_a_forked_child(coins, n)
+        told = bytes_of_a_forked_child(lambda: coins.words(n).tobytes())
+        drawn += np.frombuffer(told, dtype=np.uint64).tolist()
     drawn += list(map(int, coins.words(n)))
     assert len(drawn) == 5 * n == len(set(drawn))
 

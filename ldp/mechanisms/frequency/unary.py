@@ -11,19 +11,12 @@ from ldp.core.channel import MAX_OUTPUTS, Channel
 from ldp.core.coins import Coins
 from ldp.core.exact import ONE, check_epsilon, flip_threshold
 from ldp.core.mechanism import Codes, FrequencyOracle, check_threshold
-from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
-from ldp.mechanisms.tools.bits import (
-    check_unused_bits,
-    column_sums,
-    row_bytes,
-    single_bits,
-    toss_rows,
-)
+from ldp.mechanisms.tools.bits import PackedBits, check_unused_bits, single_bits, toss_rows
 
 
 @dataclass(frozen=True)
-class UnaryEncoding(FrequencyOracle):
+class UnaryEncoding(PackedBits, FrequencyOracle):
     """Report k independent bits: the own bit is 1 with probability own / 2**64, another's with
     other / 2**64.
 
@@ -77,18 +70,6 @@ class UnaryEncoding(FrequencyOracle):
     def support(self) -> tuple[Fraction, Fraction]:
         return Fraction(self.own, ONE), Fraction(self.other, ONE)
 
-    @property
-    def code_dtype(self) -> np.dtype[Any]:
-        return np.dtype("u1")
-
-    @property
-    def code_shape(self) -> tuple[int, ...]:
-        return (row_bytes(self.k),)
-
-    def randomize(self, value: int, coins: Coins) -> Codes:
-        code: Codes = self.randomize_many(np.array([self._check_value(value)]), coins)[0]
-        return code
-
     def randomize_many(self, values: ArrayLike, coins: Coins) -> Codes:
         array = self._check_values(values)
         codes = toss_rows(coins, self.other, array.size, self.k)
@@ -100,9 +81,6 @@ class UnaryEncoding(FrequencyOracle):
 
     def _check_codes(self, codes: Codes) -> None:
         check_unused_bits(self.name, codes, self.k)
-
-    def _counted(self, codes: Codes) -> Tally:
-        return Tally(len(codes), column_sums(codes, self.k))
 
     def _supported(self, codes: Codes, value: int) -> NDArray[Any]:
         return codes[:, value >> 3] >> (value & 7) & 1

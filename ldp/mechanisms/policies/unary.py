@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,20 +17,14 @@ from ldp.core.policy import UNIT, Policy, Ratios
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 from ldp.mechanisms.policies.base import PolicyMechanism
-from ldp.mechanisms.tools.bits import (
-    check_unused_bits,
-    column_sums,
-    row_bytes,
-    single_bits,
-    toss_rows,
-)
+from ldp.mechanisms.tools.bits import PackedBits, check_unused_bits, single_bits, toss_rows
 
 _BLOCK = 1 << 17
 """Bytes of bits per block: as many as fit a core's cache."""
 
 
 @dataclass(frozen=True)
-class PolicyUnary(PolicyMechanism):
+class PolicyUnary(PackedBits, PolicyMechanism):
     """Report k independent bits: the own bit is 1 with own[a] / 2**64, another value's with
     other[b] / 2**64, for the classes a and b of the two values.
 
@@ -106,18 +100,6 @@ class PolicyUnary(PolicyMechanism):
         each = np.arange(len(self.own))[:, None] == self._classes
         return np.packbits(each, axis=1, bitorder="little")
 
-    @property
-    def code_dtype(self) -> np.dtype[Any]:
-        return np.dtype("u1")
-
-    @property
-    def code_shape(self) -> tuple[int, ...]:
-        return (row_bytes(self.k),)
-
-    def randomize(self, value: int, coins: Coins) -> Codes:
-        code: Codes = self.randomize_many(np.array([self._check_value(value)]), coins)[0]
-        return code
-
     def randomize_many(self, values: ArrayLike, coins: Coins) -> Codes:
         array = self._check_values(values).astype(np.intp)
         n = array.size
@@ -144,13 +126,6 @@ class PolicyUnary(PolicyMechanism):
         for mask in sure:
             total += np.unpackbits(codes & mask, axis=1).sum(axis=1, dtype=np.int64)
         return total
-
-    @property
-    def tally_size(self) -> int:
-        return self.k
-
-    def _counted(self, codes: Codes) -> Tally:
-        return Tally(len(codes), column_sums(codes, self.k))
 
     @cached_property
     def _support(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp.core.coins import Coins
+from ldp.core.mechanism import Categorical, Codes
+from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 
 _BLOCK = 1 << 20
@@ -69,3 +71,26 @@ def column_sums(rows: NDArray[np.uint8], columns: int) -> NDArray[np.int64]:
             counts += weight * bits.sum(axis=0, dtype=np.int64)
             pending, weight = np.concatenate(carries), 2 * weight
     return counts
+
+
+class PackedBits(Categorical):
+    """A mechanism whose code is a row of k bits, one for each category; its tally counts them."""
+
+    @property
+    def tally_size(self) -> int:
+        return self.k
+
+    @property
+    def code_dtype(self) -> np.dtype[Any]:
+        return np.dtype("u1")
+
+    @property
+    def code_shape(self) -> tuple[int, ...]:
+        return (row_bytes(self.k),)
+
+    def randomize(self, value: int, coins: Coins) -> Codes:
+        code: Codes = self.randomize_many(np.array([self._check_value(value)]), coins)[0]
+        return code
+
+    def _counted(self, codes: Codes) -> Tally:
+        return Tally(len(codes), column_sums(codes, self.k))
