@@ -55,13 +55,8 @@ class Bags(nn.Module):
         return self.bag(flat, lengths.cumsum(0) - lengths, weights)
 
 
-class Twice(nn.Module):
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer(torch.tanh(self.layer(x)))
+def twice(layer: nn.Module) -> Made:
+    return Made(lambda self, x: self.layer(torch.tanh(self.layer(x))), layer=layer)
 
 
 class Language(nn.Module):
@@ -86,18 +81,14 @@ class Language(nn.Module):
         return self.head(torch.tanh(self.middle(x)))
 
 
-class Branches(nn.Module):
+def branches() -> Made:
     """Has a layer that is never used, and one of which the output is dropped."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.used = nn.Linear(3, 3)
-        self.unused = nn.Linear(3, 3)
-        self.dropped = nn.Linear(3, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
+    def run(self: Any, x: Tensor) -> Tensor:
         self.dropped(x)
         return self.used(x)
+
+    return Made(run, **{name: nn.Linear(3, 3) for name in ("used", "unused", "dropped")})
 
 
 class Adapted(nn.Module):

@@ -1,25 +1,17 @@
 """The example from end to end: devices, a server process, a model."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 import torch
 
 from ldp.testing import SeededCoins
-
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "digits.py"
 
 
 @pytest.mark.slow
 def test_digits_are_learned_from_what_devices_reported(coins: SeededCoins) -> None:
     for needed in ("sklearn", "matplotlib", "pyarrow"):
         pytest.importorskip(needed)
-    spec = importlib.util.spec_from_file_location("digits", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    digits = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(digits)
+    import digits  # of examples/
+
     torch.manual_seed(1)
     (result,) = digits.run((3.0,), 1500, 300, coins=coins)
     assert result.accuracies["the truth"] > 0.85

@@ -11,7 +11,6 @@ from models import (
     Adapted,
     Attending,
     Bags,
-    Branches,
     Dropping,
     Language,
     Made,
@@ -19,7 +18,8 @@ from models import (
     Overlapping,
     Own,
     Steps,
-    Twice,
+    branches,
+    twice,
 )
 from oracle import Case, Recording, batch_of, check, energy, energy_second, keep
 from torch import Tensor, nn
@@ -249,7 +249,7 @@ def test_bags_may_be_given_by_offsets(mode: str) -> None:
 def test_a_layer_used_twice_adds_its_gradients_before_the_norm(
     layer: Callable[[], nn.Module], shape: tuple[int, ...]
 ) -> None:
-    check(Twice(layer()), torch.randn(BATCH, *shape))
+    check(twice(layer()), torch.randn(BATCH, *shape))
 
 
 @pytest.mark.parametrize("positions", ["flat", "rows of one", "expanded"])
@@ -258,16 +258,14 @@ def test_tied_embedding_and_head_with_positions_of_no_batch(positions: str, leng
     check(Language(positions), ids(BATCH, length, below=17))
 
 
-class Tied(nn.Module):
+def tied(first: nn.Module, second: nn.Module) -> nn.Module:
     """Two layers that share a weight."""
 
-    def __init__(self, first: nn.Module, second: nn.Module) -> None:
-        super().__init__()
-        self.first, self.second = first, second
-        second.weight = first.weight
-
-    def forward(self, x: Tensor) -> Tensor:
+    def run(self: Any, x: Tensor) -> Tensor:
         return self.first(x).tanh().flatten(1).sum(1) + self.second(x).sin().flatten(1).sum(1)
+
+    second.weight = first.weight
+    return Made(run, first=first, second=second)
 
 
 @pytest.mark.parametrize(
@@ -292,11 +290,11 @@ def test_layers_that_share_a_weight_add_their_gradients_before_the_norm(
     second: Callable[[], nn.Module],
     inputs: Callable[[], Tensor],
 ) -> None:
-    check(Tied(first(), second()), inputs(), loss=lambda out: out.square().sum())
+    check(tied(first(), second()), inputs(), loss=lambda out: out.square().sum())
 
 
 def test_unused_layers_have_no_gradient() -> None:
-    check(Branches(), torch.randn(BATCH, 3))
+    check(branches(), torch.randn(BATCH, 3))
 
 
 def test_low_rank_adapters_are_clipped_and_their_base_is_left_alone() -> None:
@@ -343,17 +341,13 @@ def test_a_batch_of_no_samples_adds_nothing_where_no_layer_has_a_rule() -> None:
     assert not any(summed.any() for summed in keeper.take_sums())
 
 
-class Mixed(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.Linear(4, 3).float(), nn.Linear(3, 2)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.second(self.first(x).double())
+def mixed() -> nn.Module:
+    layers = {"first": nn.Linear(4, 3).float(), "second": nn.Linear(3, 2)}
+    return Made(lambda self, x: self.second(self.first(x).double()), **layers)
 
 
 def test_parameters_may_be_of_different_types() -> None:
-    check(Mixed(), torch.randn(BATCH, 4, dtype=torch.float32), tolerance=1e-5)
+    check(mixed(), torch.randn(BATCH, 4, dtype=torch.float32), tolerance=1e-5)
 
 
 def test_factors_are_rounded_down_in_the_narrowest_type_of_parameters() -> None:
@@ -365,7 +359,7 @@ def test_factors_are_rounded_down_in_the_narrowest_type_of_parameters() -> None:
         return torch.zeros(self.shape, dtype=factors.dtype)
 
     policy = Recording(1.0)
-    keeper = keep(Mixed(), policy)
+    keeper = keep(mixed(), policy)
     with patch("dpsgd.gradients.persample.Outer.weighted_sum", noted):
         keeper.module(100 * torch.randn(1000, 4, dtype=torch.float32)).square().sum().backward()
     assert len(used) == 2

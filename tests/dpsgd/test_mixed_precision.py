@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 import torch
-from models import Adapted, Attending, Language, Made, Own, Twice
+from models import Adapted, Attending, Language, Made, Own, twice
 from oracle import Case, Recording, batch_of, by_loop, energy, keep
 from private import make, model
 from torch import nn
@@ -40,7 +40,7 @@ CASES: dict[str, Case] = {
         (6, 4),
     ),
     "bag": (lambda: nn.EmbeddingBag(11, 3, mode="mean"), lambda: torch.randint(11, (BATCH, 6))),
-    "reused": (lambda: Twice(nn.Linear(5, 5)), (5,)),
+    "reused": (lambda: twice(nn.Linear(5, 5)), (5,)),
     "adapted": (lambda: Adapted(nn.Linear(6, 4), 2), (3, 6)),
     "no rule": (Own, (2, 4)),
 }

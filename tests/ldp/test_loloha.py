@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from longitudinal_checks import worst_joint_ratio
 from scipy.stats import chisquare
 
 from ldp import LOLOHA, InvalidInput, LocalHashing
-from ldp.core.exact import ONE, certainly_at_most, log_upper
+from ldp.core.exact import ONE
 from ldp.mechanisms.lasting.loloha import best_buckets
 from ldp.testing import SeededCoins
 
@@ -23,22 +22,6 @@ def test_both_epsilons_are_those_of_the_buckets_chain(epsilon: float, k: int) ->
         assert loloha.realised_epsilon == loloha.chain.channel().epsilon
         memo = loloha.chain.permanent_round.channel()
         assert loloha.memo_epsilon == memo.epsilon
-
-
-@pytest.mark.parametrize("buckets", [2, 3, 4])
-def test_reports_of_one_device_stay_within_the_lifetime_of_a_bucket(
-    buckets: int, coins: SeededCoins
-) -> None:
-    loloha = LOLOHA.calibrate(5, 0.5, 1.0, buckets)
-    chain = loloha.chain
-    device = loloha.enroll(coins)
-    while len({loloha.memo_key(device, value) for value in range(5)}) == 1:
-        device = loloha.enroll(coins)  # its hash tells no two values apart
-    memo = chain.permanent_round.channel().rows
-    permanent = [memo[loloha.memo_key(device, value)] for value in range(5)]
-    ratio = worst_joint_ratio(permanent, chain.instantaneous_round.channel().rows, 3)
-    assert certainly_at_most(ratio, loloha.memo_epsilon)
-    assert log_upper(ratio) > loloha.realised_epsilon
 
 
 def test_a_device_uses_a_memo_per_bucket_however_many_values_it_has(coins: SeededCoins) -> None:

@@ -125,21 +125,11 @@ def scores_of(mechanism: MeanMechanism, numbers: np.ndarray, coins: SeededCoins)
     return scores[mechanism.randomize_many(numbers, coins)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("f", [0.0, 0.1, 0.5, 1.0])
 @pytest.mark.parametrize("mechanism", DEFAULTS, ids=label)
-def test_the_mean_is_unbiased_and_its_error_is_the_analytic_one(
-    mechanism: MeanMechanism, f: float, coins: SeededCoins
-) -> None:
-    n, repeats = 20, 20_000
-    mean = 2 * f - 1
-    second = mechanism.report_variance(1.0) + 1  # of a score; that of -1 is the same
-    variance = (second - mean**2) / n
-    population = np.where(np.random.default_rng(7).random(repeats * n) < f, 1.0, -1.0)
-    values = scores_of(mechanism, population, coins).reshape(repeats, n).mean(axis=1)
-    assert abs(values.mean() - mean) < 4 * np.sqrt(variance / repeats)
-    assert np.mean((values - mean) ** 2) == pytest.approx(variance, rel=0.05)
-    assert variance <= mechanism.variance(mean, n) * (1 + 1e-12)
+def test_no_population_has_more_variance_than_is_planned_for(mechanism: MeanMechanism) -> None:
+    for mean in (-1.0, -0.8, 0.0, 1.0):  # of numbers that are all at the ends of the range
+        variance = mechanism.report_variance(1.0) + 1 - mean**2
+        assert variance <= mechanism.variance(mean, 1) * (1 + 1e-12)
 
 
 def test_debiasing_a_tally_averages_the_scores_of_its_codes(coins: SeededCoins) -> None:

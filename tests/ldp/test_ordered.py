@@ -5,7 +5,6 @@ import pytest
 
 from ldp import KRR, InvalidInput, OrderedExponential
 from ldp.core.exact import ONE
-from ldp.testing import SeededCoins
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
 
@@ -29,16 +28,6 @@ def test_nearer_categories_are_likelier(epsilon: float) -> None:
 def test_two_ordered_categories_are_randomized_response() -> None:
     ours, theirs = OrderedExponential(2, 1.0), KRR(2, 1.0)
     assert ours.variance(0.5, 1) == pytest.approx(theirs.variance(0.5, 1), rel=1e-9)
-
-
-def test_intervals_come_from_the_common_estimator(coins: SeededCoins) -> None:
-    mechanism, n = OrderedExponential(4, 2.0), 100_000
-    shares = np.array([0.5, 0.3, 0.2, 0.0])
-    population = np.random.default_rng(6).choice(4, size=n, p=shares)
-    result = mechanism.estimate(mechanism.tally(mechanism.randomize_many(population, coins)))
-    expected = np.sqrt(mechanism.variance(shares, n))
-    assert result.standard_error == pytest.approx(expected, rel=0.05)
-    assert (abs(result.value - shares) < 4 * expected).all()
 
 
 def test_for_the_mean_rank_it_beats_krr_at_small_epsilon() -> None:

@@ -5,7 +5,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from longitudinal_checks import bit_rows, composed, worst_joint_ratio
+from longitudinal_checks import bit_rows, composed
 from populations import tallies
 from scipy.stats import chisquare
 
@@ -65,17 +65,6 @@ def test_the_channel_of_a_report_is_the_two_rounds_composed() -> None:
     permanent = bit_rows(filters(mechanism), 4, *mechanism.permanent)
     instantaneous = bit_rows(range(16), 4, *mechanism.instantaneous)
     assert [list(row) for row in mechanism.channel().rows] == composed(permanent, instantaneous)
-
-
-@pytest.mark.parametrize("reports", [2, 3])
-def test_reports_of_one_memo_together_stay_within_its_lifetime(reports: int) -> None:
-    mechanism = small(1.0, 3 if reports == 3 else 4, 1)
-    width = mechanism.bits
-    permanent = bit_rows(filters(mechanism), width, *mechanism.permanent)
-    instantaneous = bit_rows(range(1 << width), width, *mechanism.instantaneous)
-    ratio = worst_joint_ratio(permanent, instantaneous, reports)
-    assert certainly_at_most(ratio, 2.0)
-    assert log_upper(ratio) > mechanism.realised_epsilon
 
 
 def test_another_string_costs_another_memo() -> None:
