@@ -11,6 +11,7 @@ from ldp.core.repeated import Repeated, Repeats, factors
 from ldp.estimating.distribution import pooled, reconstruct
 from ldp.estimating.pooling import Method, homogeneity, pool
 from ldp.estimating.strata import stratified
+from ldp.testing import SeededCoins
 
 METHODS: tuple[Method, ...] = ("mle", "gls", "inverse_variance", "scalar")
 DAYS, PEOPLE = 20, 300

@@ -204,7 +204,7 @@ def test_strata_are_weighted_by_their_shares() -> None:
     assert stratified(cohorts, [0.5, 0.5]).value == pytest.approx((low + high) / 2, abs=1e-3)
 
 
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("known", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_the_error_of_strata_covers_who_happens_to_answer(known: bool) -> None:
     rng = np.random.default_rng(11)
     shares, truths = np.array([0.6, 0.4]), np.array([[0.9, 0.05, 0.05], [0.1, 0.8, 0.1]])
