@@ -1,9 +1,11 @@
-"""Load what the command loads when it first parses options and opens a folder."""
+"""Load what the command loads when it first parses options, opens a folder and serves it."""
 
 import gc
 import tempfile
 
 from command import hearsay
+
+import hearsay_server.commands.serve  # noqa: F401  # the command loads it when it is run
 
 with tempfile.TemporaryDirectory() as folder:
     done = hearsay("token", "create", "--role", "device", "--data", folder)

@@ -33,6 +33,7 @@ mechanism = "krr"
 values = ["no", "sometimes", "yes"]
 [[attributes]]
 name = "age"
+mechanism = "hybrid"
 [attributes.numeric]
 low = 20
 high = 60
@@ -64,12 +65,17 @@ DAILY = SURVEY.replace('title = "A', 'period = "P1D"\ntitle = "A').replace("heal
 """The same survey, answered every day."""
 
 
-def device(address: str, survey: str | Agreement, **choices: Any) -> Client:
-    """A client that is ready to answer, with its ledger in memory; raises where it cannot be."""
-    usual: dict[str, Any] = {"ledger": MEMORY, "consent": True, "strict": True}
+def new_client(address: str, survey: str | Agreement, **choices: Any) -> Client:
+    """A client at level "strict", with consent and its ledger in memory unless told otherwise."""
+    usual: dict[str, Any] = {"ledger": MEMORY, "level": "strict", "consent": True}
     if isinstance(survey, str):  # an agreement lists the levels with their epsilons
         usual["epsilon"] = 64.0
-    client = Client(address, survey, **{**usual, **choices})
+    return Client(address, survey, **{**usual, **choices})
+
+
+def device(address: str, survey: str | Agreement, **choices: Any) -> Client:
+    """A client that is ready to answer and raises on mistakes; raises where it cannot be."""
+    client = new_client(address, survey, **{"strict": True, **choices})
     try:
         assert client.wait_ready(), client.status()
     except BaseException:

@@ -14,7 +14,7 @@ from hearsay_server.surveys import survey as surveys
 from ldp import Tally
 from support import SURVEY
 
-ONCE = SURVEY.replace('name = "age"', 'name = "age"\nmechanism = "onebit"')
+ONCE = SURVEY.replace('mechanism = "hybrid"', 'mechanism = "onebit"')
 PLAN = plan.parse(surveys.resolve(surveys.from_toml(ONCE, "test.toml")))
 DAILY = plan.parse(
     surveys.resolve(surveys.from_toml(ONCE.replace("[levels]", 'period="P1D"\n[levels]'), "d"))
