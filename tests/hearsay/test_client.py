@@ -11,12 +11,12 @@ from pathlib import Path
 import grpc
 import pytest
 
-from hearsay import MEMORY, Analyst, Caps, Client, Reason, Unreachable, create_ledger, sealing
+from hearsay import Analyst, Caps, Reason, Unreachable, create_ledger, sealing
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from ldp import Coins
 from ldp.errors import InvalidInput, NotReady, PlanRefused
 from ldp.testing import SeededCoins
-from support import DAILY, SURVEY, Calendar, Server, device
+from support import DAILY, SURVEY, Calendar, Server, device, new_client
 
 TODAY = datetime.now(UTC).replace(hour=12)
 YESTERDAY = TODAY - timedelta(days=1)
@@ -47,7 +47,7 @@ def test_answers_become_statistics(server: Server) -> None:
 
 
 def test_what_leaves_the_device_can_be_looked_at(server: Server) -> None:
-    with device(server.address, "health", level="strict") as client:
+    with device(server.address, "health") as client:
         client.record(smokes="no")
         (report,) = client.outbox().reports
         assert report.rows == 1
@@ -67,7 +67,7 @@ def test_what_leaves_the_device_can_be_looked_at(server: Server) -> None:
 def test_a_batchs_size_does_not_depend_on_the_answers(server: Server) -> None:
     sizes = set()
     for smokes, age in (("no", 20), ("yes", 60), ("sometimes", 33.3)):
-        with device(server.address, "health", level="strict") as client:
+        with device(server.address, "health") as client:
             client.record(smokes=smokes, age=age)
             sizes.add(client.outbox().reports[0].ByteSize())
     assert len(sizes) == 1
@@ -77,7 +77,7 @@ def test_an_attribute_is_randomised_once_per_period(server: Server) -> None:
     server.create(DAILY)
     calendar = Calendar()
     calendar.now = YESTERDAY
-    with device(server.address, "daily", level="strict", clock=calendar) as client:
+    with device(server.address, "daily", clock=calendar) as client:
         assert client.record(smokes="no").taken == ("smokes",)
         assert client.record(smokes="yes", age=30).taken == ("age",)
         assert client.record(smokes="yes").taken == ()
@@ -101,7 +101,7 @@ def test_rows_of_a_batch_are_in_random_order(server: Server) -> None:
     calendar = Calendar()
     orders = set()
     for _ in range(20):
-        with device(server.address, "daily", level="strict", clock=calendar) as client:
+        with device(server.address, "daily", clock=calendar) as client:
             client.record(smokes="no")
             client.record(age=30)
             assert client.flush()
@@ -111,7 +111,7 @@ def test_rows_of_a_batch_are_in_random_order(server: Server) -> None:
 
 
 def test_withheld_answers_are_not_sent(server: Server) -> None:
-    with device(server.address, "health", level="strict") as client:
+    with device(server.address, "health") as client:
         assert client.record(smokes=None, age=25).taken == ("age",)
         assert [c.attribute for c in client.outbox().reports[0].columns] == ["age"]
         assert client.record().taken == ()
@@ -129,7 +129,7 @@ def test_withheld_answers_are_not_sent(server: Server) -> None:
 def test_a_bad_answer_is_refused_before_anything_is_spent(
     server: Server, answers: dict[str, object], message: str
 ) -> None:
-    with device(server.address, "health", level="strict") as client:
+    with device(server.address, "health") as client:
         good: dict[str, object] = {"smokes": "no", "age": 30}
         with pytest.raises(InvalidInput, match=f"^{message}$"):
             client.record(**{**good, **answers})
@@ -143,8 +143,8 @@ def test_a_grant_that_another_process_noted_first_drops_nothing(
     file = tmp_path / "ledger.db"
     create_ledger(file)
     with (
-        device(server.address, "health", level="strict", ledger=file) as first,
-        device(server.address, "health", level="strict", ledger=file) as second,
+        device(server.address, "health", ledger=file) as first,
+        device(server.address, "health", ledger=file) as second,
     ):
         person = first.person("ann", level="strict")
         person.grant()
@@ -156,7 +156,7 @@ def test_a_grant_that_another_process_noted_first_drops_nothing(
 
 
 def test_a_closed_client_records_nothing(server: Server) -> None:
-    client = device(server.address, "health", level="strict")
+    client = device(server.address, "health")
     assert client.close()
     assert client.close()
     with pytest.raises(InvalidInput, match="this client is closed"):
@@ -164,21 +164,21 @@ def test_a_closed_client_records_nothing(server: Server) -> None:
 
 
 def test_a_level_above_what_the_app_or_a_cap_allows_is_refused(server: Server) -> None:
-    device(server.address, "health", level="strict", epsilon=1.0).close()
+    device(server.address, "health", epsilon=1.0).close()
     with pytest.raises(
         PlanRefused, match="'health' would spend epsilon 4, and the app allows epsilon=2"
     ):
         device(server.address, "health", level="open", epsilon=2.0)
-    device(server.address, "health", level="strict", caps=Caps(attribute={"age": 0.5})).close()
+    device(server.address, "health", caps=Caps(attribute={"age": 0.5})).close()
     with pytest.raises(PlanRefused, match=r"'strict' spends epsilon 0.5 on 'age', .* cap of 0.4"):
-        device(server.address, "health", level="strict", caps=Caps(attribute={"age": 0.4}))
+        device(server.address, "health", caps=Caps(attribute={"age": 0.4}))
     with pytest.raises(InvalidInput, match="the cap life must be finite and >= 0, got nan"):
         Caps(life=float("nan"))
 
 
 def test_an_attribute_may_have_a_level_of_its_own(server: Server) -> None:
     open_ = {"age": "open"}
-    with device(server.address, "health", level="strict", levels=open_) as client:
+    with device(server.address, "health", levels=open_) as client:
         assert client.record_epsilon == 0.5 + 2.0
         client.record(smokes="no", age=30)
         (report,) = client.outbox().reports
@@ -188,19 +188,17 @@ def test_an_attribute_may_have_a_level_of_its_own(server: Server) -> None:
         ]
     assert client.counters["stored"] == 1
     with pytest.raises(PlanRefused, match=r"would spend epsilon 2\.5, .* allows epsilon=2$"):
-        device(server.address, "health", level="strict", levels=open_, epsilon=2.0)
+        device(server.address, "health", levels=open_, epsilon=2.0)
     with pytest.raises(PlanRefused, match="'health' has no attribute 'drinks'"):
-        device(server.address, "health", level="strict", levels={"drinks": "open"})
+        device(server.address, "health", levels={"drinks": "open"})
     with pytest.raises(PlanRefused, match="level must be one of strict, open, got 'lax'"):
-        device(server.address, "health", level="strict", levels={"age": "lax"})
+        device(server.address, "health", levels={"age": "lax"})
 
 
 def test_what_is_spent_for_life_stays_under_its_cap(server: Server) -> None:
     server.create(DAILY)
     calendar = Calendar()
-    with device(
-        server.address, "daily", level="strict", caps=Caps(life=1.5), clock=calendar
-    ) as client:
+    with device(server.address, "daily", caps=Caps(life=1.5), clock=calendar) as client:
         calendar.now = YESTERDAY
         assert client.record(smokes="no", age=30).taken == ("smokes", "age")  # 0.5 each
         calendar.now = TODAY
@@ -218,9 +216,7 @@ def test_a_sampled_record_reports_what_was_drawn_whatever_the_answers(server: Se
     seen = set()
     for person in range(30):
         coins = SeededCoins(person)
-        with device(
-            server.address, "daily", level="strict", coins=coins, clock=Calendar()
-        ) as client:
+        with device(server.address, "daily", coins=coins, clock=Calendar()) as client:
             first = client.record(smokes="no").taken + client.record(age=30).taken
             assert len(first) == 1
             assert client.record(smokes="yes", age=20).taken == ()  # the other is not drawn either
@@ -238,11 +234,11 @@ def test_nothing_is_revealed_that_the_app_did_not_allow(server: Server) -> None:
     with pytest.raises(
         PlanRefused, match=r"a report of 'smokes' may reveal no or sometimes; .*may_reveal="
     ):
-        device(server.address, "delicate", level="strict")
+        device(server.address, "delicate")
     with pytest.raises(PlanRefused, match="a report of 'smokes' may reveal sometimes; "):
-        device(server.address, "delicate", level="strict", may_reveal={"smokes": ["no", "yes"]})
+        device(server.address, "delicate", may_reveal={"smokes": ["no", "yes"]})
     with pytest.raises(PlanRefused, match="'delicate' has no attribute 'drinks'"):
-        device(server.address, "delicate", level="strict", may_reveal={"drinks": ["no"]})
+        device(server.address, "delicate", may_reveal={"drinks": ["no"]})
     ordinary = {"smokes": ["no", "sometimes"]}
     for person in range(200):
         coins = SeededCoins(person)
@@ -293,7 +289,7 @@ def test_an_analyst_may_choose_how_levels_are_pooled(server: Server, method: str
 
 def test_an_unknown_survey_or_level_is_refused(server: Server) -> None:
     with pytest.raises(InvalidInput, match="there is no survey 'wealth' here"):
-        device(server.address, "wealth", level="strict")
+        device(server.address, "wealth")
     with pytest.raises(PlanRefused, match="level must be one of strict, open, got 'lax'"):
         device(server.address, "health", level="lax")
 
@@ -301,11 +297,9 @@ def test_an_unknown_survey_or_level_is_refused(server: Server) -> None:
 def test_no_server_is_no_error_and_nothing_is_lost(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = device(server.address, "health", level="strict")
+    client = device(server.address, "health")
     server.stop()
-    other = Client(
-        server.address, "health", level="strict", epsilon=64.0, ledger=MEMORY, consent=True
-    )
+    other = new_client(server.address, "health")
     assert not other.wait_ready(timeout=0.5)
     _wait_until(lambda: other.status().reason is Reason.UNREACHABLE)
     nobody = f"nothing listens at {server.address}"
@@ -333,7 +327,7 @@ def test_no_server_is_no_error_and_nothing_is_lost(
 
 
 def test_a_server_that_lost_the_answer_counts_a_retry_once(server: Server) -> None:
-    client = device(server.address, "health", level="strict")
+    client = device(server.address, "health")
     client.record(smokes="no", age=40)
     sender = client._device.sender
     pause = object()
@@ -356,7 +350,7 @@ def test_a_refused_batch_is_dropped_counted_and_logged(
     server.create(DAILY)
     calendar = Calendar()
     calendar.now = datetime(1999, 1, 1, tzinfo=UTC)
-    with device(server.address, "daily", level="strict", clock=calendar) as client:
+    with device(server.address, "daily", clock=calendar) as client:
         client.record(smokes="no")
         assert client.flush()
         assert client.counters["period_closed"] == 1
@@ -366,7 +360,7 @@ def test_a_refused_batch_is_dropped_counted_and_logged(
 def test_what_may_be_taken_later_stays_queued(
     server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = device(server.address, "health", level="strict")
+    client = device(server.address, "health")
     client.record(smokes="no")
     right, server.folder = server.folder, tmp_path / "wrong"
     server.stop()
@@ -419,7 +413,7 @@ def test_answers_of_no_known_kind_neither_raise_nor_end_a_batch(
     servicer, address = hostile
     # No result, too many, none that says anything, one of a later version; then a refusal.
     servicer.answers = [answer(), answer(1, 1), answer(0), answer(77), answer(3)]
-    with device(address, "health", level="strict") as client:
+    with device(address, "health") as client:
         client.record(smokes="no")
         assert client.flush(timeout=20)
         assert servicer.answers == []
@@ -434,7 +428,7 @@ def test_one_batch_without_an_answer_does_not_hold_up_the_next(
     servicer.plan = server.show("daily").plan
     servicer.answers = [answer(77), answer(1), answer(1)]
     calendar = Calendar()
-    with device(address, "daily", level="strict", clock=calendar) as client:
+    with device(address, "daily", clock=calendar) as client:
         calendar.now = YESTERDAY
         client.record(smokes="no")
         calendar.now = TODAY
@@ -447,20 +441,20 @@ def test_one_batch_without_an_answer_does_not_hold_up_the_next(
 def test_a_plan_of_another_survey_is_refused(hostile: tuple[Hostile, str]) -> None:
     _, address = hostile
     with pytest.raises(PlanRefused, match="asked for the survey 'wealth', got 'health'"):
-        device(address, "wealth", level="strict")
+        device(address, "wealth")
 
 
 def test_a_plan_can_be_pinned(server: Server) -> None:
     revision = server.show("health").status.revision.hex()
-    device(server.address, "health", level="strict", revision=revision).close()
+    device(server.address, "health", revision=revision).close()
     with pytest.raises(PlanRefused, match=f"expected revision 'abc' of 'health', .* {revision}"):
-        device(server.address, "health", level="strict", revision="abc")
+        device(server.address, "health", revision="abc")
 
 
 def test_what_is_lost_at_the_close_is_said(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = device(server.address, "health", level="strict")
+    client = device(server.address, "health")
     client.record(smokes="no")
     server.stop()
     assert not client.close(timeout=0.1)
@@ -472,7 +466,7 @@ def test_what_is_lost_at_the_close_is_said(
 
 
 def test_a_flush_waits_for_another_one_no_longer_than_it_was_told(server: Server) -> None:
-    client = device(server.address, "health", level="strict")
+    client = device(server.address, "health")
     client.record(smokes="no")
     server.stop()
     other = threading.Thread(target=client.flush, kwargs={"timeout": 20})
@@ -488,14 +482,14 @@ def test_a_flush_waits_for_another_one_no_longer_than_it_was_told(server: Server
 
 def test_an_attribute_may_have_any_name(server: Server) -> None:
     server.create(SURVEY.replace('"health"', '"selves"').replace('"smokes"', '"self"'))
-    with device(server.address, "selves", level="strict") as client:
+    with device(server.address, "selves") as client:
         assert client.record(**{"self": "no"}).taken == ("self",)
 
 
 def test_seeded_simulations_do_not_share_batch_ids(server: Server) -> None:
     for _ in range(2):
         coins = SeededCoins(1)
-        with device(server.address, "health", level="strict", coins=coins) as client:
+        with device(server.address, "health", coins=coins) as client:
             client.record(smokes="no")
         assert client.counters["stored"] == 1
 
@@ -505,14 +499,14 @@ def test_a_proxy_of_the_environment_does_not_see_loopback(
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
-    with device(server.address, "health", level="strict") as client:
+    with device(server.address, "health") as client:
         client.record(smokes="no")
     assert client.counters["stored"] == 1
 
 
 def test_threads_share_a_client(server: Server) -> None:
     server.create(DAILY)
-    client = device(server.address, "daily", level="strict", clock=Calendar())
+    client = device(server.address, "daily", clock=Calendar())
     taken = []
 
     def work() -> None:
@@ -534,7 +528,7 @@ def test_a_client_that_is_dropped_ends_its_thread_and_leaves_what_waits(
 ) -> None:
     file = tmp_path / "ledger.db"
     create_ledger(file)
-    client = device(server.address, "health", level="strict", ledger=file)
+    client = device(server.address, "health", ledger=file)
     client.record(smokes="no")
     thread = client._device.sender._thread
     assert thread is not None
@@ -542,7 +536,7 @@ def test_a_client_that_is_dropped_ends_its_thread_and_leaves_what_waits(
     thread.join(20)
     assert not thread.is_alive()
     assert not Path(f"{file}-wal").exists()  # closed, and moved into the file
-    with device(server.address, "health", level="strict", ledger=file) as client:
+    with device(server.address, "health", ledger=file) as client:
         assert client.flush()
     assert server.show("health").status.records == 1
 
@@ -550,7 +544,7 @@ def test_a_client_that_is_dropped_ends_its_thread_and_leaves_what_waits(
 def test_what_a_dropped_client_had_in_memory_is_lost_and_said(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = device(server.address, "health", level="strict")
+    client = device(server.address, "health")
     client.record(smokes="no")
     thread = client._device.sender._thread
     assert thread is not None
@@ -569,8 +563,8 @@ def test_analysts_are_told_what_is_wrong(server: Server) -> None:
             analyst.estimate("health", "smokes")
         with pytest.raises(InvalidInput, match="level must be one of strict, open, got 'lax'"):
             analyst.estimate("health", "smokes", levels=["lax"])
-        device(server.address, "health", level="strict").close()
-        with device(server.address, "health", level="strict") as client:
+        device(server.address, "health").close()
+        with device(server.address, "health") as client:
             client.record(smokes="no")
         with pytest.raises(InvalidInput, match="confidence must lie strictly between 0 and 1"):
             analyst.estimate("health", "smokes", confidence=95)

@@ -19,9 +19,9 @@ import pytest
 from disks import SmallDisk
 from people import person
 
-from hearsay import MEMORY, Client, Delivery, FileAnchor, Reason, create_ledger
+from hearsay import Delivery, FileAnchor, Reason, create_ledger
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
-from support import DAILY, Calendar, Server, device
+from support import DAILY, Calendar, Server, device, new_client
 
 QUICK = Delivery(batch_age=0.02, first_wait=0.02, longest_wait=0.1, timeout=2.0)
 
@@ -29,7 +29,7 @@ QUICK = Delivery(batch_age=0.02, first_wait=0.02, longest_wait=0.1, timeout=2.0)
 def test_a_full_disk_drops_answers_and_recovers(server: Server, small_disk: SmallDisk) -> None:
     file = small_disk.folder / "ledger.db"
     create_ledger(file)
-    with device(server.address, "health", level="strict", ledger=file) as client:
+    with device(server.address, "health", ledger=file) as client:
         people = [person(client, str(number)) for number in range(100)]
         first, last = person(client, "first"), person(client, "last")
         assert first.record(smokes="no").taken == ("smokes",)
@@ -52,7 +52,7 @@ def test_a_full_disk_drops_answers_and_recovers(server: Server, small_disk: Smal
 def test_many_people_record_on_a_small_disk(server: Server, small_disk: SmallDisk) -> None:
     file = small_disk.folder / "ledger.db"
     create_ledger(file)
-    with device(server.address, "health", level="strict", ledger=file) as client:
+    with device(server.address, "health", ledger=file) as client:
         server.stop()
         for number in range(80):
             assert person(client, str(number)).record(smokes="no")
@@ -68,9 +68,7 @@ def test_what_is_in_a_batch_leaves_from_a_full_disk(
     file = small_disk.folder / "ledger.db"
     create_ledger(file)
     anchor = FileAnchor(tmp_path / "anchor") if anchored else None
-    with device(
-        server.address, "health", level="strict", ledger=file, delivery=QUICK, anchor=anchor
-    ) as client:
+    with device(server.address, "health", ledger=file, delivery=QUICK, anchor=anchor) as client:
         server.stop()
         assert client.record(smokes="no")
         assert not client.flush(timeout=0.2)
@@ -94,13 +92,11 @@ def test_a_read_only_disk_takes_nothing_and_raises_nothing(
 ) -> None:
     file = small_disk.folder / "ledger.db"
     create_ledger(file)
-    with device(server.address, "health", level="strict", ledger=file):
+    with device(server.address, "health", ledger=file):
         pass
     small_disk.make_read_only()
     for ledger in (file, small_disk.folder / "new.db"):
-        with Client(
-            server.address, "health", level="strict", epsilon=64.0, ledger=ledger, consent=True
-        ) as client:
+        with new_client(server.address, "health", ledger=ledger) as client:
             assert client.record(smokes="no").taken == ()
             assert client.status().reason is Reason.DISK
             assert client.counters["disk"] == 1
@@ -111,9 +107,7 @@ def test_a_folder_that_is_none_takes_nothing_and_raises_nothing(
 ) -> None:
     (tmp_path / "file").write_text("")
     file = tmp_path / "file" / "ledger.db"
-    with Client(
-        server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True
-    ) as client:
+    with new_client(server.address, "health", ledger=file) as client:
         assert client.record(smokes="no").taken == ()
         assert client.status().reason is Reason.DISK
 
@@ -126,12 +120,7 @@ def test_what_the_queue_does_not_hold_is_dropped_oldest_first(
     calendar = Calendar(-30)
     few = Delivery(max_reports=5, first_wait=0.05, longest_wait=0.1, batch_age=0.05)
     with device(
-        server.address,
-        "daily",
-        level="strict",
-        ledger=tmp_path / "ledger.db",
-        clock=calendar,
-        delivery=few,
+        server.address, "daily", ledger=tmp_path / "ledger.db", clock=calendar, delivery=few
     ) as client:
         server.stop()
         for _ in range(20):
@@ -150,7 +139,7 @@ def test_what_the_queue_does_not_hold_is_dropped_oldest_first(
 
 def test_the_queue_is_bounded_in_bytes_too(server: Server) -> None:
     small = Delivery(max_bytes=1000)
-    client = device(server.address, "health", level="strict", delivery=small)
+    client = device(server.address, "health", delivery=small)
     server.stop()
     for number in range(40):
         person(client, str(number)).record(smokes="no")
@@ -221,7 +210,7 @@ def _wait_for(condition: Any) -> None:
 def test_the_servers_retry_delay_is_honoured(moody: tuple[Moody, str]) -> None:
     servicer, address = moody
     servicer.answers = ["exhausted", "exhausted"]
-    with device(address, "health", level="strict", delivery=QUICK) as client:
+    with device(address, "health", delivery=QUICK) as client:
         client.record(smokes="no")
         _wait_for(lambda: client.counters.get("stored"))
     first, second, third = servicer.calls
@@ -231,11 +220,11 @@ def test_the_servers_retry_delay_is_honoured(moody: tuple[Moody, str]) -> None:
 
 def test_a_batch_leaves_by_itself_when_it_is_old_or_full(moody: tuple[Moody, str]) -> None:
     servicer, address = moody
-    with device(address, "health", level="strict", delivery=QUICK) as client:
+    with device(address, "health", delivery=QUICK) as client:
         client.record(smokes="no")
         _wait_for(lambda: client.counters.get("stored") == 1)
     full = Delivery(batch_rows=3, batch_age=3600.0)
-    with device(address, "health", level="strict", delivery=full) as client:
+    with device(address, "health", delivery=full) as client:
         for number in range(3):
             person(client, str(number)).record(smokes="no")
         _wait_for(lambda: client.counters.get("stored") == 1)
@@ -249,7 +238,7 @@ def test_a_batch_leaves_by_itself_when_it_is_old_or_full(moody: tuple[Moody, str
 def test_an_app_token_travels_with_every_call(moody: tuple[Moody, str]) -> None:
     servicer, address = moody
     tokens = iter(["plan", "one", "two", "three"])
-    with device(address, "health", level="strict", token=lambda: next(tokens)) as client:
+    with device(address, "health", token=lambda: next(tokens)) as client:
         client.record(smokes="no")
         assert client.flush()
     assert servicer.tokens == ["Bearer one"]
@@ -260,7 +249,7 @@ def test_batches_under_way_are_forgotten_when_consent_is_revoked(
 ) -> None:
     servicer, address = moody
     servicer.answers = ["hang"] * 50
-    with device(address, "health", level="strict", delivery=QUICK) as client:
+    with device(address, "health", delivery=QUICK) as client:
         client.record(smokes="no")
         _wait_for(lambda: servicer.calls)
         (batch,) = client.outbox().batches
@@ -278,7 +267,7 @@ def test_batches_dropped_while_under_way_can_be_forgotten_too(moody: tuple[Moody
     servicer, address = moody
     servicer.answers = ["hang"] * 50
     one = dataclasses.replace(QUICK, max_reports=1)
-    with device(address, "health", level="strict", delivery=one) as client:
+    with device(address, "health", delivery=one) as client:
         ann = person(client, "ann")
         ann.record(smokes="no")
         _wait_for(lambda: servicer.calls)
@@ -299,7 +288,7 @@ def test_a_closed_period_is_counted_by_name(moody: tuple[Moody, str]) -> None:
         status=collector_pb2.Result.REFUSED, reason=collector_pb2.PERIOD_CLOSED, detail="over"
     )
     servicer.answers = [closed]
-    with device(address, "health", level="strict") as client:
+    with device(address, "health") as client:
         client.record(smokes="no")
         assert client.flush()
         assert client.counters == {"recorded": 1, "period_closed": 1}
@@ -308,9 +297,7 @@ def test_a_closed_period_is_counted_by_name(moody: tuple[Moody, str]) -> None:
 def test_a_plan_that_is_garbage_is_refused(moody: tuple[Moody, str]) -> None:
     servicer, address = moody
     servicer.plan = b"\xff\xfe garbage"
-    with Client(
-        address, "health", level="strict", epsilon=64.0, ledger=MEMORY, consent=True
-    ) as client:
+    with new_client(address, "health") as client:
         assert not client.wait_ready()
         assert client.status().reason is Reason.PLAN_REFUSED
         assert "no plan" in client.status().detail
@@ -345,7 +332,7 @@ client.record(smokes="no")
     )
     assert time.monotonic() - float(done.stdout) < 10
     server.start()
-    with Client(server.address, "health", level="strict", epsilon=64.0, ledger=file) as client:
+    with new_client(server.address, "health", ledger=file, consent=False) as client:
         assert client.flush(timeout=20)
     assert server.show("health").status.records == 2
 
@@ -377,7 +364,7 @@ def test_nothing_leaves_before_what_was_spent_is_on_the_disk(
     monkeypatch.setattr(os, "fsync", fsync)
     left: list[tuple[dict[str, str], bool]] = []
     syncs: list[list[str]] = []
-    with device(address, "health", level="strict", ledger=file) as client:
+    with device(address, "health", ledger=file) as client:
         submit = client._transport.submit
         monkeypatch.setattr(client._transport, "submit", leave)
         assert str(tmp_path) in synced  # the folder, in which the log is new
@@ -397,7 +384,7 @@ def test_revoking_ends_the_call_under_way(moody: tuple[Moody, str]) -> None:
     servicer, address = moody
     servicer.answers = ["hang long"]
     patient = Delivery(batch_age=0.01, timeout=20.0)
-    with device(address, "health", level="strict", delivery=patient) as client:
+    with device(address, "health", delivery=patient) as client:
         client.record(smokes="no")
         _wait_for(lambda: servicer.calls)
         begin = time.monotonic()
@@ -413,7 +400,7 @@ def test_a_retry_delay_that_is_none_is_not_believed(moody: tuple[Moody, str], de
     servicer, address = moody
     servicer.answers = ["exhausted"]
     servicer.delay = delay
-    with device(address, "health", level="strict", delivery=QUICK) as client:
+    with device(address, "health", delivery=QUICK) as client:
         client.record(smokes="no")
         assert client.flush(timeout=10)
 
@@ -427,7 +414,7 @@ def test_what_the_app_brings_along_does_not_raise_out_of_flush(moody: tuple[Mood
             raise KeyError("the secret is not there")
         return "secret"
 
-    with device(address, "health", level="strict", token=token, strict=False) as client:
+    with device(address, "health", token=token, strict=False) as client:
         broken[0] = True
         assert client.record(smokes=Unhashable("no")).invalid == ("smokes",)
         assert client.counters == {"recorded": 1, "invalid": 1}
@@ -445,7 +432,7 @@ def test_the_log_does_not_grow_while_the_server_is_away(server: Server, tmp_path
     file = tmp_path / "ledger.db"
     create_ledger(file)
     few = Delivery(max_reports=50, first_wait=0.05, longest_wait=0.1)
-    with device(server.address, "health", level="strict", ledger=file, delivery=few) as client:
+    with device(server.address, "health", ledger=file, delivery=few) as client:
         server.stop()
         longest = 0
         people = [person(client, str(number)) for number in range(100)]
@@ -461,7 +448,7 @@ def test_the_log_does_not_grow_while_the_server_is_away(server: Server, tmp_path
 def test_a_flush_ends_in_time_even_if_the_plan_is_due(moody: tuple[Moody, str]) -> None:
     servicer, address = moody
     old = Delivery(plan_age=0.001, timeout=20.0)
-    with device(address, "health", level="strict", delivery=old) as client:
+    with device(address, "health", delivery=old) as client:
         client.record(smokes="no")
         servicer.slow_plan = True
         begin = time.monotonic()
@@ -479,8 +466,8 @@ def test_one_surveys_queue_does_not_drop_anothers_reports(server: Server, tmp_pa
     never = Delivery(batch_age=3600.0)
     few = Delivery(batch_age=3600.0, max_reports=2)
     with (
-        device(server.address, "health", level="strict", ledger=file, delivery=never) as one,
-        device(server.address, "daily", level="strict", ledger=file, delivery=few) as other,
+        device(server.address, "health", ledger=file, delivery=never) as one,
+        device(server.address, "daily", ledger=file, delivery=few) as other,
     ):
         for number in range(5):
             person(one, str(number)).record(smokes="no")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from witness import Oracle
 
-from hearsay import Client, Reason, create_ledger
-from support import Server, device
+from hearsay import Reason, create_ledger
+from support import Server, device, new_client
 
 
 @pytest.mark.slow
@@ -34,9 +34,7 @@ def test_forks_in_the_middle_of_calls_leave_children_that_send(
 ) -> None:
     file, forks = tmp_path / "ledger.db", 150
     create_ledger(file)
-    with Client(
-        server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True
-    ) as client:
+    with new_client(server.address, "health", ledger=file) as client:
         assert client.wait_ready()
     script = str(Path(__file__).with_name("many_forks.py"))
     subprocess.run(
@@ -46,7 +44,7 @@ def test_forks_in_the_middle_of_calls_leave_children_that_send(
 
 
 def test_a_ledger_in_memory_stays_with_the_process_that_has_it(server: Server) -> None:
-    client = device(server.address, "health", level="strict", strict=False)
+    client = device(server.address, "health", strict=False)
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -18,7 +18,7 @@ from hearsay import (
     create_ledger,
 )
 from hearsay.schema import VERSION
-from support import DAILY, Calendar, Server, device
+from support import DAILY, Calendar, Server, device, new_client
 
 
 @pytest.fixture
@@ -29,9 +29,9 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_what_was_spent_is_spent_after_a_restart(server: Server, file: Path) -> None:
-    with device(server.address, "health", level="strict", ledger=file) as client:
+    with device(server.address, "health", ledger=file) as client:
         assert client.record(smokes="no").taken == ("smokes",)
-    with device(server.address, "health", level="strict", ledger=file) as client:
+    with device(server.address, "health", ledger=file) as client:
         assert client.record(smokes="no", age=30).taken == ("age",)
         assert client.counters == {"recorded": 2, "spent": 1, "stored": 1}
         assert [(s.attribute, s.reports, s.answered) for s in client.spendings()] == [
@@ -41,13 +41,13 @@ def test_what_was_spent_is_spent_after_a_restart(server: Server, file: Path) -> 
 
 
 def test_what_waits_leaves_after_a_restart_with_the_same_id(server: Server, file: Path) -> None:
-    client = device(server.address, "health", level="strict", ledger=file)
+    client = device(server.address, "health", ledger=file)
     server.stop()
     client.record(smokes="no", age=30)
     assert not client.flush(timeout=0.2)
     assert not client.close(timeout=0.1)
     server.start()
-    with Client(server.address, "health", level="strict", epsilon=64.0, ledger=file) as client:
+    with new_client(server.address, "health", ledger=file, consent=False) as client:
         (batch,) = client.outbox().batches
         assert client.flush()
         (sent,) = client.outbox().sent
@@ -59,14 +59,14 @@ def test_the_draw_of_a_record_survives_a_restart(server: Server, file: Path) -> 
     server.create(DAILY.replace('title = "A', 'budget = "sample"\ntitle = "A'))
     taken: list[str] = []
     for _ in range(6):
-        with device(server.address, "daily", level="strict", ledger=file) as client:
+        with device(server.address, "daily", ledger=file) as client:
             taken += client.record(smokes="no").taken
             taken += client.record(age=30).taken
     assert len(taken) == 1
 
 
 def test_people_who_share_a_device_have_accounts_of_their_own(server: Server, file: Path) -> None:
-    with device(server.address, "health", level="strict", ledger=file) as client:
+    with device(server.address, "health", ledger=file) as client:
         one, other = person(client, "one"), person(client, "other")
         assert one.record(smokes="no").taken == ("smokes",)
         assert one.record(smokes="no").taken == ()
@@ -81,9 +81,9 @@ def test_people_who_share_a_device_have_accounts_of_their_own(server: Server, fi
 def test_a_cap_for_life_holds_over_all_surveys_of_a_ledger(server: Server, file: Path) -> None:
     server.create(DAILY)
     caps = Caps(life=1.5)
-    with device(server.address, "health", level="strict", ledger=file, caps=caps) as client:
+    with device(server.address, "health", ledger=file, caps=caps) as client:
         assert client.record(smokes="no", age=30).taken == ("smokes", "age")  # 0.5 each
-    with device(server.address, "daily", level="strict", ledger=file, caps=caps) as client:
+    with device(server.address, "daily", ledger=file, caps=caps) as client:
         assert client.record(smokes="no", age=30).taken == ("smokes",)
         assert [s.left for s in client.spendings()] == [0.0, 0.0]
     with device(
@@ -96,7 +96,7 @@ def test_of_the_users_caps_and_the_apps_the_lower_hold(server: Server, file: Pat
     server.create(DAILY)
     calendar = Calendar(-1)
     mild = Caps(life=3.0)
-    client = device(server.address, "daily", level="strict", ledger=file, caps=mild, clock=calendar)
+    client = device(server.address, "daily", ledger=file, caps=mild, clock=calendar)
     client.set_caps(Caps(life=1.0))
     assert client.record(smokes="no", age=30).taken == ("smokes", "age")
     calendar.pass_days(1)
@@ -107,11 +107,11 @@ def test_of_the_users_caps_and_the_apps_the_lower_hold(server: Server, file: Pat
     assert client.status().reason is Reason.PLAN_REFUSED
     client.close()
     with pytest.raises(PlanRefused, match=r"above the cap of 0\.4"):  # it is the user's for good
-        device(server.address, "daily", level="strict", ledger=file)
+        device(server.address, "daily", ledger=file)
 
 
 def test_nothing_happens_without_consent(server: Server, file: Path) -> None:
-    client = Client(server.address, "health", level="strict", epsilon=64.0, ledger=file)
+    client = new_client(server.address, "health", ledger=file, consent=False)
     assert not client.wait_ready(timeout=0.3)
     assert client.status().reason is Reason.NO_CONSENT
     assert client.record(smokes="no").taken == ()
@@ -121,13 +121,13 @@ def test_nothing_happens_without_consent(server: Server, file: Path) -> None:
     assert client.wait_ready()
     assert client.record(smokes="no").taken == ("smokes",)
     client.close()
-    with Client(server.address, "health", level="strict", epsilon=64.0, ledger=file) as client:
+    with new_client(server.address, "health", ledger=file, consent=False) as client:
         assert client.wait_ready()  # what was granted holds
     assert server.show("health").status.records == 1
 
 
 def test_revoking_consent_empties_the_queue_and_sends_nothing(server: Server, file: Path) -> None:
-    client = device(server.address, "health", level="strict", ledger=file)
+    client = device(server.address, "health", ledger=file)
     client.record(smokes="no")
     client.revoke()
     assert not client.outbox()
@@ -147,15 +147,7 @@ def test_a_ledger_that_is_not_vouched_for_waits_for_a_new_period(
     server.create(DAILY)
     calendar = Calendar()  # which agrees with the server's to a day
     file = tmp_path / "ledger.db"
-    with Client(
-        server.address,
-        "daily",
-        level="strict",
-        epsilon=64.0,
-        ledger=file,
-        consent=True,
-        clock=calendar,
-    ) as client:
+    with new_client(server.address, "daily", ledger=file, clock=calendar) as client:
         assert not client.wait_ready()
         assert client.status().reason is Reason.NEW_LEDGER
         assert client.record(smokes="no").taken == ()
@@ -171,15 +163,8 @@ def test_a_ledger_that_is_not_vouched_for_never_counts_for_life(
     server.create(DAILY)
     calendar = Calendar(-3)
     for survey, caps in (("health", Caps()), ("daily", Caps(life=9.0))):
-        with Client(
-            server.address,
-            survey,
-            level="strict",
-            epsilon=64.0,
-            ledger=tmp_path / survey,
-            consent=True,
-            caps=caps,
-            clock=calendar,
+        with new_client(
+            server.address, survey, ledger=tmp_path / survey, caps=caps, clock=calendar
         ) as client:
             assert not client.wait_ready()
             calendar.pass_days(2)
@@ -189,7 +174,7 @@ def test_a_ledger_that_is_not_vouched_for_never_counts_for_life(
 
 def test_a_ledger_that_is_removed_while_it_is_open_is_lost(server: Server, file: Path) -> None:
     server.create(DAILY)
-    with device(server.address, "daily", level="strict", ledger=file) as client:
+    with device(server.address, "daily", ledger=file) as client:
         assert client.record(smokes="no").taken == ("smokes",)
         for each in file.parent.glob("ledger.db*"):
             each.unlink()
@@ -210,12 +195,10 @@ def test_a_clock_set_back_shuts_the_ledger_until_it_has_caught_up(
 ) -> None:
     server.create(DAILY)
     calendar = Calendar()
-    with device(server.address, "daily", level="strict", ledger=file, clock=calendar) as client:
+    with device(server.address, "daily", ledger=file, clock=calendar) as client:
         assert client.record(smokes="no").taken == ("smokes",)
     calendar.pass_days(-3)
-    with Client(
-        server.address, "daily", level="strict", epsilon=64.0, ledger=file, clock=calendar
-    ) as client:
+    with new_client(server.address, "daily", ledger=file, clock=calendar, consent=False) as client:
         assert client.record(smokes="no", age=30).taken == ()
         assert client.status().reason is Reason.CLOCK
         assert client.counters["clock"] == 2
@@ -228,7 +211,7 @@ def test_a_period_that_the_servers_time_confirms_is_answered_once(
 ) -> None:
     server.create(DAILY)
     calendar = Calendar()
-    with device(server.address, "daily", level="strict", ledger=file, clock=calendar) as client:
+    with device(server.address, "daily", ledger=file, clock=calendar) as client:
         assert client.record(smokes="no").taken == ("smokes",)
         calendar.pass_days(-1)  # it may be that day still, by the server
         assert client.record(smokes="no").taken == ("smokes",)
@@ -248,9 +231,7 @@ def test_a_ledger_of_another_version_is_left_alone(
     with contextlib.closing(sqlite3.connect(file)) as connection:
         connection.execute(f"PRAGMA user_version = {version}")
     before = file.read_bytes()
-    with Client(
-        server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True
-    ) as client:
+    with new_client(server.address, "health", ledger=file) as client:
         assert client.record(smokes="no").taken == ()
         assert client.status().reason is Reason.OTHER_SCHEMA
     assert file.read_bytes() == before
@@ -261,16 +242,14 @@ def test_a_database_of_something_else_is_left_alone(server: Server, tmp_path: Pa
     with contextlib.closing(sqlite3.connect(file)) as connection:
         connection.execute("CREATE TABLE theirs (x)")
     before = file.read_bytes()
-    with Client(
-        server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True
-    ) as client:
+    with new_client(server.address, "health", ledger=file) as client:
         assert client.record(smokes="no").taken == ()
         assert client.status().reason is Reason.NOT_A_LEDGER
     assert file.read_bytes() == before
 
 
 def test_a_ledger_that_is_locked_drops_the_answer_and_recovers(server: Server, file: Path) -> None:
-    with device(server.address, "health", level="strict", ledger=file) as client:
+    with device(server.address, "health", ledger=file) as client:
         other = sqlite3.connect(file, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         assert client.record(smokes="no").taken == ()
@@ -284,13 +263,11 @@ def test_a_ledger_that_is_locked_drops_the_answer_and_recovers(server: Server, f
 def test_a_ledger_whose_header_was_destroyed_is_left_alone_and_fails_closed(
     server: Server, file: Path
 ) -> None:
-    with device(server.address, "health", level="strict", ledger=file) as client:
+    with device(server.address, "health", ledger=file) as client:
         client.record(smokes="no")
     damaged = b"\xff" * 4096 + file.read_bytes()[4096:]
     file.write_bytes(damaged)
-    with Client(
-        server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True
-    ) as client:
+    with new_client(server.address, "health", ledger=file) as client:
         assert not client.wait_ready(2.0)
         assert client.record(smokes="no", age=30).taken == ()
         assert client.status().reason is Reason.NOT_A_LEDGER
@@ -300,20 +277,12 @@ def test_a_ledger_whose_header_was_destroyed_is_left_alone_and_fails_closed(
 def test_a_damaged_ledger_is_set_aside_and_fails_closed(server: Server, file: Path) -> None:
     server.create(DAILY)
     calendar = Calendar()  # which agrees with the server's to a day
-    with device(server.address, "daily", level="strict", ledger=file, clock=calendar) as client:
+    with device(server.address, "daily", ledger=file, clock=calendar) as client:
         client.record(smokes="no")
     damaged = bytearray(file.read_bytes())
     damaged[4096:8192] = b"\xff" * 4096
     file.write_bytes(damaged)
-    with Client(
-        server.address,
-        "daily",
-        level="strict",
-        epsilon=64.0,
-        ledger=file,
-        consent=True,
-        clock=calendar,
-    ) as client:
+    with new_client(server.address, "daily", ledger=file, clock=calendar) as client:
         assert not client.wait_ready()
         assert client.record(smokes="no", age=30).taken == ()
         assert client.status().reason is Reason.NEW_LEDGER
@@ -346,7 +315,7 @@ def test_a_ledger_is_its_owners_alone_to_read(server: Server, tmp_path: Path) ->
 
 
 def device_or_not(server: Server, file: Path) -> Client:
-    return Client(server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True)
+    return new_client(server.address, "health", ledger=file)
 
 
 @pytest.mark.parametrize(
@@ -364,13 +333,13 @@ def test_the_first_plan_is_kept_and_any_other_refused(
 ) -> None:
     server.create(DAILY)
     calendar = Calendar(-1)
-    with device(server.address, "daily", level="strict", ledger=file, clock=calendar) as client:
+    with device(server.address, "daily", ledger=file, clock=calendar) as client:
         assert client.record(smokes="no").taken == ("smokes",)
         before = client.plan
     other = _other(server, DAILY.replace(what, change))
     assert other.show("daily").status.revision != before.revision
     for _ in range(2):  # it holds after a restart, too
-        with device(other.address, "daily", level="strict", ledger=file, clock=calendar) as client:
+        with device(other.address, "daily", ledger=file, clock=calendar) as client:
             client._device.keeper.fetch(10.0)
             assert client.plan == before
             assert client.record(smokes="no").taken == ()
@@ -389,21 +358,20 @@ def test_a_plan_that_the_app_asks_for_is_taken_from_the_next_period_on(
 ) -> None:
     server.create(DAILY)
     calendar = Calendar(-1)
-    with device(server.address, "daily", level="strict", ledger=file, clock=calendar) as client:
+    with device(server.address, "daily", ledger=file, clock=calendar) as client:
         client.record(smokes="no")
         before = client.plan.revision
     other = _other(server, DAILY.replace("high = 60", "high = 70"))
     revision = other.show("daily").status.revision
     assert revision != before
-    with Client(
+    with new_client(
         other.address,
         "daily",
-        level="strict",
-        epsilon=64.0,
         ledger=file,
         clock=calendar,
         revision=revision.hex(),
         strict=True,
+        consent=False,
     ) as client:
         client.wait_ready()
         assert client.plan.revision == revision
@@ -425,7 +393,7 @@ def _other(server: Server, survey: str) -> Server:
 
 
 def test_a_programmers_error_is_counted_unless_it_is_to_be_loud(server: Server) -> None:
-    with device(server.address, "health", level="strict", strict=False) as client:
+    with device(server.address, "health", strict=False) as client:
         assert client.record(drinks="no").dropped == {"drinks": "unknown"}
         answered = client.record(smokes="maybe")
         assert (answered.taken, answered.invalid) == (("smokes",), ("smokes",))
@@ -435,7 +403,7 @@ def test_a_programmers_error_is_counted_unless_it_is_to_be_loud(server: Server) 
 
 
 def test_another_level_does_not_open_what_is_spent(server: Server, file: Path) -> None:
-    with device(server.address, "health", level="strict", ledger=file) as client:
+    with device(server.address, "health", ledger=file) as client:
         client.record(smokes="no")
     with device(server.address, "health", level="open", ledger=file) as client:
         assert client.record(smokes="no").taken == ()  # another level opens nothing
@@ -447,19 +415,19 @@ def test_a_period_in_which_nothing_was_taken_shuts_the_one_before(
     server.create(DAILY)
     calendar = Calendar()
     with device(
-        server.address, "daily", level="strict", ledger=file, clock=calendar, caps=Caps(life=0.5)
+        server.address, "daily", ledger=file, clock=calendar, caps=Caps(life=0.5)
     ) as client:
         assert client.record(smokes="no").taken == ("smokes",)
         calendar.pass_days(1)
         assert client.record(smokes="no").taken == ()  # the cap
         calendar.pass_days(-1)
-    with Client(server.address, "daily", level="strict", epsilon=64.0, ledger=file) as client:
+    with new_client(server.address, "daily", ledger=file, consent=False) as client:
         assert client.record(smokes="no", age=30).taken == ()
         assert client.status().reason is Reason.CLOCK
 
 
 def test_consent_is_revoked_at_once_even_if_it_cannot_be_noted(server: Server, file: Path) -> None:
-    with device(server.address, "health", level="strict", ledger=file) as client:
+    with device(server.address, "health", ledger=file) as client:
         client.record(smokes="no")
         other = sqlite3.connect(file, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -471,7 +439,7 @@ def test_consent_is_revoked_at_once_even_if_it_cannot_be_noted(server: Server, f
         assert client.flush()
         assert not client.outbox()
         assert client.record(age=30).taken == ()
-    with Client(server.address, "health", level="strict", epsilon=64.0, ledger=file) as client:
+    with new_client(server.address, "health", ledger=file, consent=False) as client:
         assert client.status().reason is Reason.NO_CONSENT
     assert server.show("health").status.records == 0
 
@@ -479,7 +447,7 @@ def test_consent_is_revoked_at_once_even_if_it_cannot_be_noted(server: Server, f
 def test_the_users_caps_bind_clients_that_are_running(server: Server, file: Path) -> None:
     server.create(DAILY)
     with (
-        device(server.address, "health", level="strict", ledger=file) as one,
+        device(server.address, "health", ledger=file) as one,
         device(server.address, "health", level="open", ledger=file, strict=False) as other,
         device(server.address, "daily", level="open", ledger=file) as another,
     ):
@@ -493,7 +461,7 @@ def test_the_users_caps_bind_clients_that_are_running(server: Server, file: Path
 
 
 def test_a_status_of_a_moment_does_not_stick(server: Server, file: Path) -> None:
-    with device(server.address, "health", level="strict", ledger=file) as client:
+    with device(server.address, "health", ledger=file) as client:
         other = sqlite3.connect(file, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         assert client.record(smokes="no").taken == ()
@@ -504,21 +472,13 @@ def test_a_status_of_a_moment_does_not_stick(server: Server, file: Path) -> None
 
 
 def test_a_ledger_that_is_locked_at_the_start_is_caught_up_with(server: Server, file: Path) -> None:
-    with device(server.address, "health", level="strict", ledger=file):
+    with device(server.address, "health", ledger=file):
         pass
     server.stop()  # so that the plan can only be the one that is kept
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     quick = Delivery(first_wait=0.05, longest_wait=0.1)
-    with Client(
-        server.address,
-        "health",
-        level="strict",
-        epsilon=64.0,
-        ledger=file,
-        consent=True,
-        delivery=quick,
-    ) as client:
+    with new_client(server.address, "health", ledger=file, delivery=quick) as client:
         other.execute("ROLLBACK")
         other.close()
         assert client.wait_ready()

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from people import person
 
-from hearsay import Caps, Client, Delivery, PlanRefused, Reason, create_ledger
-from support import Calendar, Server, device
+from hearsay import Caps, Delivery, PlanRefused, Reason, create_ledger
+from support import Calendar, Server, device, new_client
 
 MEMOISED = """
 name = "habits"
@@ -33,7 +33,7 @@ def file(tmp_path: Path) -> Path:
 def test_an_app_must_allow_that_reports_tell_when_an_answer_changes(server: Server) -> None:
     server.create(MEMOISED.format(memo=1))
     with pytest.raises(PlanRefused, match="memoised, so reports tell when they change"):
-        device(server.address, "habits", level="strict")
+        device(server.address, "habits")
 
 
 def test_the_same_answer_is_the_same_report_every_day_and_costs_once(
@@ -44,9 +44,7 @@ def test_the_same_answer_is_the_same_report_every_day_and_costs_once(
     codes: dict[str, set[bytes]] = {"tea": set(), "milk": set(), "beer": set()}
     for day in range(36):  # afresh, three codes in a row would differ with probability > .98
         answer = list(codes)[day % 3]
-        with device(
-            server.address, "habits", level="strict", ledger=file, clock=calendar, **CHANGES
-        ) as client:
+        with device(server.address, "habits", ledger=file, clock=calendar, **CHANGES) as client:
             assert client.record(drink=answer).taken == ("drink",)
             assert client.flush()
             codes[answer].add(client.outbox().sent[-1].batch.columns[0].codes)
@@ -64,9 +62,7 @@ def test_fresh_noise_goes_on_top_of_a_memo_where_the_plan_says_so(
     server.create(MEMOISED.format(memo=4))
     calendar = Calendar(-40)
     codes = set()
-    with device(
-        server.address, "habits", level="strict", ledger=file, clock=calendar, **CHANGES
-    ) as client:
+    with device(server.address, "habits", ledger=file, clock=calendar, **CHANGES) as client:
         for _ in range(30):
             assert client.record(drink="tea").taken == ("drink",)
             assert client.flush()
@@ -84,7 +80,6 @@ def test_a_cap_for_life_stops_new_memos_and_not_old_ones(server: Server, file: P
     with device(
         server.address,
         "habits",
-        level="strict",
         ledger=file,
         clock=calendar,
         caps=Caps(life=0.9),
@@ -109,9 +104,7 @@ def test_a_cap_for_life_stops_new_memos_and_not_old_ones(server: Server, file: P
 def test_memos_are_kept_for_each_person_by_themselves(server: Server, file: Path) -> None:
     server.create(MEMOISED.format(memo=1))
     calendar = Calendar(-9)
-    with device(
-        server.address, "habits", level="strict", ledger=file, clock=calendar, **CHANGES
-    ) as client:
+    with device(server.address, "habits", ledger=file, clock=calendar, **CHANGES) as client:
         for number in range(40):
             person(client, str(number)).record(drink="tea")
         assert client.flush()
@@ -122,13 +115,10 @@ def test_memos_are_kept_for_each_person_by_themselves(server: Server, file: Path
 def test_memos_that_may_have_been_lost_are_not_drawn_again(server: Server, tmp_path: Path) -> None:
     server.create(MEMOISED.format(memo=1))
     calendar = Calendar(-9)
-    with Client(
+    with new_client(
         server.address,
         "habits",
-        level="strict",
-        epsilon=64.0,
         ledger=tmp_path / "new.db",
-        consent=True,
         clock=calendar,
         may_tell_changes=["drink"],
     ) as client:
@@ -167,7 +157,7 @@ def test_a_plan_with_other_memos_or_none_is_refused_and_the_memos_stay(
 
 def test_a_value_does_not_stand_in_the_file(server: Server, file: Path) -> None:
     server.create(MEMOISED.format(memo=1))
-    with device(server.address, "habits", level="strict", ledger=file, **CHANGES) as client:
+    with device(server.address, "habits", ledger=file, **CHANGES) as client:
         client.record(drink="wine")
         keys = client._device.store.read(
             lambda connection: [key for (key,) in connection.execute("SELECT key FROM memos")]

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from people import person
 
-from hearsay import Client, Reason, create_ledger, outbox
+from hearsay import Reason, create_ledger, outbox
 from hearsay.store import Store
 from hearsay.trouble import Trouble
 from hearsay.wal import intact
-from support import Server, device
+from support import Server, device, new_client
 
 PHASE = """
 import os, sys
@@ -78,7 +78,7 @@ def test_what_was_sent_is_spent_after_a_failed_sync_and_a_power_cut(
         subprocess.run(command, check=True, env={**os.environ, **fickle})
     everybody = " ".join(persons for persons, _ in phases).split()
     assert server.show("health").status.records == len(everybody)
-    client = device(server.address, "health", level="strict", ledger=disk / "ledger.db")
+    client = device(server.address, "health", ledger=disk / "ledger.db")
     for name in everybody:
         assert person(client, name).record(smokes="no").taken == ()
     assert client.counters["spent"] == len(everybody)
@@ -121,7 +121,7 @@ def test_a_log_that_the_disk_went_back_on_is_set_aside_and_nothing_of_it_leaves(
 ) -> None:
     file = tmp_path / "ledger.db"
     create_ledger(file)
-    client = device(server.address, "health", level="strict", ledger=file)
+    client = device(server.address, "health", ledger=file)
     person(client, "ann").record(smokes="no")
     assert client.flush()
     log = Path(f"{file}-wal")
@@ -138,9 +138,7 @@ def test_a_log_that_the_disk_went_back_on_is_set_aside_and_nothing_of_it_leaves(
     assert found.value.status.reason is Reason.CORRUPT
     client.close(0)
     assert len(list(tmp_path.glob("ledger.db.corrupt-*"))) >= 1
-    with Client(
-        server.address, "health", level="strict", epsilon=64.0, ledger=file, consent=True
-    ) as again:
+    with new_client(server.address, "health", ledger=file) as again:
         assert not again.wait_ready(2.0)
         assert again.status().reason is Reason.LOST_LEDGER
         assert person(again, "ann").record(smokes="no").taken == ()

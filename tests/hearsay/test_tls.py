@@ -108,7 +108,7 @@ def secure(server: Server, tmp_path: Path) -> Iterator[Listening]:
 def test_both_sides_show_certificates(secure: Listening) -> None:
     mine = secure.authority.certify("device")
     tls = Tls(secure.authority.file, mine.certificate, mine.key)
-    with device(secure.address, "health", level="strict", tls=tls) as client:
+    with device(secure.address, "health", tls=tls) as client:
         assert client.record_epsilon == 1.0
 
 

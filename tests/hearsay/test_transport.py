@@ -477,7 +477,7 @@ def test_a_child_has_connections_of_its_own(server: Server) -> None:
 def test_a_connection_that_died_unnoticed_is_replaced(server: Server) -> None:
     relay = Relay(server.address)
     delivery = Delivery(timeout=0.5, first_wait=0.05, longest_wait=0.1)
-    with device(relay.address, "health", level="strict", delivery=delivery) as client:
+    with device(relay.address, "health", delivery=delivery) as client:
         ann, bob = (client.person(name, level="strict") for name in ("ann", "bob"))
         for person in (ann, bob):
             person.grant()
@@ -500,4 +500,4 @@ def test_a_server_without_tls_is_not_spoken_to_in_the_clear(server: Server) -> N
     ) as client:
         assert not client.wait_ready(timeout=1.0)
         assert client.status().reason is Reason.TLS
-    device(f"0.0.0.0:{port}", "health", level="strict", insecure=True).close()
+    device(f"0.0.0.0:{port}", "health", insecure=True).close()

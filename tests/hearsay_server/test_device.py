@@ -28,7 +28,7 @@ def test_a_ledger_can_be_made_and_looked_into(server: Server, tmp_path: Path) ->
     file = tmp_path / "ledger.db"
     run("device", "create", file)
     assert "no survey has been answered" in run("device", "show", file)
-    with device(server.address, "health", level="strict", ledger=file) as client:
+    with device(server.address, "health", ledger=file) as client:
         client.set_caps(Caps(life=3.0))
         client.record(smokes="no", age=30)
         other, third = client.person("other", level="strict"), client.person("third", level="open")
@@ -78,7 +78,7 @@ def test_a_ledger_can_be_made_and_looked_into(server: Server, tmp_path: Path) ->
 def test_epsilon_and_answers_dropped_have_different_names(server: Server, tmp_path: Path) -> None:
     file = tmp_path / "ledger.db"
     run("device", "create", file)
-    with device(server.address, "health", level="strict", ledger=file) as client:
+    with device(server.address, "health", ledger=file) as client:
         for _ in range(2):
             client.record(smokes="no")
     lines = [line.strip("│ ") for line in run("device", "show", file).splitlines()]
@@ -94,7 +94,7 @@ def test_a_person_whom_the_ledger_does_not_know_is_refused(server: Server, tmp_p
     known = "the ledger knows no person 'ann'; it keeps names as hashes only, so it cannot list "
     known += "them. People that it knows, besides the device's own user: "
     assert f"{known}0\n" in refusal("device", "show", file, "--person", "ann")
-    with device(server.address, "health", level="strict", ledger=file) as client:
+    with device(server.address, "health", ledger=file) as client:
         client.person("bob", level="strict").grant()
         client.person("eve", level="strict").grant()
     assert f"{known}2\n" in refusal("device", "show", file, "--person", "ann")
@@ -109,7 +109,7 @@ def test_looking_leaves_no_file_behind(server: Server, tmp_path: Path) -> None:
     file = folder / "ledger.db"
     run("device", "create", file)
     later = Delivery(batch_age=60.0)  # so that the answer is in the log while it is copied
-    with device(server.address, "health", level="strict", ledger=file, delivery=later) as client:
+    with device(server.address, "health", ledger=file, delivery=later) as client:
         assert client.record(smokes="no")
         in_use = sorted(folder.iterdir())
         for name in ("ledger.db", "ledger.db-wal"):
