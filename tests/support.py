@@ -4,7 +4,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hearsay import MEMORY, Agreement, Client
+from hearsay.transport import Transport
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server.surveys import survey as surveys
 from preloaded import Preloaded
@@ -48,6 +51,23 @@ def free_port() -> int:
         return port
 
 
+def wait_until(holds: Callable[[], object], seconds: float = 20.0) -> None:
+    """Wait until something holds; fail where it does not in time."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def at_once(*calls: Callable[[], object]) -> None:
+    """Make calls on a thread each, and wait until all have returned."""
+    threads = [threading.Thread(target=call) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 class Calendar:
     """A clock that a test sets; it begins today at noon."""
 
@@ -65,17 +85,17 @@ DAILY = SURVEY.replace('title = "A', 'period = "P1D"\ntitle = "A').replace("heal
 """The same survey, answered every day."""
 
 
-def new_client(address: str, survey: str | Agreement, **choices: Any) -> Client:
+def new_client(target: str | Transport, survey: str | Agreement, **choices: Any) -> Client:
     """A client at level "strict", with consent and its ledger in memory unless told otherwise."""
     usual: dict[str, Any] = {"ledger": MEMORY, "level": "strict", "consent": True}
     if isinstance(survey, str):  # an agreement lists the levels with their epsilons
         usual["epsilon"] = 64.0
-    return Client(address, survey, **{**usual, **choices})
+    return Client(target, survey, **{**usual, **choices})
 
 
-def device(address: str, survey: str | Agreement, **choices: Any) -> Client:
+def device(target: str | Transport, survey: str | Agreement, **choices: Any) -> Client:
     """A client that is ready to answer and raises on mistakes; raises where it cannot be."""
-    client = new_client(address, survey, **{"strict": True, **choices})
+    client = new_client(target, survey, **{"strict": True, **choices})
     try:
         assert client.wait_ready(), client.status()
     except BaseException:

@@ -2,11 +2,22 @@
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from disks import small_disk
+from moody import moody
 
-__all__ = ["small_disk"]
+from hearsay import create_ledger
+
+__all__ = ["moody", "small_disk"]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A ledger that was vouched for."""
+    create_ledger(tmp_path / "ledger.db")
+    return tmp_path / "ledger.db"
 
 
 @pytest.fixture(autouse=True)

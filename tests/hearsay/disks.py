@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from hearsay import create_ledger
+
 
 class SmallDisk:
     """A file system of 256 KiB."""
@@ -16,6 +18,11 @@ class SmallDisk:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._ballast = folder / "ballast"
+
+    def ledger(self) -> Path:
+        """Return a new ledger on the disk, which was vouched for."""
+        create_ledger(self.folder / "ledger.db")
+        return self.folder / "ledger.db"
 
     def fill(self, but: int = 0) -> None:
         """Fill the disk up, but for so many bytes."""

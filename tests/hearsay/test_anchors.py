@@ -22,14 +22,6 @@ NOW = datetime(2026, 7, 4, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """The ledger of an installation."""
-    file = tmp_path / "ledger.db"
-    create_ledger(file)
-    return file
-
-
-@pytest.fixture
 def anchor(tmp_path: Path) -> FileAnchor:
     """An anchor that is empty."""
     return FileAnchor(tmp_path / "anchor")
@@ -205,8 +197,7 @@ def test_an_anchor_that_cannot_be_written_lets_nothing_leave(
 def test_a_full_disk_lets_the_anchor_be_told(
     small_disk: SmallDisk, anchor: FileAnchor, on_the_same_disk: bool
 ) -> None:
-    file = small_disk.folder / "ledger.db"
-    create_ledger(file)
+    file = small_disk.ledger()
     if on_the_same_disk:
         anchor = FileAnchor(small_disk.folder / "anchor")
     send(file, anchor)

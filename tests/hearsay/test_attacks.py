@@ -23,7 +23,6 @@ from hearsay import (
     FileAnchor,
     InvalidInput,
     Reason,
-    create_ledger,
 )
 from hearsay.plan import parse
 from ldp.testing import SeededCoins
@@ -36,13 +35,6 @@ def device(transport: Liar, **choices: object) -> Client:
     """A client as an app makes it; what is not chosen is the default."""
     known = {"ledger": MEMORY, "consent": True, "epsilon": 1.0, "level": "standard"}
     return Client(transport, "survey", **{**known, **choices})
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """A ledger that was vouched for."""
-    create_ledger(tmp_path / "ledger.db")
-    return tmp_path / "ledger.db"
 
 
 def test_silence_does_not_reveal_an_answer_that_the_domain_leaves_out() -> None:

@@ -3,37 +3,37 @@
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent import futures
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import grpc
 import pytest
+from moody import QUICK, Moody
+from people import person
 
-from hearsay import Analyst, Caps, Reason, Unreachable, create_ledger, sealing
+from hearsay import Analyst, Caps, Delivery, Reason, Unreachable, sealing
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from ldp import Coins
 from ldp.errors import InvalidInput, NotReady, PlanRefused
 from ldp.testing import SeededCoins
-from support import DAILY, SURVEY, Calendar, Server, device, new_client
+from support import DAILY, SURVEY, Calendar, Server, at_once, device, new_client, wait_until
 
 TODAY = datetime.now(UTC).replace(hour=12)
 YESTERDAY = TODAY - timedelta(days=1)
 
 
-def _wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+def answered(server: Server, level: str, people: int, **answers: object) -> None:
+    """Have people who share a device answer "health" at a level, with coins that repeat."""
+    with device(server.address, "health", level=level, coins=SeededCoins(people)) as client:
+        for number in range(people):
+            person(client, str(number), level).record(**answers)
+    assert client.counters["stored"] > 0
 
 
 def test_answers_become_statistics(server: Server) -> None:
-    for person in range(60):
-        coins = SeededCoins(person)
+    for number in range(60):
+        coins = SeededCoins(number)
         with device(server.address, "health", level="open", coins=coins) as client:
-            assert client.record(smokes="yes", age=30 + person / 2).taken == ("smokes", "age")
+            assert client.record(smokes="yes", age=30 + number / 2).taken == ("smokes", "age")
         assert client.counters == {"recorded": 1, "stored": 1}
     with Analyst(server.address) as analyst:
         frame = analyst.estimate("health", "smokes")
@@ -138,17 +138,13 @@ def test_a_bad_answer_is_refused_before_anything_is_spent(
 
 
 def test_a_grant_that_another_process_noted_first_drops_nothing(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Server, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = tmp_path / "ledger.db"
-    create_ledger(file)
     with (
         device(server.address, "health", ledger=file) as first,
         device(server.address, "health", ledger=file) as second,
     ):
-        person = first.person("ann", level="strict")
-        person.grant()
-        assert person.record(smokes="no")
+        assert person(first, "ann").record(smokes="no")
         # The second looks before the first has noted, and writes after it has recorded.
         monkeypatch.setattr(second._device.consent, "_is_noted", lambda person: False)
         second.person("ann", level="strict").grant()
@@ -214,8 +210,8 @@ def test_what_is_spent_for_life_stays_under_its_cap(server: Server) -> None:
 def test_a_sampled_record_reports_what_was_drawn_whatever_the_answers(server: Server) -> None:
     server.create(DAILY.replace('title = "A', 'budget = "sample"\ntitle = "A'))
     seen = set()
-    for person in range(30):
-        coins = SeededCoins(person)
+    for number in range(30):
+        coins = SeededCoins(number)
         with device(server.address, "daily", coins=coins, clock=Calendar()) as client:
             first = client.record(smokes="no").taken + client.record(age=30).taken
             assert len(first) == 1
@@ -240,12 +236,12 @@ def test_nothing_is_revealed_that_the_app_did_not_allow(server: Server) -> None:
     with pytest.raises(PlanRefused, match="'delicate' has no attribute 'drinks'"):
         device(server.address, "delicate", may_reveal={"drinks": ["no"]})
     ordinary = {"smokes": ["no", "sometimes"]}
-    for person in range(200):
-        coins = SeededCoins(person)
-        with device(
-            server.address, "delicate", level="open", may_reveal=ordinary, coins=coins
-        ) as client:
-            client.record(smokes=("no", "yes", "no", "no")[person % 4])
+    with device(
+        server.address, "delicate", level="open", may_reveal=ordinary, coins=SeededCoins(1)
+    ) as client:
+        for number in range(200):
+            answer = ("no", "yes", "no", "no")[number % 4]
+            person(client, str(number), "open").record(smokes=answer)
     with Analyst(server.address) as analyst:
         frame = analyst.estimate("delicate", "smokes")
         truth = [0.75, 0.0, 0.25]
@@ -254,10 +250,8 @@ def test_nothing_is_revealed_that_the_app_did_not_allow(server: Server) -> None:
 
 
 def test_levels_that_differ_are_not_pooled_in_silence(server: Server) -> None:
-    for person in range(240):
-        level = ("strict", "open")[person % 2]
-        with device(server.address, "health", level=level, coins=SeededCoins(person)) as client:
-            client.record(smokes="yes" if level == "open" else "no")
+    answered(server, "strict", 120, smokes="no")
+    answered(server, "open", 120, smokes="yes")
     with Analyst(server.address) as analyst:
         frame = analyst.estimate("health", "smokes")
         assert frame.attrs["method"] == "stratified"
@@ -275,16 +269,14 @@ def test_levels_that_differ_are_not_pooled_in_silence(server: Server) -> None:
             analyst.estimate("health", "smokes", method="magic")
 
 
-@pytest.mark.parametrize("method", ["mle", "gls", "inverse_variance", "scalar"])
-def test_an_analyst_may_choose_how_levels_are_pooled(server: Server, method: str) -> None:
-    for person in range(60):
-        level = ("strict", "open")[person % 2]
-        with device(server.address, "health", level=level, coins=SeededCoins(person)) as client:
-            client.record(smokes="no", age=40)
+def test_an_analyst_may_choose_how_levels_are_pooled(server: Server) -> None:
+    for level in ("strict", "open"):
+        answered(server, level, 30, smokes="no", age=40)
     with Analyst(server.address) as analyst:
-        frame = analyst.estimate("health", "smokes", method=method)
-        assert frame.attrs["method"] == method
-        assert abs(frame.loc["no", "estimate"] - 1) < 4 * frame.loc["no", "standard_error"]
+        for method in ("mle", "gls", "inverse_variance", "scalar"):
+            frame = analyst.estimate("health", "smokes", method=method)
+            assert frame.attrs["method"] == method
+            assert abs(frame.loc["no", "estimate"] - 1) < 4 * frame.loc["no", "standard_error"]
 
 
 def test_an_unknown_survey_or_level_is_refused(server: Server) -> None:
@@ -297,11 +289,11 @@ def test_an_unknown_survey_or_level_is_refused(server: Server) -> None:
 def test_no_server_is_no_error_and_nothing_is_lost(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = device(server.address, "health")
+    client = device(server.address, "health", delivery=QUICK)
     server.stop()
     other = new_client(server.address, "health")
     assert not other.wait_ready(timeout=0.5)
-    _wait_until(lambda: other.status().reason is Reason.UNREACHABLE)
+    wait_until(lambda: other.status().reason is Reason.UNREACHABLE)
     nobody = f"nothing listens at {server.address}"
     assert (other.status().detail, other.status().transport) == (nobody, nobody)
     recorded = other.record(smokes="no")
@@ -360,7 +352,7 @@ def test_a_refused_batch_is_dropped_counted_and_logged(
 def test_what_may_be_taken_later_stays_queued(
     server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = device(server.address, "health")
+    client = device(server.address, "health", delivery=QUICK)
     client.record(smokes="no")
     right, server.folder = server.folder, tmp_path / "wrong"
     server.stop()
@@ -376,44 +368,18 @@ def test_what_may_be_taken_later_stays_queued(
     client.close()
 
 
-class Hostile(collector_pb2_grpc.CollectorServicer):
-    """A server that hands out a plan and answers batches as a test says."""
-
-    def __init__(self, plan: bytes) -> None:
-        self.plan = plan
-        self.answers: list[collector_pb2.SubmitResponse] = []
-
-    def GetPlan(self, request: object, context: object) -> object:
-        return collector_pb2.GetPlanResponse(plan=self.plan)
-
-    def Submit(self, request: object, context: object) -> object:
-        return self.answers.pop(0)
-
-
-@pytest.fixture
-def hostile(server: Server) -> Iterator[tuple[Hostile, str]]:
-    servicer = Hostile(server.show("health").plan)
-    with futures.ThreadPoolExecutor(2) as pool:
-        listener = grpc.server(pool)
-        collector_pb2_grpc.add_CollectorServicer_to_server(servicer, listener)
-        port = listener.add_insecure_port("127.0.0.1:0")
-        listener.start()
-        yield servicer, f"127.0.0.1:{port}"
-        listener.stop(None).wait()
-
-
 def answer(*statuses: int) -> collector_pb2.SubmitResponse:
     results = [collector_pb2.Result(status=status, reason=99) for status in statuses]  # type: ignore[arg-type]
     return collector_pb2.SubmitResponse(results=results)
 
 
 def test_answers_of_no_known_kind_neither_raise_nor_end_a_batch(
-    hostile: tuple[Hostile, str],
+    moody: tuple[Moody, str],
 ) -> None:
-    servicer, address = hostile
+    servicer, address = moody
     # No result, too many, none that says anything, one of a later version; then a refusal.
     servicer.answers = [answer(), answer(1, 1), answer(0), answer(77), answer(3)]
-    with device(address, "health") as client:
+    with device(address, "health", delivery=QUICK) as client:
         client.record(smokes="no")
         assert client.flush(timeout=20)
         assert servicer.answers == []
@@ -421,14 +387,15 @@ def test_answers_of_no_known_kind_neither_raise_nor_end_a_batch(
 
 
 def test_one_batch_without_an_answer_does_not_hold_up_the_next(
-    hostile: tuple[Hostile, str], server: Server
+    moody: tuple[Moody, str], server: Server
 ) -> None:
-    servicer, address = hostile
+    servicer, address = moody
     server.create(DAILY)
     servicer.plan = server.show("daily").plan
     servicer.answers = [answer(77), answer(1), answer(1)]
     calendar = Calendar()
-    with device(address, "daily", clock=calendar) as client:
+    patient = Delivery(batch_age=3600.0, first_wait=0.05)
+    with device(address, "daily", clock=calendar, delivery=patient) as client:
         calendar.now = YESTERDAY
         client.record(smokes="no")
         calendar.now = TODAY
@@ -438,8 +405,8 @@ def test_one_batch_without_an_answer_does_not_hold_up_the_next(
     assert servicer.answers == []
 
 
-def test_a_plan_of_another_survey_is_refused(hostile: tuple[Hostile, str]) -> None:
-    _, address = hostile
+def test_a_plan_of_another_survey_is_refused(moody: tuple[Moody, str]) -> None:
+    _, address = moody
     with pytest.raises(PlanRefused, match="asked for the survey 'wealth', got 'health'"):
         device(address, "wealth")
 
@@ -459,14 +426,14 @@ def test_what_is_lost_at_the_close_is_said(
     server.stop()
     assert not client.close(timeout=0.1)
     assert not client.close()
-    _wait_until(lambda: "1 reports that it had in memory are lost" in caplog.text)
+    wait_until(lambda: "1 reports that it had in memory are lost" in caplog.text)
     begin = time.monotonic()
     assert not client.flush(timeout=20)  # there is no connection left to wait for
     assert time.monotonic() - begin < 10
 
 
 def test_a_flush_waits_for_another_one_no_longer_than_it_was_told(server: Server) -> None:
-    client = device(server.address, "health")
+    client = device(server.address, "health", delivery=QUICK)
     client.record(smokes="no")
     server.stop()
     other = threading.Thread(target=client.flush, kwargs={"timeout": 20})
@@ -513,21 +480,15 @@ def test_threads_share_a_client(server: Server) -> None:
         taken.extend(client.record(smokes="no", age=30).taken)
         client.flush()
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[work] * 8)
     assert client.close()
     assert sorted(taken) == ["age", "smokes"]
     assert server.show("daily").status.records == 1
 
 
 def test_a_client_that_is_dropped_ends_its_thread_and_leaves_what_waits(
-    server: Server, tmp_path: Path
+    server: Server, file: Path
 ) -> None:
-    file = tmp_path / "ledger.db"
-    create_ledger(file)
     client = device(server.address, "health", ledger=file)
     client.record(smokes="no")
     thread = client._device.sender._thread

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,7 +26,7 @@ from hearsay import (
 )
 from hearsay.testing import Collector, RecordingTransport
 from hearsay.v1 import collector_pb2
-from support import Server, free_port
+from support import Server, free_port, wait_until
 
 PLAN = plan_of(one_question(["no", "yes"]))
 QUICK = Delivery(first_wait=0.01, longest_wait=0.05, timeout=1.0)
@@ -178,10 +177,7 @@ def test_the_state_of_delivery_can_be_looked_at() -> None:
         assert 0.0 < (client.delivery.oldest or 0.0) < 5.0
         assert client.delivery.last_success is None
         client.flush(0.001)
-        deadline = time.monotonic() + 5
-        while client.delivery.last_error == "" and time.monotonic() < deadline:
-            time.sleep(0.001)
-        assert "the server is away" in client.delivery.last_error
+        wait_until(lambda: "the server is away" in client.delivery.last_error)
         assert client.flush(5.0)
         state = client.delivery
         assert state.last_error == ""
@@ -198,9 +194,7 @@ def test_the_status_tells_why_the_server_is_not_reached(server: Server) -> None:
     }
     for target, reason in reasons.items():
         with device(target, delivery=QUICK, insecure=True) as client:
-            deadline = time.monotonic() + 10
-            while client.status().reason is Reason.NO_PLAN and time.monotonic() < deadline:
-                time.sleep(0.01)
+            wait_until(lambda client=client: client.status().reason is not Reason.NO_PLAN)
             status = client.status()
             assert status.reason is reason, (target, status)
             assert status.transport
@@ -233,12 +227,9 @@ def broken() -> datetime:
     ("clock", "detail"),
     [(naive, "datetime with a time zone"), (broken, "the clock raised OSError")],
 )
-def test_a_clock_that_cannot_be_used_takes_nothing(
-    clock: object, detail: str, tmp_path: Path
-) -> None:
-    create_ledger(tmp_path / "ledger.db")
+def test_a_clock_that_cannot_be_used_takes_nothing(clock: object, detail: str, file: Path) -> None:
     transport = RecordingTransport(PLAN)
-    with device(transport, clock=clock, ledger=tmp_path / "ledger.db") as client:
+    with device(transport, clock=clock, ledger=file) as client:
         assert client.record(answer="no").dropped == {"answer": "clock"}
         assert client.status().reason is Reason.CLOCK
         assert detail in client.status().detail
@@ -311,13 +302,6 @@ class Away(RecordingTransport):
         raise Unreachable("away")
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def restored(tmp_path: Path, seal: bool) -> tuple[Path, FileAnchor]:
     """Return a ledger that is an old copy, as its anchor knows, and in which a report waits."""
     file, anchor = tmp_path / "ledger.db", FileAnchor(tmp_path / "anchor")
@@ -377,14 +361,13 @@ def test_reports_that_a_client_had_in_memory_are_told() -> None:
 
 
 def test_debugging_shows_what_happens_and_no_answer(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    create_ledger(tmp_path / "ledger.db")
     caplog.set_level("DEBUG", "hearsay")
     plan = plan_of(one_question(["nay", "yea"]))
     transport = RecordingTransport(plan)
     transport.answers = [Unreachable("the server is away")]
-    with device(transport, ledger=tmp_path / "ledger.db", delivery=QUICK) as client:
+    with device(transport, ledger=file, delivery=QUICK) as client:
         assert client.wait_ready()
         ann = client.person("ann.example")
         ann.grant()

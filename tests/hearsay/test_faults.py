@@ -7,29 +7,22 @@ import os
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from concurrent import futures
 from pathlib import Path
-from typing import Any
 
-import grpc
 import pytest
 from disks import SmallDisk
+from moody import QUICK, Moody
 from people import person
 
-from hearsay import Delivery, FileAnchor, Reason, create_ledger
-from hearsay.v1 import collector_pb2, collector_pb2_grpc
-from support import DAILY, Calendar, Server, device, new_client
-
-QUICK = Delivery(batch_age=0.02, first_wait=0.02, longest_wait=0.1, timeout=2.0)
+from hearsay import Delivery, FileAnchor, Reason
+from hearsay.v1 import collector_pb2
+from support import DAILY, Calendar, Server, device, new_client, wait_until
 
 
 def test_a_full_disk_drops_answers_and_recovers(server: Server, small_disk: SmallDisk) -> None:
-    file = small_disk.folder / "ledger.db"
-    create_ledger(file)
-    with device(server.address, "health", ledger=file) as client:
+    file = small_disk.ledger()
+    with device(server.address, "health", ledger=file, delivery=QUICK) as client:
         people = [person(client, str(number)) for number in range(100)]
         first, last = person(client, "first"), person(client, "last")
         assert first.record(smokes="no").taken == ("smokes",)
@@ -50,9 +43,8 @@ def test_a_full_disk_drops_answers_and_recovers(server: Server, small_disk: Smal
 
 
 def test_many_people_record_on_a_small_disk(server: Server, small_disk: SmallDisk) -> None:
-    file = small_disk.folder / "ledger.db"
-    create_ledger(file)
-    with device(server.address, "health", ledger=file) as client:
+    file = small_disk.ledger()
+    with device(server.address, "health", ledger=file, delivery=QUICK) as client:
         server.stop()
         for number in range(80):
             assert person(client, str(number)).record(smokes="no")
@@ -65,8 +57,7 @@ def test_many_people_record_on_a_small_disk(server: Server, small_disk: SmallDis
 def test_what_is_in_a_batch_leaves_from_a_full_disk(
     server: Server, tmp_path: Path, small_disk: SmallDisk, anchored: bool
 ) -> None:
-    file = small_disk.folder / "ledger.db"
-    create_ledger(file)
+    file = small_disk.ledger()
     anchor = FileAnchor(tmp_path / "anchor") if anchored else None
     with device(server.address, "health", ledger=file, delivery=QUICK, anchor=anchor) as client:
         server.stop()
@@ -78,7 +69,7 @@ def test_what_is_in_a_batch_leaves_from_a_full_disk(
         small_disk.fill_log(file)
         server.start()
         client._device.sender.resume(pause)
-        _wait_for(lambda: server.show("health").status.records == 1)
+        wait_until(lambda: server.show("health").status.records == 1)
         small_disk.empty()
         assert client.flush(timeout=20)
         (sent,) = client.outbox().sent
@@ -90,8 +81,7 @@ def test_what_is_in_a_batch_leaves_from_a_full_disk(
 def test_a_read_only_disk_takes_nothing_and_raises_nothing(
     server: Server, small_disk: SmallDisk
 ) -> None:
-    file = small_disk.folder / "ledger.db"
-    create_ledger(file)
+    file = small_disk.ledger()
     with device(server.address, "health", ledger=file):
         pass
     small_disk.make_read_only()
@@ -110,18 +100,14 @@ def test_a_folder_that_is_none_takes_nothing_and_raises_nothing(
     with new_client(server.address, "health", ledger=file) as client:
         assert client.record(smokes="no").taken == ()
         assert client.status().reason is Reason.DISK
+        client.close(0)
 
 
-def test_what_the_queue_does_not_hold_is_dropped_oldest_first(
-    server: Server, tmp_path: Path
-) -> None:
+def test_what_the_queue_does_not_hold_is_dropped_oldest_first(server: Server, file: Path) -> None:
     server.create(DAILY)
-    create_ledger(tmp_path / "ledger.db")
     calendar = Calendar(-30)
     few = Delivery(max_reports=5, first_wait=0.05, longest_wait=0.1, batch_age=0.05)
-    with device(
-        server.address, "daily", ledger=tmp_path / "ledger.db", clock=calendar, delivery=few
-    ) as client:
+    with device(server.address, "daily", ledger=file, clock=calendar, delivery=few) as client:
         server.stop()
         for _ in range(20):
             assert client.record(smokes="no").taken == ("smokes",)
@@ -149,70 +135,12 @@ def test_the_queue_is_bounded_in_bytes_too(server: Server) -> None:
     client.close(0)
 
 
-class Moody(collector_pb2_grpc.CollectorServicer):
-    """A server that serves a plan and answers batches as it is told to."""
-
-    def __init__(self, plan: bytes) -> None:
-        self.plan = plan
-        self.answers: list[Any] = []
-        self.calls: list[float] = []
-        self.tokens: list[str] = []
-        self.forgotten: list[bytes] = []
-        self.delay = "400"
-        self.slow_plan = False
-        self.patience = threading.Event()
-
-    def GetPlan(self, request: object, context: object) -> object:
-        if self.slow_plan:
-            self.patience.wait(20)
-        return collector_pb2.GetPlanResponse(plan=self.plan)
-
-    def Submit(self, request: object, context: Any) -> object:
-        self.calls.append(time.monotonic())
-        self.tokens.append(dict(context.invocation_metadata()).get("authorization", ""))
-        answer = self.answers.pop(0) if self.answers else collector_pb2.Result.STORED
-        if answer == "exhausted":
-            context.set_trailing_metadata([("retry-after-ms", self.delay)])
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many wait")
-        if answer == "hang long":
-            self.patience.wait(20)
-        if answer == "hang":
-            time.sleep(0.5)
-        result = collector_pb2.Result(status=answer) if isinstance(answer, int) else answer
-        return collector_pb2.SubmitResponse(
-            results=[result if isinstance(result, collector_pb2.Result) else collector_pb2.Result()]
-        )
-
-    def Forget(self, request: Any, context: object) -> object:
-        self.forgotten += request.ids
-        return collector_pb2.ForgetResponse()
-
-
-@pytest.fixture
-def moody(server: Server) -> Iterator[tuple[Moody, str]]:
-    servicer = Moody(server.show("health").plan)
-    with futures.ThreadPoolExecutor(4) as pool:
-        listener = grpc.server(pool)
-        collector_pb2_grpc.add_CollectorServicer_to_server(servicer, listener)
-        port = listener.add_insecure_port("127.0.0.1:0")
-        listener.start()
-        yield servicer, f"127.0.0.1:{port}"
-        listener.stop(None).wait()
-
-
-def _wait_for(condition: Any) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_the_servers_retry_delay_is_honoured(moody: tuple[Moody, str]) -> None:
     servicer, address = moody
     servicer.answers = ["exhausted", "exhausted"]
     with device(address, "health", delivery=QUICK) as client:
         client.record(smokes="no")
-        _wait_for(lambda: client.counters.get("stored"))
+        wait_until(lambda: client.counters.get("stored"))
     first, second, third = servicer.calls
     assert second - first >= 0.4
     assert third - second >= 0.4
@@ -222,12 +150,12 @@ def test_a_batch_leaves_by_itself_when_it_is_old_or_full(moody: tuple[Moody, str
     servicer, address = moody
     with device(address, "health", delivery=QUICK) as client:
         client.record(smokes="no")
-        _wait_for(lambda: client.counters.get("stored") == 1)
+        wait_until(lambda: client.counters.get("stored") == 1)
     full = Delivery(batch_rows=3, batch_age=3600.0)
     with device(address, "health", delivery=full) as client:
         for number in range(3):
             person(client, str(number)).record(smokes="no")
-        _wait_for(lambda: client.counters.get("stored") == 1)
+        wait_until(lambda: client.counters.get("stored") == 1)
         assert client.outbox().sent[0].batch.rows == 3
         person(client, "later").record(smokes="no")
         time.sleep(0.1)
@@ -251,11 +179,11 @@ def test_batches_under_way_are_forgotten_when_consent_is_revoked(
     servicer.answers = ["hang"] * 50
     with device(address, "health", delivery=QUICK) as client:
         client.record(smokes="no")
-        _wait_for(lambda: servicer.calls)
+        wait_until(lambda: servicer.calls)
         (batch,) = client.outbox().batches
         client.revoke(forget=True)
         assert not client.outbox()
-        _wait_for(lambda: servicer.forgotten)
+        wait_until(lambda: servicer.forgotten)
         assert servicer.forgotten == [batch.id]
         calls = len(servicer.calls)
         client.flush()
@@ -270,7 +198,7 @@ def test_batches_dropped_while_under_way_can_be_forgotten_too(moody: tuple[Moody
     with device(address, "health", delivery=one) as client:
         ann = person(client, "ann")
         ann.record(smokes="no")
-        _wait_for(lambda: servicer.calls)
+        wait_until(lambda: servicer.calls)
         (first,) = client.outbox().batches
         person(client, "bob").record(smokes="no")
         assert client.counters["overflow"] == 1
@@ -278,7 +206,7 @@ def test_batches_dropped_while_under_way_can_be_forgotten_too(moody: tuple[Moody
         assert (sent.became, sent.batch) == ("overflow", first)
         assert not servicer.forgotten
         ann.revoke(forget=True)
-        _wait_for(lambda: servicer.forgotten)
+        wait_until(lambda: servicer.forgotten)
         assert first.id in servicer.forgotten
 
 
@@ -305,11 +233,7 @@ def test_a_plan_that_is_garbage_is_refused(moody: tuple[Moody, str]) -> None:
         assert client.counters["plan_refused"] == 1
 
 
-def test_the_exit_of_the_process_is_bounded_and_loses_nothing(
-    server: Server, tmp_path: Path
-) -> None:
-    file = tmp_path / "ledger.db"
-    create_ledger(file)
+def test_the_exit_of_the_process_is_bounded_and_loses_nothing(server: Server, file: Path) -> None:
     server.wait_until_healthy()
     code = f"""
 import time
@@ -338,11 +262,9 @@ client.record(smokes="no")
 
 
 def test_nothing_leaves_before_what_was_spent_is_on_the_disk(
-    moody: tuple[Moody, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    moody: tuple[Moody, str], tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     servicer, address = moody
-    file = tmp_path / "ledger.db"
-    create_ledger(file)
     synced: list[str] = []
     real = os.fsync
 
@@ -386,7 +308,7 @@ def test_revoking_ends_the_call_under_way(moody: tuple[Moody, str]) -> None:
     patient = Delivery(batch_age=0.01, timeout=20.0)
     with device(address, "health", delivery=patient) as client:
         client.record(smokes="no")
-        _wait_for(lambda: servicer.calls)
+        wait_until(lambda: servicer.calls)
         begin = time.monotonic()
         client.revoke()
         assert time.monotonic() - begin < 3
@@ -428,9 +350,7 @@ class Unhashable(str):
     __hash__ = None  # type: ignore[assignment]
 
 
-def test_the_log_does_not_grow_while_the_server_is_away(server: Server, tmp_path: Path) -> None:
-    file = tmp_path / "ledger.db"
-    create_ledger(file)
+def test_the_log_does_not_grow_while_the_server_is_away(server: Server, file: Path) -> None:
     few = Delivery(max_reports=50, first_wait=0.05, longest_wait=0.1)
     with device(server.address, "health", ledger=file, delivery=few) as client:
         server.stop()
@@ -459,10 +379,8 @@ def test_a_flush_ends_in_time_even_if_the_plan_is_due(moody: tuple[Moody, str]) 
         client.flush()
 
 
-def test_one_surveys_queue_does_not_drop_anothers_reports(server: Server, tmp_path: Path) -> None:
+def test_one_surveys_queue_does_not_drop_anothers_reports(server: Server, file: Path) -> None:
     server.create(DAILY)
-    file = tmp_path / "ledger.db"
-    create_ledger(file)
     never = Delivery(batch_age=3600.0)
     few = Delivery(batch_age=3600.0, max_reports=2)
     with (

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from hostile import one_question, plan_of, uncollected
 
-from hearsay import MEMORY, Agreement, Client, Delivery, create_ledger, ledger_file
+from hearsay import MEMORY, Agreement, Client, Delivery, ledger_file
 from hearsay.testing import RecordingTransport
+from support import new_client
 
 pytestmark = [
     pytest.mark.skipif(
@@ -53,26 +54,11 @@ def check_unlocked(file: Path) -> None:
         other.execute("ROLLBACK")
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """A ledger that was vouched for."""
-    create_ledger(tmp_path / "ledger.db")
-    return tmp_path / "ledger.db"
-
-
 PLAN = plan_of(one_question(["no", "yes"]))
 
 
 def connected(transport: RecordingTransport, file: Path) -> Client:
-    return Client(
-        transport,
-        "survey",
-        ledger=file,
-        level="standard",
-        epsilon=1.0,
-        consent=True,
-        delivery=FAST,
-    )
+    return new_client(transport, "survey", level="standard", ledger=file, delivery=FAST)
 
 
 @pytest.mark.slow

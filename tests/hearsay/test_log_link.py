@@ -18,6 +18,7 @@ from disks import SmallDisk
 
 from hearsay.new_ledger import create_ledger
 from hearsay.store import Store
+from support import wait_until
 
 EARLIER, NOW = datetime(2026, 7, 4, 12, tzinfo=UTC), datetime(2026, 7, 5, 12, tzinfo=UTC)
 
@@ -360,8 +361,7 @@ def test_an_older_log_beside_a_closed_ledger_is_not_replayed(file: Path) -> None
 
 
 def test_an_older_log_is_not_replayed_after_a_close_on_a_full_disk(small_disk: SmallDisk) -> None:
-    file = small_disk.folder / "ledger.db"
-    create_ledger(file)
+    file = small_disk.ledger()
     store = a_store(file)
     store.secure()
     store.write(lambda c: c.execute("INSERT INTO counters VALUES ('s', 'spent', 1)"))
@@ -469,7 +469,7 @@ def test_two_stores_that_secure_at_once_lose_nothing(file: Path) -> None:
     victims = Victims(file, "loose")
     try:
         pids = [victims.start(slot) for slot in range(2)]
-        time.sleep(2)
+        wait_until(lambda: victims.committed() > 100, 60)
         for pid in pids:
             os.kill(pid, 0)
             assert Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"  # none has failed

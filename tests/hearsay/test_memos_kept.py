@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from people import person
 
-from hearsay import Caps, Delivery, PlanRefused, Reason, create_ledger
+from hearsay import Caps, Delivery, PlanRefused, Reason
 from support import Calendar, Server, device, new_client
 
 MEMOISED = """
@@ -22,12 +22,6 @@ values = ["beer", "coffee", "milk", "tea", "water", "wine", "juice", "other"]
 CHANGES = {"may_tell_changes": ["drink"]}
 LASTING = Delivery(batch_age=1e9)
 """With which nothing leaves before it was looked at."""
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    create_ledger(tmp_path / "ledger.db")
-    return tmp_path / "ledger.db"
 
 
 def test_an_app_must_allow_that_reports_tell_when_an_answer_changes(server: Server) -> None:

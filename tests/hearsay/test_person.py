@@ -14,7 +14,6 @@ from hearsay import (
     Delivery,
     InvalidInput,
     Reason,
-    create_ledger,
     outbox,
     sealing,
 )
@@ -88,10 +87,9 @@ def test_a_level_above_the_apps_epsilon_is_refused_for_anybody(
         assert "would spend epsilon 2, and the app allows epsilon=1" in ann.status().detail
 
 
-def test_each_has_caps_of_their_own(transport: RecordingTransport, tmp_path: Path) -> None:
-    create_ledger(tmp_path / "ledger.db")
+def test_each_has_caps_of_their_own(transport: RecordingTransport, file: Path) -> None:
     calendar = Calendar(-3)
-    with backend(transport, ledger=tmp_path / "ledger.db", clock=calendar) as client:
+    with backend(transport, ledger=file, clock=calendar) as client:
         ann, bob = client.person("ann", level="strict"), client.person("bob", level="strict")
         for person in (ann, bob):
             person.grant()
@@ -207,12 +205,10 @@ def test_without_a_default_somebody_must_choose(transport: RecordingTransport) -
 
 @pytest.mark.parametrize("choices", [{"epsilon": 0.4}, {"caps": Caps(attribute={"answer": 0.4})}])
 def test_a_plan_that_nobody_could_answer_by_is_not_kept(
-    choices: dict[str, object], tmp_path: Path
+    choices: dict[str, object], file: Path
 ) -> None:
-    create_ledger(tmp_path / "ledger.db")
-    ledger = tmp_path / "ledger.db"
     transport = RecordingTransport(plan_of(TWO_LEVELS))
-    with backend(transport, ledger=ledger, **choices) as client:
+    with backend(transport, ledger=file, **choices) as client:
         ann = client.person("ann", level="strict")
         ann.grant()
         assert not ann.wait_ready()
@@ -220,7 +216,7 @@ def test_a_plan_that_nobody_could_answer_by_is_not_kept(
         assert status.reason is Reason.PLAN_REFUSED
         assert "nobody could answer 'survey', whatever level they choose: " in status.detail
     transport = RecordingTransport(plan_of(TWO_LEVELS.replace("strict = 0.5", "strict = 0.25")))
-    with backend(transport, ledger=ledger, **choices) as client:
+    with backend(transport, ledger=file, **choices) as client:
         ann = client.person("ann", level="strict")
         assert ann.wait_ready()
         assert ann.record(answer="yes")
@@ -244,31 +240,23 @@ def test_a_plan_is_kept_if_choices_by_attribute_could_answer_by_it() -> None:
         assert ann.record(answer="yes", other="no").taken == ("answer", "other")
 
 
-def test_a_cap_for_life_may_be_paced(tmp_path: Path) -> None:
-    create_ledger(tmp_path / "ledger.db")
+def test_a_cap_for_life_may_be_paced(file: Path) -> None:
     transport = RecordingTransport(plan_of(one_question(["no", "yes"])))
     begin = datetime(2026, 1, 1, 12, tzinfo=UTC)
     days = (datetime(2027, 1, 1, tzinfo=UTC) - begin).days + 1
     clock = Calendar()
-    taken = []
-    with Client(
+    with backend(
         transport,
-        "survey",
         level="standard",
-        epsilon=1.0,
         consent=True,
-        ledger=tmp_path / "ledger.db",
+        ledger=file,
         caps=Caps(life=20.0, until="2026"),
         clock=clock,
         delivery=Delivery(batch_age=3600.0, max_reports=100),
     ) as client:
         clock.now = begin
         assert client.wait_ready()
-        for day in range(days):
-            clock.now = begin + timedelta(days=day)
-            client._device.keeper.hear(int(clock.now.timestamp()))
-            if client.record(answer="yes"):
-                taken.append(day)
+        taken = days_taken(client, clock, days)
         assert client.spendings()[0].left == 0.0
     gaps = [later - earlier for earlier, later in itertools.pairwise(taken)]
     assert len(taken) == 20
@@ -301,11 +289,10 @@ def days_taken(client: Client, clock: Calendar, days: int) -> list[int]:
     return taken
 
 
-def test_a_pace_says_when_answers_are_taken_again(tmp_path: Path) -> None:
-    create_ledger(tmp_path / "ledger.db")
+def test_a_pace_says_when_answers_are_taken_again(file: Path) -> None:
     clock = Calendar()
     clock.now = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    with paced(plan_of(one_question(["no", "yes"])), tmp_path / "ledger.db", clock) as client:
+    with paced(plan_of(one_question(["no", "yes"])), file, clock) as client:
         people = [client.person(str(number)) for number in range(3)]
         for person in people:
             person.grant()
@@ -330,42 +317,39 @@ def test_a_pace_says_when_answers_are_taken_again(tmp_path: Path) -> None:
         assert people[2].status().detail == ""
 
 
-def test_a_survey_of_one_period_in_the_same_ledger_does_not_change_a_pace(tmp_path: Path) -> None:
-    create_ledger(tmp_path / "ledger.db")
+def test_a_survey_of_one_period_in_the_same_ledger_does_not_change_a_pace(file: Path) -> None:
     clock = Calendar()
     clock.now = datetime(2026, 1, 1, 11, tzinfo=UTC)
     once = plan_of(one_question(["no", "yes"], period="").replace('"survey"', '"once"'))
-    with paced(once, tmp_path / "ledger.db", clock) as client:
+    with paced(once, file, clock) as client:
         assert client.wait_ready()
         assert client.record(answer="yes")
     daily = plan_of(one_question(["no", "yes"]))
-    with paced(daily, tmp_path / "ledger.db", clock) as client:
+    with paced(daily, file, clock) as client:
         assert client.wait_ready()
         taken = days_taken(client, clock, 70)
     assert len(taken) == 2  # of about 12 in a year, one of which was the other survey's
 
 
-def test_a_pace_takes_a_record_whole(tmp_path: Path) -> None:
+def test_a_pace_takes_a_record_whole(file: Path) -> None:
     """Also where a memo costs more than what one report of it does."""
-    create_ledger(tmp_path / "ledger.db")
     clock = Calendar()
     clock.now = datetime(2026, 1, 1, 12, tzinfo=UTC)
     toml = (
         one_question(["no", "yes"], 2.0, memo=2.5)
         + '\n[[attributes]]\nname = "age"\n[attributes.numeric]\nlow = 0\nhigh = 9'
     )
-    with paced(plan_of(toml), tmp_path / "ledger.db", clock, may_tell_changes=["answer"]) as client:
+    with paced(plan_of(toml), file, clock, may_tell_changes=["answer"]) as client:
         assert client.wait_ready()
         assert client.record(answer="yes", age=3).taken == ("answer", "age")
 
 
 def test_a_consent_that_is_revoked_elsewhere_stops_what_this_process_has_leased(
-    tmp_path: Path,
+    file: Path,
 ) -> None:
-    create_ledger(tmp_path / "ledger.db")
     plan = plan_of(TWO_LEVELS)
     transport = RecordingTransport(plan)
-    with backend(transport, ledger=tmp_path / "ledger.db") as client:
+    with backend(transport, ledger=file) as client:
         ann = client.person("ann", level="strict")
         ann.grant()
         assert ann.wait_ready()
@@ -376,7 +360,7 @@ def test_a_consent_that_is_revoked_elsewhere_stops_what_this_process_has_leased(
         sealing.seal(device.store, "survey", device.coins, rows=512, size=1 << 20)
         now = device.clock().timestamp()
         (batch,) = outbox.lease(device.store, "survey", now)
-        with backend(RecordingTransport(plan), ledger=tmp_path / "ledger.db") as other:
+        with backend(RecordingTransport(plan), ledger=file) as other:
             other.person("ann", level="strict").revoke()
         device.sender._pauses.clear()
         assert device.sender._deliver(batch) is None
@@ -384,12 +368,11 @@ def test_a_consent_that_is_revoked_elsewhere_stops_what_this_process_has_leased(
 
 
 def test_a_pace_that_is_over_paces_no_more_and_is_warned_of(
-    transport: RecordingTransport, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    transport: RecordingTransport, file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    create_ledger(tmp_path / "ledger.db")
     clock = Calendar(-9)
     today, yesterday = (f"{clock.now - timedelta(days=days):%Y-%m-%d}" for days in (0, 1))
-    known = {"level": "strict", "ledger": tmp_path / "ledger.db", "clock": clock, "consent": True}
+    known = {"level": "strict", "ledger": file, "clock": clock, "consent": True}
     with backend(transport, caps=Caps(life=9.0, until=today), **known):
         assert "not paced any more" not in caplog.text
     with backend(transport, caps=Caps(life=9.0, until=yesterday), **known) as client:

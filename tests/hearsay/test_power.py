@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from people import person
 
-from hearsay import Reason, create_ledger, outbox
+from hearsay import Reason, outbox
 from hearsay.store import Store
 from hearsay.trouble import Trouble
 from hearsay.wal import intact
@@ -117,10 +117,8 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> FickleDisk:
 
 
 def test_a_log_that_the_disk_went_back_on_is_set_aside_and_nothing_of_it_leaves(
-    server: Server, tmp_path: Path, disk: FickleDisk
+    server: Server, tmp_path: Path, file: Path, disk: FickleDisk
 ) -> None:
-    file = tmp_path / "ledger.db"
-    create_ledger(file)
     client = device(server.address, "health", ledger=file)
     person(client, "ann").record(smokes="no")
     assert client.flush()
@@ -146,10 +144,8 @@ def test_a_log_that_the_disk_went_back_on_is_set_aside_and_nothing_of_it_leaves(
 
 
 def test_a_store_writes_its_log_again_after_a_failed_sync_or_sets_it_aside(
-    tmp_path: Path, disk: FickleDisk
+    tmp_path: Path, file: Path, disk: FickleDisk
 ) -> None:
-    file = tmp_path / "ledger.db"
-    create_ledger(file)
     store = Store(file, lambda: datetime(2026, 7, 4, tzinfo=UTC))
 
     def add(name: str) -> None:

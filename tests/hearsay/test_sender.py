@@ -3,11 +3,10 @@
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from hearsay import MEMORY, Caps, Client, Delivery, Reason, Unreachable, create_ledger
+from hearsay import Caps, Delivery, Reason, Unreachable
 from hearsay.choices import Agreed, Choices
 from hearsay.consent import Consent
 from hearsay.counters import Counters
@@ -18,7 +17,7 @@ from hearsay.testing import Collector, RecordingTransport
 from hearsay.v1 import collector_pb2
 from hearsay_server.surveys import survey as surveys
 from ldp import Coins
-from support import DAILY, SURVEY, Calendar, Server
+from support import DAILY, SURVEY, Calendar, Server, new_client, wait_until
 
 
 def _plan(toml: str = SURVEY) -> bytes:
@@ -41,12 +40,6 @@ class _Away(RecordingTransport):
 
 
 QUICK = Delivery(first_wait=0.02, longest_wait=0.05)
-
-
-def _client(target: str | RecordingTransport, survey: str, **choices: Any) -> Client:
-    return Client(
-        target, survey, level="strict", epsilon=64.0, ledger=MEMORY, consent=True, **choices
-    )
 
 
 def _pauses(tries: int, retry_after: float = 0.0) -> list[float]:
@@ -92,18 +85,11 @@ def test_no_try_comes_before_the_server_asked_for_it() -> None:
     assert _pauses(3, retry_after=100.0) == [100.0] * 3
 
 
-def test_every_try_sends_the_same_bytes_across_a_restart(tmp_path: Path) -> None:
-    create_ledger(tmp_path / "ledger.db")
+def test_every_try_sends_the_same_bytes_across_a_restart(file: Path) -> None:
     transport = _transport()
     transport.answers = [Unreachable("away")] * 1000
     delivery = Delivery(first_wait=0.01, longest_wait=0.02, batch_age=0.01)
-    choices: dict[str, Any] = {
-        "level": "strict",
-        "epsilon": 64.0,
-        "ledger": tmp_path / "ledger.db",
-        "delivery": delivery,
-    }
-    with Client(transport, "health", consent=True, **choices) as client:
+    with new_client(transport, "health", ledger=file, delivery=delivery) as client:
         assert client.wait_ready()
         for name in range(20):
             person = client.person(str(name), level="strict")
@@ -113,7 +99,7 @@ def test_every_try_sends_the_same_bytes_across_a_restart(tmp_path: Path) -> None
         client.close(0)
     before = len(transport.batches)
     transport.answers = [Unreachable("away")]
-    with Client(transport, "health", **choices) as client:
+    with new_client(transport, "health", ledger=file, delivery=delivery, consent=False) as client:
         assert client.flush(20)
     assert 1 < before < len(transport.batches)
     by_id: dict[bytes, set[bytes]] = {}
@@ -126,16 +112,13 @@ def test_every_try_sends_the_same_bytes_across_a_restart(tmp_path: Path) -> None
 def test_a_batch_leaves_by_itself_when_it_has_bytes_enough() -> None:
     transport = _transport()
     delivery = Delivery(batch_bytes=1000, batch_age=3600.0)
-    with _client(transport, "health", delivery=delivery) as client:
+    with new_client(transport, "health", delivery=delivery) as client:
         assert client.wait_ready()
         people = [client.person(str(name), level="strict") for name in range(40)]
         for person in people:  # some 80 bytes each
             person.grant()
             assert person.record(smokes="no", age=30)
-        deadline = time.monotonic() + 20
-        while len(transport.batches) < 2:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: len(transport.batches) >= 2)
         assert 0 < max(batch.rows for batch in transport.batches) < 40
         for person in people:
             person.revoke()
@@ -146,7 +129,7 @@ def test_a_server_is_asked_again_when_its_plan_is_old_and_another_plan_is_refuse
     change: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     transport, calendar = _transport(DAILY), Calendar(-3)
-    with _client(transport, "daily", clock=calendar) as client:
+    with new_client(transport, "daily", clock=calendar) as client:
         assert client.wait_ready()
         before = client.plan.revision
         transport._plan = _plan(DAILY.replace("high = 60", change))
@@ -167,7 +150,7 @@ def test_a_server_is_asked_again_when_its_plan_is_old_and_another_plan_is_refuse
 def test_a_flush_keeps_to_the_retry_delay_of_the_server() -> None:
     with Collector(_plan()) as collector:
         collector.received.answers = [Unreachable("busy", retry_after=3.0)]
-        with _client(collector.address, "health", delivery=QUICK) as client:
+        with new_client(collector.address, "health", delivery=QUICK) as client:
             assert client.wait_ready()
             client.record(smokes="no")
             begin = time.monotonic()
@@ -184,7 +167,7 @@ def test_a_flush_keeps_to_the_retry_delay_of_the_server() -> None:
 def test_a_flush_keeps_to_the_back_off() -> None:
     transport = _transport()
     transport.answers = [Unreachable("away")]
-    with _client(transport, "health", delivery=Delivery(first_wait=60.0)) as client:
+    with new_client(transport, "health", delivery=Delivery(first_wait=60.0)) as client:
         assert client.wait_ready()
         client.record(smokes="no")
         begin = time.monotonic()
@@ -196,7 +179,7 @@ def test_a_flush_keeps_to_the_back_off() -> None:
 
 def test_a_survey_that_comes_later_is_found_without_a_restart(server: Server) -> None:
     soon = Delivery(batch_age=0.02, longest_wait=0.05)
-    with _client(server.address, "late", delivery=soon) as client:
+    with new_client(server.address, "late", delivery=soon) as client:
         assert not client.wait_ready()
         status = client.status()
         assert (status.reason, status.detail) == (
@@ -204,7 +187,4 @@ def test_a_survey_that_comes_later_is_found_without_a_restart(server: Server) ->
             "there is no survey 'late' here",
         )
         server.create(SURVEY.replace("health", "late"))
-        deadline = time.monotonic() + 30
-        while client.status().reason is not Reason.READY:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: client.status().ready, 30)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from people import person
 
-from hearsay import Caps, Client, Person, create_ledger
+from hearsay import Caps, Client, Person
 from hearsay.testing import RecordingTransport
 from hearsay_server.surveys import survey as surveys
-from support import Calendar
+from support import Calendar, new_client
 
 TOML = """
 name = "life"
@@ -42,26 +42,18 @@ PEOPLE = ["", "ann", "bob", "carl"]
 @pytest.mark.parametrize("budget", ["split", "sample"])
 @pytest.mark.parametrize("life", [None, 4.0])
 def test_what_was_spent_is_what_left_whatever_is_recorded(
-    tmp_path: Path, budget: str, life: float | None
+    file: Path, budget: str, life: float | None
 ) -> None:
     toml = TOML.format(budget=budget)
     transport = RecordingTransport(surveys.resolve(surveys.from_toml(toml, "life.toml")))
-    file, calendar, chance = tmp_path / "ledger.db", Calendar(-50), random.Random(7)
-    create_ledger(file)
+    calendar, chance = Calendar(-50), random.Random(7)
     taken: Counter[tuple[str, int, str]] = Counter()
     day = 0
 
     def opened() -> Client:
-        return Client(
-            transport,
-            "life",
-            level=chance.choice(["strict", "standard"]),
-            epsilon=1.0,
-            ledger=file,
-            consent=True,
-            caps=Caps(life=life),
-            clock=calendar,
-        )
+        level = chance.choice(["strict", "standard"])
+        caps = Caps(life=life)
+        return new_client(transport, "life", level=level, ledger=file, caps=caps, clock=calendar)
 
     def whoever(name: str) -> Person:
         return person(client, name, client.level) if name else client

@@ -23,6 +23,7 @@ from hearsay.schema import VERSION
 from hearsay.store import Store
 from hearsay.trouble import Reason, Trouble
 from ldp import InvalidInput
+from support import at_once
 
 R = TypeVar("R")
 NOW = datetime(2026, 7, 4, 12, tzinfo=UTC)
@@ -173,11 +174,7 @@ def test_threads_take_turns(store: Store) -> None:
             store.write(count)
             store.write(count)
 
-    threads = [threading.Thread(target=many) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[many] * 4)
     assert counted(store) == 400
 
 
@@ -221,8 +218,9 @@ def test_a_ledger_that_was_made_on_purpose_has_no_moment_to_confirm(file: Path) 
     store.release()
 
 
-def test_a_ledger_that_was_made_on_purpose_counts_counts_from_the_beginning(file: Path) -> None:
+def test_a_ledger_that_was_made_on_purpose_counts_from_the_beginning(file: Path) -> None:
     create_ledger(file)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
     store = a_store(file)
     store.write(count)
     assert store.created is None
@@ -353,8 +351,7 @@ def test_a_file_that_cannot_be_opened_is_tried_again_after_a_second(tmp_path: Pa
 
 
 def test_a_read_only_folder_is_trouble_with_the_disk(small_disk: SmallDisk) -> None:
-    file = small_disk.folder / "ledger.db"
-    create_ledger(file)
+    file = small_disk.ledger()
     small_disk.make_read_only()
     for name in (file, small_disk.folder / "other.db"):
         with pytest.raises(Trouble) as found:
@@ -374,8 +371,7 @@ def memos(store: Store) -> int:
 
 
 def test_a_full_disk_takes_no_answer_but_lets_leave_what_was_taken(small_disk: SmallDisk) -> None:
-    file = small_disk.folder / "ledger.db"
-    create_ledger(file)
+    file = small_disk.ledger()
     store = a_store(file)
     store.write(lambda c: c.execute("INSERT INTO counters VALUES ('s', 'leased', 0)"))
     small_disk.fill(but=40_000)
@@ -400,8 +396,7 @@ def test_a_full_disk_takes_no_answer_but_lets_leave_what_was_taken(small_disk: S
 def test_a_small_disk_holds_many_answers_however_much_the_log_takes_for_each(
     small_disk: SmallDisk,
 ) -> None:
-    file = small_disk.folder / "ledger.db"
-    create_ledger(file)
+    file = small_disk.ledger()
     store = a_store(file)
     for _ in range(300):
         store.write(functools.partial(remember, size=100))
@@ -410,8 +405,7 @@ def test_a_small_disk_holds_many_answers_however_much_the_log_takes_for_each(
 
 
 def test_a_full_disk_lets_the_log_be_moved_and_used_again(small_disk: SmallDisk) -> None:
-    file = small_disk.folder / "ledger.db"
-    create_ledger(file)
+    file = small_disk.ledger()
     store = a_store(file)
     store.write(count)
     small_disk.fill_log(file)
@@ -429,8 +423,7 @@ def test_a_full_disk_lets_the_log_be_moved_and_used_again(small_disk: SmallDisk)
 
 
 def test_a_full_disk_on_closing_loses_nothing(small_disk: SmallDisk) -> None:
-    file = small_disk.folder / "ledger.db"
-    create_ledger(file)
+    file = small_disk.ledger()
     store = a_store(file)
     store.write(count)
     small_disk.fill(but=50_000)
@@ -495,9 +488,7 @@ def in_child(work: Callable[[], int]) -> int:
 
 def in_thread(work: Callable[[], R]) -> R:
     results: list[R] = []
-    thread = threading.Thread(target=lambda: results.append(work()))
-    thread.start()
-    thread.join()
+    at_once(lambda: results.append(work()))
     return results[0]
 
 
@@ -530,8 +521,8 @@ def test_a_process_that_exits_without_closing_leaves_a_ledger_that_is_whole(file
     store.release()
 
 
-def open_at_once(file: Path, begin: float) -> None:
-    time.sleep(max(0.0, begin - time.time()))
+def open_at_once(file: Path, everybody: threading.Barrier) -> None:
+    everybody.wait(30)
     store = Store(file, lambda: NOW)
     store.write(count)
     store.secure()
@@ -540,8 +531,8 @@ def open_at_once(file: Path, begin: float) -> None:
 
 def test_processes_that_open_a_missing_file_at_once_share_one(file: Path) -> None:
     context = multiprocessing.get_context("spawn")
-    begin = time.time() + 3
-    processes = [context.Process(target=open_at_once, args=(file, begin)) for _ in range(4)]
+    everybody = context.Barrier(4)
+    processes = [context.Process(target=open_at_once, args=(file, everybody)) for _ in range(4)]
     for process in processes:
         process.start()
     for process in processes:

@@ -114,8 +114,19 @@ def threads_can_write(store: Store) -> None:
 
 # An exception between the opening of a file and its assignment leaves the closing to Python.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-@pytest.mark.parametrize("kind", [Interrupted, OutOfTime, NoValue, NoRun])
-@pytest.mark.parametrize("in_a_row", [1, 3])
+@pytest.mark.parametrize(
+    ("kind", "in_a_row"),
+    [
+        (Interrupted, 1),
+        (OutOfTime, 3),
+        *(
+            pytest.param(kind, in_a_row, marks=pytest.mark.slow)
+            for kind in (Interrupted, OutOfTime, NoValue, NoRun)
+            for in_a_row in (1, 3)
+            if (kind, in_a_row) not in ((Interrupted, 1), (OutOfTime, 3))
+        ),
+    ],
+)
 @pytest.mark.parametrize("operation", ["write", "read", "secure", "open", "release", "memory"])
 def test_an_exception_of_a_signal_handler_leaves_nothing_locked_and_nothing_half_done(
     tmp_path: Path,

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import hearsay
-from hearsay import MEMORY, Client, Delivery, InvalidInput, Unreachable
+from hearsay import Delivery, InvalidInput, Unreachable
 from hearsay.testing import Collector, RecordingTransport
 from hearsay.transport import GrpcTransport
 from hearsay.v1 import collector_pb2
 from hearsay_server.surveys import survey as surveys
-from support import SURVEY
+from support import SURVEY, device, new_client
 
 QUICK = Delivery(first_wait=0.02, longest_wait=0.05)
 
@@ -25,10 +25,7 @@ def plan() -> bytes:
 
 def test_an_app_sees_what_would_be_sent(plan: bytes) -> None:
     transport = RecordingTransport(plan)
-    with Client(
-        transport, "health", level="open", epsilon=4.0, ledger=MEMORY, consent=True, strict=True
-    ) as client:
-        assert client.wait_ready()
+    with device(transport, "health", level="open") as client:
         assert client.record(smokes="yes", age=41).taken == ("smokes", "age")
         for number in range(49):
             person = client.person(str(number), level="open")
@@ -53,10 +50,7 @@ def test_a_lost_answer_is_told_and_counted_once(plan: bytes) -> None:
         collector_pb2.Result(status=collector_pb2.Result.RETRY),
         collector_pb2.Result(status=collector_pb2.Result.STORED),
     ]
-    with Client(
-        transport, "health", level="open", epsilon=4.0, ledger=MEMORY, consent=True, delivery=QUICK
-    ) as client:
-        assert client.wait_ready()
+    with device(transport, "health", level="open", delivery=QUICK) as client:
         client.record(smokes="yes")
         assert client.flush()
         assert client.counters == {"recorded": 1, "stored": 1}
@@ -70,28 +64,11 @@ def test_a_lost_answer_is_told_and_counted_once(plan: bytes) -> None:
 def test_a_collector_in_this_process_is_a_real_server(plan: bytes) -> None:
     with Collector(plan) as collector:
         collector.received.answers = [Unreachable("busy", retry_after=0.2)]
-        with Client(
-            collector.address,
-            "health",
-            level="open",
-            epsilon=4.0,
-            ledger=MEMORY,
-            consent=True,
-            delivery=QUICK,
-        ) as client:
-            assert client.wait_ready()
+        with device(collector.address, "health", level="open", delivery=QUICK) as client:
             client.record(smokes="yes", age=41)
             assert client.flush()
         with (
-            Client(
-                collector.address,
-                "wealth",
-                level="open",
-                epsilon=4.0,
-                ledger=MEMORY,
-                consent=True,
-                strict=True,
-            ) as other,
+            new_client(collector.address, "wealth", strict=True) as other,
             pytest.raises(InvalidInput, match="there is no survey 'wealth' here"),
         ):
             other.wait_ready()
@@ -113,16 +90,7 @@ def test_revoking_reaches_the_collector(plan: bytes) -> None:
     with Collector(plan) as collector:
         retry = collector_pb2.Result(status=collector_pb2.Result.RETRY)
         collector.received.answers = [retry] * 100
-        with Client(
-            collector.address,
-            "health",
-            level="open",
-            epsilon=4.0,
-            ledger=MEMORY,
-            consent=True,
-            delivery=QUICK,
-        ) as client:
-            assert client.wait_ready()
+        with device(collector.address, "health", level="open", delivery=QUICK) as client:
             client.record(smokes="yes")
             client.flush(timeout=0.3)
             (batch,) = client.outbox().batches

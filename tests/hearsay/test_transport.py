@@ -15,12 +15,13 @@ from typing import Any
 import grpc
 import pytest
 from certificates import Authority
+from moody import listening
 from serving import register, serving, tokens_of
 
 from hearsay import MEMORY, Client, Delivery, InvalidInput, Reason, Tls, Unreachable
 from hearsay.transport import GrpcTransport, check_target, is_loopback, open_channel
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
-from support import Server, device, free_port
+from support import Server, device, free_port, new_client, wait_until
 
 
 @pytest.mark.parametrize(
@@ -156,24 +157,6 @@ class Fake(collector_pb2_grpc.CollectorServicer):
         return collector_pb2.SubmitResponse(results=[collector_pb2.Result()] * self.results)
 
 
-@contextlib.contextmanager
-def listening(
-    fake: Fake, credentials: grpc.ServerCredentials | None = None, port: int = 0
-) -> Iterator[str]:
-    with futures.ThreadPoolExecutor(8) as pool:
-        server = grpc.server(pool)
-        collector_pb2_grpc.add_CollectorServicer_to_server(fake, server)
-        address = f"127.0.0.1:{port}"
-        if credentials is None:
-            port = server.add_insecure_port(address)
-        else:
-            port = server.add_secure_port(address, credentials)
-        server.start()
-        yield f"127.0.0.1:{port}"
-        fake.may_answer.set()
-        server.stop(None).wait()
-
-
 @pytest.fixture
 def fake() -> Fake:
     return Fake()
@@ -183,6 +166,7 @@ def fake() -> Fake:
 def address(fake: Fake) -> Iterator[str]:
     with listening(fake) as found:
         yield found
+        fake.may_answer.set()
 
 
 def failure(transport: GrpcTransport, timeout: float = 10.0) -> Unreachable:
@@ -418,10 +402,7 @@ def test_a_connection_that_nothing_uses_is_closed_when_another_is_opened(
     assert first.living() == 1
     monkeypatch.setattr("hearsay.channels._UNUSED", 0.0)
     GrpcTransport(address).get_plan("health", 10)
-    deadline = time.monotonic() + 10
-    while first.living() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert first.living() == 0
+    wait_until(lambda: first.living() == 0)
     assert idle.get_plan("health", 10).plan == b"health"
     assert first.opened == 2
     for relay in (first, second):
@@ -444,7 +425,7 @@ def test_a_channel_that_was_replaced_connects_no_more() -> None:
         transport = GrpcTransport(f"127.0.0.1:{listener.getsockname()[1]}")
         for _ in range(5):
             failure(transport)
-        time.sleep(3.0)
+        time.sleep(2.0)
         assert opened == 5
 
 
@@ -495,9 +476,6 @@ def test_a_connection_that_died_unnoticed_is_replaced(server: Server) -> None:
 def test_a_server_without_tls_is_not_spoken_to_in_the_clear(server: Server) -> None:
     # This address reaches the same server, but only 127.0.0.0/8 is promised to stay here.
     port = server.address.rpartition(":")[2]
-    with Client(
-        f"0.0.0.0:{port}", "health", level="strict", epsilon=1.0, ledger=MEMORY, consent=True
-    ) as client:
-        assert not client.wait_ready(timeout=1.0)
-        assert client.status().reason is Reason.TLS
+    with new_client(f"0.0.0.0:{port}", "health") as client:
+        wait_until(lambda: client.status().reason is Reason.TLS)
     device(f"0.0.0.0:{port}", "health", insecure=True).close()
