@@ -1,5 +1,6 @@
 """Fixtures of the server's tests."""
 
 from postgres import postgres, where
+from stored import store
 
-__all__ = ["postgres", "where"]
+__all__ = ["postgres", "store", "where"]

@@ -1,7 +1,8 @@
 """Batches of a real survey, and what is stored of them, for tests of the database."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -40,6 +41,15 @@ def register(store: Store) -> None:
     """Register "health", answered once, and "daily"."""
     store.create_survey("health", PLANS["health"].revision, ONCE)
     store.create_survey("daily", PLANS["daily"].revision, DAY)
+
+
+@pytest.fixture
+def store(where: Path | str) -> Iterator[Store]:
+    """A store with both surveys, on SQLite and on PostgreSQL."""
+    opened = Store(where)
+    register(opened)
+    yield opened
+    opened.close()
 
 
 def terms(now: datetime = NOW) -> Terms:

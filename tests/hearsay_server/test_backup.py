@@ -21,14 +21,6 @@ from hearsay_server.storage.verify import Verdict, verify
 from ldp.errors import InvalidInput, StorageFailed
 
 
-@pytest.fixture
-def store(where: Path | str) -> Iterator[Store]:
-    opened = Store(where)
-    register(opened)
-    yield opened
-    opened.close()
-
-
 @pytest.fixture(params=["sqlite", "postgresql"])
 def other(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """Another place, which is empty."""

@@ -1,12 +1,11 @@
 """Forgetting by id: deleted, taken out of the tallies, and kept out."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import grpc
 import pytest
-from stored import NOW, PLANS, add, batch, daily, register, remembered, tallied
+from stored import NOW, PLANS, add, batch, daily, remembered, tallied
 
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from hearsay_server.ingest.intake import Reason, Refused
@@ -19,14 +18,6 @@ from support import Server
 
 ONCE, EVERY_DAY = PLANS["health"], PLANS["daily"]
 TODAY = f"{NOW:%Y-%m-%d}"
-
-
-@pytest.fixture
-def store(where: Path | str) -> Iterator[Store]:
-    opened = Store(where)
-    register(opened)
-    yield opened
-    opened.close()
 
 
 def ids(*numbers: int) -> list[bytes]:

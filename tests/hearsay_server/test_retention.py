@@ -1,6 +1,5 @@
 """Closing, dropping, purging, deleting: nothing is counted twice, and nothing stays too long."""
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -13,14 +12,6 @@ from hearsay_server.storage import retention, schema
 from hearsay_server.storage.store import Store
 from hearsay_server.storage.tokens import charge
 from ldp.errors import InvalidInput, NotReady
-
-
-@pytest.fixture
-def store(where: Path | str) -> Iterator[Store]:
-    opened = Store(where)
-    register(opened)
-    yield opened
-    opened.close()
 
 
 def sweep(store: Store, now: datetime, keep_days: int = 0) -> None:

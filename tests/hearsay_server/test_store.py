@@ -2,9 +2,9 @@
 
 import random
 import signal
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,8 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from postgres import Postgres
-from stored import NOW, add, asked_of_decode, decoded
+from stored import NOW, ONCE, PLANS, add, asked_of_decode, batch, decoded, register, tallied
 
-from hearsay import plan
 from hearsay.v1 import collector_pb2
 from hearsay_server.ingest import merging
 from hearsay_server.ingest.intake import Cohort, Limits, Reason, Refused, Terms, decode
@@ -23,38 +22,11 @@ from hearsay_server.storage import migrations, schema, shards
 from hearsay_server.storage.database import is_away
 from hearsay_server.storage.selection import Selected
 from hearsay_server.storage.store import Store
-from hearsay_server.surveys import survey as surveys
-from ldp import Coins, Tally
+from ldp import Tally
 from ldp.errors import InvalidInput, NotReady, StorageFailed
-from support import SURVEY
+from support import at_once
 
-FROZEN = surveys.resolve(surveys.from_toml(SURVEY, "test.toml"))
-PLAN = plan.parse(FROZEN)
-
-
-def batch(number: int) -> collector_pb2.Batch:
-    """A batch of one row at one of the levels."""
-    level = PLAN.levels[("strict", "open")[number % 2]]
-    message = collector_pb2.Batch(
-        id=number.to_bytes(16, "big"),
-        survey="health",
-        revision=PLAN.revision,
-        period="once",
-        rows=1,
-    )
-    for name, value in (("smokes", number % 3), ("age", 0.5)):
-        mechanism = level.mechanisms[name]
-        codes = mechanism.encode([mechanism.randomize(value, Coins())])
-        message.columns.add(attribute=name, level=level.name, codes=codes)
-    return message
-
-
-@pytest.fixture
-def store(where: Path | str) -> Iterator[Store]:
-    opened = Store(where)
-    opened.create_survey("health", PLAN.revision, FROZEN)
-    yield opened
-    opened.close()
+PLAN = PLANS["health"]
 
 
 def test_tallies_are_those_of_the_stored_batches(store: Store) -> None:
@@ -67,10 +39,10 @@ def test_tallies_are_those_of_the_stored_batches(store: Store) -> None:
         for cohort, tally in decoded(collector_pb2.Batch.FromString(data)).items():
             stored[cohort] = stored[cohort] + tally if cohort in stored else tally
     assert len(rows) == 60
-    kept = store.tallies("health", "smokes") | store.tallies("health", "age")
+    kept = tallied(store, "health")
     assert kept == stored
     assert len(kept) == 4  # two attributes at two levels
-    (survey,) = store.surveys()
+    _, survey = store.surveys()
     assert (survey.batches, survey.records) == (60, 60)
 
 
@@ -88,7 +60,7 @@ def test_batches_that_are_stored_still_are_read_once_each_in_pages(store: Store)
 
 def test_a_group_of_which_all_is_new_takes_one_transaction(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.create_survey("health", PLAN.revision, FROZEN)
+    register(store)
     begun: list[sa.Connection] = []
     sa.event.listen(store.engine, "begin", begun.append)
     sent = [batch(number) for number in range(7)]
@@ -112,7 +84,7 @@ def test_a_page_of_large_batches_is_a_short_one(
 
 def test_a_page_is_found_without_sorting_the_period(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.create_survey("health", PLAN.revision, FROZEN)
+    register(store)
     add(store, [batch(number) for number in range(6)])
     asked: list[tuple[str, Any]] = []
     sa.event.listen(
@@ -146,9 +118,9 @@ def test_what_is_over_the_limit_costs_no_second_decoding_of_the_others(
     for message in kept:
         for cohort, tally in decoded(message).items():
             expected[cohort] = expected[cohort] + tally if cohort in expected else tally
-    assert store.tallies("health", "smokes") | store.tallies("health", "age") == expected
+    assert tallied(store, "health") == expected
     assert sorted(b.id for page in store.batches("health") for b in page) == [b.id for b in kept]
-    assert store.surveys()[0].batches == 8
+    assert store.surveys()[1].batches == 8
     assert add(store, batches) == [number in (3, 8) for number in range(10)]
 
 
@@ -170,7 +142,7 @@ def test_what_is_over_the_limit_counts_nothing_though_it_cannot_be_decoded_again
     assert stored is True
     assert asked.count(one.id) > 1
     assert [b for page in store.batches("health") for b in page] == [two]
-    kept = store.tallies("health", "smokes") | store.tallies("health", "age")
+    kept = tallied(store, "health")
     assert kept == decoded(two)
 
 
@@ -235,7 +207,7 @@ def test_a_failure_in_the_middle_stores_nothing(
     with monkeypatch.context() as patched, pytest.raises(OSError, match="the disk is gone"):
         patched.setattr(shards, "add", fails)
         add(store, [batch(1), batch(2)])
-    assert store.surveys()[0].batches == 0
+    assert store.surveys()[1].batches == 0
     assert store.tallies("health", "smokes") == {}
     assert add(store, [batch(1), batch(2)]) == [True, True]
 
@@ -248,9 +220,9 @@ def test_tallies_can_be_asked_for_by_level_and_period(store: Store) -> None:
 
 
 def test_a_name_has_one_plan(store: Store) -> None:
-    assert store.create_survey("health", PLAN.revision, FROZEN).revision == PLAN.revision
+    assert store.create_survey("health", PLAN.revision, ONCE).revision == PLAN.revision
     with pytest.raises(InvalidInput, match="a survey 'health' exists, with another plan"):
-        store.create_survey("health", b"other", FROZEN)
+        store.create_survey("health", b"other", ONCE)
 
 
 def test_data_of_a_later_version_is_left_alone(where: Path | str) -> None:
@@ -285,7 +257,7 @@ def test_a_commit_is_synced_though_the_database_is_set_to_forgo_it(postgres: Pos
 def test_several_stores_count_a_batch_once(where: Path | str) -> None:
     """Three stores on threads are sent the same batches at once, in groups that overlap."""
     stores = [Store(where) for _ in range(3)]
-    stores[0].create_survey("health", PLAN.revision, FROZEN)
+    register(stores[0])
     sent = [batch(number) for number in range(120)]
     chance = random.Random(7)
     outcomes: list[bool | Refused] = []
@@ -294,17 +266,10 @@ def test_several_stores_count_a_batch_once(where: Path | str) -> None:
         for start in range(0, len(mine), 8):
             outcomes.extend(add(store, mine[start : start + 8]))
 
-    threads = [
-        threading.Thread(target=send, args=(store, chance.sample(sent, len(sent))))
-        for store in stores
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*(partial(send, store, chance.sample(sent, len(sent))) for store in stores))
     assert sorted(outcomes) == [False] * 240 + [True] * 120
     assert sum(tally.n for tally in stores[1].tallies("health", "smokes").values()) == 120
-    (survey,) = stores[2].surveys()
+    _, survey = stores[2].surveys()
     assert (survey.batches, survey.records) == (120, 120)
     for store in stores:
         store.close()
@@ -314,7 +279,7 @@ def test_each_process_on_postgresql_adds_to_rows_of_its_own(postgres: Postgres) 
     url = postgres.create()
     stores = [Store(url) for _ in range(3)]
     assert [store.database.shard for store in stores] == [0, 1, 2]
-    stores[0].create_survey("health", PLAN.revision, FROZEN)
+    register(stores[0])
     for number, store in enumerate(stores):
         add(store, [batch(2 * number)])
     with stores[0].database.reading() as connection:
@@ -330,21 +295,14 @@ def test_each_process_on_postgresql_adds_to_rows_of_its_own(postgres: Postgres) 
 def test_two_processes_that_share_a_shard_lose_nothing(postgres: Postgres) -> None:
     url = postgres.create()
     stores = [Store(url) for _ in range(2)]
-    stores[0].create_survey("health", PLAN.revision, FROZEN)
+    register(stores[0])
     stores[1].database.shard = 0  # as after a database that was restarted
-    threads = [
-        threading.Thread(
-            target=lambda store, first: [
-                add(store, [batch(number)]) for number in range(first, 80, 2)
-            ],
-            args=(store, first),
-        )
-        for first, store in enumerate(stores)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+
+    def send(store: Store, first: int) -> None:
+        for number in range(first, 80, 2):
+            add(store, [batch(number)])
+
+    at_once(*(partial(send, store, first) for first, store in enumerate(stores)))
     kept = stores[0].tallies("health", "smokes")
     assert {cohort.level: tally.n for cohort, tally in kept.items()} == {"open": 40, "strict": 40}
     for store in stores:
@@ -362,7 +320,7 @@ def test_stores_that_start_at_once_on_an_empty_database_agree(postgres: Postgres
 
 def test_a_database_that_comes_back_is_used_again(postgres: Postgres) -> None:
     store = Store(postgres.create())
-    store.create_survey("health", PLAN.revision, FROZEN)
+    register(store)
     one, two = batch(1), batch(2)
     assert add(store, [one]) == [True]
     postgres.stop(signal.SIGQUIT)
@@ -414,7 +372,7 @@ def test_a_store_that_was_away_does_not_write_to_what_was_upgraded_meanwhile(
     with psycopg.connect(url) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '99'")
     with pytest.raises(sa.exc.OperationalError, match="was upgraded to schema 99") as error:
-        store.create_survey("health", PLAN.revision, FROZEN)
+        register(store)
     assert is_away(error.value)
     store.close()
 

@@ -1,25 +1,16 @@
 """What is read of some periods: tallies, and the batches in pages of one period each."""
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from stored import add, daily, register
+from stored import add, daily
 
 from hearsay.v1 import collector_pb2
 from hearsay_server.storage.selection import Selected
 from hearsay_server.storage.store import Store
-
-
-@pytest.fixture
-def store(where: Path | str) -> Iterator[Store]:
-    store = Store(where)
-    register(store)
-    yield store
-    store.close()
 
 
 def test_a_page_is_of_one_period_of_those_asked_for(store: Store) -> None:

@@ -1,10 +1,13 @@
 """Group commit: what waits is bounded, answered, and never forgotten."""
 
 import asyncio
+import functools
 import threading
 import time
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
+from typing import ParamSpec
 
 import pytest
 import stored
@@ -16,7 +19,21 @@ from hearsay_server.storage import writer
 from hearsay_server.storage.store import Sent, Store
 from hearsay_server.storage.writer import Overloaded, Writer
 
+P = ParamSpec("P")
 LIMITS = Limits()
+
+
+def in_a_loop(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
+    """Run a test that is a coroutine."""
+
+    @functools.wraps(test)
+    def run(*given: P.args, **named: P.kwargs) -> None:
+        async def all_of_it() -> None:
+            await test(*given, **named)
+
+        asyncio.run(all_of_it())
+
+    return run
 
 
 class Slow:
@@ -44,103 +61,93 @@ def batches(count: int, size: int = 0) -> list[collector_pb2.Batch]:
     return [collector_pb2.Batch(id=bytes(16), revision=bytes(size)) for _ in range(count)]
 
 
-def test_what_arrives_during_a_commit_shares_the_next_one() -> None:
-    async def test() -> None:
-        store = Slow()
-        feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
-        calls = [asyncio.create_task(feeding.add(batches(2))) for _ in range(50)]
-        await asyncio.sleep(0.1)
-        store.free.set()
-        assert await asyncio.gather(*calls) == [[True, True]] * 50
-        assert sum(store.groups) == 100
-        assert len(store.groups) <= 3
-        await feeding.close()
-
-    asyncio.run(test())
+@in_a_loop
+async def test_what_arrives_during_a_commit_shares_the_next_one() -> None:
+    store = Slow()
+    feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
+    calls = [asyncio.create_task(feeding.add(batches(2))) for _ in range(50)]
+    await asyncio.sleep(0.1)
+    store.free.set()
+    assert await asyncio.gather(*calls) == [[True, True]] * 50
+    assert sum(store.groups) == 100
+    assert len(store.groups) <= 3
+    await feeding.close()
 
 
-def test_while_more_keeps_coming_a_commit_waits_for_it_as_long_as_the_last_one_took(
+@in_a_loop
+async def test_while_more_keeps_coming_a_commit_waits_for_it_as_long_as_the_last_one_took(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(writer, "_LINGER", 60.0)
-
-    async def test() -> None:
-        store = Slow()
-        feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
-        calls = [asyncio.create_task(feeding.add(batches(1)))]
-        await asyncio.sleep(0.5)  # the first commit is a long one
+    store = Slow()
+    feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
+    calls = [asyncio.create_task(feeding.add(batches(1)))]
+    await asyncio.sleep(0.5)  # the first commit is a long one
+    calls.append(asyncio.create_task(feeding.add(batches(1))))
+    await asyncio.sleep(0)
+    store.free.set()
+    for _ in range(30):
         calls.append(asyncio.create_task(feeding.add(batches(1))))
         await asyncio.sleep(0)
-        store.free.set()
-        for _ in range(30):
-            calls.append(asyncio.create_task(feeding.add(batches(1))))
-            await asyncio.sleep(0)
-        await asyncio.gather(*calls)
-        await feeding.close()
-        assert sum(store.groups) == 32
-        assert len(store.groups) <= 4  # those that trickle in went together
-
-    asyncio.run(test())
+    await asyncio.gather(*calls)
+    await feeding.close()
+    assert sum(store.groups) == 32
+    assert len(store.groups) <= 4  # those that trickle in went together
 
 
 @pytest.mark.parametrize(("count", "size"), [(256, 0), (4, 5 << 20)])
-def test_more_than_it_will_hold_is_refused_and_nothing_of_it_taken(count: int, size: int) -> None:
-    async def test() -> None:
-        store = Slow()
-        feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
-        calls = []
-        while True:
-            calls.append(asyncio.create_task(feeding.add(batches(count, size))))
-            await asyncio.sleep(0)
-            if calls[-1].done():
-                break
-        with pytest.raises(Overloaded, match=r"batches of \d+ bytes wait already"):
-            calls.pop().result()
-        assert len(calls) * count <= writer._MAX_WAITING
-        assert len(calls) * count * size <= writer._MAX_WAITING_BYTES
-        store.free.set()
-        await asyncio.gather(*calls)
-        assert sum(store.groups) == len(calls) * count
-        assert await feeding.add(batches(count, size)) == [True] * count  # there is room again
-        await feeding.close()
+@in_a_loop
+async def test_more_than_it_will_hold_is_refused_and_nothing_of_it_taken(
+    count: int, size: int
+) -> None:
+    store = Slow()
+    feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
+    calls = []
+    while True:
+        calls.append(asyncio.create_task(feeding.add(batches(count, size))))
+        await asyncio.sleep(0)
+        if calls[-1].done():
+            break
+    with pytest.raises(Overloaded, match=r"batches of \d+ bytes wait already"):
+        calls.pop().result()
+    assert len(calls) * count <= writer._MAX_WAITING
+    assert len(calls) * count * size <= writer._MAX_WAITING_BYTES
+    store.free.set()
+    await asyncio.gather(*calls)
+    assert sum(store.groups) == len(calls) * count
+    assert await feeding.add(batches(count, size)) == [True] * count  # there is room again
+    await feeding.close()
 
-    asyncio.run(test())
 
-
-def test_a_request_that_is_larger_than_all_that_may_wait_is_taken_alone(
+@in_a_loop
+async def test_a_request_that_is_larger_than_all_that_may_wait_is_taken_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(writer, "_MAX_WAITING_BYTES", 1000)
-
-    async def test() -> None:
-        store = Slow()
-        feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
-        large = asyncio.create_task(feeding.add(batches(1, 5000)))
-        await asyncio.sleep(0)
-        with pytest.raises(Overloaded):
-            await feeding.add(batches(1, 5000))
-        store.free.set()
-        assert await large == [True]
-        await feeding.close()
-
-    asyncio.run(test())
+    store = Slow()
+    feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
+    large = asyncio.create_task(feeding.add(batches(1, 5000)))
+    await asyncio.sleep(0)
+    with pytest.raises(Overloaded):
+        await feeding.add(batches(1, 5000))
+    store.free.set()
+    assert await large == [True]
+    await feeding.close()
 
 
-def test_a_failure_is_told_to_all_whom_it_concerns_and_to_nobody_else() -> None:
-    async def test() -> None:
-        store = Slow()
-        store.free.set()
-        store.fails = OSError("disk full")
-        feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
-        answers = await asyncio.gather(
-            feeding.add(batches(1)), feeding.add(batches(3)), return_exceptions=True
-        )
-        assert [type(answer) for answer in answers] == [OSError, OSError]
-        store.fails = None
-        assert await feeding.add(batches(1)) == [True]
-        await feeding.close()
-
-    asyncio.run(test())
+@in_a_loop
+async def test_a_failure_is_told_to_all_whom_it_concerns_and_to_nobody_else() -> None:
+    store = Slow()
+    store.free.set()
+    store.fails = OSError("disk full")
+    feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
+    answers = await asyncio.gather(
+        feeding.add(batches(1)), feeding.add(batches(3)), return_exceptions=True
+    )
+    assert [type(answer) for answer in answers] == [OSError, OSError]
+    store.fails = None
+    assert await feeding.add(batches(1)) == [True]
+    await feeding.close()
 
 
 def test_what_one_request_breaks_is_not_visited_on_those_beside_it(where: Path | str) -> None:
@@ -171,46 +178,40 @@ def test_what_one_request_breaks_is_not_visited_on_those_beside_it(where: Path |
     asyncio.run(test())
 
 
-def test_a_store_that_answers_nonsense_hangs_nobody() -> None:
-    async def test() -> None:
-        store = Slow()
-        store.add = lambda sent, now, limits: [True]  # type: ignore[method-assign]
-        feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
-        with pytest.raises(RuntimeError):
-            await feeding.add(batches(3))
-        assert await feeding.add(batches(1)) == [True]
-        await feeding.close()
-
-    asyncio.run(test())
+@in_a_loop
+async def test_a_store_that_answers_nonsense_hangs_nobody() -> None:
+    store = Slow()
+    store.add = lambda sent, now, limits: [True]  # type: ignore[method-assign]
+    feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError):
+        await feeding.add(batches(3))
+    assert await feeding.add(batches(1)) == [True]
+    await feeding.close()
 
 
-def test_a_caller_that_goes_away_leaves_its_batch_behind() -> None:
-    async def test() -> None:
-        store = Slow()
-        feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
-        gone = asyncio.create_task(feeding.add(batches(1)))
-        stays = asyncio.create_task(feeding.add(batches(1)))
-        await asyncio.sleep(0.05)
-        gone.cancel()
-        store.free.set()
-        assert await stays == [True]
-        await feeding.close()
-        assert sum(store.groups) == 2
-
-    asyncio.run(test())
+@in_a_loop
+async def test_a_caller_that_goes_away_leaves_its_batch_behind() -> None:
+    store = Slow()
+    feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
+    gone = asyncio.create_task(feeding.add(batches(1)))
+    stays = asyncio.create_task(feeding.add(batches(1)))
+    await asyncio.sleep(0.05)
+    gone.cancel()
+    store.free.set()
+    assert await stays == [True]
+    await feeding.close()
+    assert sum(store.groups) == 2
 
 
-def test_closing_writes_what_waits() -> None:
-    async def test() -> None:
-        store = Slow()
-        feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
-        calls = [asyncio.create_task(feeding.add(batches(1))) for _ in range(10)]
-        await asyncio.sleep(0.05)
-        threading.Timer(0.2, store.free.set).start()
-        await feeding.close()
-        assert [await call for call in calls] == [[True]] * 10
-
-    asyncio.run(test())
+@in_a_loop
+async def test_closing_writes_what_waits() -> None:
+    store = Slow()
+    feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
+    calls = [asyncio.create_task(feeding.add(batches(1))) for _ in range(10)]
+    await asyncio.sleep(0.05)
+    threading.Timer(0.2, store.free.set).start()
+    await feeding.close()
+    assert [await call for call in calls] == [[True]] * 10
 
 
 def test_each_batch_of_a_group_is_stored_with_its_own_caller_and_answered() -> None:
@@ -240,35 +241,31 @@ def test_each_batch_of_a_group_is_stored_with_its_own_caller_and_answered() -> N
     asyncio.run(test())
 
 
-def test_the_lag_is_how_long_the_first_of_what_waits_has_waited() -> None:
-    async def test() -> None:
-        store = Slow()
-        feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
-        assert feeding.lag == 0
-        begin = time.monotonic()
-        first = asyncio.create_task(feeding.add(batches(1)))
-        await asyncio.sleep(0.2)
-        second = asyncio.create_task(feeding.add(batches(1)))
-        await asyncio.sleep(0)
-        assert 0.15 < feeding.lag <= time.monotonic() - begin
-        store.free.set()
-        await asyncio.gather(first, second)
-        assert feeding.lag == 0
-        await feeding.close()
-
-    asyncio.run(test())
+@in_a_loop
+async def test_the_lag_is_how_long_the_first_of_what_waits_has_waited() -> None:
+    store = Slow()
+    feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
+    assert feeding.lag == 0
+    begin = time.monotonic()
+    first = asyncio.create_task(feeding.add(batches(1)))
+    await asyncio.sleep(0.2)
+    second = asyncio.create_task(feeding.add(batches(1)))
+    await asyncio.sleep(0)
+    assert 0.15 < feeding.lag <= time.monotonic() - begin
+    store.free.set()
+    await asyncio.gather(first, second)
+    assert feeding.lag == 0
+    await feeding.close()
 
 
-def test_who_watches_hears_of_every_commit_and_why_one_failed() -> None:
-    async def test() -> None:
-        store, heard = Slow(), list[Exception | None]()
-        store.free.set()
-        feeding = Writer(store, LIMITS, committed=lambda _seconds, error: heard.append(error))
+@in_a_loop
+async def test_who_watches_hears_of_every_commit_and_why_one_failed() -> None:
+    store, heard = Slow(), list[Exception | None]()
+    store.free.set()
+    feeding = Writer(store, LIMITS, committed=lambda _seconds, error: heard.append(error))
+    await feeding.add([collector_pb2.Batch()])
+    store.fails = OSError("the disk is full")
+    with pytest.raises(OSError, match="the disk is full"):
         await feeding.add([collector_pb2.Batch()])
-        store.fails = OSError("the disk is full")
-        with pytest.raises(OSError, match="the disk is full"):
-            await feeding.add([collector_pb2.Batch()])
-        await feeding.close()
-        assert heard == [None, store.fails]
-
-    asyncio.run(test())
+    await feeding.close()
+    assert heard == [None, store.fails]
