@@ -152,6 +152,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def a_store(file: Path, at: datetime = NOW) -> Store:
+    """Open a store; it closes its file when it is dropped, at the end of a test."""
     return Store(file, lambda: at)
 
 
@@ -292,7 +293,6 @@ def test_a_killed_process_leaves_what_it_committed(used: Path) -> None:
     assert not log(used).exists()
     assert names(store) == {"secured", "spent"}
     assert store.lost == ""
-    store.release()
 
 
 @pytest.mark.parametrize("cut", [None, 0, 20])
@@ -323,7 +323,6 @@ def test_an_older_log_is_a_lost_ledger_and_is_not_replayed(used: Path) -> None:
     assert aside.read_bytes() == kept != newer
     store = a_store(used)
     assert names(store) == {"secured", "spent"}
-    store.release()
 
 
 def test_an_older_main_file_is_a_lost_ledger(used: Path) -> None:
@@ -357,7 +356,6 @@ def test_an_older_log_beside_a_closed_ledger_is_not_replayed(file: Path) -> None
     expect_lost(file, "not the one that the ledger was last used with")
     again = a_store(file)
     assert names(again) == {"secured", "spent"}
-    again.release()
 
 
 def test_an_older_log_is_not_replayed_after_a_close_on_a_full_disk(small_disk: SmallDisk) -> None:
@@ -399,7 +397,6 @@ def test_a_ledger_of_which_a_kill_left_all_files_may_be_moved(used: Path, tmp_pa
     store = a_store(folder / used.name)
     assert names(store) == {"secured", "spent"}
     assert store.lost == ""
-    store.release()
 
 
 def test_another_program_may_look_into_a_ledger_and_close_it(used: Path) -> None:
@@ -410,7 +407,6 @@ def test_another_program_may_look_into_a_ledger_and_close_it(used: Path) -> None
     store = a_store(used)
     assert names(store) == {"secured", "spent"}
     assert store.lost == ""
-    store.release()
 
 
 def test_what_waits_in_a_lost_ledger_is_dropped_and_counted(file: Path) -> None:
@@ -436,7 +432,6 @@ def test_what_waits_in_a_lost_ledger_is_dropped_and_counted(file: Path) -> None:
     counts = copy.read(lambda c: c.execute("SELECT * FROM counters ORDER BY survey").fetchall())
     assert counts == [("one", "lost", 3), ("two", "lost", 1)]
     assert copy.read(lambda c: c.execute("SELECT count(*) FROM reports").fetchone()) == (0,)
-    copy.release()
 
 
 def test_a_lost_ledger_forgets_every_consent(file: Path) -> None:
@@ -450,7 +445,6 @@ def test_a_lost_ledger_forgets_every_consent(file: Path) -> None:
     store.release()
     copy = a_store(file.with_name("copy.db"))
     assert copy.read(lambda c: c.execute("SELECT consent FROM people").fetchall()) == [(0,), (0,)]
-    copy.release()
 
 
 def test_what_was_secured_is_in_the_main_file(file: Path) -> None:
@@ -461,7 +455,6 @@ def test_what_was_secured_is_in_the_main_file(file: Path) -> None:
     alone = sqlite3.connect(f"{file.as_uri()}?immutable=1", uri=True)
     assert alone.execute("SELECT name FROM counters").fetchall() == [("secured",)]
     alone.close()
-    store.release()
 
 
 def test_two_stores_that_secure_at_once_lose_nothing(file: Path) -> None:
@@ -480,4 +473,3 @@ def test_two_stores_that_secure_at_once_lose_nothing(file: Path) -> None:
     store = a_store(file)
     assert rows(store) > 100
     assert store.lost == ""
-    store.release()

@@ -174,7 +174,6 @@ def test_a_store_writes_its_log_again_after_a_failed_sync_or_sets_it_aside(
     assert len(list(tmp_path.glob("ledger.db.corrupt-*"))) >= 1
     assert store.read(lambda c: c.execute("SELECT * FROM counters").fetchall()) == []
     assert store.created is not None
-    store.release()
 
 
 def test_a_log_is_intact_up_to_what_was_damaged(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ def store(file: Path) -> Iterator[Store]:
 
 
 def a_store(file: Path | None, wait: float = 2.0) -> Store:
+    """Open a store; it closes its file when it is dropped, at the end of a test."""
     return Store(file, lambda: NOW, wait=wait)
 
 
@@ -82,7 +83,6 @@ def test_a_transaction_is_there_as_a_whole_or_not_at_all(file: Path, in_memory: 
             run(fail)
     store.write(count)
     assert counted(store) == 2
-    store.release()
 
 
 def test_what_is_committed_is_there_after_a_release_and_for_others(
@@ -187,7 +187,6 @@ def test_a_ledger_that_is_made_by_itself_says_since_when_it_counts(file: Path) -
     again = Store(file, lambda: datetime(2027, 1, 1, tzinfo=UTC))
     assert counted(again) == 1
     assert again.created == NOW
-    again.release()
 
 
 def test_the_moment_that_a_ledger_was_made_is_corrected_once(store: Store, file: Path) -> None:
@@ -206,7 +205,6 @@ def test_the_moment_that_a_ledger_was_made_is_corrected_once(store: Store, file:
     again.probe()
     assert again.created == right
     assert again.is_confirmed
-    again.release()
 
 
 def test_a_ledger_that_was_made_on_purpose_has_no_moment_to_confirm(file: Path) -> None:
@@ -215,7 +213,6 @@ def test_a_ledger_that_was_made_on_purpose_has_no_moment_to_confirm(file: Path) 
     store.confirm_created(NOW)
     assert store.created is None
     assert store.is_confirmed
-    store.release()
 
 
 def test_a_ledger_that_was_made_on_purpose_counts_from_the_beginning(file: Path) -> None:
@@ -228,7 +225,6 @@ def test_a_ledger_that_was_made_on_purpose_counts_from_the_beginning(file: Path)
     with pytest.raises(InvalidInput, match=r"exists: a ledger .* remove it with its -wal"):
         create_ledger(file)
     assert counted(store) == 1
-    store.release()
 
 
 def test_a_ledger_is_not_made_beside_the_log_of_another_or_in_no_folder(file: Path) -> None:
@@ -279,7 +275,6 @@ def test_an_empty_file_is_one_that_is_missing(file: Path) -> None:
     store = a_store(file)
     store.write(count)
     assert store.created == NOW
-    store.release()
 
 
 @pytest.mark.parametrize("damage", ["garbage", "a page"])
@@ -347,7 +342,6 @@ def test_a_file_that_cannot_be_opened_is_tried_again_after_a_second(tmp_path: Pa
         folder.mkdir(exist_ok=True)
     time.sleep(1.05)
     store.write(count)
-    store.release()
 
 
 def test_a_read_only_folder_is_trouble_with_the_disk(small_disk: SmallDisk) -> None:
@@ -390,7 +384,6 @@ def test_a_full_disk_takes_no_answer_but_lets_leave_what_was_taken(small_disk: S
     again = a_store(file)
     assert memos(again) == taken
     assert again.lost == ""
-    again.release()
 
 
 def test_a_small_disk_holds_many_answers_however_much_the_log_takes_for_each(
@@ -401,7 +394,6 @@ def test_a_small_disk_holds_many_answers_however_much_the_log_takes_for_each(
     for _ in range(300):
         store.write(functools.partial(remember, size=100))
     assert memos(store) == 300
-    store.release()
 
 
 def test_a_full_disk_lets_the_log_be_moved_and_used_again(small_disk: SmallDisk) -> None:
@@ -419,7 +411,6 @@ def test_a_full_disk_lets_the_log_be_moved_and_used_again(small_disk: SmallDisk)
     alone = sqlite3.connect(f"{file.as_uri()}?immutable=1", uri=True)
     assert alone.execute("SELECT count FROM counters").fetchall() == [(2,)]
     alone.close()
-    store.release()
 
 
 def test_a_full_disk_on_closing_loses_nothing(small_disk: SmallDisk) -> None:
@@ -433,7 +424,6 @@ def test_a_full_disk_on_closing_loses_nothing(small_disk: SmallDisk) -> None:
     small_disk.empty()
     assert memos(store) == 1
     assert store.lost == ""
-    store.release()
 
 
 def test_a_long_log_is_moved_into_the_main_file(store: Store, file: Path) -> None:
@@ -501,7 +491,6 @@ def test_a_store_that_nobody_closed_is_closed_when_it_is_dropped(file: Path) -> 
     again = a_store(file)
     assert counted(again) == 1
     assert again.lost == ""
-    again.release()
 
 
 def test_a_process_that_exits_without_closing_leaves_a_ledger_that_is_whole(file: Path) -> None:
@@ -518,7 +507,6 @@ def test_a_process_that_exits_without_closing_leaves_a_ledger_that_is_whole(file
     store = a_store(file)
     assert counted(store) == 1
     assert store.lost == ""
-    store.release()
 
 
 def open_at_once(file: Path, everybody: threading.Barrier) -> None:
@@ -540,4 +528,3 @@ def test_processes_that_open_a_missing_file_at_once_share_one(file: Path) -> Non
     store = a_store(file)
     assert counted(store) == 4
     assert store.lost == ""
-    store.release()

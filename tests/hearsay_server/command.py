@@ -2,13 +2,15 @@
 
 import io
 import os
-import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 from subprocess import CompletedProcess
+from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 from hearsay_server.__main__ import main
+from preloaded import Preloaded
 
 
 def hearsay(*arguments: object, **environ: str) -> CompletedProcess[str]:
@@ -40,7 +42,9 @@ def hearsay(*arguments: object, **environ: str) -> CompletedProcess[str]:
 
 def hearsay_serve(*arguments: object, **environ: str) -> CompletedProcess[str]:
     """Run the server, which sets up its process, in one of its own, until it ends."""
-    command = [sys.executable, "-m", "hearsay_server", "serve", *map(str, arguments)]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=60, env={**os.environ, **environ}
-    )
+    with TemporaryDirectory() as folder, patch.dict(os.environ, environ):
+        told = Path(folder, "log")
+        process = Preloaded(["serve", *map(str, arguments)], told)
+        printed = process.stdout.read()
+        process.communicate(timeout=60)
+        return CompletedProcess(arguments, process.returncode or 0, printed, told.read_text())

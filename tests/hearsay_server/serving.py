@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,6 +60,14 @@ def tokens_of(folder: Path) -> Tokens:
     return Tokens(database)
 
 
+@contextlib.contextmanager
+def held(data: Path) -> Iterator[None]:
+    """Keep a server from writing to its database while the context lasts."""
+    with contextlib.closing(sqlite3.connect(data / "hearsay.db", isolation_level=None)) as holder:
+        holder.execute("BEGIN EXCLUSIVE")
+        yield
+
+
 def register(address: str, token: str | None = None) -> bytes:
     """Register `SURVEY`; return its revision."""
     request = admin_pb2.CreateSurveyRequest(survey=surveys.from_toml(SURVEY, "test.toml"))
@@ -66,9 +75,10 @@ def register(address: str, token: str | None = None) -> bytes:
         return admin_pb2_grpc.AdminStub(channel).CreateSurvey(request, timeout=20).revision
 
 
-def batch(revision: bytes, number: int = 0, rows: int = 1) -> collector_pb2.Batch:
+def batch(revision: bytes, number: int = 0, rows: int = 1, code: int = 0) -> collector_pb2.Batch:
     """Return a good batch; another number, another id."""
-    column = collector_pb2.Column(attribute="smokes", level="strict", codes=bytes(rows))
+    codes = bytes([code]) * rows
+    column = collector_pb2.Column(attribute="smokes", level="strict", codes=codes)
     return collector_pb2.Batch(
         id=number.to_bytes(16, "big"),
         survey="health",

@@ -1,13 +1,13 @@
 """Which errors say that the database cannot be had at present, and which that we are wrong."""
 
 import contextlib
-import sqlite3
 from pathlib import Path
 
 import psycopg
 import pytest
 import sqlalchemy as sa
 from postgres import Postgres
+from serving import held
 
 from hearsay_server.storage.database import Database, is_away, open_database
 
@@ -29,12 +29,13 @@ def test_what_is_wrong_with_a_query_is_our_own_fault(where: Path | str) -> None:
 
 def test_a_locked_file_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hearsay_server.storage.database._BUSY", 0.01)
-    with contextlib.closing(open_database(tmp_path)) as database:
-        holder = sqlite3.connect(tmp_path / "hearsay.db", isolation_level=None)
-        holder.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(sa.exc.DBAPIError) as error, database.appending():
-            pass
-        holder.close()
+    with (
+        contextlib.closing(open_database(tmp_path)) as database,
+        held(tmp_path),
+        pytest.raises(sa.exc.DBAPIError) as error,
+        database.appending(),
+    ):
+        pass
     assert is_away(error.value)
 
 

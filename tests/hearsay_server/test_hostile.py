@@ -14,10 +14,10 @@ from typing import Any
 
 import grpc
 import pytest
-from serving import batch, connected, register, serving, submit, tokens_of
+from serving import batch, connected, held, register, serving, submit, tokens_of
 
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2, collector_pb2_grpc
-from support import FROM_NOTHING, Server
+from support import FROM_NOTHING, Server, wait_until
 
 Result = collector_pb2.Result
 IDLE = 1000
@@ -104,46 +104,18 @@ def test_more_calls_than_allowed_are_told_when_to_come_again(tmp_path: Path) -> 
     with serving(tmp_path, max_open_calls=4) as address:
         revision = register(address)
         # Calls of which the disk keeps the server from answering.
-        holder = sqlite3.connect(tmp_path / "hearsay.db", isolation_level=None)
-        holder.execute("BEGIN EXCLUSIVE")
         with connected(address) as channel:
             submitting = collector_pb2_grpc.CollectorStub(channel).Submit
-            calls = [
-                submitting.future(collector_pb2.SubmitRequest(batches=[batch(revision, number)]))
-                for number in range(6)
-            ]
-            refused = ended(calls)
-            holder.close()
+            with held(tmp_path):
+                calls = [
+                    submitting.future(collector_pb2.SubmitRequest(batches=[batch(revision, n)]))
+                    for n in range(6)
+                ]
+                wait_until(lambda: sum(call.done() for call in calls) == 2)
+                refused = [call for call in calls if call.done()]
             assert [call.code() for call in refused] == [grpc.StatusCode.RESOURCE_EXHAUSTED] * 2
             assert [retry_after(call) for call in refused] == [1.0, 1.0]
             assert [c.result().results[0].status for c in calls if c not in refused] == [1] * 4
-
-
-def ended(calls: list[Any]) -> list[Any]:
-    """Return the calls that are answered though the disk is held: those that are turned away."""
-    threading.Event().wait(1.0)
-    return [call for call in calls if call.done()]
-
-
-def test_a_flood_of_batches_is_told_when_to_come_again(tmp_path: Path) -> None:
-    with serving(tmp_path) as address:
-        revision = register(address)
-        holder = sqlite3.connect(tmp_path / "hearsay.db", isolation_level=None)
-        holder.execute("BEGIN EXCLUSIVE")
-        with connected(address) as channel:
-            submitting = collector_pb2_grpc.CollectorStub(channel).Submit
-            calls = [
-                submitting.future(
-                    collector_pb2.SubmitRequest(
-                        batches=[batch(revision, 256 * call + i) for i in range(256)]
-                    )
-                )
-                for call in range(18)
-            ]
-            refused = ended(calls)
-            holder.close()
-            assert {call.code() for call in refused} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
-            assert {retry_after(call) for call in refused} == {1.0}
 
 
 def test_a_thousand_idle_connections_disturb_nobody(tmp_path: Path) -> None:
@@ -200,15 +172,23 @@ def test_random_bytes_on_the_port_end_their_connection_only(tmp_path: Path, seed
 
 
 @contextlib.contextmanager
-def cutting(address: str, after: int) -> Iterator[str]:
-    """Relay one connection to the server, and cut it after so many bytes from the client."""
-    with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.ExitStack() as stack:
+def relayed(address: str, most: int = 1 << 62, source: str = "127.0.0.1") -> Iterator[Any]:
+    """Relay one connection to the server, which sees it come from `source`.
+
+    It is cut after so many bytes from the client. Yields the relay's address, and a list that
+    gets what the server sees.
+    """
+    host, _, port = address.rpartition(":")
+    seen: list[Any] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def relay() -> None:
-            client, server = listener.accept()[0], plugged(address)
+            client = listener.accept()[0]
+            server = socket.create_connection((host, int(port)), source_address=(source, 0))
+            seen.append(server.getsockname())
             back = threading.Thread(target=_pump, args=(server, client))
             back.start()
-            _pump(client, server, after)
+            _pump(client, server, most)
             for end in (client, server):
                 with contextlib.suppress(OSError):
                     end.shutdown(socket.SHUT_RDWR)
@@ -218,8 +198,8 @@ def cutting(address: str, after: int) -> Iterator[str]:
 
         thread = threading.Thread(target=relay)
         thread.start()
-        stack.callback(thread.join)
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        yield f"127.0.0.1:{listener.getsockname()[1]}", seen
+        thread.join()
 
 
 def _pump(source: socket.socket, sink: socket.socket, most: int = 1 << 62) -> None:
@@ -233,7 +213,7 @@ def test_an_upload_that_is_cut_off_leaves_nothing_and_may_come_again(tmp_path: P
     with serving(tmp_path, max_batch_rows=1 << 21) as address:
         revision = register(address)
         large = batch(revision, 1, rows=2_000_000)
-        with cutting(address, after=500_000) as relay:
+        with relayed(address, most=500_000) as (relay, _):
             assert refusal(relay, large).code() == grpc.StatusCode.UNAVAILABLE
         with sqlite3.connect(tmp_path / "hearsay.db") as connection:
             assert connection.execute("SELECT count(*) FROM batches").fetchone() == (0,)
@@ -278,7 +258,7 @@ def test_neither_logs_nor_data_hold_an_address_of_a_peer(tmp_path: Path) -> None
                     peers.add(connection.getsockname())
                     connection.sendall(message)
         with (
-            _relayed_from("127.77.66.9", server.address, peers) as relay,
+            relayed(server.address, source="127.77.66.9") as (relay, seen),
             connected(relay, "hearsay-guess") as channel,
         ):
             stub = collector_pb2_grpc.CollectorStub(channel)
@@ -294,6 +274,7 @@ def test_neither_logs_nor_data_hold_an_address_of_a_peer(tmp_path: Path) -> None
             with sqlite3.connect(server.folder / "hearsay.db") as connection:
                 connection.execute("ALTER TABLE tallies RENAME TO elsewhere")
             connection.close()
+            peers.update(seen)
             request = analyst_pb2.EstimateRequest(survey="health", attribute="smokes")
             with pytest.raises(grpc.RpcError):
                 analyst_pb2_grpc.AnalystStub(channel).Estimate(request, timeout=20)
@@ -307,28 +288,3 @@ def test_neither_logs_nor_data_hold_an_address_of_a_peer(tmp_path: Path) -> None
     own = int(server.address.rpartition(":")[2])  # which a peer may have on another address
     for _, port in peers:
         assert port == own or f":{port}".encode() not in kept
-
-
-@contextlib.contextmanager
-def _relayed_from(source: str, address: str, peers: set[Any]) -> Iterator[str]:
-    """Relay one connection, which the server sees come from `source`."""
-    host, _, port = address.rpartition(":")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def relay() -> None:
-            client = listener.accept()[0]
-            server = socket.create_connection((host, int(port)), source_address=(source, 0))
-            peers.add(server.getsockname())
-            back = threading.Thread(target=_pump, args=(server, client))
-            back.start()
-            _pump(client, server)
-            with contextlib.suppress(OSError):
-                server.shutdown(socket.SHUT_RDWR)
-            back.join()
-            client.close()
-            server.close()
-
-        thread = threading.Thread(target=relay)
-        thread.start()
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
-        thread.join()

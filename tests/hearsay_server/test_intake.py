@@ -78,11 +78,7 @@ REFUSED: dict[str, tuple[Change, str, str]] = {
     "short id": (_put(id=b"abc"), "BAD_ID", "a batch id is 16 bytes, got 3"),
     "no id": (_put(id=b""), "BAD_ID", "got 0"),
     "survey": (_put(survey="x"), "UNKNOWN_SURVEY", "there is no survey 'x' here"),
-    "revision": (
-        _put(revision=b"\xab" * 32),
-        "UNKNOWN_REVISION",
-        "got abababababab: fetch",
-    ),
+    "revision": (_put(revision=b"\xab" * 32), "UNKNOWN_REVISION", "got abababababab: fetch"),
     "no revision": (_put(revision=b""), "UNKNOWN_REVISION", "got none"),
     "period": (_put(period="2026"), "BAD_PERIOD", "the one period 'once', got '2026'"),
     "no rows": (_put(rows=0), "BAD_ROWS", "at least one row, got 0"),
@@ -114,11 +110,7 @@ REFUSED: dict[str, tuple[Change, str, str]] = {
         "BAD_CODES",
         "'smokes': a krr code must be below 3, got 3",
     ),
-    "row that answers nothing": (
-        lambda b: b.columns.pop(1),
-        "BAD_ROWS",
-        "row 7 answers nothing",
-    ),
+    "row that answers nothing": (lambda b: b.columns.pop(1), "BAD_ROWS", "row 7 answers nothing"),
     "rows without codes": (
         lambda b: (_put(rows=2**32 - 1)(b), _put_column(0, present=b"")(b)),
         "BAD_CODES",

@@ -1,9 +1,9 @@
 """The server as a process: what it answers, how it stops, what it remembers."""
 
-import sqlite3
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import clocked
@@ -12,10 +12,11 @@ import pytest
 from google.protobuf import descriptor_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from serving import batch, held
 
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from hearsay_server.storage.store import Store
-from support import SURVEY, Server
+from support import SURVEY, Server, at_once, wait_until
 
 Result = collector_pb2.Result
 
@@ -23,28 +24,7 @@ Result = collector_pb2.Result
 def batches(server: Server, count: int) -> list[collector_pb2.Batch]:
     """Batches of one row that say yes, no, sometimes, yes, ..."""
     revision = server.show("health").status.revision
-    return [
-        collector_pb2.Batch(
-            id=number.to_bytes(16, "big"),
-            survey="health",
-            revision=revision,
-            period="once",
-            rows=1,
-            columns=[
-                collector_pb2.Column(
-                    attribute="smokes", level="strict", codes=bytes([(number + 2) % 3])
-                )
-            ],
-        )
-        for number in range(count)
-    ]
-
-
-def hold_the_database(server: Server) -> sqlite3.Connection:
-    """Keep the server from writing until the connection is closed."""
-    holder = sqlite3.connect(server.folder / "hearsay.db", isolation_level=None)
-    holder.execute("BEGIN EXCLUSIVE")
-    return holder
+    return [batch(revision, number, code=(number + 2) % 3) for number in range(count)]
 
 
 def statuses(response: collector_pb2.SubmitResponse) -> list[str]:
@@ -74,9 +54,9 @@ def test_good_and_bad_batches_of_one_request_are_told_apart(
 def test_a_refused_batch_may_come_again_mended(
     server: Server, collector: collector_pb2_grpc.CollectorStub
 ) -> None:
-    (batch,) = batches(server, 1)
-    codes, batch.columns[0].codes = batch.columns[0].codes, b"\x09"
-    request = collector_pb2.SubmitRequest(batches=[batch])
+    (sent,) = batches(server, 1)
+    codes, sent.columns[0].codes = sent.columns[0].codes, b"\x09"
+    request = collector_pb2.SubmitRequest(batches=[sent])
     assert statuses(collector.Submit(request)) == ["REFUSED"]
     request.batches[0].columns[0].codes = codes
     assert statuses(collector.Submit(request)) == ["STORED"]
@@ -147,10 +127,11 @@ def test_more_than_the_server_will_hold_is_turned_away_and_may_come_again(
         collector_pb2.SubmitRequest(batches=sent[start : start + 256])
         for start in range(0, len(sent), 256)
     ]
-    holder = hold_the_database(server)
-    calls = [collector.Submit.future(request) for request in requests]
-    time.sleep(1)
-    holder.close()
+    with held(server.folder):
+        calls = [collector.Submit.future(request) for request in requests]
+        wait_until(lambda: any(call.done() for call in calls))
+        refused = next(call for call in calls if call.done())
+        assert dict(refused.trailing_metadata())["retry-after-ms"] == "1000"
     codes = [call.code() for call in calls]
     assert set(codes) == {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}
     assert server.show("health").status.records == 256 * codes.count(grpc.StatusCode.OK)
@@ -179,18 +160,17 @@ def test_surveys_are_registered_while_devices_send(server: Server) -> None:
     def send(mine: list[collector_pb2.Batch]) -> None:
         with server.channel() as channel:
             stub = collector_pb2_grpc.CollectorStub(channel)
-            for batch in mine:
-                response = stub.Submit(collector_pb2.SubmitRequest(batches=[batch]))
+            for each in mine:
+                response = stub.Submit(collector_pb2.SubmitRequest(batches=[each]))
                 failed.extend(status for status in statuses(response) if status != "STORED")
 
     shares = [[next(sent) for _ in range(100)] for _ in range(3)]
-    threads = [threading.Thread(target=send, args=(share,)) for share in shares]
-    for thread in threads:
-        thread.start()
-    for number in range(30):
-        server.create(SURVEY.replace('"health"', f'"survey_{number}"'))
-    for thread in threads:
-        thread.join()
+
+    def register() -> None:
+        for number in range(30):
+            server.create(SURVEY.replace('"health"', f'"survey_{number}"'))
+
+    at_once(register, *(partial(send, share) for share in shares))
     assert failed == []
     assert server.show("health").status.records == 300
 
@@ -199,15 +179,14 @@ def test_sigterm_answers_the_calls_under_way_and_exits_cleanly(
     server: Server, collector: collector_pb2_grpc.CollectorStub
 ) -> None:
     sent = batches(server, 20)
-    holder = hold_the_database(server)
-    calls = [collector.Submit.future(collector_pb2.SubmitRequest(batches=[b])) for b in sent]
-    with server.channel() as channel:  # another client has been answered: the calls are in
-        health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=20)
+    with held(server.folder):  # only then can anything be stored
+        calls = [collector.Submit.future(collector_pb2.SubmitRequest(batches=[b])) for b in sent]
+        with server.channel() as channel:  # another client has been answered: the calls are in
+            health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=20)
+            time.sleep(0.5)
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
         time.sleep(0.5)
-    stopping = threading.Thread(target=server.stop)
-    stopping.start()
-    time.sleep(0.5)
-    holder.close()  # only now can anything be stored
     assert [statuses(call.result()) for call in calls] == [["STORED"]] * 20
     stopping.join()
     assert "Traceback" not in server.log
@@ -262,14 +241,12 @@ def test_health_and_reflection_answer(server: Server) -> None:
 def test_a_broken_disk_is_not_acknowledged(
     server: Server, collector: collector_pb2_grpc.CollectorStub
 ) -> None:
-    (batch,) = batches(server, 1)
-    holder = hold_the_database(server)
-    with pytest.raises(grpc.RpcError) as error:
-        collector.Submit(collector_pb2.SubmitRequest(batches=[batch]), timeout=20)
+    (sent,) = batches(server, 1)
+    with held(server.folder), pytest.raises(grpc.RpcError) as error:
+        collector.Submit(collector_pb2.SubmitRequest(batches=[sent]), timeout=20)
     assert error.value.code() == grpc.StatusCode.UNAVAILABLE
     assert error.value.details() == "the batches could not be stored"
-    holder.close()
-    response = collector.Submit(collector_pb2.SubmitRequest(batches=[batch]), timeout=20)
+    response = collector.Submit(collector_pb2.SubmitRequest(batches=[sent]), timeout=20)
     assert statuses(response) == ["STORED"]
 
 
@@ -280,12 +257,12 @@ def test_every_answer_to_a_device_has_the_servers_time(tmp_path: Path) -> None:
     server.start()
     try:
         server.create()
-        (batch,) = batches(server, 1)
+        (sent,) = batches(server, 1)
         calls = (
             ("GetPlan", collector_pb2.GetPlanRequest(survey="health")),
-            ("Submit", collector_pb2.SubmitRequest(batches=[batch])),
+            ("Submit", collector_pb2.SubmitRequest(batches=[sent])),
             ("Submit", collector_pb2.SubmitRequest(batches=[collector_pb2.Batch()])),
-            ("Forget", collector_pb2.ForgetRequest(survey="health", period="once", ids=[batch.id])),
+            ("Forget", collector_pb2.ForgetRequest(survey="health", period="once", ids=[sent.id])),
         )
         with server.channel() as channel:
             stub = collector_pb2_grpc.CollectorStub(channel)

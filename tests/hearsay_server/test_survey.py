@@ -19,6 +19,7 @@ def resolve(toml: str) -> plan.Plan:
     return plan.parse(surveys.resolve(surveys.from_toml(toml, "test.toml")))
 
 
+VALUES = 'values = ["no", "sometimes", "yes"]'
 REFUSED = {
     "unknown key": ('title = "A', 'colour = "red"\ntitle = "A', "test.toml: unknown key 'colour'"),
     "unknown key of an attribute": (
@@ -32,7 +33,7 @@ REFUSED = {
         "test.toml: attributes[1]: Failed to parse low field: Couldn't parse float: young",
     ),
     "numbers for values": (
-        'values = ["no", "sometimes", "yes"]',
+        VALUES,
         "values = [1, 2]",
         "test.toml: attributes[0]: Failed to parse values field: expected string",
     ),
@@ -42,7 +43,7 @@ REFUSED = {
         "attributes are written as [[attributes]] tables",
     ),
     "a number where a list belongs": (
-        'values = ["no", "sometimes", "yes"]',
+        VALUES,
         "values = 3",
         "test.toml: attributes[0]: Failed to parse values field: repeated field values must be",
     ),
@@ -61,22 +62,22 @@ REFUSED = {
     ),
     "no survey name": ('name = "health"', 'name = ""', "name: expected a lower-case letter"),
     "empty domain": (
-        'values = ["no", "sometimes", "yes"]',
+        VALUES,
         "values = []",
         "attributes[0] (smokes): values must be at least two, got []",
     ),
     "one value": (
-        'values = ["no", "sometimes", "yes"]',
+        VALUES,
         'values = ["no"]',
         "attributes[0] (smokes): values must be at least two, got ['no']",
     ),
     "duplicate value": (
-        'values = ["no", "sometimes", "yes"]',
+        VALUES,
         'values = ["no", "yes", "no"]',
         "attributes[0] (smokes): values must differ, got 'no' twice",
     ),
     "empty value": (
-        'values = ["no", "sometimes", "yes"]',
+        VALUES,
         'values = ["no", ""]',
         "attributes[0] (smokes): values must not be empty strings",
     ),
@@ -116,11 +117,7 @@ REFUSED = {
         "strict = 100.0",
         "levels.strict: epsilon must be at most 32, got 100.0",
     ),
-    "no levels": (
-        "[levels]\nstrict = 1.0\nopen = 4.0",
-        "",
-        "levels: at least one is needed",
-    ),
+    "no levels": ("[levels]\nstrict = 1.0\nopen = 4.0", "", "levels: at least one is needed"),
     "low above high": (
         "low = 20",
         "low = 61",
@@ -158,51 +155,51 @@ REFUSED = {
         "levels.strict, smokes: mechanism must be one of auto, krr,",
     ),
     "sensitive value that is none": (
-        'values = ["no", "sometimes", "yes"]',
+        VALUES,
         'values = ["no", "sometimes", "yes"]\nsensitive = ["often"]',
         "attributes[0] (smokes): 'often' is sensitive or in a class, but no value",
     ),
     "sensitive value twice": (
-        'values = ["no", "sometimes", "yes"]',
+        VALUES,
         'values = ["no", "sometimes", "yes"]\nsensitive = ["yes", "yes"]',
         "attributes[0] (smokes): 'yes' is in two classes, or twice in one",
     ),
     "sensitive values and classes": (
-        'values = ["no", "sometimes", "yes"]',
+        VALUES,
         'values = ["no", "yes"]\nsensitive = ["yes"]\n'
         '[attributes.categorical.classes.hard]\nvalues = ["yes"]\nscale = 0.5',
         "attributes[0] (smokes): give sensitive values or classes, not both",
     ),
     "value in two classes": (
-        'values = ["no", "sometimes", "yes"]',
+        VALUES,
         'values = ["no", "sometimes", "yes"]\n'
         '[attributes.categorical.classes.a]\nvalues = ["yes"]\nscale = 0.5\n'
         '[attributes.categorical.classes.b]\nvalues = ["no", "yes"]\nscale = 0.2',
         "attributes[0] (smokes): 'yes' is in two classes, or twice in one",
     ),
     "class without values": (
-        'values = ["no", "sometimes", "yes"]',
+        VALUES,
         'values = ["no", "yes"]\n[attributes.categorical.classes.a]\nscale = 0.5',
         "attributes[0] (smokes): a class needs values",
     ),
     "scale above one": (
-        'values = ["no", "sometimes", "yes"]',
+        VALUES,
         'values = ["no", "yes"]\n[attributes.categorical.classes.a]\nvalues = ["yes"]\nscale = 1.5',
         "attributes[0] (smokes): the scale of a class must lie in (0, 1], got 1.5",
     ),
     "scale of nothing": (
-        'values = ["no", "sometimes", "yes"]',
+        VALUES,
         'values = ["no", "yes"]\n[attributes.categorical.classes.a]\nvalues = ["yes"]',
         "attributes[0] (smokes): the scale of a class must lie in (0, 1], got 0.0",
     ),
     "all values scaled down": (
-        'values = ["no", "sometimes", "yes"]',
+        VALUES,
         'values = ["no", "yes"]\n'
         '[attributes.categorical.classes.a]\nvalues = ["no", "yes"]\nscale = 0.5',
         "attributes[0] (smokes): some values must have all of epsilon: give a class the scale 1",
     ),
     "mechanism where the policy decides": (
-        'values = ["no", "sometimes", "yes"]',
+        VALUES,
         'values = ["no", "sometimes", "yes"]\nsensitive = ["yes"]',
         "levels.strict, smokes: mechanism must be auto where values are sensitive or have classes",
     ),
