@@ -2,7 +2,8 @@
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -222,28 +223,41 @@ def test_a_period_that_the_servers_time_confirms_is_answered_once(
         assert client.record(smokes="no").taken == ("smokes",)  # it is shut no longer
 
 
-@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
-def test_a_ledger_of_another_version_is_left_alone(
-    server: Server, file: Path, version: int
-) -> None:
+def _of_version(file: Path, version: int) -> None:
     with contextlib.closing(sqlite3.connect(file)) as connection:
         connection.execute(f"PRAGMA user_version = {version}")
-    before = file.read_bytes()
-    with new_client(server.address, "health", ledger=file) as client:
-        assert client.record(smokes="no").taken == ()
-        assert client.status().reason is Reason.OTHER_SCHEMA
-        client.close(0)
-    assert file.read_bytes() == before
 
 
-def test_a_database_of_something_else_is_left_alone(server: Server, tmp_path: Path) -> None:
-    file = tmp_path / "other.db"
+def _of_another_program(file: Path) -> None:
+    file.unlink()
     with contextlib.closing(sqlite3.connect(file)) as connection:
         connection.execute("CREATE TABLE theirs (x)")
+
+
+def _without_its_header(file: Path) -> None:
+    file.write_bytes(b"\xff" * 4096 + file.read_bytes()[4096:])
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (partial(_of_version, version=VERSION - 1), Reason.OTHER_SCHEMA),
+        (partial(_of_version, version=VERSION + 1), Reason.OTHER_SCHEMA),
+        (_of_another_program, Reason.NOT_A_LEDGER),
+        (_without_its_header, Reason.NOT_A_LEDGER),
+    ],
+    ids=["older", "newer", "foreign", "headless"],
+)
+def test_a_file_that_is_no_ledger_of_this_version_is_left_alone(
+    server: Server, file: Path, change: Callable[[Path], None], reason: Reason
+) -> None:
+    with device(server.address, "health", ledger=file) as client:
+        client.record(smokes="no")
+    change(file)
     before = file.read_bytes()
     with new_client(server.address, "health", ledger=file) as client:
-        assert client.record(smokes="no").taken == ()
-        assert client.status().reason is Reason.NOT_A_LEDGER
+        assert client.record(smokes="no", age=30).taken == ()
+        assert client.status().reason is reason
         client.close(0)
     assert file.read_bytes() == before
 
@@ -256,21 +270,6 @@ def test_a_ledger_that_is_locked_drops_the_answer_and_recovers(server: Server, f
         assert client.status().ready
         assert client.record(smokes="no").taken == ("smokes",)
         assert client.counters["locked"] == 1
-
-
-def test_a_ledger_whose_header_was_destroyed_is_left_alone_and_fails_closed(
-    server: Server, file: Path
-) -> None:
-    with device(server.address, "health", ledger=file) as client:
-        client.record(smokes="no")
-    damaged = b"\xff" * 4096 + file.read_bytes()[4096:]
-    file.write_bytes(damaged)
-    with new_client(server.address, "health", ledger=file) as client:
-        assert not client.wait_ready(0.2)
-        assert client.record(smokes="no", age=30).taken == ()
-        assert client.status().reason is Reason.NOT_A_LEDGER
-        client.close(0)
-    assert file.read_bytes() == damaged
 
 
 def test_a_damaged_ledger_is_set_aside_and_fails_closed(server: Server, file: Path) -> None:
