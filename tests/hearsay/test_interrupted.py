@@ -138,6 +138,26 @@ def test_an_interrupted_start_or_revocation_stops_nothing() -> None:
     assert interruptions > 100
 
 
+def test_a_revocation_that_is_interrupted_at_its_end_does_not_pause_sending_for_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    transport = RecordingTransport(PLAN)
+    with Client(
+        transport, Agreement.on(PLAN), level="standard", ledger=MEMORY, consent=True
+    ) as client:
+        ann, bob = client.person("ann"), client.person("bob")
+        for person in (ann, bob):
+            person.grant()
+        ann.record(answer="yes")
+        with monkeypatch.context() as patch:
+            patch.setattr("hearsay.sender.Sender.resume", lambda *_: interrupt())
+            with pytest.raises(Interrupted):
+                ann.revoke()
+        assert bob.record(answer="no").taken == ("answer",)
+        assert client.flush(10.0)
+    assert sum(batch.rows for batch in transport.batches) == 1
+
+
 def test_record_in_a_signal_handler_does_not_deadlock(file: Path) -> None:
     transport = RecordingTransport(PLAN)
     chance = random.Random(2)

@@ -193,7 +193,7 @@ class Person:
         device.consent.revoke(self._name, forget=forget)
         token = object()
         try:
-            device.sender.pause(token, _REVOKE_WAIT)
+            device.sender.pause(token, _REVOKE_WAIT, most=3 * _REVOKE_WAIT)
             deadline = time.monotonic() + _REVOKE_WAIT
             while True:
                 try:

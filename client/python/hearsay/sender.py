@@ -6,6 +6,7 @@ nothing that it could break.
 """
 
 import logging
+import math
 import queue
 import random
 import threading
@@ -151,7 +152,7 @@ class Sender:
         self._calls: queue.SimpleQueue[_Flush | None] = queue.SimpleQueue()
         self._flushes: list[_Flush] = []
         self._leased: list[collector_pb2.Batch] = []
-        self._pauses: set[object] = set()
+        self._pauses: dict[object, float] = {}  # until when, monotonic
         self._is_talking = False
         self._stopped = False
         self._answered: dict[bytes, str] = {}  # answered, but the disk is too full to note it
@@ -188,12 +189,14 @@ class Sender:
         self._calls.put(request)
         return request.wait()
 
-    def pause(self, token: object, timeout: float) -> None:
+    def pause(self, token: object, timeout: float, *, most: float = math.inf) -> None:
         """End the call under way and keep others from beginning until `resume` of this token.
 
-        Waits at most `timeout` seconds; `is_quiet` tells whether that was enough.
+        Waits at most `timeout` seconds; `is_quiet` tells whether that was enough. The pause ends by
+        itself after `most` seconds: an exception of a signal handler may keep the caller from
+        ending it.
         """
-        self._pauses.add(token)
+        self._pauses[token] = time.monotonic() + most
         deadline = time.monotonic() + timeout
         while not self.is_quiet and time.monotonic() < deadline:
             self._transport.interrupt()  # again and again: the next call may just have begun
@@ -202,11 +205,15 @@ class Sender:
     @property
     def is_quiet(self) -> bool:
         """Whether this is paused and no call is under way."""
-        return bool(self._pauses) and not self._is_talking
+        return self._is_paused and not self._is_talking
+
+    @property
+    def _is_paused(self) -> bool:
+        return any(until > time.monotonic() for until in list(self._pauses.values()))
 
     def resume(self, token: object) -> None:
         """End a pause."""
-        self._pauses.discard(token)
+        self._pauses.pop(token, None)
         self.wake()
 
     def stop(self) -> None:
@@ -274,7 +281,7 @@ class Sender:
         """Fetch the plan and send batches where due; return the seconds until the next turn."""
         if self._stopped:
             return 0.0
-        if self._pauses:
+        if self._is_paused:
             return 0.01
         delay = self._not_before - time.monotonic()
         if delay > 0:  # a failing server must not be asked by events
@@ -283,7 +290,7 @@ class Sender:
             return min(delay, _TIDY)
         self._is_talking = True
         try:
-            if self._pauses:
+            if self._is_paused:
                 return 0.01
             everything = bool(self._flushes)
             retry_after, waits = self._send(everything=everything)
@@ -297,7 +304,7 @@ class Sender:
         finally:
             self._is_talking = False
         if retry_after is not None or waits is None:
-            if self._pauses or self._stopped:  # the call was ended, not failed
+            if self._is_paused or self._stopped:  # the call was ended, not failed
                 return 0.01
             wait = self._wait_after(retry_after or 0.0)
             self._answer_flushes(wait)
@@ -396,7 +403,7 @@ class Sender:
 
     def _deliver(self, batch: collector_pb2.Batch) -> float | None:
         """Submit one batch; return None once it left the queue, else the seconds to wait."""
-        if self._stopped or self._pauses or not self._consent.may_send:
+        if self._stopped or self._is_paused or not self._consent.may_send:
             return 0.0
         if not outbox.is_queued(self._store, batch):
             return None  # another process has dropped it since: its person took back the consent
