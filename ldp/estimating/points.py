@@ -24,12 +24,9 @@ from ldp.errors import InvalidInput
 from ldp.estimating.likelihood import Cohort, CohortLikelihood, most_likely
 from ldp.estimating.pooling import with_repeats
 from ldp.estimating.simplex import tangent_inverse
-from ldp.mechanisms.numbers.mean import MeanMechanism
+from ldp.mechanisms.numbers.mean import MAX_POINTS, MeanMechanism
 
 Floats = NDArray[np.float64]
-
-MAX_POINTS = 513
-"""A fit costs the cube of the number of points; so many take about a second."""
 
 _PILOT_GAP = 1e-2
 """Nats by which the pilot may miss the maximum: the scoring step takes it the rest of the way."""

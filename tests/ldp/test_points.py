@@ -19,7 +19,6 @@ from ldp import (
 from ldp.core.estimation import Cohorts
 from ldp.core.repeated import Repeats
 from ldp.estimating.points import (
-    MAX_POINTS,
     PointDistribution,
     channel_from_points,
     estimate_points,
@@ -27,7 +26,7 @@ from ldp.estimating.points import (
     precision,
     wilson,
 )
-from ldp.mechanisms.numbers.mean import MeanMechanism
+from ldp.mechanisms.numbers.mean import MAX_POINTS, MeanMechanism
 from ldp.testing import SeededCoins
 
 Floats = NDArray[np.float64]

@@ -16,6 +16,7 @@ import hearsay.plan
 from hearsay.plan import Categorical, Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2
 from hearsay_server.answers import queries, rows
+from hearsay_server.answers.distributions import distribution
 from hearsay_server.answers.queries import NoReports, Question, Tallies, check_periods
 from hearsay_server.serving.pool import Pool
 from hearsay_server.serving.status import Context, abort, no_survey
@@ -99,8 +100,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
 
         def answer() -> analyst_pb2.DistributionResponse:
             tallies = self._tallies(plan, request)
-            compute = queries.distribution
-            return self._answers.get(request, tallies, lambda: compute(plan, request, tallies))
+            return self._answers.get(request, tallies, lambda: distribution(plan, request, tallies))
 
         return await self._within(context, answer)
 
