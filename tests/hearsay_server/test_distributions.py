@@ -16,6 +16,8 @@ from hearsay_server.ingest.intake import Cohort
 from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput, Tally
 from ldp.estimating.points import channel_from_points
+from ldp.mechanisms.numbers.mean import MeanMechanism
+from ldp.testing import SeededCoins
 
 Floats = NDArray[np.float64]
 
@@ -170,6 +172,43 @@ def test_questions_without_an_answer_are_refused(choices: dict[str, Any], messag
         distribution(plan, question(**choices), tallies)
 
 
+def test_a_step_of_the_survey_needs_not_be_asked_for() -> None:
+    plan = planned(step="step = 1")
+    assert plan.level("only").mechanisms["age"].integers["grid"] == (25,)
+    tallies = drawn(plan, AGES, [20_000], np.random.default_rng(10))
+    answer = distribution(plan, question(), tallies)
+    assert (answer.method, answer.step, answer.warning) == ("scoring", 1.0, "")
+    assert answer == distribution(plan, question(step=1), tallies)
+    with pytest.raises(InvalidInput, match="was collected in steps of 1: leave the step out"):
+        distribution(plan, question(step=5), tallies)
+
+
+@pytest.mark.parametrize(("epsilon", "least"), [(1.0, 0.75), (4.0, 0.75)])
+def test_real_numbers_rounded_down_by_the_device_have_intervals_that_cover(
+    epsilon: float, least: float
+) -> None:
+    # Three people of ten at 0, the rest anywhere: rounded at random to a fine grid, the share
+    # beside the atom was covered never.
+    plan = planned(f"only = {epsilon}", high=43, step="step = 0.5")
+    level, generator = plan.level("only").mechanisms["age"], np.random.default_rng(11)
+    assert isinstance(level, MeanMechanism)
+    domain, edges = plan.attributes["age"].domain, [17, 17.5, 19.5, 30, 43]
+    true = np.diff(np.array(edges)) / 26 * 0.7
+    true[0] += 0.3
+    hits = []
+    for seed in range(25):
+        n = 4000
+        numbers = generator.uniform(17, 43, n)
+        numbers[generator.random(n) < 0.3] = 17.0
+        encoded = [domain.encode(number) for number in numbers.tolist()]
+        tally = level.tally(level.randomize_many(encoded, SeededCoins(seed)))
+        tallies = {Cohort("people", plan.revision, "age", "only", "d"): tally}
+        rows = [each.share for each in distribution(plan, question(edges=edges), tallies).bins]
+        hits.append([r.low <= share <= r.high for r, share in zip(rows, true, strict=True)])
+    assert np.mean(hits) > 0.88
+    assert np.mean(hits, axis=0).min() > least
+
+
 def test_no_reports_have_no_distribution() -> None:
     with pytest.raises(NoReports):
         distribution(planned(), question(step=1), {})
@@ -199,6 +238,7 @@ CASES: dict[str, tuple[Callable[[], Plan], Floats, list[int]]] = {
     "ages at epsilon 3": (lambda: planned("only = 3.0"), AGES, [20_000]),
     "atoms at epsilon 4": (planned, ATOMS, [20_000]),
     "ages at two levels": (lambda: planned("strict = 1.0\nopen = 3.0"), AGES, [15_000, 5_000]),
+    "ages, a step in the survey": (lambda: planned(step="step = 1"), AGES, [20_000]),
     "ages, hybrid": (lambda: planned(mechanism="hybrid"), AGES, [20_000]),
 }
 

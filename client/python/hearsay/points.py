@@ -53,10 +53,18 @@ class Points:
         share = index / (len(self) - 1)
         return self.high if index == len(self) - 1 else self.low + share * (self.high - self.low)
 
+    def place(self, index: int) -> float:
+        """Return where a point lies on the scale [-1, 1] of the mechanisms."""
+        return 2 * index / (len(self) - 1) - 1
+
     def at_or_below(self, number: float) -> int:
-        """Return the index of the last point that is not above `number`, which is in the range."""
-        place = (number - self.low) / (self.high - self.low) * (len(self) - 1)
-        return min(len(self) - 1, math.floor(place + _NEAR))
+        """Return the index of the last point that is not above a finite number.
+
+        That is the first or the last point where the number is outside the range.
+        """
+        inside = min(max(number, self.low), self.high)
+        position = (inside - self.low) / (self.high - self.low) * (len(self) - 1)
+        return min(len(self) - 1, math.floor(position + _NEAR))
 
     def cuts(self, edges: NDArray[np.float64]) -> NDArray[np.intp]:
         """Return how many points lie below each edge, shape (edges,); all of them below the last

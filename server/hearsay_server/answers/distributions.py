@@ -63,7 +63,12 @@ def distribution(
 def _points(question: analyst_pb2.DistributionRequest, domain: Numeric) -> Points | None:
     """Return the points that answers take; None where neither survey nor question says."""
     if not question.HasField("step"):
-        return None
+        return domain.points
+    if domain.step and question.step != domain.step:
+        raise InvalidInput(
+            f"{question.attribute!r} was collected in steps of {domain.step:g}: leave the step "
+            f"out, got {question.step:g}"
+        )
     return Points(domain.low, domain.high, question.step)
 
 
