@@ -20,8 +20,8 @@ def best_wave(epsilon: float, steps: int) -> SquareWave:
     most, for which the share of a range of values has the least variance, on average over all
     ranges, if all values are equally frequent. With more than 64 steps the windows tried are a
     whole part of the range, as the best ones are, or nearly. The default window, made for numbers
-    on a continuum, has 1.1 times that variance at epsilon 1 and 2.1 times at 4, for 26 values. Up to
-    epsilon 2 the share below the middle alone may have up to 1.5 times the default's variance.
+    on a continuum, has 1.1 times that variance at epsilon 1 and 2.1 times at 4, for 26 values. Up
+    to epsilon 2 the share below the middle alone may have 1.5 times the default's variance.
     Guarantee and errors: those of `WindowMechanism`. Cost: 30 ms up to 64 steps, a second for 512.
     """
 

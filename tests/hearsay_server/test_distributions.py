@@ -1,6 +1,7 @@
 """What is answered of a number's distribution: bins, intervals, curves, and warnings."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 import hearsay.plan
+from hearsay import Analyst
 from hearsay.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.distributions import distribution
@@ -18,6 +20,7 @@ from ldp import InvalidInput, Tally
 from ldp.estimating.points import channel_from_points
 from ldp.mechanisms.numbers.mean import MeanMechanism
 from ldp.testing import SeededCoins
+from support import Server, device
 
 Floats = NDArray[np.float64]
 
@@ -207,6 +210,48 @@ def test_real_numbers_rounded_down_by_the_device_have_intervals_that_cover(
         hits.append([r.low <= share <= r.high for r, share in zip(rows, true, strict=True)])
     assert np.mean(hits) > 0.88
     assert np.mean(hits, axis=0).min() > least
+
+
+STEPPED = """
+name = "people"
+[levels]
+only = 8.0
+[[attributes]]
+name = "age"
+mechanism = "square_wave"
+[attributes.numeric]
+low = 17
+high = 42
+clamp = true
+step = 1
+"""
+
+
+def test_from_devices_that_round_down_to_an_analyst_who_needs_not_know_the_step(
+    tmp_path: Path,
+) -> None:
+    # At epsilon 8 nearly every report is of the point itself.
+    ages = [17.2, 17.9, 20.0, 20.99, 41.999, 42, 50] * 6
+    server = Server(tmp_path)
+    server.start()
+    server.create(STEPPED)
+    for number, age in enumerate(ages):
+        with device(server.address, "people", level="only", coins=SeededCoins(number)) as client:
+            assert client.record(age=age).taken == ("age",)
+    with Analyst(server.address) as analyst:
+        histogram, quantiles = analyst.distribution(
+            "people", "age", edges=[17, 17.5, 19.5, 20.5, 40.5, 41.5, 42]
+        )
+        with pytest.raises(InvalidInput, match="was collected in steps of 1"):
+            analyst.distribution("people", "age", step=0.5)
+    server.stop()
+    assert (histogram.attrs["step"], histogram.attrs["warning"]) == (1.0, "")
+    shares = np.array([2, 0, 2, 0, 1, 2]) / 7
+    assert list(histogram.index) == [(17, 17), (18, 19), (20, 20), (21, 40), (41, 41), (42, 42)]
+    assert (histogram["low"] <= shares).all()
+    assert (shares <= histogram["high"]).all()
+    assert histogram["estimate"].to_numpy() == pytest.approx(shares, abs=0.1)
+    assert quantiles.loc[0.5, "low"] <= 20 <= quantiles.loc[0.5, "high"]
 
 
 def test_no_reports_have_no_distribution() -> None:
