@@ -1,4 +1,4 @@
-"""Rewrite the tables of choosing-epsilon.md and how-many-people.md: `python docs/planning.py`."""
+"""Rewrite the tables of the pages in `TABLES`: `python docs/planning.py`."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +24,14 @@ SIZES = (2, 5, 10, 50, 200)
 POINTS = (5, 11, 26, 64)
 HALF_WIDTH = 0.02
 HALF_WIDTHS = (0.05, 0.02, 0.01, 0.005)
+
+PEOPLE = 10_000
+SHARES = {
+    "yes or no, 30% yes": (2, 0.3),
+    "one of 10, 10%": (10, 0.1),
+    "one of 100, 1%": (100, 0.01),
+}
+"""What is asked, with the number of categories and the share that is estimated."""
 
 
 def odds() -> str:
@@ -93,6 +101,31 @@ def changes() -> str:
     return _table("change", _titles(), rows)
 
 
+def trust() -> str:
+    """Return the standard errors of a share at epsilon 1 by who is trusted, as rows of Markdown.
+
+    Epsilon bounds what the replacement of one answer changes. A server that is trusted adds
+    discrete Laplace noise to the counts; each of two servers adds as much.
+    """
+    rows = {}
+    for name, (k, share) in SHARES.items():
+        sampling = share * (1 - share) / PEOPLE
+        noise = _laplace_variance(1.0, 1 if k == 2 else 2) / PEOPLE**2
+        local = float(catalogue.categorical("auto", k, 1.0).variance(share, PEOPLE))
+        variances = (sampling, noise, 2 * noise, local - sampling)
+        errors = [f"{100 * math.sqrt(variance):.3f}%" for variance in variances]
+        rows[name] = [*errors, f"{PEOPLE * local / (sampling + 2 * noise):,.0f}"]
+    noises = ["noise: one trusted server", "two servers, one honest", "nobody trusted (Hearsay)"]
+    titles = ["sampling error", *noises, "people that Hearsay needs for the error of two servers"]
+    return _table("what is asked", titles, rows)
+
+
+def _laplace_variance(epsilon: float, sensitivity: int) -> float:
+    """Return the variance of discrete Laplace noise (Ghosh et al. 2009) on an integer count."""
+    decay = math.exp(-epsilon / sensitivity)
+    return 2 * decay / (1 - decay) ** 2
+
+
 def _reports(k: int, width: float) -> list[str]:
     built = [catalogue.categorical("auto", k, epsilon) for epsilon in EPSILONS]
     return [f"{sample_size(mechanism, 1 / k, width):,}" for mechanism in built]
@@ -121,6 +154,7 @@ def _table(corner: str, titles: Sequence[str], rows: Mapping[str, Sequence[str]]
 TABLES: Mapping[str, Sequence[Callable[[], str]]] = {
     "choosing-epsilon.md": (odds, periods, tighter),
     "how-many-people.md": (people, widths, distributions, changes),
+    "comparison.md": (trust,),
 }
 """By page, the tables between `<!-- name -->` and `<!-- end -->`."""
 

@@ -1,4 +1,4 @@
-"""Audit a private training in one run: does the model remember more than it may?
+"""One-run audit of a private training: a lower bound on its epsilon, from canaries.
 
 Canaries are records of the auditor's own. A fair coin for each says whether it is in the
 training; the auditor guesses from the model which were, as many or few as it likes. A training
@@ -14,12 +14,12 @@ from scipy.stats import binom
 from ldp import Coins, InvalidInput
 
 _LARGEST = 100.0
-"""No audit can show more: e**-100 guesses are never made."""
+"""The largest lower bound that is searched for; no audit can show more."""
 
 
 @dataclass(frozen=True)
 class OneRunAudit:
-    """What one run showed: `right` of `guesses` about `canaries` were right.
+    """The result of an audit: `right` of `guesses` about `canaries` were right.
 
     If the training were (claimed, delta)-DP for adding and removing a record, so many right
     guesses would have come with probability at most `p_value`. With probability `confidence`
@@ -77,8 +77,8 @@ def audit_one_run(
     nothing is said. Fix both numbers before looking: bounds for several need a higher
     confidence each. Ties are broken by position.
     Guarantee: a training that is (epsilon, delta)-DP for adding and removing a record is given
-    a larger lower bound with probability at most 1 - confidence. One that is so for replacing
-    a record is not what this speaks of. Raises `InvalidInput` for scores and coins that are
+    a larger lower bound with probability at most 1 - confidence. It does not apply to
+    DP for replacing a record. Raises `InvalidInput` for scores and coins that are
     not finite, of the same length or of fair form, guesses that are none or overlap, and a
     claim, delta or confidence out of range.
     Source: Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run", NeurIPS
@@ -139,7 +139,7 @@ def one_run_p_value(epsilon: float, delta: float, canaries: int, guesses: int, r
 def one_run_lower_bound(
     delta: float, canaries: int, guesses: int, right: int, confidence: float = 0.95
 ) -> float:
-    """Return an epsilon that the training exceeds or equals with probability `confidence`.
+    """Return a lower bound on the training's epsilon that holds with probability `confidence`.
 
     The largest whose p-value is at most 1 - confidence, within 1e-9 below; 0 where there is
     none. Raises `InvalidInput` as `one_run_p_value`, and unless 0 < confidence < 1.

@@ -1,14 +1,14 @@
 """Learn to read digits from people's private answers: `python examples/digits.py`.
 
-The images are public: scikit-learn's digits, which whoever trains has too. What is private is
-what a person reads in them. Each device draws one image (the survey's sampled budget), randomises
+The images are public: scikit-learn's digits, which the trainer has too. A person's reading of
+an image is private. Each device draws one image (the survey's sampled budget), randomises
 its person's answer by k-RR, and sends it over gRPC to a real server. The server's rows are
 exported as Parquet, and a model is trained on them. Writes training.png, and the table into
 training.md, in docs/.
 
-What is promised: all of a person's answers, to any of the images, are epsilon-LDP. That a person
-took part and which image was drawn are in the clear; the images are not protected at all. What
-DP-SGD adds is against whoever sees the model only.
+The guarantee: all of a person's answers, to any of the images, are epsilon-LDP. That a person
+took part and which image was drawn are in the clear; the images are not protected at all. DP-SGD
+adds a guarantee against an observer of the model only.
 """
 
 import tempfile
@@ -69,7 +69,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Digits:
-    """The public images, shape (n, 64) in [0, 1], and what they show, shape (n,)."""
+    """The public images, shape (n, 64) in [0, 1], and the digits they show, shape (n,)."""
 
     images: NDArray[np.float64]
     digits: NDArray[np.int64]
@@ -77,7 +77,7 @@ class Digits:
 
 @dataclass(frozen=True)
 class Result:
-    """What was learned at one epsilon, by way of training, and what was promised.
+    """Test results at one epsilon, by way of training, and the guarantees.
 
     `accuracies` and `surprises`, the mean of -log Pr[truth], are of images nobody was asked about.
     """
@@ -89,7 +89,7 @@ class Result:
 
 
 def load(seed: int = 0, asked: int = ASKED) -> tuple[Digits, Digits]:
-    """Return so many images that people are asked about, and others to test with."""
+    """Return `asked` images that people are asked about, and others to test with."""
     data = load_digits()
     order = np.random.default_rng(seed).permutation(len(data.target))
     images, digits = data.images.reshape(-1, 64)[order] / 16, data.target[order]
@@ -98,7 +98,7 @@ def load(seed: int = 0, asked: int = ASKED) -> tuple[Digits, Digits]:
 
 
 def survey(epsilon: float, images: int) -> survey_pb2.Survey:
-    """Ask what each image shows; a person is asked about one, drawn by the device."""
+    """Return a survey of each image's digit; a device draws the image its person is asked about."""
     domain = survey_pb2.Categorical(values=[str(digit) for digit in range(10)])
     return survey_pb2.Survey(
         name=f"digits_{round(1000 * epsilon)}",
@@ -151,7 +151,7 @@ def report(plan: hearsay.plan.Plan, asked: Digits, coins: Coins) -> collector_pb
 
 
 def answered(rows: Rows, images: int) -> tuple[NDArray[np.intp], Reports]:
-    """Return the image of every row, and the rows' reports as those of one attribute."""
+    """Return the image of every row, and all reports as one attribute's."""
     image = np.zeros(rows.n, dtype=np.intp)
     cohorts: list[Cohort] = []
     for i in range(images):
@@ -185,7 +185,7 @@ def trained(inputs: Tensor, rows: Tensor, loss: Loss, engine: PrivacyEngine | No
 
 
 def learned(asked: Digits, tested: Digits, epsilon: float, rows: Rows, coins: Coins) -> Result:
-    """Train in every way on what one survey collected, and test on images nobody was asked."""
+    """Train in every way on one survey's reports, and test on images nobody was asked about."""
     images, reports = answered(rows, len(asked.digits))
     inputs = torch.as_tensor(asked.images[images], dtype=torch.float32)
     truth = torch.eye(10)[torch.as_tensor(asked.digits[images])]
@@ -222,7 +222,7 @@ def run(
     coins: Coins | None = None,
     seed: int = 0,
 ) -> list[Result]:
-    """Play all of it, and return what was learned at each epsilon."""
+    """Run the surveys and the trainings; return one result per epsilon."""
     coins = coins or Coins()
     shown, tested = load(seed, asked)
     results = []
@@ -286,7 +286,7 @@ def draw(repeats: Sequence[Sequence[Result]], file: Path) -> None:
 
 
 def main() -> None:
-    """Redraw the curve, and what docs/training.md shows of it."""
+    """Redraw docs/training.png, and rewrite the tables of docs/training.md."""
     repeats = [run(seed=seed) for seed in range(REPEATS)]
     draw(repeats, DOCS / "training.png")
     page = DOCS / "training.md"

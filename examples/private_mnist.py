@@ -1,10 +1,10 @@
-"""Train MNIST or Fashion-MNIST privately, and print how right the model is on the test set.
+"""Train MNIST or Fashion-MNIST privately, and print the accuracy on the test set.
 
     python examples/private_mnist.py --data FOLDER --set mnist --model scattering
 
-FOLDER has the idx files. Beside the result stands what Tramèr and Boneh report at (3, 1e-5) for
-the same kind of model ("Differentially private learning needs better features", ICLR 2021).
-`--quick` is for two cores: fewer epochs, but all images.
+FOLDER has the idx files. Beside the result stands the accuracy that Tramèr and Boneh report at
+(3, 1e-5) for the same kind of model ("Differentially private learning needs better features",
+ICLR 2021). `--quick` is for two cores: fewer epochs, but all images.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def tanh_cnn() -> nn.Sequential:
 
 
 def inputs(split: idx.Split, model: str, device: torch.device) -> Tensor:
-    """Return what the model takes, on the device: pixels in [-1, 1], or scattering coefficients."""
+    """Return the model's inputs on the device: pixels in [-1, 1], or scattering coefficients."""
     images = torch.as_tensor(split.images[:, None]).to(device) / 127.5 - 1
     if model == "cnn":
         return images
@@ -56,7 +56,7 @@ def inputs(split: idx.Split, model: str, device: torch.device) -> Tensor:
 
 
 def accuracy(model: nn.Module, tests: Tensor, labels: Tensor) -> float:
-    """Return the share of right answers."""
+    """Return the share of test images that the model labels correctly."""
     with torch.no_grad():
         right = sum(
             int((model(part).argmax(1) == truth).sum())

@@ -1,6 +1,6 @@
-"""The exceptions of all four packages, as one tree. Each line says what the caller should do.
+"""The exceptions of all four packages, as one tree, each with the caller's remedy.
 
-Those without a module's name are defined here.
+Exceptions without a module's name are defined here.
 
 - `HearsayError`: catch it to catch every one below
   - `InvalidInput` (a `ValueError`): mend the argument, setting, file or call that is named
@@ -27,19 +27,19 @@ from collections.abc import Iterator
 
 
 class HearsayError(Exception):
-    """What every exception of `ldp`, `dpsgd`, `hearsay` and `hearsay_server` derives from."""
+    """The base class of every exception of `ldp`, `dpsgd`, `hearsay` and `hearsay_server`."""
 
 
 class InvalidInput(HearsayError, ValueError):
-    """Say what was given, what is expected, and change nothing."""
+    """An argument, setting, file or call is invalid; nothing was changed."""
 
 
 class NotReady(HearsayError):
-    """What was asked for cannot be had yet: the same call can succeed later."""
+    """The result is not available yet: the same call can succeed later."""
 
 
 class PlanRefused(HearsayError):
-    """The server's plan breaks what the app agreed to, a cap, or a choice."""
+    """The server's plan breaks the terms the app agreed to, a cap, or a choice."""
 
 
 class MissingExtra(HearsayError, ImportError):
@@ -50,7 +50,7 @@ class StorageFailed(HearsayError):
     """The disk or the database fails, or holds data that is damaged or of another schema.
 
     It is no `OSError`: the reason is often the database's, which has no `errno`, and a handler
-    for errors of a single file must not take it for one of those.
+    for errors of a single file must not take it for one of them.
     """
 
 
@@ -60,9 +60,9 @@ class ServerFailed(HearsayError):
 
 @contextlib.contextmanager
 def needs(what: str, extra: str) -> Iterator[None]:
-    """Import, in this context, packages of an extra that `what` needs.
+    """Raise `MissingExtra`, naming `extra`, where an import in this context fails.
 
-    Raises `MissingExtra`, which names the package and the extra, where one is not installed.
+    `what` is the feature that needs the extra; the message names it and the missing package.
     """
     try:
         yield

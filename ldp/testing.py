@@ -1,4 +1,4 @@
-"""What only tests and simulations may use: coins that repeat."""
+"""Reproducible coins, for tests and simulations only."""
 
 from threading import Lock
 

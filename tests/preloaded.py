@@ -26,7 +26,7 @@ class Preloaded:
         """Run `hearsay ARGUMENTS` with this environment; what it says on stderr goes to `log`."""
         receiving, sending = _context().Pipe(duplex=False)
         given = list(arguments), dict(os.environ), Path.cwd(), sending, log
-        self._process = _context().Process(target=_run, args=given, daemon=True)
+        self._process = _context().Process(target=_run, args=given, daemon=False)
         self._process.start()
         # Before multiprocessing asks it to end, and waits for that however long it takes.
         atexit.register(self._process.kill)

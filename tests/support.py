@@ -81,12 +81,17 @@ def device(address: str, survey: str | Agreement, **choices: Any) -> Client:
 class Server:
     """A real `hearsay serve` process on one port, which can be killed and started again."""
 
-    def __init__(self, folder: Path, *options: str, command: Sequence[str] = ()) -> None:
-        """Serve a folder, with options and, instead of `hearsay`, another command of Python's."""
+    def __init__(
+        self, folder: Path, *options: str, command: Sequence[str] = (), address: str = ""
+    ) -> None:
+        """Serve a folder, with options and, instead of `hearsay`, another command of Python's.
+
+        `address` is that of a server to share the port with (`--share-port`).
+        """
         self.folder = folder
         self._options = options
         self._command = command
-        self.address = f"127.0.0.1:{free_port()}"
+        self.address = address or f"127.0.0.1:{free_port()}"
         self._process: subprocess.Popen[str] | Preloaded | None = None
         self.log = ""
 
@@ -126,11 +131,6 @@ class Server:
         """Return the id of its process."""
         assert self._process is not None
         return self._process.pid
-
-    def children(self) -> list[int]:
-        """Return the ids of its processes, where it has workers; only Linux tells."""
-        children = Path(f"/proc/{self.pid()}/task/{self.pid()}/children")
-        return [int(child) for child in children.read_text().split()]
 
     def channel(self) -> grpc.Channel:
         """Open a channel that shares no connection with others, so that a kill is seen."""

@@ -96,6 +96,27 @@ def test_the_tables_of_epsilons_and_of_people_are_what_is_computed() -> None:
             assert marked(page, table.__name__) == table(), "run `python docs/planning.py`"
 
 
+def test_the_noise_of_trusted_servers_is_that_of_discrete_laplace() -> None:
+    """By the sum over its probabilities, which fall by e^(-epsilon / sensitivity) a step."""
+    for epsilon, sensitivity in [(1.0, 1), (1.0, 2), (0.5, 2)]:
+        steps = np.arange(-2000, 2001)
+        weights = np.exp(-epsilon / sensitivity * np.abs(steps))
+        assert script("planning")._laplace_variance(epsilon, sensitivity) == pytest.approx(
+            float(np.sum(steps**2 * weights) / np.sum(weights))
+        )
+
+
+def test_the_readme_has_the_figures_of_the_comparison() -> None:
+    row = next(row for row in marked("comparison.md", "trust").splitlines() if "yes or no" in row)
+    sampling, _, two, local, people = (
+        float(cell.replace(",", "").strip(" %")) for cell in row.strip("|").split("|")[1:]
+    )
+    readme = " ".join((DOCS.parent / "README.md").read_text(encoding="utf-8").split())
+    assert f"standard error of {np.hypot(sampling, local):.2f} percentage points" in readme
+    assert f"honest reach {np.hypot(sampling, two):.2f}" in readme
+    assert f"needs {round(people, -3):,.0f} people" in readme
+
+
 @pytest.mark.parametrize("page", ["how-many-people.md", "tutorial.md"])
 def test_plan_prints_what_the_page_shows(page: str) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -33,6 +34,25 @@ def test_links_lead_to_pages_and_headings_that_are_there(page: Path) -> None:
 def test_the_citation_names_the_version_of_the_package() -> None:
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {__version__}\n" in citation
+
+
+def test_the_latest_release_of_the_changelog_is_the_version_and_date_of_the_citation() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    first, *releases = re.findall(r"^## (.*)$", changelog, re.M)
+    assert first == "Unreleased"
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    (released,) = re.findall(r"^date-released: (\d{4}-\d\d-\d\d)$", citation, re.M)
+    assert releases[0] == f"{__version__} - {released}"
+
+
+def test_the_picture_of_the_flow_is_well_formed_and_loads_nothing() -> None:
+    """Code hosts show an SVG as an image, which may not refer to anything outside."""
+    picture = ElementTree.parse(ROOT / "docs" / "flow.svg").getroot()
+    assert picture.tag == "{http://www.w3.org/2000/svg}svg"
+    assert picture.findtext("{http://www.w3.org/2000/svg}title")
+    for element in picture.iter():
+        assert element.tag.rpartition("}")[2] not in {"image", "script", "use", "foreignObject"}
+        assert not any(name.endswith("href") for name in element.attrib)
 
 
 def test_every_decision_is_listed_and_has_its_four_sections() -> None:

@@ -1,4 +1,4 @@
-"""The history of what was released, and what every accountant answers about it."""
+"""The base class of accountants: a history of releases, and its epsilon and delta."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ from ldp import InvalidInput
 
 
 class Accountant(ABC):
-    """Keep the history of releases and bound what they amount to, under one relation.
+    """Keep a history of releases and bound its epsilon and delta under one relation.
 
-    Subclasses say what they bound; `is_guarantee` is False where the answer only approximates.
+    Subclasses state their bounds; `is_guarantee` is False where the answer only approximates.
     Raises `InvalidInput` unless `relation` is a `Relation`.
     """
 
@@ -33,7 +33,7 @@ class Accountant(ABC):
 
     @property
     def history(self) -> tuple[Event, ...]:
-        """What was released, in order; runs of equal steps are one event."""
+        """The releases, in order; runs of equal steps are one event."""
         return tuple(self._history)
 
     def step(self, *, noise_multiplier: float, sampling: Sampling, steps: int = 1) -> None:
@@ -104,7 +104,7 @@ class Accountant(ABC):
         event.check_relation(self.relation)
 
     def _pooled(self) -> list[Event]:
-        """Return what depended on the data, equal steps together wherever they were."""
+        """Return the events that depend on the data, with equal steps merged."""
         steps: dict[tuple[float, Sampling], int] = {}
         for event in self._history:
             if not event.silent:

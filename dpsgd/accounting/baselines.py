@@ -1,4 +1,4 @@
-"""Figures that papers compare with, built from composition alone."""
+"""Baseline epsilons by composition alone, which papers compare with."""
 
 import math
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def advanced_composition(event: Event, relation: Relation, delta: float) -> floa
 
 
 def optimal_composition(event: Event, relation: Relation, delta: float) -> float:
-    """Return the same as `advanced_composition` under optimal composition; at most 10**6 steps."""
+    """Return the epsilon of an event under optimal composition, for at most 10**6 steps."""
     return min(_composed(event, relation, delta, share, optimal) for share in (0.25, 0.5, 0.75))
 
 
@@ -58,7 +58,7 @@ def _composed(
     if event.silent:
         return 0.0
     rate, steps = event.sampling.rate, event.steps
-    # 1e-8 less, for what is rounded up on the way.
+    # 1e-8 less, because results are rounded up on the way.
     per_step = min(0.5, (1 - share) * (1 - 1e-8) * delta / rate / steps)
     epsilon = epsilon_of_mean(1 / event.noise_per_difference(relation), per_step)
     if not epsilon < 300:

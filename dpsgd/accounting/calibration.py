@@ -1,4 +1,4 @@
-"""The least noise, the most steps or the largest rate that keep a target, never overshooting.
+"""Calibration of noise, steps or sampling rate to a target (epsilon, delta), never beyond it.
 
 Each question takes an accountant, whose history counts towards the target and does not change,
 and returns a value that was itself accounted for and kept (epsilon, delta).
@@ -20,7 +20,7 @@ def calibrate_noise_multiplier(
     """Return a noise multiplier with which `steps` more steps keep (epsilon, delta).
 
     At most 1e-6 of itself above the least. Raises `InvalidInput` where no noise suffices (the
-    history, or what the accountant can show, is above the target) and where any does.
+    history, or the accountant's lowest bound, is above the target) and where any does.
     """
 
     def keeps(noise: float) -> bool:

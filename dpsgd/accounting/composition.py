@@ -1,6 +1,6 @@
 """Composition of (epsilon, delta) guarantees, knowing nothing of the mechanisms.
 
-`sequential` and `parallel` are those of `ldp.planning.composition`.
+`sequential` and `parallel` come from `ldp.planning.composition`.
 """
 
 import math
@@ -16,8 +16,8 @@ _ROUNDED_UP = 1 + 1e-9
 
 
 def amplified(guarantee: Guarantee, rate: float) -> Guarantee:
-    """Return what a step keeps on a Poisson sample, under add and remove, or a fixed-size one
-    under replacement: (ln(1 + rate (e**epsilon - 1)), rate delta).
+    """Return the guarantee of a step on a Poisson sample, under add and remove, or a fixed-size
+    one under replacement: (ln(1 + rate (e**epsilon - 1)), rate delta).
 
     Raises `InvalidInput` unless 0 <= rate <= 1.
     Source: Balle, Barthe and Gaboardi, NeurIPS 2018, theorems 8 and 9.

@@ -1,4 +1,4 @@
-"""What was released: noise, how the records were sampled, and who counts as a neighbour."""
+"""Events of an accountant: noise, sampling of the records, and the neighboring relation."""
 
 import enum
 import math
@@ -10,7 +10,7 @@ from ldp import InvalidInput
 
 
 class Relation(enum.Enum):
-    """Which two data sets a guarantee makes indistinguishable.
+    """The neighboring relation: the pairs of data sets that a guarantee is about.
 
     A figure under one relation says nothing about another: nothing here converts between them.
     """
@@ -24,7 +24,7 @@ class Relation(enum.Enum):
 
     @property
     def sensitivity(self) -> float:
-        """How far one neighbour moves a clipped sum, in units of max_grad_norm."""
+        """The sensitivity of a clipped sum, in units of max_grad_norm."""
         return 2.0 if self is Relation.REPLACE_ONE else 1.0
 
 
@@ -47,7 +47,7 @@ class PoissonSampling:
 class FixedSizeSampling:
     """Take `batch` of `dataset` records uniformly without replacement, afresh for each step.
 
-    Batches of a shuffled pass over the data are NOT this: they are drawn from what is left.
+    Batches of a shuffled pass over the data are NOT this: they are drawn from the rest.
     Raises `InvalidInput` unless 0 <= batch <= dataset and dataset >= 1.
     """
 
@@ -72,7 +72,7 @@ class NoSampling:
 
     @property
     def rate(self) -> float:
-        """1."""
+        """The probability that a record is in a batch: 1."""
         return 1.0
 
 
@@ -90,7 +90,7 @@ _KINDS = {"poisson": PoissonSampling, "fixed_size": FixedSizeSampling, "none": N
 class Event:
     """`steps` releases of a clipped sum with Gaussian noise.
 
-    `noise_multiplier` is the noise's standard deviation over max_grad_norm, whatever the relation:
+    `noise_multiplier` is the noise's standard deviation over max_grad_norm, for every relation:
     that neighbours may differ by twice max_grad_norm is the accountant's business. Raises
     `InvalidInput` unless noise_multiplier is finite and > 0 and steps an integer >= 0.
     """
@@ -111,7 +111,7 @@ class Event:
 
     @property
     def silent(self) -> bool:
-        """Whether nothing depends on the data."""
+        """Whether no release depends on the data: no steps, or a sampling rate of 0."""
         return self.steps == 0 or self.sampling.rate == 0
 
     def check_relation(self, relation: Relation) -> None:
@@ -151,7 +151,7 @@ class Event:
 
 
 def check_unsampled(event: Event, accountant: str) -> None:
-    """Raise `InvalidInput` for an event of which sampling decides what it sees."""
+    """Raise `InvalidInput` for an event with a sampling rate strictly between 0 and 1."""
     if 0 < event.sampling.rate < 1:
         raise InvalidInput(
             f"{accountant} does not account for sampling (rate {event.sampling.rate:g}): "

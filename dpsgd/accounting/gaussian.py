@@ -1,6 +1,6 @@
 """The Gaussian mechanism: delta at an epsilon, epsilon at a delta, and the noise for both.
 
-Noise is in units of the sensitivity: how far one neighbour moves what is released.
+Noise is in units of the sensitivity: how far one neighbour moves the release.
 """
 
 import math

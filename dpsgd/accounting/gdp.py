@@ -24,7 +24,7 @@ class GDPAccountant(Accountant):
         check_unsampled(event, self.name)
 
     def _mean(self, events: Sequence[Event]) -> float:
-        """Return mu: the events together are as telling as N(mu, 1) beside N(0, 1)."""
+        """Return the mu for which the events together are mu-GDP: N(mu, 1) against N(0, 1)."""
         return math.hypot(
             *(math.sqrt(e.steps) / e.noise_per_difference(self.relation) for e in events)
         )

@@ -24,7 +24,7 @@ _ACCOUNTANTS: dict[str, type[Accountant]] = {
 
 @dataclass(frozen=True)
 class Figure:
-    """What one accountant says of a run: an epsilon, or None and the reason why it says nothing."""
+    """One accountant's epsilon for a run, or None and a note of the reason."""
 
     name: str
     epsilon: float | None

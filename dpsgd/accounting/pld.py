@@ -16,17 +16,17 @@ _FINEST = 1e-4
 _MOST_LOSSES = 3e5
 _MOST_COMPOSED_LOSSES = 2e6
 _ROUNDING = 1e-15
-"""What rounding in the Fourier transforms may take from delta for each step: 40 times more than
-it was ever seen to take (unsampled steps against the exact curve: 2.5e-17 for each)."""
+"""The most that rounding in the Fourier transforms takes from delta per step: 40 times more than
+was ever seen (unsampled steps against the exact curve: 2.5e-17 for each)."""
 _TRUNCATED = 1e-15
 _MOST_STEPS = 10**7
-"""Of sampled steps; beyond, the transforms take minutes and rounding is no longer small."""
+"""The most sampled steps; beyond, the transforms take minutes and rounding is not small."""
 _LARGEST_EPSILON = 1e6
-"""Where the grid is so coarse that e to the power of its step ceases to be a double."""
+"""The largest epsilon; beyond, the grid is so coarse that e**step is no double."""
 
 
 class PLDAccountant(RDPAccountant):
-    """Bound by the distribution of the privacy loss on a grid, rounded against us.
+    """Bound by the distribution of the privacy loss on a grid, rounded pessimistically.
 
     Guarantee: (epsilon, delta)-DP under the relation. Every approximation is pessimistic:
     the grid (connect the dots), the tails that are cut off, and an allowance of 1e-15 of delta a
@@ -68,7 +68,7 @@ class PLDAccountant(RDPAccountant):
         return sampled <= _MOST_STEPS and super()._epsilon(events, 1e-12) <= _LARGEST_EPSILON
 
     def _composed(self, events: Sequence[Event]) -> list[pld_pmf.PLDPmf]:
-        """Return the loss distributions of the events together: one, or remove and add."""
+        """Return the events' composed loss distributions: one, or one each for remove and add."""
         if self._known[0] != list(events):
             grid = self._grid(events)
             kinds = [AdjacencyType.REMOVE]

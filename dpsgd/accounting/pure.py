@@ -37,7 +37,7 @@ def laplace_delta(scale: float, epsilon: float, sensitivity: float = 1.0) -> flo
 def exponential_probabilities(
     scores: Sequence[float], epsilon: float, sensitivity: float = 1.0
 ) -> NDArray[np.float64]:
-    """Return with which probability the exponential mechanism selects each candidate.
+    """Return the probability that the exponential mechanism selects each candidate.
 
     In proportion to e**(epsilon score / (2 sensitivity)), where a neighbour moves no score by
     more than `sensitivity`: epsilon-DP. Raises `InvalidInput` unless epsilon and sensitivity are

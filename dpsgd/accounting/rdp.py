@@ -1,4 +1,4 @@
-"""Rényi differential privacy: divergences add up, and the best order is found for each question."""
+"""Rényi differential privacy: divergences add up, and each query takes its best order."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -54,7 +54,7 @@ class RDPAccountant(Accountant):
 
 
 def _least(function: Callable[[float], float]) -> float:
-    """Return the least value over the orders less one.
+    """Return the least value of `function` over the excess, the order minus one.
 
     (order - 1) times a Rényi divergence is convex in the order, and so are the terms of the
     conversions: the function falls, then rises, and one bracket holds its minimum.

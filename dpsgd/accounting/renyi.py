@@ -1,4 +1,4 @@
-"""Rényi divergences of a step, of any real order, by quadrature and never from below.
+"""Rényi divergences of a step, of any real order, by quadrature and rounded up.
 
 With P = N(1 / z, 1), Q = N(0, 1), z the noise over the distance of neighbouring sums, q the rate
 and L = 1 - q + q P/Q, every divergence here is ln(1 + E_Q[g(L)]) / (order - 1) for a g >= 0 with
@@ -18,13 +18,13 @@ LogIntegrand = Callable[[Floats, Floats, float], Floats]
 
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _SLACK = 1 + 1e-9
-"""What results are rounded up by: far more than the error of quadrature and of doubles."""
+"""Factor by which results are rounded up: far more than the error of quadrature and doubles."""
 _TAIL = 12.0
 """Standard deviations beyond which a Gaussian is neglected: less than 1e-32."""
 _LEAST_NOISE = 1e-2
-"""Below it the unsampled divergence is taken, which is hardly larger there."""
+"""The least noise for quadrature; below, the unsampled divergence is hardly larger."""
 _FARTHEST = 2e4
-"""Above noise of 1e3, how many deviations are still integrated; beyond, as above."""
+"""The most deviations integrated for noise above 1e3; beyond, the unsampled divergence."""
 
 
 def divergence(event: Event, relation: Relation, excess: float) -> float:
@@ -38,7 +38,7 @@ def divergence(event: Event, relation: Relation, excess: float) -> float:
       direction is smaller, theorem 5); g(L) = L**order - 1 - order (L - 1).
     - Fixed size: neighbours' hockey-stick curve is H(L Q || Q) above 1 and its reflection below
       (Balle, Barthe and Gaboardi, NeurIPS 2018, theorem 10; Zhu, Dong and Wang, AISTATS 2022,
-      theorem 11), and what dominates the curve dominates every f-divergence;
+      theorem 11), and a bound on the curve bounds every f-divergence;
       g(L) = (L**(order - 1) - 1) (L - L**(1 - order)) where L > 1. It holds at real orders and is
       below the bound of Wang, Balle and Kasiviswanathan (AISTATS 2019, theorem 27).
 
@@ -54,8 +54,8 @@ def divergence(event: Event, relation: Relation, excess: float) -> float:
     fixed = isinstance(event.sampling, FixedSizeSampling)
     start = 0.5 / z if fixed else -_TAIL
     # L**order has its peaks within 2 z of 0 and of order / z: where its logarithm's slope
-    # w order / z equals x, a peak needs w (1 - w) order < z**2. Between those places it is at
-    # most what it is at the ends, and g(L) is at most L**order, or below L = 1 the order.
+    # w order / z equals x, a peak needs w (1 - w) order < z**2. Between the peaks it is at
+    # most its value at the ends, and g(L) is at most L**order, or below L = 1 the order.
     reach = _TAIL + (max(2 * z, 4000.0) if z > 400 else 10 * z)
     if excess < 1 or far <= 2 * reach:
         windows, gap = [(start, far + _TAIL)], None
@@ -68,7 +68,7 @@ def divergence(event: Event, relation: Relation, excess: float) -> float:
     for low, high in windows:
         x, weight = _nodes(low, high, 2 * min(1.0, z))
         u, log_ratio = _ratio(x, z, event.sampling.rate)
-        with np.errstate(divide="ignore", invalid="ignore"):  # ln 0, and what np.where drops
+        with np.errstate(divide="ignore", invalid="ignore"):  # ln 0, and values that np.where drops
             log_value = log_integrand(u, log_ratio, excess)
         parts.append(log_value - x * x / 2 + np.log(weight))
     if gap and gap[1] > gap[0]:

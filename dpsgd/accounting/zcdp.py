@@ -1,4 +1,4 @@
-"""Zero-concentrated differential privacy: one number that adds up."""
+"""Zero-concentrated differential privacy: rho adds up over unsampled steps."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ class ZCDPAccountant(Accountant):
     """Bound unsampled steps by rho = sum of 1 / (2 z**2) with the simple conversion.
 
     Guarantee: (epsilon, delta)-DP under the relation, epsilon = rho + 2 sqrt(rho ln(1 / delta)).
-    Looser than `GDPAccountant`, and what many papers report. Refuses sampled steps, which it
+    Looser than `GDPAccountant`, and reported by many papers. Refuses sampled steps, which it
     does not amplify.
     Source: Bun and Steinke, "Concentrated differential privacy", TCC 2016, propositions 1.3, 1.6.
     """
@@ -39,5 +39,5 @@ class ZCDPAccountant(Accountant):
         gap = epsilon - rho
         if gap <= 0:
             return 1.0
-        least = math.ulp(0.0)  # what is smaller is rounded upwards
+        least = math.ulp(0.0)  # smaller values are rounded upwards
         return max(least, math.exp(-gap / (4 * rho) * gap)) if rho else least

@@ -1,1 +1,1 @@
-"""How a sample's gradient is clipped: policies, adaptive norms, schedules."""
+"""Per-sample gradient clipping: policies, adaptive norms, schedules."""

@@ -1,4 +1,4 @@
-"""A norm that follows a quantile of the gradients' norms, at a small part of the noise."""
+"""Adaptive clipping: a clip norm that follows a quantile of the per-sample gradient norms."""
 
 import math
 from dataclasses import dataclass, replace
@@ -62,7 +62,7 @@ class QuantileClipping(FlatClipping):
         return 1 / math.sqrt(noise_multiplier**-2 - most**-2)
 
     def moved(self, noisy_count: float, samples: int) -> "QuantileClipping":
-        """Return the policy of the next step, from the noisy count of so many expected samples."""
+        """Return the next step's policy, from the noisy count over `samples` expected samples."""
         share = 0.5 + noisy_count / samples
         step = math.exp(-self.rate * (share - self.quantile))
         return replace(self, max_grad_norm=self.max_grad_norm * step)

@@ -1,4 +1,4 @@
-"""The clipping of the step at hand, which changes only when nothing is under way."""
+"""The clipping policy of the current step, which changes only between steps."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ from ldp import InvalidInput
 
 
 class Clipper(ClippingPolicy):
-    """Clip by the policy of the step at hand, and keep what the next policy depends on.
+    """Clip by the current step's policy, and count norms for the next one if it is adaptive.
 
     `batch` is the expected size of a logical batch.
     """
@@ -45,13 +45,13 @@ class Clipper(ClippingPolicy):
         return self.policy.factors(norms)
 
     def gradient_noise(self, noise_multiplier: float) -> float:
-        """Return the noise multiplier for the gradients, of that for all that a step releases."""
+        """Return the gradients' noise multiplier, from the multiplier of a step's whole release."""
         if isinstance(self.policy, QuantileClipping):
             return self.policy.gradient_noise(noise_multiplier, self._batch)
         return noise_multiplier
 
     def count(self, source: NoiseSource | None, secure: bool) -> float:
-        """Return what the next policy depends on, with noise; without a source, without noise."""
+        """Return the centred count of norms, noisy if a `source` is given; 0 unless adaptive."""
         if not isinstance(self.policy, QuantileClipping):
             return 0.0
         count = float(self._count)
@@ -66,18 +66,18 @@ class Clipper(ClippingPolicy):
         return total.item()
 
     def begin(self, step: int) -> None:
-        """Take the policy of a step that is about to begin."""
+        """Take the schedule's norm for `step`, which is about to begin."""
         if self._schedule is not None:
             self.policy = FlatClipping(self._schedule(step))
 
     def end(self, noisy_count: float, batches: int) -> None:
-        """Move to the policy after a step that took so many logical batches."""
+        """Move to the next policy, after a step of `batches` logical batches."""
         self._count = 0.0
         if isinstance(self.policy, QuantileClipping):
             self.policy = self.policy.moved(noisy_count, batches * self._batch)
 
     def change(self, max_grad_norm: float) -> None:
-        """Clip to another norm from now on. Raises `InvalidInput` where there is not just one."""
+        """Clip to another norm from now on. Raises `InvalidInput` without a single norm."""
         check_norm("max_grad_norm", max_grad_norm)
         if not isinstance(self.policy, FlatClipping):
             raise InvalidInput(f"{type(self.policy).__name__} has no single max_grad_norm")
@@ -99,7 +99,7 @@ class Clipper(ClippingPolicy):
             check_norm("the state's max_grad_norm", state["max_grad_norm"])
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on with a norm that was reached; `check_state` comes first."""
+        """Restore the clip norm of a checkpoint; call `check_state` first."""
         if state.get("max_grad_norm") is not None:
             self.change(state["max_grad_norm"])
 

@@ -1,4 +1,4 @@
-"""How much of each sample's gradient counts."""
+"""Clipping policies: scale factors of per-sample gradients, from their norms."""
 
 import math
 from abc import ABC, abstractmethod
@@ -12,9 +12,9 @@ from ldp import InvalidInput
 
 
 class ClippingPolicy(ABC):
-    """Turn the norms of per-sample gradients into factors.
+    """Compute scale factors of per-sample gradients from their norms.
 
-    Formal guarantee of every policy: whatever a sample's gradient is, the gradient that counts
+    Formal guarantee of every policy: for any gradient of a sample, the clipped gradient
     has a Euclidean norm of at most `sensitivity`, over all parameters together.
     """
 
@@ -32,7 +32,7 @@ class ClippingPolicy(ABC):
 
     @abstractmethod
     def factors(self, norms: Tensor) -> Tensor:
-        """Return what to scale gradients by, from their finite norms; both (groups, b)."""
+        """Return the scale factors of gradients with these finite norms; both (groups, b)."""
 
 
 @dataclass(frozen=True)
@@ -151,5 +151,5 @@ def _shortened(norms: Tensor, most: Tensor | float) -> Tensor:
 
 
 def _rounded_down(norms: Tensor) -> float:
-    """Return a little less than 1: a quotient by norms may be rounded up."""
+    """Return 1 - 4 machine epsilons, a factor for quotients by norms, which may be rounded up."""
     return float(1 - 4 * torch.finfo(norms.dtype).eps)

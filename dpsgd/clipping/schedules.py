@@ -1,7 +1,7 @@
 """Noise and norms that change from step to step.
 
 A schedule is a function of the number of steps made so far, 0 before the first. It is public: it
-must not depend on the data, nor on what earlier steps have shown. The accountant is told each
+must not depend on the data, nor on results of earlier steps. The accountant is told each
 step's own noise multiplier. Any function will do; here are the usual ones.
 """
 
@@ -15,7 +15,7 @@ Schedule = Callable[[int], float]
 
 @dataclass(frozen=True)
 class Exponential:
-    """start * factor ** step, but no further down than `least`."""
+    """The schedule max(start * factor ** step, least)."""
 
     start: float
     factor: float
@@ -27,7 +27,7 @@ class Exponential:
 
 @dataclass(frozen=True)
 class Linear:
-    """From `start` in the first step to `end` after `steps`, and `end` ever after."""
+    """The schedule linear from `start` in the first step to `end` after `steps`, then `end`."""
 
     start: float
     end: float

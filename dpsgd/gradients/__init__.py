@@ -1,1 +1,1 @@
-"""Norms and clipped sums of per-sample gradients, from what layers saw."""
+"""Norms and clipped sums of per-sample gradients, from layers' inputs and output gradients."""

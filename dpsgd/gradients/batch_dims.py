@@ -1,4 +1,4 @@
-"""Which dimension of a layer's input is the batch.
+"""Detection of the batch dimension in each layer's input.
 
 A size may equal the batch's by chance, and a layer that took one for the other would clip the
 wrong thing. So two or three samples of the first batch run before it, without gradients: the
@@ -17,11 +17,11 @@ from dpsgd.gradients.mixing import check_unmixed, tensors
 from ldp import InvalidInput
 
 Site = tuple[nn.Module, int, int]
-"""A layer, which of its calls in a forward, and which input of that call."""
+"""A layer, the number of its call in a forward, and the number of the input in the call."""
 
 
 class BatchDims:
-    """Know the batch's size and place while a module runs.
+    """Track the batch's size, and its dimension in layers' inputs, while a module runs.
 
     `batch_dim` is the batch's dimension in the module's own inputs; the first tensor among them
     has it.
@@ -32,7 +32,7 @@ class BatchDims:
         self._batch: int | None = None
         self._idle = False  # in a copy of the module, which is an ordinary one
         self.probing = False
-        # Of what size, up to 2, the batch was that was tried in evaluation and in training mode.
+        # The largest batch size tried, up to 2, in evaluation (False) and in training (True).
         self._tried = {False: 0, True: 0}
         self._probed: dict[Site, torch.Size] = {}
         self._dims: dict[Site, int | None] = {}
@@ -46,7 +46,7 @@ class BatchDims:
         return idle
 
     def begin(self, layer: nn.Module, name: str) -> int:
-        """Note that a layer is called; return the size of the batch."""
+        """Count a call of a layer; return the size of the batch."""
         if self._batch is None:
             raise InvalidInput(
                 f"{name} was called outside of the private module's forward: call the module that "
@@ -56,7 +56,7 @@ class BatchDims:
         return self._batch
 
     def number(self, layer: nn.Module) -> int:
-        """Return how often the layer was called in this forward."""
+        """Return the number of calls of the layer in this forward."""
         return self._calls[layer]
 
     def find(self, site: Site, shape: torch.Size, name: str) -> int | None:
@@ -164,7 +164,7 @@ class BatchDims:
 
 
 def _fewer(batch: int) -> int:
-    """Return another number of samples, at least 2: models squeeze dimensions of size 1."""
+    """Return a number of samples other than `batch`, not 1: models squeeze such dimensions."""
     return 3 if batch == 2 else 2
 
 

@@ -36,7 +36,7 @@ class Piece:
 
     @property
     def key(self) -> tuple[int, int, int | None]:
-        """What pieces of the same values have in common."""
+        """The identity of the parameter slice."""
         return id(self.parameter), self.start, self.stop
 
     @property
@@ -67,7 +67,7 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
 Gradients = Iterable[tuple[Piece, PerSample]]
 _Booked = dict[tuple[int, int, int | None], tuple[Piece, PerSample]]
 Rule = Callable[..., Any]
-"""Runs a layer: rule(layer, call, *args, **kwargs) returns what layer(*args, **kwargs) would."""
+"""Runs a layer: rule(layer, call, *args, **kwargs) returns layer(*args, **kwargs), tapped."""
 
 
 class Bookkeeper:
@@ -97,8 +97,8 @@ class Bookkeeper:
         self._sums: dict[int, Tensor] = {}
         self._booked: _Booked = {}
         self._booked_batch: int | None = None
-        self._booking: int | None = None  # the backward pass that booked
-        self.drawn = 0  # how many batches were begun
+        self._booking: int | None = None  # id of the backward pass
+        self.drawn = 0  # number of batches begun
         self.anchor = torch.zeros((), device=self.parameters[0].device, requires_grad=True)
         self.dims = BatchDims(module, batch_dim)
         layer_names = {layer: name for name, layer in module.named_modules()}
@@ -143,7 +143,7 @@ class Bookkeeper:
             self._booked[key] = piece, gradient
 
     def begin(self) -> None:
-        """Expect another batch: a forward of one before must not be in its backward pass."""
+        """Begin another batch; backward passes of earlier forwards are refused from now on."""
         self.drawn += 1
 
     def _forget(self) -> int | None:
@@ -162,7 +162,7 @@ class Bookkeeper:
         return refuse
 
     def _settle(self) -> None:
-        """Clip and sum what was booked; called when the backward pass has ended."""
+        """Clip and sum the booked gradients; called when the backward pass has ended."""
         booked = self._booked
         batch = self._forget()
         if batch is None:  # the pass was given up
@@ -207,7 +207,7 @@ class Bookkeeper:
 
 
 def _disjoint(booked: _Booked) -> _Booked:
-    """Return the same, with parameters whole that were used both as a whole and by rows."""
+    """Return the bookings, with row pieces merged into parameters also used as a whole."""
     whole = {parameter for parameter, _, stop in booked if stop is None}
     if len(whole) == len(booked):
         return booked
@@ -225,7 +225,7 @@ def _disjoint(booked: _Booked) -> _Booked:
 
 
 class Call:
-    """One call of a layer: what its rule asks, and where it leaves its gradients."""
+    """One call of a layer: finds its rule's batch dimensions, and books its gradients."""
 
     def __init__(self, keeper: Bookkeeper, layer: nn.Module, name: str) -> None:
         self._keeper = keeper
@@ -237,13 +237,13 @@ class Call:
         self._inputs = 0
 
     def find_batch(self, value: Tensor) -> int | None:
-        """Return which dimension of an input is the batch, or None."""
+        """Return the batch dimension of an input, or None."""
         self._inputs += 1
         site = (self._layer, self._number, self._inputs)
         return self._keeper.dims.find(site, value.shape, self.name)
 
     def batch_dim(self, value: Tensor, *, only: int | None = None) -> int:
-        """Return which dimension of an input is the batch; it must be `only` if that is given.
+        """Return the batch dimension of an input, which must be `only` if that is given.
 
         Raises `InvalidInput` where the input holds no batch, or elsewhere.
         """
@@ -259,7 +259,7 @@ class Call:
         return dim
 
     def tap(self, output: Tensor, gradients: Callable[..., Gradients], *saved: Tensor) -> Tensor:
-        """Return the output; when its gradient g comes by, gradients(g, *saved) is booked.
+        """Return the output, tapped: its gradient g will book gradients(g, *saved).
 
         A saved tensor that is modified in between is an error, as elsewhere in autograd.
         """
@@ -284,7 +284,7 @@ class Call:
 
 
 class _Tap(torch.autograd.Function):
-    """The identity, which books what its gradient tells on the way back."""
+    """The identity function, whose backward books per-sample gradients."""
 
     @staticmethod
     def forward(
@@ -296,7 +296,7 @@ class _Tap(torch.autograd.Function):
         *saved: Tensor,
     ) -> Tensor:
         # The anchor requires a gradient, so that autograd comes by where no input does. The
-        # output is the same tensor, not a view, so that what follows may work in place.
+        # output is the same tensor, not a view, so that later code may work in place.
         ctx.mark_dirty(output)
         ctx.save_for_backward(*saved)
         ctx.call = call
@@ -313,7 +313,7 @@ class _Tap(torch.autograd.Function):
 
 
 class _Tapped:
-    """A layer's forward: by its rule where gradients are wanted, as it was otherwise.
+    """A layer's forward: by its rule where gradients are enabled, else the class's own.
 
     A deep copy of a module, such as one that averages weights, is an ordinary module again.
     """

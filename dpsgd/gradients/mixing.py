@@ -1,4 +1,4 @@
-"""Find out by trying whether a module mixes samples, or keeps something of them."""
+"""Test, by running it, whether a module mixes samples or keeps data of them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ldp import InvalidInput
 
 _TOLERANCE = 1e-4
-"""How far, of its largest value, an output may move for reasons of the hardware."""
+"""The largest relative change of an output that is put down to the hardware."""
 
 
 def check_unmixed(
@@ -19,8 +19,8 @@ def check_unmixed(
 
     `run(order)` runs the module on samples of these numbers, each time with the same randomness,
     and returns its output, of which `dim` is the batch's dimension. The first two samples are run
-    with others, and then each with copies of itself. That finds what mixes by value, as a
-    normalisation over the batch does, and what is kept of samples in buffers; not losses, and
+    with others, and then each with copies of itself. That finds mixing by value, as by a
+    normalisation over the batch, and data of samples kept in buffers; not losses, and
     nothing where the samples are equal. Buffers are left as they were.
     """
     held = _Held(module)
@@ -52,7 +52,7 @@ def check_unmixed(
 
 
 class _Held:
-    """What a module holds besides its parameters' values, which only steps may change."""
+    """A copy of a module's buffers, and its parameters' versions, for comparison and restoring."""
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
@@ -70,7 +70,7 @@ class _Held:
         return [torch.empty(0) if buffer is None else buffer.clone() for buffer in now]
 
     def restore(self) -> None:
-        """Make the buffers what they were."""
+        """Restore the buffers' values from before."""
         with torch.no_grad():
             for layer, key, buffer, value in self._buffers:
                 layer._buffers[key] = buffer.copy_(value)
@@ -107,7 +107,7 @@ def tensors(value: Any) -> Iterator[Tensor]:
 def _different(
     one: list[Tensor], other: list[Tensor], samples: int, dim: int, place: int
 ) -> set[int]:
-    """Return which outputs differ in the sample at `place`, if `dim` is the batch's."""
+    """Return the indices of outputs that differ in the sample at `place` of dimension `dim`."""
     return {
         i
         for i, (a, b) in enumerate(zip(one, other, strict=False))

@@ -1,11 +1,11 @@
-"""Gradients of single samples in the forms that layers leave them in.
+"""Per-sample gradients, in the forms that layers leave them in.
 
 A form knows the norm of each sample's gradient and the sum of the gradients after each was
 scaled, and needs the gradients themselves for neither. Forms of one parameter that was used more
 than once are merged before a norm is taken, because norms do not add.
 
 Norms are rounded upwards where a difference of large numbers, or a square that is rounded to zero,
-could make them come out too small: what is clipped by them is never longer than it should be.
+could make them come out too small: no gradient clipped by them is longer than it should be.
 """
 
 import math
@@ -45,10 +45,10 @@ class PerSample(ABC):
 
     @abstractmethod
     def without(self, dropped: Tensor) -> "PerSample":
-        """Return the same with the gradients of the dropped samples (a mask) zero."""
+        """Return the gradients, with zeros for the samples that the mask `dropped` marks."""
 
     def merge(self, other: "PerSample") -> "PerSample":
-        """Return the sum of both, sample by sample."""
+        """Return the sum of both gradients, sample by sample."""
         return Dense(self.dense() + other.dense())
 
 
@@ -73,7 +73,7 @@ class Dense(PerSample):
 
 
 class LastToFront(PerSample):
-    """Gradients that stand with the parameter's second dimension last."""
+    """Gradients stored with the parameter's second dimension last."""
 
     def __init__(self, gradients: Dense) -> None:
         self._gradients = gradients
@@ -159,7 +159,7 @@ class Outer(PerSample):
 
 
 class Rows(PerSample):
-    """Gradients that fall on few rows of a table: of an embedding.
+    """Gradients of an embedding's table, which are non-zero on few rows.
 
     gradients[i, t] is added to the row rows[i, t] of the gradient of sample i; rows have shape
     (b, T), gradients (b, T, d). No one-hot matrix is formed.
@@ -204,7 +204,7 @@ class Rows(PerSample):
 
 
 class Tied(PerSample):
-    """An embedding whose table is the weight of a linear layer as well."""
+    """Gradients of a table that is an embedding's and a linear layer's weight as well."""
 
     def __init__(self, outer: Outer, rows: Rows) -> None:
         self.outer = outer
@@ -243,7 +243,7 @@ class Tied(PerSample):
 
 
 class Deferred(PerSample):
-    """Norms that are known, and gradients that are summed or formed only when asked for."""
+    """Known norms, and gradients that are summed or formed only on demand."""
 
     def __init__(
         self,
@@ -274,7 +274,7 @@ def outer(inputs: Tensor, outputs: Tensor, shape: torch.Size) -> PerSample:
     """Return the sum over positions of outer products, in the form that costs least.
 
     One position is best left as it is. Of several, the gradients themselves are formed where
-    they are no larger than what they are formed from, or Gram matrices would cost more.
+    they are no larger than their factors, or Gram matrices would cost more.
     """
     batch, positions, d = inputs.shape
     p = outputs.shape[2]
@@ -284,10 +284,10 @@ def outer(inputs: Tensor, outputs: Tensor, shape: torch.Size) -> PerSample:
 
 
 def prefers_dense(positions: int, d: int, p: int) -> bool:
-    """Say whether p x d gradients are cheaper to form than Gram matrices of the positions.
+    """Tell whether p x d gradients are cheaper to form than Gram matrices of the positions.
 
     In multiplications they always are, as Gram matrices leave their sum to do; but once they are
-    larger than what they are formed from, memory is slower still.
+    larger than their factors, memory is slower still.
     """
     return p * d <= max(2 * positions**2, 1.25 * positions * (p + d))
 
@@ -295,7 +295,7 @@ def prefers_dense(positions: int, d: int, p: int) -> bool:
 def gram_squares(inputs: Tensor, outputs: Tensor) -> Tensor:
     """Return the squared norms of sums of outer products over T, from (b, T, d) and (b, T, p).
 
-    The two Gram matrices may cancel each other; what rounding can take away is added.
+    The two Gram matrices may cancel each other; a bound on the rounding error is added.
     """
     left, right = inputs @ inputs.mT, outputs @ outputs.mT
     squares = torch.linalg.vecdot(left.flatten(1), right.flatten(1))
@@ -305,7 +305,7 @@ def gram_squares(inputs: Tensor, outputs: Tensor) -> Tensor:
 
 
 def _rounded_up(squares: Tensor, largest: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return squares, from numbers as large as `largest` in a type, plus what rounding hid."""
+    """Return squares plus a bound on the rounding error of numbers up to `largest`."""
     return squares.clamp_min(0) + _SLACK * torch.finfo(dtype).eps * largest
 
 
@@ -316,13 +316,13 @@ def _joined(parts: list[Tensor]) -> Tensor:
 
 
 def least_square(values: int, dtype: torch.dtype) -> float:
-    """Return what squares of so many values, each rounded to zero, may add up to, and more."""
+    """Return an upper bound on the sum of `values` squares that were each rounded to zero."""
     limits = torch.finfo(dtype)
     return values * limits.tiny / limits.eps
 
 
 def new_totals(size: tuple[int, ...], device: torch.device) -> Totals:
-    """Return totals, or rows of them, that are zero."""
+    """Return zero totals of shape `size`."""
     if device.type == "cpu":
         return np.zeros(size)
     return torch.zeros(size, dtype=torch.float64, device=device)
@@ -340,17 +340,17 @@ def norms_of(
 
 
 def increase(totals: Totals, values: Tensor) -> None:
-    """Add a number to each total."""
+    """Add `values` to `totals` in place, one number to each."""
     total = tensor_of(totals)
     total += values
 
 
 def _add_squares(values: Tensor, totals: Totals) -> None:
-    """Add the squared norm of each sample's values, and a little more, to totals.
+    """Add the squared norm of each sample's values, rounded up, to totals.
 
     On a CPU, in arrays, squares are added up in float64: torch adds thousands of float32 to one
     total, which made the norm of ten million values too small by 7e-5 of it. On other devices
-    totals are many. What is beyond the values' type is infinite: to shorten it would take factors
+    a sum has many totals. A norm beyond the values' type is infinite: to clip it would take factors
     of few bits.
     """
     rows = _rows(values, totals)
@@ -361,7 +361,7 @@ def _add_squares(values: Tensor, totals: Totals) -> None:
 
 
 def _add_products(left: Tensor, right: Tensor, totals: Totals) -> None:
-    """Add the squared norms of outer products, likewise."""
+    """Add the squared norm of each sample's outer product, rounded up, to totals."""
     rows, others = _rows(left, totals), _rows(right, totals)
     if isinstance(totals, Tensor):
         totals += _upper_squares(rows) * _upper_squares(others)
@@ -370,13 +370,13 @@ def _add_products(left: Tensor, right: Tensor, totals: Totals) -> None:
 
 
 def _upper_squares(rows: Tensor) -> Tensor:
-    """Return the squared norm of each row, and a little more, in the type of the rows."""
+    """Return the squared norm of each row, rounded up, in the type of the rows."""
     norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
     return norms.square() + least_square(rows.shape[1], rows.dtype)
 
 
 def _rows(values: Tensor, totals: Totals) -> Tensor:
-    """Return values of samples as rows; compiled loops check no sizes."""
+    """Return the samples' values as rows, their number checked: compiled loops check none."""
     if values.shape[0] != totals.shape[0]:
         raise InvalidInput(
             f"got gradients of {values.shape[0]} samples, expected {totals.shape[0]}"
@@ -385,7 +385,7 @@ def _rows(values: Tensor, totals: Totals) -> Tensor:
 
 
 def _diagonal(gram: Tensor, values: int) -> Tensor:
-    """Return the squares of vectors of so many values, rounded upwards."""
+    """Return the Gram matrices' diagonals, rounded up: squared norms of `values` numbers."""
     return gram.diagonal(dim1=1, dim2=2) + least_square(values, gram.dtype)
 
 

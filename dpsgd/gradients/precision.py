@@ -1,4 +1,4 @@
-"""Compute norms and clipped sums in all the bits of their types."""
+"""Full precision for norms and clipped sums."""
 
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
@@ -9,10 +9,10 @@ _AS_IT_IS = nullcontext()
 
 
 def exact(device: str) -> AbstractContextManager[object]:
-    """Compute without gradients, in the types that are there, and in all of their bits.
+    """Return a context without gradients and autocast, and with full-precision products.
 
-    TensorFloat-32 and its like keep 10 bits or fewer of what is multiplied: norms come out too
-    small, and what is clipped by them too long. Convolutions of a GPU take it by default.
+    TensorFloat-32 and its like keep 10 bits or fewer of each factor: norms come out too
+    small, and gradients clipped by them too long. Convolutions of a GPU take it by default.
     """
     graded, cast = torch.is_grad_enabled(), torch.is_autocast_enabled(device)
     backends: Any = torch.backends

@@ -1,4 +1,4 @@
-"""Rules: how a layer runs so that the gradients of single samples can be told apart.
+"""Rules that run layers so that per-sample gradients can be formed.
 
 One file for each family, one function for each rule, registered by the layer's exact type.
 """

@@ -26,7 +26,7 @@ def attention(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attend. A packed in_proj is three linear maps; bias_k and bias_v are an added position."""
+    """Run attention. A packed in_proj is three linear maps; bias_k and bias_v are a position."""
     if query.ndim != 3:
         raise InvalidInput(f"{call.name}: expected a query of rank 3, got {tuple(query.shape)}")
     dim = 0 if layer.batch_first else 1
@@ -101,7 +101,7 @@ def _mask(
     padding: Tensor | None,
     added: int,
 ) -> Tensor | None:
-    """Return both masks as one that is added to scores; what was added is never masked."""
+    """Return both masks as one to add to scores; it never masks the `added` positions."""
     total: Tensor | None = None
     if attention is not None:
         mask = _additive(attention, query.dtype)

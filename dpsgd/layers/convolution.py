@@ -22,15 +22,15 @@ from ldp import InvalidInput
 
 _RUN = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _CACHED = 1 << 19
-"""Values unfolded together on a CPU: what stays in the cache."""
+"""Values unfolded per block on a CPU: as many as stay in the cache."""
 _TOGETHER = 1 << 27
-"""Values unfolded together on other devices."""
+"""Values unfolded per block on other devices."""
 _Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 
 @rule(nn.Conv1d, nn.Conv2d, nn.Conv3d)
 def convolution(layer: _Convolution, call: Call, input: Tensor) -> Tensor:  # noqa: A002
-    """Run a convolution; padding is made explicit, so that patches are what was multiplied."""
+    """Run a convolution, with explicit padding, so that patches have the multiplied values."""
     call.batch_dim(input, only=0)
     rank = len(layer.kernel_size)
     if input.ndim != rank + 2:
@@ -78,7 +78,7 @@ def _gradients(
 def _weight_gradients(
     layer: _Convolution, padding: Sequence[int], inputs: Tensor, outputs: Tensor
 ) -> PerSample:
-    """Keep the gradients where they are small; else their norms, and sum by convolution."""
+    """Return the gradients where they are small; else norms, with sums by convolution."""
     channels = layer.out_channels // layer.groups
 
     def formed() -> PerSample:
@@ -136,7 +136,7 @@ def _parts(
 
 
 def _along_rows(layer: _Convolution, outputs: Tensor) -> bool:
-    """Say whether patches are copied in longer runs along rows of outputs than along channels.
+    """Tell whether patches are copied in longer runs along rows of outputs than along channels.
 
     With strides, that takes a kernel that is a multiple of them: `_unfold_rows`.
     """
@@ -150,7 +150,7 @@ def _along_rows(layer: _Convolution, outputs: Tensor) -> bool:
 def _unfold_channels(
     layer: _Convolution, padding: Sequence[int], inputs: Tensor, outputs: Tensor
 ) -> Callable[[Tensor], Tensor]:
-    """Return what makes patches of as many inputs or fewer, with the kernel before its channels."""
+    """Return a function from inputs, as many or fewer, to patches, kernel before channels."""
     depth, *kernel = layer.weight.shape[1:]
     sizes = [size + 2 * p for size, p in zip(inputs.shape[2:], padding, strict=True)]
     padded = inputs.new_zeros(len(inputs), *sizes, inputs.shape[1])
@@ -168,10 +168,10 @@ def _unfold_channels(
 def _unfold_rows(
     layer: _Convolution, padding: Sequence[int], inputs: Tensor, outputs: Tensor
 ) -> Callable[[Tensor], Tensor]:
-    """Return what makes patches of as many inputs or fewer, in the weight's own order.
+    """Return a function from inputs, as many or fewer, to patches in the weight's order.
 
-    Inputs are kept apart by their place modulo the stride, so that what a row of outputs sees at
-    one place of the kernel lies together.
+    Inputs are kept apart by their place modulo the stride, so that the values a row of outputs
+    sees at one place of the kernel lie together.
     """
     depth = layer.weight.shape[1]
     count, channels, *lengths = inputs.shape
@@ -209,7 +209,7 @@ def _inside(padded: Tensor, padding: Sequence[int], inputs: Tensor) -> Tensor:
 def _copying(
     inside: Tensor, copies: Sequence[tuple[Tensor, Tensor]], result: Tensor
 ) -> Callable[[Tensor], Tensor]:
-    """Return what copies inputs inside, then each source to its target, and has the result."""
+    """Return a function that copies inputs to `inside`, runs `copies`, and returns `result`."""
 
     def copy(inputs: Tensor) -> Tensor:
         size = len(inputs)

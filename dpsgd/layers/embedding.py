@@ -96,7 +96,7 @@ def padding_rows(module: nn.Module) -> dict[Tensor, int]:
 def _padded(
     ids: Tensor, offsets: Tensor, weights: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return flat bags as rows: ids, which of them are there, and weights."""
+    """Return flat bags as padded rows: ids, a mask of the present ones, and weights."""
     ends = torch.cat([offsets[1:], offsets.new_tensor([ids.numel()])])[: offsets.numel()]
     lengths = ends - offsets
     longest = int(lengths.max()) if lengths.numel() else 0

@@ -1,4 +1,4 @@
-"""Any other layer: run for each sample with weights of its own."""
+"""The fallback rule: run a layer for each sample with its own copy of the weights."""
 
 from collections.abc import Callable
 from typing import Any
@@ -61,7 +61,7 @@ def _is_real(value: Any) -> bool:
 
 
 class _Plain(nn.Module):
-    """A layer with the forward of its class, whatever its instance has."""
+    """A layer run by its class's forward, even where the instance has another."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()

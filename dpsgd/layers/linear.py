@@ -1,4 +1,4 @@
-"""Linear layers, and what others share with them."""
+"""Linear layers, and linear maps for the rules of other layers."""
 
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
@@ -37,7 +37,7 @@ def linear_gradients(
 ) -> Gradients:
     """Yield the gradients of a linear map from its inputs and output gradients."""
     dtype = weight.dtype
-    if not inputs.dtype == outputs.dtype == dtype:  # to find nothing to do takes time, too
+    if not inputs.dtype == outputs.dtype == dtype:  # to convert to the same type takes time, too
         inputs, outputs = inputs.to(dtype), outputs.to(dtype)
     if inputs.ndim == 2 and dim == 0:
         yield from one_position(weight, bias, inputs, outputs)
@@ -63,7 +63,7 @@ def one_position(weight: Piece, bias: Piece | None, inputs: Tensor, outputs: Ten
 
 
 def _by_position(values: Tensor, dim: int) -> Tensor:
-    """Return (b, ..., d) as (b, T, d), wherever the batch was."""
+    """Return values as (b, T, d), with the batch moved from dimension `dim`."""
     values = values.movedim(dim, 0)
     positions = values.shape[1:-1].numel()
     return values.reshape(values.shape[0], positions, values.shape[-1])

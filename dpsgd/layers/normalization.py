@@ -1,4 +1,4 @@
-"""Normalisations within a sample: scale and shift of what was normalised."""
+"""Normalisations within a sample, and the gradients of their scale and shift."""
 
 from collections.abc import Callable
 
@@ -37,7 +37,7 @@ def group_norm(layer: nn.GroupNorm, call: Call, input: Tensor) -> Tensor:  # noq
 
 @rule(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
 def instance_norm(layer: _Instance, call: Call, input: Tensor) -> Tensor:  # noqa: A002
-    """Normalise each channel of each sample: a group for each, which may be of no samples."""
+    """Normalise each channel of each sample, as groups of one channel; the batch may be empty."""
     return _tapped_groups(layer, call, input, layer.num_features)
 
 

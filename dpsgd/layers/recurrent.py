@@ -20,7 +20,7 @@ def recurrent(
     input: Tensor,  # noqa: A002
     hx: Tensor | tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor | tuple[Tensor, Tensor]]:
-    """Run step by step; the gates' inputs are linear maps, b_ih and b_hh biases of both.
+    """Run a recurrent layer step by step; gates are linear maps of the input and the state.
 
     Raises `InvalidInput` for packed sequences: pad them.
     """
@@ -109,7 +109,7 @@ def _unrolled(
 
 
 def _cell(layer: nn.RNNBase | nn.RNNCellBase) -> tuple[_Cell, int]:
-    """Return one step of the layer, and how many tensors its state has."""
+    """Return the layer's step function, and the number of tensors in its state."""
     if isinstance(layer, nn.LSTM | nn.LSTMCell):
         return _lstm, 2
     if isinstance(layer, nn.GRU | nn.GRUCell):

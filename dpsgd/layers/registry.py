@@ -1,4 +1,4 @@
-"""Which rule runs a layer, and which layers are left alone."""
+"""Registry of rules by layer type, and the choice of the layers that rules run."""
 
 import warnings
 from collections.abc import Callable
@@ -26,9 +26,9 @@ def rule(*layers: type[nn.Module]) -> Callable[[Rule], Rule]:
 def rules_for(module: nn.Module, fallback: Rule) -> dict[nn.Module, Rule]:
     """Return a rule for each outermost layer that has parameters to train.
 
-    A layer without a rule of its own gets the fallback, which also runs whatever is inside it;
-    one warning names those. Raises `InvalidInput` where it cannot: for a recurrent layer inside,
-    and for a layer that is also used outside.
+    A layer without a rule of its own gets the fallback, which also runs all layers inside it;
+    one warning names such layers. Raises `InvalidInput` where it cannot: for a recurrent layer
+    inside, and for a layer that is also used outside.
     """
     found: dict[nn.Module, Rule] = {}
     others: list[str] = []

@@ -1,7 +1,7 @@
-"""What is done to each value of noise and of gradients, compiled: numpy takes twice as long.
+"""Compiled loops over values of noise and of gradients: numpy takes twice as long.
 
-Loops are short and simple, so that the compiler does several values at once, and keeps what they
-have in common in registers. Nothing checks sizes here. To compile takes a second, when a function
+Loops are short and simple, so that the compiler does several values at once, and keeps their
+common values in registers. Nothing checks sizes here. To compile takes a second, when a function
 is first called.
 """
 
@@ -35,7 +35,7 @@ def add_rounded(
 
     The spacing is a power of two. With `apart` both are rounded before they meet.
     """
-    per_spacing = 1.0 / spacing  # exact, as is what it multiplies
+    per_spacing = 1.0 / spacing  # exact, as are products with it
     scale = deviation * per_spacing
     unit = spacing / divisor
     for i in range(sums.size):
@@ -47,7 +47,7 @@ def add_rounded(
 
 @_compiled_sums
 def _square(values: NDArray[np.floating[Any]], most: float) -> float:
-    """Return the sum of squares, in float64, with what squares rounded to zero may come to."""
+    """Return the float64 sum of squares, with a bound on underflow; infinity above `most`."""
     total = values.size * _LOST
     for i in range(values.size):
         value = np.float64(values[i])
@@ -71,7 +71,7 @@ def add_products(
     totals: NDArray[np.float64],
     most: float,
 ) -> None:
-    """Add the squared norm of each outer product of two rows to its total, likewise."""
+    """Add the squared norm of each outer product to its total: infinity, if more than `most`."""
     for i in range(totals.size):
         product = _square(left[i], most) * _square(right[i], most)
         totals[i] += product if product <= most else np.inf

@@ -23,7 +23,7 @@ from ldp import InvalidInput
 Words: TypeAlias = NDArray[np.uint64]
 Keystream: TypeAlias = Callable[[Words, Words, int], None]
 STEP = 64
-"""Words that are made together: 32 blocks of AES, 8 of ChaCha."""
+"""Words generated per step: 32 blocks of AES, 8 of ChaCha."""
 _IN_FLIGHT = 8
 """Blocks, or pairs of them, in flight: an instruction takes cycles, in which others can begin."""
 _ROUNDS = 14
@@ -37,17 +37,17 @@ class Cipher(NamedTuple):
     expand: Callable[[Words], Words]
     """Takes a key of 4 words and returns its schedule."""
     size: int
-    """How many words a schedule has."""
+    """The number of words of a schedule."""
     keystream: Keystream
-    """Overwrites contiguous words, a multiple of `STEP`, by a schedule's from a pair of words on: a
-    multiple of 32 below 2**63. Compiled."""
+    """Overwrites contiguous words, a multiple of `STEP`, by a schedule's keystream from a 128-bit
+    block on: a multiple of 32 below 2**63. Compiled."""
 
 
 @cache
 def load_cipher() -> Cipher:
     """Return AES where numba may use the processor's instructions for it, and ChaCha20 elsewhere.
 
-    Raises `InvalidInput` where nothing is compiled.
+    Raises `InvalidInput` where numba's compilation is disabled.
     """
     if _settings.DISABLE_JIT:
         raise InvalidInput("noise is drawn by compiled code: unset NUMBA_DISABLE_JIT")
@@ -55,14 +55,14 @@ def load_cipher() -> Cipher:
 
 
 def blocks_at_once() -> int:
-    """Return how many blocks of AES an instruction encrypts, of those that may be used: 0 to 2."""
+    """Return the number of AES blocks that a usable instruction encrypts: 0 to 2."""
     if platform.machine().lower() not in ("x86_64", "amd64") or not _settings.ENABLE_AVX:
         return 0
     if (_settings.CPU_NAME, _settings.CPU_FEATURES) != (None, None):
         return 0  # another processor's code
     try:
         features = binding.get_host_cpu_features()
-    except RuntimeError:  # it does not know
+    except RuntimeError:  # the processor is unknown
         return 0
     if not features.get("aes"):
         return 0
@@ -101,8 +101,8 @@ def compile_aes(blocks: int) -> Cipher:
 def compile_chacha() -> Cipher:
     """Return ChaCha20, with a counter of 64 bits and a nonce of zeros.
 
-    Eight blocks are computed together, and each word of 32 bits of them stands beside that of the
-    others. Source: Bernstein, "ChaCha, a variant of Salsa20", 2008.
+    Eight blocks are computed together, in vectors of the same 32-bit word of each block.
+    Source: Bernstein, "ChaCha, a variant of Salsa20", 2008.
     """
     return Cipher(np.copy, 4, _compile_keystream(_write_chacha))
 
@@ -142,7 +142,7 @@ def _substitute(_context: Any, _word: Any) -> Any:
     """Apply the S-box of AES to each byte of a word of 32 bits."""
 
     def generate(_target: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        # Where all columns are the same, the last round's other step moves nothing.
+        # Where all columns are the same, the last round's ShiftRows moves nothing.
         block = ir.VectorType(_I64, 2)
         word = builder.zext(args[0], _I64)
         both, column = builder.or_(word, builder.shl(word, _I64(32))), block([0, 0])
@@ -161,7 +161,7 @@ def _write_aes(blocks: int, builder: Any, out: Any, schedule: Any, first: Any) -
     keys = builder.inttoptr(schedule, block.as_pointer())
     places = builder.inttoptr(out, wide.as_pointer())
     # The counter's bytes stand from the highest to the lowest. The first block's number is a
-    # multiple of 32: those after it differ in the last byte.
+    # multiple of 32: the blocks after it differ in the last byte.
     swapped, counter = builder.bswap(first), wide([0] * wide.count)
     for at in range(blocks):
         counter = builder.insert_element(counter, swapped, _I32(2 * at + 1))
@@ -192,7 +192,7 @@ def _write_chacha(builder: Any, out: Any, schedule: Any, first: Any) -> None:
         one = builder.insert_element(row([0] * 8), value, _I32(0))
         return builder.shuffle_vector(one, one, row([0] * 8))
 
-    # Blocks are of four pairs of words. The first one's number is a multiple of 8: those after it
+    # Blocks are of four pairs of words. The first one's number is a multiple of 8: the later ones
     # differ in the lower half.
     block = builder.lshr(first, _I64(2))
     halves = [builder.trunc(part, _I32) for part in (block, builder.lshr(block, _I64(32)))]

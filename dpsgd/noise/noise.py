@@ -1,4 +1,4 @@
-"""Gaussian noise that nobody can predict, drawn while the step that needs it still runs."""
+"""Gaussian noise: its sources, drawing ahead of the step that needs it, and rounding."""
 
 import math
 import os
@@ -20,15 +20,15 @@ from dpsgd.noise.ziggurat import fill_normal
 from ldp import Coins, InvalidInput
 
 _LEAST = 1 << 17
-"""Values that several threads share: fewer cost less than to meet for them."""
+"""The least number of values that several threads share; one thread draws fewer faster."""
 
 
 class NoiseSource(ABC):
     """Draw independent standard normal values. Nothing about its state is ever saved.
 
-    In float64, whatever is trained: 24 bits would show. Angles and radii in float32, as torch has
-    them, leave a pattern in every pair of values, by which one release of 30,000 tells neighbours
-    apart.
+    In float64, for every parameter type: 24 bits would show. Angles and radii in float32, as torch
+    has them, leave a pattern in every pair of values, by which one release of 30,000 tells
+    neighbours apart.
     """
 
     dtype = torch.float64
@@ -38,7 +38,7 @@ class NoiseSource(ABC):
         """Fill a flat tensor or array of type `dtype`."""
 
     def filler(self) -> Callable[[Values], None]:
-        """Return what does as `fill`, once, in any thread: its key, if any, is drawn here."""
+        """Return a one-shot `fill` for any thread, whose key, if any, is drawn here."""
         return self.fill
 
     def add_to(
@@ -51,7 +51,7 @@ class NoiseSource(ABC):
     ) -> None:
         """Release flat sums in place, as `Rounding.release` does, each value with its own noise.
 
-        `threads` is 1, or as many as torch has: what may share the work.
+        `threads`, which may share the work, is 1 or as many as torch has.
         """
         for summed in sums:
             noise = torch.empty_like(summed, dtype=self.dtype)
@@ -76,9 +76,9 @@ class GeneratorNoise(NoiseSource):
 
 
 class KeystreamNoise(NoiseSource):
-    """Normal values by the ziggurat from AES-256 or ChaCha20: for each draw a fresh key, of coins.
+    """Normal values by the ziggurat from AES-256 or ChaCha20, with a fresh key for each draw.
 
-    Of 64 bits for each value, and of more for those in the tails, which end at 13.3 standard
+    Of 64 bits for each value, and of more for values in the tails, which end at 13.3 standard
     deviations.
     """
 
@@ -111,12 +111,12 @@ class KeystreamNoise(NoiseSource):
 
 
 class NoisePrefetcher:
-    """Add fresh noise to sums of the given shapes, and of such types.
+    """Add fresh noise to sums of given shapes and types, drawn ahead if a core is idle.
 
-    For small models, to draw it is most of what a private step adds. Where cores are idle, because
-    torch was given fewer threads than there are or the model is on a GPU, a thread draws it while
-    forward and backward run. Where none is, that thread would only be in their way, and torch's
-    threads share the work when it is due, if there is enough (`dpsgd.noise.parallel`).
+    For small models, drawing it is most of a private step's extra time. Where cores are idle,
+    because torch was given fewer threads than there are or the model is on a GPU, a thread draws it
+    while forward and backward run. Where none is, that thread would only be in their way, and
+    torch's threads share the work when it is due, if there is enough (`dpsgd.noise.parallel`).
 
     In a forked child it draws the child's own noise, in one thread.
     """
@@ -130,7 +130,7 @@ class NoisePrefetcher:
     ) -> None:
         self._source = source
         self._sizes = [shape.numel() for shape in shapes]
-        # A GPU's generator draws behind our back anyway.
+        # A GPU's generator draws asynchronously anyway.
         idle_cores = device.type != "cpu" or _cores() > torch.get_num_threads()
         self._draws_ahead = idle_cores and not isinstance(source, GeneratorNoise)
         # Compile here, not in a thread amid which the process may fork.
@@ -151,8 +151,8 @@ class NoisePrefetcher:
         self._pool = ThreadPoolExecutor(1, "dpsgd-noise") if self._draws_ahead else None
 
     def begin(self) -> None:
-        """Begin to draw what the next sums need, if a core is idle."""
-        if self._process != os.getpid():  # what the parent drew is the parent's, as its threads are
+        """Begin to draw the noise of the next sums, if a core is idle."""
+        if self._process != os.getpid():  # the parent's draws and threads are its own
             self._start()
             self._shared = False
         if self._ahead is None and self._pool is not None:
@@ -161,7 +161,7 @@ class NoisePrefetcher:
     def add_to(
         self, sums: Sequence[Tensor], rounding: "Rounding", deviation: float, divisor: float = 1.0
     ) -> None:
-        """Release sums in place, with noise of a deviation; for one thread at a time.
+        """Release sums in place, with noise of a standard deviation; for one thread at a time.
 
         Raises `InvalidInput` where the sums have other sizes than were given.
         """
@@ -189,7 +189,7 @@ def _cores() -> int:
 
 @dataclass(frozen=True)
 class Rounding:
-    """Add noise in float64, and round what comes of it to multiples of a public power of two.
+    """Add noise in float64, and round the sum to multiples of a public power of two.
 
     Every value that is released then stands for millions of values of the noise or more, and
     shows no pattern of how these or float64 are rounded. That is an argument and a test, not a
@@ -202,21 +202,21 @@ class Rounding:
 
     @classmethod
     def for_noise(cls, deviation: float) -> "Rounding":
-        """Return the rounding for noise of a standard deviation."""
+        """Return the rounding for noise of standard deviation `deviation`."""
         return cls(2.0 ** (math.floor(math.log2(deviation)) - 26))
 
     def prepared(self, summed: Tensor) -> Tensor:
-        """Return in float64 what noise may be added to; the sum stays as it is."""
+        """Return a float64 copy of a sum to add noise to, rounded first by a `Grid`."""
         total = summed.to(torch.float64, copy=True)
         return self._round(total) if self._apart else total  # several then add up exactly
 
     def before_finish(self) -> "Rounding":
-        """Return how to add noise to one of several prepared sums, which are then added up."""
-        # By float64's own steps: the total alone is rounded, noise and all.
+        """Return the rounding for noise on one of several prepared sums that will be added up."""
+        # With float64's own spacing: only the total, with its noise, is rounded.
         return self if self._apart else replace(self, spacing=self.spacing * 2.0**-26)
 
     def finish(self, total: Tensor) -> Tensor:
-        """Make a prepared sum, or several that were added up, with noise what is released."""
+        """Return the release of a noisy prepared sum, or of several that were added up."""
         return total if self._apart else self._round(total)
 
     def release(
@@ -231,7 +231,7 @@ class Rounding:
             add_rounded(summed, np.asarray(normal), *self.options(deviation), divisor)
 
     def options(self, deviation: float) -> tuple[float, float, bool]:
-        """Return what compiled code needs to do as `release` does."""
+        """Return (deviation, spacing, apart), by which `add_rounded` does as `release` does."""
         return deviation * self._widening, self.spacing, self._apart
 
     def _round(self, values: Tensor) -> Tensor:
@@ -242,12 +242,12 @@ class Rounding:
 class Grid(Rounding):
     """Round sums and noise to multiples of one public power of two before they meet.
 
-    What is proved, for normal values without error: rounding moves the sums of neighbours apart
+    Proved, for normal values without error: rounding moves the sums of neighbours apart
     by less than 1/4096 of their sensitivity, for which the noise is widened; multiples of the
     grid, rounded, plus a multiple, are the rounded sum of both. So the release is the Gaussian
-    mechanism on a grid, rounded: no bit of it tells what floating-point addition did to the sum
+    mechanism on a grid, rounded: no bit of it tells the floating-point errors of the sum
     (Mironov, "On significance of the least significant bits for differential privacy", CCS 2012).
-    What is not: that the normal values are exact (they have 53 bits and end at 13.3 standard
+    Not proved: that the normal values are exact (they have 53 bits and end at 13.3 standard
     deviations), that the sums of clipped gradients were added without error, and anything about
     timing.
     """
@@ -257,5 +257,5 @@ class Grid(Rounding):
 
     @classmethod
     def for_sums(cls, sensitivity: float, dimensions: int) -> "Grid":
-        """Return the grid for sums of so many dimensions."""
+        """Return the grid for sums of this sensitivity with `dimensions` values in all."""
         return cls(2.0 ** math.floor(math.log2(sensitivity / (4096 * math.sqrt(dimensions)))))

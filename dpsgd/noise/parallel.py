@@ -18,9 +18,9 @@ from dpsgd.noise.ziggurat import PART, add_normal
 from ldp import InvalidInput
 
 _nb: Any = numba
-"""Its annotations leave out some of what it has."""
+"""numba as an untyped module: its annotations leave out some of its names."""
 _HEAD = 5
-"""Numbers that a job begins with."""
+"""The number of integers at the head of a job."""
 _Work = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -31,7 +31,7 @@ def add_noise(
     options: tuple[float, float, bool, float],
     threads: int,
 ) -> None:
-    """Release contiguous sums of a CPU, of one type, as `add_rounded` does by these options.
+    """Release contiguous CPU sums of one type, with noise, as `add_rounded` does by `options`.
 
     A schedule serves only once. Several threads must be as many as torch has: the OpenMP library
     that torch has loaded, which gives them, would end the others. Threads of one's own are worse
@@ -67,7 +67,7 @@ def add_noise(
 
 @cache
 def _compile_work(dtype: torch.dtype, cipher: Cipher) -> Any:
-    """Return what does a job for sums of a type; several threads may call it at once.
+    """Return the compiled function that runs a job for sums of a type, in one or more threads.
 
     A job is: the number of the next part, how many are done, how many sums there are, the addresses
     of the schedule and of the options, and of each sum its address and size.
@@ -100,7 +100,7 @@ def _compile_work(dtype: torch.dtype, cipher: Cipher) -> Any:
 
 
 def _pointer_to(kind: Any) -> Any:
-    """Return what makes a pointer of an address, in compiled code."""
+    """Return an intrinsic that turns an address into a pointer to `kind`."""
 
     def pointer(_context: Any, _address: Any) -> Any:
         def generate(target: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -112,7 +112,7 @@ def _pointer_to(kind: Any) -> Any:
 
 
 def _taking(_context: Any, _data: Any, _place: Any) -> Any:
-    """Return a number of a job, and increase it by one, at once for all threads."""
+    """Return a number of a job and increase it by one, atomically."""
 
     def generate(_target: Any, builder: Any, _signature: Any, args: Any) -> Any:
         place = builder.gep(args[0], [args[1]])
@@ -126,7 +126,7 @@ _taken: Any = intrinsic(_taking)
 
 @cache
 def _load_parallel() -> Any:
-    """Return GOMP_parallel(function, data, threads, flags), or None."""
+    """Return GOMP_parallel(function, data, threads, flags), or None without GNU's interface."""
     try:
         parallel = ctypes.CDLL(torch._C.__file__).GOMP_parallel
     except (OSError, AttributeError):

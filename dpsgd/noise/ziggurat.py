@@ -20,25 +20,25 @@ from dpsgd.noise.keystream import STEP, Keystream, Words
 
 _LAYERS = 512
 _EDGES = 2 * STEP
-"""Words for edges that are drawn together."""
+"""Words drawn per block for values at the edges of layers."""
 _TOGETHER = 16 * STEP
-"""Values that are drawn together."""
+"""Values drawn per block."""
 PART = 16 * _TOGETHER
-"""Values of which a part of a draw is, or fewer."""
+"""The most values in one part of a draw."""
 _PLACES = 32
-"""Bits of where among the words of a part's number a pair of them is."""
+"""Low bits of the block counter: position within a part. The part's number is above them."""
 _SPARE = 1 << 31
-"""The first pair beyond a word for each value."""
+"""The position within a part from which blocks are for values at edges."""
 
 _Room: TypeAlias = tuple[Words, Words, Words, NDArray[np.int64]]
-"""Words for values, those for edges, which values are at one, and how far the others are spent."""
+"""Buffers: words for values, words for edges, indices of edge values, counts of words spent."""
 
 
 def _stacked(start: float) -> tuple[list[float], float]:
-    """Return the right ends of layers as large as the tail from `start` and what is left of it.
+    """Return the right ends of layers of the area of the tail from `start`, and the top's error.
 
-    The lowest is as wide as if its tail belonged to the rectangle. Where it is positive, the other
-    number says that the top of the layers is too high, and where negative too low.
+    The lowest layer is as wide as if its tail belonged to the rectangle. The error is positive
+    where the top of the layers is too high, and negative where it is too low.
     """
     area = start * _density(start) + math.sqrt(math.pi / 2) * math.erfc(start / math.sqrt(2))
     ends = [area / _density(start), start]
@@ -58,9 +58,9 @@ _ENDS = np.array([*_stacked(_TAIL)[0], 0.0])
 _HEIGHTS = np.exp(-_ENDS * _ENDS / 2)
 _HEIGHTS[-1] = 1.0
 _UNITS = _ENDS[:-1] * 2.0**-54
-"""What the upper 55 bits of a word count, of which one is the sign."""
+"""By layer, the value of one unit in a word's upper 55 bits, of which one is the sign."""
 _INNER = _ENDS[1:].copy()
-"""Values nearer to zero lie below the whole of a layer's density."""
+"""By layer, the bound below which a value is under the density at every height."""
 
 
 @compiled
@@ -83,9 +83,9 @@ def add_normal(
     apart: bool,
     divisor: float,
 ) -> None:
-    """Do as `add_rounded` to at most `PART` sums, with the normal values of a part's number.
+    """Run `add_rounded` on at most `PART` sums, with the normal values of part `number`.
 
-    Each number of a schedule serves only once, and those of `fill_normal` count from 0.
+    Each number of a schedule serves only once, and the numbers of `fill_normal` count from 0.
     """
     values, room = np.empty(_TOGETHER), _new_room()
     for start in range(0, sums.size, _TOGETHER):
@@ -109,10 +109,10 @@ def _draw(
     number: int,
     start: int,
 ) -> None:
-    """Draw values of a part's number from a start on: from 0, or where the last call ended.
+    """Draw values of part `number` from `start` on: from 0, or where the last call ended.
 
-    A value takes a word, one in 125 more: two for a point at the edge of a layer or in the tail,
-    and where there is none another point for its word.
+    A value takes one word. One in 125, at the edge of a layer or in the tail, takes two more. If it
+    is rejected, the second word gives another point, or in the tail two more words are drawn.
     """
     words, others, edges, spent = room
     if start == 0:
@@ -159,12 +159,12 @@ def _layer(word: np.uint64) -> np.uint64:
 
 @compiled
 def _point(word: np.uint64) -> float:
-    """Return where in its layer a word falls: the upper 55 bits, of which one is the sign."""
+    """Return a word's value in its layer: the upper 55 bits, of which one is the sign."""
     unit: float = _UNITS[_layer(word)]
     return (float(np.int64(word) >> 9) + 0.5) * unit
 
 
 @compiled
 def _uniform(word: np.uint64) -> float:
-    """Return a number in (0, 1], by the distance of float64 from 0."""
+    """Return a word as a number in (0, 1], (word + 1/2) / 2**64."""
     return (np.float64(word) + 0.5) * 2.0**-64

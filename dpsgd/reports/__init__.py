@@ -1,1 +1,1 @@
-"""What devices reported as training data: rows, likelihoods, losses, labels, guarantees."""
+"""Devices' reports as training data: rows, likelihoods, losses, labels, guarantees."""

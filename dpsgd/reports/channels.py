@@ -1,4 +1,4 @@
-"""Randomised reports as what a loss can use: likelihoods, unbiased indicators, unbiased numbers."""
+"""Inputs of losses from randomised reports: likelihoods, unbiased indicators and numbers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ def likelihoods(mechanism: Mechanism, codes: Codes) -> Floats:
 
 
 def indicators(mechanism: Mechanism, codes: Codes) -> Floats:
-    """Return what is one on average for the true category and zero for others, shape (n, k).
+    """Return unbiased estimates of the true category's one-hot vectors, shape (n, k).
 
     Each row is `debias` of one report: unbiased over the coins, so entries may be negative or
     exceed one. Raises `InvalidInput` as `likelihoods` does.
@@ -53,7 +53,7 @@ def indicators(mechanism: Mechanism, codes: Codes) -> Floats:
 def numbers(mechanism: Mechanism, codes: Codes) -> Floats:
     """Return an unbiased estimate of each number in [-1, 1], shape (n,).
 
-    Plugged into what is linear in the number, it leaves that unbiased; a square gains the
+    Anything linear in the number stays unbiased; a square gains the
     report's variance (`mechanism.report_variance`), and a network is not linear. Raises
     `InvalidInput` for codes that cannot be and for mechanisms of categories.
     """
@@ -65,7 +65,7 @@ def numbers(mechanism: Mechanism, codes: Codes) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Cohort:
-    """The reports that share one channel: which rows they are of, shape (n,), and their codes."""
+    """The reports of one channel: the rows they belong to, shape (n,), and their codes."""
 
     mechanism: Mechanism
     rows: NDArray[np.intp]
@@ -111,7 +111,7 @@ class Reports:
     def by_level(
         cls, mechanisms: Sequence[Mechanism], levels: NDArray[np.integer], codes: Codes
     ) -> "Reports":
-        """Return reports of which row i was made by mechanisms[levels[i]]; negative is absent.
+        """Return reports where row i is from mechanisms[levels[i]]; a negative level is absent.
 
         Raises `InvalidInput` where there is no such mechanism.
         """

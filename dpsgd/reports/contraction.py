@@ -1,4 +1,4 @@
-"""What a private training on randomised reports promises about the truth behind a report.
+"""Guarantees for the truth behind a report, after private training on randomised reports.
 
 Two protections follow one another: a report y ~ Q(x), and a training M that is (epsilon_c,
 delta)-DP in the report. Both hold, and together they give more than either, by one inequality.
@@ -37,7 +37,7 @@ _MAX_CELLS = 1 << 22
 """Pairs of inputs times codes beyond which a channel is bounded rather than enumerated."""
 
 _LARGEST = 700.0
-"""Beyond it e**epsilon does not fit a double, and no guarantee is left."""
+"""The largest epsilon; beyond it e**epsilon does not fit a double."""
 
 _STEPS = 60
 
@@ -46,7 +46,7 @@ Spent = Callable[[float], float]
 
 
 def hockey_stick(record: Sequence[Mechanism], g: float) -> float:
-    """Return H(g) of what one record reports, or an upper bound: at most 1, 0 from e**epsilon on.
+    """Return H(g) of one record's reports, or an upper bound: at most 1, 0 from e**epsilon on.
 
     max over x, x' of sum_y max(0, Q(y|x) - g Q(y|x')), exact (but for rounding) for one
     mechanism whose channel is known in closed form or small. Otherwise the record's epsilon
@@ -73,8 +73,8 @@ def hockey_stick(record: Sequence[Mechanism], g: float) -> float:
 def contracted_epsilon(record: Sequence[Mechanism], epsilon: float) -> float:
     """Return the epsilon of the theorem for reports that went into an `epsilon`-DP training.
 
-    `record` lists the mechanisms of all that one record reported and the training saw: what
-    else it saw of the record must be public. `epsilon`, inf for a training that is not private,
+    `record` lists the mechanisms of all that one record reported and the training saw; other
+    data of the record must be public. `epsilon`, inf for a training that is not private,
     holds for replacing one record's reports, at some delta; the result holds at that delta
     times the total variation, `hockey_stick(record, 1)`. It is at most either of the two
     epsilons, and rounded up. Raises `InvalidInput` unless epsilon >= 0.

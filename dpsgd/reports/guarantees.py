@@ -1,4 +1,4 @@
-"""One account of all that was promised about a record whose reports a model was trained on."""
+"""The account of all guarantees for a record whose reports a model was trained on."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,10 @@ from ldp import InvalidInput, Mechanism
 
 @dataclass(frozen=True)
 class LevelGuarantee:
-    """What holds for a record that reported at one level, for replacing its answers by others.
+    """The epsilons for a record that reported at one level, for replacing its answers.
 
-    `local` against whoever sees the reports (delta 0); against whoever sees the model alone
-    also `central`, the training's, and `contracted`, both together, at the account's delta.
+    `local` holds against an observer of the reports (delta 0). Against an observer of the model
+    alone `central` (the training's) and `contracted` (both together) hold too, at its delta.
     """
 
     level: str
@@ -25,12 +25,12 @@ class LevelGuarantee:
 
     @property
     def model(self) -> float:
-        """The epsilon against whoever sees only the model: the smallest of the three."""
+        """The epsilon against an observer of only the model: the smallest of the three."""
         return min(self.local, self.central, self.contracted)
 
     @property
     def why(self) -> str:
-        """Which of the three it is; of equal ones, the simplest."""
+        """The name of the smallest of the three; of equal ones, the simplest."""
         named = [
             (self.local, "local"),
             (self.central, "central"),
@@ -42,7 +42,7 @@ class LevelGuarantee:
 @dataclass(frozen=True)
 class Account:
     """The guarantees of a training on reports: `spent` is its own epsilon at `delta` under
-    `relation` (inf and None: no noise), `levels` what follows for a record of each level.
+    `relation` (inf and None: no noise), `levels` the guarantees for a record of each level.
 
     All else that the training saw of a record is public, and is covered by `spent` alone.
     """
@@ -79,7 +79,7 @@ def account(
     delta: float,
     accountant: Accountant | None = None,
 ) -> Account:
-    """State what the reports, the private training and both together promise.
+    """Return the guarantees of the reports, the private training, and both together.
 
     `records` gives for each level the mechanisms of all that one record reported and the
     training saw. `accountant` has the history of the training; None for one without noise. A

@@ -1,6 +1,6 @@
 """Randomised labels for training: RRWithPrior, and the two stages that give it its priors.
 
-Label privacy: a label is protected, its features are not. They are known to whoever trains.
+Label privacy: a label is protected, its features are not. The trainer knows the features.
 """
 
 from collections.abc import Callable
@@ -19,14 +19,14 @@ Labels = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class RRWithPrior:
-    """Randomised response among the likeliest labels only, as many of them as pay.
+    """Randomised response among the s likeliest labels under a prior.
 
     A label among the s likeliest under the prior goes through s-RR, any other becomes one of
     them, uniformly; s maximises the prior chance that the true label is reported.
-    Guarantee: epsilon-LDP for every pair of labels, whatever the prior, if the prior does not
-    depend on this label; it may depend on its features, and on other labels' reports, which are
-    then charged to those labels. The s-RR is exact (integers over 2**64); a uniform label is no
-    more than e**epsilon from either of its probabilities.
+    Guarantee: epsilon-LDP for every pair of labels, and every prior that does not depend on this
+    label; it may depend on its features, and on other labels' reports, which are then charged to
+    those labels. The s-RR is exact (integers over 2**64); a uniform label is no more than
+    e**epsilon from either of its probabilities.
     Source: Ghazi, Golowich, Kumar, Manurangsi and Zhang, "Deep learning with label differential
     privacy", NeurIPS 2021, algorithms 2 and 3.
     """
@@ -39,7 +39,7 @@ class RRWithPrior:
         KRR(self.k, self.epsilon)  # checks k
 
     def sizes(self, priors: ArrayLike) -> NDArray[np.int64]:
-        """Return for each prior, a row of shape (n, k), how many labels can be reported."""
+        """Return the number s of labels that each prior, shape (n, k), lets be reported, (n,)."""
         ascending = np.sort(_check_priors(priors, self.k), axis=1)
         others = np.arange(self.k)
         kept = np.cumsum(ascending[:, ::-1], axis=1) / (1 + others * np.exp(-self.epsilon))
@@ -61,7 +61,7 @@ class RRWithPrior:
         for size in np.unique(sizes).tolist():
             rows = np.flatnonzero(sizes == size)
             if size == 1:
-                continue  # the likeliest label, whatever is true
+                continue  # the likeliest label, for every true one
             inside = ranks[rows] < size
             krr = KRR(size, self.epsilon)
             reported[rows[inside]] = krr.randomize_many(ranks[rows[inside]], coins)
@@ -72,7 +72,7 @@ class RRWithPrior:
     def likelihoods(self, reported: ArrayLike, priors: ArrayLike) -> Floats:
         """Return Pr[reported label | label], shape (n, k), for each report and its prior.
 
-        Zero in no row that can be. Raises `InvalidInput` for a label that its prior excludes.
+        No entry is zero. Raises `InvalidInput` for a label that its prior excludes.
         """
         codes = _check_labels(reported, self.k)
         order, sizes = self._order(priors), self.sizes(priors)
@@ -116,8 +116,8 @@ class RRWithPrior:
 
 @dataclass(frozen=True, eq=False)
 class TwoStage:
-    """What two stages reported: labels and likelihoods, shapes (n,) and (n, k), and which rows
-    were in the first stage, shape (n,)."""
+    """The reports of two stages: labels and likelihoods, shapes (n,) and (n, k), and a mask of
+    the rows in the first stage, shape (n,)."""
 
     reported: Labels
     likelihoods: Floats
@@ -125,12 +125,12 @@ class TwoStage:
 
 
 Train = Callable[[NDArray[np.intp], Labels, Floats], Callable[[NDArray[np.intp]], Floats]]
-"""Train on rows, their reported labels and likelihoods; return what predicts the labels of
-other rows, as probabilities of shape (rows, k)."""
+"""Train on rows, their reported labels and likelihoods; return a function from other rows to
+label probabilities, shape (rows, k)."""
 
 
 def two_stage(labels: ArrayLike, k: int, epsilon: float, train: Train, coins: Coins) -> TwoStage:
-    """Report half of the labels by k-RR, learn from them, and let that be the others' prior.
+    """Report half of the labels by k-RR, train on them, and report the rest with learned priors.
 
     Then train anew on all that was reported. `labels` has shape (n,), n >= 2; the halves are
     drawn.

@@ -21,8 +21,8 @@ def forward_cross_entropy(
     tells the categories apart: it is maximum likelihood, and bounded below.
 
     Where a categorical feature was randomised too, logits are (n, m, k), for each of its m
-    values, and `candidates` (n, m) hold Pr[value] Pr[its report | value]: what is minimised is
-    then the likelihood of both reports, with the feature summed over.
+    values, and `candidates` (n, m) hold Pr[value] Pr[its report | value]: the loss is then
+    -log of the likelihood of both reports, with the feature summed over.
     Raises `InvalidInput` where shapes do not fit. A row of zeros has an infinite loss.
     Source: Patrini et al., "Making deep neural networks robust to label noise: a loss
     correction approach", CVPR 2017, theorem 2, for a square channel; rows of likelihoods are
@@ -39,7 +39,7 @@ def forward_cross_entropy(
 def backward_cross_entropy(
     logits: Tensor, indicators: Tensor, candidates: Tensor | None = None
 ) -> Tensor:
-    """Return what is on average, over the reports' coins, the loss of the truth, shape (n,).
+    """Return unbiased estimates of the cross-entropy with the truth, one per row, shape (n,).
 
     logits: (n, k); indicators: (n, k), one on average for the true category, else zero.
     Unbiased for every model, so that any optimiser's gradients are too, but the variance is

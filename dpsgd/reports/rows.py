@@ -1,8 +1,8 @@
 """Randomised rows, as a server gave them out, with the channels that they came through.
 
 There are two ways to have them, with the same columns: the frame of `hearsay.Analyst.rows`, and
-what `hearsay export` wrote, a folder of Parquet files (hive partitions or not) or one of them. An
-attribute has a column of its codes, missing where a row has none: integers where a code is one,
+the output of `hearsay export`, a folder of Parquet files (hive partitions or not) or one of them.
+An attribute has a column of its codes, missing where a row has none: integers where a code is one,
 else the bytes of the code; and a column `<attribute>__level` of level names. Beside them, in the
 frame's attrs as `channels` and in the schema's metadata as `hearsay.channels`, stands a JSON
 object: attribute, then level, to the mechanism's name, epsilon and integers, as
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 METADATA = b"hearsay.channels"
-"""Where a Parquet schema says how its codes were made; a frame's attrs have its last part."""
+"""The key of the channels in a Parquet schema's metadata; a frame's attrs use its last part."""
 
 _LEVEL = "__level"
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One attribute of n rows: codes, shape (n,), whatever where a row has none, and positions in
+    """One attribute of n rows: codes, shape (n,), arbitrary where a row has none, and positions in
     `names` of their levels, shape (n,), -1 where it has none."""
 
     codes: NDArray[Any]
@@ -58,9 +58,9 @@ class Rows:
 
     @classmethod
     def of(cls, frame: "pd.DataFrame", attributes: Collection[str] | None = None) -> "Rows":
-        """Take a frame of `Analyst.rows`, or rows of one; of all attributes, or of some.
+        """Build rows from a frame of `Analyst.rows`, whole or cut; all attributes, or some.
 
-        Raises `InvalidInput` where an attribute is not in it, or not how it was randomised.
+        Raises `InvalidInput` where an attribute is not in it, or its channels are not.
         """
         text = frame.attrs.get("channels")
         there = set(frame.columns)
@@ -78,10 +78,10 @@ class Rows:
 
     @classmethod
     def read(cls, path: Path, attributes: Collection[str] | None = None) -> "Rows":
-        """Read what `hearsay export` wrote; all attributes, or some.
+        """Read the Parquet files of `hearsay export`; all attributes, or some.
 
         Rows keep their order. Raises `InvalidInput` where there is no such Parquet or attribute,
-        or not how it was randomised, and `MissingExtra` without pyarrow.
+        or it lacks the channels, and `MissingExtra` without pyarrow.
         """
         with needs("reading an export", "export"):
             import pyarrow
@@ -139,13 +139,13 @@ class Rows:
     def dataset(
         self, label: str, features: Sequence[str], *, unbiased: bool = False
     ) -> TensorDataset:
-        """Return each row's features, shape (d,), and what its report says of its label, (k,).
+        """Return a data set of rows: features, shape (d,), and the label's likelihoods, (k,).
 
         A number is one feature, and a category one for each of its k values; both are unbiased
         over the coins, so that a linear model's predictions are too, and zero where a row has no
         answer. The label is a row of `Reports.likelihoods`, for the forward loss, or if
         `unbiased` of `Reports.indicators`, for the backward one (`dpsgd.reports.losses`). All
-        float32. Raises `InvalidInput` as `reports` does, for what cannot be learned from, and where
+        float32. Raises `InvalidInput` as `reports` does, for reports without likelihoods, and where
         no row has a label and a feature: a survey that samples its attributes collects no pairs.
         """
         reports = self.reports(label)
@@ -165,7 +165,7 @@ class Rows:
         return TensorDataset(*(torch.as_tensor(t, dtype=torch.float32) for t in tensors))
 
     def records(self, attributes: Sequence[str]) -> Mapping[str, list[Mechanism]]:
-        """Return for `dpsgd.reports.guarantees.account` what a record reports of these attributes.
+        """Return, by level, a record's mechanisms for `dpsgd.reports.guarantees.account`.
 
         One entry for every way in which rows answered: named by the level where all attributes
         have one, and by each attribute's own where they differ or some are missing.

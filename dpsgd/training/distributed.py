@@ -24,16 +24,16 @@ class Ranks:
 
     @property
     def size(self) -> int:
-        """How many processes there are."""
+        """The number of processes."""
         return 1 if self.group is None else dist.get_world_size(self.group)
 
     @property
     def rank(self) -> int:
-        """Which of them this is, from 0."""
+        """The number of this process, from 0."""
         return 0 if self.group is None else dist.get_rank(self.group)
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
-        """Replace each tensor by its sum over all processes, the same in each."""
+        """Replace each tensor, in place, by its sum over all processes."""
         if self.size == 1:
             return
         for dtype in dict.fromkeys(t.dtype for t in tensors):
@@ -46,7 +46,7 @@ class Ranks:
     def total(self, value: float, **same: float) -> float:
         """Return the sum of a value over all processes.
 
-        Raises `InvalidInput`, in each of them, where they differ in what must be the same.
+        Raises `InvalidInput`, in each of them, where they differ in a value of `same`.
         """
         if self.size == 1:
             return value

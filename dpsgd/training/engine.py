@@ -21,7 +21,7 @@ from ldp import Coins, InvalidInput
 
 
 class PrivacyEngine:
-    """Clip, add noise, and account for it.
+    """Make a training private: clip per-sample gradients, add noise, and account for it.
 
         engine = PrivacyEngine()
         model, optimizer, loader = engine.make_private(
@@ -33,7 +33,7 @@ class PrivacyEngine:
             optimizer.step()
         engine.get_epsilon(delta=1e-5)
 
-    Formal guarantee: what the optimizer's steps reveal is (epsilon, delta)-differentially private
+    Formal guarantee: the sequence of optimizer steps is (epsilon, delta)-differentially private
     under `relation`, for every delta at once, against one who sees every step. The data set's
     size and the batch size count as public. The guarantee covers the parameters, not the losses
     or batches that the loop prints.
@@ -81,18 +81,18 @@ class PrivacyEngine:
     ) -> tuple[nn.Module, Optimizer, PrivateDataLoader]:
         """Return the module, the optimizer and a loader in the place of the given one.
 
-        Module and optimizer are the given objects, changed: whoever steps that optimizer adds
+        Module and optimizer are the given objects, changed: each step of that optimizer adds
         noise. noise_multiplier is the noise's standard deviation over the sensitivity of the
         clipping, max_grad_norm a norm or a policy of `dpsgd.clipping.policies`; either may be a
         function of the number of steps made (`dpsgd.clipping.schedules`). The loader's batch_size
-        is the expected size of a logical batch, and what sums are divided by if loss_reduction is
+        is the expected size of a logical batch, and the divisor of sums if loss_reduction is
         "mean"; it is handed out in parts of at most max_physical_batch_size, and steps between
         parts do nothing. `sampling` is "poisson", "fixed" or "shuffle" (`dpsgd.training.sampling`
         says what each guarantees). batch_dim is the batch's dimension in the module's inputs.
         loss_reduction must be how the loss combines samples, or a record moves the sum by up to
         twice its norm: the engine sees no loss, and checks it where it is given as criterion.
 
-        Raises `InvalidInput`, and changes nothing, for whatever would break the guarantee.
+        Raises `InvalidInput`, and changes nothing, for anything that would break the guarantee.
         """
         if self._run is not None:
             raise InvalidInput("this engine has made a module private already: use another")
@@ -151,7 +151,7 @@ class PrivacyEngine:
         batch_dim: int = 0,
         criterion: nn.Module | None = None,
     ) -> tuple[nn.Module, Optimizer, PrivateDataLoader]:
-        """Do as `make_private`, with the least noise that keeps to an epsilon after all epochs."""
+        """Do as `make_private`, with the least noise that keeps the target after all epochs."""
         if epochs < 1:
             raise InvalidInput(f"epochs must be >= 1, got {epochs}")
         sampler = sampler_for(data_loader, sampling, unwrapped(module)[1])
@@ -179,7 +179,7 @@ class PrivacyEngine:
 
     @property
     def accountant(self) -> Accountant:
-        """What has been released so far."""
+        """The accountant, with the history of all releases so far."""
         return self._started.accountant
 
     @property
@@ -206,7 +206,7 @@ class PrivacyEngine:
         return self._started.accountant.get_epsilon(delta)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint must hold besides the module's and the optimizer's state.
+        """Return the engine's state for a checkpoint, beside the module's and the optimizer's.
 
         No state of a generator is in it: noise that was drawn twice would cancel out. Raises
         `InvalidInput` between the parts of a logical batch.
@@ -214,7 +214,7 @@ class PrivacyEngine:
         return self._started.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint. Raises `InvalidInput`, and changes nothing, if it is not one."""
+        """Restore a checkpoint. Raises `InvalidInput`, and changes nothing, if it is not one."""
         self._started.load_state_dict(state)
 
     @property
@@ -225,7 +225,7 @@ class PrivacyEngine:
 
 
 def _check_groups(policy: ClippingPolicy, module: nn.Module) -> None:
-    """Raise `InvalidInput` unless groups are those of the parameters that are trained."""
+    """Raise `InvalidInput` unless each group of the policy has a parameter that is trained."""
     used = {policy.group(name) for name, p in module.named_parameters() if p.requires_grad}
     if len(used) < policy.groups and isinstance(policy, PerLayerClipping):
         unused = [name for i, name in enumerate(policy.max_grad_norms) if i not in used]

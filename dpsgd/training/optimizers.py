@@ -1,4 +1,4 @@
-"""An optimizer that knows of the noise."""
+"""Adam with bias correction for the noise in the gradients."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -45,7 +45,7 @@ class AdamBC(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Move parameters that have a gradient."""
+        """Update the parameters that have a gradient."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:

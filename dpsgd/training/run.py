@@ -1,4 +1,4 @@
-"""What is drawn, summed and released in one training, and what the accountant is told of it."""
+"""One private training: its batches, sums and releases, and their accounting."""
 
 import math
 from typing import Any
@@ -29,10 +29,10 @@ from ldp import Coins, InvalidInput
 
 
 class Run:
-    """Hold a loader, a module and an optimizer to one order: draw, backward, step.
+    """Enforce one order on a loader, a module and an optimizer: draw, backward, step.
 
-    Several batches may be used before a step. Their sum with noise N of deviation s is what
-    comes of adding up k releases with noise s / sqrt(k) each, and is accounted for as those.
+    Several batches may be used before a step. Their sum with noise of deviation s is the
+    sum of k releases with noise s / sqrt(k) each, and is accounted for as k releases.
 
     A batch is used when a backward pass of it has ended, or an optimizer steps on it; others, on
     which a loop only looks at a loss, add nothing to any sum. An empty one is always used, since
@@ -57,16 +57,16 @@ class Run:
         self.accountant = accountant
         self.clipper = clipper
         self.noise = noise
-        self._steps = 0  # that the optimizer has made
+        self._steps = 0  # steps that the optimizer has made
         self._ranks = ranks
         self._sampling = sampler.sampling
         self._divisor = float(sampler.batch) if loss_reduction == "mean" else 1.0
         self._part: Physical | None = None
         self._passed = False  # a backward pass of the part at hand has ended
-        self._draw = 0  # which batch that part is of
-        self._round = 0  # which time that all records may take part: each batch, but for shuffles
+        self._draw = 0  # number of the batch that part belongs to
+        self._round = 0  # number of passes that may use all records: batches, or shuffled epochs
         self._used: dict[int, int] = {}  # batches since the last step, with their rounds
-        self._least_noise = math.inf  # that the round at hand was accounted for with
+        self._least_noise = math.inf  # with which this round was accounted for
         self._keeper = Bookkeeper(
             module,
             rules_for(module, by_sample),
@@ -97,7 +97,7 @@ class Run:
         return self.noise(self._steps) if callable(self.noise) else self.noise
 
     def drawn(self, part: Physical) -> None:
-        """Take note that the loader hands out a part of a batch."""
+        """Record that the loader hands out a part of a batch."""
         if part.is_first:
             if not self._used:
                 self.clipper.begin(self._steps)
@@ -122,7 +122,7 @@ class Run:
         self.clipper.change(max_grad_norm)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that goes on after a step; raises `InvalidInput` within one."""
+        """Return the state for a checkpoint; raises `InvalidInput` within a step."""
         if self._used:
             raise InvalidInput("a batch was used and not stepped on: save after optimizer.step()")
         return {
@@ -134,7 +134,7 @@ class Run:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint; raises `InvalidInput` after a step, or for another's state."""
+        """Restore a checkpoint; raises `InvalidInput` after a step, or for another's state."""
         if self.accountant.history:
             raise InvalidInput("this run has made steps, which a checkpoint would make forgotten")
         if not isinstance(state, dict):
@@ -205,7 +205,7 @@ class Run:
             max_grad_norm=self.clipper.sensitivity,
             batches=batches,
         )
-        # From here on everything may have been seen, whatever fails.
+        # From here on the release may have been seen, even if a later line fails.
         self._account(multiplier)
         self._release(deviation)
         self.clipper.end(count, batches)

@@ -1,7 +1,7 @@
-"""Which records are in which batch, as the accountant assumes it.
+"""Samplers that draw batches of records by the sampling that the accountant assumes.
 
 A sampler draws logical batches, one for each step of the optimizer; the loader may hand a logical
-batch out in several physical ones, which are what fits in memory. Every choice is made with
+batch out in several physical ones, which fit in memory. Every choice is made with
 coins of the operating system.
 """
 
@@ -32,7 +32,7 @@ class BatchSampler(ABC):
     dataset: int
     batch: int
     relation: ClassVar[Relation]
-    """Between which data sets the accountant's figure holds."""
+    """The neighboring relation under which the accountant's epsilon holds."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.batch <= self.dataset:
@@ -42,20 +42,20 @@ class BatchSampler(ABC):
 
     @property
     def steps(self) -> int:
-        """Batches in an epoch."""
+        """The number of batches in an epoch."""
         return -(-self.dataset // self.batch)
 
     @property
     @abstractmethod
     def sampling(self) -> Sampling:
-        """What the accountant is told about a batch that counts."""
+        """The sampling that the accountant records for a batch that counts."""
 
     @abstractmethod
     def epoch(self, coins: Coins) -> Iterator[Records]:
         """Yield the records of each batch of an epoch."""
 
     def counts(self, step: int) -> bool:
-        """Say whether the batch at this place in an epoch adds an event of its own."""
+        """Tell whether batch `step` of an epoch adds an accounting event of its own."""
         return True
 
 
@@ -122,8 +122,8 @@ class FixedSizeBatches(BatchSampler):
 class ShuffledBatches(BatchSampler):
     """Cut a random order of the records into batches, each epoch anew.
 
-    What is proved: a record is in one batch of an epoch, and what others are in it is not kept
-    from an adversary; so an epoch is one Gaussian release of it, without any amplification by
+    Proved: a record is in one batch of an epoch, and an adversary may know the others in
+    it; so an epoch is one Gaussian release of it, without any amplification by
     sampling. The guarantee is for one record exchanged for a blank. Claiming the epsilon of
     Poisson batches here understates the leak up to four times (arXiv 2403.17673, 2411.10614).
     """
@@ -158,11 +158,11 @@ class Physical:
     is_first: bool
     is_last: bool
     counts: bool
-    """Whether records take part anew; in parts of a shuffled epoch they do so once."""
+    """Whether the batch adds an accounting event; in a shuffled epoch only the first does."""
 
 
 class PrivateDataLoader(DataLoader[Any]):
-    """Load batches that a `BatchSampler` draws; `drawn` is told of each as it is handed out.
+    """Load batches that a `BatchSampler` draws; `drawn` is called as each is handed out.
 
     `most` bounds the records of a physical batch. An empty batch has tensors with no samples.
     """
@@ -197,7 +197,7 @@ class PrivateDataLoader(DataLoader[Any]):
 
     def __iter__(self) -> Any:
         batches = super().__iter__()
-        # Workers load ahead; what was drawn counts when it is handed out. The queue is this
+        # Workers load ahead; a batch counts when it is handed out. The queue is this
         # epoch's own, so that one that was broken off leaves nothing behind.
         waiting = self._draws.waiting
         for batch in batches:
@@ -237,7 +237,7 @@ class _Draws(Sampler[list[int]]):
 
 
 class _Collate:
-    """Collate samples; of none, make what a batch looks like with its samples taken away."""
+    """Collate samples; for none, return a batch of one with its sample taken away."""
 
     def __init__(self, dataset: Any, collate: Callable[[Any], Any]) -> None:
         self._dataset = dataset

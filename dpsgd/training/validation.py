@@ -1,4 +1,4 @@
-"""What must not be trained privately, and what to take in its place."""
+"""Checks of modules, losses and optimizers that cannot be trained privately."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ _INSTANCE_NORMS = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
 
 
 def check_module(module: nn.Module) -> None:
-    """Raise `InvalidInput` naming every layer that mixes samples or tells of them otherwise.
+    """Raise `InvalidInput` naming every layer that mixes samples or otherwise leaks them.
 
     A gradient can be clipped by sample only where each sample's loss depends on that sample
     alone. Layers are refused in evaluation mode too: a call of train() would bring them back.

@@ -1,1 +1,1 @@
-"""Does it hold: audits, poisoned reports, suspicion, amplification by shuffling."""
+"""Checks of guarantees and reports: audits, poisoning, suspicion, amplification by shuffling."""

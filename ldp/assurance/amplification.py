@@ -1,7 +1,7 @@
-"""Amplification by shuffling: what an observer of a cohort's reports in random order learns.
+"""Amplification by shuffling: epsilon and delta of a cohort's reports in random order.
 
 Only reports with the same randomizer hide each other. Cohort, attribute and level are in the
-clear, so `n` is always the size of the cohort, never that of the survey. The bounds hold
+clear, so `n` is always the size of the cohort, never of the survey. The bounds hold
 against everyone but the shuffler, who still sees local reports, and only if every other member
 of the cohort answered honestly; n minus the suspected forgeries is the safe count.
 Source: Feldman, McMillan and Talwar, "Hiding among the clones: a simple and nearly optimal
@@ -26,13 +26,13 @@ from ldp.errors import InvalidInput
 from ldp.mechanisms import KRR
 
 _SLACK = 1 + 1e-6
-"""What binomial tails in doubles, good to better than 1e-8, are rounded up by."""
+"""Factor by which deltas are rounded up; binomial tails in doubles are good to 1e-8."""
 
 _MOST_REPORTS = 10**10
 """The largest cohort that is bounded numerically: more than there are people."""
 
 _BLOCKS = 1 << 14
-"""Numbers of clones at which the divergence is evaluated."""
+"""The most clone counts at which the divergence is evaluated."""
 
 _FLAW = (
     "the variation-ratio bound is refused: for k-RR with k >= 4 exact enumeration exceeds it "
@@ -60,7 +60,7 @@ def closed_form(epsilon: float, n: int, delta: float) -> float:
 
 
 def shuffled(mechanism: Mechanism, n: int, delta: float, *, bound: str = "clones") -> float:
-    """Return an epsilon that n shuffled reports of one cohort keep at `delta`, never too small.
+    """Return an upper bound on the epsilon, at `delta`, of n shuffled reports of one cohort.
 
     It is `bounded` with the mechanism's own clone mass: 2 / (e**epsilon + 1) for k-RR,
     e**-epsilon for any other. Raises `InvalidInput` for a `Longitudinal` mechanism and as
@@ -79,7 +79,7 @@ def shuffled(mechanism: Mechanism, n: int, delta: float, *, bound: str = "clones
 def bounded(
     epsilon: float, n: int, delta: float, mass: float | None = None, *, bound: str = "clones"
 ) -> float:
-    """Return what n shuffled reports of any randomizer of local `epsilon` keep at `delta`.
+    """Return an upper bound on the epsilon, at `delta`, of n shuffled epsilon-LDP reports.
 
     `bound` is "clones", `clone_bound` with `mass`, or "closed", `closed_form`, several times
     larger. "variation-ratio" is refused, since it is violated (its published relatives have an
@@ -98,8 +98,8 @@ def bounded(
 def clone_bound(epsilon: float, n: int, delta: float, mass: float | None = None) -> float:
     """Return FMT's numerical bound (section 3) for n shuffled reports of local `epsilon`.
 
-    `mass` is how likely another's report imitates one of the two compared; e**-epsilon, the
-    default, is true of every epsilon-LDP randomizer, and `clone_mass` gives a channel's own.
+    `mass` is the chance that another report is a clone of one of the two compared; e**-epsilon,
+    the default, is valid for every epsilon-LDP randomizer, and `clone_mass` gives a channel's own.
     Cost: 20 sqrt(n mass) steps. Raises `InvalidInput` unless 0 < mass <= 1,
     1 <= n <= 10**10 and 0 < delta < 1.
     """
@@ -134,8 +134,8 @@ def clone_delta(epsilon: float, n: int, shuffled: float, mass: float | None = No
 
 @dataclass(frozen=True)
 class _Clones:
-    """How many of the others imitate one of the two compared: at least `counts[i]` with
-    probability `chances[i]`, or, with probability `outside`, any number."""
+    """Lower bounds on the number of clones: at least `counts[i]` with probability `chances[i]`,
+    or, with probability `outside`, any number."""
 
     counts: NDArray[np.int64]
     chances: NDArray[np.float64]
@@ -164,7 +164,7 @@ class _Clones:
         if shuffled >= epsilon:
             return 0.0
         e, w = math.exp(shuffled), 1 / (1 + math.exp(-epsilon))
-        # The first count tells the inputs apart by more than e from here on.
+        # From this first count on, the likelihood ratio exceeds e.
         share = (e * w - (1 - w)) / ((1 + e) * (2 * w - 1))
         first = np.floor((self.counts + 1) * share) + 1
         fewer = _tail(first, self.counts, 0.5)

@@ -1,8 +1,8 @@
-"""Audit a mechanism: does what it does keep what it says?
+"""Privacy audits: the exact epsilon of a channel, and a lower bound on it from drawn reports.
 
-Two questions, both answered: the epsilon of the channel it declares, exactly, where that can be
-enumerated; and a lower bound on the epsilon of the reports it really draws. A sampler that
-strays from its channel shows only in the second, a small excess only in the first.
+An audit computes the epsilon of the channel that the mechanism declares, exactly, where that can
+be enumerated, and a lower bound on the epsilon of the reports that its sampler draws. A sampler
+that strays from its channel shows only in the second, a small excess only in the first.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from ldp.errors import InvalidInput
 from ldp.mechanisms.numbers.mean import MeanMechanism
 
 MAX_CELLS = 1 << 16
-"""Channels with more inputs times possible codes are not enumerated."""
+"""The most cells, inputs times possible codes, of a channel that is enumerated."""
 
 Draw = Callable[[Mechanism, Any, int, Coins], Codes]
 """Return n independent codes of one value, shape (n, *code_shape)."""
@@ -33,7 +33,7 @@ _PREFIXES = 4096  # events tried for one pair of inputs
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit found; `str` says it in words.
+    """The result of an audit; `str` returns it as a sentence.
 
     `exact` is the declared channel's epsilon, None where it was not enumerated (always for a
     positive delta). With probability at least `confidence` the sampler's epsilon at `delta` is
@@ -73,12 +73,12 @@ class Audit:
 
 
 def in_bulk(mechanism: Mechanism, value: Any, n: int, coins: Coins) -> Codes:
-    """Draw by `randomize_many`."""
+    """Draw n codes by one call of `randomize_many`."""
     return mechanism.randomize_many([value] * n, coins)
 
 
 def one_by_one(mechanism: Mechanism, value: Any, n: int, coins: Coins) -> Codes:
-    """Draw by `randomize`, as a client with one answer does."""
+    """Draw n codes by one call of `randomize` each, as a client with one answer does."""
     codes = [mechanism.randomize(value, coins) for _ in range(n)]
     return np.array(codes, dtype=mechanism.code_dtype)
 
@@ -94,15 +94,14 @@ def audit(
     draw: Draw = in_bulk,
     statistic: Statistic | None = None,
 ) -> Audit:
-    """Compare every pair of `values`, and return the worst that can be shown.
+    """Bound epsilon from below for the pair of `values` that is easiest to tell apart.
 
     `values` are by default the first three categories and the last, the ends of the range, or
     three strings. Half of the `draws` for an input choose the pair and the event, by likelihood
-    ratio: a set of codes, or of six telling bits of long codes, or of what the mechanism's
-    `evidence` says of the two values, as in reports with a random hash function no bit by
-    itself depends on the input; or else of what `statistic` makes of the codes. Then
-    draws / 2 fresh reports of each of the two give
-    Clopper-Pearson bounds at (1 - confidence) / 2, which hold jointly. So a sound mechanism is
+    ratio: a set of codes, of values of six bits of long codes, or of values of the mechanism's
+    `evidence` on the two inputs (with a random hash function no bit by itself depends on the
+    input); given `statistic`, a set of its values. Then draws / 2 fresh reports of each input
+    give Clopper-Pearson bounds at (1 - confidence) / 2, which hold jointly. So a sound mechanism is
     accused with probability at most 1 - confidence, however many events were tried. Raises
     `InvalidInput` for fewer than 2 values or 100 draws, or a confidence or delta out of range.
     Source: Ding et al., "Detecting violations of differential privacy", CCS 2018; Jagielski,
@@ -155,7 +154,7 @@ def audit(
 
 @dataclass(frozen=True, eq=False)
 class _Event:
-    """A set of labels, and how the two inputs that it tells apart best are told apart."""
+    """A set of labels of codes, the pair of inputs it separates, and the log-ratio it promises."""
 
     label: Callable[[Codes], NDArray[np.integer[Any]]]
     members: NDArray[np.integer[Any]]
@@ -173,7 +172,7 @@ def _default_values(mechanism: Mechanism) -> Sequence[Any]:
 
 
 def _evidence(mechanism: Mechanism, pair: tuple[Any, Any]) -> Statistic:
-    """Return the statistic that joins what a code says of either value, as far as 255 goes."""
+    """Return the statistic 256 * evidence(first) + evidence(second), each capped at 255."""
 
     def statistic(codes: Codes) -> NDArray[np.integer[Any]]:
         first, second = (np.minimum(mechanism.evidence(codes, value), 255) for value in pair)
@@ -200,7 +199,7 @@ def _events(
     miss: float,
     delta: float,
 ) -> list[_Event]:
-    """Return the most telling event for either direction: unions of likeliest labels.
+    """Return, for each direction, the union of likeliest labels with the largest lower bound.
 
     One half of the codes ranks the labels, the other tells how many of them to take: many rare
     labels would otherwise look better than they are.
@@ -222,7 +221,7 @@ def _events(
 
 
 def _label(a: Codes, b: Codes) -> Statistic:
-    """Take short codes as they are, and of long ones the bits that differ most in frequency."""
+    """Return a statistic: short codes themselves, or the bits that differ most in frequency."""
     if a[0].nbytes <= 2:
         return lambda codes: _octets(codes) @ (1 << 8 * np.arange(a[0].nbytes))
     gap = np.abs(_bit_counts(a) - _bit_counts(b))

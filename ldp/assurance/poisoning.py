@@ -1,8 +1,8 @@
-"""What forged reports can do to an estimate, at most.
+"""Data poisoning: the largest shift of an estimate that forged reports can cause.
 
-Who controls m devices sends any codes at all: local privacy makes honest reports deniable, and so
-makes forged ones weigh much. How much is exact here, for each mechanism: the greatest that one
-report can add to a value's debiased sum, whatever its code.
+An attacker with m devices can send any codes. Local privacy makes honest reports deniable, and so
+gives forged ones much weight. The bound is exact for each mechanism: the greatest contribution of
+one report to a value's debiased sum, over all codes.
 Source: Cao, Jia and Gong, "Data poisoning attacks to local differential privacy protocols",
 USENIX Security 2021; for one target of k-RR or OUE the shift is the gain of their maximal gain
 attack.
@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Shift:
-    """By how much m forged reports can move each parameter: `down` <= 0 <= `up`, by parameter."""
+    """The largest shifts by m forged reports: `down` <= 0 <= `up`, each of shape (parameters,)."""
 
     down: Floats
     up: Floats
@@ -40,7 +40,7 @@ class Shift:
 def report_range(mechanism: Mechanism) -> tuple[Floats, Floats]:
     """Return the least and the greatest `debias` of one report, each of shape (parameters,).
 
-    Exact for every parameter by itself; one code need not attain those of several. Read-only.
+    Exact for every parameter by itself; one code need not attain several of them. Read-only.
     Raises `InvalidInput` for mechanisms that no survey offers, and where there are too many
     codes to try.
     """
@@ -50,15 +50,15 @@ def report_range(mechanism: Mechanism) -> tuple[Floats, Floats]:
 
 
 def largest_shift(cohorts: Cohorts, forged: int, method: str = "inverse_variance") -> Shift:
-    """Return how far `forged` more reports can move the estimate of these cohorts.
+    """Return the largest shift of the cohorts' estimate that `forged` more reports can cause.
 
     The forger knows everything, also the reports that came, and chooses codes and cohort. One
     cohort of n reports with the estimate f goes to f + (c - f) m / (n + m), c being the end of
     `report_range`. Of several cohorts the forger takes the one whose reports weigh most: a
     report of cohort g has the weight u_g = 1 / V_g (inverse_variance) or 1 / sum V_g (scalar) in
     the pooled estimate, and the shift is the largest over g of
-    m u_g (c_g - f) / (sum_h n_h u_h + m u_g), the weights being held where they are, V_g with what
-    `repeats` add. Splitting the forged reports between cohorts gains nothing. If m of the n reports
+    m u_g (c_g - f) / (sum_h n_h u_h + m u_g), with the weights held fixed and V_g with the variance
+    of `repeats`. Splitting the forged reports between cohorts gains nothing. If m of the n reports
     that came are forged, the estimate without them lies within the same formula with n - m for n.
     Raises `InvalidInput` for a negative number, for another method, and as `report_range`.
     """
@@ -98,7 +98,7 @@ _WEIGHTS: Mapping[str, Callable[[Floats], Floats]] = {
 
 def _range(mechanism: Mechanism) -> tuple[Floats, Floats]:
     if isinstance(mechanism, FrequencyOracle):
-        # Some code supports a category and some other does not, whatever the mechanism.
+        # In every mechanism some code supports a category and some other does not.
         p, q = mechanism.support
         ends = (float(-q / (p - q)), float((1 - q) / (p - q)))
         return np.full(mechanism.k, ends[0]), np.full(mechanism.k, ends[1])
@@ -129,14 +129,14 @@ def _range(mechanism: Mechanism) -> tuple[Floats, Floats]:
 
 
 def _between(mechanism: Mechanism, most: int) -> tuple[Floats, Floats]:
-    """Return the ends where each count of one report is 0..most and moves its own category."""
+    """Return `report_range` where a report adds 0..most to each count, one count per category."""
     size = mechanism.tally_size
     none, all_ = np.zeros(size, dtype=np.int64), np.full(size, most)
     return mechanism.debias(Tally(1, none)), mechanism.debias(Tally(1, all_))
 
 
 def _over_types(mechanism: PolicySubsets) -> tuple[Floats, Floats]:
-    """Try each type with a category in its subset and out of it, where there are such subsets."""
+    """Return `report_range` over all types, each with a category in the subset and out of it."""
     ends = []
     classes = np.array(mechanism.promise.classes)
     members = np.array(mechanism.promise.sizes)

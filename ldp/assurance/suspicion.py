@@ -1,10 +1,10 @@
-"""Tests that honest reports pass at a stated level, and that crude forgeries fail.
+"""Statistical tests for forged reports, which honest reports pass at a stated level.
 
 A report supports a set of categories. Forged reports that support all targets of an attack at
 once make the estimates sum to more than one, make sets of unlikely sizes, or have the targets
-together too often. What each test sees of the reports adds up over batches: how many supported
-how many categories, and how many supported all of some targets. None of the tests knows the
-truth, and an attacker who keeps to the law of honest reports, or forges few, passes all of them.
+together too often. The tests' counts add up over batches: reports by the number
+of categories they support, and reports that support all of some targets. None of the tests knows
+the truth; an attacker who keeps to the law of honest reports, or forges few, passes all of them.
 
 For unary encodings and local hashing, whose sets vary; under k-RR, subsets or Hadamard response a
 forged report looks like an honest one of the target.
@@ -31,17 +31,17 @@ from ldp.mechanisms.lasting.chains import UnaryChain
 from ldp.mechanisms.lasting.loloha import LOLOHA
 
 _EXPECTED = 5.0
-"""Reports expected of each size, or group of sizes, that are compared (Cochran's rule)."""
+"""The least expected reports of a size, or group of sizes, in chi-squared (Cochran's rule)."""
 
 _NORMAL_REPORTS = 100
 _NORMAL_VARIANCE = 25.0
-"""So many reports, and so much variance of what they support in all, make a sum nearly normal."""
+"""The least reports, and the least variance of all their support sizes, for a normal test."""
 
 
 @dataclass(frozen=True, eq=False)
 class Supports:
-    """What reports supported: `sizes[j]` of them j categories, shape (k + 1,), and `together`
-    all of the `targets`."""
+    """Support counts: `sizes[j]` reports support j categories, shape (k + 1,), and `together`
+    reports support all of the `targets`."""
 
     sizes: NDArray[np.int64]
     targets: tuple[int, ...]
@@ -60,7 +60,7 @@ class Supports:
 
 @dataclass(frozen=True)
 class Suspicion:
-    """One test: `p_value` is the chance of what was seen, or of more, if all were honest.
+    """One test's result: `p_value` is the chance of as extreme a statistic if all were honest.
 
     For honest reports it is below alpha with a probability of alpha, or less.
     """
@@ -71,7 +71,7 @@ class Suspicion:
 
 
 def has_tests(mechanism: Mechanism) -> bool:
-    """Tell whether the supports of one report vary, so that they can be suspicious."""
+    """Tell whether the mechanism has tests: whether its reports' support sizes vary."""
     return isinstance(mechanism, UnaryEncoding | UnaryChain | LocalHashing | LOLOHA)
 
 
@@ -96,7 +96,7 @@ def supports(mechanism: Mechanism, codes: Codes, targets: Sequence[int]) -> Supp
 
 
 def suspicions(mechanism: Mechanism, seen: Supports) -> tuple[Suspicion, ...]:
-    """Run every test that the mechanism has, but for `norm_sub_gap` where `has_gap` is false.
+    """Run the mechanism's tests, and `norm_sub_gap` only where `has_gap` is true.
 
     Raises `InvalidInput` for a mechanism without tests, and where there is no report.
     """
@@ -143,7 +143,7 @@ def norm_sub_gap(mechanism: FrequencyOracle, sizes: NDArray[np.int64]) -> Suspic
 
 
 def _empirical_bernstein(distance: float, variance: float, width: float, n: int) -> float:
-    """Bound the chance that a mean of n is as far from its expectation, on either side.
+    """Bound the chance that a mean of n draws is `distance` or more from its expectation.
 
     The distance is a r + b r**2 at the chance 4 exp(-r**2).
     """
@@ -169,7 +169,7 @@ def support_sizes(mechanism: FrequencyOracle, sizes: NDArray[np.int64]) -> Suspi
         if want >= _EXPECTED:
             groups.append((want, have))
             want, have = 0.0, 0
-    if groups:  # what is left joins the last group
+    if groups:  # the remaining sizes join the last group
         last = groups.pop()
         groups.append((last[0] + want, last[1] + have))
     statistic = sum((have - want) ** 2 / want for want, have in groups)
@@ -179,7 +179,7 @@ def support_sizes(mechanism: FrequencyOracle, sizes: NDArray[np.int64]) -> Suspi
 
 
 def together(mechanism: FrequencyOracle, seen: Supports) -> Suspicion:
-    """Test whether the targets are supported together more often than chance has it.
+    """Test whether more reports support all targets than honest ones would.
 
     An honest report supports all z targets with a probability of at most p q**(z - 1) under
     unary encoding, and p times the exact chance that all of them share a bucket under hashing,
@@ -202,7 +202,7 @@ def shared_bucket(prime: int, buckets: int, values: Sequence[int]) -> Fraction:
     The functions are only pairwise independent: three values that are evenly spaced share a
     bucket oftener than three that are not. For each slope a the values lie on a circle of
     `prime` residues, and a bucket of s residues holds all of them for max(0, s - span) shifts b,
-    span being that of the shortest arc around them. Cost: O(prime z).
+    span being the length of the shortest arc around them. Cost: O(prime z).
     """
     points = np.arange(prime, dtype=np.int64)[:, None] * np.array(values, dtype=np.int64) % prime
     points.sort(axis=1)
@@ -230,7 +230,7 @@ def _size_variance(mechanism: FrequencyOracle) -> float:
 
 
 def _size_law(mechanism: FrequencyOracle) -> NDArray[np.float64]:
-    """Return the chances of 0..k supported categories."""
+    """Return the probabilities that an honest report supports 0..k categories, shape (k + 1,)."""
     p, q = map(float, mechanism.support)
     others = mechanism.k - 1
     j = np.arange(others + 1)

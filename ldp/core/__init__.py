@@ -1,1 +1,1 @@
-"""What all mechanisms rest on: exact integers, coins, channels, tallies, estimates, policies."""
+"""Foundations of all mechanisms: exact integers, coins, channels, tallies, estimates, policies."""

@@ -16,14 +16,14 @@ from ldp.core.exact import ONE
 from ldp.errors import InvalidInput
 
 _BULK = 1 << 11
-"""Bytes from which a keystream beats the system's generator, its key included."""
+"""Request size in bytes from which a fresh AES keystream is faster than `os.urandom`."""
 
 _ROUNDS = 12
-"""Bits of their binary expansions that packed coins compare together, before the rest: each
-more halves the coins that are left over, and to find those can cost more than their bits."""
+"""Leading bits that packed coins compare for 64 coins at a time. Each further bit halves the
+coins that are still undecided; finding them can cost more than their remaining bits."""
 
 _FEW = 1 << 8
-"""Bytes of packed coins up to which Python's integers beat arrays."""
+"""Bytes of packed coins up to which Python's integers are faster than arrays."""
 
 _BLOCK = 1 << 12
 """Words of coins tossed together: enough to be worth a key, few enough to stay in cache."""
@@ -72,7 +72,7 @@ class Coins:
         return heads.astype("<u8", copy=False).view(np.uint8)[:n]
 
     def _toss_few(self, threshold: int, n: int) -> NDArray[np.uint8]:
-        """Return what `bernoulli_bytes` does, from integers of 8 n bits: no array is so quick."""
+        """Return packed coins as `bernoulli_bytes` does, by integers of 8 n bits; quick for few."""
         heads, undecided = 0, (1 << 8 * n) - 1
         if threshold == ONE:
             heads, undecided = undecided, 0
@@ -84,7 +84,7 @@ class Coins:
         return np.frombuffer(bytearray(heads.to_bytes(n, "little")), dtype=np.uint8)
 
     def _toss(self, threshold: int, heads: NDArray[np.uint64]) -> None:
-        """Set the bits of `heads`, all zero, that come up; 0 < threshold < 2**64.
+        """Set each bit of `heads`, all zero, with probability threshold / 2**64 in (0, 1).
 
         The first bits are compared for 64 coins at a time, one word per bit; a coin that
         is still undecided then, one in 2**_ROUNDS, draws the rest of its own number.
@@ -160,15 +160,15 @@ class Coins:
 
 
 _Keystream = Callable[[bytes, memoryview], None]
-"""Overwrites bytes by the keystream of a key."""
+"""Overwrites the bytes of a buffer with a key's keystream: (key, buffer) -> None."""
 
 
 @cache
 def _load_keystream() -> _Keystream | None:
     """Return AES-256's keystream in counter mode, or None without the cryptography package.
 
-    The package is loaded at the first bulk request: its 20 ms are not for those who never
-    randomise in bulk.
+    The package is loaded at the first bulk request: a process that never randomises in bulk
+    does not pay its 20 ms.
     """
     try:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -177,11 +177,11 @@ def _load_keystream() -> _Keystream | None:
 
     def keystream(key: bytes, out: memoryview) -> None:
         encryptor = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
-        # What is there is encrypted, because to read zeros would cost more: what does not depend
-        # on the key is as good.
+        # The buffer's old bytes are encrypted, because reading zeros would cost more: any
+        # plaintext that does not depend on the key will do.
         at, last = 0, len(out) - 15
         while at < last:
-            # Some versions of the package write no more than leaves room for most of a block.
+            # Some versions of the package want 15 more bytes of output than of input.
             at += encryptor.update_into(out[at:last], out[at:])
         out[at:] = encryptor.update(out[at:])
 

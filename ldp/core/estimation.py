@@ -1,7 +1,7 @@
-"""From tallies to estimates that carry their error."""
+"""Estimates with standard errors, debiased from tallies and pooled over cohorts."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import compress
 from statistics import NormalDist
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 _HALVINGS = 32  # far below the standard error of any survey
 
 Interval = tuple[NDArray[np.float64], NDArray[np.float64]]
-"""The low ends and the high ones, each of shape (parameters,)."""
+"""Lower and upper ends, each of shape (parameters,)."""
+
+Ends = Callable[[Any], Interval]
+"""Intervals by their z, a float or one for each parameter, shape (parameters,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,47 +40,48 @@ class Estimate:
     bounds: tuple[float, float]
     method: str = "debias"
     """How cohorts were pooled; "debias" where there was nothing to pool."""
-    test_inversion: "Callable[[float], Interval] | None" = None
-    """The values that a score test does not reject at z standard errors, by z; None without."""
+    ends: "Ends | None" = None
+    """The ends of the interval at z standard errors, by z; None where it is Wald's."""
 
     def interval(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Interval:
-        """Return (low, high), each of shape (parameters,).
+        """Return confidence intervals (low, high), each of shape (parameters,).
 
         Each interval covers its own parameter with probability `confidence`; with
-        `simultaneous` all cover at once (Bonferroni). Where `test_inversion` is given, as for
-        pure frequency oracles, they hold what the score test does not reject, and cover rare
-        values of small cohorts too. Otherwise they are Wald's, value -+ z standard_error, and
-        need some ten expected reports on either side of every decision. They are clipped to
-        `bounds` after they were computed, which costs no coverage; where the truth is a bound,
-        errors to that side are then none, and the coverage is (1 + confidence) / 2.
+        `simultaneous` all cover at once (Bonferroni). Of pure frequency oracles they hold what
+        the score test does not reject, and cover rare values of small cohorts too; of means they
+        allow for rare extremes that nobody reported (`ends`). Otherwise they are Wald's,
+        value -+ z standard_error, and need some ten expected reports on either side of every
+        decision. They are clipped to `bounds` after they were computed, which costs no coverage;
+        where the truth is a bound, errors to that side are then none, and the coverage is
+        (1 + confidence) / 2.
         Raises `InvalidInput` unless 0 < confidence < 1.
         """
         if not 0 < confidence < 1:
             raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}")
         miss = (1 - confidence) / (self.value.size if simultaneous else 1)
         z = -NormalDist().inv_cdf(miss / 2)
-        if self.test_inversion is None:
+        if self.ends is None:
             reach = z * self.standard_error
             low, high = self.value - reach, self.value + reach
         else:
-            low, high = self.test_inversion(z)
+            low, high = self.ends(z)
         return np.clip(low, *self.bounds), np.clip(high, *self.bounds)
 
     def rescaled(self, bounds: tuple[float, float]) -> "Estimate":
-        """Return the same estimate in units in which the parameter's range is `bounds`."""
+        """Return the estimate mapped linearly from its range onto `bounds`."""
         factor = (bounds[1] - bounds[0]) / (self.bounds[1] - self.bounds[0])
 
         def moved(values: NDArray[np.float64]) -> NDArray[np.float64]:
             return bounds[0] + (values - self.bounds[0]) * factor
 
-        def inverted(z: float) -> Interval:
-            assert self.test_inversion is not None
-            low, high = self.test_inversion(z)
+        def moved_ends(z: Any) -> Interval:
+            assert self.ends is not None
+            low, high = self.ends(z)
             return moved(low), moved(high)
 
-        inversion = inverted if self.test_inversion else None
+        ends = moved_ends if self.ends else None
         error = self.standard_error * factor
-        return Estimate(moved(self.value), error, self.n, bounds, self.method, inversion)
+        return Estimate(moved(self.value), error, self.n, bounds, self.method, ends)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,71 +141,169 @@ class Cohorts:
         return self.each[0][0].bounds
 
     def alone(self) -> "list[Cohorts]":
-        """Return each cohort by itself."""
+        """Return one `Cohorts` for each cohort."""
         return [Cohorts([one], [own]) for one, own in zip(self.each, self.repeats, strict=True)]
 
     def allowing(self, truth: NDArray[np.float64], variances: Sequence[Any]) -> NDArray[np.float64]:
-        """Return the variances, shape (cohorts, parameters), with what repeats add.
+        """Return the variances, shape (cohorts, parameters), plus the variance that repeats add.
 
-        `truth` is that of the parameters, shape (parameters,).
+        `truth` is that of the parameters, shape (parameters,), or (cohorts, parameters).
         """
         low, high = self.bounds
-        spread = (high - truth) * (truth - low)
-        each = zip(self.each, self.repeats, variances, strict=True)
-        return np.array([v + r.more(v, np.minimum(v, spread / t.n)) for (_, t), r, v in each])
+        spreads = np.broadcast_to((high - truth) * (truth - low), (len(self), truth.shape[-1]))
+        each = zip(self.each, self.repeats, variances, spreads, strict=True)
+        return np.array([v + r.more(v, np.minimum(v, s / t.n)) for (_, t), r, v, s in each])
 
 
 def estimate(cohorts: Cohorts) -> Estimate:
     """Pool cohorts that estimate the same parameters, by inverse variance per coordinate.
 
-    `ldp.estimating.pooling.pool` offers this and the methods that use more of what is known.
+    `ldp.estimating.pooling.pool` offers this and the methods that use more information.
     The weights of cohort g are n_g / V_g(f), V_g being the variance of one report at a first
     pooled estimate f (clipped to its range) that every cohort shares, not at the cohort's own:
     a weight then depends on the noise only through that f, which keeps the bias of order 1/n,
     and a count of zero never gets a variance of zero. Cohorts without reports do not count.
-    Where every cohort has `moments`, as frequency oracles have, intervals invert the score test.
+    Where every cohort has `moments`, as frequency oracles have, intervals invert the score test;
+    those of means count one imagined person at each end of the range.
 
-    Assumes that the cohorts are samples of one population, and their reports those of different
-    people, but for what the cohorts' `repeats` say.
+    Assumes that the cohorts are samples of one population, and their reports are of different
+    people, except as the cohorts' `repeats` allow.
     Source: inverse-variance weighting; the variance is s(1 - s) / (n (p - q)**2) with
-    s = f p + (1 - f) q, that of a sample from a population, which exceeds the variance for the
+    s = f p + (1 - f) q, for a sample from a population, which exceeds the variance for the
     fixed sample (Wang et al. 2017, theorem 2) by f(1 - f) / n.
     """
-    pooled = _weighted(cohorts, "inverse_variance", lambda variances: 1 / variances)
-    truth = np.full(pooled.value.shape, np.mean(pooled.bounds))
-    if any(mechanism.moments(truth, 1) is None for mechanism, _ in cohorts):
-        return pooled
-    return replace(pooled, test_inversion=partial(_invert_score_test, cohorts))
+    return _weighted(cohorts, "inverse_variance", lambda variances: 1 / variances)
 
 
-def _invert_score_test(cohorts: Cohorts, z: float) -> Interval:
-    """Return the ends of {f : |sum_g w_g (f_g - f)| <= z sqrt(sum_g w_g)}, w_g = n_g / V_g(f).
+def averaged(
+    cohorts: Cohorts,
+    weights: NDArray[np.float64],
+    method: str,
+    *,
+    extra: NDArray[np.float64] | float = 0.0,
+) -> Estimate:
+    """Return sum_g w_g f_g of fixed weights, of shape (cohorts, parameters) or (cohorts, 1).
 
-    The variances are those at the hypothesis f, not at the estimate, which makes the test
-    right where counts are small; one cohort's is the interval of Wilson (Journal of the
-    American Statistical Association 22, 1927) for its supports. Where the statistic is skewed,
-    the limit of its longer tail is put farther out, by skewness (z**2 - 1) / 6 standard errors
-    (Cornish and Fisher): a single support where hardly any is expected is no great surprise.
+    `extra`, of shape (parameters,) or (), is variance that the estimate has beyond that of the
+    cohorts' own estimates. The cohorts need not be of one population: where their parameters
+    differ, the estimate is that of the weighted mean, and each variance that at a cohort's own.
+    """
+    values = np.array([mechanism.debias(tally) for mechanism, tally in cohorts])
+    value = (values * weights).sum(axis=0)
+    truths = np.clip(values, *cohorts.bounds)
+
+    def weigh(variances: NDArray[np.float64]) -> NDArray[np.float64]:
+        return weights[:, np.newaxis]
+
+    apart = values - value
+    return _with_error(cohorts, value, truths, weights, method, weigh, apart, extra)
+
+
+def _with_error(
+    cohorts: Cohorts,
+    value: NDArray[np.float64],
+    truths: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    method: str,
+    weigh: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    apart: NDArray[np.float64],
+    extra: NDArray[np.float64] | float = 0.0,
+) -> Estimate:
+    """Return the estimate `value` of these weights, its standard error taken at `truths`.
+
+    `weigh` gives the weights at other truths, of the variances there, (cohorts, 2, parameters).
+    `apart`, (cohorts, parameters), is how far the cohorts' truths are from that of the estimate.
+    """
+    each = zip(cohorts, truths, strict=True)
+    variances = cohorts.allowing(truths, [m.tally_variance(f, tally) for (m, tally), f in each])
+    ends: Ends | None = None
+    if all(mechanism.moments(truths[0], 1) is not None for mechanism, _ in cohorts):
+        ends = partial(_invert_score_test, cohorts, weigh, apart, extra)
+    elif all(mechanism.spread(0.0, tally) is not None for mechanism, tally in cohorts):
+        ends = partial(_with_people_at_both_ends, cohorts, value, weights[:, 0], apart, extra)
+    return Estimate(
+        value=value,
+        standard_error=np.sqrt((weights**2 * variances).sum(axis=0) + extra),
+        n=cohorts.n,
+        bounds=cohorts.bounds,
+        method=method if len(cohorts) > 1 else "debias",
+        ends=ends,
+    )
+
+
+def _invert_score_test(
+    cohorts: Cohorts,
+    weigh: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    apart: NDArray[np.float64],
+    extra: NDArray[np.float64] | float,
+    z: NDArray[np.float64] | float,
+) -> Interval:
+    """Return the ends of {f : |sum_g w_g (f_g - f)| <= z sqrt(sum_g w_g**2 V_g(f) + extra)}.
+
+    The variances, and the weights made of them, are those at the hypothesis f, each cohort being
+    `apart` from it, not at the estimate. That makes the test right where counts are small; one
+    cohort's is the interval of Wilson (Journal of the American Statistical Association 22, 1927)
+    for its supports. Where the statistic is skewed, the limit of its longer tail is put farther
+    out, by skewness (z**2 - 1) / 6 standard errors (Cornish and Fisher): a single support where
+    hardly any is expected is no great surprise.
     """
     values = np.array([[mechanism.debias(tally)] for mechanism, tally in cohorts])
+    bounds = cohorts.bounds
     side = np.array([[1], [-1]])  # of the two ends on which the estimate is
 
     def rejected(f: NDArray[np.float64]) -> NDArray[np.bool_]:
-        each = zip(cohorts, cohorts.repeats, strict=True)
-        moments = np.array([_moments(m, tally.n, once, f) for (m, tally), once in each])
-        weights = 1 / moments[:, 0]
-        total = weights.sum(axis=0)
+        each = zip(
+            cohorts, cohorts.repeats, np.clip(f + apart[:, np.newaxis], *bounds), strict=True
+        )
+        moments = np.array([_moments(m, tally.n, once, own) for (m, tally), once, own in each])
+        variances, third = moments[:, 0], moments[:, 1]
+        weights = weigh(variances)
+        variance = (weights**2 * variances).sum(axis=0) + extra
         excess = side * (weights * (values - f)).sum(axis=0)
-        skewed = side * (weights**3 * moments[:, 1]).sum(axis=0) / total
-        beyond = excess > z * np.sqrt(total) + np.maximum(skewed * (z**2 - 1) / 6, 0)
+        skewed = side * (weights**3 * third).sum(axis=0) / variance
+        beyond = excess > z * np.sqrt(variance) + np.maximum(skewed * (z**2 - 1) / 6, 0)
         return np.asarray(beyond)
 
-    low, high = (np.full((2, cohorts.parameters), bound) for bound in cohorts.bounds)
+    low, high = (np.full((2, cohorts.parameters), bound) for bound in bounds)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         upwards = rejected(middle) == (side == 1)
         low, high = np.where(upwards, middle, low), np.where(upwards, high, middle)
     return low[0], high[1]
+
+
+def _with_people_at_both_ends(
+    cohorts: Cohorts,
+    value: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    apart: NDArray[np.float64],
+    extra: NDArray[np.float64] | float,
+    z: NDArray[np.float64] | float,
+) -> Interval:
+    """Return the interval of a mean that allows for rare extremes which nobody reported.
+
+    One imagined person at each end of the range joins the cohort whose reports weigh most, and
+    each cohort's variance is that of its reports about the mean that follows, c, or about what
+    is `apart` from it: as adding two
+    successes and two failures does for a proportion (Agresti and Coull, The American
+    Statistician 52, 1998). The interval c -+ z sqrt(variance) is widened to hold the estimate.
+    """
+    counts = np.array([tally.n for _, tally in cohorts], dtype=float)
+    each = weights / counts
+    joined = np.lexsort((counts, -each))[0]
+    scale = 1 / (1 + 2 * each[joined])
+    center = float(value[0] * scale)
+    padded = np.where(np.arange(counts.size) == joined, 2, 0)
+    own = []
+    each_apart = zip(cohorts, padded.tolist(), apart[:, 0].tolist(), strict=True)
+    for (mechanism, tally), imagined, away in each_apart:
+        spread = mechanism.spread(center + away, tally, imagined)
+        assert spread is not None
+        own.append([spread / (tally.n + imagined)])
+    variances = cohorts.allowing(np.array([center]), own)[:, 0]
+    moved = each * scale * (counts + padded)
+    reach = z * np.sqrt((moved**2 * variances).sum() + extra)
+    return np.minimum(center - reach, value), np.maximum(center + reach, value)
 
 
 def _moments(mechanism: "Mechanism", n: int, repeats: Repeats, f: NDArray[np.float64]) -> Interval:
@@ -239,7 +341,7 @@ def scalar_weighted(cohorts: Cohorts) -> Estimate:
     return _weighted(
         cohorts,
         "scalar",
-        lambda variances: np.ones_like(variances) / variances.sum(axis=1, keepdims=True),
+        lambda variances: np.ones_like(variances) / variances.sum(axis=-1, keepdims=True),
     )
 
 
@@ -248,24 +350,21 @@ def _weighted(
     method: str,
     weigh: Callable[[NDArray[np.float64]], NDArray[np.float64]],
 ) -> Estimate:
-    """Average with the weights that `weigh` makes of variances, both (cohorts, parameters)."""
+    """Average with weights in proportion to what `weigh` makes of the cohorts' variances."""
     values = np.array([mechanism.debias(tally) for mechanism, tally in cohorts])
+
+    def shares(variances: NDArray[np.float64]) -> NDArray[np.float64]:
+        weights = weigh(variances)
+        found: NDArray[np.float64] = weights / weights.sum(axis=0)
+        return found
 
     def weights_at(truth: NDArray[np.float64]) -> NDArray[np.float64]:
         variances = [m.variance(truth, tally.n) for m, tally in cohorts]
-        weights = weigh(cohorts.allowing(truth, variances))
-        shares: NDArray[np.float64] = weights / weights.sum(axis=0)
-        return shares
+        return shares(cohorts.allowing(truth, variances))
 
     first = (values * weights_at(np.full(cohorts.parameters, np.mean(cohorts.bounds)))).sum(axis=0)
     shared = np.clip(first, *cohorts.bounds)
     weights = weights_at(shared)
-    seen = [m.tally_variance(shared, tally) for m, tally in cohorts]
-    variances = cohorts.allowing(shared, seen)
-    return Estimate(
-        value=(values * weights).sum(axis=0),
-        standard_error=np.sqrt((weights**2 * variances).sum(axis=0)),
-        n=cohorts.n,
-        bounds=cohorts.bounds,
-        method=method if len(cohorts) > 1 else "debias",
-    )
+    value = (values * weights).sum(axis=0)
+    alike = np.zeros_like(values)
+    return _with_error(cohorts, value, alike + shared, weights, method, shares, alike)

@@ -16,7 +16,7 @@ ONE = 1 << 64
 """The integer that stands for probability one."""
 
 MAX_EPSILON = 32.0
-"""Beyond it 64-bit probabilities are too coarse, and the promise too weak to be called one."""
+"""The largest epsilon; beyond it 64-bit probabilities are too coarse and the promise too weak."""
 
 # Decimal.exp and Decimal.ln are correctly rounded at the context's precision (General Decimal
 # Arithmetic Specification), so one unit in the last place brackets the true value.
@@ -76,13 +76,13 @@ def ceil_threshold(probability: Fraction) -> int:
 
 
 def flip_threshold(epsilon: Fraction) -> int:
-    """Return the least t for which telling the truth but with t / 2**64 keeps epsilon."""
+    """Return the least t for which flipping a bit with probability t / 2**64 keeps epsilon."""
     return ceil_threshold(1 / (exp_bounds(epsilon)[0] + 1))
 
 
 def include_threshold(inside: int, outside: int, epsilon: float) -> int:
-    """Return the largest t with which reporting one of `inside` codes, else one of `outside`
-    others, uniformly in either case, keeps epsilon: t / inside over (2**64 - t) / outside."""
+    """Return the largest t for which a report, one of `inside` codes with probability t / 2**64,
+    else one of `outside` others, keeps epsilon: t / inside over (2**64 - t) / outside."""
     weight = inside * exp_bounds(Fraction(epsilon))[0]
     return floor_threshold(weight / (weight + outside))
 

@@ -1,9 +1,9 @@
-"""What a mechanism for repeated answers is: a permanent answer, then fresh noise per report.
+"""The interface of mechanisms for repeated answers: a permanent answer, fresh noise per report.
 
 A device that answers the same question every period must not draw afresh each time, or the
 average of its reports is its answer. It draws a permanent answer, the memo, once per distinct
 value, keeps it, and reports noisy copies of it. However many copies leave, they are
-post-processing of the memo, so all of them together cost what the memo costs
+post-processing of the memo, so all of them together cost as much as the memo
 (Erlingsson, Pihur and Korolova, CCS 2014, section 3). That is so as long as the value stays. Two
 values have two memos, drawn apart, one value has one, and enough copies tell which: WHEN a value
 changed is not hidden but blurred, and comes to light with the number of reports.
@@ -23,7 +23,7 @@ from ldp.core.mechanism import Codes, Mechanism, as_array
 from ldp.errors import InvalidInput
 
 Devices = NDArray[np.uint8]
-"""What devices drew for life before any value: shape (n, device_bytes), one row each."""
+"""Bytes that devices draw once at enrollment: shape (n, device_bytes), one row each."""
 
 
 class Longitudinal(Mechanism):
@@ -42,7 +42,7 @@ class Longitudinal(Mechanism):
     - all reports of two lives whose memo keys repeat at the same times (two lives without any
       change, say) differ by at most `epsilon_of_same_changes(keys)`, however many they are;
     - all of any two lives of T reports differ by at most `epsilon_of_any_lives(T)`, which grows
-      with T: NO number of memos bounds what a change costs. The reports 0 x 12 against 0 x 6,
+      with T: NO number of memos bounds the cost of a change. The reports 0 x 12 against 0 x 6,
       1 x 6 of a k-RR chain of k = 2, epsilon 1 and memo 2 come to 8.19, though two memos are
       4; those of a mechanism without noise per report (`DBitFlip`) to infinity at T = 2.
     m reports may cost MORE than m times `epsilon` even of one memo (k-RR, k = 3, epsilon .1
@@ -75,7 +75,7 @@ class Longitudinal(Mechanism):
     @property
     @abstractmethod
     def memo_limit(self) -> int:
-        """The most memo keys a device can come to use."""
+        """The largest number of memo keys that one device can use."""
 
     def epsilon_of_same_changes(self, keys: int) -> float:
         """Return the epsilon, rounded up, between two lives of one change pattern.
@@ -83,7 +83,7 @@ class Longitudinal(Mechanism):
         It holds, for any number of reports, ONLY between lives of which two reports share a
         memo key in one where they do in the other; each has `keys` distinct ones. Then the
         reports of a key are post-processing of its one memo, in both lives, and memos are
-        independent: `memo_epsilon` each. The pattern is that of `memo_key`, which depends on
+        independent: `memo_epsilon` each. The pattern is of `memo_key` values, which depend on
         the device where it hashes or samples: values that change alike may have keys that do
         not. Keys beyond `memo_limit` do not exist. Raises `InvalidInput` for a negative number.
         """
@@ -92,10 +92,10 @@ class Longitudinal(Mechanism):
         return float_above(min(keys, self.memo_limit) * Fraction(self.memo_epsilon))
 
     def epsilon_of_any_lives(self, reports: int) -> float:
-        """Return the epsilon, rounded up, between any two lives of so many reports.
+        """Return the epsilon, rounded up, between any two lives of `reports` reports.
 
         The less of two bounds. Given any other reports, a report is a mixture over memos of
-        what the second round makes of them, so it adds at most i = `instantaneous_epsilon` to
+        the second round's outputs, so it adds at most i = `instantaneous_epsilon` to
         theirs; the first of all adds `realised_epsilon`: realised_epsilon + (reports - 1) i.
         And of a table of the reports by their key in either life, d x d with
         d = min(memo_limit, reports), one of the d cyclic diagonals holds at least reports / d.
@@ -120,16 +120,16 @@ class Longitudinal(Mechanism):
 
     @property
     def device_bytes(self) -> int:
-        """The bytes of what a device draws once for life; 0 where it draws nothing."""
+        """The number of bytes that a device draws at enrollment; 0 where it draws none."""
         return 0
 
     def enroll_many(self, n: int, coins: Coins) -> Devices:
-        """Return what `n` devices draw for life, shape (n, device_bytes), from no value."""
+        """Return enrollment bytes for `n` devices, shape (n, device_bytes), from no value."""
         return np.empty((n, 0), dtype=np.uint8)
 
     @abstractmethod
     def memo_key(self, device: bytes, value: Any) -> int:
-        """Return which memo `value` uses: values with the same key share one."""
+        """Return the key of the memo that `value` uses; values with the same key share a memo."""
 
     @abstractmethod
     def memoize_many(self, devices: Devices, values: ArrayLike, coins: Coins) -> Codes:
@@ -140,7 +140,7 @@ class Longitudinal(Mechanism):
         """Return one fresh report per memo: shape (n, *code_shape)."""
 
     def enroll(self, coins: Coins) -> bytes:
-        """Return what a device draws once, before any value, and keeps for life."""
+        """Return the bytes that a device draws once, before any value, and keeps for life."""
         return self.enroll_many(1, coins).tobytes()
 
     def memoize(self, device: bytes, value: Any, coins: Coins) -> Any:
@@ -152,7 +152,7 @@ class Longitudinal(Mechanism):
         return self.memoize_many(self._devices(device), [value], coins)[0]
 
     def report(self, memo: Any, coins: Coins) -> Any:
-        """Return a fresh report of a memo; raise `InvalidInput` for one that is no code."""
+        """Return a fresh report of a memo; raise `InvalidInput` for a memo that is no code."""
         given = np.asarray(memo)
         codes = given.astype(self.code_dtype)[np.newaxis] if given.dtype.kind in "ui" else None
         if codes is None or given.shape != self.code_shape or not np.array_equal(codes[0], given):

@@ -1,4 +1,4 @@
-"""What every local randomizer is: one frozen value that both sides of the wire share.
+"""The interface of every local randomizer: one frozen value that both sides of the wire share.
 
 A mechanism is built either from an epsilon, and then computes its exact integers, or from the
 integers that a plan carries, and then checks that they keep the epsilon. The client randomises
@@ -23,7 +23,7 @@ from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 
 MAX_MATRIX = 1 << 24
-"""Channels with more entries are too large to be multiplied with."""
+"""The most entries of a channel matrix that is used in products."""
 
 Codes = NDArray[Any]
 """Randomised answers, one per row: shape (n, *code_shape), dtype `code_dtype`."""
@@ -33,15 +33,15 @@ class Mechanism(ABC):
     """An epsilon-LDP local randomizer with its estimator.
 
     Every subclass is a frozen dataclass whose fields besides `epsilon` are integers or tuples
-    of integers: those are what a plan carries. `epsilon` is what was asked for;
-    `realised_epsilon` is what the integers give, never more.
+    of integers, which a plan carries. `epsilon` is the requested one; `realised_epsilon` is the
+    one that the integers give, never more.
     """
 
     name: ClassVar[str]
     """The mechanism's name in a plan."""
 
     guarantee: ClassVar[Literal["pure", "policy", "repeated", "approximate"]] = "pure"
-    """What `epsilon` bounds.
+    """The kind of guarantee that `epsilon` states.
 
     - "pure": how well any two inputs can be told apart by all that is reported.
     - "policy": the same, of the pairs of inputs that a policy holds at finite distance.
@@ -103,7 +103,7 @@ class Mechanism(ABC):
 
     @classmethod
     def from_integers(cls, epsilon: float, integers: Mapping[str, Sequence[int]]) -> Self:
-        """Build the mechanism of a plan from what `integers` gave.
+        """Build a mechanism from the epsilon and the integers of a plan, as `integers` gives them.
 
         Raises `InvalidInput` for a missing or unknown integer, one outside its range, and for
         integers that exceed `epsilon`.
@@ -163,10 +163,10 @@ class Mechanism(ABC):
         return array.tobytes()
 
     def encode_one(self, code: Any) -> bytes:
-        """Return what `encode` does of the one code that `randomize` returned."""
+        """Return the bytes of one code that `randomize` returned, as `encode` does for many."""
         if self.code_shape or self.code_dtype.kind != "u":
             return self.encode([code])
-        # Of integers, without an array: that is most of what a report costs a device.
+        # An integer code needs no array, which would be most of a report's cost on a device.
         return int(code).to_bytes(self.code_dtype.itemsize, "little")
 
     def _as_codes(self, codes: ArrayLike | Sequence[Any]) -> Codes:
@@ -192,7 +192,7 @@ class Mechanism(ABC):
         return array
 
     def decode(self, data: bytes, n: int) -> Codes:
-        """Read `n` codes in place.
+        """Return the `n` codes in `data`, shape (n, *code_shape), without copying.
 
         Raises `InvalidInput` unless `data` holds exactly n codes, each one possible.
         """
@@ -225,7 +225,7 @@ class Mechanism(ABC):
         """Return the tally of codes that are possible."""
 
     def evidence(self, codes: Codes, value: Any) -> NDArray[np.int64]:
-        """Return how each code bears on `value`, as a small integer >= 0, shape (n,).
+        """Return each code's evidence on `value`, a small integer >= 0, shape (n,).
 
         For a frequency oracle that is 1 where the code supports the category, else 0. Zeros
         say that there is nothing to tell beyond the code itself.
@@ -241,14 +241,14 @@ class Mechanism(ABC):
         """Return the variance of `debias` for n independent draws from a population.
 
         `truth` has shape (parameters,), or () where one parameter is known and the others are
-        not: the result is then that of each parameter if it had this truth and the others
+        not: the result is then the variance of each parameter if it had this truth and the others
         shared the rest evenly (where a mechanism says so, at their worst); of shape (), if that
         is the same for all. The n records are a sample, so their own spread is part of the
-        variance: this is what an interval for the population needs.
+        variance, as an interval for the population needs it.
         """
 
     def tally_variance(self, truth: ArrayLike, tally: Tally) -> NDArray[np.float64]:
-        """Return the variance of `debias` as far as the tally tells, for its standard error.
+        """Return the variance of `debias` for its standard error, given the truth and the tally.
 
         Where the parameters determine it, that is `variance`; a mechanism whose variance
         depends on more of the population overrides this.
@@ -261,14 +261,22 @@ class Mechanism(ABC):
         """Return the second and third central moments of `debias`, of the shape of `truth`,
         whose last axis is the parameters'.
 
-        None where those of a parameter depend on more than its own truth.
+        None where the moments of a parameter depend on more than its own truth.
+        """
+        return None
+
+    def spread(self, center: float, tally: Tally, imagined: int = 0) -> float | None:
+        """Return the mean squared deviation of the reports' estimates from `center`.
+
+        `imagined` people, half at each end of the range, are added to those of the tally. None
+        unless the parameter is a mean.
         """
         return None
 
     @property
     @abstractmethod
     def parameters(self) -> int:
-        """The length of an estimate."""
+        """The number of parameters in an estimate."""
 
     @property
     @abstractmethod
@@ -313,24 +321,25 @@ class Categorical(Mechanism):
 
     @property
     def decode_cost(self) -> int:
-        """How many counts one report adds to, or is looked at for, when it is tallied."""
+        """The number of counts that tallying one report changes or reads."""
         return 1
 
     def matrix(self) -> NDArray[np.float64] | None:
         """Return Pr[code | category] in doubles, shape (k, tally_size), if tallies count codes.
 
-        Such a tally has all that the reports say: its likelihood is a multinomial one. None
-        where a tally counts something else, as the categories that a report supports; then
-        `debias` and `covariance` are what it says of the frequencies.
+        Such a tally is sufficient: its likelihood is multinomial. None where a tally counts
+        something else, such as the categories that a report supports; then use `debias` and
+        `covariance`.
         """
         return None
 
     @property
     def step(self) -> NDArray[np.float64]:
-        """By how much one count moves each coordinate of one report's `debias`, shape (k,).
+        """The change of one report's `debias` per count, by coordinate, shape (k,).
 
-        n variance / step**2 is then a count of about what a coordinate's noise is made of, for
-        telling whether it is nearly normal. Zero where this is no question.
+        With the variance of one report, n variance / step**2 is about the number of counts
+        behind a coordinate's noise, which tells whether that is nearly normal. Zero where it
+        is not asked.
         """
         return np.zeros(self.k)
 
@@ -398,7 +407,7 @@ class FrequencyOracle(Categorical):
 
     @cached_property
     def _rounded_support(self) -> tuple[float, float]:
-        """q and p - q in floating point: fractions take longer than all that follows."""
+        """q and p - q in floating point, kept because fractions are slow."""
         p, q = self.support
         return float(q), float(p - q)
 
@@ -462,7 +471,7 @@ def check_below(name: str, codes: Codes, bound: int) -> None:
 
 
 def two_valued(k: int, own: Fraction, other: Fraction) -> NDArray[np.float64]:
-    """Return the channel that reports the category with `own`, any other with `other`."""
+    """Return the k-by-k channel matrix with `own` on the diagonal and `other` elsewhere."""
     matrix = np.full((k, k), float(other))
     np.fill_diagonal(matrix, float(own))
     return matrix

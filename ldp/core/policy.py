@@ -1,4 +1,4 @@
-"""What a policy protects: how well any two values may be told apart, in exact integers.
+"""Policies: limits on how well a report may tell any two values apart, in exact integers.
 
 Plain epsilon-LDP protects all pairs of values alike. A policy gives every ordered pair its own
 distance: x is protected from being told from x' by D[x, x'].
@@ -20,10 +20,10 @@ UNIT = 1 << 58
 all doubles from 1/64 to it."""
 
 MAX_CLASSES = 64
-"""A policy that somebody else wrote may have so many: closing it takes the cube of their number."""
+"""The most classes of a policy in a plan: closing it takes the cube of their number."""
 
 UNLIMITED = (1 << 64) - 1
-"""The integer that stands for no protection at all."""
+"""The integer that stands for an infinite distance: no protection."""
 
 Ratios = tuple[tuple[Fraction | None, ...], ...]
 """By pair of classes: the largest Q(y | x) / Q(y | x'); None where Q(y | x') can be zero."""
@@ -31,7 +31,7 @@ Ratios = tuple[tuple[Fraction | None, ...], ...]
 
 @dataclass(frozen=True)
 class Policy:
-    """Values in classes, and how well a report may tell a value from another one.
+    """Classes of values, and limits on how well a report may tell two values apart.
 
     `classes` has each value's class, shape (k,), out of 0..C-1; `distances[a][b]` limits what
     may be learnt from a value of class a against another value, of class b, in units of
@@ -41,13 +41,13 @@ class Policy:
     Guarantee of a channel Q that keeps a policy: Q(y | x) <= e**D[x, x'] Q(y | x') for every
     report y and every two values x, x'. D is directed: one infinite from x to x' lets a report
     rule x' out for a person who has x. A value whose distances to all others are infinite is
-    `ordinary`: a report may reveal it. What is finite is closed under shortest paths when a
+    `ordinary`: a report may reveal it. Finite distances are closed under shortest paths when a
     policy is made, because Q cannot but keep that too: x is no further from x' than by way of
     another value. So classes of epsilons of their own (MinID) protect each value at least twice
     as well as the best protected one: two loose values differ by at most twice the strictest
     epsilon.
-    What no policy promises: anything about pairs at infinite distance, whatever their epsilon
-    elsewhere; and that a person's being among the sensitive values stays hidden from somebody
+    No policy promises anything about pairs at infinite distance, whatever their epsilon
+    elsewhere, nor that a person's being among the sensitive values stays hidden from somebody
     who knows more than the report, such as that ordinary people would have said so.
 
     Raises `InvalidInput` for classes without values, distances of zero or beyond `MAX_EPSILON`,
@@ -90,12 +90,12 @@ class Policy:
 
     @classmethod
     def of(cls, classes: Sequence[int], distances: Sequence[Sequence[Fraction | float]]) -> Self:
-        """Return the policy of distances in rationals or floats, rounded down to 1 / `UNIT`."""
+        """Build a policy from distances in rationals or floats, rounded down to 1 / `UNIT`."""
         return cls(tuple(classes), tuple(tuple(map(_units, row)) for row in distances))
 
     @classmethod
     def uniform(cls, k: int, epsilon: float) -> Self:
-        """Return epsilon-LDP: all pairs of the k values are protected alike."""
+        """Return the policy of epsilon-LDP: all pairs of the k values are protected alike."""
         return cls.of([0] * k, [[check_epsilon(epsilon)]])
 
     @classmethod
@@ -125,7 +125,7 @@ class Policy:
         """Return MinID-LDP: two values are protected by the smaller epsilon of their classes.
 
         `epsilons` has one per class and may be infinite. Raises `InvalidInput` where they
-        cannot be, or their number is not that of the classes.
+        cannot be, or are not as many as the classes.
         Source: Gu, Li, Xiong and Cao, "Providing input-discriminative protection for local
         differential privacy", ICDE 2020, definition 3.
         """
@@ -134,7 +134,7 @@ class Policy:
 
     @classmethod
     def block(cls, classes: Sequence[int], epsilon: float) -> Self:
-        """Return a block policy: values are protected from those of their own class only.
+        """Return a block policy: a value is protected only from other values of its class.
 
         The class itself may be revealed. Raises `InvalidInput` for a class of one value, which
         would be protected from nothing.
@@ -153,9 +153,9 @@ class Policy:
         )
 
     def scaled(self, factor: Fraction | float) -> Self:
-        """Return the policy with all distances times `factor`: a level, or a share of one.
+        """Return the policy with all distances multiplied by `factor` and rounded down.
 
-        Rounded down. Raises `InvalidInput` unless the factor is finite and > 0, and keeps the
+        Raises `InvalidInput` unless the factor is finite and > 0, and keeps the
         distances within bounds.
         """
         if isinstance(factor, bool) or not math.isfinite(factor) or factor <= 0:
@@ -212,7 +212,7 @@ class Policy:
 
     @property
     def epsilon(self) -> float:
-        """The largest finite distance, rounded up to a double: what a ledger charges.
+        """The largest finite distance, rounded up to a double; a ledger charges it.
 
         It is epsilon-LDP only where no distance is infinite.
         """
@@ -224,7 +224,7 @@ class Policy:
         return math.nextafter(min(self._finite) / UNIT, 0)
 
     def implies(self, other: "Policy") -> bool:
-        """Tell whether all that `other` promises is promised here too."""
+        """Tell whether no distance between two values exceeds the one of `other`."""
         if self.k != other.k:
             return False
         # Pairs of values fall into few pairs of classes, one of each policy.
@@ -276,7 +276,7 @@ class Policy:
                     )
 
     def worst(self, ratios: Ratios) -> Fraction:
-        """Return the largest ratio of the pairs that are protected at all."""
+        """Return the largest ratio of pairs of classes at finite distance."""
         return max(
             ratio
             for row, given in zip(self.distances, ratios, strict=True)
@@ -293,7 +293,7 @@ class Policy:
 
     @classmethod
     def from_integers(cls, integers: Sequence[int]) -> Self:
-        """Read what `integers` gave; raise `InvalidInput` where it is no policy."""
+        """Build a policy from its `integers`; raise `InvalidInput` where they are no policy."""
         size = integers[0] if integers else 0
         if size > MAX_CLASSES:
             raise InvalidInput(f"a policy has at most {MAX_CLASSES} classes, got {size}")
@@ -312,7 +312,7 @@ def raise_ratios(
     high: Sequence[Fraction | int],
     low: Sequence[Fraction | int],
 ) -> None:
-    """Raise `worst` to the ratios of a report with these extremes among each class's values."""
+    """Update `worst` in place by one report's largest and smallest probability in each class."""
     for a, top in enumerate(high):
         for b, bottom in enumerate(low):
             best = worst[a][b]

@@ -1,4 +1,4 @@
-"""A cohort's sufficient statistic: integers that add up."""
+"""Tallies: the sufficient statistic of a cohort, as integer counts that add up."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ _Key = TypeVar("_Key")
 class Tally:
     """The number of reports `n` and integer `counts` >= 0, shape (m,), of one cohort.
 
-    Tallies form a commutative monoid under `+`: merging those of two batches is the tally of
+    Tallies form a commutative monoid under `+`: the sum over two batches is the tally of
     both together, in any order. The counts are read-only, and zero where n is. Raises
-    `InvalidInput` for what cannot count reports.
+    `InvalidInput` for counts that no reports can have.
     """
 
     n: int
@@ -67,7 +67,7 @@ class Tally:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Tally":
-        """Read what `to_bytes` wrote; raise `InvalidInput` for any other bytes."""
+        """Build a tally from the bytes of `to_bytes`; raise `InvalidInput` for any other bytes."""
         if len(data) < 16 or len(data) % 8:
             raise InvalidInput(f"a tally takes 8 bytes for n and 8 per count, got {len(data)}")
         n = int.from_bytes(data[:8], "little")
@@ -75,6 +75,6 @@ class Tally:
 
 
 def add_up(sums: dict[_Key, Tally], more: Iterable[tuple[_Key, Tally]]) -> None:
-    """Add tallies to the sums of their keys; a key that is new begins one."""
+    """Add each tally to the sum of its key, in place; a new key begins a sum."""
     for key, tally in more:
         sums[key] = sums[key] + tally if key in sums else tally

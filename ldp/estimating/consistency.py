@@ -1,4 +1,4 @@
-"""Consistency: make estimated frequencies look like a distribution, as a tagged choice.
+"""Consistency: post-processing of estimated frequencies toward a distribution.
 
 Source of every method: Wang, Lopuhaa-Zwakenberg, Li, Skoric and Li, "Locally differentially
 private frequency estimation with consistency", NDSS 2020.
@@ -58,16 +58,16 @@ def make_consistent(
     | norm-mul | clips at 0, rescales                                        | distribution  |
     | norm-cut | keeps the largest until they reach 1, rescales              | distribution  |
     | norm-sub | clips at 0 and subtracts a constant: nearest distribution   | distribution  |
-    | base-cut | zeroes what noise alone would explain                       | unconstrained |
+    | base-cut | zeroes values that noise alone would explain                | unconstrained |
     | power    | posterior mean under a power law fitted to the mean 1/k     | in (0, 1]     |
     | power-ns | power, then norm-sub                                        | distribution  |
 
     Which to take: for a whole table, a set or a range of categories norm-sub, or power-ns where
     few categories hold most of the mass; for the most frequent values the raw estimate, which
-    alone is unbiased; base-cut only to list what is there, never to sum it; norm-mul never where
+    alone is unbiased; base-cut only to list the values present, never to sum; norm-mul never where
     the most frequent values matter.
     `expected_false` is base-cut's mean number of absent categories that it lets through; it
-    uses each coordinate's standard error, which is that of an absent one or larger. Power takes
+    uses each coordinate's standard error, which is as for an absent one or larger. Power takes
     the errors to be Gaussian.
     Cost: O(k log k); power O(512 k). Raises `InvalidInput` for an unknown method, estimates
     that are not frequencies, and where no value is positive though the method needs one.
@@ -163,7 +163,7 @@ def _power_law_exponent(k: int, n: int) -> float:
 
 
 def _posterior_mean(value: Floats, error: Floats, exponent: float, smallest: float) -> Floats:
-    """Integrate over 512 points of log x, within ten standard errors: shapes (rows,)."""
+    """Return posterior means, shape (rows,), by 512 points of log x within ten standard errors."""
     reach = 10 * error
     low = np.clip(value - reach, smallest, 1)
     high = np.maximum(np.minimum(np.maximum(value, 0) + reach, 1), low * (1 + 1e-9))
@@ -185,4 +185,4 @@ METHODS: Mapping[str, Callable[[Estimate], Floats]] = {
     "power": _power,
     "power-ns": _power_ns,
 }
-"""The methods by name."""
+"""The consistency methods by name."""

@@ -1,4 +1,4 @@
-"""From RAPPOR's tally to the frequencies of strings on a list."""
+"""Regression of RAPPOR's debiased bits on the filters of listed strings."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from ldp.errors import InvalidInput
 from ldp.mechanisms.lasting.rappor import RAPPOR
 
 _SMALLEST_EIGENVALUE = 1e-9
-"""Of the scaled normal equations; below it candidates cannot be told apart."""
+"""Least eigenvalue of the scaled normal matrix at which candidates can be told apart."""
 
 
 def estimate_strings(mechanism: RAPPOR, tally: Tally, candidates: Sequence[str]) -> Estimate:

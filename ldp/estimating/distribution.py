@@ -64,7 +64,7 @@ class Distribution:
         return _inverse(self.cumulative(cuts), cuts, wanted)
 
     def _shares_below(self, values: ArrayLike) -> Array:
-        """Return what part of each point's cell lies below each value, shape (m, points)."""
+        """Return the share of each point's cell that lies below each value, shape (m, points)."""
         numbers = np.asarray(values, dtype=float)
         if not ((numbers >= -1) & (numbers <= 1)).all():
             raise InvalidInput("the numbers of a distribution lie in [-1, 1]")
@@ -84,7 +84,7 @@ def pooled(cohorts: Cohorts) -> Distribution:
     One likelihood has the reports of all cohorts, each with its channel, so that a report counts
     for what it tells and for no more, however few its cohort has. The curve has the points of
     the finest grid, or 257 where that is finer. Works for every mean mechanism; `SquareWave` is
-    made for it. Cost: about a tenth of a second. Raises `InvalidInput` where a mechanism's
+    made for it. Cost: up to half a second. Raises `InvalidInput` where a mechanism's
     reports are of no number. For EM without smoothing, which follows the noise of the counts, give
     the channel's `matrix` to `ldp.estimating.likelihood.iterative_bayesian_update`.
     Source: Li et al., SIGMOD 2020 (EMS); pooling is ours.

@@ -22,7 +22,7 @@ Outputs = list[Floats]
 """Numbers per code, one array of shape (codes,) for each cohort."""
 
 GAP = 1e-8
-"""Log-likelihood, in nats, that a maximum may lack: far below the 1/2 that matters."""
+"""The largest gap to the maximum log-likelihood, in nats: far below the 1/2 that matters."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,13 +206,13 @@ class CohortLikelihood:
         ]
 
     def log_likelihood(self, outputs: Outputs) -> float:
-        """Return sum_g counts_g . log(outputs_g), for outputs that give every code that came."""
+        """Return sum_g counts_g . log(outputs_g); outputs of observed codes must be positive."""
         return sum(
             float(c[c > 0] @ np.log(m[c > 0])) for c, m in zip(self._counts, outputs, strict=True)
         )
 
     def keeps_seen(self, before: Outputs, after: Outputs) -> bool:
-        """Tell whether no code that came gets a hundred times less likely in one step.
+        """Tell whether every observed code keeps at least 1/100 of its probability in one step.
 
         The quadratic model of log(m) is blind to m = 0, and beside it no step leads back.
         """
@@ -298,7 +298,7 @@ def _diagonal_part(q: Floats) -> tuple[Floats, float] | None:
 
 
 def _ratio(numerator: Floats, denominator: Floats) -> Floats:
-    """Divide, with 0 where the denominator is: a code that cannot be says nothing."""
+    """Divide elementwise, with 0 where the denominator is 0: a code of probability zero."""
     return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)
 
 
@@ -342,14 +342,14 @@ def _climb(
         reached = pooled.outputs(there)
         if not pooled.keeps_seen(outputs, reached):
             continue
-        # The last term is what a double cannot tell apart.
+        # The last term is the rounding error of a double.
         if pooled.log_likelihood(reached) - start >= 1e-4 * t * slope - 1e-12 * abs(start):
             return there, reached
     return f, outputs
 
 
 def _with_error(pooled: CohortLikelihood, f: Floats, gap: float) -> LikelihoodEstimate:
-    """Add one scoring step without the constraint f >= 0, and its covariance.
+    """Return the estimate, with errors from one scoring step without the constraint f >= 0.
 
     With the weights held fixed the step is generalised least squares, linear in the counts and
     so unbiased; for one invertible channel it is the inverse applied to the shares.

@@ -1,13 +1,13 @@
 """Pooling cohorts: one population, seen through several levels, policies and mechanisms.
 
-What a cohort says of the frequencies is, near some f, a score and an information; cohorts are
-independent, so both add up. Where a tally counts codes (`Categorical.matrix`) they are those of
+Near some f, a cohort's evidence on the frequencies is a score and an information; cohorts are
+independent, so both add up. Where a tally counts codes (`Categorical.matrix`) they are from
 its multinomial likelihood, and nothing in the reports is lost. Where it counts supports, as for
 unary encoding, subsets and hashes, the whole reports' likelihood cannot be had from it, and
-they are those of its mean and covariance, a quasi-likelihood: the estimate is the best of those
+they are from its mean and covariance, a quasi-likelihood: the estimate is the best that is
 linear in the counts (Wedderburn, "Quasi-likelihood functions, generalized linear models, and the
-Gauss-Newton method", Biometrika 61, 1974). The covariances are exact, but for those between two
-categories under hashing, which are those of ideal hashing (`Categorical.covariance`).
+Gauss-Newton method", Biometrika 61, 1974). The covariances are exact, except between two
+categories under hashing, where they are for ideal hashing (`Categorical.covariance`).
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import chdtrc
 
 from ldp.core.estimation import Cohorts, Estimate, estimate, scalar_weighted
@@ -47,15 +47,15 @@ Evidence = tuple[Floats, Floats]
 Method = Literal["mle", "gls", "inverse_variance", "scalar"]
 
 MAX_CATEGORIES = 1 << 12
-"""Up to so many, methods that work with k x k matrices are offered."""
+"""The most categories for which methods that work with k x k matrices are offered."""
 
 _STEPS = 40
 
 FEW = 5.0
-"""Counts expected to be smaller are not nearly normal (Cochran, Biometrics 10, 1954)."""
+"""The least expected count that is nearly normal (Cochran, Biometrics 10, 1954)."""
 
 _ENOUGH = 1e-3
-"""Log-likelihood, in nats, from which another step would not move an estimate visibly."""
+"""The gap to the maximum log-likelihood, in nats, at which scoring steps end."""
 
 
 @dataclass(frozen=True)
@@ -63,24 +63,12 @@ class Homogeneity:
     """The test that all cohorts are samples of one population.
 
     `statistic` is nearly chi-squared with `degrees` degrees of freedom if they are; `p_value` is
-    the probability that it exceeds what was found, 1 where nothing is frequent enough to test.
+    the probability that it exceeds the value found, 1 where nothing is frequent enough to test.
     """
 
     statistic: float
     degrees: int
     p_value: float
-
-
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """What to tell an analyst: the estimate, the test behind it, and a warning or "".
-
-    The estimate is pooled, or stratified where the test rejected; its `method` says which.
-    """
-
-    estimate: Estimate
-    homogeneity: Homogeneity | None
-    warning: str
 
 
 def named(method: str) -> Method:
@@ -103,10 +91,10 @@ def pool(cohorts: Cohorts, method: Method | None = None) -> Estimate:
 
     Without a method it is the first that applies. mle is asymptotically the best that the
     tallies allow (the Cramer-Rao bound where all of them count codes); gls equals it where
-    the channels are square, and loses what `debias` does elsewhere; both use that frequencies
-    sum to one, and their values do. What mle takes off the total variance is, where cohorts
-    differ in epsilon alone, about 1% of inverse variances' and 5% of scalar weights'; where they
-    protect different values, or use different mechanisms, about 10% and 30 to 40%.
+    the channels are square, and loses as much as `debias` elsewhere; both use that frequencies
+    sum to one, and their values do. Where cohorts differ in epsilon alone, mle has
+    about 1% less total variance than inverse variances and 5% less than scalar weights; where
+    they protect different values, or use different mechanisms, about 10% and 30 to 40% less.
     Values are unconstrained and the intervals are population intervals around them (`Estimate`);
     `fit` has the most likely distribution too. All weights come from one estimate that the
     cohorts share, that of inverse variances, and from no count of their own: the bias is of
@@ -116,7 +104,7 @@ def pool(cohorts: Cohorts, method: Method | None = None) -> Estimate:
     reports per level its 95% intervals cover 99% on average and 91% at worst, those of inverse
     variances 66% and 40%, as they have no width for a value that is never revealed.
 
-    Assumes that the cohorts are samples of one population: `answer` tests it first; and that
+    Assumes that the cohorts are samples of one population, as `homogeneity` tests; and that
     reports are of different people, but for what the cohorts' `repeats` say: weights and errors
     are then those for the covariances of `ldp.core.repeated`.
     Cost: O(cohorts k**3) for mle and gls, O(cohorts k) for the others. Raises `InvalidInput`
@@ -140,8 +128,8 @@ def fit(cohorts: Cohorts) -> LikelihoodEstimate:
 
     If all tallies count codes this is `maximum_likelihood`, with its certified gap. Otherwise
     it is the maximum of the quasi-likelihood, by scoring steps whose quadratic model is
-    maximised on the simplex; `gap` is then what the score says another step could gain. The
-    unconstrained estimate is one scoring step from what `pool` says its weights are from.
+    maximised on the simplex; `gap` is then the gain of another step by the score. The
+    unconstrained estimate is one scoring step from the estimate that gives `pool` its weights.
     Raises `InvalidInput` as `pool` does.
     """
     codes, moments = _parts(cohorts)
@@ -159,13 +147,13 @@ def fit(cohorts: Cohorts) -> LikelihoodEstimate:
 def homogeneity(cohorts: Cohorts) -> Homogeneity:
     """Test that two or more cohorts with reports are samples of one population.
 
-    The statistic is a quadratic (Wald) form, sum_g (f_g - f)' I_g (f_g - f), f_g being what
-    cohort g alone says of the frequencies and I_g its information near the pooled f; for one
+    The statistic is a quadratic (Wald) form, sum_g (f_g - f)' I_g (f_g - f), f_g being the
+    estimate from cohort g alone and I_g its information near the pooled f; for one
     parameter, Cochran's sum. It is not the likelihood ratio, which it equals to second order,
     but exists where a tally has no likelihood. Codes, or coordinates of an estimate, of which
     a cohort expects fewer than `FEW` are taken together, as Cochran's rule has it (Biometrics
     10, 1954), but not codes expected once that come half as often as at the uniform distribution.
-    The degrees are those of what is left: (G - 1) (k - 1) where nothing is rare. Cohorts that
+    The degrees are those of the merged codes: (G - 1) (k - 1) where nothing is rare. Cohorts that
     differ in their rare values only are then found alike. With repeats the informations are
     those for the greatest covariances, and the test is conservative. Raises `InvalidInput` as
     `pool` does, and for fewer than two cohorts.
@@ -194,23 +182,23 @@ def homogeneity(cohorts: Cohorts) -> Homogeneity:
 
 
 def _coarse(cohort: Cohort, f: Floats) -> Cohort:
-    """Take together the codes that are rare at f, and not because there are many codes.
+    """Merge the codes that are rare at f, unless all are rare because there are many.
 
     Where all are nearly as rare their chances are known, and many small terms, of one or more
-    expected, add up to what is nearly chi-squared.
+    expected, add up to a nearly chi-squared sum.
     """
     chances = f @ cohort.channel
     usual = cohort.channel.mean(axis=0)
     groups = _grouped(cohort.n * chances, chances <= np.maximum(usual / 2, 1 / cohort.n))
     if groups is None:
         return cohort
-    # One code that is all of them tells nothing, not even what a sum is rounded by.
+    # A single merged code tells nothing; its exact ones keep rounding errors out.
     channel = cohort.channel @ groups.T if len(groups) > 1 else np.ones((f.size, 1))
     return Cohort(channel, cohort.counts @ groups.T.astype(np.int64))
 
 
 def _coarse_evidence(cohort: Cohort, f: Floats) -> Evidence:
-    """Return the evidence of codes of which none is rare, so that no weight needs a bound."""
+    """Return a cohort's evidence with its rare codes merged, so that no weight needs a bound."""
     likelihood = CohortLikelihood([_coarse(cohort, f)])
     outputs = likelihood.outputs(f)
     weights = [cohort.n / chances for chances in outputs]
@@ -218,7 +206,7 @@ def _coarse_evidence(cohort: Cohort, f: Floats) -> Evidence:
 
 
 def _grouped(expected: Floats, candidates: NDArray[np.bool_]) -> Floats | None:
-    """Return the rows 0/1, shape (groups, size), that take candidates below `FEW` together.
+    """Return the 0/1 matrix, shape (groups, size), that merges candidates expected below `FEW`.
 
     The next smallest join them until `FEW` are expected of them all. None if there are none.
     """
@@ -232,63 +220,9 @@ def _grouped(expected: Floats, candidates: NDArray[np.bool_]) -> Floats | None:
     return np.vstack([together, np.eye(expected.size)[~together]]).astype(np.float64)
 
 
-def stratified(cohorts: Cohorts, shares: ArrayLike | None = None) -> Estimate:
-    """Return sum_g w_g p_g, the population's parameters when the cohorts differ.
-
-    `shares`, shape (cohorts,), are the strata's known shares of the population. Without them
-    the cohorts' shares of the reports are used, which says what those who answered are like;
-    the error then has the spread between the cohorts too, because who answers is a sample.
-    Raises `InvalidInput` for shares that are no distribution over the cohorts with reports.
-    """
-    counts = np.array([tally.n for _, tally in cohorts], dtype=float)
-    weights = counts / cohorts.n if shares is None else np.asarray(shares, dtype=float)
-    if weights.shape != counts.shape or not (weights >= 0).all() or abs(weights.sum() - 1) > 1e-9:
-        raise InvalidInput(
-            f"shares must be {counts.size} numbers >= 0 that sum to one, one for each "
-            "cohort with reports"
-        )
-    # `pool` knows that a value never revealed may be rare; the variance at zero would be none.
-    alone = [pool(one) for one in cohorts.alone()]
-    values = np.array([e.value for e in alone])
-    variances = np.array([e.standard_error**2 for e in alone])
-    w = weights[:, np.newaxis]
-    value = (w * values).sum(axis=0)
-    variance = (w**2 * variances).sum(axis=0)
-    if shares is None:
-        spread = (w * (values - value) ** 2).sum(axis=0) - (w * (1 - w) * variances).sum(axis=0)
-        # Who answers may be the same in all periods too.
-        most = max(own.factor for own in cohorts.repeats)
-        variance = variance + most * np.maximum(spread, 0) / cohorts.n
-    return Estimate(value, np.sqrt(variance), cohorts.n, cohorts.bounds, "stratified")
-
-
-def answer(
-    cohorts: Cohorts,
-    method: Method | None = None,
-    *,
-    significance: float = 0.01,
-) -> Answer:
-    """Test the cohorts for homogeneity, then pool them, or stratify where they differ.
-
-    Pooling weighs cohorts by precision, so if they differ it describes nobody; the stratified
-    estimate describes those who answered. `significance` is the chance that like cohorts are
-    stratified, which costs precision but no coverage. Differences too small for the test to see
-    stay in a pooled estimate, as a bias that its interval does not have. Raises `InvalidInput`
-    unless 0 < significance < 1, and as `pool` does. Where there is one cohort, or more than
-    `MAX_CATEGORIES`, there is no test.
-    """
-    if not 0 < significance < 1:
-        raise InvalidInput(f"significance must lie strictly between 0 and 1, got {significance}")
-    if len(cohorts) < 2 or not (cohorts.parameters == 1 or _fits_matrices(cohorts)):
-        return Answer(pool(cohorts, method), None, "")
-    test = homogeneity(cohorts)
-    if test.p_value >= significance:
-        return Answer(pool(cohorts, method), test, "")
-    warning = (
-        f"the cohorts differ (chi-squared {test.statistic:.1f} on {test.degrees} degrees of "
-        f"freedom, p = {test.p_value:.2g}): they are not pooled but weighted by their shares"
-    )
-    return Answer(stratified(cohorts), test, warning)
+def can_be_tested(cohorts: Cohorts) -> bool:
+    """Tell whether `homogeneity` applies: to means, and to so many categories at most."""
+    return cohorts.parameters == 1 or _fits_matrices(cohorts)
 
 
 def _fits_matrices(cohorts: Cohorts) -> bool:
@@ -296,7 +230,7 @@ def _fits_matrices(cohorts: Cohorts) -> bool:
 
 
 def _parts(cohorts: Cohorts, *, codes: bool = True) -> tuple[list[Cohort], list[Moment]]:
-    """Split the cohorts into those with a likelihood of codes, and those with moments."""
+    """Split the cohorts into codes with a likelihood, and tallies with moments only."""
     likelihoods, moments = [], []
     for mechanism, tally in cohorts:
         if not isinstance(mechanism, Categorical) or mechanism.k > MAX_CATEGORIES:
@@ -314,7 +248,7 @@ def _parts(cohorts: Cohorts, *, codes: bool = True) -> tuple[list[Cohort], list[
 
 
 def _start(cohorts: Cohorts) -> Floats:
-    """Return a positive distribution near the frequencies: half a person from any zero."""
+    """Return a distribution near the pooled estimate, with every frequency positive."""
     near = project(estimate(cohorts).value)
     people = sum(t.n / own.factor for (_, t), own in zip(cohorts, cohorts.repeats, strict=True))
     near += 1 / (people + near.size)
@@ -348,7 +282,7 @@ def _scored(f: Floats, evidence: Evidence, n: int, method: str) -> tuple[Estimat
 
 
 def _scored_each(cohorts: Cohorts, method: Method) -> Estimate:
-    """Return the estimate one scoring step from `_start`, from each cohort's own evidence."""
+    """Return the estimate one scoring step from `_start`, by the sum of the cohorts' evidence."""
     f = _start(cohorts)
     each = []
     for one in cohorts.alone():
@@ -359,7 +293,7 @@ def _scored_each(cohorts: Cohorts, method: Method) -> Estimate:
 
 
 def with_repeats(evidence: Evidence, repeats: Repeats, f: Floats, n: int) -> Evidence:
-    """Return the evidence of n reports whose covariance I**-1 is larger by what repeats add.
+    """Return the evidence of n reports, with the covariance that repeats add to I**-1.
 
     That is (R - 1) C / n, C = diag(f) - f f' being the truths' covariance, whose inverse is
     diag(1 / f) on {x : sum x = 0}: by Woodbury (I**-1 + d C)**-1 = I - I (I + C**-1 / d)**-1 I.
@@ -374,7 +308,7 @@ def with_repeats(evidence: Evidence, repeats: Repeats, f: Floats, n: int) -> Evi
 
 
 def _kept(codes: CohortLikelihood | None, f: Floats, target: Floats) -> Floats:
-    """Go from f to the target, or less far where a code that came would become impossible."""
+    """Return the target, or a point nearer to f where every observed code stays possible."""
     while codes and not codes.keeps_seen(codes.outputs(f), codes.outputs(target)):
         target = (f + target) / 2
     return target
@@ -410,7 +344,7 @@ def _moments_evidence(
 ) -> Evidence:
     """Return n C**-1 (debias - f) and n C**-1, C being the covariance of one report's debias.
 
-    If `coarse`, those of the sums over what is rare, and of the other coordinates.
+    If `coarse`, the rare coordinates are summed into one.
     """
     k, n = f.size, tally.n
     seen = np.maximum(f, 1 / (n + k))  # where f is zero a variance must not be

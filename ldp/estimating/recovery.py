@@ -1,4 +1,4 @@
-"""Frequencies as they might have been without forged reports: an assumption, not a guarantee."""
+"""Recovery of frequencies from poisoned reports, under an assumption about the attack."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from ldp.estimating.consistency import project
 class RecoveredEstimate:
     """A recovered distribution, shape (k,), the assumed share, and the raw estimate behind it.
 
-    What the recovered values are worth depends on the attack; no error is known. Forged reports
+    The error of the recovered values depends on the attack and is not known. Forged reports
     that are spread as assumed are taken out exactly; after an attack on a few targets the result
     may be farther from the truth than Norm-Sub alone.
     """
@@ -26,11 +26,11 @@ class RecoveredEstimate:
 
 
 def ldp_recover(mechanism: FrequencyOracle, raw: Estimate, share: float = 0.2) -> RecoveredEstimate:
-    """Take out what `share` forged reports per genuine one would add, if spread as assumed.
+    """Subtract `share` forged reports per genuine one, assumed spread over categories.
 
     Each forged report is taken to support one category, so that the forged ones' frequencies
     sum to (1 - q k) / (p - q); that sum is spread evenly over the categories whose raw
-    frequency is positive. What is left, (1 + share) raw - share forged, is projected on the
+    frequency is positive. The rest, (1 + share) raw - share forged, is projected on the
     distributions (Norm-Sub). Under k-RR that sum is one; under unary encoding and hashing,
     whose forged reports can support more, it is negative and little is taken away beyond what
     Norm-Sub takes.

@@ -18,10 +18,10 @@ def recycle(mechanism: KRR | UnaryEncoding, epsilon: float) -> KRRChain | UnaryC
     """Return the chain whose second round turns the mechanism's reports into epsilon-LDP ones.
 
     `chain.report_many(codes, coins)` perturbs the codes again; the chain then tallies and
-    estimates them. What comes out has the channel of the same mechanism at `epsilon` (k-RR,
+    estimates them. The result has the channel of the same mechanism at `epsilon` (k-RR,
     SUE if the encoding was symmetric, OUE otherwise) up to 2**-60, and keeps it exactly.
-    Guarantee: one report so made is epsilon-LDP. Whoever holds the original too, or is handed
-    several versions made of it, knows no more than the original told: the looser epsilon.
+    Guarantee: one report so made is epsilon-LDP. A recipient who also has the original, or
+    several versions made of it, learns at most as much as from the original: its looser epsilon.
     So make the stricter version once per report, before it leaves.
     Raises `InvalidInput` unless epsilon is below the mechanism's, and for an encoding that
     cannot be turned into that of the stricter level.

@@ -54,7 +54,7 @@ def maximize_quadratic(curvature: Floats, slope: Floats, free: NDArray[np.bool_]
 
 
 def definite(information: Floats) -> Floats:
-    """Return what `maximize_quadratic` can factor, with a ridge if the channels are too alike.
+    """Return a positive definite curvature, with a ridge where the channels are nearly alike.
 
     Categories that no channel tells apart are refused later, where it matters.
     """
@@ -99,7 +99,7 @@ def tangent_inverse(information: Floats) -> Floats:
 
 
 def tangent_pseudoinverse(information: Floats) -> tuple[Floats, int]:
-    """Return `tangent_inverse` and its rank, k - 1, or where singular a ridge's and the rank.
+    """Return `tangent_inverse` and its rank, k - 1; where singular, a ridge's and a smaller rank.
 
     Where the information is not singular the ridge's inverts it, to about 1e-6.
     """
@@ -126,7 +126,7 @@ def inverse(matrix: Floats) -> Floats:
 
 
 def _bordered(information: Floats) -> Floats:
-    """Make the information definite off the tangent space too, where its value is free."""
+    """Return the information made definite off the tangent space too, where its value is free."""
     bordered: Floats = information + np.trace(information) / len(information)
     return bordered
 
@@ -139,7 +139,7 @@ def _inverse(factor: Floats) -> Floats:
 
 
 def _cholesky(matrix: Floats) -> tuple[Floats, bool]:
-    """Factor a symmetric matrix in place; its transpose is in the order that LAPACK wants."""
+    """Return the Cholesky factor of a symmetric matrix, in place; LAPACK wants it transposed."""
     factor: tuple[Floats, bool] = cho_factor(
         matrix.T, lower=True, overwrite_a=True, check_finite=False
     )

@@ -1,4 +1,4 @@
-"""The mechanisms: the one place in which each is registered.
+"""Registry of all mechanisms.
 
 A new mechanism is a file in one of the folders and its lines here: the import, the name in
 `__all__`, and, where a survey may ask for it, the makers under the names that a survey calls them.
@@ -72,7 +72,7 @@ _SKETCH = 256
 written with every commit."""
 
 _ASKED = 8
-"""Categories that dBitFlip asks a device for."""
+"""The number of categories that dBitFlip asks each device about."""
 
 FREQUENCIES: Mapping[str, Callable[[int, float], Categorical]] = {
     "krr": KRR,
@@ -87,7 +87,7 @@ FREQUENCIES: Mapping[str, Callable[[int, float], Categorical]] = {
     "subset": SubsetSelection,
     "projective": ProjectiveGeometry,
 }
-"""Makers from (k, epsilon), which `ldp.planning.choice.choose` compares."""
+"""Constructors from (k, epsilon), by survey name, that `ldp.planning.choice.choose` compares."""
 
 OTHER_FREQUENCIES: Mapping[str, Callable[[int, float], Categorical]] = {
     "cms": lambda k, epsilon: CountMeanSketch(k, epsilon, _SKETCH, _SKETCH),
@@ -95,7 +95,7 @@ OTHER_FREQUENCIES: Mapping[str, Callable[[int, float], Categorical]] = {
     "ordered": OrderedExponential,
     "dbitflip": lambda k, epsilon: DBitFlip(k, epsilon, min(k, _ASKED)),
 }
-"""Makers from (k, epsilon) for purposes of their own, whose variances do not compare."""
+"""Constructors from (k, epsilon) for special purposes, whose variances do not compare."""
 
 CHAINS: Mapping[str, Callable[[int, float, float], Categorical]] = {
     "krr_chain": KRRChain.calibrate,
@@ -104,7 +104,7 @@ CHAINS: Mapping[str, Callable[[int, float, float], Categorical]] = {
     "l_osue": UnaryChain.l_osue,
     "loloha": LOLOHA.calibrate,
 }
-"""Makers from (k, epsilon of a report, epsilon of a memo), of memos with fresh noise."""
+"""Constructors from (k, epsilon of a report, epsilon of a memo), of memos with fresh noise."""
 
 NUMBERS: Mapping[str, Callable[[float], MeanMechanism]] = {
     "onebit": OneBitMean,
@@ -113,11 +113,11 @@ NUMBERS: Mapping[str, Callable[[float], MeanMechanism]] = {
     "laplace": LaplaceMechanism,
     "square_wave": SquareWave,
 }
-"""Makers from epsilon, of a mean in [-1, 1]."""
+"""Constructors from epsilon, of mechanisms for the mean of numbers in [-1, 1]."""
 
 
 def _in_plans() -> dict[str, type[Mechanism]]:
-    """Return the mechanisms that keep a pure epsilon, which is what a plan promises."""
+    """Return the mechanisms that a plan may contain, by name: all but approximate ones."""
     found: dict[str, type[Mechanism]] = {}
     for kind in [globals().get(name) for name in __all__]:
         if not isinstance(kind, type) or not issubclass(kind, Mechanism):
@@ -128,18 +128,18 @@ def _in_plans() -> dict[str, type[Mechanism]]:
 
 
 IN_PLANS: Mapping[str, type[Mechanism]] = _in_plans()
-"""By the name that a plan calls it, every mechanism that a plan may contain."""
+"""Every mechanism that a plan may contain, by its name in a plan."""
 
 
 def named(name: str) -> type[Mechanism]:
-    """Return the mechanism that a plan calls so; raise `InvalidInput` for an unknown name."""
+    """Return the mechanism of a name in a plan; raise `InvalidInput` for an unknown name."""
     if name not in IN_PLANS:
         raise InvalidInput(f"unknown mechanism {name!r}; this version knows {list(IN_PLANS)}")
     return IN_PLANS[name]
 
 
 def build(name: str, epsilon: float, integers: Mapping[str, Sequence[int]]) -> Mechanism:
-    """Build the mechanism that a plan names.
+    """Build a mechanism from its name, epsilon and integers in a plan.
 
     Raises `InvalidInput` as `named`, and where the integers do not keep epsilon.
     """

@@ -1,1 +1,1 @@
-"""Before a survey: which mechanism, which split of epsilon, how many people."""
+"""Survey planning: choice of mechanism, split of epsilon, number of reports."""

@@ -1,4 +1,4 @@
-"""How one record's epsilon falls on its attributes: all of them in part, or a few in full.
+"""Budgets: one record's epsilon split over all attributes, or spent on a sampled few.
 
 Splitting reports every attribute, each with its share of epsilon. Sampling reports a few
 attributes, drawn for each record without regard to its answers, and spends all of epsilon on
@@ -23,15 +23,15 @@ Floats = NDArray[np.float64]
 
 _STEPS = 60
 _STRIDE = 0.5
-"""How far, in log epsilon, a power law is trusted from where it was fitted."""
+"""The largest step, in log epsilon, from the point at which a power law was fitted."""
 
 
 @dataclass(frozen=True)
 class Attribute:
-    """An attribute as a budget sees it.
+    """The predicted variance, importance and epsilon cap of one attribute.
 
     `variance(epsilon)` is the predicted variance of one report, falling with epsilon and
-    convex; `importance` is what a unit of it costs the analyst; `cap` is the most epsilon that
+    convex; `importance` is the analyst's cost of a unit of it; `cap` is the most epsilon that
     the attribute may be reported with. Raises `InvalidInput` unless all are positive.
     """
 
@@ -50,7 +50,7 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Budget:
-    """What each attribute of a record is reported with, and how often.
+    """The epsilon of each attribute's report, and the chance that a record reports it.
 
     Attribute j is reported with chances[j] / 2**64, the same number of attributes in every
     record, and then with epsilons[j]. Chances of 2**64 for all are a split budget. Two sampled
@@ -83,7 +83,7 @@ class Budget:
 
     @property
     def reported(self) -> int:
-        """How many attributes each record reports."""
+        """The number of attributes that each record reports."""
         return sum(self.chances) // ONE
 
     @property
@@ -96,10 +96,10 @@ class Budget:
         return self.epsilon_of(range(len(self.chances)))
 
     def epsilon_of(self, attributes: Collection[int]) -> float:
-        """The same where only some attributes are ever reported, and the others withheld.
+        """Return `record_epsilon` where only `attributes` are reported, and the others withheld.
 
-        Which are withheld must be decided before their values are known. Drawing them is not
-        undone: the others are reported as often as by everybody, so that nobody counts more.
+        The choice must be made before the values are known. Withheld attributes are still
+        drawn: the others are reported as often as by everybody, so that nobody counts more.
         Raises `InvalidInput` where an attribute does not exist.
         """
         self._check_exist(attributes)
@@ -108,13 +108,13 @@ class Budget:
         return parallel([self._spent(start, attributes) for start in self._starts]).epsilon
 
     def draw(self, coins: Coins) -> tuple[int, ...]:
-        """Return the attributes that one record reports, in order; drawn for each record."""
+        """Draw the attributes that one record reports; return their indices in order."""
         if self.reported == len(self.chances):
             return tuple(range(len(self.chances)))
         return tuple(self._selected(coins.below(ONE)))
 
     def draw_many(self, n: int, coins: Coins) -> NDArray[np.bool_]:
-        """Return which attributes each of n records reports, shape (n, attributes)."""
+        """Draw the attributes that each of n records reports, as bools (n, attributes)."""
         words = coins.words(n)
         drawn = np.empty((n, len(self.chances)), dtype=np.bool_)
         for j, (start, chance) in enumerate(zip(self._starts, self.chances, strict=True)):
@@ -147,7 +147,7 @@ class Budget:
 
     @property
     def _starts(self) -> list[int]:
-        """Where on a circle of length 2**64 each attribute's arc starts: where the last ends."""
+        """Start of each attribute's arc on a circle of length 2**64: the end of the last one."""
         return [end % ONE for end in accumulate(self.chances[:-1], initial=0)]
 
     def _selected(self, word: int) -> Iterator[int]:
@@ -163,10 +163,10 @@ class Budget:
 
 @dataclass(frozen=True)
 class Decision:
-    """The budgets of least predicted variance, and what they were compared with.
+    """The budgets of least predicted variance, and the candidates they were compared with.
 
     `candidates` are (label, predicted variance, budgets), the best first, with one budget per
-    level; `str()` tells them.
+    level; `str()` lists them.
     """
 
     candidates: tuple[tuple[str, float, tuple[Budget, ...]], ...]
@@ -186,9 +186,9 @@ class Decision:
 def split_by_weight(
     epsilon: float, weights: Sequence[float], caps: Sequence[float] | None = None
 ) -> Budget:
-    """Report every attribute, epsilon being shared out in proportion to the weights.
+    """Return a split budget, with epsilon shared out in proportion to the weights.
 
-    What a cap keeps from an attribute goes to the others, in proportion again. Exact: the sum
+    Epsilon kept by a cap from an attribute goes to the others, in proportion again. Exact: the sum
     never exceeds epsilon. Raises `InvalidInput` unless the weights are finite and positive and
     there are as many caps.
     """
@@ -203,7 +203,7 @@ def split_by_weight(
 
 
 def split(epsilon: float, attributes: Sequence[Attribute]) -> Budget:
-    """Report every attribute, with the epsilons of least weighted variance.
+    """Return the split budget of least weighted variance.
 
     Minimises sum_j importance_j V_j(eps_j) with sum_j eps_j = epsilon and eps_j <= cap_j: all
     attributes below their caps then gain alike from a little more. Each step takes V_j for a
@@ -236,9 +236,9 @@ def split(epsilon: float, attributes: Sequence[Attribute]) -> Budget:
 def sample(
     epsilons: Sequence[float], attributes: Sequence[Attribute], size: int = 1
 ) -> tuple[Budget, ...]:
-    """Report `size` attributes of each record, drawn anew, with epsilon / size each.
+    """Return budgets that report `size` attributes, drawn per record, with epsilon / size each.
 
-    `epsilons` are those of the levels; there is a budget for each, and all have the same
+    `epsilons` has one for each level; there is a budget for each, and all have the same
     chances, so that every user's attributes count alike, and a user may have another level for
     one of them. The chances have the least weighted variance, on average over the levels: they
     are in proportion to sqrt(importance V), up to one. Raises `InvalidInput` unless
@@ -267,8 +267,8 @@ def sample(
 def decide(epsilons: Sequence[float], attributes: Sequence[Attribute]) -> Decision:
     """Compare splitting with sampling 1, 2, ... attributes, by predicted weighted variance.
 
-    `epsilons` are those of the levels, which all get budgets of one kind; compared is the
-    average over them. Raises `InvalidInput` as `split` and `sample` do. Cost:
+    `epsilons` has one for each level; all levels get budgets of one kind, compared by their
+    average variance. Raises `InvalidInput` as `split` and `sample` do. Cost:
     O(levels attributes**2) variances.
     """
     _check_attributes(attributes)
@@ -320,7 +320,7 @@ def _gains(attributes: Sequence[Attribute], epsilons: Floats) -> tuple[Floats, F
 
 
 def _level(epsilons: Floats, gain: Floats, power: Floats, caps: Floats, total: float) -> Floats:
-    """Return epsilons that sum to the total and gain alike, where V_j ~ epsilon**-power_j."""
+    """Return epsilons of sum `total` and equal marginal gain, for V_j ~ epsilon**-power_j."""
     log_gain = np.log(gain)
 
     def at(level: float) -> Floats:
@@ -343,7 +343,7 @@ def _chances(costs: Sequence[Fraction], size: int) -> tuple[int, ...]:
     """Return integers in 0..2**64 that sum to size 2**64, in proportion to the costs below it."""
     shares = _filled(costs, [Fraction(ONE)] * len(costs), Fraction(size * ONE))
     chances = [math.floor(share) for share in shares]
-    # What is lost by rounding, less than one per attribute, goes where most was lost.
+    # The units lost by rounding, less than one per attribute, go where most was lost.
     by_loss = sorted(range(len(costs)), key=lambda j: chances[j] - shares[j])
     for j in by_loss[: size * ONE - sum(chances)]:
         chances[j] += 1
@@ -353,7 +353,7 @@ def _chances(costs: Sequence[Fraction], size: int) -> tuple[int, ...]:
 def _filled(
     weights: Sequence[Fraction], limits: Sequence[Fraction], total: Fraction
 ) -> list[Fraction]:
-    """Share out the total by weight, nobody getting more than their limit."""
+    """Share out `total` by weight, with each share at most its limit."""
     shares = [Fraction(0)] * len(weights)
     open_ = [j for j, weight in enumerate(weights) if weight]
     while open_:

@@ -14,15 +14,15 @@ from ldp.errors import InvalidInput
 from ldp.mechanisms import FREQUENCIES
 
 _WORTH = 1.01
-"""A variance this many times the least is worth a cheaper report."""
+"""The largest ratio to the least variance that is accepted for a cheaper report."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One mechanism as it was compared; `label` is its name in a survey.
+    """One mechanism of a comparison; `label` is its name in a survey.
 
-    `variance` is the total over the categories for one report, `bytes` what a report takes and
-    `decode` how many counts it adds to when tallied. `refused` says why it cannot be had; then
+    `variance` is the total over the categories for one report, `bytes` the size of a report and
+    `decode` the number of counts it adds to when tallied. `refused` says why it cannot be had; then
     `mechanism` is None where it could not even be built.
     """
 
@@ -36,7 +36,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """The mechanism chosen, what it was compared with, and why: `str()` tells it in words.
+    """The mechanism chosen, and the candidates; `str()` tells the reasons in words.
 
     `candidates` are in order of predicted variance; `limit` is the minimax constant.
     """
@@ -77,11 +77,11 @@ def choose(
     """Pick a frequency oracle for k categories by its predicted total variance.
 
     Compared is the sum over the categories of the variance of the unbiased estimate, for a
-    population with the planned `frequencies`, shape (k,); uniform where none are given. Left
-    out is what takes more than `max_bytes` per report, or adds to more than `max_decode` counts
+    population with the planned `frequencies`, shape (k,); uniform where none are given. It
+    leaves out mechanisms of more than `max_bytes` per report, or `max_decode` counts to add to
     when one report is tallied (1 for k-RR and the transforms, k for unary encoding and
-    hashing). Among those within 1% of the least variance the one of fewest bytes is taken,
-    then of least decoding, then of least variance.
+    hashing). Of the mechanisms within 1% of the least variance it takes the fewest bytes,
+    then the least decoding, then the least variance.
     Raises `InvalidInput` for frequencies that are no distribution of k categories, and where
     the limits leave nothing.
     The sketches (CMS, HCMS) are not compared: their collisions leave an error that does not

@@ -1,6 +1,6 @@
 """Channels under a policy as weighted columns, and the exact mechanism that they make.
 
-Up to a factor, a column is how likely each value makes one report. Values of a class that play
+A column is, up to a factor, the chance of one report for each value. Values of a class that play
 the same part make columns of one kind, which differ by the subset of the class only; a kind
 with its total weight stands for all of them.
 """
@@ -18,10 +18,10 @@ from ldp.mechanisms.policies.base import PolicyTable
 from ldp.mechanisms.policies.subsets import PolicySubsets
 
 TABLE = 1 << 12
-"""Weights up to which a table is carried, whose tally counts every code."""
+"""The most weights of a channel carried as a table, whose tally counts every code."""
 
 _SPARE = Fraction(1, 1 << 40)
-"""The least chance of the blank report that takes up what rounding leaves of a row."""
+"""The least chance of the blank report, which takes up a row's rounding errors."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Column:
     low: tuple[int | None, ...]
 
     def number(self, counts: Sequence[int]) -> int:
-        """Return how many subsets the kind has in classes of these sizes."""
+        """Return the number of subsets that the kind has in classes of these sizes."""
         return math.prod(map(math.comb, counts, self.sizes))
 
 
@@ -50,7 +50,7 @@ def realise(
     theta / N times the value's level; the weights must make the rows sum to one, within 10**-6.
     Where rows of codes would take no more than `TABLE` weights it is a table, otherwise the
     subsets' mechanism. The last code, or type, is a blank report, which tells nothing and takes
-    up what rounding leaves of a row: a chance of 10**-12 or so.
+    up a row's rounding errors: a chance of 10**-12 or so.
     Raises `InvalidInput` where the rows do not sum to one, or the policy is not kept.
     """
     totals = [
@@ -121,7 +121,7 @@ def _raised(theta: Fraction, level: int | None, floor: int) -> Fraction:
 
 
 def _mass(column: Column, policy: Policy, a: int) -> Fraction:
-    """Return what a kind of weight one adds to the row sum of a value of class a."""
+    """Return the part of a kind of weight one in the row sum of a value of class a."""
     size, count = column.sizes[a], policy.sizes[a]
     high, low = _exp(column.high[a]), _exp(column.low[a])
     return (high * size + low * (count - size)) / count
@@ -157,8 +157,8 @@ def utility_optimised_rr(
 def improved_rr(epsilon: float) -> PolicyTable | PolicySubsets:
     """Return Mangat's improved randomized response to a yes/no question; 1 is "yes".
 
-    Who is "yes" says so; who is not says "yes" too with probability e**-epsilon, and otherwise
-    the truth: a "no" is always true, and a "yes" never certain.
+    A person of answer "yes" says so; one of answer "no" says "yes" with probability e**-epsilon,
+    else the truth: a "no" is always true, and a "yes" never certain.
     Guarantee: `Policy.one_sided` with the sensitive value 1: who answers "no" is protected from
     nothing. Source: Mangat, "An improved randomized response strategy", JRSS B 56(1), 1994;
     it is uRR with one sensitive value of two.

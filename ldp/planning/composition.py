@@ -1,4 +1,4 @@
-"""What several local guarantees amount to together, never understated.
+"""Composition of local guarantees, never understated.
 
 Sums are exact: doubles are rationals, and a result is rounded up to a double once, at the end.
 """
@@ -45,7 +45,7 @@ def sequential(guarantees: Sequence[Guarantee]) -> Guarantee:
 
 
 def parallel(guarantees: Sequence[Guarantee]) -> Guarantee:
-    """Compose reports of which each record takes part in one alone: the worst of each parameter.
+    """Compose reports where each record takes part in only one: the worst of each parameter.
 
     Which one must not depend on the record's value: by user, or by a public coin. Raises
     `InvalidInput` where there is none. Source: McSherry, SIGMOD 2009, theorem 4.
@@ -101,8 +101,8 @@ def _log_terms(epsilon: float, times: int) -> NDArray[np.float64]:
 
 
 def _optimal_delta(logs: NDArray[np.float64], epsilon: float, i: int) -> float:
-    """Sum in logarithms, so that no term overflows; 1e-6 is far more than their error, and the
-    least double for each term more than what it loses where it is none."""
+    """Return delta_i, rounded up: logarithms keep its terms from overflow, 1e-6 exceeds their
+    error, and the least double for each term exceeds the loss where it underflows."""
     shares = -np.expm1(2 * epsilon * (np.arange(i) - i))
     return min(1.0, float((np.exp(logs[:i]) * shares).sum()) * (1 + 1e-6) + i * 5e-324)
 

@@ -25,7 +25,7 @@ _NEWTON = 200
 _ENOUGH = 1e-11
 _ACTIVE = 1e-7
 _CHEAP = 1 << 22
-"""Columns that are priced together rather than searched."""
+"""The most columns of a policy that are all priced rather than searched."""
 
 _BATCH = 24
 """Columns added between two solutions."""
@@ -33,12 +33,12 @@ _BATCH = 24
 
 @dataclass(frozen=True)
 class Design:
-    """A mechanism that keeps the policy, and how near the best it is.
+    """A mechanism that keeps the policy, its variance, and a lower bound over all channels.
 
     `variance` is the variance of one report, summed over the values, of the efficient estimate
     at the planned frequencies; that of n reports is 1/n of it. No channel that keeps the policy
     has less than `bound` there, by duality; where the classes are too large for all columns to
-    be looked at, `certified` is False, and the bound holds for those that were.
+    be looked at, `certified` is False, and the bound holds for the columns that were.
     """
 
     mechanism: PolicyTable | PolicySubsets
@@ -98,7 +98,7 @@ def _class_masses(policy: Policy, frequencies: ArrayLike | None) -> Floats:
 def _generate(pool: Pool, gap: float) -> tuple[Rays, Floats, float, float]:
     """Return columns, their weights, the summed variance, and a lower bound of it."""
     rays, bound = pool.start(), 0.0
-    constant = float((pool.masses**2 / pool.counts).sum())  # of n Var, whatever the channel
+    constant = float((pool.masses**2 / pool.counts).sum())  # of n Var, for every channel
     for _ in range(_ROUNDS):
         weights, rows = _solve(pool, rays)
         trace, prices = _prices(pool, rays, weights, rows)
@@ -123,14 +123,14 @@ def _generate(pool: Pool, gap: float) -> tuple[Rays, Floats, float, float]:
 
 
 def _information(pool: Pool, rays: Rays, weights: Floats) -> tuple[Floats, Floats]:
-    """Return its eigenvalues within classes, and the matrix between their unit vectors."""
+    """Return the information: eigenvalues within classes, and the matrix on their unit vectors."""
     scaled = weights / rays.output
     unit = rays.mean * np.sqrt(pool.counts)
     return scaled @ rays.spread, (unit * scaled[:, None]).T @ unit
 
 
 def _basis(rays: Rays, weights: Floats) -> NDArray[np.bool_]:
-    """Choose columns that can make the same information, as few as it has entries.
+    """Return the mask of columns that can make the same information: as few as it has entries.
 
     Source: Caratheodory's theorem: where columns are linearly dependent, weights can move along
     the dependence, information unchanged, until one of them is zero.
@@ -151,7 +151,7 @@ def _basis(rays: Rays, weights: Floats) -> NDArray[np.bool_]:
 
 
 def _prices(pool: Pool, rays: Rays, weights: Floats, rows: Floats) -> tuple[float, Prices]:
-    """Return the inverse information's trace, and what a column would save of it."""
+    """Return the inverse information's trace, and the prices by which columns reduce it."""
     within, between = _information(pool, rays, weights)
     safe = np.where(pool.counts > 1, within, 1)
     inverse, root = np.linalg.inv(between), np.sqrt(pool.counts)

@@ -1,4 +1,4 @@
-"""The extreme columns that a policy allows, and which of them a design wants next.
+"""The extreme columns that a policy allows, and their pricing for a design.
 
 A column is extreme where the pairs of values whose distance it exhausts connect all values that
 can cause it. Within a class such a column has at most two levels: a value that differs from its
@@ -22,16 +22,16 @@ Floats = NDArray[np.float64]
 Levels = tuple[int | None, ...]
 
 _MAX_STATES = 20_000
-"""Partial patterns that are followed before a policy is refused."""
+"""The most partial patterns that are followed; a policy with more is refused."""
 
 _MAX_OPTIONS = 256
-"""Subset sizes that are looked at in one class."""
+"""The most subset sizes that are tried in one class."""
 
 _SOME = 128
-"""Extreme patterns that a design starts with, at most."""
+"""The most extreme patterns that a design starts with."""
 
 _MAX_GRID = 1 << 25
-"""Columns up to which all are priced."""
+"""The most columns of a policy of which all are priced."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class Rays:
     output: Floats
 
     def where(self, keep: NDArray[np.bool_]) -> "Rays":
-        """Return the columns of a mask."""
+        """Return the columns that the mask `keep`, shape (T,), selects."""
         return Rays(
             self.pattern[keep],
             self.sizes[keep],
@@ -59,7 +59,7 @@ class Rays:
         )
 
     def joined(self, other: "Rays") -> "Rays":
-        """Return the columns of both."""
+        """Return the columns of `self` and of `other`."""
         return Rays(
             np.concatenate([self.pattern, other.pattern]),
             np.concatenate([self.sizes, other.sizes]),
@@ -71,7 +71,7 @@ class Rays:
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """What makes a column worth adding: its information, against its use of the row sums.
+    """The value of a column to a design: its information, against its use of the row sums.
 
     A column's worth is (within . spread + mean' between mean) / output + rows . mean. It is
     compared per unit of its mean level.
@@ -107,7 +107,7 @@ class Pool:
         ]
 
     def rays(self, pattern: NDArray[np.intp], sizes: NDArray[np.intp]) -> Rays:
-        """Return columns with what a design needs to know of them."""
+        """Return the columns of these patterns and subset sizes, with their moments."""
         mean, spread = self._moments(self.high[pattern], self.low[pattern], sizes, self.counts)
         return Rays(pattern, sizes, mean, spread, mean @ self.masses)
 
@@ -133,7 +133,7 @@ class Pool:
         return low + step * share, step**2 * share * (counts - sizes) / others
 
     def search(self, prices: Prices, most: int) -> tuple[float, Rays]:
-        """Improve each pattern's sizes class by class; return the largest worth, and the best."""
+        """Improve each pattern's sizes by class; return the largest worth, and the best columns."""
         found, worths = [], []
         for where in (0.0, 0.5, 1.0):
             start = [o[int(where * (o.size - 1))] for o in self.options]
@@ -152,7 +152,7 @@ class Pool:
         return self._best(np.concatenate(worths), np.tile(rows, 3), np.concatenate(found), most)
 
     def price(self, prices: Prices, most: int) -> tuple[float, Rays]:
-        """Price all columns; return the largest worth, and the best of the patterns."""
+        """Price all columns; return the largest worth, and the best columns, one per pattern."""
         worths, found = [], []
         for p in range(len(self.high)):
             axes = [
@@ -288,7 +288,7 @@ def _spikes(policy: Policy) -> list[tuple[Levels, Levels]]:
 
 
 def _closed(levels: Levels, distance: list[list[int]]) -> bool:
-    """Tell whether values that cannot cause a column are infinitely far from those that can."""
+    """Tell whether values of positive level are infinitely far from values of level zero."""
     return all(
         distance[i][j] == UNLIMITED
         for i, level in enumerate(levels)

@@ -1,9 +1,9 @@
 """Plan a survey: how many reports, how much epsilon, how small a change.
 
-Everything follows from a mechanism's own `variance(truth, n)`, which is that of an estimate of
+Everything follows from a mechanism's own `variance(truth, n)` of an estimate of
 the population. It falls as 1/n, but for the sketches, whose collisions leave an error that no
-number of reports removes. `truth` is what one plans for: one parameter, of whose others nothing
-is known (see `Mechanism.variance`), or all of them, an array of shape (parameters,). The
+number of reports removes. `truth` is the planned value of one parameter, the others being unknown
+(see `Mechanism.variance`), or of all of them, an array of shape (parameters,). The
 parameter of largest variance decides. For rare categories plan with 0.
 """
 
@@ -22,7 +22,7 @@ from ldp.errors import InvalidInput
 _NORMAL = NormalDist()
 
 _MAX_N = 10**18
-"""More reports than anyone will have."""
+"""The largest number of reports that is tried."""
 
 
 def half_width(

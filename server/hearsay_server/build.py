@@ -1,4 +1,4 @@
-"""Which version runs: of the packages, and of the source that they were made from."""
+"""The running version of the packages, and the revision of their source."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ def version() -> str:
 
 
 def revision() -> str:
-    """Return the commit: HEARSAY_REVISION where an image sets it, or that of a checkout of git.
+    """Return the commit: HEARSAY_REVISION where an image sets it, or the git checkout's HEAD.
 
     "unknown" where there is neither.
     """

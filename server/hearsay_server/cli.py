@@ -22,8 +22,7 @@ COMMANDS = {
     ),
     "codegen": (
         "codegen:codegen",
-        "Write a Python module with what an app agrees to, and a typed function that records "
-        "answers.",
+        "Write a Python module with an app's agreement and a typed function that records answers.",
     ),
     "device": ("device:app", "Make a device's ledger, and look into one."),
     "query": (
@@ -41,11 +40,11 @@ COMMANDS = {
     ),
     "shuffle": (
         "tools:shuffle",
-        "Bound what a cohort's reports in random order tell to whoever sees them only so.",
+        "Bound the epsilon of a cohort's reports for observers who see them only in random order.",
     ),
     "account": (
         "account:account",
-        "Compare what every accountant says of a training run with clipped gradients and noise.",
+        "Compare every accountant's epsilon for a training run with clipped gradients and noise.",
     ),
     "verify": (
         "upkeep:verify",
@@ -58,18 +57,18 @@ COMMANDS = {
     "restore": ("upkeep:restore", "Copy a backup into an empty folder or database."),
     "retention": (
         "upkeep:retention",
-        "Close, drop and purge what is due, now: a server does so every hour.",
+        "Close ended periods, drop old rows and purge unneeded ids; a server does so every hour.",
     ),
     "demo": (
         "demo:demo",
         "Play a survey through: devices, server, analyst, and how close it came to the truth.",
     ),
 }
-"""By name, where a command is, and the first sentence of its help."""
+"""By command: its module and function, and the first sentence of its help."""
 
 
 class _Loading(TyperGroup):
-    """A group that loads a command when it is run; until then its help is all there is."""
+    """A group that imports a command when it is run; its help alone needs no import."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] in COMMANDS:

@@ -1,4 +1,4 @@
-"""The time, which is passed in: only tests pass another clock than the system's."""
+"""The clock that servers are given: the system's, and only in tests another one."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""How much one caller may ask for."""
+"""Limits of one caller: a token bucket, and the error where a limit is reached."""
 
 from dataclasses import dataclass, field
 
@@ -6,7 +6,7 @@ from ldp.errors import NotReady
 
 
 class TooMany(NotReady):
-    """A limit is reached; what was asked may come again after `retry_after` seconds."""
+    """A limit is reached; the call may come again after `retry_after` seconds."""
 
     def __init__(self, detail: str, limit: str, retry_after: float) -> None:
         super().__init__(detail)

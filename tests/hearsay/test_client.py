@@ -263,10 +263,15 @@ def test_levels_that_differ_are_not_pooled_in_silence(server: Server) -> None:
         with device(server.address, "health", level=level, coins=SeededCoins(person)) as client:
             client.record(smokes="yes" if level == "open" else "no")
     with Analyst(server.address) as analyst:
-        with pytest.warns(UserWarning, match="the cohorts differ"):
-            frame = analyst.estimate("health", "smokes")
+        frame = analyst.estimate("health", "smokes")
         assert frame.attrs["method"] == "stratified"
         assert frame.attrs["homogeneity"] < 0.01
+        assert frame.loc["yes", "low"] < 0.5 < frame.loc["yes", "high"]
+        assert frame.loc["yes", "alike"] > 0.6  # the open ones, who say more, are heard more
+        assert 0 < frame.attrs["detectable_difference"] < 1
+        with pytest.warns(UserWarning, match="the levels differ"):
+            pooled = analyst.estimate("health", "smokes", method="mle")
+        assert pooled["estimate"].to_list() == frame["alike"].to_list()
         one = analyst.estimate("health", "smokes", levels=["open"])
         assert one.attrs["homogeneity"] is None
         assert one.attrs["warning"] == ""

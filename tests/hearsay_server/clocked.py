@@ -22,16 +22,14 @@ def write(file: Path, now: datetime) -> None:
 def main() -> None:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # before gRPC is imported
     from hearsay_server.__main__ import main as hearsay
-    from hearsay_server.serving import serve, workers
+    from hearsay_server.serving import serve
 
     file, lag = Path(sys.argv.pop(1)), timedelta(days=int(sys.argv.pop(1)))
 
     def clock() -> datetime:
         return datetime.fromisoformat(file.read_text()) - lag
 
-    command = (sys.executable, __file__, str(file), str(lag.days))
     serve.serve = partial(serve.serve, clock=clock)  # type: ignore[assignment]
-    workers.serve = partial(workers.serve, command=command)  # type: ignore[assignment]
     hearsay()
 
 

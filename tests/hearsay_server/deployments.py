@@ -1,10 +1,8 @@
 """Servers on one store, and the ways in which they and the store are brought down."""
 
 import contextlib
-import os
 import random
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +14,7 @@ import clocked
 import psycopg
 from postgres import Postgres
 
-from support import Server
+from support import Server, free_port
 
 KEEP_DAYS = 30
 LAG_DAYS = 1
@@ -43,7 +41,7 @@ class Deployment:
             self.cluster.start()
         down = [server for server in self.servers if not server.is_running()]
         with ThreadPoolExecutor() as pool:
-            list(pool.map(_start, down))
+            list(pool.map(Server.start, down))
 
     def stop(self) -> None:
         """Stop all servers as an operator does, and wait until nothing of them goes on."""
@@ -62,10 +60,12 @@ def one_server(folder: Path) -> Iterator[Deployment]:
 
 
 @contextlib.contextmanager
-def two_workers(folder: Path) -> Iterator[Deployment]:
-    """Serve SQLite from two workers on one port."""
-    with _running(folder, folder / "0" / "data", 1, "--workers", "2") as deployment:
-        deployment.faults["a worker is killed"] = lambda chance: _kill_a_worker(deployment, chance)
+def two_on_one_port(folder: Path) -> Iterator[Deployment]:
+    """Serve SQLite from two processes that share a port and a folder."""
+    data = folder / "0" / "data"
+    options = ("--data", str(data), "--share-port")
+    address = f"127.0.0.1:{free_port()}"
+    with _running(folder, data, 2, *options, address=address) as deployment:
         yield deployment
 
 
@@ -85,14 +85,17 @@ def three_on_postgresql(folder: Path) -> Iterator[Deployment]:
 
 
 @contextlib.contextmanager
-def _running(folder: Path, where: Path | str, count: int, *options: str) -> Iterator[Deployment]:
+def _running(
+    folder: Path, where: Path | str, count: int, *options: str, address: str = ""
+) -> Iterator[Deployment]:
     clock = folder / "clock"
     options = (*options, "--keep-batches-days", str(KEEP_DAYS))
     servers = []
     for number in range(count):
         (folder / str(number)).mkdir()
         command = (str(Path(clocked.__file__)), str(clock), str(number % (LAG_DAYS + 1)))
-        servers.append(Server(folder / str(number) / "data", *options, command=command))
+        data = folder / str(number) / "data"
+        servers.append(Server(data, *options, command=command, address=address))
     deployment = Deployment(where, clock, servers)
     deployment.faults = {
         "a server is killed": lambda chance: _stop(chance.choice(servers), signal.SIGKILL),
@@ -111,12 +114,6 @@ def _stop(server: Server, how: signal.Signals) -> None:
     assert code == (0 if how == signal.SIGTERM else -how), server.log[-3000:]
 
 
-def _kill_a_worker(deployment: Deployment, chance: random.Random) -> None:
-    (server,) = deployment.servers
-    os.kill(chance.choice(server.children()), signal.SIGKILL)
-    assert server.wait() == 1  # all end, for a supervisor to start them afresh
-
-
 def _cut_sessions(cluster: Postgres) -> None:
     with psycopg.connect(cluster.url("postgres"), autocommit=True) as connection:
         connection.execute(
@@ -133,21 +130,3 @@ def _wait_until_idle(cluster: Postgres) -> None:
         while connection.execute(query).fetchone() != (1,):
             assert time.monotonic() < deadline, "sessions are left"
             time.sleep(0.05)
-
-
-def _start(server: Server) -> None:
-    _wait_until_free(server.address)
-    server.start()
-
-
-def _wait_until_free(address: str) -> None:
-    """Wait until nobody listens on a port any more: workers end soon after their parent."""
-    host, _, port = address.rpartition(":")
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        try:
-            socket.create_connection((host, int(port)), timeout=5).close()
-        except ConnectionRefusedError:
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"somebody still listens on {address}")

@@ -97,7 +97,7 @@ class Driver:
         with contextlib.ExitStack() as stack:
             stubs = [
                 collector_pb2_grpc.CollectorStub(stack.enter_context(server.channel()))
-                # Two connections to each: of workers, each may get one.
+                # Two connections to each: of servers that share a port, each may get one.
                 for server in self._deployment.servers * 2
             ]
             pool = stack.enter_context(ThreadPoolExecutor(1))

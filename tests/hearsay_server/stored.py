@@ -5,13 +5,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 
 from hearsay import plan
 from hearsay.v1 import collector_pb2
 from hearsay_server.ingest import merging
 from hearsay_server.ingest.intake import Cohort, Limits, Terms, decode
 from hearsay_server.ingest.judge import Outcome
-from hearsay_server.storage import schema
+from hearsay_server.storage import migrations, schema
+from hearsay_server.storage.database import Database
 from hearsay_server.storage.store import Store
 from hearsay_server.surveys import survey as surveys
 from ldp import Coins, Tally
@@ -21,6 +23,17 @@ NOW = datetime(2026, 7, 4, 12, tzinfo=UTC)
 ONCE = surveys.resolve(surveys.from_toml(SURVEY, "test.toml"))
 DAY = surveys.resolve(surveys.from_toml(DAILY, "test.toml"))
 PLANS = {parsed.survey: parsed for parsed in map(plan.parse, (ONCE, DAY))}
+
+
+def take_back(database: Database, version: int) -> None:
+    """Make the tables of an older version, which are empty, instead of the newest."""
+    with database.changing() as connection:
+        for table in reversed(schema.metadata.sorted_tables):
+            table.drop(connection)
+        connection.exec_driver_sql("DROP TABLE alembic_version")
+        command.upgrade(migrations._config(connection), str(version))
+        if connection.dialect.name == "sqlite":
+            connection.exec_driver_sql(f"PRAGMA user_version = {version}")
 
 
 def register(store: Store) -> None:

@@ -1,14 +1,23 @@
 """Where the server's configuration comes from, and what is refused."""
 
+import os
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from hearsay_server.config import KEYS, Config, load
+from hearsay_server.config import Config, load
+from hearsay_server.ingest.intake import Limits
 from ldp import InvalidInput
 
 SAMPLE = Path(__file__).resolve().parents[2] / "deploy" / "hearsay.toml"
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("HEARSAY_"):
+            monkeypatch.delenv(name)
 
 
 def written(folder: Path, text: str) -> Path:
@@ -18,28 +27,48 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_the_sample_has_every_key_with_its_default() -> None:
-    assert list(tomllib.loads(SAMPLE.read_text())) == list(KEYS)
+    assert list(tomllib.loads(SAMPLE.read_text())) == list(Config.model_fields)
     assert load(SAMPLE) == Config()
 
 
-def test_the_environment_overrides_the_file_and_flags_override_both(tmp_path: Path) -> None:
+def test_every_key_says_what_it_means() -> None:
+    for name, key in Config.model_fields.items():
+        assert key.description, name
+
+
+def test_limits_are_by_default_those_of_the_configuration() -> None:
+    config = Config()
+    assert Limits() == Limits(config.max_batch_rows, config.rows_per_token_and_period)
+
+
+def test_a_configuration_is_made_of_its_arguments_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEARSAY_DATABASE", "postgresql://elsewhere")
+    assert Config().database == ""
+    assert load().database == "postgresql://elsewhere"
+
+
+def test_the_environment_overrides_the_file_and_flags_override_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = written(tmp_path, 'max_batch_rows = 1\nmax_open_calls = 1\nlog_format = "json"')
-    environ = {"HEARSAY_MAX_OPEN_CALLS": "2", "HEARSAY_LOG_FORMAT": "text", "PATH": "/bin"}
-    config = load(file, environ, {"log_format": "json", "log_level": None})
+    monkeypatch.setenv("HEARSAY_MAX_OPEN_CALLS", "2")
+    monkeypatch.setenv("HEARSAY_LOG_FORMAT", "text")
+    config = load(file, {"log_format": "json", "log_level": None})
     assert (config.max_batch_rows, config.max_open_calls) == (1, 2)
     assert (config.log_format, config.log_level) == ("json", "info")
 
 
-def test_each_type_is_read_from_the_environment() -> None:
-    config = load(
-        environ={
-            "HEARSAY_REQUIRE_DEVICE_TOKEN": "true",
-            "HEARSAY_INSECURE": "0",
-            "HEARSAY_BATCHES_PER_SECOND": "2.5",
-            "HEARSAY_DATA": "/var/lib/hearsay",
-            "HEARSAY_TLS_KEY": "",
-        }
-    )
+def test_each_type_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    environ = {
+        "HEARSAY_REQUIRE_DEVICE_TOKEN": "true",
+        "HEARSAY_INSECURE": "0",
+        "HEARSAY_BATCHES_PER_SECOND": "2.5",
+        "HEARSAY_DATA": "/var/lib/hearsay",
+        "HEARSAY_TLS_KEY": "",
+    }
+    for name, text in environ.items():
+        monkeypatch.setenv(name, text)
+    config = load()
     assert config.require_device_token is True
     assert config.insecure is False
     assert config.batches_per_second == 2.5
@@ -47,8 +76,20 @@ def test_each_type_is_read_from_the_environment() -> None:
     assert config.tls_key is None
 
 
-def test_what_is_meant_for_clients_is_no_key_of_the_server() -> None:
-    assert load(environ={"HEARSAY_TOKEN": "secret", "HEARSAY_CONFIG": "x"}) == Config()
+def test_an_empty_variable_takes_back_a_path_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(tmp_path, 'tls_key = "key"\ntls_certificate = "chain"')
+    assert load(file).tls_key == Path("key")
+    monkeypatch.setenv("HEARSAY_TLS_KEY", "")
+    monkeypatch.setenv("HEARSAY_TLS_CERTIFICATE", "")
+    assert load(file) == Config()
+
+
+def test_what_is_meant_for_clients_is_no_key_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEARSAY_TOKEN", "secret")
+    monkeypatch.setenv("HEARSAY_CONFIG", "x")
+    assert load() == Config()
 
 
 @pytest.mark.parametrize(
@@ -56,11 +97,14 @@ def test_what_is_meant_for_clients_is_no_key_of_the_server() -> None:
     [
         ("listn = 1", "listn: there is no such key; there are data, database, "),
         ("[limits]\nrows = 1", "limits: there is no such key"),
-        ("listen = 50051", "listen must be text, got 50051"),
+        ("listen = 50051", "listen must be a valid string, got 50051"),
         ("insecure = 1", "insecure must be true or false, got 1"),
-        ("max_batch_rows = 1.5", "max_batch_rows must be an integer, got 1.5"),
-        ("max_batch_rows = true", "max_batch_rows must be an integer, got True"),
+        ("max_batch_rows = 1.5", "max_batch_rows must be a valid integer, got a number with"),
+        ("max_batch_rows = true", "max_batch_rows must be a number, got True"),
         ('data = ""', "data must be a path, got ''"),
+        ("tls_key = 1", "tls_key must be a path, got 1"),
+        ("max_open_calls = 0", "max_open_calls must be greater than 0, got 0"),
+        ("_env_file = 'x'", "_env_file: there is no such key"),
         ("listen = ", "Invalid value"),
     ],
 )
@@ -72,8 +116,15 @@ def test_a_bad_file_is_refused_by_name(tmp_path: Path, text: str, message: str) 
     assert message in str(refused.value)
 
 
+def test_a_file_that_is_no_text_is_refused_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "hearsay.toml"
+    file.write_bytes(b'listen = "\xff"')
+    with pytest.raises(InvalidInput, match=f"{file}: 'utf-8' codec"):
+        load(file)
+
+
 def test_a_missing_file_is_said(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="No such file"):
+    with pytest.raises(InvalidInput, match="there is no such file"):
         load(tmp_path / "none.toml")
 
 
@@ -81,13 +132,36 @@ def test_a_missing_file_is_said(tmp_path: Path) -> None:
     ("variable", "text", "message"),
     [
         ("HEARSAY_REQUIRE_DEVICE_TOKENS", "true", "there is no such key"),
-        ("HEARSAY_INSECURE", "yes", "HEARSAY_INSECURE must be true or false, got 'yes'"),
-        ("HEARSAY_MAX_OPEN_CALLS", "many", "HEARSAY_MAX_OPEN_CALLS must be an integer"),
+        ("HEARSAY_INSECURE", "maybe", "HEARSAY_INSECURE must be a valid boolean.*, got 'maybe'"),
+        ("HEARSAY_MAX_OPEN_CALLS", "many", "HEARSAY_MAX_OPEN_CALLS must be a valid integer"),
+        ("HEARSAY_DATA", "", "HEARSAY_DATA must be a path, got ''"),
     ],
 )
-def test_a_bad_variable_is_refused_by_name(variable: str, text: str, message: str) -> None:
+def test_a_bad_variable_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, variable: str, text: str, message: str
+) -> None:
+    monkeypatch.setenv(variable, text)
     with pytest.raises(InvalidInput, match=message):
-        load(environ={variable: text})
+        load()
+
+
+def test_all_that_is_wrong_is_said_at_once_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(tmp_path, "listn = 1\nlisten = 1")
+    monkeypatch.setenv("HEARSAY_INSECURE", "maybe")
+    with pytest.raises(InvalidInput) as refused:
+        load(file, {"log_level": "loud"})
+    said = str(refused.value)
+    for each in (
+        f"{file}: listn:",
+        f"{file}: listen must",
+        "HEARSAY_INSECURE must",
+        "log_level must",
+    ):
+        assert each in said
+    assert "pydantic" not in said
+    assert "\n" not in said
 
 
 @pytest.mark.parametrize(
@@ -97,11 +171,28 @@ def test_a_bad_variable_is_refused_by_name(variable: str, text: str, message: st
         ({"tls_client_ca": Path("ca")}, "tls_client_ca needs tls_certificate"),
         ({"rows_per_token_and_period": 5}, "set require_device_token as well"),
         ({"batches_per_second": 5.0}, "all who have none would share one"),
-        ({"max_message_bytes": 0}, "max_message_bytes must be from 1 to"),
-        ({"batches_per_second": float("nan")}, "batches_per_second must be finite and >= 0"),
-        ({"probe_seconds": 0.0}, "probe_seconds must be finite and > 0, got 0.0"),
-        ({"log_format": "xml"}, "log_format must be text or json, got 'xml'"),
-        ({"log_level": "loud"}, "log_level must be one of debug, info"),
+        ({"max_message_bytes": 0}, "max_message_bytes must be greater than 0, got 0"),
+        (
+            {"batches_per_second": float("nan")},
+            "batches_per_second must be a finite number, got nan",
+        ),
+        ({"batches_per_second": -1.0}, "batches_per_second must be .* equal to 0, got -1.0"),
+        ({"rows_per_token_and_period": -1}, "rows_per_token_and_period must be .* to 0, got -1"),
+        ({"keep_batches_days": -1}, "keep_batches_days must be .* equal to 0, got -1"),
+        (
+            {"max_open_calls": 1 << 31},
+            "max_open_calls must be less than 2147483648, got 2147483648",
+        ),
+        (
+            {"max_upload_seconds": float("inf")},
+            "max_upload_seconds must be a finite number, got inf",
+        ),
+        ({"probe_seconds": 0.0}, "probe_seconds must be greater than 0, got 0.0"),
+        ({"log_format": "xml"}, "log_format must be 'text' or 'json', got 'xml'"),
+        (
+            {"log_level": "loud"},
+            "log_level must be 'debug', 'info', 'warning' or 'error', got 'loud'",
+        ),
     ],
 )
 def test_values_that_cannot_be_are_refused(keys: dict[str, object], message: str) -> None:

@@ -12,23 +12,59 @@ from hearsay_server.config import load
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 
 
-def test_the_image_sets_only_what_the_server_knows_and_is_not_root() -> None:
+def test_the_image_sets_only_what_the_server_knows_and_is_not_root(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
     environ = dict(re.findall(r"^(?:ENV|   ) (HEARSAY_\w+)=(\S+)", text, flags=re.MULTILINE))
     own = {"HEARSAY_DATA", "HEARSAY_LISTEN", "HEARSAY_LOG_FORMAT"}
     assert set(environ) == {"HEARSAY_REVISION", *own}
-    config = load(environ=environ)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    config = load()
     assert not config.insecure
     assert str(config.data) in re.findall(r"^VOLUME (.*)$", text, flags=re.MULTILINE)
     assert re.findall(r"^USER (.*)$", text, flags=re.MULTILINE) == ["10001"]
 
 
-def test_systemd_finds_no_fault_with_the_unit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["hearsay.service", "hearsay@.service"])
+def test_systemd_finds_no_fault_with_the_units(tmp_path: Path, name: str) -> None:
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("there is no systemd-analyze here")
-    unit = (DEPLOY / "hearsay.service").read_text(encoding="utf-8")
-    file = tmp_path / "hearsay.service"
+    unit = (DEPLOY / name).read_text(encoding="utf-8")
+    file = tmp_path / name
     file.write_text(unit.replace("/opt/hearsay/bin/hearsay", "/bin/true"))
     verified = subprocess.run([analyze, "verify", file], capture_output=True, text=True)
     assert (verified.returncode, verified.stderr) == (0, "")
+
+
+def test_the_template_differs_from_the_unit_by_what_several_processes_need(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alone, several = (
+        [
+            line
+            for line in (DEPLOY / name).read_text(encoding="utf-8").splitlines()
+            if line[:1] != "#"
+        ]
+        for name in ("hearsay.service", "hearsay@.service")
+    )
+    added = [line for line in several if line not in alone]
+    assert [line for line in alone if line not in several] == [
+        "Description=Hearsay aggregation server"
+    ]
+    variables = [line.partition("=")[2] for line in added if line.startswith("Environment=")]
+    assert [line for line in added if not line.startswith("Environment=")] == [
+        "Description=Hearsay aggregation server, process %i",
+        "User=hearsay",  # a port is shared by processes of one user
+    ]
+    metrics = []
+    for instance in "12":
+        for variable in variables:
+            name, _, value = variable.replace("%i", instance).partition("=")
+            monkeypatch.setenv(name, value)
+        config = load()
+        assert config.share_port
+        metrics.append(config.metrics)
+    assert metrics == ["127.0.0.1:9001", "127.0.0.1:9002"]

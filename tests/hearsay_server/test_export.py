@@ -5,15 +5,18 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import analysed
 import numpy as np
 import pytest
 from collected import DAYS, batch, collect, register, toml
+from command import hearsay as command
 from serving import serving, submit, tokens_of
 
 import hearsay.plan
 from dpsgd.reports.rows import Rows
 from hearsay import Analyst, Unreachable
 from hearsay.plan import Plan
+from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.rows import chunks
 from hearsay_server.storage.store import Store
 from hearsay_server.surveys import survey as surveys
@@ -39,11 +42,16 @@ class Exported:
                 assert export(analyst, "all", self.path) == self.rows
                 self.frame = analyst.rows("all")
                 self.yesterday = analyst.rows("all", first_period=DAYS[1], last_period=DAYS[1])
+                self.strict = analyst.rows("all", levels=["strict"], periods=DAYS[:2])
         store = Store(folder / "data")
         self.tallies = {name: store.tallies("all", name) for name in self.plan.attributes}
         self.pages = list(store.batches("all", page=3))
         self.batches = [b for page in self.pages for b in page]
         store.close()
+
+    def chunks(self, seed: int) -> Iterator[analyst_pb2.ExportRowsResponse]:
+        """All rows as the server streams them."""
+        return chunks(self.plan, self.pages, self.plan.levels, np.random.default_rng(seed))
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +117,21 @@ def test_an_analyst_has_the_same_rows_as_a_data_frame(exported: Exported) -> Non
     assert len(exported.yesterday) == exported.rows // 3
 
 
+def test_rows_of_a_level_and_some_periods_are_those_that_the_server_counted(
+    exported: Exported,
+) -> None:
+    frame = exported.strict
+    for name in exported.plan.attributes:
+        part = frame[frame[name].notna()]
+        triples = zip(part[name], part[f"{name}__level"], part["period"], strict=True)
+        assert tallies(exported, name, triples) == {
+            (level, day): tally
+            for (level, day), tally in stored(exported, name).items()
+            if level == "strict" and day in DAYS[:2]
+        }
+    assert len(frame) == exported.rows // 3
+
+
 def test_the_private_training_reads_every_row_from_both(exported: Exported) -> None:
     for rows in (Rows.of(exported.frame), Rows.read(exported.path)):
         assert rows.n == exported.rows
@@ -163,7 +186,7 @@ def test_rows_stay_whole_and_are_mixed_over_batches(
     before: Counter[tuple[object, ...]] = Counter()
     for stored_batch in exported.batches:
         before += records(exported.plan, stored_batch.rows, stored_batch.columns)
-    streamed = list(chunks(exported.plan, exported.pages, np.random.default_rng(3)))
+    streamed = list(exported.chunks(3))
     after: Counter[tuple[object, ...]] = Counter()
     for chunk in streamed:
         after += records(exported.plan, chunk.rows, chunk.columns)
@@ -194,7 +217,7 @@ def test_a_message_is_of_a_whole_period_or_of_many_batches(tmp_path: Path) -> No
 
 
 def test_nothing_of_a_batch_but_its_rows_is_streamed(exported: Exported) -> None:
-    for chunk in chunks(exported.plan, exported.pages, np.random.default_rng(4)):
+    for chunk in exported.chunks(4):
         data = chunk.SerializeToString()
         assert not any(stored_batch.id in data for stored_batch in exported.batches)
 
@@ -229,11 +252,40 @@ def test_an_export_appears_whole_or_not_at_all(
             export(analyst, "health", tmp_path / "out")
 
 
+def test_the_command_exports_the_selected_levels_and_periods(tmp_path: Path) -> None:
+    with serving(tmp_path / "data") as address:
+        _, plan = register(address, DAILY)
+        for seed, (level, day, rows) in enumerate(
+            [("strict", DAYS[0], 5), ("strict", DAYS[1], 7), ("open", DAYS[0], 11)]
+        ):
+            answers = {"smokes": np.zeros(rows, dtype=np.int64)}
+            submit(address, batch(plan, level, day, answers, seed))
+        for number, (selection, rows) in enumerate(
+            {
+                (): 23,
+                ("--level", "strict"): 12,
+                ("--level", "strict", "--level", "open"): 23,
+                ("--period", DAYS[0]): 16,
+                ("--level", "strict", "--from", DAYS[1]): 7,
+            }.items()
+        ):
+            to = tmp_path / str(number)
+            done = command("export", "daily", *selection, "--to", to, "--target", address)
+            assert done.returncode == 0, done.stderr
+            assert sum(pq.read_table(file).num_rows for file in to.rglob("*.parquet")) == rows
+        lax = ("--level", "lax", "--to", tmp_path / "lax")
+        refused = command("export", "daily", *lax, "--target", address)
+        assert refused.returncode == 1
+        assert "level must be one of strict, open, got 'lax'" in refused.stderr
+        assert not (tmp_path / "lax").exists()
+
+
 def test_a_large_survey_is_written_in_parts_and_little_of_it_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hearsay_server.answers.export._HELD", 4000)
-    monkeypatch.setattr("hearsay_server.answers.rows._CHUNK", 10)
+    small = analysed.mixed_in_small_chunks
+    monkeypatch.setattr("hearsay_server.answers.questions.mixed", small)
     waiting: list[int] = []
     add = _Parts.add
     monkeypatch.setattr(

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from deployments import Deployment, one_server, three_on_postgresql, two_workers
+from deployments import Deployment, one_server, three_on_postgresql, two_on_one_port
 from faults import QUIET, Driver
 
 _LONG = 300.0
@@ -20,7 +20,7 @@ _LONG = 300.0
 Deploy = Callable[[Path], AbstractContextManager[Deployment]]
 
 on_each = pytest.mark.parametrize(
-    "deploy", [one_server, two_workers, three_on_postgresql], ids=lambda deploy: deploy.__name__
+    "deploy", [one_server, two_on_one_port, three_on_postgresql], ids=lambda deploy: deploy.__name__
 )
 
 

@@ -32,7 +32,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 def exported(store: Store, _folder: Path) -> None:
-    for _ in chunks(PLANS["health"], store.batches("health"), np.random.default_rng(1)):
+    plan = PLANS["health"]
+    for _ in chunks(plan, store.batches("health"), plan.levels, np.random.default_rng(1)):
         pass
 
 

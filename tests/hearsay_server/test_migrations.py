@@ -1,17 +1,19 @@
 """Old data is brought forward, newer data is left alone, and the steps lead to the tables."""
 
+import contextlib
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from stored import DAY, ONCE, PLANS, add, batch, daily, register, remembered, tallied
+from stored import DAY, ONCE, PLANS, add, batch, daily, register, remembered, take_back, tallied
 
 from hearsay_server.storage import migrations, schema
-from hearsay_server.storage.database import open_database
+from hearsay_server.storage.database import Database, open_database
 from hearsay_server.storage.store import Store
 from ldp.errors import NotReady
 
@@ -74,19 +76,14 @@ def test_data_of_the_first_version_is_brought_forward(tmp_path: Path) -> None:
 def test_data_with_an_order_of_arrival_loses_it(where: Path | str) -> None:
     last = batch(1)
     database = open_database(where)
+    take_back(database, 3)
     with database.changing() as connection:
-        for table in reversed(schema.metadata.sorted_tables):
-            table.drop(connection)
-        connection.exec_driver_sql("DROP TABLE alembic_version")
-        command.upgrade(migrations._config(connection), "3")
         for number in (9, 3, 1):
             row = {"id": number.to_bytes(16, "big"), "survey": "health", "period": "once"}
             row |= {"ends": 1, "day": 2, "rows": 3, "batch": last.SerializeToString()}
             _insert(connection, "batches", row)
         sent = {"token": "t", "survey": "health", "period": "once", "rows": 3}
         _insert(connection, "token_rows", sent)
-        if isinstance(where, Path):
-            connection.exec_driver_sql("PRAGMA user_version = 3")
     database.close()
     database = open_database(where)
     with database.reading() as connection:
@@ -123,6 +120,24 @@ def test_data_is_not_upgraded_under_those_who_use_it(
         Store(where)
     register(running)  # it goes on
     running.close()
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["nothing", "old data"])
+def test_those_who_open_it_at_once_all_get_it(where: Path | str, old: bool) -> None:
+    if old:
+        with contextlib.closing(open_database(where)) as database:
+            take_back(database, 3)
+    together = threading.Barrier(4)
+
+    def opened(_: int) -> Database:
+        together.wait()
+        return open_database(where)
+
+    with ThreadPoolExecutor(together.parties) as pool:
+        for database in list(pool.map(opened, range(together.parties))):
+            with database.reading() as connection:
+                assert migrations.version(connection) == migrations.NEWEST
+            database.close()
 
 
 def test_a_step_that_fails_changes_nothing(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_health_is_told_by_the_exit_code(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "environ", "message"),
     [
-        (("--log-format", "xml"), {}, "log_format must be text or json, got 'xml'"),
+        (("--log-format", "xml"), {}, "log_format must be 'text' or 'json', got 'xml'"),
         ((), {"HEARSAY_LISTN": "x"}, "HEARSAY_LISTN: there is no such key"),
         (("--metrics", "nine"), {}, "cannot serve metrics at 'nine'"),
         (("--tls-key", "k"), {}, "tls_certificate and tls_key go together"),

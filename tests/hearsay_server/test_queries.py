@@ -4,7 +4,7 @@ import csv
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from subprocess import CompletedProcess
 from typing import Any
 
@@ -15,10 +15,13 @@ from command import hearsay
 from serving import serving, submit
 
 from hearsay import Analyst
-from hearsay.plan import Plan
-from hearsay.v1 import collector_pb2
+from hearsay.analyst import Selection
+from hearsay.plan import Plan, parse
+from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers import queries
 from hearsay_server.ingest.intake import Cohort
+from hearsay_server.serving.analyses import Analyses
+from hearsay_server.surveys.survey import from_toml, resolve
 from ldp import InvalidInput, Tally
 from ldp.assurance.poisoning import largest_shift
 from ldp.core.estimation import Cohorts
@@ -151,16 +154,11 @@ def test_a_range_of_periods_counts_its_ends(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"first_period": "2026"}, "a P1D period reads like '2026-07-04', got '2026'"),
-        ({"periods": ["yesterday"]}, "a P1D period reads like"),
-        ({"first_period": DAYS[2], "last_period": DAYS[0]}, "must not end before it begins"),
-        ({"first_period": DAYS[0], "last_period": "1999-01-01"}, "must not end before"),
         ({"consistency": "tidy"}, "unknown method 'tidy'"),
         ({"forged": 3, "method": "mle"}, "known for the methods inverse_variance and scalar"),
         ({"recover": 0.1}, "recovery is for the reports of one frequency oracle, got krr, krr"),
         ({"recover": 0.1, "consistency": "norm"}, "a consistency or for recovery, not both"),
         ({"recover": -1.0, "levels": ["open"]}, "share of forged reports must be >= 0"),
-        ({"levels": ["lax"]}, "level must be one of"),
     ],
     ids=lambda value: "" if isinstance(value, str) else "-".join(value),
 )
@@ -172,14 +170,68 @@ def test_what_cannot_be_asked_is_refused(
     assert message in str(refused.value)
 
 
+ASKED: dict[str, Callable[[Analyst, Selection], object]] = {
+    "estimate": lambda analyst, chosen: analyst.query("asked", "colour", **chosen),
+    "by": lambda analyst, chosen: list(analyst.query_by("asked", "colour", "LEVEL", **chosen)),
+    "watch": lambda analyst, chosen: next(analyst.watch_query("asked", "colour", **chosen)),
+    "distribution": lambda analyst, chosen: analyst.distribution("asked", "income", **chosen),
+    "suspicions": lambda analyst, chosen: analyst.suspicions("asked", "colour", **chosen),
+    "rows": lambda analyst, chosen: analyst.rows("asked", **chosen),
+}
+"""Every question that takes a selection."""
+
+
+@pytest.mark.parametrize("question", ASKED)
+@pytest.mark.parametrize(
+    ("selection", "message"),
+    [
+        ({"levels": ["open", "lax"]}, "level must be one of strict, open, got 'lax'"),
+        ({"periods": [DAYS[0], "2026"]}, "a P1D period reads like '2026-07-04', got '2026'"),
+        ({"last_period": "once"}, "a P1D period reads like '2026-07-04', got 'once'"),
+        ({"first_period": DAYS[1], "last_period": DAYS[0]}, "must not end before it begins"),
+    ],
+    ids=["level", "period", "end", "range"],
+)
+def test_every_question_refuses_what_the_survey_does_not_have(
+    collected: Collected, question: str, selection: Selection, message: str
+) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        ASKED[question](collected.analyst, selection)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("question", ASKED)
+def test_every_question_refuses_an_unknown_option(collected: Collected, question: str) -> None:
+    misspelt: Any = {"level": ["open"]}
+    with pytest.raises(TypeError, match="unknown options \\['level'\\]"):
+        ASKED[question](collected.analyst, misspelt)
+
+
+def test_every_question_reads_the_selected_reports_alone(collected: Collected) -> None:
+    analyst = collected.analyst
+    chosen: Selection = {"levels": ["strict"], "periods": DAYS[1:], "last_period": DAYS[1]}
+    mechanism, tally = collected.cohorts("colour", "strict", DAYS[1])[0]
+    assert analyst.query("asked", "colour", **chosen).reports == tally.n == ROWS
+    (alone,) = analyst.query_by("asked", "colour", "LEVEL", **chosen)
+    assert (alone.group, alone.reports) == ("strict", ROWS)
+    watched = analyst.watch_query("asked", "colour", **chosen)
+    assert next(watched).reports == ROWS
+    watched.close()
+    histogram, _ = analyst.distribution("asked", "income", step=50, **chosen)
+    assert histogram.attrs["reports"] == collected.cohorts("income", "strict", DAYS[1])[0][1].n
+    tested = analyst.suspicions("asked", "colour", **chosen)
+    assert set(tested.index.get_level_values("level")) == {"strict"}
+    assert set(tested["reports"]) == {ROWS}
+    rows = analyst.rows("asked", **chosen)
+    assert len(rows) == ROWS
+    assert set(rows["colour__level"]) == {"strict"}
+    codes = b"".join(rows["colour"])
+    assert mechanism.tally(mechanism.decode(codes, ROWS)) == tally
+
+
 def test_a_question_without_reports_can_be_asked_again_later(collected: Collected) -> None:
     with pytest.raises(NotReady, match="there are no such reports of 'shape' yet"):
         collected.analyst.query("asked", "shape", last_period="1999-01-01")
-
-
-def test_an_unknown_option_is_a_mistake_of_the_program(collected: Collected) -> None:
-    with pytest.raises(TypeError, match="unknown options \\['level'\\]"):
-        collected.analyst.query("asked", "shape", level="open")  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("by", ["level", "period"])
@@ -418,17 +470,39 @@ def test_a_stopping_server_lets_watchers_go(tmp_path: Any) -> None:
 # --- the cache ---------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("most", "method"), [(0.0, "mle"), (0.1, "levels differ by 0.1 at most")])
+def test_a_bound_that_the_survey_declares_makes_estimates_more_precise(
+    most: float, method: str
+) -> None:
+    plan, bounded = (
+        parse(resolve(from_toml(toml, "test.toml")))
+        for toml in (TOML, f"levels_differ_at_most = {most}\n{TOML}")
+    )
+    counts = np.round(ROWS * FREQUENCIES).astype(np.int64)
+    tallies = {
+        Cohort("asked", plan.revision, "shape", level, DAYS[0]): Tally(int(counts.sum()), counts)
+        for level in plan.levels
+    }
+    question = analyst_pb2.EstimateRequest(attribute="shape")
+    found, usual = (queries.estimate(p, question, tallies) for p in (bounded, plan))
+    assert (found.method, usual.method) == (method, "stratified")
+    for row, other in zip(found.rows, usual.rows, strict=True):
+        assert row.standard_error < other.standard_error
+    question.method = "stratified"
+    assert queries.estimate(bounded, question, tallies).rows[0] == usual.rows[0]
+
+
 def test_an_answer_is_computed_once_until_reports_come_in(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    computed: list[str] = []
-    real = queries.estimate
+    computed: list[object] = []
+    real = Analyses.run
 
-    def counted(plan: Plan, question: Any, tallies: dict[Cohort, Tally]) -> Any:
-        computed.append(question.attribute)
-        return real(plan, question, tallies)
+    async def counted(these: Analyses, work: Any, **begun: bool) -> Any:
+        computed.append(work)
+        return await real(these, work, **begun)
 
-    monkeypatch.setattr("hearsay_server.answers.queries.estimate", counted)
+    monkeypatch.setattr(Analyses, "run", counted)
     with serving(tmp_path / "data") as address, Analyst(address) as analyst:
         _, plan = register(address, TOML)
         submit(address, batch(plan, "open", DAYS[0], people(90, 1), 1))

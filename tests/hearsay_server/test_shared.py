@@ -1,21 +1,26 @@
 """Several servers on one database: every batch counts once, whatever is killed meanwhile."""
 
-import os
+import contextlib
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import grpc
 import pytest
 from postgres import Postgres
+from stored import take_back
 
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
+from hearsay_server.storage.database import open_database
 from hearsay_server.storage.store import Store
 from hearsay_server.storage.verify import Verdict, verify
-from support import Server
+from support import Server, free_port
 
 COUNT = 600
 ORACLE = f"""
@@ -46,10 +51,10 @@ def batch(number: int, revision: bytes) -> collector_pb2.Batch:
 
 def counts(where: Path | str) -> tuple[list[int], set[Verdict]]:
     store = Store(where)
-    ((_, tally),) = store.tallies("oracle", "which").items()
+    tallies = store.tallies("oracle", "which")
     verdicts = {checked.verdict for checked in verify(store.database)}
     store.close()
-    return tally.counts.tolist(), verdicts
+    return [count for tally in tallies.values() for count in tally.counts.tolist()], verdicts
 
 
 @pytest.mark.slow
@@ -115,69 +120,150 @@ def _kill(victim: Server | Postgres) -> None:
     victim.stop(signal.SIGKILL if isinstance(victim, Server) else signal.SIGQUIT)
 
 
-@pytest.mark.slow
-def test_workers_share_a_port_and_a_folder(tmp_path: Path) -> None:
-    server = Server(tmp_path / "data", "--workers", "2")
-    server.start()
+def on_one_port(folder: Path, where: Path | str, metrics: Sequence[int] = (0, 0)) -> list[Server]:
+    """Return a server for each of these ports of metrics; they share a store and a port."""
+    place = ("--database", where) if isinstance(where, str) else ("--data", str(where))
+    address = f"127.0.0.1:{free_port()}"
+    servers = []
+    for number, port in enumerate(metrics):
+        (folder / str(number)).mkdir()
+        data = folder / str(number) / "data"  # beside which its log is
+        options = (*place, "--share-port", "--metrics", str(port))
+        servers.append(Server(data, *options, address=address))
+    return servers
+
+
+@contextlib.contextmanager
+def ended(servers: Sequence[Server]) -> Iterator[None]:
+    """Kill what still runs of the servers at the end."""
     try:
-        server.create(ORACLE)
-        revision = server.show("oracle").status.revision
+        yield
+    finally:
+        for server in servers:
+            if server.is_running():
+                server.stop(signal.SIGKILL)
+
+
+def start_at_once(servers: Sequence[Server]) -> None:
+    with ThreadPoolExecutor(len(servers)) as pool:
+        list(pool.map(Server.start, servers))
+
+
+def arrived(port: int) -> int:
+    """Return how many batches came to the server with metrics at `port`."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        (count,) = re.findall(
+            r"^hearsay_batches_received_total (\S+)$", answer.read().decode(), re.M
+        )
+    return int(float(count))
+
+
+@pytest.mark.slow
+def test_servers_share_a_port_and_a_store(tmp_path: Path, where: Path | str) -> None:
+    metrics = [free_port(), free_port()]
+    servers = on_one_port(tmp_path, where, metrics)
+    with ended(servers):
+        start_at_once(servers)
+        servers[0].create(ORACLE)
+        revision = servers[0].show("oracle").status.revision
         for number in range(60):  # each on a connection of its own, which one of them gets
-            with server.channel() as channel:
+            with servers[0].channel() as channel:
                 stub = collector_pb2_grpc.CollectorStub(channel)
                 for expected in ("STORED", "DUPLICATE"):
                     (result,) = stub.Submit(_request(number, revision), timeout=20).results
                     assert collector_pb2.Result.Status.Name(result.status) == expected
-        assert server.stop() == 0
-    finally:
-        if server.is_running():
-            server.stop(signal.SIGKILL)
-    kept, verdicts = counts(tmp_path / "data")
+        came = [arrived(port) for port in metrics]
+        assert sum(came) == 120
+        assert all(came), "the kernel gave all connections to one of them"
+        assert [server.stop() for server in servers] == [0, 0]
+    kept, verdicts = counts(where)
     assert kept == [1] * 60 + [0] * (COUNT - 60)
     assert verdicts == {Verdict.EQUAL}
 
 
 @pytest.mark.slow
-def test_workers_end_together(tmp_path: Path) -> None:
-    server = Server(tmp_path / "data", "--workers", "2")
-    server.start()
-    if not Path("/proc/self/task").exists():
-        server.stop()
-        pytest.skip("only Linux tells a process's children")
-    os.kill(server.children()[0], signal.SIGKILL)
-    assert server.wait() == 1
-    assert "a worker ended, and with it all: exit codes" in server.log
-    with pytest.raises(grpc.RpcError), server.channel() as channel:
-        collector_pb2_grpc.CollectorStub(channel).GetPlan(
-            collector_pb2.GetPlanRequest(survey="oracle"), timeout=5
-        )
+def test_a_server_that_is_killed_leaves_the_port_and_the_store_to_the_other(
+    tmp_path: Path, where: Path | str
+) -> None:
+    servers = on_one_port(tmp_path, where)
+    with ended(servers):
+        start_at_once(servers)
+        servers[0].create(ORACLE)
+        revision = servers[0].show("oracle").status.revision
+        acknowledged: set[int] = set()
+        for killed in (None, servers[0], servers[1], None):
+            with contextlib.ExitStack() as stack:
+                # Many connections, for both servers to have some, and half of the batches twice.
+                channels = [stack.enter_context(servers[0].channel()) for _ in range(8)]
+                calls = [
+                    (number, stub.Submit.future(_request(number, revision), timeout=20))
+                    for number in range(COUNT // 4)
+                    for stub in map(
+                        collector_pb2_grpc.CollectorStub,
+                        (channels[number % 8], channels[(number + 3) % 8])[: 1 + number % 2],
+                    )
+                ]
+                if killed is not None:
+                    calls[0][1].exception()  # the first commit is done, or lost
+                    killed.stop(signal.SIGKILL)
+                for number, call in calls:
+                    error = call.exception()
+                    if error is None and call.result().results[0].status in DONE:
+                        acknowledged.add(number)
+                    else:
+                        assert killed is not None, error
+            if killed is not None:
+                servers[0].wait_until_healthy()  # the other one answers on the same port
+                killed.start()
+            kept, verdicts = counts(where)
+            assert verdicts == {Verdict.EQUAL}
+            assert set(kept) <= {0, 1}
+            assert all(kept[number] for number in acknowledged)
+        assert acknowledged == set(range(COUNT // 4))
+
+
+def test_servers_that_start_at_once_on_nothing_all_come_up(
+    tmp_path: Path, where: Path | str
+) -> None:
+    servers = on_one_port(tmp_path, where, (0, 0, 0))
+    with ended(servers):
+        start_at_once(servers)
+        servers[0].create(ORACLE)
+        assert [server.stop() for server in servers] == [0, 0, 0]
+    assert counts(where)[0] == []
 
 
 @pytest.mark.slow
-def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
-    server = Server(tmp_path / "data", "--workers", "2")
-    server.start()
-    if not Path("/proc/self/task").exists():
-        server.stop()
-        pytest.skip("only Linux tells a process's children")
-    workers = server.children()
-    server.stop(signal.SIGKILL)
-    deadline = time.monotonic() + 30
-    while any(is_running(worker) for worker in workers):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+def test_servers_that_start_at_once_on_old_data_upgrade_it_once_and_all_come_up(
+    tmp_path: Path, where: Path | str
+) -> None:
+    with contextlib.closing(open_database(where)) as database:
+        take_back(database, 3)
+    servers = on_one_port(tmp_path, where, (0, 0, 0))
+    with ended(servers):
+        start_at_once(servers)
+        servers[0].create(ORACLE)
+        assert [server.stop() for server in servers] == [0, 0, 0]
+    assert sum(server.log.count("is of schema") for server in servers) == 1
 
 
-def is_running(process: int) -> bool:
-    try:  # one that ended may wait for somebody to ask how
-        return ") Z " not in Path(f"/proc/{process}/stat").read_text()
-    except FileNotFoundError:
-        return False
-
-
-def test_workers_do_not_take_a_port_that_is_in_use(server: Server, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "hearsay_server", "serve", "--workers", "2"]
+@pytest.mark.parametrize("sharing", [[], ["--share-port"]], ids=["alone", "sharing"])
+def test_a_port_of_a_server_that_does_not_share_it_is_refused(
+    server: Server, tmp_path: Path, sharing: list[str]
+) -> None:
+    command = [sys.executable, "-m", "hearsay_server", "serve", *sharing]
     command += ["--data", str(tmp_path / "other"), "--listen", server.address]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert f"cannot listen on {server.address}: is the port in use?" in done.stderr
+
+
+def test_a_shared_port_is_refused_to_a_server_that_does_not_share(tmp_path: Path) -> None:
+    first, second = on_one_port(tmp_path, tmp_path / "data")
+    with ended([first]):
+        first.start()
+        command = [sys.executable, "-m", "hearsay_server", "serve"]
+        command += ["--data", str(tmp_path / "other"), "--listen", second.address]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert f"cannot listen on {second.address}: is the port in use?" in done.stderr

@@ -21,6 +21,7 @@ from hearsay_server.ingest import merging
 from hearsay_server.ingest.intake import Cohort, Limits, Reason, Refused, Terms, decode
 from hearsay_server.storage import migrations, schema, shards
 from hearsay_server.storage.database import is_away
+from hearsay_server.storage.selection import Selected
 from hearsay_server.storage.store import Store
 from hearsay_server.surveys import survey as surveys
 from ldp import Coins, Tally
@@ -241,9 +242,9 @@ def test_a_failure_in_the_middle_stores_nothing(
 
 def test_tallies_can_be_asked_for_by_level_and_period(store: Store) -> None:
     add(store, [batch(number) for number in range(10)])
-    strict = store.tallies("health", "smokes", levels=["strict"])
+    strict = store.tallies("health", "smokes", Selected(levels=("strict",)))
     assert [(c.level, t.n) for c, t in strict.items()] == [("strict", 5)]
-    assert store.tallies("health", "smokes", periods=["2026"]) == {}
+    assert store.tallies("health", "smokes", Selected(periods=("2026",))) == {}
 
 
 def test_a_name_has_one_plan(store: Store) -> None:

@@ -243,6 +243,11 @@ REFUSED = {
         'default_level = "standard"\ntitle = "A',
         "default_level: expected one of strict, open, got 'standard'",
     ),
+    "bound on what levels differ by that is no share": (
+        'title = "A',
+        'levels_differ_at_most = 5\ntitle = "A',
+        "levels_differ_at_most must lie in [0, 1], got 5.0",
+    ),
     "default level that is no text": (
         'title = "A',
         'default_level = 1\ntitle = "A',

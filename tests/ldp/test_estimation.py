@@ -1,5 +1,6 @@
 """Estimates by simulation: unbiased, with the variance and the coverage that they claim."""
 
+import math
 from collections.abc import Sequence
 from functools import reduce
 
@@ -10,6 +11,7 @@ from scipy.stats import binom
 from ldp import (
     KRR,
     FrequencyOracle,
+    HybridMechanism,
     InvalidInput,
     Mechanism,
     OneBitMean,
@@ -215,6 +217,57 @@ def test_rescaling_keeps_the_estimate_in_step_with_its_interval() -> None:
     assert np.allclose(years.interval(), 40 + 20 * np.array(estimated.interval()))
     share = KRR(2, 1.0).estimate(Tally(9, np.array([4, 5])))
     assert np.allclose(share.rescaled((0, 100)).interval(), 100 * np.array(share.interval()))
+
+
+def test_the_interval_of_a_mean_counts_a_person_at_each_end() -> None:
+    class Given(OneBitMean):
+        """Reports whose scores have these moments."""
+
+        _scores = np.array([-0.98 - 0.198, -0.98 + 0.198])  # mean square about -0.98: 0.039
+        _least_variance = 0.0081
+
+        def report_variance(self, values: object) -> np.ndarray:
+            return np.full(2, 0.0081)
+
+    tally = Tally(200, np.array([100, 100]))
+    found = estimate(Cohorts([(Given(1.0), tally)]))
+    center = -0.98 * 200 / 202
+    squares = 200 * (0.98**2 + 0.198**2) + 2 * (1 + 0.0081)
+    reach = 1.959964 * math.sqrt((squares / 202 - center**2) / 202)
+    assert found.interval()[1][0] == pytest.approx(center + reach, rel=1e-6)
+    assert found.interval()[1][0] == pytest.approx(-0.9372, abs=3e-4)
+    assert found.interval()[0][0] == -1
+
+
+@pytest.mark.parametrize(
+    ("levels", "middle", "least"),
+    [
+        # What Wald's intervals cover: 0.86, 0.88, 0.67, 0.94, 0.82.
+        ([(8.0, 200)], 0.0, 0.97),
+        ([(6.0, 50)], 0.0, 0.95),
+        ([(8.0, 50)], 0.0, 0.97),
+        ([(8.0, 200)], 0.99, 0.96),
+        ([(1.0, 1000), (8.0, 200)], 0.0, 0.945),
+    ],
+)
+def test_intervals_of_means_cover_rare_extremes(
+    levels: list[tuple[float, int]], middle: float, least: float
+) -> None:
+    rare = 0.01 if levels[0][1] != 50 else 0.05 if levels[0][0] == 6.0 else 0.02
+    population = np.zeros(257)
+    population[[0, 128, 256]] = (1 - rare - middle if not middle else 0, middle, rare)
+    truth = population @ np.linspace(-1, 1, 257)
+    mechanisms = [HybridMechanism.optimal(epsilon, grid=256) for epsilon, _ in levels]
+    chances = [population @ mechanism.matrix() for mechanism in mechanisms]
+    rng, covered = np.random.default_rng(5), []
+    for _ in range(600):
+        each = [
+            (mechanism, Tally(n, rng.multinomial(n, chance)))
+            for mechanism, chance, (_, n) in zip(mechanisms, chances, levels, strict=True)
+        ]
+        low, high = estimate(Cohorts(each)).interval()
+        covered.append(low[0] <= truth <= high[0])
+    assert np.mean(covered) >= least - 2.5 * math.sqrt(least * (1 - least) / 600)
 
 
 def test_intervals_are_clipped_to_what_is_possible() -> None:

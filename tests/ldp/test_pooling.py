@@ -33,8 +33,9 @@ from ldp.core.estimation import Cohorts, Estimate
 from ldp.core.mechanism import Categorical, Mechanism
 from ldp.core.policy import Policy
 from ldp.estimating.likelihood import fisher_covariance
-from ldp.estimating.pooling import Method, answer, fit, homogeneity, pool, stratified
+from ldp.estimating.pooling import Method, fit, homogeneity, pool
 from ldp.estimating.recycling import recycle
+from ldp.estimating.strata import answer
 from ldp.planning.columns import utility_optimised_rr
 from ldp.planning.design import design
 from ldp.testing import SeededCoins
@@ -576,89 +577,6 @@ def test_means_are_compared_by_their_weighted_spread() -> None:
 def test_one_cohort_has_nothing_to_be_compared_with() -> None:
     with pytest.raises(InvalidInput, match="two or more cohorts with reports"):
         homogeneity(of_levels([SKEWED] * 4).alone()[0])
-
-
-# --- strata ------------------------------------------------------------------------------
-
-
-def test_strata_are_weighted_by_their_shares() -> None:
-    low, high = np.array([0.9, 0.1]), np.array([0.5, 0.5])
-    each = (1.0, low, 3000), (3.0, high, 1000)
-    cohorts = Cohorts([(m := KRR(2, e), expected(m, f, n)) for e, f, n in each])
-    found = stratified(cohorts)
-    assert found.method == "stratified"
-    assert found.value == pytest.approx(0.75 * low + 0.25 * high, abs=1e-3)
-    assert stratified(cohorts, [0.5, 0.5]).value == pytest.approx((low + high) / 2, abs=1e-3)
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_the_error_of_strata_covers_who_happens_to_answer(known: bool) -> None:
-    rng = np.random.default_rng(11)
-    shares, truths = np.array([0.6, 0.4]), np.array([[0.9, 0.05, 0.05], [0.1, 0.8, 0.1]])
-    mechanisms = KRR(3, 6.0), KRR(3, 7.0)
-    truth, runs, errors, stated = shares @ truths, 2000, [], []
-    for _ in range(runs):
-        sizes = [600, 400] if known else rng.multinomial(1000, shares)
-        each = zip(mechanisms, sizes, truths, strict=True)
-        cohorts = Cohorts(
-            [(m, Tally(int(n), rng.multinomial(n, f @ matrix(m)))) for m, n, f in each]
-        )
-        found = stratified(cohorts, shares if known else None)
-        errors.append(found.value - truth)
-        stated.append(found.standard_error**2)
-    assert np.mean(stated, axis=0) == pytest.approx(np.mean(np.square(errors), axis=0), rel=0.13)
-
-
-def test_strata_cover_a_rare_value_that_no_report_revealed() -> None:
-    truth = np.array([0.005, 0.595, 0.2, 0.2])
-    mechanisms = [design(Policy.one_sided(4, (2, 3), e)).mechanism for e in (0.5, 3.0)]
-    rng, covered = np.random.default_rng(12), []
-    for _ in range(300):
-        chances = [truth @ matrix(m) for m in mechanisms]
-        tallies = [Tally(150, rng.multinomial(150, c / c.sum())) for c in chances]
-        low, high = stratified(Cohorts(list(zip(mechanisms, tallies, strict=True)))).interval()
-        covered.append(low[0] <= truth[0] <= high[0])
-    assert np.mean(covered) >= 0.94
-
-
-def test_cohorts_that_differ_are_stratified_with_a_warning() -> None:
-    alike = answer(of_levels([SKEWED] * 4))
-    assert (alike.estimate.method, alike.warning) == ("mle", "")
-    truths = [SKEWED, SKEWED, SKEWED, shifted(SKEWED, 0, 7, 0.3)]
-    differing = answer(of_levels(truths))
-    assert differing.estimate.method == "stratified"
-    assert differing.homogeneity is not None
-    assert differing.homogeneity.p_value < 1e-6
-    assert "the cohorts differ (chi-squared" in differing.warning
-    assert differing.estimate.value == pytest.approx(np.array(SHARES) @ truths, abs=1e-3)
-
-
-def test_one_cohort_is_answered_without_a_test() -> None:
-    found = answer(of_levels([SKEWED] * 4).alone()[0])
-    assert found.homogeneity is None
-    assert found.warning == ""
-
-
-@pytest.mark.parametrize(
-    ("shares", "message"),
-    [
-        ([0.5, 0.6], "shares must be 2 numbers >= 0 that sum to one"),
-        ([1.0], "shares must be 2 numbers"),
-        ([1.5, -0.5], "shares must be 2 numbers >= 0"),
-        ([0.2, 0.3, 0.5], "one for each cohort with reports"),
-    ],
-)
-def test_shares_that_cannot_be_are_refused(shares: list[float], message: str) -> None:
-    each = [(KRR(2, e), Tally(10, np.array([5, 5]))) for e in (1.0, 2.0)]
-    cohorts = Cohorts([*each, (KRR(2, 3.0), Tally.empty(2))])
-    with pytest.raises(InvalidInput, match=message):
-        stratified(cohorts, shares)
-
-
-@pytest.mark.parametrize("significance", [0.0, 1.0, float("nan")])
-def test_a_significance_that_is_no_probability_is_refused(significance: float) -> None:
-    with pytest.raises(InvalidInput, match="significance must lie strictly between 0 and 1"):
-        answer(of_levels([SKEWED] * 4), significance=significance)
 
 
 def test_the_bound_for_mixed_levels_is_attained_by_codes() -> None:

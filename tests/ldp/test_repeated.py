@@ -9,7 +9,8 @@ from ldp.assurance.poisoning import largest_shift
 from ldp.core.estimation import Cohorts, Estimate
 from ldp.core.repeated import Repeated, Repeats, factors
 from ldp.estimating.points import estimate_points, even_cuts
-from ldp.estimating.pooling import Method, homogeneity, pool, stratified
+from ldp.estimating.pooling import Method, homogeneity, pool
+from ldp.estimating.strata import stratified
 
 METHODS: tuple[Method, ...] = ("mle", "gls", "inverse_variance", "scalar")
 DAYS, PEOPLE = 20, 300

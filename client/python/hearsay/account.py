@@ -1,4 +1,4 @@
-"""What one person has spent, and whether one more report may be: plain values, no database."""
+"""One person's privacy accounts: epsilon spent, and whether one more report fits; no database."""
 
 import json
 from bisect import insort
@@ -19,23 +19,23 @@ _AHEAD = 24 * 3600.0
 """Seconds that a period may begin after, or have ended before, the server's time."""
 
 _STRETCHES = 32
-"""Stretches of time that an account remembers as answered. Beyond that the two earliest become
-one, which closes the time between them, too."""
+"""Answered time ranges that an account remembers. Beyond that the two earliest are merged, which
+also closes the time between them."""
 
 
 class Account:
-    """The account of one person and survey, among the person's others, as the ledger keeps it.
+    """One person's accounts, by survey, as the ledger stores them; the methods act on one survey.
 
-    By survey it holds:
-    - since when there are answers, and the latest period, with when it was entered, the revision
-      that it goes by, the attributes drawn for it, those reported in it with their epsilons, and
-      what they cost;
-    - `answered`, the stretches of time whose periods were answered;
+    For each survey it holds:
+    - the time of the first answer, and the latest period: when it was entered, the plan's
+      revision, the drawn attributes, the epsilon of each reported one, and the costs;
+    - `answered`, the time ranges of the answered periods;
     - `life`, how many times each epsilon was ever spent, by attribute;
-    - `calls`, what the calls alone would have spent.
-    Life and calls differ only for memoised attributes: there a new answer costs a memo and an old
-    one nothing, in life; in calls only the first report costs. Silence goes by `calls`, so that it
-    never depends on an answer: where only `life` is exhausted, a report of a random value leaves.
+    - `calls`, the same, as if a memoised attribute needed one memo only, whatever the answers.
+    Life and calls differ only for memoised attributes: in life each new answer costs a memo and a
+    repeated one nothing; in calls only the first report costs. Whether a report is dropped goes by
+    `calls`, so it never depends on an answer: where only `life` is exhausted, a random value is
+    reported.
     """
 
     def __init__(self, stored: str, survey: str) -> None:
@@ -46,7 +46,7 @@ class Account:
         self._left: Fraction | None = None
 
     def dump(self) -> str:
-        """Return the account as it is stored."""
+        """Return the person's accounts of all surveys as JSON, for the ledger."""
         return json.dumps(self._all)
 
     @property
@@ -61,7 +61,7 @@ class Account:
         return self._mine["period"], list(self._mine["spent"])
 
     def check(self, terms: Terms, now: datetime, server_time: float | None) -> tuple[str, bool]:
-        """Return the name of the period of `now`, and whether it would begin.
+        """Return the name of the period at `now`, and whether an answer would enter it anew.
 
         Raises `Trouble` where it may not be answered: it was answered before, it begins more
         than a day after the server's time (Unix time; None: not known), or it is before one
@@ -134,11 +134,11 @@ class Account:
         return name not in self._mine["spent"] and (self._left is None or epsilon <= self._left)
 
     def calls_cost(self, terms: Terms, name: str) -> float:
-        """Return what a report costs by the calls alone: of memos only the first."""
+        """Return the epsilon charged to `calls` for a report; of memos only the first costs."""
         return 0.0 if name in terms.memoizers and name in self._mine["calls"] else terms.cost(name)
 
     def allows(self, kind: str, name: str, cost: float, caps: Sequence[Caps]) -> bool:
-        """Tell whether the caps for life allow this much more, by "life" or by "calls"."""
+        """Tell whether the caps for life allow `cost` more epsilon, by "life" or by "calls"."""
         return not cost or all(self._allows(kind, name, Fraction(cost), each) for each in caps)
 
     def _allows(self, kind: str, name: str, cost: Fraction, caps: Caps) -> bool:
@@ -156,11 +156,11 @@ class Account:
         return True
 
     def resumes(self, terms: Terms, caps: Sequence[Caps], now: datetime) -> datetime | None:
-        """Return from when on a period must be entered for its answers to be taken, where the
-        pace of a cap for life keeps out those of now.
+        """Return the earliest time (UTC) to enter a period whose answers the pace of the caps for
+        life allows.
 
-        None where it does not, and where no time helps: a cap for life is used up, or the survey
-        has one period only.
+        None where the pace allows answers now, and where waiting cannot help: a cap for life is
+        used up, or the survey has one period only.
         """
         ever = sum((total(mine["calls"]) for mine in self._all.values()), Fraction(0))
         answered = [name for name in terms.levels if name not in terms.withheld]
@@ -185,19 +185,19 @@ class Account:
         return datetime.fromtimestamp(max(moments), UTC) if blocked else None
 
     def _share(self, caps: Caps, at: float) -> Fraction:
-        """Return the share of a pace's time that has passed at a moment, in Unix time."""
+        """Return the share of a pace's time that has passed at `at`, in Unix time."""
         first, end = self._pace(caps)
         if end <= first:
             return Fraction(1)
         return min(Fraction(1), Fraction(at - first) / Fraction(end - first))
 
     def _pace(self, caps: Caps) -> tuple[float, float]:
-        """Return when a pace begins, with the person's first answer, and ends, in Unix time."""
+        """Return the Unix times at which a pace begins (the person's first answer) and ends."""
         first = min(mine["since"] for mine in self._all.values() if "since" in mine)
         return first, caps.ends.timestamp()
 
     def report(self, name: str, epsilon: float, *, calls: float, life: float) -> None:
-        """Note a report of `epsilon` in this period, and what it costs for life."""
+        """Note a report of `epsilon` in this period, and charge its costs to `calls` and `life`."""
         self._mine["spent"][name] = epsilon.hex()
         if self._left is not None:
             self._left -= Fraction(epsilon)
@@ -208,7 +208,7 @@ class Account:
                 self._mine["costs"][kind].append(cost.hex())
 
     def left(self, name: str, caps: Sequence[Caps]) -> float | None:
-        """Return what the caps for life leave of an attribute; None where there are none."""
+        """Return the epsilon that the caps for life leave an attribute; None without such caps."""
         limits = []
         for each in caps:
             if each.life is not None:
@@ -231,7 +231,7 @@ def _epsilon(text: str) -> Fraction:
 
 
 def _add(answered: list[list[float]], stretch: list[float]) -> None:
-    """Add a stretch that overlaps no other, and join it with those that it touches."""
+    """Add a time range that overlaps no other, and join it with adjacent ones."""
     insort(answered, stretch)
     at = answered.index(stretch)
     if at + 1 < len(answered) and answered[at + 1][0] == stretch[1]:

@@ -1,4 +1,4 @@
-"""What an app agreed to about a survey when it was built, whatever a server says later."""
+"""The agreement on a survey that is built into an app, and holds whatever a server sends."""
 
 import hashlib
 import re
@@ -15,7 +15,7 @@ _LONGEST = 200
 
 @dataclass(frozen=True)
 class Agreement:
-    """What an app agreed to when it was built; `hearsay codegen` writes it from the survey file.
+    """An app's agreement on a survey's plan; `hearsay codegen` writes it from the survey file.
 
     `plan` is the plan itself, so that the app works before it has reached the server; without it
     the first plan that comes must fit. Raises `InvalidInput` where the revision is not written as
@@ -54,7 +54,7 @@ class Agreement:
 
     @classmethod
     def on(cls, data: bytes) -> "Agreement":
-        """Return what whoever takes this plan agrees to; raise `InvalidInput` for no plan."""
+        """Return the agreement on a plan, given its bytes; raise `InvalidInput` for other bytes."""
         return cls(**_contents(parse(data)), plan=data)
 
     def check(self, plan: Plan) -> None:
@@ -80,7 +80,7 @@ def _shown(value: object) -> str:
 
 
 def _contents(plan: Plan) -> dict[str, Any]:
-    """Return the fields of an agreement on a plan, but for the plan itself.
+    """Return the fields of an agreement on a plan, except `plan` itself.
 
     The revision comes last: it differs where anything else does, and tells people the least.
     """

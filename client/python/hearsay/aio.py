@@ -1,4 +1,4 @@
-"""The client for asyncio: what may wait for the network is awaited, the rest is as it was."""
+"""The client for asyncio: methods that may wait long, as for the network, are coroutines."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ def _arguments_of(
 
 
 class Person:
-    """A `hearsay.Person` whose waiting is awaited, with the same guarantee."""
+    """A `hearsay.Person` whose methods that wait are coroutines, with the same guarantee."""
 
     def __init__(self, person: blocking.Person) -> None:
         self._person = person
@@ -40,7 +40,7 @@ class Person:
         return self._person.status()
 
     def spendings(self) -> tuple[Spending, ...]:
-        """Return what was spent and what is left, by attribute."""
+        """Return the epsilon spent and left, by attribute."""
         return self._person.spendings()
 
     async def wait_ready(self, timeout: float = 10.0) -> bool:
@@ -52,7 +52,7 @@ class Person:
         await asyncio.to_thread(self._person.grant)
 
     async def revoke(self, *, forget: bool = False) -> None:
-        """Note that consent is revoked, and drop what waits."""
+        """Revoke the person's consent in the ledger, and drop their waiting reports."""
         await asyncio.to_thread(self._person.revoke, forget=forget)
 
     async def set_caps(self, caps: Caps) -> None:
@@ -61,7 +61,7 @@ class Person:
 
 
 class Client(Person):
-    """A `hearsay.Client` whose waiting is awaited, with the same guarantee.
+    """A `hearsay.Client` whose methods that wait are coroutines, with the same guarantee.
 
     `record` is a plain call: it takes a tenth of a millisecond and waits for no network. One
     background thread sends, whatever the loop does.
@@ -84,19 +84,19 @@ class Client(Person):
         return Person(self._client.person(name, level=level, levels=levels))
 
     async def trust_clock(self) -> None:
-        """Take this device's clock for right, as `hearsay.Client.trust_clock` does."""
+        """Accept this device's clock as right, as `hearsay.Client.trust_clock` does."""
         await asyncio.to_thread(self._client.trust_clock)
 
     async def flush(self, timeout: float = 30.0) -> bool:
-        """Send what waits; return whether all of it was answered within `timeout` seconds."""
+        """Send all waiting reports; return whether all were answered within `timeout` seconds."""
         return await asyncio.to_thread(self._client.flush, timeout)
 
     async def close(self, timeout: float = 10.0) -> bool:
-        """Flush, then disconnect; return whether nothing is left behind."""
+        """Flush, then disconnect; return whether no report is left."""
         return await asyncio.to_thread(self._client.close, timeout)
 
     def outbox(self) -> Outbox:
-        """Return what waits and what left, decoded."""
+        """Return the waiting reports and sent batches, decoded."""
         return self._client.outbox()
 
     @property
@@ -106,7 +106,7 @@ class Client(Person):
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """What was recorded, sent and dropped, by reason."""
+        """Numbers of records, batches, and dropped answers and reports, by outcome or reason."""
         return self._client.counters
 
     async def __aenter__(self) -> Self:

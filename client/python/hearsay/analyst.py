@@ -1,10 +1,10 @@
-"""What an analyst asks a server."""
+"""The analyst's client of a server: debiased statistics and randomised rows."""
 
 import math
 import warnings
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 
 import grpc
 import numpy as np
@@ -18,33 +18,44 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _LONG = 3600.0
-"""Seconds that a question may take for which the server reads everything."""
+"""Seconds that a question may take for which the server reads all stored reports."""
 
 _COLUMNS = ("estimate", "standard_error", "low", "high")
-_MORE_COLUMNS: tuple[Literal["raw", "effective_sample_size", "shift_down", "shift_up"], ...] = (
+_MORE_COLUMNS = (
     "raw",
     "effective_sample_size",
     "shift_down",
     "shift_up",
+    "alike",
+    "alike_low",
+    "alike_high",
 )
 
 
-class Options(TypedDict, total=False):
-    """What an estimate can be asked with.
+class Selection(TypedDict, total=False):
+    """Which reports a question is about: all reports that meet every key that is given.
 
-    `levels` and `periods` restrict which reports count, empty taking all; `first_period` and
-    `last_period` are the ends of a range, which they belong to. `confidence` is the intervals',
-    for each row by itself, or with `simultaneous` for all rows at once. `method` pools levels:
-    "mle", "gls", "inverse_variance" or "scalar", by default the best that is quick.
-    `consistency` makes frequencies a distribution by a method such as "norm-sub". `forged` asks
-    how far so many forged reports could move the estimate; `recover` takes so many forged
-    reports per genuine one out by LDPRecover.
+    `levels`: reports randomised at one of these levels. `periods`: reports of one of these
+    periods. `first_period`, `last_period`: reports of this period and later ones, of this period
+    and earlier ones. An empty value restricts nothing.
     """
 
     levels: Sequence[str]
     periods: Sequence[str]
     first_period: str
     last_period: str
+
+
+class Options(Selection, total=False):
+    """What an estimate can be asked with, besides a `Selection`.
+
+    `confidence` is the intervals', for each row by itself, or with `simultaneous` for all rows
+    at once. `method` pools levels: "mle", "gls", "inverse_variance" or "scalar", by default the
+    best that is quick. `consistency` makes frequencies a distribution by a method such as
+    "norm-sub". `forged` asks how far so many forged reports could move the estimate; `recover`
+    takes so many forged reports per genuine one out by LDPRecover.
+    """
+
     confidence: float
     simultaneous: bool
     method: str
@@ -56,9 +67,11 @@ class Options(TypedDict, total=False):
 class Analyst:
     """Ask for debiased statistics, each with its error.
 
-    Every question raises `InvalidInput` where it cannot be asked, as for an unknown survey,
-    attribute or level; `NotReady` where there are no reports yet; `Unreachable` where the server
-    is; and those that return DataFrames `MissingExtra` without pandas.
+    Every question takes the keywords of `Selection`: `levels`, `periods`, `first_period` and
+    `last_period` say which reports it is about. Every question raises `InvalidInput` where it
+    cannot be asked, as for an unknown survey, attribute or level; `NotReady` where there are no
+    reports yet; `Unreachable` where the server is; and those that return DataFrames `MissingExtra`
+    without pandas.
     """
 
     def __init__(
@@ -88,9 +101,15 @@ class Analyst:
         are; effective_sample_size of frequencies: how many people asked without privacy would
         tell as much; shift_down and shift_up with `forged`. `frame.attrs` holds the survey,
         attribute, statistic, confidence, method, homogeneity, warning, the number of reports
-        and repeats: how often one person may be among them, which errors allow for. Where
-        the levels differ so much that they cannot be of one population (`homogeneity` is the
-        p-value), the estimate is stratified instead, and a warning says so.
+        and repeats: how often one person may be among them, which errors allow for.
+
+        With reports of several levels the estimate is of the mix of people who answered
+        ("stratified"), or under the bound that the survey declares (`levels_differ_at_most`).
+        alike, alike_low and alike_high are then the pooled estimate, for people of all levels who
+        answer alike; `frame.attrs["homogeneity"]` is the p-value of the test that they do, and
+        `frame.attrs["detectable_difference"]` the smallest difference between two levels that
+        this test would have found in 80% of cases. A `method` of pooling gives the pooled
+        estimate alone, with a warning where the levels differ.
 
         Needs pandas (`pip install 'hearsay-ldp[analyst]'`), as all that return DataFrames.
         """
@@ -126,11 +145,8 @@ class Analyst:
         edges: Sequence[float] = (),
         step: float | None = None,
         quantiles: Sequence[float] = (0.25, 0.5, 0.75),
-        levels: Sequence[str] = (),
-        periods: Sequence[str] = (),
-        first_period: str = "",
-        last_period: str = "",
         confidence: float = 0.95,
+        **selection: Unpack[Selection],
     ) -> tuple["pd.DataFrame", "pd.DataFrame"]:
         """Return how a number is distributed: a histogram, and quantiles.
 
@@ -161,11 +177,8 @@ class Analyst:
                 edges=edges,
                 step=step,
                 quantiles=quantiles,
-                levels=levels,
-                periods=periods,
-                first_period=first_period,
-                last_period=last_period,
                 confidence=confidence,
+                **_fields(selection, Selection),
             )
         )
         if answer.warning:
@@ -193,10 +206,7 @@ class Analyst:
         attribute: str,
         *,
         targets: Sequence[str] = (),
-        levels: Sequence[str] = (),
-        periods: Sequence[str] = (),
-        first_period: str = "",
-        last_period: str = "",
+        **selection: Unpack[Selection],
     ) -> "pd.DataFrame":
         """Return tests of whether the stored reports look forged, by level and test.
 
@@ -213,10 +223,7 @@ class Analyst:
                 survey=survey,
                 attribute=attribute,
                 targets=targets,
-                levels=levels,
-                periods=periods,
-                first_period=first_period,
-                last_period=last_period,
+                **_fields(selection, Selection),
             )
         )
         tests = [(each.level, each.test) for each in answer.suspicions]
@@ -230,29 +237,21 @@ class Analyst:
             warnings.warn(answer.warning, stacklevel=2)
         return table
 
-    def rows(
-        self,
-        survey: str,
-        *,
-        periods: Sequence[str] = (),
-        first_period: str = "",
-        last_period: str = "",
-    ) -> "pd.DataFrame":
+    def rows(self, survey: str, **selection: Unpack[Selection]) -> "pd.DataFrame":
         """Return the stored rows, as randomised as they came, in random order.
 
         Columns: period, then for each attribute its code (an integer where all levels have
         integers, else bytes as on the wire) and `<attribute>__level`; missing where the row has
-        no answer. `frame.attrs["plan"]` has the plan's bytes, which say what the codes mean, and
-        `frame.attrs["channels"]` how they were randomised (`hearsay.rows.channels`).
+        no answer. With `levels`, answers at other levels are missing too, and a row without an
+        answer is left out. `frame.attrs["plan"]` has the plan's bytes, which say what the codes
+        mean, and `frame.attrs["channels"]` how they were randomised (`hearsay.rows.channels`).
         """
         with needs("a DataFrame", "analyst"):
             import pandas as pd
 
         from hearsay import rows
 
-        chunks = self.chunks(
-            survey, periods=periods, first_period=first_period, last_period=last_period
-        )
+        chunks = self.chunks(survey, **selection)
         data = next(chunks).plan
         plan = plans.parse(data)
         parts = [(chunk.period, chunk.rows, rows.decode(plan, chunk)) for chunk in chunks]
@@ -299,7 +298,7 @@ class Analyst:
     def watch_query(
         self, survey: str, attribute: str, *, interval: float = 1.0, **options: Unpack[Options]
     ) -> Iterator[analyst_pb2.EstimateResponse]:
-        """Yield what `watch` does."""
+        """Yield an estimate as a message, and again when reports have come in, as `watch`."""
         request = analyst_pb2.WatchRequest(
             question=_request(survey, attribute, options), interval=interval
         )
@@ -308,7 +307,7 @@ class Analyst:
     def query_distribution(
         self, request: analyst_pb2.DistributionRequest
     ) -> analyst_pb2.DistributionResponse:
-        """Return a distribution."""
+        """Return a histogram and quantiles as a message."""
         answer: analyst_pb2.DistributionResponse = call(
             self._stub.Distribution, request, self._timeout
         )
@@ -317,22 +316,15 @@ class Analyst:
     def query_suspicions(
         self, request: analyst_pb2.SuspicionsRequest
     ) -> analyst_pb2.SuspicionsResponse:
-        """Return the suspicion tests; waits as long as they take."""
+        """Return the tests for forged reports as a message; waits up to an hour."""
         answer: analyst_pb2.SuspicionsResponse = call(self._stub.Suspicions, request, _LONG)
         return answer
 
     def chunks(
-        self,
-        survey: str,
-        *,
-        periods: Sequence[str] = (),
-        first_period: str = "",
-        last_period: str = "",
+        self, survey: str, **selection: Unpack[Selection]
     ) -> Iterator[analyst_pb2.ExportRowsResponse]:
         """Yield the plan, then the stored rows as they are streamed, a megabyte or so at a time."""
-        request = analyst_pb2.ExportRowsRequest(
-            survey=survey, periods=periods, first_period=first_period, last_period=last_period
-        )
+        request = analyst_pb2.ExportRowsRequest(survey=survey, **_fields(selection, Selection))
         return stream(self._stub.ExportRows, request)
 
     def _grouped(
@@ -385,13 +377,16 @@ def frame(answer: analyst_pb2.EstimateResponse) -> "pd.DataFrame":
         "repeats": answer.repeats,
         "method": answer.method,
         "homogeneity": answer.homogeneity if answer.HasField("homogeneity") else None,
+        "detectable_difference": (
+            answer.detectable_difference if answer.HasField("detectable_difference") else None
+        ),
         "warning": answer.warning,
     }
     return table
 
 
 def given_columns(rows: Sequence[analyst_pb2.Row]) -> list[str]:
-    """Return the numbers that these rows have."""
+    """Return the names of the numeric columns that these rows have."""
     more = [name for name in _MORE_COLUMNS if rows and rows[0].HasField(name)]
     return [*_COLUMNS, *more]
 
@@ -411,6 +406,15 @@ def number(row: analyst_pb2.Row, column: str) -> float:
 
 
 def _request(survey: str, attribute: str, options: Options) -> analyst_pb2.EstimateRequest:
-    if unknown := set(options) - Options.__annotations__.keys():
+    return analyst_pb2.EstimateRequest(
+        survey=survey, attribute=attribute, **_fields(options, Options)
+    )
+
+
+def _fields(given: Selection, known: type[Selection]) -> dict[str, Any]:
+    """Return a request's fields: `selection`, and whatever else was given."""
+    if unknown := set(given) - known.__annotations__.keys():
         raise TypeError(f"unknown options {sorted(unknown)}")
-    return analyst_pb2.EstimateRequest(survey=survey, attribute=attribute, **options)
+    fields: dict[str, Any] = dict(given)
+    chosen = {name: fields.pop(name) for name in Selection.__annotations__ if name in fields}
+    return {**fields, "selection": analyst_pb2.Selection(**chosen)}

@@ -1,4 +1,4 @@
-"""Anchors: a few bytes kept outside of backups, by which a restored copy of a ledger is found out.
+"""Anchors: a few bytes kept outside of backups, which reveal a restored copy of a ledger.
 
 A copy of a ledger looks like the ledger itself. An anchor remembers, in a place that is never
 copied back, which ledger was used last and how often it was secured: an older copy has counted
@@ -29,7 +29,7 @@ class Anchor(Protocol):
     """
 
     def load(self) -> bytes | None:
-        """Return what was stored last; None where nothing was stored yet."""
+        """Return the value stored last; None where none was stored yet."""
 
     def store(self, value: bytes) -> None:
         """Keep a value in place of the last one; it must be durable when this returns."""
@@ -107,13 +107,13 @@ _FORMAT = struct.Struct(">16sQ")
 
 @dataclass(frozen=True)
 class Mark:
-    """What an anchor holds: a ledger's id, and how often that ledger was secured."""
+    """The content of an anchor: a ledger's id, and how often that ledger was secured."""
 
     id: bytes
     count: int
 
     def differs(self, ledger: "Mark") -> str:
-        """Return why a ledger is not the one that this was kept for; "" where it is."""
+        """Return why `ledger` is not the latest state of this mark's ledger; "" where it may be."""
         if ledger.id != self.id:
             return "the anchor was used by another ledger than this one"
         # A ledger that is ahead was killed before the anchor was told.
@@ -126,7 +126,7 @@ class Mark:
 
 
 def load(anchor: Anchor) -> Mark | None:
-    """Return what an anchor holds, None where it is empty; raise `Trouble` where it fails."""
+    """Return an anchor's mark, None where it is empty; raise `Trouble` where it cannot be read."""
     try:
         value = anchor.load()
     except Exception as error:
@@ -141,7 +141,7 @@ def load(anchor: Anchor) -> Mark | None:
 
 
 def store(anchor: Anchor, mark: Mark) -> None:
-    """Have an anchor keep a mark; raise `Trouble` where it fails."""
+    """Store a mark in an anchor; raise `Trouble` where it cannot be written."""
     try:
         anchor.store(_FORMAT.pack(mark.id, mark.count))
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Batches as values: reports put together as rows, and rows taken out again."""
+"""Batches as values: combine reports as rows, and select rows."""
 
 import os
 import time
@@ -13,7 +13,7 @@ Batch = collector_pb2.Batch
 
 
 def together(reports: Sequence[Batch]) -> Batch:
-    """Put reports of one period and revision together, as the rows of a batch in this order."""
+    """Return a batch whose rows are these reports, of one period and revision, in this order."""
     codes: dict[tuple[str, str], list[bytes | None]] = {}
     for row, report in enumerate(reports):
         let_others(row)
@@ -42,7 +42,7 @@ def together(reports: Sequence[Batch]) -> Batch:
 
 
 def only(batch: Batch, rows: Sequence[int]) -> Batch:
-    """Return a batch, which has not left yet, with these of its rows only."""
+    """Return a new batch with only the given rows of a batch that has not left yet."""
     reports = [
         Batch(survey=batch.survey, revision=batch.revision, period=batch.period) for _ in rows
     ]
@@ -62,7 +62,7 @@ def only(batch: Batch, rows: Sequence[int]) -> Batch:
 
 
 def let_others(number: int) -> None:
-    """Let other threads have the interpreter now and then, in a loop over many reports.
+    """Release the interpreter for other threads at every 16th `number`, in a long loop.
 
     Otherwise this thread keeps it for 5 ms at a time, and an answer waits for that.
     """

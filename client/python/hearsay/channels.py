@@ -24,8 +24,8 @@ _FORK_WAIT = 2.0
 """Seconds that a fork waits for a channel to be opened or closed."""
 
 abandoned: list[object] = []
-"""What a forked child has of its parent's gRPC. To close or to free it touches locks that threads
-of the parent may have held, so it stays here."""
+"""The parent's gRPC objects in a forked child. Closing or freeing them touches locks that threads
+of the parent may have held, so they are kept here."""
 
 
 class Route(Protocol):
@@ -39,7 +39,7 @@ class Route(Protocol):
 
 @dataclass(eq=False)
 class Shared:
-    """A channel of a route, and the calls on it."""
+    """A channel of a route, the number of calls on it, and when the last one ended."""
 
     route: Route
     channel: grpc.Channel
@@ -66,7 +66,7 @@ class Channels:
             return shared
 
     def give_back(self, shared: Shared, *, failed: bool) -> None:
-        """Say that a call has ended. Where its connection `failed`, another channel takes its
+        """Note that a call has ended. Where its connection `failed`, another channel takes its
         place: gRPC waits longer and longer before it connects again, and a connection that died
         unnoticed fails every call."""
         with self._lock:
@@ -83,7 +83,7 @@ class Channels:
         self._held = self._lock.acquire(timeout=_FORK_WAIT)
 
     def after_fork(self, *, child: bool) -> None:
-        """Let the parent go on; forget, in the child, the parent's channels."""
+        """Unlock the channels in the parent; forget the parent's channels in the child."""
         if child:
             abandoned.extend(self._current.values())
             self._lock = threading.RLock()
@@ -103,7 +103,7 @@ class Channels:
 
 
 channels = Channels()
-"""Those of this process."""
+"""The open channels of this process."""
 
 if hasattr(os, "register_at_fork"):  # there is no fork on Windows
     os.register_at_fork(

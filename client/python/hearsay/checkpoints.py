@@ -1,4 +1,4 @@
-"""The renewal of a ledger's log: all of it goes into the main file, which then expects the next."""
+"""Checkpoints: move a ledger's log into the main file, which then expects the log's next life."""
 
 import sqlite3
 from pathlib import Path
@@ -9,12 +9,12 @@ from hearsay.trouble import Reason, Trouble
 from hearsay.wal import MAY_GO, Log
 
 _MODES = ("PASSIVE", *["FULL"] * 5)
-"""How to try a checkpoint: at first without holding up whoever writes. Not by RESTART, after which
+"""How to try a checkpoint: at first without holding up writers. Not by RESTART, after which
 a connection that has seen no checkpoint yet would begin the log with random salts."""
 
 
 def renew(file: Path, connection: sqlite3.Connection, log: Log) -> None:
-    """Let a new life of the log begin, after the main file expects it and has all before.
+    """Move the log into the main file, note there the next life, and let that begin.
 
     A process may be killed anywhere here. Up to the checkpoint the main file expects the life
     that the log is in. The checkpoint moves the new expectation with all the rest: the next life,
@@ -44,7 +44,7 @@ def renew(file: Path, connection: sqlite3.Connection, log: Log) -> None:
 
 
 def let_go(connection: sqlite3.Connection, log: Log) -> None:
-    """Have the main file expect, once it is closed, that this log is gone.
+    """Note for the main file that this log is gone once the database is closed.
 
     Another process may have been killed while it renewed the log: then the first transaction
     begins a new life, and the second one is in it.

@@ -1,4 +1,4 @@
-"""What is decided before any answer is known: the app's agreement, a person's level, the caps."""
+"""Choices made before any answer is known: the app's agreement, a person's level, the caps."""
 
 import math
 import re
@@ -18,19 +18,19 @@ _UNTIL = {
     "P1M": re.compile(r"\d{4}-\d{2}"),
     "P1D": re.compile(r"\d{4}-\d{2}-\d{2}"),
 }
-"""How the end of a pace is written, by the period that it names."""
+"""The forms in which the end of a pace is written, by the period that it names."""
 
 
 @dataclass(frozen=True)
 class Caps:
-    """The most epsilon that somebody allows; None allows what the plan asks for.
+    """Upper limits on epsilon, set by an app or a person; None sets no limit.
 
     `life` is for all that a person ever reports from this ledger, over all its surveys; `until`
     spreads it over the time until the end of that year, month or day (UTC): "2027", "2027-12" or
-    "2027-12-31". A period's answers are then taken once what was spent before is no more than
-    the share of that time that has passed; without caps on the way, the first ones at once.
-    When that time is over, what is left may be spent at once: an app that outlives its `until`
-    keeps the cap, and loses the pace (which is logged as a warning).
+    "2027-12-31". A period's answers are then taken once the epsilon spent before is at most the
+    share of `life` that corresponds to the time that has passed; the first answers at once.
+    When that time is over, all that is left may be spent at once: an app that outlives its
+    `until` keeps the cap, and loses the pace (which is logged as a warning).
     `attribute` is for one report of an attribute, and `attribute_life` for all of them. The most
     that one record may spend is the client's `epsilon`.
 
@@ -56,7 +56,7 @@ class Caps:
 
     @cached_property
     def ends(self) -> datetime:
-        """When the time ends over which the cap for life is spread (UTC)."""
+        """The end (UTC) of the time over which the cap for life is spread."""
         text = self.until or ""
         for unit, form in _UNTIL.items():
             if form.fullmatch(text):
@@ -67,7 +67,7 @@ class Caps:
 
     @property
     def count_for_life(self) -> bool:
-        """Whether a cap needs all that was ever spent."""
+        """Whether a cap depends on all epsilon that was ever spent."""
         return self.life is not None or bool(self.attribute_life)
 
     def as_dict(self) -> dict[str, object]:
@@ -82,7 +82,7 @@ class Caps:
 
 @dataclass(frozen=True)
 class Agreed:
-    """What an app agreed to about a survey, whatever its server says later.
+    """An app's agreement on a survey, which holds whatever its server sends.
 
     `epsilon` is the most that one record may spend; None where an `agreement` lists the levels.
     """
@@ -96,7 +96,7 @@ class Agreed:
 
     @classmethod
     def by_module(cls, agreement: Agreement) -> "Agreed":
-        """Return what a module written by `hearsay codegen` says."""
+        """Return the agreement of a module written by `hearsay codegen`."""
         return cls(
             agreement.survey,
             None,
@@ -107,7 +107,7 @@ class Agreed:
         )
 
     def check(self, plan: Plan, withheld: frozenset[str]) -> None:
-        """Raise `InvalidInput` unless the plan is what was agreed to.
+        """Raise `InvalidInput` unless the plan fits the agreement.
 
         That is: it is of this survey and revision, has the domains and levels of the agreement,
         and could neither reveal a value nor tell when an answer changes unless `may_reveal` or
@@ -142,7 +142,7 @@ class Agreed:
                 )
 
     def check_epsilon(self, spent: float) -> None:
-        """Raise `InvalidInput` where a record that spends this much spends more than agreed."""
+        """Raise `InvalidInput` where `spent`, the epsilon of a record, is more than agreed."""
         if self.epsilon is not None and spent > self.epsilon:
             raise InvalidInput(
                 f"a record of {self.survey!r} would spend epsilon {spent:g}, and the app allows "
@@ -152,19 +152,19 @@ class Agreed:
 
 @dataclass(frozen=True)
 class Choices:
-    """What one person chose: a level, None for the survey's default, and others by attribute."""
+    """One person's level (None: the survey's default), and levels chosen for some attributes."""
 
     level: str | None = None
     levels: tuple[tuple[str, str], ...] = ()
 
 
 def no_attribute(plan: Plan, name: str) -> str:
-    """Say that a plan lacks an attribute."""
+    """Return the error message for an attribute that a plan lacks."""
     return f"{plan.survey!r} has no attribute {name!r}; it has {', '.join(plan.attributes)}"
 
 
 def total(spent: Mapping[str, Mapping[str, int]]) -> Fraction:
-    """Add up what was spent: how many times each epsilon, by attribute, in exact arithmetic."""
+    """Return the exact sum of epsilons, given how often each was spent, by attribute."""
     return sum(
         (
             Fraction(float.fromhex(epsilon)) * times

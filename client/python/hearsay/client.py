@@ -1,4 +1,4 @@
-"""The device's side: randomise here, send only that."""
+"""The device's client: randomise answers on the device, and send only randomised reports."""
 
 import contextlib
 import logging
@@ -64,11 +64,11 @@ class Client(Person):
     `may_reveal` names may be revealed. What is in the clear: the survey, the levels, which
     attributes were answered, the period, and the time of contact.
 
-    A client that is dropped without `close` stops sending: what waits stays in the file.
+    A client that is dropped without `close` stops sending: waiting reports stay in the file.
 
-    Nothing is taken before `grant` (or `consent=True`). Nothing that the network, the disk or
-    the server does raises, or blocks for longer than a transaction of the file; what is dropped
-    is counted in `counters` by its reason, and `status` says why.
+    No answer is taken before `grant` (or `consent=True`). No fault of the network, the disk or
+    the server raises, or blocks for longer than a transaction of the file; dropped answers are
+    counted in `counters` by their reason, and `status` says why.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Client(Person):
 
         `ledger` is the file of this installation (one for all its surveys, people and processes;
         see `create_ledger`), or `MEMORY`; `anchor` recognises an old copy of it. `consent` grants,
-        as `grant` does; without it what was granted in the ledger's file holds.
+        as `grant` does; without it the consent noted in the ledger's file holds.
 
         Decide these before any answer is known: `level` names the person's epsilon (None: the
         survey's default), `levels` that of some attributes, by name; `caps` are the app's;
@@ -118,12 +118,13 @@ class Client(Person):
 
         TLS with the system's authorities is used for any host that is not loopback unless
         `insecure`; `tls`, a `Tls(...)`, names other authorities or a certificate, and is used on
-        loopback, too; `token` is what the server knows this app by. Where `target` or `token` is
+        loopback, too; `token` proves to the server who calls. Where `target` or `token` is
         None, the environment's HEARSAY_TARGET and HEARSAY_TOKEN are used. HEARSAY_DISABLED=1 makes
-        a client that takes and sends nothing. `debug`, or HEARSAY_DEBUG=1, logs to stderr what
-        happens, but no answer and no code. `on_drop` is called, in any thread, with the reason and
-        the number of what is dropped, but for what is "idle". `strict` is for development: what
-        the programmer can mend raises. `coins` and `clock` are for tests and simulations.
+        a client that takes and sends nothing. `debug`, or HEARSAY_DEBUG=1, logs events to stderr,
+        but no answer and no code. `on_drop` is called, in any thread, with the reason and the
+        number of answers, reports or batches dropped, except for "idle". `strict` is for
+        development: errors that the programmer can fix raise. `coins` and `clock` are for tests
+        and simulations.
 
         Raises `InvalidInput` where an argument is missing, contradicts another or is malformed,
         and where a file of `tls` cannot be read.
@@ -198,7 +199,7 @@ class Client(Person):
         level, caps and an account of their own.
 
         For a web backend, say, which answers for its users. The file knows them by a keyed hash
-        of `name`. `level` and `levels` are what the person chose; without them the client's hold.
+        of `name`. `level` and `levels` are the person's choices; without them the client's hold.
         Raises `InvalidInput` for an empty name.
         """
         if not name:
@@ -208,12 +209,12 @@ class Client(Person):
         return Person(self._device, name, choices, owner=self)
 
     def trust_clock(self) -> None:
-        """Take this device's clock for right now, as if the server had said the same time.
+        """Accept this device's clock as right, as if the server had reported the same time.
 
         For an app that cannot reach the server and asks its user: it lets periods be answered
         that the client would refuse (`Reason.CLOCK`), because they begin more than a day after
-        what the server last said, or before a period that was answered while the clock was
-        wrong. It never lets a period be answered twice. Where it cannot be kept, raises
+        the server's last reported time, or before a period that was answered while the clock was
+        wrong. It never lets a period be answered twice. Where the time cannot be kept, raises
         `StorageFailed`, `NotReady` where others hold the ledger for long, and `InvalidInput`
         where the client's `clock` cannot be used.
         """
@@ -224,7 +225,7 @@ class Client(Person):
             raise to_raise(trouble.status.reason, words) from None
 
     def outbox(self) -> Outbox:
-        """Return what waits and what left, decoded: exactly what the server gets to see."""
+        """Return the waiting reports and sent batches, decoded, exactly as the server sees them."""
         try:
             return outbox.view(self._device.store, self._device.agreed.survey)
         except Trouble:
@@ -235,7 +236,7 @@ class Client(Person):
         """Records queued ("recorded"); answers and reports dropped, by reason: "spent", "idle",
         "withheld", "unknown", "overflow" (reports beyond the queue), "revoked", "period_closed",
         "lost", and those of `Reason`; answers that a random value was reported for ("invalid");
-        batches by what became of them: "stored", "duplicate", "refused". Kept in the ledger."""
+        batches by their outcome: "stored", "duplicate", "refused". Kept in the ledger."""
         return MappingProxyType(dict(self._device.counters.read()))
 
     @property
@@ -254,9 +255,9 @@ class Client(Person):
         return DeliveryState(sender.last_success, error, oldest)
 
     def flush(self, timeout: float = 30.0) -> bool:
-        """Send what waits; return whether all of it was answered within `timeout` seconds.
+        """Send all waiting reports; return whether all were answered within `timeout` seconds.
 
-        A batch without an answer for good stays queued, and goes again with the same id and
+        A batch without a final answer stays queued, and goes again with the same id and
         bytes, so the server counts it once. A batch that the server refuses is dropped, counted
         and logged with its reason. Where the server asked to be left alone for longer than
         `timeout`, or failed so often that the next try is later than that, it is not asked.
@@ -268,10 +269,10 @@ class Client(Person):
         return self._device.sender.flush(timeout)
 
     def close(self, timeout: float = 10.0) -> bool:
-        """Flush for at most `timeout` seconds, then disconnect; return whether nothing is left.
+        """Flush for at most `timeout` seconds, then disconnect; return whether no report is left.
 
-        What could not be sent waits in the ledger's file for the next client of it; with a
-        ledger in memory it is counted as "lost". Closing again does nothing.
+        Unsent reports wait in the ledger's file for its next client; with a ledger in memory
+        they are counted as "lost". Closing again does nothing.
         """
         device = self._device
         if device.state is Reason.READY:
@@ -299,7 +300,7 @@ class Client(Person):
 
     @property
     def plan(self) -> Plan:
-        """The plan. Where there is none, raises `NotReady`, `PlanRefused` where what came was
+        """The survey's plan. Where there is none, raises `NotReady`, `PlanRefused` where it was
         refused, and `InvalidInput` where the server refuses the request."""
         keeper = self._device.keeper
         if keeper.plan is None:
@@ -308,13 +309,13 @@ class Client(Person):
 
     @property
     def level(self) -> str:
-        """The level of the device's own user: the one that was chosen, or else the survey's
-        default. Raises as `plan` without one."""
+        """The level of the device's own user: the chosen one, or else the survey's default.
+        Raises as `plan` where there is no plan."""
         return self._terms().level.name
 
     @property
     def record_epsilon(self) -> float:
-        """The most that one record spends; raises as `plan` without one."""
+        """The most epsilon that one record spends; raises as `plan` where there is no plan."""
         return self._terms().record_epsilon
 
     def _is_empty(self) -> bool:
@@ -330,7 +331,7 @@ class Client(Person):
             _log.warning("the counters could not be kept: %s", trouble)
 
     def before_fork(self, deadline: float) -> None:
-        """Come to rest, as the process is about to fork; `hearsay.lifetimes` calls this."""
+        """Pause sending and close the ledger before a fork; `hearsay.lifetimes` calls this."""
         self._device.sender.pause(self._pause, max(0.0, deadline - time.monotonic()))
         # The file must not be open in two processes, so it is not while there are two.
         self._holds = self._device.store.hold(max(0.0, deadline - time.monotonic()))
@@ -338,7 +339,7 @@ class Client(Person):
             self._device.store.release()
 
     def after_fork(self, *, child: bool) -> None:
-        """Go on after a fork; `hearsay.lifetimes` calls this."""
+        """Resume after a fork, in the parent or the child; `hearsay.lifetimes` calls this."""
         if child:
             quiet = self._device.sender.is_quiet
             self._device.counters.after_fork()
@@ -353,7 +354,7 @@ class Client(Person):
         self._device.sender.resume(self._pause)
 
     def end(self, spent: float) -> None:
-        """Close as the process ends; `hearsay.lifetimes` calls this."""
+        """Close as the process ends, `spent` seconds late; `hearsay.lifetimes` calls this."""
         self.close(max(0.0, self._device.delivery.exit_timeout - spent))
 
 
@@ -364,7 +365,7 @@ def _agreed(
     may_reveal: Mapping[str, Collection[str]],
     may_tell_changes: Collection[str],
 ) -> Agreed:
-    """Return what the app agreed to; raise `InvalidInput` where its arguments do not say it."""
+    """Return the agreement that a client's arguments give; raise `InvalidInput` without one."""
     if isinstance(survey, Agreement):
         if revision is not None or may_reveal or may_tell_changes:
             raise InvalidInput(

@@ -1,4 +1,4 @@
-"""Who has consented to one survey: noted in the ledger, and obeyed before it can be."""
+"""Each person's consent to one survey: in force at once, and noted in the ledger."""
 
 import sqlite3
 import threading
@@ -36,27 +36,27 @@ class Consent:
         self._lock = threading.RLock()
 
     def after_fork(self) -> None:
-        """Start anew in a child; what was due, the child does as well."""
+        """Replace the lock in a forked child, which also notes the pending changes."""
         self._lock = threading.RLock()
 
     def grant(self, person: str) -> None:
-        """Let a person's answers be taken; `catch_up` notes it."""
+        """Grant a person's consent; `catch_up` notes it in the ledger."""
         with self._lock:
             self._due[person] = _Change.GRANT
 
     def revoke(self, person: str, *, forget: bool) -> None:
-        """Take no more answers of a person, and send none that wait; `catch_up` notes it."""
+        """Revoke a person's consent, so that sending stops; `catch_up` notes it in the ledger."""
         with self._lock:
             forget = forget or self._due.get(person) is _Change.FORGET
             self._due[person] = _Change.FORGET if forget else _Change.REVOKE
 
     def is_revoked(self, person: str) -> bool:
-        """Tell whether a revocation has not been noted yet: the file says otherwise."""
+        """Tell whether a person's revocation is pending: the ledger still says consent."""
         return self._due.get(person) in (_Change.REVOKE, _Change.FORGET)
 
     @property
     def may_send(self) -> bool:
-        """Whether no revocation is still to be noted: until then reports of that person may wait
+        """Whether no revocation is pending: until it is noted, reports of that person may wait
         among the others."""
         return not any(change is not _Change.GRANT for change in list(self._due.values()))
 
@@ -67,7 +67,7 @@ class Consent:
         return self._is_noted(person)
 
     def catch_up(self) -> None:
-        """Note what is due in the ledger; raise `Trouble` where that cannot be."""
+        """Note pending grants and revocations in the ledger; raise `Trouble` where that fails."""
         if not self._due:
             return
         with self._lock:
@@ -87,7 +87,7 @@ class Consent:
             if self._consents(connection, person):  # another process was first, and may have
                 return 0  # recorded since
             key = self._key(person)
-            # What waits from before, if a revocation was cut short, was not consented to.
+            # Reports that still wait, if a revocation was cut short, were not consented to.
             at = self._clock().timestamp()
             dropped = outbox.drop_person(connection, self._survey, key, at, forget=False)
             self._set(connection, key, granted=True)

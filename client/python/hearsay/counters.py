@@ -1,4 +1,4 @@
-"""What was recorded and dropped, by reason: counted here, kept in the ledger now and then."""
+"""Counters of recorded and dropped answers, by reason, saved to the ledger now and then."""
 
 import logging
 import threading
@@ -18,11 +18,11 @@ LOST = "lost"
 """Reports were dropped because the ledger that they waited in is an old one, or was in memory."""
 
 _NO_DROPS = frozenset({"recorded", "stored", "duplicate", "idle"})
-"""What is counted and is no drop: an idle attribute was not drawn for the record, as the survey
+"""Counters that are no drops: an idle attribute was not drawn for the record, as the survey
 wants it."""
 
 _NO_LOSS = frozenset({"invalid"})
-"""What is warned of and lost nothing: a report of a random value took the answer's place."""
+"""Counters with a warning but no loss: a report of a random value took the answer's place."""
 
 _MEANS = {
     "no_consent": "this person has not consented: call grant()",
@@ -34,10 +34,10 @@ _MEANS = {
     "invalid": "an answer was outside its domain: a random value is reported in its place",
     "failed": "an error of the SDK's own",
 }
-"""What a reason means, where nothing more is known."""
+"""The meaning of each reason, for the warning where no detail is given."""
 
 OnDrop = Callable[[str, int], None]
-"""Told of a drop: its reason, and how many answers, reports or batches."""
+"""Callback for drops: takes the reason, and the number of answers, reports or batches."""
 
 
 class Counters:
@@ -56,19 +56,19 @@ class Counters:
         self._keeping = threading.RLock()  # one writer at a time; taken first
 
     def after_fork(self) -> None:
-        """Start anew in a child: the parent keeps what was counted before."""
+        """Reset locks and unsaved counts in a forked child: the parent saves its counts."""
         self._lock, self._keeping = threading.RLock(), threading.RLock()
         self._new = Counter()
 
     def add(self, name: str, number: int = 1, detail: str = "") -> None:
-        """Count; tell of a drop, `detail` saying more of it without an answer."""
+        """Add `number` to a counter, and tell of a drop; `detail` must not contain an answer."""
         with self._lock:
             self._new[name] += number
         if name not in _NO_DROPS:
             self.tell(name, number, detail)
 
     def tell(self, name: str, number: int, detail: str = "") -> None:
-        """Tell of a drop that is counted elsewhere."""
+        """Warn at a reason's first drop and call `on_drop`, without counting."""
         if name not in self._warned:
             self._warned.add(name)
             what = "replaces an answer" if name in _NO_LOSS else "drops answers"
@@ -83,10 +83,10 @@ class Counters:
                 _log.error("on_drop raised %s", type(error).__name__)
 
     def keep(self, age: float = 0.0) -> None:
-        """Add what is new to the ledger, unless that was done within `age` seconds; and tell of
-        what was dropped as the ledger was found to be lost.
+        """Save new counts to the ledger, unless that was done within `age` seconds; and tell of
+        reports that were dropped because the ledger was lost.
 
-        Raises `Trouble` where it cannot be.
+        Raises `Trouble` where the ledger cannot be used.
         """
         if self._store.lost and self._told != self._store.created:
             created = self._store.created
@@ -104,7 +104,7 @@ class Counters:
                 self._new -= new
 
     def read(self) -> Mapping[str, int]:
-        """Return all that was ever counted; only what is new where the ledger cannot be read."""
+        """Return all counts ever; only the unsaved ones where the ledger cannot be read."""
         with self._keeping:
             try:
                 kept = outbox.counters(self._store, self._survey)

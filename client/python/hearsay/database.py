@@ -1,4 +1,4 @@
-"""Transactions of a device's file, and what goes wrong with them as `Trouble`."""
+"""Transactions of a device's file, with errors raised as `Trouble`."""
 
 import contextlib
 import errno
@@ -22,11 +22,11 @@ _REASONS = {
     sqlite3.SQLITE_CORRUPT: Reason.CORRUPT,
     sqlite3.SQLITE_NOTADB: Reason.CORRUPT,
 }
-"""Any other error of the database is one of the disk."""
+"""Reasons by SQLite's error code; any other error of the database is one of the disk."""
 
 
 def transact(connection: sqlite3.Connection, begin: str, work: Work[R], wait: float = 0.0) -> R:
-    """Run all of `work`, or nothing; raise `Trouble` for what goes wrong with the file."""
+    """Run `work` in one transaction, all or nothing; raise `Trouble` for errors of SQLite."""
     try:
         try:
             if connection.in_transaction:
@@ -46,7 +46,7 @@ def _begin(connection: sqlite3.Connection, begin: str, deadline: float) -> None:
     """Begin a transaction, trying again while another process has one.
 
     SQLite by itself waits longer and longer between two tries, up to 0.1 s; among processes that
-    write all the time, one that waits like this never gets its turn.
+    write all the time, a process that waits like this never gets its turn.
     """
     while True:
         try:
@@ -58,13 +58,13 @@ def _begin(connection: sqlite3.Connection, begin: str, deadline: float) -> None:
 
 
 def on(connection: sqlite3.Connection) -> Transact:
-    """Return what runs a function in one transaction of a connection."""
+    """Return a function that runs its argument in one transaction of a connection."""
     return functools.partial(transact, connection, "BEGIN IMMEDIATE")
 
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Raise `Trouble` for what goes wrong with the file."""
+    """Raise errors of SQLite and of the file system as `Trouble` while the context lasts."""
     try:
         yield
     except sqlite3.Error as error:
@@ -84,7 +84,7 @@ def code(error: BaseException | None) -> int:
 
 
 def is_full(error: sqlite3.Error | Trouble) -> bool:
-    """Tell whether the disk had no space for what failed."""
+    """Tell whether an error says that the disk has no space."""
     cause = error.__cause__ if isinstance(error, Trouble) else error
     return code(cause) == sqlite3.SQLITE_FULL or getattr(cause, "errno", 0) == errno.ENOSPC
 
@@ -127,7 +127,7 @@ def connect(file: Path, wait: float) -> sqlite3.Connection:
 
 
 def check_pages(connection: sqlite3.Connection) -> None:
-    """Raise what SQLite raises for a damaged file, where it is one."""
+    """Raise SQLite's error for a damaged file where `quick_check` finds damage."""
     if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
         error = sqlite3.DatabaseError("the ledger is damaged")
         error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT

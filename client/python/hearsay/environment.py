@@ -1,4 +1,4 @@
-"""What the environment of the process may say in place of an app's arguments."""
+"""Environment variables that stand in for an app's arguments."""
 
 import logging
 import os

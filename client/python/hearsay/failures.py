@@ -1,4 +1,4 @@
-"""Why a call failed, by what gRPC says of it."""
+"""Reasons why a call failed, from its gRPC status."""
 
 import re
 from typing import Any
@@ -10,10 +10,10 @@ from hearsay.trouble import Reason
 _RETRY_AFTER = "retry-after-ms"
 
 _TOLD = 300
-"""Characters of a server's own words that are passed on."""
+"""Characters of a server's error message that are passed on."""
 
 _CONNECTING = "failed to connect|errors resolving|DNS resolution failed"
-"""How gRPC begins to say that it has no connection."""
+"""Beginnings of gRPC's messages for a missing connection."""
 
 _FAILURES = (
     (
@@ -34,16 +34,16 @@ _FAILURES = (
     ("HTTP/2", Reason.UNREACHABLE, "{} does not speak gRPC"),
     ("", Reason.UNREACHABLE, "{} cannot be reached"),
 )
-"""What gRPC's words for a connection that cannot be made mean; the first that is found counts."""
+"""Patterns in gRPC's message for a missing connection, with their meaning; the first counts."""
 
 
 def on_one_line(words: str) -> str:
-    """Return a server's own words as a log or a person may have them: cut, and on one line."""
+    """Return a server's message for a log or a person: cut short, and on one line."""
     return "".join(c if c.isprintable() else " " for c in words[:_TOLD])
 
 
 def explained(status: Any, target: str) -> tuple[Reason, str]:
-    """Return why a call to a target failed, and in words for a person, on one line.
+    """Return the reason why a call to a target failed, and an explanation on one line.
 
     `status` is an error of a stub, which is a `grpc.Call` as well.
     """
@@ -79,7 +79,7 @@ def has_no_connection(status: Any) -> bool:
 
 
 def retry_after(status: Any) -> float:
-    """Return the seconds that a server asks to wait, in its trailing metadata."""
+    """Return the seconds to wait that a server asks for in its trailing metadata, or 0."""
     for key, value in status.trailing_metadata() or ():
         # No more digits than a sane delay has: the server is not trusted, and int() may raise.
         if key == _RETRY_AFTER and re.fullmatch("[0-9]{1,10}", str(value)):

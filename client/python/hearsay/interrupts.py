@@ -1,4 +1,4 @@
-"""Tell an exception that a signal handler raised from one of the code that it interrupted."""
+"""Tell exceptions of signal handlers from exceptions of the code that they interrupted."""
 
 import functools
 import signal
@@ -11,8 +11,8 @@ _TRACEBACK: Any = vars(BaseException)["__traceback__"]
 def is_from_handler(error: BaseException) -> bool:
     """Tell whether one of this process's signal handlers raised an exception.
 
-    What catches every exception, so that nothing of ours or of an answer's methods reaches the
-    host, must let these through: a task's soft time limit is the host's business.
+    Code that catches every exception, so that no error of ours or of an answer's methods reaches
+    the host, must let these through: a task's soft time limit is the host's business.
     """
     codes = {_code(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
     # Not `error.__traceback__`: an exception of the app's may define that anew, and raise.

@@ -31,12 +31,12 @@ INVALID = "invalid"
 
 @dataclass(frozen=True)
 class Recorded:
-    """What became of the answers of one `record`, by attribute name.
+    """The outcome of each answer of one `record`, by attribute name.
 
     `taken` are queued; `dropped` maps the others to the reason: "idle", "spent", "withheld",
-    "unknown", or one of `hearsay.Reason` that kept the client from taking any. `invalid` are
-    those of `taken` whose answer was outside the domain: a random value was reported in its
-    place, so that nothing that leaves tells it. True where anything was taken.
+    "unknown", or one of `hearsay.Reason` that kept the client from taking any. `invalid` are the
+    names in `taken` whose answer was outside the domain: a random value was reported in its
+    place, so that no report tells it. True where anything was taken.
     """
 
     taken: tuple[str, ...] = ()
@@ -49,11 +49,11 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Spending:
-    """What was spent on one attribute, and what its caps leave.
+    """The epsilon spent on one attribute, and the epsilon that its caps leave.
 
-    `epsilon` is what one report spends, or for a memoised attribute each new memo; `reports`
-    how often that was spent; `life` their sum; `left` what the lowest cap for life still allows
-    (None: no cap). `answered` tells whether this period's report was made.
+    `epsilon` is the cost of one report, or for a memoised attribute of each new memo; `reports`
+    how often it was spent; `life` the sum ever spent; `left` the epsilon that the lowest cap for
+    life still allows (None: no cap). `answered` tells whether this period's report was made.
     """
 
     attribute: str
@@ -66,14 +66,14 @@ class Spending:
 
 @dataclass(frozen=True)
 class Moment:
-    """When something happens: by the device's clock, and the server's time if it is known."""
+    """A moment: by the device's clock, and by the server's in Unix time (None: not known)."""
 
     now: datetime
     server_time: float | None
 
 
 class Ledger:
-    """The accounts in a store. The epsilons of what one person reports add up, over
+    """The privacy accounts in a store. The epsilons of one person's reports add up, over
     attributes, periods and surveys (sequential composition), in exact arithmetic."""
 
     def __init__(self, store: Store, survey: str) -> None:
@@ -91,7 +91,7 @@ class Ledger:
         limits: tuple[int, int],
         coins: Coins,
     ) -> tuple[list[str], dict[str, str], tuple[int, int, int]]:
-        """Randomise what may be spent and queue it.
+        """Randomise the answers that the account and caps allow, and queue them as one report.
 
         `values` are as mechanisms take them; None stands for an answer outside the domain. `caps`
         are the app's. `limits` are the reports and bytes that may wait; the oldest are dropped
@@ -167,8 +167,8 @@ class Ledger:
         return self._store.write(work)
 
     def check(self, person: str, terms: Terms, *, moment: Moment, caps: Caps) -> datetime | None:
-        """Raise `Trouble` where `record` would, looking only; return when answers are next taken
-        where the pace of a cap keeps them out now, as `Account.resumes` says it."""
+        """Raise `Trouble` where `record` would, without writing; return the time from which the
+        pace of a cap allows answers, as `Account.resumes` does."""
 
         def work(connection: sqlite3.Connection) -> datetime | None:
             account, all_caps = self._account(connection, self.key(person), terms, caps)
@@ -179,7 +179,7 @@ class Ledger:
         return self._store.read(work)
 
     def spendings(self, person: str, terms: Terms, caps: Caps, now: datetime) -> list[Spending]:
-        """Return what was spent and what is left, by attribute of the plan."""
+        """Return the epsilon spent and left of each attribute, in the plan's order."""
         account, own = self._store.read(lambda connection: self._stored(connection, person))
         current, reported = account.current
         answered = reported if current == period.label(terms.plan.period, now) else []
@@ -199,7 +199,7 @@ class Ledger:
         ]
 
     def set_own_caps(self, person: str, caps: Caps) -> None:
-        """Keep a person's caps: those for life over all surveys, the others for this one."""
+        """Store a person's caps: `life` and `until` for all surveys, the others for this one."""
         own = caps.as_dict()
         life = {name: own.pop(name) for name in ("life", "until") if name in own}
         key = self.key(person)
@@ -219,7 +219,7 @@ class Ledger:
         self._store.write(work)
 
     def key(self, person: str) -> bytes:
-        """Return what stands for a person in the file; the device's own user is ""."""
+        """Return the key of a person in the file; the name "" is the device's own user."""
         return person_key(person, self._store.salt)
 
     def _stored(
@@ -231,7 +231,7 @@ class Ledger:
     def _account(
         self, connection: sqlite3.Connection, key: bytes, terms: Terms, caps: Caps
     ) -> tuple[Account, tuple[Caps, ...]]:
-        """Return an account and the caps that hold; raise `Trouble` where nothing may be taken."""
+        """Return an account and the caps in force; raise `Trouble` where no answer may be taken."""
         consent, stored, own = _look(connection, self._survey, key)
         if not consent:
             raise Trouble(Reason.NO_CONSENT)
@@ -243,7 +243,7 @@ class Ledger:
         return Account(stored, self._survey), (caps, *own)
 
     def _check_vouched(self, terms: Terms, label: str, caps: Sequence[Caps]) -> None:
-        """Raise `Trouble` where a ledger that was lost may have spent already."""
+        """Raise `Trouble` where an earlier, lost ledger may have spent in this period already."""
         created = self._store.created
         if created is None:
             return
@@ -267,7 +267,7 @@ class Ledger:
 
 
 def person_key(name: str, salt: bytes) -> bytes:
-    """Return what stands for a person in a file with this salt; the device's own is ""."""
+    """Return a person's key, the salted hash of the name (16 bytes); b"" for the name ""."""
     if not name:
         return b""
     return blake2b(name.encode("utf-8", "surrogatepass"), key=salt, digest_size=16).digest()
@@ -290,7 +290,7 @@ class _Memos:
     """The memos of one person and attribute, in one transaction."""
 
     _DEVICE = -1
-    """The key of what the device drew before any answer."""
+    """The key of the bytes that the device drew once, before any answer."""
     _BLANK = -2
     """The key of the memo of a random value: it is reported for answers outside the domain, and
     for new ones that a cap for life leaves no epsilon for. It says nothing of any answer."""
@@ -312,7 +312,7 @@ class _Memos:
     def of(self, value: int | float | None, affordable: bool) -> tuple[bytes, bool]:
         """Return the memo of a value, and whether it is a new one that has to be paid for.
 
-        Where there is no value, or its memo would be new and is not `affordable`, that is the
+        Where there is no value, or its memo would be new and is not `affordable`, returns the
         memo of a random value, which costs nothing.
         """
         device = self._device()

@@ -1,4 +1,4 @@
-"""Read a device's file from outside: what was spent, what waits, what left. Changes nothing."""
+"""Read a device's file without changing it: spent epsilon, waiting reports, sent batches."""
 
 import contextlib
 import json
@@ -25,12 +25,13 @@ Batch = collector_pb2.Batch
 
 @dataclass(frozen=True)
 class SurveyFile:
-    """What the file holds of one survey and person.
+    """The file's content about one survey and person.
 
-    `caps` are the person's own, those for life included; `people` is how many others have an
-    account; `spent` maps attributes to how many times each epsilon was spent; `left` is what the
-    person's caps for life leave, None without one; `answered` the attributes of the latest
-    `period`; `waiting` the batches and reports that have not left the queue.
+    `caps` are the person's own, the caps for life included; `people` is how many accounts others
+    than the device's own user have; `spent` maps attributes to how many times each epsilon was
+    spent; `left` is the epsilon that the person's caps for life leave, None without one;
+    `answered` the attributes reported in the latest `period`; `waiting` the queued batches and
+    reports.
     """
 
     survey: str
@@ -49,15 +50,15 @@ class SurveyFile:
 
 @dataclass(frozen=True)
 class LedgerFile:
-    """What a file holds: since when it counts where nobody vouched for it (None: somebody did),
-    and its surveys by name."""
+    """A file's content: when it was made, where nobody vouched that it is the first (None:
+    somebody did), and its surveys by name."""
 
     created: str | None
     surveys: tuple[SurveyFile, ...]
 
 
 def read(file: Path, person: str = "") -> LedgerFile:
-    """Return a file's content as one person's ("" is the device's own user).
+    """Return a file's content about one person ("" is the device's own user).
 
     Raises `InvalidInput` where it is no ledger, or does not know the person, and `StorageFailed`
     where it cannot be read, is damaged, or is of another schema.
@@ -137,9 +138,9 @@ def _survey(connection: sqlite3.Connection, name: str, person: bytes) -> SurveyF
 def _readable(file: Path) -> Iterator[Path]:
     """Yield a file that SQLite can open without leaving a log or an index beside the ledger.
 
-    Both are there while a process uses the ledger, or was killed: then that is the ledger itself.
-    Otherwise SQLite would make them, and a connection that only reads does not remove them: then
-    that is a copy, which is removed.
+    Both exist while a process uses the ledger, or after it was killed: then the ledger itself is
+    yielded. Otherwise SQLite would make them, and a connection that only reads does not remove
+    them: then a temporary copy is yielded.
     """
     log, index = Path(f"{file}-wal"), Path(f"{file}-shm")
     if log.exists() and index.exists():

@@ -1,4 +1,4 @@
-"""What a client does when its process forks or ends."""
+"""Clients at a fork and at the end of the process: pause, resume, close."""
 
 import atexit
 import logging
@@ -17,16 +17,16 @@ _FORK_WAIT = 2.0
 
 
 class Living(Protocol):
-    """What a fork and the end of the process concern. `hearsay.Client` is one."""
+    """An object that must be told of forks and of the end of the process: `hearsay.Client`."""
 
     def before_fork(self, deadline: float) -> None:
-        """Come to rest until `deadline`, by the monotonic clock."""
+        """Pause before a fork, at the latest at `deadline` of the monotonic clock."""
 
     def after_fork(self, *, child: bool) -> None:
-        """Go on, in the parent or in the child."""
+        """Resume after a fork, in the parent or in the child."""
 
     def end(self, spent: float) -> None:
-        """Close as the process ends; `spent` seconds of its time for that are gone."""
+        """Close as the process ends; `spent` seconds of the exit timeout are used up."""
 
 
 _living: "weakref.WeakSet[Living]" = weakref.WeakSet()
@@ -36,7 +36,7 @@ _births = threading.RLock()
 
 
 def watch(client: Living) -> None:
-    """Have a client come to rest at forks and close as the process ends, while it lives."""
+    """Register a client, weakly, to be paused at forks and closed as the process ends."""
     with _births:
         _living.add(client)
 
@@ -69,7 +69,7 @@ def _after_fork(*, child: bool) -> None:
 
 @atexit.register
 def _close_at_exit() -> None:
-    """Send what waits, for a bounded time; the rest waits in the file."""
+    """Close all clients, which send for a bounded time; unsent reports stay in the file."""
     begin = time.monotonic()
     for client in list(_living):
         try:

@@ -1,4 +1,4 @@
-"""The main file of a ledger: which log goes with it, and how it starts over without one."""
+"""A ledger's main file: the log that it expects, and starting over where that was lost."""
 
 import sqlite3
 import time
@@ -31,7 +31,7 @@ every consent, which may have been revoked in it."""
 
 
 def look(file: Path) -> Expected:
-    """Return which log the main file alone expects.
+    """Return the log that the main file expects, read without any log.
 
     Raises `Trouble` unless the file is a ledger that this version knows.
     """
@@ -71,13 +71,13 @@ def mismatch_of(file: Path) -> str:
 
 
 def expects_log(file: Path) -> bool:
-    """Tell whether the main file cannot do without the log that it has now."""
+    """Tell whether the main file needs its log, and the log beside it is the expected one."""
     expected = look(file)
     return expected.needed and not mismatch(expected, Path(f"{file}-wal"))
 
 
 def expect(connection: sqlite3.Connection, log: Log, *, needed: bool) -> Expected:
-    """Note which log the main file will go with once this one is in it."""
+    """Note which log the main file is to expect once this one is moved into it."""
     expected = log.expected(needed=needed)
     connection.execute("UPDATE log SET expected = ?", (str(expected),))
     return expected
@@ -101,7 +101,7 @@ def count_once(connection: sqlite3.Connection) -> None:
 
 
 def start_over(connection: sqlite3.Connection, why: str, now: datetime, count: int) -> None:
-    """Make of an earlier state of a ledger one that nobody vouched for."""
+    """Turn an earlier state of a ledger into a ledger that nobody vouched for."""
     for statement in _START_OVER.split(";\n"):
         connection.execute(statement)
     counted = max(count, own_mark(connection).count)

@@ -1,4 +1,4 @@
-"""Memos: the permanent answers that a device keeps, and what keeping one costs."""
+"""Memos: the permanent answers that a device keeps, and the epsilon that each costs."""
 
 import math
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from ldp.core.mechanism import Categorical
 
 @dataclass(frozen=True)
 class Memoizer:
-    """How a device answers a memoised attribute at one level, and what that spends.
+    """Draw memos and reports of a memoised attribute at one level, and tell their epsilon.
 
     A device keeps, for as long as the attribute is asked:
     1. once, before any answer: `device = enroll(coins)`;
@@ -36,7 +36,7 @@ class Memoizer:
 
     @property
     def epsilon(self) -> float:
-        """What a memo costs, once for its key: the epsilon of all reports of an answer that
+        """The epsilon of a memo, spent once for its key: it covers all reports of an answer that
         never changes. The smallest double certainly >= that of the exact integers."""
         if isinstance(self.mechanism, Longitudinal):
             return self.mechanism.memo_epsilon
@@ -52,12 +52,12 @@ class Memoizer:
 
     @property
     def identity(self) -> bytes:
-        """What memos are kept under, 32 bytes: a memo is good for this very mechanism only."""
+        """The key of the mechanism, 32 bytes: a memo is good for this very mechanism only."""
         integers = sorted(self.mechanism.integers.items())
         return sha256(repr((self.mechanism.name, integers)).encode()).digest()
 
     def check(self, memo: float) -> None:
-        """Raise `InvalidInput` unless this is what an attribute declared with `memo` allows."""
+        """Raise `InvalidInput` unless epsilon and noise fit an attribute declared with `memo`."""
         if Fraction(self.epsilon) > Fraction(memo) * Fraction(self.mechanism.epsilon):
             raise InvalidInput(
                 f"{self.mechanism.name}: a memo has epsilon {self.epsilon:.6g}, more than "
@@ -70,11 +70,11 @@ class Memoizer:
             )
 
     def enroll(self, coins: Coins) -> bytes:
-        """Return what the device draws once, before any answer, and keeps; often nothing."""
+        """Return the bytes that a device draws once, before any answer, and keeps; often none."""
         return self.mechanism.enroll(coins) if isinstance(self.mechanism, Longitudinal) else b""
 
     def key(self, device: bytes, category: int) -> int:
-        """Return which memo a category uses, an integer >= 0: those of one key share it.
+        """Return the key of a category's memo, an integer >= 0; equal keys share a memo.
 
         Raises `InvalidInput` for a category outside the domain and for bytes that `enroll`
         cannot have given.

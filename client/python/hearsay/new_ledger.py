@@ -1,4 +1,4 @@
-"""New ledgers: made whole, then put in place."""
+"""Making new ledgers: each is built in full, then put in place."""
 
 import functools
 import os
@@ -49,7 +49,7 @@ def create_ledger(file: str | os.PathLike[str], *, anchor: Anchor | None = None)
 
 @functools.cache
 def _template() -> bytes:
-    """Return an empty ledger; to copy it takes a quarter of the time to make it."""
+    """Return an empty ledger's bytes; copying takes a quarter of the time of making them."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     try:
         connection.executescript(TABLES)
@@ -63,7 +63,7 @@ def _template() -> bytes:
 
 
 def in_memory(created: datetime | None) -> sqlite3.Connection:
-    """Return a new ledger, in memory."""
+    """Return a connection to a new ledger in memory."""
     connection = sqlite3.connect(
         ":memory:", isolation_level=None, check_same_thread=False, cached_statements=64
     )
@@ -83,9 +83,9 @@ def in_memory(created: datetime | None) -> sqlite3.Connection:
 
 
 def make(file: Path, created: datetime | None) -> bool:
-    """Put a whole new ledger in place; return False where there is a file.
+    """Put a complete new ledger in place; return False where there is a file.
 
-    One that nobody vouches for takes the place of an empty file.
+    A ledger that nobody vouches for (`created` is given) takes the place of an empty file.
     """
     connection = in_memory(created)
     try:

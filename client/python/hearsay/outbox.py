@@ -1,7 +1,7 @@
-"""The reports that wait: sealed into batches, kept until they are answered, then remembered.
+"""The queue of reports: sealed into batches, kept until they are answered, then remembered.
 
 A batch is sealed before it leaves for the first time: its id and bytes are on the disk, and with
-them what was spent on it, so that every retry sends the same, whatever dies in between.
+them the epsilon spent on it, so that every retry sends the same, whatever dies in between.
 """
 
 import contextlib
@@ -16,13 +16,13 @@ from hearsay.store import Store
 from hearsay.trouble import Reason, Trouble
 
 _LEASE = 30.0
-"""Seconds for which a process has a batch to itself. Two that send one do no harm."""
+"""Seconds for which one process alone sends a batch. Two processes that send it do no harm."""
 
 _KEPT, _KEPT_BYTES = 100, 1 << 20
-"""Batches that are remembered after they left, and their bytes."""
+"""Most batches, and most bytes of batches, that are remembered after they left."""
 
 _FORGETTABLE = 1000
-"""Batches that the queue dropped while they were under way, whose ids are kept: the latest."""
+"""Most ids kept of batches that the queue dropped after they may have left: the latest."""
 
 PERSON = 16
 """Bytes that name the person of a row. They are all zero for the device's own user."""
@@ -30,7 +30,7 @@ PERSON = 16
 
 @dataclass(frozen=True)
 class Sent:
-    """A batch that left the device: when (UTC), and what became of it."""
+    """A batch that left the device: the time (UTC) and the name of its outcome."""
 
     at: datetime
     became: str
@@ -39,7 +39,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Outbox:
-    """What waits and what left, decoded: exactly what the server gets to see.
+    """The waiting reports and sent batches, decoded, exactly as the server sees them.
 
     `reports` are not in a batch yet, and each is shown as a batch of one row without an id;
     `batches` are, and wait for an answer; `sent` are the last 100 that left, or 1 MiB of them.
@@ -55,10 +55,10 @@ class Outbox:
 
 
 class Waiting(NamedTuple):
-    """What waits of one survey: reports that are not sealed, their bytes, and when the oldest of
+    """The queue of one survey: reports that are not sealed, their bytes, and when the oldest of
     them was made (Unix time; infinity: none); when the oldest report in a batch was made; batches
     that may be sent now, and all batches; whether anybody consents; and whether the server is to
-    forget something."""
+    be asked to forget batches."""
 
     reports: int
     size: int
@@ -71,7 +71,7 @@ class Waiting(NamedTuple):
 
 
 def waiting(store: Store, survey: str, now: float) -> Waiting:
-    """Look at what waits at `now`, in Unix time."""
+    """Return the state of a survey's queue at `now`, in Unix time."""
 
     def work(connection: sqlite3.Connection) -> Waiting:
         reports, size, oldest, batches, free, sealed, consent, forgets = connection.execute(
@@ -107,8 +107,8 @@ def add(
     at: float,
     limits: tuple[int, int],
 ) -> tuple[int, int, int]:
-    """Queue a person's report, made at `at` (Unix time), and drop the oldest while more than the
-    limits wait, reports and bytes; return what waits then, and how many were dropped."""
+    """Queue a person's report, made at `at` (Unix time), and drop the oldest while more than
+    `limits` (reports, bytes) wait; return the reports and bytes that wait, and the drops."""
     (seq, size), (gone, gone_size) = _totals(connection, survey)
     seq, size = seq + 1, size + len(report)
     # A row and nothing else: every page that an answer changes delays it.
@@ -127,7 +127,7 @@ def add(
 
 
 def _totals(connection: sqlite3.Connection, survey: str) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return how many reports were ever queued and how many wait no more, with their bytes."""
+    """Return how many reports were ever queued and how many left the queue, with their bytes."""
     # The last one may have left the table before one that was queued earlier.
     rows = connection.execute(
         "SELECT seq, size, gone, gone_size FROM totals WHERE survey = ?1 UNION ALL SELECT * FROM"
@@ -138,7 +138,7 @@ def _totals(connection: sqlite3.Connection, survey: str) -> tuple[tuple[int, int
 
 
 def keep_totals(connection: sqlite3.Connection, survey: str) -> None:
-    """Note how many were ever queued, before some of them leave the table of reports."""
+    """Note how many reports were ever queued, before some of them leave the table."""
     (seq, size), _ = _totals(connection, survey)
     connection.execute(
         "INSERT INTO totals VALUES (?, ?, ?, 0, 0)"
@@ -148,13 +148,13 @@ def keep_totals(connection: sqlite3.Connection, survey: str) -> None:
 
 
 def lease(store: Store, survey: str, now: float) -> list[Batch]:
-    """Return the sealed batches that no other process is sending, marked as ours; what was spent
-    on them is in the ledger's main file by then.
+    """Return the sealed batches that no other process is sending, marked as ours; the epsilon
+    spent on them is in the ledger's main file by then.
 
     `now` is in Unix time. They are marked as having left, too: from here on the server may have
     them. Where the disk is full they go without the marks: they may go twice, with the same ids.
     """
-    # A lease from the far future is one of a clock that was set back since.
+    # A lease from the far future was made by a clock that was set back since.
     free = "survey = ? AND (leased <= ? OR leased > ?)"
     which = (survey, now - _LEASE, now + _LEASE)
 
@@ -197,7 +197,7 @@ def is_queued(store: Store, batch: Batch) -> bool:
 
 
 def give_back(store: Store, batches: Sequence[Batch]) -> None:
-    """Let others, and the next try, send what was leased."""
+    """End the lease of batches, so that the next try or another process may send them."""
     store.write(
         lambda connection: connection.executemany(
             "UPDATE batches SET leased = 0 WHERE id = ? AND leased > 0",
@@ -207,7 +207,7 @@ def give_back(store: Store, batches: Sequence[Batch]) -> None:
 
 
 def put_off(store: Store, batch: Batch) -> None:
-    """Note that the server will perhaps take a batch later, but not now."""
+    """Mark a batch as put off: the server may take it later, but not now."""
     store.write(
         lambda connection: connection.execute(
             "UPDATE batches SET leased = -1 WHERE id = ?", (batch.id,)
@@ -218,7 +218,7 @@ def put_off(store: Store, batch: Batch) -> None:
 def settle(
     store: Store, batch: Batch, became: str, at: datetime, server_time: float | None = None
 ) -> bool:
-    """Take a batch that was answered for good out of the queue; return whether it was there.
+    """Remove a batch with a final answer from the queue; return whether it was there.
 
     Keeps the server's time (Unix time), which came with the answer.
     """
@@ -258,7 +258,7 @@ def _remember(
 def _drop_oldest(connection: sqlite3.Connection, survey: str, at: float) -> tuple[int, int]:
     """Drop a survey's oldest batch or, where there is none, report; return its rows and bytes.
 
-    What may have left is kept among what was sent, and its id for the server to forget.
+    A batch that may have left is kept among the sent ones, and its id for the server to forget.
     """
     found = connection.execute(
         "DELETE FROM batches WHERE seq = (SELECT min(seq) FROM batches WHERE survey = ?)"
@@ -292,13 +292,13 @@ def _drop_oldest(connection: sqlite3.Connection, survey: str, at: float) -> tupl
 def drop_person(
     connection: sqlite3.Connection, survey: str, person: bytes, at: float, *, forget: bool
 ) -> int:
-    """Drop all that waits of one person, as "revoked"; return how many reports that were.
+    """Drop one person's waiting reports, as "revoked"; return how many reports were dropped.
 
     A batch that may have left cannot be changed: the rows of others in it are dropped, too. It is
-    kept among what was sent; with `forget`, its id is kept for the server to be asked. So are the
-    ids of all batches of the survey that the queue dropped after they may have left, whoever's
-    rows they hold: the file does not know whose any more. They count as dropped on this device
-    already, for everybody in them.
+    kept among the sent batches; with `forget`, its id is kept for the server to be asked. So are
+    the ids of all batches of the survey that the queue dropped after they may have left: the file
+    no longer knows whose rows they hold. These batches count as dropped on this device already,
+    for everybody in them.
     """
     keep_totals(connection, survey)
     gone = connection.execute(
@@ -362,7 +362,7 @@ def to_forget(store: Store, survey: str) -> Mapping[str, list[bytes]]:
 
 
 def forgotten(store: Store, ids: Sequence[bytes]) -> None:
-    """Take ids off the list of those that the server is to forget."""
+    """Remove ids from the list of batches that the server is to forget."""
     store.write(
         lambda connection: connection.executemany(
             "DELETE FROM forgets WHERE id = ?", [(id_,) for id_ in ids]
@@ -377,7 +377,7 @@ def left(store: Store, survey: str) -> int:
 
 
 def view(store: Store, survey: str) -> Outbox:
-    """Return what waits and what left."""
+    """Return the waiting reports and sent batches, decoded."""
 
     def work(connection: sqlite3.Connection) -> Outbox:
         def all_of(what: str) -> list[tuple[bytes]]:

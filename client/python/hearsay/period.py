@@ -1,4 +1,4 @@
-"""A survey's time unit: which period a moment belongs to. All in UTC."""
+"""The periods of a survey's time unit: their names, starts and ends, in UTC."""
 
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -76,7 +76,7 @@ def end(unit: str, name: str) -> datetime:
     if not unit:
         return datetime.max.replace(tzinfo=UTC)
     try:
-        # The longest of its kind after its beginning: that is in the next one, whichever this is.
+        # The length of the unit's longest period after this beginning: a moment of the next period.
         return start(unit, label(unit, begin + _LONGEST[unit]))
     except OverflowError:
         return datetime.max.replace(tzinfo=UTC)

@@ -24,7 +24,7 @@ _log = logging.getLogger("hearsay")
 _GOOD = Status(Reason.READY)
 
 _OF_WRITING = (Reason.DISK, Reason.LOCKED)
-"""What only an answer finds out."""
+"""Reasons that only writing an answer reveals."""
 
 _PASSING = (
     Reason.NO_PLAN,
@@ -34,10 +34,10 @@ _PASSING = (
     Reason.TLS,
     Reason.CLOCK,  # until the server has said its time
 )
-"""What may pass by itself while somebody waits for a plan."""
+"""Reasons that may pass by themselves while `wait_ready` waits for a plan."""
 
 _MENDABLE = (Reason.PLAN_REFUSED, Reason.SERVER_REFUSED, Reason.CLOSED)
-"""What a strict client raises, since the programmer can mend it."""
+"""Reasons that a strict client raises, since the programmer can fix them."""
 
 _LOOK = 0.01
 """Seconds between two looks of `wait_ready` whether there is a plan."""
@@ -48,7 +48,7 @@ _REVOKE_WAIT = 1.0
 
 @dataclass
 class Device:
-    """What the people of one client share."""
+    """The parts and settings of a client that its people share."""
 
     agreed: Agreed
     withheld: frozenset[str]
@@ -66,7 +66,7 @@ class Device:
     state: Reason
     """READY while the client is open, DISABLED or CLOSED."""
     last: Status = _GOOD
-    """How the last answer went."""
+    """The status of the last answer."""
 
     def warn_of_pace(self, caps: Caps) -> None:
         """Warn where a cap's pace is over; raise `Trouble` where the clock cannot be used."""
@@ -78,7 +78,7 @@ class Device:
             )
 
     def note(self) -> None:
-        """Do what is due with the file, as far as that is possible now."""
+        """Load the plan and note pending consent, as far as the file can be used now."""
         try:
             self.keeper.look()
             self.consent.catch_up()
@@ -97,7 +97,7 @@ class Person:
         self._owner = owner  # the client, which must not be dropped while this is used
 
     def record(self, /, **answers: object) -> Recorded:
-        """Randomise answers by attribute name and queue them; return what became of each.
+        """Randomise answers by attribute name and queue them; return each one's outcome.
 
         Where the survey samples attributes, the record of a period reports the few that were
         drawn for it, whatever the answers are; the others are dropped as "idle".
@@ -105,7 +105,7 @@ class Person:
         A category is given as its value, or as an integer that spells it; a number as anything
         with an exact float. For an answer outside the domain (another value or type, nan) a value
         drawn uniformly from the domain is randomised in its place and counted as "invalid", so
-        that what leaves does not tell. An attribute that is left out or None is withheld: that
+        that no report tells. An attribute that is left out or None is withheld: that
         it was is visible, its answer is not, so do not withhold because of the answer. An
         attribute that was answered in this period already, or whose epsilon a cap does not
         allow, is dropped as "spent".
@@ -181,11 +181,11 @@ class Person:
             device.sender.wake()
 
     def revoke(self, *, forget: bool = False) -> None:
-        """Stop taking and sending at once, note it in the ledger, and drop what waits; raise
-        nothing. Where noting is not possible now, it is tried again.
+        """Revoke consent: stop taking and sending answers at once, note it in the ledger, and
+        drop waiting reports; raise nothing. Where noting is not possible now, it is tried again.
 
         With `forget`, the server is asked to delete the batches that were under way and may
-        have reached it. What it acknowledged stays counted, and what was spent stays spent.
+        have reached it. Acknowledged batches stay counted, and spent epsilon stays spent.
         """
         device = self._device
         if device.state is not Reason.READY:
@@ -208,9 +208,9 @@ class Person:
             device.sender.resume(token)
 
     def set_caps(self, caps: Caps) -> None:
-        """Set the user's own caps, kept in the ledger; of them and the app's the lower hold.
+        """Set the user's own caps, kept in the ledger; the lower of these and the app's hold.
 
-        That for life is for all surveys of the ledger, the others for this survey. Where they
+        The cap for life is for all surveys of the ledger, the others for this survey. Where they
         cannot be kept, raises `StorageFailed`, `NotReady` where others hold the ledger for long,
         and `InvalidInput` where the client's `clock` cannot be used.
         """
@@ -222,7 +222,7 @@ class Person:
             raise to_raise(trouble.status.reason, words) from None
 
     def spendings(self) -> tuple[Spending, ...]:
-        """Return what was spent and what is left, by attribute; empty without a plan."""
+        """Return the epsilon spent and left of each attribute; empty without a plan."""
         device = self._device
         try:
             terms = self._terms()

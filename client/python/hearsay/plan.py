@@ -1,4 +1,4 @@
-"""A plan as values: what a client executes and a server estimates from.
+"""A survey's plan as values, which clients execute and servers estimate from.
 
 Both sides build it from the same frozen bytes. Building it checks it: every mechanism's epsilon
 is computed again from its integers, so the server is not trusted with privacy.
@@ -95,7 +95,7 @@ class Categorical:
             raise InvalidInput("some values must have all of epsilon: give a class the scale 1")
 
     def policy(self, epsilon: float) -> Policy | None:
-        """Return what must be kept at `epsilon`; None where all pairs are protected alike."""
+        """Return the policy to keep at `epsilon`; None where all pairs are protected alike."""
         k = len(self.values)
         if self.sensitive:
             return Policy.one_sided(k, [self._categories[v] for v in self.sensitive], epsilon)
@@ -138,7 +138,7 @@ class Categorical:
 
     @property
     def mechanisms(self) -> type[Mechanism]:
-        """What randomises categories."""
+        """The base class of mechanisms that randomise categories."""
         return CategoricalMechanism
 
     def check(self, mechanism: Mechanism) -> None:
@@ -182,7 +182,7 @@ class Numeric:
 
     def encode(self, answer: object) -> float:
         """Return `answer` on the scale [-1, 1] of the mechanisms; raise `InvalidInput`
-        for what is no number, not finite, or (without clamp) outside the range."""
+        for an answer that is no number, not finite, or (without clamp) outside the range."""
         # Not whatever has __float__: a numpy string has it too, and repeats itself in its error.
         if isinstance(answer, bool) or not isinstance(answer, Real | Decimal):
             raise InvalidInput(f"must be a number, got a {type(answer).__name__}")
@@ -205,7 +205,7 @@ class Numeric:
 
     @property
     def mechanisms(self) -> type[Mechanism]:
-        """What randomises numbers in [-1, 1]."""
+        """The base class of mechanisms that randomise numbers in [-1, 1]."""
         from ldp.mechanisms.numbers.mean import MeanMechanism
 
         return MeanMechanism
@@ -266,8 +266,10 @@ class Plan:
     for the whole record (sequential composition over the attributes that a record reports,
     checked in exact arithmetic); where an attribute's domain declares sensitive values or
     classes, its policy takes the place of its epsilon. All reports of a memoised attribute
-    together, over periods, keep what `Memoizer` says. `default_level` is the level that a device
+    together, over periods, keep `Memoizer`'s guarantee. `default_level` is the level that a device
     uses until the person chooses one; "" where the person must choose.
+    `levels_differ_at_most` bounds how much two levels' people differ in a share, or in a mean as a
+    part of its range; None where nothing is assumed.
     """
 
     survey: str
@@ -277,6 +279,7 @@ class Plan:
     attributes: Mapping[str, Attribute]
     levels: Mapping[str, Level]
     default_level: str = ""
+    levels_differ_at_most: float | None = None
 
     def level(self, name: str) -> Level:
         """Return a level by name; raise `InvalidInput` for one that the survey lacks."""
@@ -285,7 +288,7 @@ class Plan:
         return self.levels[name]
 
     def memoizer(self, level: str, attribute: str) -> Memoizer | None:
-        """Return how a device keeps an attribute's memos; None where it draws afresh.
+        """Return the memoizer of an attribute; None where every report is drawn afresh.
 
         Raises `InvalidInput` for a level or an attribute that the survey lacks.
         """
@@ -302,7 +305,7 @@ class Plan:
 
 
 _MOST_BYTES, _MOST_ATTRIBUTES = 1 << 22, 1024
-"""Of a plan that a device looks into: how long that takes must not be for a server to choose."""
+"""Limits of a plan that is parsed: a server must not choose how long parsing takes."""
 
 
 @lru_cache(maxsize=64)
@@ -347,6 +350,9 @@ def parse(data: bytes) -> Plan:
         raise InvalidInput(
             f"default_level: expected one of {', '.join(levels)}, got {survey.default_level!r}"
         )
+    most = survey.levels_differ_at_most if survey.HasField("levels_differ_at_most") else None
+    if most is not None and not 0 <= most <= 1:
+        raise InvalidInput(f"levels_differ_at_most must lie in [0, 1], got {most!r}")
     return Plan(
         survey=survey.name,
         title=survey.title,
@@ -355,6 +361,7 @@ def parse(data: bytes) -> Plan:
         attributes=MappingProxyType(attributes),
         levels=MappingProxyType(levels),
         default_level=survey.default_level,
+        levels_differ_at_most=most,
     )
 
 
@@ -429,7 +436,7 @@ def _listed(levels: list[tuple[str, float]]) -> str:
 
 
 def mechanism_message(mechanism: Mechanism) -> plan_pb2.Mechanism:
-    """Return a mechanism as a plan carries it."""
+    """Return a mechanism as a message of a plan."""
     return plan_pb2.Mechanism(
         name=mechanism.name,
         epsilon=mechanism.epsilon,
@@ -441,8 +448,8 @@ def mechanism_message(mechanism: Mechanism) -> plan_pb2.Mechanism:
 
 
 def attribute(wire: survey_pb2.Attribute, unit: str) -> Attribute:
-    """Return an attribute of a survey with this period; raise `InvalidInput` for one that cannot
-    be."""
+    """Return an attribute of a survey with the period `unit`; raise `InvalidInput` where the
+    attribute is not valid."""
     cap = wire.cap if wire.HasField("cap") else math.inf
     found = Attribute(wire.name, wire.title, _domain(wire), wire.memo, cap)
     if found.memo and not unit:

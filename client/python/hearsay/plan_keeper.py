@@ -22,12 +22,12 @@ _DAY = 24 * 3600.0
 
 _BEHIND = 12 * 3600.0
 """Seconds that the server's time may be behind the clock before the server is asked for it: a
-process that starts after a while knows only what the last one heard."""
+process that starts after a while knows only the time that the last process heard."""
 
 
 def _uptime() -> float:
-    """Return the seconds since some moment, those that the device slept included where the system
-    counts them."""
+    """Return the seconds of a steady clock, which counts sleep of the device where the system
+    does."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
@@ -37,7 +37,7 @@ class PlanKeeper:
 
     The plan of a survey never changes, so the first one that was accepted is kept and every other
     one is refused. Only an app that ships a revision accepts exactly that plan, also where
-    another one was kept before. What was spent stays spent in either case.
+    another one was kept before. Spent epsilon stays spent in either case.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class PlanKeeper:
         self.refused = Status(Reason.NO_PLAN, "no plan has come yet")
         """Why there is no plan."""
         self.refused_other = ""
-        """Why another plan than the one that is kept was refused; "" where none came."""
+        """Why a plan other than the kept plan was refused; "" where none came."""
         self.transport_error = ""
         """How the last call to the server failed, in words; "" where it succeeded."""
 
@@ -79,15 +79,15 @@ class PlanKeeper:
 
     @property
     def server_time(self) -> float | None:
-        """The server's time now, in Unix time: what it said last, and what has passed since in
-        this process. None where it never said."""
+        """The server's time now, in Unix time: its last reported time, plus the time passed since
+        in this process. None where it never reported any."""
         if self._heard is None:
             return None
         said, at = self._heard
         return said + _uptime() - at
 
     def hear(self, server_time: int) -> None:
-        """Take note of the server's time; 0 where an answer did not say."""
+        """Note the server's time, in Unix time; 0 where an answer did not report it."""
         if server_time > 0:
             self._heard = float(server_time), _uptime()
 
@@ -113,7 +113,7 @@ class PlanKeeper:
         self.keep_server_time()
 
     def confirm_created(self) -> None:
-        """Note in a ledger that nobody vouched for when it was made, by a time that is sure.
+        """Correct the time at which the ledger was made, once the server confirms the clock.
 
         It was made by a clock that may have been wrong. Where the server's time is known, and the
         clock agrees with it to a day, an earlier ledger can have spent up to now, and no further.
@@ -126,8 +126,8 @@ class PlanKeeper:
                 self._store.confirm_created(latest)
 
     def look(self) -> None:
-        """Take the plan that is kept in the ledger, or that the app ships; raise `Trouble` where
-        the ledger cannot be read or written."""
+        """Load the plan from the ledger, or from the app's agreement; raise `Trouble` where the
+        ledger cannot be read or written."""
         if self.plan is None:
             with self._lock:
                 if self.plan is None:  # another thread may have been first
@@ -144,7 +144,7 @@ class PlanKeeper:
         data, asked, server_time = self._store.read(work)
         if self._heard is None and server_time > 0:
             self._heard = server_time, _uptime()
-        # Where the app asks for another plan than the one that is kept, that one is to come yet.
+        # Where the app asks for another plan than the kept one, its plan is yet to come.
         if data and self._agreed.revision in (None, hashlib.sha256(data).hexdigest()):
             try:
                 self._accept(data, self._accepted(data))
@@ -182,7 +182,7 @@ class PlanKeeper:
         """Ask the server for its plan and its time.
 
         Raises `Unreachable` where it does not answer, and `Trouble` where the ledger cannot keep
-        what it says.
+        its answer.
         """
         try:
             answer = self._transport.get_plan(self._agreed.survey, timeout)
@@ -260,11 +260,11 @@ class PlanKeeper:
             self._refuse(str(error))
 
     def no_plan(self) -> HearsayError:
-        """Return what to raise where there is no plan: it says why."""
+        """Return the exception to raise where there is no plan: it says why."""
         return to_raise(self.refused.reason, f"{self.refused.detail}: wait for wait_ready()")
 
     def terms(self, choices: Choices) -> Terms:
-        """Return the terms of a person who chose so.
+        """Return the terms of a person with these choices.
 
         Raises `no_plan()` without a plan, and `InvalidInput` where the plan has no such choice.
         """
@@ -281,9 +281,9 @@ class PlanKeeper:
         return terms
 
     def _accepted(self, data: bytes) -> Plan:
-        """Return a plan; raise `InvalidInput` where it is not what the app and the device's own
-        user agreed to. If the user chose no level and there is no default, there must be levels
-        that somebody else could choose."""
+        """Parse a plan; raise `InvalidInput` unless it fits the app's agreement and the choices of
+        the device's own user. If the user chose no level and there is no default, there must be
+        levels that somebody else could choose."""
         plan = parse(data)
         self._agreed.check(plan, self._withheld)
         if self._choices.level is not None or plan.default_level:

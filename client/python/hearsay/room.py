@@ -1,4 +1,4 @@
-"""Room on the disk that is kept for a ledger's last notes, for the time when the disk is full."""
+"""Disk space reserved for a ledger's last notes, for the time when the disk is full."""
 
 import os
 from pathlib import Path
@@ -7,14 +7,14 @@ from typing import IO
 from hearsay.interrupts import is_from_handler
 
 _SIZE = 1 << 15
-"""Bytes: a checkpoint notes a few pages of 4 KiB before it can empty the log."""
+"""Bytes to reserve: a checkpoint notes a few pages of 4 KiB before it can empty the log."""
 _STEP = 1 << 12
 
 _NAMELESS = getattr(os, "O_TMPFILE", None)  # Linux alone has it; elsewhere there is no room
 
 
 class Room:
-    """Space in a file without a name, which goes when the process does."""
+    """Disk space reserved by a file without a name, which vanishes with the process."""
 
     _file: IO[bytes] | None = None
 
@@ -23,7 +23,7 @@ class Room:
         self._folder = folder
 
     def take(self) -> None:
-        """Take the space, or as much of it as the disk has."""
+        """Reserve the space, or as much of it as the disk has."""
         try:
             if self._file is None:
                 if _NAMELESS is None:
@@ -36,7 +36,7 @@ class Room:
                 raise
 
     def give(self) -> None:
-        """Give the space to whatever is written next."""
+        """Free the space for the next writes."""
         file, self._file = self._file, None
         if file is not None:
             file.close()

@@ -1,4 +1,4 @@
-"""Rows as a server streams them, decoded by their plan: codes, levels and who has none."""
+"""Rows that a server streams, decoded by their plan: codes, levels and absent answers."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -51,8 +51,8 @@ def integer_type(plan: Plan, attribute: str) -> np.dtype[Any] | None:
 
 
 def channels(plan: Plan) -> str:
-    """Return how every attribute is randomised at every level, as JSON, for whoever has the rows
-    and not the plan: name, epsilons and integers of each mechanism."""
+    """Return the name, epsilons and integers of every attribute's mechanism at every level, as
+    JSON, for readers of rows who lack the plan."""
     return json.dumps(
         {
             name: {
@@ -70,9 +70,9 @@ def channels(plan: Plan) -> str:
 
 
 def decode(plan: Plan, chunk: analyst_pb2.ExportRowsResponse) -> Mapping[str, AttributeRows]:
-    """Return a chunk's attributes, in the plan's order.
+    """Return a chunk's rows by attribute, in the plan's order.
 
-    Raises `InvalidInput` where codes or presence bits are not possible: the sender is not trusted.
+    Raises `InvalidInput` for impossible codes or presence bits: the sender is not trusted.
     """
     decoded = {}
     for name in plan.attributes:

@@ -1,4 +1,4 @@
-"""The tables of a device's file: what was spent, which memos, what waits, what left."""
+"""The tables of a device's file: accounts, memos, waiting reports and sent batches."""
 
 APPLICATION = 0x48525359  # "HRSY"
 VERSION = 2

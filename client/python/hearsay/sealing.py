@@ -10,8 +10,8 @@ from hearsay.store import Store
 from ldp import Coins
 
 _UNANSWERED = 8
-"""Batches of a survey that may wait for an answer before more are sealed: so what piles up while
-the server is away goes in large batches. Those that the server put off do not count."""
+"""Batches of a survey that may wait for an answer before more are sealed: so reports that pile up
+while the server is away go in large batches. Batches that the server put off do not count."""
 
 
 class _Row(NamedTuple):

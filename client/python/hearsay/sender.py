@@ -43,7 +43,7 @@ _TIDY = 5.0
 _IDLE = 60.0
 """Seconds between two looks at an empty queue, which another process may have left filled."""
 _KEEP = 5.0
-"""Seconds for which what was counted may be in memory only."""
+"""Seconds for which new counts may be in memory only."""
 _AGAIN = 0.1
 """Seconds after which a flush looks again where another process has a batch under way."""
 
@@ -56,8 +56,8 @@ class Delivery:
     At most `max_reports` and `max_bytes` wait; the oldest are dropped beyond that. A try that
     fails is followed by another after `first_wait` seconds, then twice that, up to
     `longest_wait`, each 50 to 100% of it, never before the server's own retry delay; a flush
-    keeps to that, too. `timeout` is that of one call, `exit_timeout` what the process's exit may
-    be delayed by. `plan_age` is how old a plan gets before the server is asked again whether it
+    keeps to that, too. `timeout` is for one call, `exit_timeout` the longest delay of the process's
+    exit. `plan_age` is how old a plan gets before the server is asked again whether it
     is still the same; where there is none yet, that is `longest_wait`. `record_wait` is how long
     an answer may wait for another process that writes to the ledger. Times in seconds.
     Raises `InvalidInput` unless all are positive (`exit_timeout` may be 0).
@@ -93,7 +93,7 @@ class DeliveryState:
 
 
 class _Flush:
-    """Somebody waits until all that waited was answered."""
+    """A request to send all waiting reports, whose caller waits for the result."""
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
@@ -156,10 +156,10 @@ class Sender:
         self._stopped = False
         self._answered: dict[bytes, str] = {}  # answered, but the disk is too full to note it
         self._failures = 0
-        self._not_before = 0.0  # monotonic; what the last failure asked for
+        self._not_before = 0.0  # monotonic; set by the last failure
 
     def start(self) -> bool:
-        """Begin, unless it has begun; return whether it runs, or is about to."""
+        """Start the thread, unless it runs; return whether it runs, or is about to."""
         if self._thread is None and not self._stopped:
             with self._starting:
                 if self._thread is None:
@@ -172,13 +172,13 @@ class Sender:
         return not self._stopped
 
     def wake(self) -> None:
-        """Have a look at the queue now; a forked child has no thread yet."""
+        """Make the thread look at the queue now; start it first in a forked child."""
         self.start()
         if self._calls.empty():
             self._calls.put(None)
 
     def flush(self, timeout: float) -> bool:
-        """Send all that waits; return whether it was answered within `timeout` seconds.
+        """Send all waiting reports; return whether all were answered within `timeout` seconds.
 
         Where the server asked to be left alone for longer than that, it is not asked.
         """
@@ -248,7 +248,7 @@ class Sender:
         self._leave()
 
     def _receive(self, timeout: float) -> None:
-        """Wait to be called, for so many seconds at most, and take in all who wait for a flush."""
+        """Wait at most `timeout` seconds for a call, and collect all requests for a flush."""
         try:
             call = self._calls.get(timeout=timeout) if timeout > 0 else self._calls.get_nowait()
             while True:
@@ -271,7 +271,7 @@ class Sender:
             leaving.discard(self)
 
     def _turn(self) -> float:
-        """Do what is due; return the seconds until something is again."""
+        """Fetch the plan and send batches where due; return the seconds until the next turn."""
         if self._stopped:
             return 0.0
         if self._pauses:
@@ -315,7 +315,7 @@ class Sender:
         return min(max(0.01, self._delivery.batch_age - age), self._delivery.longest_wait, _IDLE)
 
     def _wait_after(self, retry_after: float) -> float:
-        """Return how long to wait after a failure, and keep to it."""
+        """Set, and return, the seconds to wait after a failure."""
         delivery = self._delivery
         wait = min(delivery.longest_wait, delivery.first_wait * 2 ** float(min(self._failures, 30)))
         self._failures += 1
@@ -326,7 +326,7 @@ class Sender:
         return pause
 
     def _answer_flushes(self, next_try: float, *, sent: bool = False) -> None:
-        """Answer those whose time is up before the next try, in so many seconds."""
+        """Answer the flushes that time out before the next try, in `next_try` seconds."""
         until = time.monotonic() + next_try
         for flush in [flush for flush in self._flushes if flush.deadline < until]:
             self._flushes.remove(flush)
@@ -339,8 +339,8 @@ class Sender:
             _log.info("the ledger's log could not be moved yet: %s", trouble)
 
     def _send(self, *, everything: bool) -> tuple[float | None, outbox.Waiting]:
-        """Send what is due; return None where nothing is left of it, else the seconds that the
-        server asked to wait (0: it asked for nothing), and what waits."""
+        """Send due batches; return None where none of them is left, else the seconds that the
+        server asked to wait (0: it asked for nothing), and the state of the queue."""
         self._keeper.look()
         _unless_full(self._consent.catch_up)
         _unless_full(self._counters.keep, _KEEP)
@@ -390,12 +390,12 @@ class Sender:
                 return max(late), waits
 
     def _give_back(self) -> None:
-        """Let the next try, and other processes, send what was leased and not answered."""
+        """End the lease of unanswered batches: the next try or other processes may send them."""
         if self._leased and not _unless_full(outbox.give_back, self._store, self._leased):
             self._leased = []
 
     def _deliver(self, batch: collector_pb2.Batch) -> float | None:
-        """Submit one batch; return None where it was answered for good, and so left the queue."""
+        """Submit one batch; return None once it left the queue, else the seconds to wait."""
         if self._stopped or self._pauses or not self._consent.may_send:
             return 0.0
         if not outbox.is_queued(self._store, batch):
@@ -427,7 +427,7 @@ class Sender:
         return self._settle(batch, became)
 
     def _settle(self, batch: collector_pb2.Batch, became: str) -> float | None:
-        """Note what became of a batch. On a full disk it stays queued, and is not sent again."""
+        """Note a batch's final answer. On a full disk it stays queued, and is not sent again."""
         server_time = self._keeper.server_time
         now = self._clock()
         if _unless_full(outbox.settle, self._store, batch, became, now, server_time) is None:
@@ -455,12 +455,12 @@ class Sender:
 
 
 leaving: set[Sender] = set()
-"""Those that were stopped, until their threads have closed what they had open: a fork waits."""
+"""Stopped senders whose threads have not closed store and transport yet: a fork waits for them."""
 
 
 def _unless_full(write: Callable[P, object], *args: P.args, **options: P.kwargs) -> Trouble | None:
-    """Write to the ledger; return what went wrong with the disk: what is in a batch needs no room
-    there to leave, so it does not wait for that. Raises any other `Trouble`."""
+    """Write to the ledger; return the `Trouble` where the disk fails: a sealed batch needs no disk
+    space to be sent, so it does not wait for any. Raises any other `Trouble`."""
     try:
         write(*args, **options)
     except Trouble as trouble:
@@ -471,5 +471,5 @@ def _unless_full(write: Callable[P, object], *args: P.args, **options: P.kwargs)
 
 
 def _words(error: Exception) -> str:
-    """Return an error's words where they are ours; those of others may have an answer in them."""
+    """Return the message of our own error, else the type: another message may hold an answer."""
     return str(error) if isinstance(error, HearsayError) else type(error).__name__

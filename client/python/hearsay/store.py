@@ -1,4 +1,4 @@
-"""The file that a device keeps: what was spent, which memos, what waits. One SQLite database.
+"""A device's file, one SQLite database: accounts, memos, waiting reports and sent batches.
 
 A transaction of `Store.write` is atomic, and survives the death of the process. `Store.secure`
 puts all that was written before on the disk, in the main file. So an answer costs no fsync, and a
@@ -42,11 +42,11 @@ from hearsay.turns import Turn
 from hearsay.wal import LONG_LOG, MAY_GO, Log
 
 _SQLITE = b"SQLite format 3\0"
-"""What every database begins with."""
+"""The first bytes of every SQLite database."""
 _MANY = 32
-"""Transactions after which it is worth a look whether the log is long, on a disk with space."""
+"""Transactions between two checks whether the log is long, on a disk with space."""
 _REOPEN = 1.0
-"""Seconds between two tries to open what could not be opened."""
+"""Seconds between two tries to open a file that could not be opened."""
 _TRY = 10
 """Milliseconds that SQLite waits for another process's transaction before it is asked again."""
 
@@ -81,7 +81,7 @@ class Store:
     ) -> None:
         """Name the file; None keeps all in memory, for as long as this process lives.
 
-        `wait` is how many seconds a transaction waits for those of other processes.
+        `wait` is how many seconds a transaction waits for other processes' transactions.
         """
         self.file = None if file is None else file.absolute()
         self._name = str(self.file)
@@ -95,7 +95,7 @@ class Store:
         self.lost = ""
         """Why this is not the latest state of the ledger; "" where it is."""
         self.salt = b""
-        """What persons' names are hashed with."""
+        """The key of the hash of persons' names."""
         self._syncing = Turn()  # one wait for the disk at a time; taken first
         self._turn = Turn()  # guards all below, and one transaction at a time
         self._owner = os.getpid()
@@ -145,8 +145,8 @@ class Store:
         return self._turn.take(run, self._wait)
 
     def confirm_created(self, moment: datetime) -> None:
-        """Correct, once, when the ledger was made, where `created` is by a clock that may have
-        been wrong.
+        """Set `created`, once, to a confirmed time, where the ledger was made by a clock that may
+        have been wrong.
 
         Raises `Trouble` where that cannot be written.
         """
@@ -162,7 +162,7 @@ class Store:
         self.read(self._read_settings)  # another process may have been the first
 
     def probe(self) -> None:
-        """Write something; raise `Trouble` where that cannot be."""
+        """Write 4 KiB to the file; raise `Trouble` where that fails."""
         self.write(
             lambda connection: connection.execute(
                 "INSERT OR REPLACE INTO settings VALUES ('probe', zeroblob(4096))"
@@ -170,11 +170,11 @@ class Store:
         )
 
     def secure(self) -> None:
-        """Have all that was committed in the main file, and counted by the anchor.
+        """Move all committed transactions into the main file, and count that in the anchor.
 
-        From then on a ledger without it is found out: an older file, or one without its log. To
-        be called before a batch leaves. Where the disk has no space for the main file to grow, the
-        log is synced and stays. Raises `Trouble` where nothing may leave.
+        From then on an older file, or a file without its log, is found out. To be called before a
+        batch leaves. Where the disk has no space for the main file to grow, the log is synced and
+        stays. Raises `Trouble` where nothing may leave.
         """
         if self.file is not None:
             self._syncing.take(lambda: self._move(count=self._anchor is not None, last=True))
@@ -218,13 +218,13 @@ class Store:
                             raise
 
     def let_go(self) -> None:
-        """End what `hold` began."""
+        """Let transactions begin again, after `hold`."""
         self._turn.lock.release()
         self._syncing.lock.release()
 
     def after_fork(self, *, usable: bool) -> None:
-        """Forget, in the child, what belongs to the parent. Unless it was held, and so closed,
-        SQLite in this process cannot be trusted with the file any more: nothing is taken then."""
+        """Drop the parent's connections in a forked child. Unless the file was held, and so closed,
+        SQLite in this process cannot be trusted with it any more: no answer is taken then."""
         self._turn, self._syncing = Turn(), Turn()
         if self.file is not None:
             if usable:
@@ -320,7 +320,7 @@ class Store:
             log.close()
 
     def _is_there(self) -> bool:
-        """Tell whether the file is still the one that is open: somebody may have removed it."""
+        """Tell whether the path still leads to the open file: somebody may have removed it."""
         # For every answer, so by the name as a string: a Path takes three times as long.
         if self.file is None:
             return True
@@ -349,7 +349,7 @@ class Store:
         return self._join(self.file)
 
     def _join(self, file: Path) -> sqlite3.Connection:
-        """Open the file, together with whoever has it open, and the log that goes with it."""
+        """Open the file, which other processes may have open, with the log that it expects."""
         if not size_of(file):
             self._set_aside("lost", "-wal", "-shm")
             make(file, self._clock())
@@ -385,7 +385,7 @@ class Store:
         return connection
 
     def _restored(self, connection: sqlite3.Connection, mark: Mark | None) -> str:
-        """Return why this is a copy, as the anchor shows; "" where it does not."""
+        """Return why the anchor shows this ledger to be a copy; "" where it does not."""
         if self._anchor is None:
             return ""
         own = own_mark(connection)
@@ -408,17 +408,17 @@ class Store:
     def _checkpoint(
         self, connection: sqlite3.Connection, log: Log, *, count: bool, last: bool
     ) -> None:
-        """Move the log into the main file, and have this expect a new life of the log.
+        """Move the log into the main file, which then expects the next life of the log.
 
-        With `count` the anchor learns of it. With `last` a full disk gives the room that is kept
-        for it; where this is not enough, the log is synced and stays.
+        With `count` the anchor learns of it. With `last` the reserved space is used on a full
+        disk; where this is not enough, the log is synced and stays.
         """
 
         def attempt(*, excuse: bool) -> None:
             run = on(connection)
             if count:
                 run(count_once)
-            log.sync(run)  # what the disk may have lost must not be moved
+            log.sync(run)  # frames that the disk may have lost must not be moved
             try:
                 assert self.file is not None
                 renew(self.file, connection, log)
@@ -446,7 +446,7 @@ class Store:
         log.alone(self._wait, checkpoint)
 
     def _set_aside(self, why: str, *endings: str) -> None:
-        """Give files of the ledger another name: whoever opens it next makes new ones."""
+        """Rename files of the ledger: the next process that opens it makes new ones."""
         aside = f"{self._name}.{why}-{time.time_ns()}"
         for ending in endings:
             with contextlib.suppress(FileNotFoundError):
@@ -473,7 +473,7 @@ def _settings(connection: sqlite3.Connection) -> dict[str, Any]:
 
 
 def _is_database(file: Path) -> bool:
-    """Tell whether a file begins as those of SQLite do, or is empty or gone by now."""
+    """Tell whether a file begins as a SQLite database does, or is empty or gone by now."""
     try:
         with file.open("rb") as content:
             return content.read(len(_SQLITE)) in (_SQLITE, b"")

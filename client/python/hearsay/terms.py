@@ -1,4 +1,4 @@
-"""The terms on which one person's answers are taken: a plan at the level that the person chose."""
+"""The terms on which one person's answers are taken: a plan at the person's levels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ from ldp import Coins, InvalidInput
 from ldp.planning.budget import Budget
 
 _GRID = 1 << 53
-"""Numbers that a number outside the domain is replaced by, evenly spread over [-1, 1]."""
+"""How many values, evenly spread over [-1, 1], may replace a number outside the domain."""
 
 
 @lru_cache(maxsize=64)
 def _epsilon_of(budget: Budget, attributes: tuple[int, ...]) -> float:
-    """Return what a record spends on some attributes: many clients have the same budget."""
+    """Return the epsilon of a record of some attributes; cached, as many share a budget."""
     return budget.epsilon_of(attributes)
 
 
 @dataclass(frozen=True)
 class Terms:
-    """A plan as one person executes it: each attribute's level, the budget of a record, and how
-    memos are kept of the attributes that have them."""
+    """A plan as one person executes it: each attribute's level, the budget of a record, and the
+    memoizers of the memoised attributes."""
 
     plan: Plan
     level: Level
@@ -75,8 +75,8 @@ class Terms:
 
     @property
     def count_for_life(self) -> bool:
-        """Whether a ledger that was lost can never be made good: the survey has one period only,
-        or what was answered is to be answered alike again."""
+        """Whether a lost ledger can never be made good: the survey has one period only, or memos
+        that were lost would have to be repeated."""
         return not self.plan.period or not self.withheld.issuperset(self.memoizers)
 
     @cached_property
@@ -86,7 +86,7 @@ class Terms:
         return _epsilon_of(self.budget, tuple(j for j, name in names if name not in self.withheld))
 
     def cost(self, name: str) -> float:
-        """Return what a report of an attribute costs, or for a memoised one a new memo."""
+        """Return the epsilon of a report of an attribute, or for a memoised one of a new memo."""
         memoizer = self.memoizers.get(name)
         return memoizer.epsilon if memoizer else self.levels[name].mechanisms[name].epsilon
 

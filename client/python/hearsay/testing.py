@@ -1,4 +1,4 @@
-"""For an app's own tests: what would be sent, without a server or with one in this process.
+"""Test doubles for an app: capture batches without a server, or with one in this process.
 
 Nothing in `hearsay` imports this module, and it imports only where tests run: a client that
 records into a list instead of sending must not reach users by accident.
@@ -27,11 +27,11 @@ if not {"pytest", "unittest"} & set(sys.modules) and os.environ.get("HEARSAY_TES
     )
 
 Answer = collector_pb2.Result | Exception
-"""What a batch is answered with: a result, or an error such as `Unreachable` that is raised."""
+"""The answer to a batch: a result, or an error such as `Unreachable` that is raised."""
 
 
 class RecordingTransport:
-    """A transport that keeps what it is handed, for `Client(RecordingTransport(plan), ...)`.
+    """A transport that keeps batches instead of sending: `Client(RecordingTransport(plan), ...)`.
 
     `plan` is the survey's plan, as `hearsay survey plan SURVEY.toml --out FILE` writes it.
     `batches` are all that were handed over, retries included; `forgotten` the ids that the server
@@ -64,7 +64,7 @@ class RecordingTransport:
     def forget(
         self, survey: str, period: str, ids: Sequence[bytes], timeout: float
     ) -> collector_pb2.ForgetResponse:
-        """Keep the ids."""
+        """Keep the ids in `forgotten`, and answer that each is forgotten."""
         self.forgotten += ids
         results = [collector_pb2.ForgetResponse.FORGOTTEN] * len(ids)
         return collector_pb2.ForgetResponse(results=results, server_time=self._now())
@@ -79,7 +79,7 @@ class RecordingTransport:
         """Do nothing: the lists are copied."""
 
     def tally(self, attribute: str, level: str) -> Tally:
-        """Return the tally of what was stored: what the server would estimate from.
+        """Return the tally of the stored batches, from which a server would estimate.
 
         Raises `InvalidInput` for an unknown attribute or level, or codes that are none.
         """
@@ -116,10 +116,10 @@ class RecordingTransport:
 
 
 class Collector:
-    """A real gRPC server in this process, on a free port of 127.0.0.1, that keeps what it gets.
+    """A real gRPC server in this process, on a free port of 127.0.0.1, that keeps all batches.
 
-    Use it as a context; `address` is what a client is given, `received` a `RecordingTransport`
-    that holds all that came, and whose `answers` it gives: an `Unreachable` among them becomes
+    Use it as a context; give a client its `address`. `received` is a `RecordingTransport` with
+    all batches, whose `answers` the server gives: an `Unreachable` among them becomes
     UNAVAILABLE, with its `retry_after`.
     """
 

@@ -1,4 +1,4 @@
-"""How a client reaches a server."""
+"""The connection of a client to a server: TLS, tokens, calls and their errors."""
 
 import ipaddress
 import itertools
@@ -31,7 +31,7 @@ _KEEP_ALIVE = [
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 0),
 ]
-"""A connection that died unnoticed under a long call, as a stream is, is found out within 70 s."""
+"""Detects within 70 s that a connection died unnoticed under a long call, such as a stream."""
 
 _IDLE = ("grpc.client_idle_timeout_ms", 300_000)
 """A connection without calls is closed after five minutes: a router on the way may have forgotten
@@ -42,7 +42,7 @@ _ONE_THREAD = ("SingleThreadedUnaryStream", 1)
 work as well, with a thread for each call."""
 
 _CHANNEL = [*_KEEP_ALIVE, _IDLE, ("grpc.use_local_subchannel_pool", 1)]
-"""A channel shares its connection with no other: not with that of the process it forked from."""
+"""Options of a channel, which shares its connection with no other, nor across a fork."""
 
 _METHODS = {
     name: (request.SerializeToString, response.FromString)
@@ -54,17 +54,17 @@ _METHODS = {
 }
 
 _SCHEMES = {"dns", "google-c2p", "ipv4", "ipv6", "unix-abstract", "vsock", "xds"}
-"""What gRPC does not take for a host's name."""
+"""Names that gRPC takes for a scheme rather than for a host's name."""
 
 Token = str | Callable[[], str]
-"""What proves to the server who calls; a function is asked at every call."""
+"""The secret that proves to a server who calls; a function is asked at every call."""
 
 
 class Unreachable(HearsayError, ConnectionError):
     """The server did not answer, or could not.
 
-    `retry_after` is when it asked to be asked again, in seconds, 0 where it said nothing;
-    `reason` is what stands between.
+    `retry_after` is the delay that it asked for, in seconds, 0 where it asked for none;
+    `reason` is the kind of obstacle.
     """
 
     def __init__(
@@ -110,33 +110,33 @@ class _Rpc(Protocol[_Request, _Response]):
 
 
 class Transport(Protocol):
-    """What the sender needs of a server. Every call raises `Unreachable` where no answer comes
-    within `timeout` seconds, and `InvalidInput` where the server refuses the request."""
+    """The calls of a sender to a server. Each raises `Unreachable` where no answer comes within
+    `timeout` seconds, and `InvalidInput` where the server refuses the request."""
 
     def get_plan(self, survey: str, timeout: float) -> collector_pb2.GetPlanResponse:
         """Return a survey's plan."""
 
     def submit(self, batch: collector_pb2.Batch, timeout: float) -> collector_pb2.SubmitResponse:
-        """Hand over a batch; return what became of it: one result."""
+        """Submit a batch; return a response with the one result of the batch."""
 
     def forget(
         self, survey: str, period: str, ids: Sequence[bytes], timeout: float
     ) -> collector_pb2.ForgetResponse:
-        """Ask that batches be deleted, and never be taken."""
+        """Ask the server to delete the batches with these ids, and never to take them."""
 
     def interrupt(self) -> None:
         """End the call under way, if any, as if no answer had come. Safe from any thread."""
 
     def close(self) -> None:
-        """Let go of the server, without waiting; the next call connects again."""
+        """Disconnect, without waiting; the next call connects again."""
 
     def after_fork(self, *, usable: bool) -> None:
-        """Forget, in the child, what belongs to the parent; no call was under way if `usable`."""
+        """Drop the parent's call in a forked child; no call was under way if `usable`."""
 
 
 @dataclass(frozen=True)
 class _Route:
-    """How a `GrpcTransport` reaches its server. Equal ones share a connection."""
+    """Target and TLS of a `GrpcTransport`. Equal routes share a connection."""
 
     target: str
     tls: Tls | None
@@ -251,12 +251,12 @@ class GrpcTransport:
 
 
 def _finish(call: Any) -> None:
-    """Take in all that gRPC says of a call that has ended; it says it at once.
+    """Read all remaining gRPC events of a call that has ended, which does not wait.
 
     Until then gRPC keeps the call, and with it the channel, which goes on connecting even after
     it was closed.
     """
-    # No public name does this. A call that has a thread lacks it, and needs it not.
+    # No public name does this. A call that has a thread lacks the method, and does not need it.
     take_in = getattr(call, "_consume_next_event", None)
     while take_in is not None and call._state.due:
         take_in()
@@ -322,7 +322,7 @@ def _open(target: str, tls: Tls | None, insecure: bool, more: list[Any]) -> grpc
         override = [] if name is None else [("grpc.ssl_target_name_override", name)]
         return grpc.secure_channel(target, credentials, [*override, *options])
     if is_loopback(target):
-        # A proxy of the environment must not see what was never to leave this machine.
+        # A proxy of the environment must not see calls that were never to leave this machine.
         return grpc.insecure_channel(target, [("grpc.enable_http_proxy", 0), *options])
     if insecure:
         return grpc.insecure_channel(target, options)
@@ -357,7 +357,7 @@ def is_loopback(target: str) -> bool:
 
 
 def call(rpc: _Rpc[_Request, _Response], request: _Request, timeout: float) -> _Response:
-    """Call once, and tell what is the caller's to mend from what is not.
+    """Make one call; raise errors that the caller can fix as other types than the rest.
 
     Raises `InvalidInput` with the server's words where it refuses the request, `NotReady` where
     it cannot answer it yet, `Unreachable` where it cannot be reached or fails.
@@ -369,7 +369,7 @@ def call(rpc: _Rpc[_Request, _Response], request: _Request, timeout: float) -> _
 
 
 def stream(rpc: Any, request: Any, timeout: float | None = None) -> Iterator[Any]:
-    """Yield what a call that streams answers, until it ends or the iterator is closed.
+    """Yield the answers of a streaming call, until it ends or the iterator is closed.
 
     `timeout` is for all of it. Raises as `call`.
     """
@@ -383,7 +383,7 @@ def stream(rpc: Any, request: Any, timeout: float | None = None) -> Iterator[Any
 
 
 def _translated(status: Any) -> Exception:
-    """Return what to raise for an error of a stub, which is a Call as well."""
+    """Return the exception to raise for an error of a stub, which is a Call as well."""
     if status.code() is grpc.StatusCode.FAILED_PRECONDITION:
         return NotReady(status.details())
     if status.code() in _OUR_FAULT:

@@ -1,4 +1,4 @@
-"""Why nothing is taken or sent, in words that an app can branch on and a person can read."""
+"""Reasons why answers are not taken or sent, for apps to branch on and people to read."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ from ldp.errors import HearsayError, InvalidInput, NotReady, PlanRefused, Storag
 
 
 class Reason(StrEnum):
-    """What stands between an answer and the server; also the name of what it drops."""
+    """Why answers are not taken or sent; also the name of the counter of drops."""
 
     READY = "ready"
     DISABLED = "disabled"
@@ -29,8 +29,8 @@ class Reason(StrEnum):
     PLAN_REFUSED = "plan_refused"
     """The server's plan breaks a promise, a cap, or the choices made."""
     PLAN_CHANGED = "plan_changed"
-    """The app accepts another plan now; what was answered by the old one holds until its period
-    ends."""
+    """The app accepts another plan now; a period that was answered by the old plan is not
+    answered again."""
     NEW_LEDGER = "new_ledger"
     """The ledger is younger than the period: an earlier one may have spent in it."""
     LOST_LEDGER = "lost_ledger"
@@ -72,7 +72,7 @@ class Status:
 
 
 class Trouble(HearsayError):
-    """What keeps the ledger shut: it never reaches the app, which asks `Client.status`."""
+    """Why an answer is not taken or sent. It never reaches the app, which asks `Client.status`."""
 
     def __init__(self, reason: Reason, detail: str = "") -> None:
         super().__init__(detail or reason.value)
@@ -80,7 +80,7 @@ class Trouble(HearsayError):
 
 
 _MENDABLE = (Reason.SERVER_REFUSED, Reason.CLOCK, Reason.CLOSED)
-"""What the caller mends: the survey's name, the clock= that it gave, a client that it closed."""
+"""Reasons that the caller can fix: the survey's name, the clock= argument, a closed client."""
 
 _OF_THE_FILE = (
     Reason.DISK,
@@ -94,7 +94,7 @@ _OF_THE_FILE = (
 
 
 def to_raise(reason: Reason, words: str) -> HearsayError:
-    """Return the exception by which the app is told of a reason, with these words."""
+    """Return the exception that tells the app of a reason, with `words` as its message."""
     if reason is Reason.PLAN_REFUSED:
         return PlanRefused(words)
     if reason in _MENDABLE:

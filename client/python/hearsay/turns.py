@@ -18,7 +18,7 @@ class Turn:
         self._holder = 0
 
     def take(self, work: Callable[[], R], wait: float = -1) -> R:
-        """Run `work` alone.
+        """Run `work` while no other thread runs any.
 
         Raises `Trouble` where this thread does so already, and where others do for more than
         `wait` seconds (-1: however long that is).

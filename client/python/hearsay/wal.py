@@ -1,7 +1,7 @@
-"""The write-ahead log of a device's file: what makes it durable, and which main file it goes with.
+"""The write-ahead log of a device's file: its durability, and the main file that expects it.
 
 After an fsync that failed, Linux calls the pages that it could not write clean: the next fsync
-writes others and reports success, and some file systems go back to what the disk has. So after a
+writes others and reports success, and some file systems go back to the disk's content. So after a
 failure all of the log is written again where it stands, once its checksums were found good.
 (Rebello et al., "Can applications recover from fsync failures?", USENIX ATC 2020. The format of
 the log: https://www.sqlite.org/fileformat2.html#walformat.)
@@ -42,17 +42,18 @@ class Transact(Protocol):
 
 
 LONG_LOG = 1 << 18
-"""Bytes of the log from which it is worth a checkpoint, on a disk with space."""
+"""Bytes of the log at which a checkpoint is due, on a disk with space."""
 _PART = 4
-"""On a disk with less the log is long when it takes this part of what it could take. The main file
-then has space for all pages that are new in the log, and the next checkpoint for its note."""
+"""On a disk with less space, a checkpoint is due when the log fills one part in so many of the
+space open to it. The main file then has space for all pages that are new in the log, and the next
+checkpoint for its note."""
 
 _HEADER, _FRAME = 32, 24
 _MAGIC = 0x377F0682
 _TRIES = 50
-"""Others may begin the log anew in between."""
+"""Tries to write the log again: other processes may begin the log anew in between."""
 _POLL = 0.005
-"""Seconds between two tries to have the log for a checkpoint."""
+"""Seconds between two tries to lock the log for a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -66,19 +67,19 @@ class Life:
 
 
 TABLE = "CREATE TABLE log (expected TEXT NOT NULL)"
-"""Has one row, of which the text has one length: so it is on one page for ever, and a main file
-in which a checkpoint was cut short can be asked for it."""
+"""The table of one row, whose text never changes its length: so it is on one page for ever, and
+can be read from a main file in which a checkpoint was cut short."""
 
 MAY_GO = (
     "UPDATE log SET expected = replace(expected, 'needed', 'may go') WHERE expected LIKE '%needed'"
 )
-"""What every connection does first, and every checkpoint last."""
+"""The statement that every connection runs first, and every checkpoint last."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The log that a main file goes with: a life, or the life before that has at least so many
-    frames, all of which are in the main file already or being moved there.
+    """The log that a main file expects: the life of number `life`, or the life before with at least
+    `frames` frames, all of which are in the main file already or being moved there.
 
     `needed` stands in the main file while a ledger is in use. In the log, over it, stands that
     the log may go: SQLite takes this into the main file when the last connection closes, and
@@ -97,17 +98,17 @@ class Expected:
 
     @classmethod
     def parse(cls, text: str) -> "Expected":
-        """Return what a text stands for."""
+        """Parse the text that the table holds."""
         life, frames, rest = text.split(" ", 2)
         return cls(int(life, 16), int(frames, 16), rest == "needed")
 
 
 NO_LOG = Expected(0, 0, needed=False)
-"""What a new main file expects."""
+"""The expectation of a new main file, which has no log."""
 
 
 def mismatch(expected: Expected, log: Path) -> str:
-    """Return why a log cannot be the one that the main file goes with; "" where it can be.
+    """Return why a log cannot be the log that the main file expects; "" where it can be.
 
     A new log has nothing in it yet that counts: an opening ends with a checkpoint. Beside a main
     file that was closed, a log of the same life is older: the close moved all of it.
@@ -134,10 +135,10 @@ def mismatch(expected: Expected, log: Path) -> str:
 
 
 class Log:
-    """The log of a database that is open, as a file of our own.
+    """The log of an open database, opened by us as a file.
 
-    The same descriptor from opening to closing, because Linux tells each one of every failure to
-    write since it was opened, and a later one perhaps of none.
+    The descriptor stays the same from opening to closing, because Linux tells a descriptor of
+    every failure to write since it was opened, and a later descriptor perhaps of none.
     """
 
     def __init__(self, database: Path) -> None:
@@ -145,18 +146,18 @@ class Log:
         self._file = self._path.open("r+b", buffering=0)
         self._listed = False  # durably, in its folder
         self.room = Room(database.parent)
-        """What a checkpoint may use of a disk that is full."""
+        """Reserved disk space, which a checkpoint may use on a full disk."""
         self.trusted = False
-        """Whether what was written before the last sync is on the disk. Of an earlier process's
-        syncs it is not known how they went."""
+        """Whether all writes before the last sync are on the disk. Whether the syncs of an earlier
+        process succeeded is not known."""
 
     def close(self) -> None:
-        """Let go of the file; a sync under way in another thread may fail."""
+        """Close the file; a sync under way in another thread may fail."""
         self.room.give()
         self._file.close()
 
     def sync(self, transact: Transact) -> None:
-        """Have all transactions that were committed on the disk when this returns.
+        """Sync the log: all committed transactions are on the disk when this returns.
 
         Raises `Trouble`: of the disk, where that fails, and `CORRUPT` where a part of the log
         is lost.
@@ -182,8 +183,8 @@ class Log:
         self._listed = self.trusted = True
 
     def expected(self, *, needed: bool) -> Expected:
-        """Return what the main file will go with once all of this life is in it. To be called in
-        a transaction, after something was ever written to the log."""
+        """Return the log that the main file is to expect once all of this life is in it. To be
+        called in a transaction, after something was ever written to the log."""
         life = self._life()
         return Expected(_next(life.number, 1), _frames(self._file, life), needed)
 
@@ -201,7 +202,7 @@ class Log:
         return _HEADER + _frames(self._file, life) * (_FRAME + life.page) if life else 0
 
     def limit(self) -> int:
-        """Return how many bytes of this life are worth a checkpoint."""
+        """Return the bytes of this life at which a checkpoint is due."""
         free = shutil.disk_usage(self._path.parent).free
         return min(LONG_LOG, (free + os.fstat(self._file.fileno()).st_size) // _PART)
 
@@ -257,7 +258,7 @@ class Log:
         return transact(leave)
 
     def _overwrote(self, transact: Transact, content: bytes) -> bool:
-        """Write a content over itself; return False where the log has begun anew since."""
+        """Write the log's content over itself; return False where the log has begun anew."""
 
         def overwrite(_: sqlite3.Connection) -> bool:
             if _read(self._file, _HEADER) != content[:_HEADER]:
@@ -273,7 +274,7 @@ class Log:
 
 def intact(log: bytes) -> int:
     """Return how many bytes of a log, from its beginning, are whole transactions as they were
-    written: those that SQLite would recover."""
+    written, which SQLite would recover."""
     if len(log) < _HEADER:
         return 0
     magic, _, size, _, *header = struct.unpack_from(">8I", log)
@@ -313,7 +314,7 @@ def _life(file: BinaryIO) -> Life | None:
 
 
 def _frames(file: BinaryIO, life: Life) -> int:
-    """Return how many frames the life of a log has: those of earlier lives come after them."""
+    """Return how many frames a life of the log has; frames of earlier lives come after them."""
     low, high = 0, (os.fstat(file.fileno()).st_size - _HEADER) // (_FRAME + life.page)
     while low < high:
         middle = (low + high) // 2
@@ -354,7 +355,7 @@ def _lock(descriptor: int, deadline: float) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have a folder's list of files on the disk when this returns."""
+    """Sync a folder's list of files to the disk."""
     if os.name == "nt":
         return  # Windows keeps folders by itself
     descriptor = os.open(folder, os.O_RDONLY)
@@ -365,7 +366,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _sync(descriptor: int) -> None:
-    """Have a file's content on the disk when this returns."""
+    """Sync a file's content to the disk."""
     if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone does not reach the platter
         fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
     else:

@@ -35,7 +35,7 @@ class _Sketch(FrequencyOracle):
     and i as 8 bytes each, little-endian. The seed is public; it is fixed before the answers are
     known, and says nothing about them.
     The family is a fixed one, so its collisions do not average out with n: an estimate is
-    unbiased over the draw of the seed, and keeps the error of its collisions whatever n is.
+    unbiased over the draw of the seed, and keeps the error of its collisions for every n.
     `variance` has both: s(1 - s) / (n (p - q)**2) of the reports, and of the collisions
     (sum of f**2 over the other categories) / ((buckets - 1) hashes), which polynomials of
     degree two, three-wise independent, attain. Pooled cohorts of one seed share that error.
@@ -56,7 +56,7 @@ class _Sketch(FrequencyOracle):
 
     @abstractmethod
     def _join(self, functions: NDArray[Any], codes: Codes) -> Codes:
-        """Return the codes of functions and their oracle's codes."""
+        """Return the sketch's codes from hash function numbers and the inner oracle's codes."""
 
     @abstractmethod
     def _bucket_supports(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -115,7 +115,7 @@ class _Sketch(FrequencyOracle):
         return result
 
     def _randomize(self, value: int, coins: Coins) -> tuple[int, Any]:
-        """Return a function's number and the code of its oracle."""
+        """Draw a hash function; return its number and the inner oracle's code of the bucket."""
         value = self._check_value(value)
         function = coins.below(self.hashes)
         a, b, c = self._coefficients[:, function].tolist()

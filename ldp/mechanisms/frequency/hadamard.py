@@ -26,7 +26,7 @@ from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 
 _BLOCK = 1 << 14
-"""Reports handled at once: what fits a core's cache."""
+"""Reports per block: as many as fit a core's cache."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class HRR(Counted, FrequencyOracle):
 
 @dataclass(frozen=True)
 class HadamardResponse(Counted, Categorical):
-    """Report one of K points, those of the category's set being likelier.
+    """Report one of K points; the points of the category's set are likelier.
 
     The K = blocks * width points form blocks, dealt to the categories in turn: category v has
     block v mod blocks, and in it the column 1 + v // blocks of the Hadamard matrix of order
@@ -241,10 +241,10 @@ class HadamardResponse(Counted, Categorical):
         return np.asarray(self._variance(f, masses[block]) / n)
 
     def tally_variance(self, truth: ArrayLike, tally: Tally) -> NDArray[np.float64]:
-        """Return the variance, the mass of a block being what the reports in it say.
+        """Return the variance of `debias`, with each block's mass estimated from its reports.
 
-        These the tally has exactly, where a sum of a block's estimates has the noise of them
-        all. A block holds its category at least, so none lacks an error for want of reports.
+        The tally counts a block's reports exactly; a sum of its categories' estimates would have
+        the noise of them all. A mass is at least its category's frequency, so no error is zero.
         """
         f = np.asarray(truth, dtype=float)
         within, without = self._chances()

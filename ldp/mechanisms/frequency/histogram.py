@@ -20,7 +20,7 @@ from ldp.mechanisms.frequency.unary import UnaryEncoding
 from ldp.mechanisms.tools.sampling import draw_many, thresholds
 
 _BLOCK = 1 << 14
-"""Coordinates drawn together: what fits a core's cache."""
+"""Coordinates per block: as many as fit a core's cache."""
 
 _LEVELS = 256
 """The largest grid: a coordinate takes one byte."""
@@ -29,7 +29,7 @@ _LEVELS = 256
 def thresholding_histogram(k: int, epsilon: float) -> UnaryEncoding:
     """Return THE: noise of scale 2/epsilon on each coordinate, then one bit: above theta or not.
 
-    What is sent are independent bits, so it is a unary encoding with p = 1 - b / (2 c) and
+    The reported bits are independent, so it is a unary encoding with p = 1 - b / (2 c) and
     q = 1 / (2 b), where c = e**(epsilon/2) and b = e**(epsilon theta/2); the theta of least
     variance for rare categories has b = (c + 1 + sqrt(c**2 - c + 1)) / 3.
     The noise vector keeps epsilon, the bits spend less of it: with a = c / b their worst ratio
@@ -53,12 +53,12 @@ class SummingHistogram(Categorical):
     A coordinate is a level of a grid, 0..m-1: level y of another category's coordinate has
     probability weights[y] / 2**64, of the own one weights[m - 1 - y] / 2**64. Without weights
     they are the noise lambda**|steps|, lambda = e**(-epsilon / (2 steps a unit)), clamped to
-    the grid. A tally sums the levels; the estimate corrects what clamping takes, so it is
+    the grid. A tally sums the levels; the estimate corrects for clamping, so it is
     unbiased on any grid.
     Guarantee: epsilon-LDP for every pair of categories, which differ in two coordinates: with
     r the largest weights[y] / weights[m - 1 - y], e**realised_epsilon = r**2 <= e**epsilon.
     Variance: about 8 / epsilon**2 + f (1 - f) for epsilon >= 0.1, twice that of OUE or more; it
-    is here to be compared with.
+    is here for comparison.
     Cost: k bytes. Raises `InvalidInput` unless 2 <= k <= 2**16 and there are 2..256 positive
     weights that sum to 2**64 and have the lower levels likelier.
     Source: Wang, Blocki, Li and Jha, USENIX Security 2017, section 4.1; Ghosh, Roughgarden and
@@ -106,7 +106,7 @@ class SummingHistogram(Categorical):
 
     @cached_property
     def _moments(self) -> tuple[float, float, float]:
-        """The mean level of another category, what the own one adds, a level's variance."""
+        """Mean level of another category, excess of the own category's, and variance of a level."""
         first = sum(y * weight for y, weight in enumerate(self.weights))
         second = sum(y * y * weight for y, weight in enumerate(self.weights))
         mean = Fraction(first, ONE)
@@ -182,7 +182,7 @@ class SummingHistogram(Categorical):
 
 
 def _noise(epsilon: float, steps: int, reach: int) -> tuple[int, ...]:
-    """Return the weights of another category's levels, 0 being `reach` steps from the left.
+    """Return the weights of another category's levels; the coordinate 0 is level `reach`.
 
     A level and its mirror image get their common mass in floating point, because how likely
     the pair is tells nothing about the category; how it is split does, and that is exact.

@@ -15,7 +15,7 @@ from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 
 _BLOCK = 1 << 17
-"""Reports randomised, or counted, together: what fits a core's cache."""
+"""Reports per block, to randomise or count: as many as fit a core's cache."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class RandomizedResponse(KRR):
 
 
 def krr_channel(k: int, p: Fraction, q: Fraction) -> Channel:
-    """Enumerate the k x k channel that keeps a category with p; `InvalidInput` if too large."""
+    """Enumerate the k x k channel with p on the diagonal; `InvalidInput` if too large."""
     if k > MAX_OUTPUTS:
         raise InvalidInput(f"a channel of {k} codes is too large to enumerate")
     rows = tuple(tuple(p if x == y else q for y in range(k)) for x in range(k))

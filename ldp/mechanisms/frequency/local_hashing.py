@@ -26,7 +26,7 @@ from ldp.mechanisms.tools.hashing import (
 
 _MAX_BUCKETS = 1 << 15
 _BLOCK = 1 << 13
-"""Reports handled at once: what fits a core's cache."""
+"""Reports per block: as many as fit a core's cache."""
 
 _COMPILE = 1 << 24
 """Hash evaluations from which a compiled tally repays its compilation, about a second."""
@@ -68,7 +68,7 @@ class LocalHashing(FrequencyOracle):
 
     @classmethod
     def optimised(cls, k: int, epsilon: float) -> Self:
-        """Return OLH, the number of buckets being that of least variance."""
+        """Return OLH, local hashing into the number of buckets of least variance."""
         return cls(k, epsilon)
 
     def _calibrate(self) -> None:
@@ -173,7 +173,7 @@ class LocalHashing(FrequencyOracle):
         return self.channel_through(*self._krr.support)
 
     def channel_through(self, p: Fraction, q: Fraction) -> Channel:
-        """Enumerate the channel of codes whose bucket is the own one with p, another with q."""
+        """Enumerate the channel that keeps the bucket with p and reports each other with q."""
         if self._codes > MAX_OUTPUTS:
             raise InvalidInput(f"a channel of {self._codes} codes is too large to enumerate")
         own, other = p / self.prime**2, q / self.prime**2
@@ -199,7 +199,7 @@ def _count(
 
 @cache
 def _compiled() -> Any:
-    """Return `_count` for numba, or None where it is not installed."""
+    """Return `_count` compiled by numba, or None where numba is not installed."""
     try:
         numba = importlib.import_module("numba")
     except ImportError:

@@ -20,7 +20,7 @@ from ldp.mechanisms.tools.finite_field import MAX_EXTENSION, Field, field, is_or
 _MAX_ORDER = 65521  # the largest prime below 2**16
 _MAX_POINTS = 1 << 24
 _BLOCK = 1 << 13
-"""Reports handled at once: what fits a core's cache."""
+"""Reports per block: as many as fit a core's cache."""
 
 
 @dataclass(frozen=True)
@@ -178,13 +178,13 @@ class ProjectiveGeometry(Counted, FrequencyOracle):
 
     @cached_property
     def _gaps(self) -> NDArray[np.uint32]:
-        """By level, a point's number to the base `order` less its index."""
+        """A point's number to the base `order` minus its index, by level, shape (dimension,)."""
         levels = range(self.dimension)
         gaps = [self.order**free - _points(self.order, free) for free in levels]
         return np.array(gaps, dtype=np.uint32)
 
     def _coordinates(self, points: NDArray[Any]) -> tuple[NDArray[np.uint32], NDArray[np.intp]]:
-        """Return the coordinates, shape (dimension, n), and how many follow the leading 1."""
+        """Return the points' coordinates, (dimension, n), and the number after each leading 1."""
         ends = [_points(self.order, free) for free in range(1, self.dimension)]
         level = _reached(points, ends)
         return self._digits(points.astype(np.uint32) + self._gaps.take(level)), level
@@ -228,7 +228,7 @@ class ProjectiveGeometry(Counted, FrequencyOracle):
         return p / self._on, (1 - p) / self._outside
 
     def _incidence(self) -> NDArray[np.bool_]:
-        """Return which points lie on which categories' hyperplanes, shape (k, K)."""
+        """Tell which of the K points lie on each category's hyperplane, shape (k, K)."""
         f = self._field
         points, _ = self._coordinates(np.arange(self.points))
         product = np.zeros((self.k, self.points), dtype=np.uint32)
@@ -239,7 +239,7 @@ class ProjectiveGeometry(Counted, FrequencyOracle):
 
 
 def _reached(numbers: NDArray[Any], bounds: list[int]) -> NDArray[np.intp]:
-    """Return how many of the few bounds each number reaches."""
+    """Return the number of `bounds` that each number reaches, shape (n,)."""
     reached = np.zeros(numbers.size, dtype=np.uint8)
     for bound in bounds:
         reached += numbers >= bound
@@ -252,7 +252,7 @@ def hyperplane_counts(counts: NDArray[np.int64], field: Field, dimension: int) -
     Both are indexed as in `ProjectiveGeometry`. The points split into those with first
     coordinate 0, a projective space of one dimension less, and (1, y') with y' any vector:
     <(0, u), y> = 0 needs <u, y'> = 0 of both parts, <(1, a u), (1, y')> = 0 needs
-    <u, y'> = -1 / a. So one pass over the dimensions adds what the vectors y' contribute.
+    <u, y'> = -1 / a. So one pass over the dimensions adds the counts of the vectors y'.
     """
     q = field.order
     elements = np.arange(q)
@@ -317,8 +317,8 @@ def _planes_by_prefix(state: NDArray[np.int64], field: Field, level: int) -> NDA
 
 
 def _planes_by_fourier(state: NDArray[np.int64], field: Field, level: int) -> NDArray[np.int64]:
-    """Do the same in a prime field: at frequency z of c the answer's transform is the
-    transform of the state at frequencies z and z u.
+    """Return `_planes_by_prefix` in a prime field by Fourier transform: at frequency z of c
+    the answer's transform is the state's at frequencies z and z u.
 
     Doubles are exact here: the error is about 1e-15 of the reports, and sums are integers.
     """
@@ -333,7 +333,7 @@ def _planes_by_fourier(state: NDArray[np.int64], field: Field, level: int) -> ND
 
 
 def _spaces(k: int, epsilon: float) -> Iterator[tuple[int, int]]:
-    """Yield (order, dimension) worth comparing: the orders next to e**epsilon + 1, and for each
+    """Yield candidate (order, dimension): the orders next to e**epsilon + 1, and for each
     dimension the smallest order with k points."""
     ideal = min(int(exp_bounds(Fraction(epsilon))[0]) + 1, _MAX_ORDER)
     orders = [next(q for q in range(ideal, 1, -1) if is_order(q))]

@@ -1,4 +1,4 @@
-"""What a random subset under a policy is on average, and the estimate that follows from it."""
+"""Moments of a random subset under a policy, and the linear estimate that uses them."""
 
 from dataclasses import dataclass
 
@@ -31,7 +31,7 @@ class SubsetMoments:
     def of(
         cls, counts: NDArray[np.int64], sizes: NDArray[np.int64], weights: Floats
     ) -> "SubsetMoments":
-        """Take class sizes (C,), subset sizes (T, C) and weights (C, 2, T), in and out.
+        """Compute them from sizes of classes (C,) and subsets (T, C), and weights (C, 2, T).
 
         At the uniform population the information has an eigenvalue for the contrasts within
         each class, and otherwise only acts between the totals of classes; so does its inverse.
@@ -64,11 +64,11 @@ class SubsetMoments:
         )
 
     def products(self, counts: NDArray[np.int64], masses: Floats) -> tuple[Floats, Floats]:
-        """Return (base, lift), both (C, C), for classes of such sizes and total frequencies.
+        """Return (base, lift), both (C, C), from the classes' sizes and total frequencies.
 
         The mean product of a report's estimates of two categories i and j, of classes a and b
         and frequencies f_i and f_j, is base[a, b] + lift[a, b] f_i + lift[b, a] f_j. Given type
-        and value, what a subset has of two classes is independent; in one class it has pairs.
+        and value, a subset's parts in two classes are independent; in one class it has pairs.
         """
         n = counts[:, None].astype(float)
         w = self.share * n

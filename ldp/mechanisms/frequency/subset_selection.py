@@ -26,7 +26,7 @@ from ldp.mechanisms.tools.bits import (
 )
 
 _BLOCK = 1 << 17
-"""Bytes of masks drawn at once: what fits a core's cache."""
+"""Bytes of masks per block: as many as fit a core's cache."""
 
 _BIT_COUNT = np.array([octet.bit_count() for octet in range(256)], dtype=np.uint16)
 
@@ -179,8 +179,8 @@ class SubsetSelection(FrequencyOracle):
             raise InvalidInput(f"a {self.name} code's indices must be in increasing order")
 
     def tally(self, codes: ArrayLike | Sequence[Any]) -> Tally:
-        """Count as any mechanism does, but without looking for masks of another size, which
-        takes longer than to count: `decode` has done it."""
+        """Count the codes without checking the masks' sizes, which takes longer than counting:
+        `decode` has done it."""
         return self._counted(self._as_codes(codes)) if self._masked else super().tally(codes)
 
     def _counted(self, codes: Codes) -> Tally:

@@ -21,7 +21,7 @@ from ldp.mechanisms.tools.sampling import draw_many, thresholds
 _MAX_WEIGHTS = 1 << 16  # a plan carries them all
 
 _ROUNDING = 1 << 16
-"""What rounding may add to a weight: floats that mean a ratio of e**epsilon miss it by less."""
+"""The most that rounding adds to a weight; floats miss a ratio of e**epsilon by less."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ChannelTable(Counted, Categorical):
     inverse of the channel), and sums to one.
     Guarantee: epsilon-LDP for every pair of categories; e**realised_epsilon is the largest
     ratio within a column of the table, <= e**epsilon. There is nothing to calibrate: a table
-    spends what it says.
+    spends its `realised_epsilon`.
     Cost: one code of 1 or 2 bytes; k m integers in a plan; one search in a row for a report.
     Raises `InvalidInput` unless 2 <= k <= m, k m <= 2**16, all weights are positive, each row
     sums to 2**64, and the rows are linearly independent.
@@ -51,7 +51,7 @@ class ChannelTable(Counted, Categorical):
         """Return the table of a channel given in rationals or floats, rounded toward privacy.
 
         All rows are mixed with the uniform distribution, by less than 10**-9 where epsilon
-        >= 0.01, which absorbs what rounding to integers does to a ratio. Raises `InvalidInput`
+        >= 0.01, which absorbs the effect of rounding on a ratio. Raises `InvalidInput`
         for rows that are no distributions (within 10**-9), and where the channel itself
         exceeds epsilon.
         """
@@ -108,7 +108,7 @@ class ChannelTable(Counted, Categorical):
 
     @cached_property
     def _inverse(self) -> NDArray[np.float64]:
-        """From the distribution of the codes to that of the categories, shape (k, codes)."""
+        """The matrix from shares of codes to frequencies of categories, shape (k, codes)."""
         weighted = self._matrix / self._matrix.mean(axis=0)
         return np.asarray(np.linalg.solve(weighted @ self._matrix.T, weighted))
 

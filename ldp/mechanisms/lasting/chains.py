@@ -23,7 +23,7 @@ from ldp.mechanisms.tools.bits import toss_rows
 
 
 class _Chain(Longitudinal, FrequencyOracle):
-    """What both chains share: a memo per category, and a permanent round that sets the form."""
+    """Base of the chains: a memo per category, and a permanent round that sets the code's form."""
 
     @property
     @abstractmethod
@@ -191,7 +191,7 @@ class UnaryChain(_Chain):
     def l_osue(cls, k: int, epsilon: float, memo_epsilon: float) -> Self:
         """Return OUE followed by a symmetric round: the report's channel is OUE(epsilon).
 
-        Keeping a memo so costs no accuracy at all.
+        So the memo costs no accuracy at all.
         """
         _check_rounds(epsilon, memo_epsilon)
         return cls._weakest(UnaryEncoding(k, memo_epsilon), epsilon, _symmetric)
@@ -230,7 +230,7 @@ class UnaryChain(_Chain):
 
     @property
     def instantaneous_epsilon(self) -> float:
-        """Two memos may differ in all k bits, so this is k times what tells a bit."""
+        """The epsilon of one bit times k, because two memos may differ in all k bits."""
         return bits_epsilon(self.k, self.instantaneous)
 
     def _worst_ratio(self) -> Fraction:
@@ -266,12 +266,12 @@ def flip_bits(rows: Codes, columns: int, pair: tuple[int, ...], coins: Coins) ->
 
 
 def odds_ratio(p: Fraction, q: Fraction) -> Fraction:
-    """Return the ratio that one pair of differing bits adds to the worst case."""
+    """Return the factor that one pair of differing bits has in the worst-case ratio."""
     return p * (1 - q) / ((1 - p) * q)
 
 
 def bits_epsilon(bits: int, pair: tuple[int, ...]) -> float:
-    """Return the epsilon, rounded up, of a round (own, other) over rows of so many bits."""
+    """Return the epsilon, rounded up, of a round (own, other) over rows of `bits` bits."""
     own, other = pair
     ratio = max(Fraction(own, other), Fraction(ONE - other, ONE - own))
     return float_above(bits * Fraction(log_upper(ratio)))

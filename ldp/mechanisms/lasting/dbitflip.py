@@ -26,7 +26,7 @@ class DBitFlip(Longitudinal, Categorical):
     """Ask d categories, drawn for life, whether each is the value; flip each answer once.
 
     Answers flip with flip / 2**64 and are kept: every report of a value is the same, so a
-    CHANGE OF VALUE IS VISIBLE to whoever sees two reports that differ, and that the value
+    CHANGE OF VALUE IS VISIBLE to an observer of two reports that differ, and that the value
     stayed within the categories not asked is likely where they agree. A chain or `LOLOHA`,
     whose reports carry fresh noise, blurs a change, and hides it from few reports only.
     Guarantee: epsilon-LDP for any number of reports of a value that never changes (a memo and a
@@ -133,7 +133,7 @@ class DBitFlip(Longitudinal, Categorical):
         return asked
 
     def memo_key(self, device: bytes, value: int) -> int:
-        """Return the value where it is asked, and k for all that are not."""
+        """Return the value if the device asks its category, else k."""
         asked = self._categories(self._devices(device))
         category = self._check_value(value)
         return category if category in asked else self.k

@@ -32,7 +32,7 @@ class LOLOHA(Longitudinal, FrequencyOracle):
     Guarantee: one report is epsilon-LDP, any number of reports of a category that never changes
     `memo_epsilon`-LDP; lives whose BUCKETS change at the same times differ by at most
     min(buckets, k) times that, any two by `epsilon_of_any_lives`, which grows with the reports.
-    A change to a category of the same bucket is none; which these are, every report tells.
+    A change within a bucket costs nothing; every report tells which categories share one.
     Cost: one code of 4 or 8 bytes; a tally of n reports takes n k steps.
     Raises `InvalidInput` as `LocalHashing` and `KRRChain` do.
     Source: Arcolezi, Pinzon, Palamidessi and Gambs, "Frequency estimation of evolving data
@@ -70,12 +70,12 @@ class LOLOHA(Longitudinal, FrequencyOracle):
 
     @cached_property
     def _form(self) -> LocalHashing:
-        """The mechanism of one round whose codes have the same form."""
+        """The local hashing mechanism whose codes have the same form."""
         return LocalHashing(self.k, self.epsilon, self.buckets, self.prime)
 
     @cached_property
     def chain(self) -> KRRChain:
-        """What a bucket goes through."""
+        """The k-RR chain that randomises a bucket."""
         return KRRChain(self.buckets, self.epsilon, self.permanent, self.instantaneous)
 
     def _worst_ratio(self) -> Fraction:
@@ -167,7 +167,7 @@ class LOLOHA(Longitudinal, FrequencyOracle):
 def best_buckets(epsilon: float) -> int:
     """Return the number g of buckets of least variance for rare categories, at most 2**16.
 
-    One report of an exactly calibrated chain is k-RR(epsilon) over the buckets whatever its
+    One report of an exactly calibrated chain is k-RR(epsilon) over the buckets for any
     lifetime, so it varies as optimal local hashing does, by
     (e - 1 + g)**2 / ((e - 1)**2 (g - 1)), least near g = e + 1 with e = e**epsilon
     (Wang et al. 2017, equation 12). The optimum published for LOLOHA moves with the

@@ -37,7 +37,7 @@ from ldp.mechanisms.tools.bloom import distinct_positions
 
 _COHORT_BYTES = 2
 _MAX_HASHES = 64
-"""Far beyond the best number, and few enough for the exact ratio's power."""
+"""The most hashes: more than are ever useful, and few enough for the exact ratio's power."""
 _BLOCK = 1 << 12
 """Reports unpacked at once by a tally."""
 
@@ -137,7 +137,7 @@ class RAPPOR(Longitudinal):
 
     @property
     def instantaneous_epsilon(self) -> float:
-        """Two memos may differ in all bits, so this is `bits` times what tells a bit."""
+        """The epsilon of one bit times `bits`, because two memos may differ in all bits."""
         return bits_epsilon(self.bits, self.instantaneous)
 
     @property
@@ -155,7 +155,7 @@ class RAPPOR(Longitudinal):
     def positions(self, cohort: int, value: str) -> tuple[int, ...]:
         """Return the bits that a string sets in a cohort, ascending.
 
-        Raises `InvalidInput` for what is no string that UTF-8 can write.
+        Raises `InvalidInput` unless the value is a string that UTF-8 can write.
         """
         if not isinstance(value, str):
             raise InvalidInput(f"{self.name}: a string is expected, got {value!r}")
@@ -241,7 +241,7 @@ class RAPPOR(Longitudinal):
         return self.cohorts * (self.bits + 1)
 
     def _counted(self, codes: Codes) -> Tally:
-        """Count each cohort's reports and, after those, its ones by bit."""
+        """Count the reports of each cohort, then the ones of each cohort and bit."""
         cohorts = self._cohorts(codes)
         order = np.argsort(cohorts, kind="stable")
         ones = np.zeros((self.cohorts, self.bits), dtype=np.int64)

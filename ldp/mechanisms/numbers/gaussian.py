@@ -48,7 +48,7 @@ class GaussianMechanism(MeanMechanism):
 
     @classmethod
     def calibrated(cls, epsilon: float, delta: float) -> Self:
-        """Return the mechanism for a delta given as a probability, rounded down to / 2**64."""
+        """Return the mechanism for a delta given as a probability, in units of 2**-64."""
         if not 0 < delta < 1:
             raise InvalidInput(f"{cls.name}: delta must lie strictly between 0 and 1, got {delta}")
         return cls(epsilon, math.floor(Fraction(delta) * ONE))

@@ -18,7 +18,7 @@ from ldp.mechanisms.numbers.onebit import OneBitMean
 from ldp.mechanisms.numbers.piecewise import DEFAULT_GRID, PiecewiseMechanism, variance_terms
 
 THRESHOLD = 0.6093524930
-"""Up to this epsilon (eps* of Wang et al. 2019) one bit alone is better."""
+"""The epsilon (eps* of Wang et al. 2019) up to which one bit alone is better."""
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ class LaplaceMechanism(MeanMechanism):
     """Add two-sided geometric noise to the grid point and clamp the sum to the grid.
 
     `tails[j]` / 2**64 is the probability that the noise is at least j steps upward, and the
-    same downward, for j = 0..grid. Clamping loses nothing: whatever goes beyond an end of the
-    grid does so by a geometric length of which the number tells nothing, so the two end codes
-    are scored with its expectation, and the variance is below that of unclamped noise, which
+    same downward, for j = 0..grid. Clamping loses nothing: noise goes beyond an end of the
+    grid by a geometric length that does not depend on the number, so the two end codes are
+    scored with its expectation, and the variance is below that of unclamped noise, which
     approaches 8 / epsilon**2. The scores are unbiased up to the rounding of `tails`: less than
     2**-40 for epsilon <= 8.
     Guarantee: epsilon-LDP for every pair of numbers; e**realised_epsilon is the larger of
@@ -67,7 +67,7 @@ class LaplaceMechanism(MeanMechanism):
 
     @property
     def _noise(self) -> tuple[int, ...]:
-        """The weights of noise -grid..grid, both ends standing for all that is beyond."""
+        """The weights of noise of -grid..grid steps; each end includes all noise beyond it."""
         side = (*self._steps_down[1:], self.tails[-1])
         return (*side[::-1], self._steps_down[0], *side)
 

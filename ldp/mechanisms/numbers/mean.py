@@ -1,4 +1,4 @@
-"""What the mechanisms for numbers in [-1, 1] share: the grid, the scores, the mean."""
+"""Base of the mechanisms for numbers in [-1, 1]: the grid, the scores, the mean."""
 
 from abc import abstractmethod
 from fractions import Fraction
@@ -16,17 +16,17 @@ from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 
 MAX_CODES = 1 << 16
-"""A tally counts every code of a mean mechanism, so there may not be more."""
+"""The most codes of a mean mechanism, because a tally counts every one."""
 
 MAX_GRID = 2048
-"""Rounding to so fine a grid adds less than 3e-7 of variance; a finer one only costs."""
+"""The most grid steps: rounding then adds less than 3e-7 of variance."""
 
 MAX_POINTS = 513
 """Values of a number whose shares can be estimated (`ldp.estimating.points`): an estimate costs the
 cube of how many there are, and takes half a second for so many."""
 
-_BLOCK = 1 << 15  # numbers randomised at once: what fits a core's cache
-_MAX_CELLS = 1 << 20  # of a channel enumerated in rationals
+_BLOCK = 1 << 15  # numbers per block: as many as fit a core's cache
+_MAX_CELLS = 1 << 20  # the most entries of a channel enumerated in rationals
 
 
 class MeanMechanism(Counted):
@@ -51,7 +51,7 @@ class MeanMechanism(Counted):
 
     @abstractmethod
     def _table(self) -> tuple[tuple[Fraction, ...], NDArray[np.intp]]:
-        """Return the distinct probabilities and, per grid point and code, which one it is."""
+        """Return the distinct probabilities, and the index of one per grid point and code."""
 
     @abstractmethod
     def _report(self, point: int, coins: Coins) -> int:
@@ -117,7 +117,7 @@ class MeanMechanism(Counted):
 
     @cached_property
     def _least_variance(self) -> float:
-        """The variance of the report of the number, of all grid points, that has the least."""
+        """The least variance of one report over all grid points."""
         return float(self.report_variance(np.linspace(-1, 1, self.steps + 1)).min())
 
     def debias(self, tally: Tally) -> NDArray[np.float64]:
@@ -132,7 +132,7 @@ class MeanMechanism(Counted):
 
     @property
     def largest_report_variance(self) -> float:
-        """The variance of one report of the number that has the most, of 4097 evenly spaced."""
+        """The largest variance of one report over 4097 evenly spaced numbers."""
         return float(self.report_variance(np.linspace(-1, 1, 2 * MAX_GRID + 1)).max())
 
     def variance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
@@ -147,7 +147,7 @@ class MeanMechanism(Counted):
     def tally_variance(self, truth: ArrayLike, tally: Tally) -> NDArray[np.float64]:
         """Return the empirical variance of `debias`, for a population of mean `truth`.
 
-        It is held between what the mechanism alone adds at least and `variance`, so that a
+        It is held between the mechanism's own least variance and `variance`, so that a
         handful of equal codes never claims an error of zero.
         """
         largest = self.variance(truth, 1)
@@ -156,6 +156,13 @@ class MeanMechanism(Counted):
         deviations = self._scores - tally.counts @ self._scores / tally.n
         spread = tally.counts @ deviations**2 / (tally.n - 1)
         return np.clip(spread, self._least_variance, largest) / tally.n
+
+    def spread(self, center: float, tally: Tally, imagined: int = 0) -> float:
+        squares = float(tally.counts @ (self._scores - center) ** 2)
+        ends = np.array([-1.0, 1.0])
+        at_ends = float(np.sum(self.report_variance(ends) + (ends - center) ** 2))
+        mean = (squares + imagined / 2 * at_ends) / (tally.n + imagined)
+        return max(mean, self._least_variance)
 
     def matrix(self) -> NDArray[np.float64]:
         """Return the channel in floats, shape (steps + 1, codes)."""

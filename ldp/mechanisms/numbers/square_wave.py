@@ -9,7 +9,7 @@ from ldp.mechanisms.numbers.window import WindowMechanism
 
 @dataclass(frozen=True)
 class SquareWave(WindowMechanism):
-    """Report uniformly from a window as wide as tells most about the number, or from all codes.
+    """Report uniformly from a window of the most informative width, or from all codes.
 
     The window is 2 b of the distance it moves, b being the half-width that maximises a bound
     on the mutual information of number and report. `ldp.estimating.points` estimates how whole

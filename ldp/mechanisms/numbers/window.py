@@ -34,7 +34,7 @@ class WindowMechanism(MeanMechanism):
     @property
     @abstractmethod
     def _default_grid(self) -> int:
-        """The number of grid steps where none is asked for."""
+        """The number of grid steps where `grid` is not given."""
 
     @property
     @abstractmethod

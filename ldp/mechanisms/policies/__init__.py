@@ -1,1 +1,1 @@
-"""Mechanisms that protect pairs of values each at its own distance."""
+"""Mechanisms whose guarantee is a policy: each pair of values has its own distance."""

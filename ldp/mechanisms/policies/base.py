@@ -21,8 +21,8 @@ from ldp.mechanisms.tools.sampling import draw_many, thresholds
 class PolicyMechanism(Categorical):
     """A mechanism whose guarantee is the `Policy` that it carries among its integers.
 
-    `epsilon` bounds the policy's largest finite distance and `realised_epsilon` what the
-    integers give to the pairs at finite distance: neither says anything about pairs at infinite
+    `epsilon` bounds the policy's largest finite distance and `realised_epsilon` is the
+    integers' epsilon for pairs at finite distance: neither says anything about pairs at infinite
     distance, so this is epsilon-LDP only for a policy without any. Built from integers it
     verifies in exact arithmetic that every pair of values keeps its distance; a client that was
     promised a policy compares it with `promise`, by `Policy.implies`.
@@ -33,7 +33,7 @@ class PolicyMechanism(Categorical):
 
     @cached_property
     def promise(self) -> Policy:
-        """The policy that is kept."""
+        """The policy that the mechanism keeps."""
         policy = Policy.from_integers(self.policy)
         if policy.k != self.k:
             raise InvalidInput(f"{self.name}: the policy is for {policy.k} values, k is {self.k}")
@@ -42,7 +42,7 @@ class PolicyMechanism(Categorical):
     @cached_property
     @abstractmethod
     def _ratios(self) -> Ratios:
-        """By pair of classes, the largest exact ratio between two values of them."""
+        """The largest exact ratio between two values, by pair of classes."""
 
     def _worst_ratio(self) -> Fraction:
         return self.promise.worst(self._ratios)

@@ -1,4 +1,4 @@
-"""Random subsets under a policy: as many categories of each class as the report's type says."""
+"""Random subsets under a policy; a report's type fixes the number of categories per class."""
 
 import math
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from ldp.mechanisms.tools.sampling import draw_many, thresholds
 Floats = NDArray[np.float64]
 
 _BLOCK = 1 << 19
-"""Bits of subsets drawn, or counted, together: bytes, until they are packed."""
+"""Bits of subsets per block, to draw or count; each takes a byte until it is packed."""
 
 _MAX_TYPES = 255
 
@@ -172,7 +172,7 @@ class PolicySubsets(PolicyMechanism):
 
     @cached_property
     def _place(self) -> NDArray[np.intp]:
-        """The place of each value among its class's."""
+        """The index of each value within its class, shape (k,)."""
         place = np.empty(self.k, dtype=np.intp)
         for values in self._members:
             place[values] = np.arange(values.size)
@@ -180,7 +180,7 @@ class PolicySubsets(PolicyMechanism):
 
     @cached_property
     def _draws(self) -> tuple[tuple[NDArray[np.intp], NDArray[np.uint64]], ...]:
-        """By class: the possible events (type, or T + type when outside) and their limits."""
+        """The possible events of each class (type, or T + type when outside), and their limits."""
         return tuple(
             (
                 np.flatnonzero(np.array(row, dtype=object)),

@@ -26,7 +26,7 @@ from ldp.mechanisms.tools.bits import (
 )
 
 _BLOCK = 1 << 17
-"""Bytes of bits drawn together: what fits a core's cache."""
+"""Bytes of bits per block: as many as fit a core's cache."""
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""What several mechanisms compute with: bits, hash functions, finite fields, exact sampling."""
+"""Computing tools of the mechanisms: bits, hash functions, finite fields, exact sampling."""

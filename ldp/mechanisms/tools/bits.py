@@ -9,14 +9,14 @@ from ldp.core.coins import Coins
 from ldp.errors import InvalidInput
 
 _BLOCK = 1 << 20
-"""Bytes of packed rows added together: what fits a core's cache."""
+"""Bytes of packed rows per block: as many as fit a core's cache."""
 
 _FEW = 64
-"""Rows from which adding packed bits beats unpacking them."""
+"""Rows from which adding packed bits is faster than unpacking them."""
 
 
 def row_bytes(columns: int) -> int:
-    """Return the bytes of a row."""
+    """Return the number of bytes of a packed row."""
     return -(-columns // 8)
 
 
@@ -31,7 +31,7 @@ def toss_rows(coins: Coins, threshold: int, n: int, columns: int) -> NDArray[np.
 def single_bits(
     columns: NDArray[np.integer[Any]],
 ) -> tuple[NDArray[np.integer[Any]], NDArray[np.uint8]]:
-    """Return the byte of a row, and the value in it, of the bit of each column."""
+    """Return each column's byte index in a row, and its bit's value in that byte."""
     return columns >> 3, np.left_shift(1, columns & 7).astype(np.uint8)
 
 
@@ -42,7 +42,7 @@ def check_unused_bits(name: str, rows: NDArray[np.uint8], columns: int) -> None:
 
 
 def _used(columns: int) -> np.uint8:
-    """Return the mask of a row's last byte."""
+    """Return the mask of the bits in use of a row's last byte."""
     return np.uint8(0xFF >> (-columns % 8))
 
 

@@ -1,4 +1,4 @@
-"""Bloom filters that every machine computes alike."""
+"""Bit positions of Bloom filters, the same on every machine."""
 
 from hashlib import blake2b
 

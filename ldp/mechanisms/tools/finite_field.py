@@ -148,5 +148,5 @@ def _powers_of_x(p: int, m: int, r: int) -> list[int]:
 
 @lru_cache(maxsize=8)
 def field(order: int) -> Field:
-    """Return the field of `order` elements, its tables shared by those who ask again."""
+    """Return the field of `order` elements, cached so that callers share its tables."""
     return Field(order)

@@ -1,4 +1,4 @@
-"""Pairwise independent hash functions into g buckets, and what they collide with, exactly.
+"""Pairwise independent hash functions into g buckets, with exact collision probabilities.
 
 h(v) = floor(((a v + b) mod P) g / P) for a prime P >= k. With a and b uniform on 0..P-1 the
 pair (a v + b, a v' + b) mod P is uniform on all P**2 pairs for every v != v' (Carter and
@@ -15,10 +15,10 @@ from ldp.errors import InvalidInput
 from ldp.mechanisms.tools.finite_field import is_prime, next_prime
 
 MAX_PRIME = 1 << 22
-"""Keeps a v + b below 2**53, so that clients whose numbers are doubles hash alike."""
+"""The largest prime: a v + b stays below 2**53, so clients that use doubles hash alike."""
 
 _EVEN = 64
-"""Residues per bucket, at least. Sizes then differ by 1/64, and c g <= 1 + 1/16384."""
+"""The least residues per bucket. Sizes then differ by 1/64, and c g <= 1 + 1/16384."""
 
 
 def hash_prime(k: int, buckets: int) -> int:
@@ -48,7 +48,7 @@ def hashed(a: Any, b: Any, values: Any, prime: int, buckets: int) -> Any:
 
 
 def first_residue(bucket: NDArray[Any], prime: int, buckets: int) -> NDArray[Any]:
-    """Return the smallest residue of each bucket; that of bucket number `buckets` is prime."""
+    """Return the smallest residue of each bucket, and `prime` for bucket number `buckets`."""
     return (bucket * prime + (buckets - 1)) // buckets
 
 

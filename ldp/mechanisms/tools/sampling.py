@@ -12,7 +12,7 @@ from ldp.errors import InvalidInput
 
 
 def thresholds(name: str, weights: Sequence[int]) -> NDArray[np.uint64]:
-    """Return the cumulated weights without the last, shape (len(weights) - 1,).
+    """Return the cumulative weights without the last, shape (len(weights) - 1,).
 
     Raises `InvalidInput` unless all weights are positive and sum to 2**64.
     """

@@ -1,1 +1,1 @@
-"""What analysts ask for: estimates, raw rows, exports, errors over repeated answers."""
+"""Answers to analysts: estimates, raw rows, exports, errors over repeated answers."""

@@ -1,4 +1,4 @@
-"""Randomised rows as Parquet, with what is needed to estimate from them.
+"""Export of randomised rows as Parquet, with the plan and channels to estimate from them.
 
 One folder with a folder for each period, `period=2026-07-04/part-0.parquet`, and more parts where
 there is much. An attribute has a column of its codes (integers, or binary as on the wire) and
@@ -14,13 +14,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import hearsay.plan
 from hearsay import Analyst, rows
+from hearsay.analyst import Selection
 from hearsay.plan import Plan
 from hearsay.rows import AttributeRows
 from hearsay.v1 import analyst_pb2
@@ -36,23 +37,22 @@ _HELD = 256 << 20
 """Bytes of rows, about, that wait in memory to be written together."""
 
 _CELL = 16
-"""What a code or level takes in memory beyond its bytes on the wire, about."""
+"""Bytes of memory, about, that a code or level takes beyond its bytes on the wire."""
 
 
-def export(
-    analyst: Analyst, survey: str, to: Path, *, first_period: str = "", last_period: str = ""
-) -> int:
+def export(analyst: Analyst, survey: str, to: Path, **selection: Unpack[Selection]) -> int:
     """Write a survey's rows to the new folder `to`; return how many there were.
 
-    The folder appears when all is written, or not at all. Raises `InvalidInput` where the folder
-    exists or two columns would have one name, `NotReady` where there is no row, `StorageFailed`
-    where the folder cannot be written, and as `Analyst.chunks`.
+    `selection` restricts them as in `Analyst.rows`. The folder appears when all is written, or not
+    at all. Raises `InvalidInput` where the folder exists or two columns would have one name,
+    `NotReady` where there is no row, `StorageFailed` where the folder cannot be written, and as
+    `Analyst.chunks`.
     """
     if to.exists():
         raise InvalidInput(f"{to} exists: name a folder that does not")
     written = 0
     with _folder(to) as folder:
-        chunks = analyst.chunks(survey, first_period=first_period, last_period=last_period)
+        chunks = analyst.chunks(survey, **selection)
         data = next(chunks).plan
         plan = hearsay.plan.parse(data)
         parts = _Parts(folder, plan, schema_of(plan, data))
@@ -68,8 +68,9 @@ def export(
 class _Parts:
     """Files of rows by period: the largest is written when too much waits in memory.
 
-    Rows come in chunks of any period, and in small ones where devices send a row a batch: each
-    would be a row group, of which readers are slow to read many, and each period an open file.
+    Rows come in chunks of any period, and in small ones where devices send a row a batch. Written
+    at once, each chunk would be a row group, and readers are slow with many; and each period
+    would be an open file.
     """
 
     def __init__(self, folder: Path, plan: Plan, schema: Any) -> None:
@@ -86,14 +87,14 @@ class _Parts:
         return self._bytes.total()
 
     def add(self, chunk: analyst_pb2.ExportRowsResponse) -> None:
-        """Write rows, now or later."""
+        """Take a chunk's rows; write the largest period's where too much waits."""
         self._waiting.setdefault(chunk.period, []).append(rows.decode(self._plan, chunk))
         self._bytes[chunk.period] += chunk.ByteSize() + _CELL * chunk.rows * len(self._schema)
         if self.bytes >= _HELD:
             self._write(self._bytes.most_common(1)[0][0])
 
     def close(self) -> None:
-        """Write what waits."""
+        """Write all waiting rows."""
         for period in list(self._waiting):
             self._write(period)
 
@@ -161,7 +162,7 @@ def _type(plan: Plan, attribute: str) -> Any:
 
 @contextmanager
 def _folder(to: Path) -> Iterator[Path]:
-    """Make a folder that is called `to` once it is whole, and durable; remove it otherwise."""
+    """Yield a temporary folder; rename it to `to` once it is durable, or remove it on errors."""
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=f".{to.name}-", dir=to.parent))

@@ -1,15 +1,15 @@
-"""From tallies to answers: what is estimated, pooled, made consistent, and with what error.
+"""From tallies to answers: estimation, pooling, consistency and errors.
 
-Nothing here reads a store or a clock, so that whoever has the tallies gets the server's answers.
+Nothing here reads a store or a clock, so that the same tallies give the same answers anywhere.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay import period
-from hearsay.plan import Categorical, Domain, Plan
+from hearsay.plan import Categorical, Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.repeats import of_levels
 from hearsay_server.ingest.intake import Cohort
@@ -17,9 +17,10 @@ from ldp import Estimate, FrequencyOracle, InvalidInput, Mechanism, Tally
 from ldp.assurance.poisoning import Shift, largest_shift
 from ldp.core.estimation import Cohorts
 from ldp.errors import NotReady
-from ldp.estimating import pooling
+from ldp.estimating import pooling, strata
 from ldp.estimating.consistency import make_consistent
 from ldp.estimating.recovery import ldp_recover
+from ldp.estimating.strata import Answer
 
 _QUICK = 256
 """Values up to which levels are tested and pooled by maximum likelihood unless a method is asked
@@ -28,16 +29,10 @@ for: the cost grows with their cube."""
 CONFIDENCE = 0.95
 """Of intervals, unless a question says otherwise."""
 
-_SIGNIFICANCE = 0.01
+STRATIFIED = "stratified"
+"""The method that assumes nothing about how levels' people differ."""
 
 Tallies = Mapping[Cohort, Tally]
-Question = (
-    analyst_pb2.EstimateRequest
-    | analyst_pb2.DistributionRequest
-    | analyst_pb2.SuspicionsRequest
-    | analyst_pb2.ExportRowsRequest
-)
-"""What names periods."""
 Floats = NDArray[np.float64]
 
 
@@ -45,29 +40,32 @@ class NoReports(NotReady):
     """There is nothing to estimate from."""
 
 
-def pooled(
+def answered(
     plan: Plan, attribute: str, tallies: Tallies, method: str = "", *, forgeable: bool = False
-) -> pooling.Answer:
-    """Test and pool an attribute's cohorts, in the mechanism's units: periods of a level add up.
+) -> Answer:
+    """Estimate an attribute from its cohorts, in the mechanism's units: a level's periods add up.
 
-    Errors allow for the same people in several periods. Without a method it is the best that
-    takes a blink. If `forgeable` it is one for which the effect of forged reports is known, and
-    levels that differ are pooled all the same.
-    Raises `NoReports` where there are none, `InvalidInput` for a method that does not apply.
+    Errors allow for the same people in several periods. Without a method the estimate is
+    stratified by level, unless the survey says how much levels differ; a method of `pool` names
+    how levels are pooled as if their people answered alike. If `forgeable` it is a method for
+    which the effect of forged reports is known. Raises `NoReports` where there are none,
+    `InvalidInput` for a method that does not apply.
     """
     if not tallies:
         raise NoReports(f"there are no such reports of {attribute!r} yet")
     cohorts = by_level(plan, attribute, tallies)
     domain = plan.attributes[attribute].domain
+    many = isinstance(domain, Categorical) and len(domain.values) > _QUICK
+    pooling_method = pooling.named("inverse_variance") if many else None
+    most = math.inf
     if forgeable:
-        return _pooled_though_different(domain, cohorts, _forgeable(method))
-    if method:
-        return pooling.answer(cohorts, pooling.named(method))
-    if _has_many(domain):
-        untested = f"with more than {_QUICK} values, whether the levels differ was not tested"
-        value = pooling.pool(cohorts, "inverse_variance")
-        return pooling.Answer(value, None, untested if len(cohorts) > 1 else "")
-    return pooling.answer(cohorts)
+        method = _forgeable(method)
+    if method and method != STRATIFIED:
+        pooling_method, most = pooling.named(method), 0.0
+    elif not method and plan.levels_differ_at_most is not None:
+        low, high = cohorts.bounds
+        most = plan.levels_differ_at_most * (high - low)
+    return strata.answer(cohorts, pooling_method, most=most, tested=not many)
 
 
 def by_level(plan: Plan, attribute: str, tallies: Tallies) -> Cohorts:
@@ -80,10 +78,6 @@ def by_level(plan: Plan, attribute: str, tallies: Tallies) -> Cohorts:
     return Cohorts(list(sums.values()), of_levels(plan, attribute, tallies))
 
 
-def _has_many(domain: Domain) -> bool:
-    return isinstance(domain, Categorical) and len(domain.values) > _QUICK
-
-
 def repeats_memos(plan: Plan, attribute: str, tallies: Tallies) -> bool:
     """Tell whether devices may have sent the same codes in several of the cohorts' periods."""
     memo = bool(plan.attributes[attribute].memo)
@@ -91,7 +85,7 @@ def repeats_memos(plan: Plan, attribute: str, tallies: Tallies) -> bool:
 
 
 def _forgeable(method: str) -> str:
-    """Return a method whose weights say what forged reports can do."""
+    """Return a pooling method for which the effect of forged reports is known."""
     if method not in ("", "inverse_variance", "scalar"):
         raise InvalidInput(
             "what forged reports can do is known for the methods inverse_variance and scalar, "
@@ -100,37 +94,15 @@ def _forgeable(method: str) -> str:
     return method or "inverse_variance"
 
 
-def _pooled_though_different(domain: Domain, cohorts: Cohorts, method: str) -> pooling.Answer:
-    """Pool without stratifying where the levels differ, but say so."""
-    value = pooling.pool(cohorts, pooling.named(method))
-    if len(cohorts) < 2 or _has_many(domain):
-        return pooling.Answer(value, None, "")
-    test = pooling.homogeneity(cohorts)
-    warning = (
-        f"the levels differ (p = {test.p_value:.2g}), and are pooled all the same because forged "
-        "reports were asked about: ask for each level by itself"
-    )
-    return pooling.Answer(value, test, warning if test.p_value < _SIGNIFICANCE else "")
-
-
-def check_periods(plan: Plan, question: Question) -> None:
-    """Raise `InvalidInput` where something is no period of the survey, or the range is empty."""
-    first, last = question.first_period, question.last_period
-    for name in (*question.periods, *filter(None, (first, last))):
-        period.start(plan.period, name)
-    if last and first > last:
-        raise InvalidInput(f"a range must not end before it begins, got {first!r} to {last!r}")
-
-
 def estimate(
     plan: Plan, question: analyst_pb2.EstimateRequest, tallies: Tallies, group: str = ""
 ) -> analyst_pb2.EstimateResponse:
-    """Answer what an `EstimateRequest` asks from the tallies of its cohorts.
+    """Answer an `EstimateRequest` from the tallies of its cohorts.
 
     Raises `NoReports` where there are none, `InvalidInput` for what cannot be asked.
     """
     forged = question.forged if question.HasField("forged") else None
-    answer = pooled(
+    answer = answered(
         plan, question.attribute, tallies, question.method, forgeable=forged is not None
     )
     domain = plan.attributes[question.attribute].domain
@@ -166,10 +138,18 @@ def estimate(
     if statistic == "frequency":
         for row, size in zip(rows, effective_sample_size(raw).tolist(), strict=True):
             row.effective_sample_size = size
+    if answer.alike:
+        alike = answer.alike.rescaled(raw.bounds)
+        columns = alike.value, *alike.interval(confidence, simultaneous=question.simultaneous)
+        for row, numbers in zip(rows, np.stack(columns, axis=1).tolist(), strict=True):
+            row.alike, row.alike_low, row.alike_high = numbers
     if shift:
         ends = zip((scale * shift.down).tolist(), (scale * shift.up).tolist(), strict=True)
         for row, (down, up) in zip(rows, ends, strict=True):
             row.shift_down, row.shift_up = down, up
+    seen = None
+    if answer.detectable is not None:
+        seen = min(scale * answer.detectable, raw.bounds[1] - raw.bounds[0])
     return analyst_pb2.EstimateResponse(
         survey=plan.survey,
         attribute=question.attribute,
@@ -184,6 +164,7 @@ def estimate(
         warning=answer.warning,
         group=group,
         repeats=max(own.factor for own in cohorts.repeats),
+        detectable_difference=seen,
     )
 
 
@@ -200,7 +181,7 @@ def effective_sample_size(raw: Estimate) -> Floats:
 def _processed(
     question: analyst_pb2.EstimateRequest, mechanisms: Sequence[Mechanism], raw: Estimate
 ) -> tuple[Floats, str]:
-    """Return the values to show, and what the method's name gets for it: "" if they are raw."""
+    """Return the values to show, and a suffix for the method's name: "" if they are raw."""
     if question.consistency and question.HasField("recover"):
         raise InvalidInput("ask for a consistency or for recovery, not both: recovery has its own")
     if question.consistency:

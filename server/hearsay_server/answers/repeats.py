@@ -1,4 +1,4 @@
-"""What is known of the same people in several periods, of the tallies of a question."""
+"""How often one person may be among the reports of several periods, from their tallies."""
 
 from collections.abc import Mapping
 
@@ -11,10 +11,10 @@ from ldp.core.repeated import Repeats, factors
 
 
 def of_levels(plan: Plan, attribute: str, tallies: Mapping[Cohort, Tally]) -> list[Repeats]:
-    """Return what is known of each level, in the order in which the tallies have them.
+    """Return the repeats of each level, in the order in which the tallies have the levels.
 
-    It is all that the numbers of reports allow: a device sends one report in a period, and
-    nobody knows whether it is among those of another one. With memos it may send the same code.
+    They allow for all that the numbers of reports allow: a device sends one report in a period,
+    and nobody knows whether it sent one in another. With memos it may send the same code.
     """
     levels = list(dict.fromkeys(cohort.level for cohort in tallies))
     periods = list(dict.fromkeys(cohort.period for cohort in tallies))

@@ -1,10 +1,10 @@
-"""The stored rows, still randomised, without anything that links them.
+"""Stream the stored rows, still randomised, without anything that links them.
 
 A batch's id, its borders and its place among the others could link rows of one device, or tell
 when they came: rows leave here in chunks that mix batches, in an order drawn anew.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,42 +15,53 @@ from hearsay.v1 import analyst_pb2, collector_pb2
 from ldp.assurance.suspicion import Supports, has_tests, supports
 
 _CHUNK = 1 << 20
-"""Bytes of codes in one message, about: below what gRPC lets through by default."""
+"""Bytes of codes in one message, about: below gRPC's default limit of a message."""
 
 _TESTED = 1 << 16
 """Reports whose supports are counted at once."""
 
 Batches = Iterable[Sequence[collector_pb2.Batch]]
-"""Pages of batches of one period that were decoded once, and so are as they must be."""
+"""Pages of batches, each of one period. The batches were checked before they were stored."""
 
 
 def chunks(
-    plan: Plan, batches: Batches, source: np.random.Generator
+    plan: Plan, batches: Batches, levels: Collection[str], source: np.random.Generator
 ) -> Iterator[analyst_pb2.ExportRowsResponse]:
-    """Yield the batches' rows, those of a page mixed in an order that `source` draws."""
+    """Yield the answers at these levels of the batches' rows, leaving out rows that have none.
+
+    The rows of a page are mixed in an order that `source` draws.
+    """
     for page in batches:
-        yield from _mixed(plan, page, source)
+        yield from _mixed(plan, page, levels, source)
 
 
 def _mixed(
-    plan: Plan, batches: Sequence[collector_pb2.Batch], source: np.random.Generator
+    plan: Plan,
+    batches: Sequence[collector_pb2.Batch],
+    levels: Collection[str],
+    source: np.random.Generator,
 ) -> Iterator[analyst_pb2.ExportRowsResponse]:
-    rows = sum(batch.rows for batch in batches)
-    order = source.permutation(rows)
+    answered = np.zeros(sum(batch.rows for batch in batches), dtype=bool)
     places: dict[tuple[str, str], list[NDArray[np.intp]]] = {}
     codes: dict[tuple[str, str], list[bytes]] = {}
     start = 0
     for batch in batches:
         for column in batch.columns:
+            if column.level not in levels:
+                continue
             key = column.attribute, column.level
-            where = np.flatnonzero(presence.unpack(column.present, batch.rows))
-            places.setdefault(key, []).append(order[start + where])
+            where = start + np.flatnonzero(presence.unpack(column.present, batch.rows))
+            answered[where] = True
+            places.setdefault(key, []).append(where)
             codes.setdefault(key, []).append(column.codes)
         start += batch.rows
+    rows = int(np.count_nonzero(answered))
+    order = np.empty(answered.size, dtype=np.intp)
+    order[answered] = source.permutation(rows)
     columns = {}
     for key, parts in places.items():
         width = plan.levels[key[1]].mechanisms[key[0]].code_bytes
-        where = np.concatenate(parts)
+        where = order[np.concatenate(parts)]
         entries = np.frombuffer(b"".join(codes[key]), dtype=np.uint8).reshape(-1, width)
         sorting = np.argsort(where)
         columns[key] = where[sorting], entries[sorting]
@@ -91,7 +102,7 @@ def _column(
 def supports_by_level(
     plan: Plan, attribute: str, levels: Iterable[str], targets: Sequence[int], batches: Batches
 ) -> dict[str, Supports]:
-    """Return what the reports of each level supported, of those levels that can be tested.
+    """Return the supports of each level's reports, for the levels that can be tested.
 
     Raises `InvalidInput` where no level can be.
     """

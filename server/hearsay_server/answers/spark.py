@@ -1,7 +1,7 @@
 """Tallies and estimates from exported rows with PySpark: the server's integers, on a cluster.
 
-Each partition makes tallies of its rows, and those are added up: what moves are tallies. Needs
-pyspark on the driver, and this package on the executors (`hearsay-ldp[spark]`).
+Each partition makes tallies of its rows, and the tallies are added up: no rows move. Needs pyspark
+on the driver, and this package on the executors (`hearsay-ldp[spark]`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -80,7 +80,7 @@ def estimate(
     periods: Sequence[str] = (),
     method: str = "",
 ) -> Estimate:
-    """Return what `Analyst.estimate` would, from an exported folder.
+    """Estimate an attribute from an exported folder, as the server does.
 
     Raises `InvalidInput` as `tally` and for an unknown level, and `NoReports` where none is left.
     """
@@ -92,7 +92,7 @@ def estimate(
         for cohort, counted in tally(spark, path, attribute).items()
         if (not levels or cohort.level in levels) and (not periods or cohort.period in periods)
     }
-    found = queries.pooled(plan, attribute, tallies, method).estimate
+    found = queries.answered(plan, attribute, tallies, method).estimate
     domain = plan.attributes[attribute].domain
     return found.rescaled((domain.low, domain.high)) if isinstance(domain, Numeric) else found
 

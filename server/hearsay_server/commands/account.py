@@ -1,4 +1,4 @@
-"""`hearsay account`: what a private training run reveals, by every accountant."""
+"""`hearsay account`: the epsilon of a private training run, by every accountant."""
 
 import json
 import math
@@ -36,7 +36,7 @@ def account(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare what every accountant says of a training run with clipped gradients and noise.
+    """Compare every accountant's epsilon for a training run with clipped gradients and noise.
 
     With --q neighbouring data sets differ by one record more or less; with --batch and --dataset
     one record is replaced by another. Such figures do not compare.

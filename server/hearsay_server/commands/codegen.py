@@ -1,4 +1,4 @@
-"""`hearsay codegen`: a module that states what an app agrees to, typed for editors and checkers."""
+"""`hearsay codegen`: write a typed Python module with an app's agreement on a survey."""
 
 import keyword
 import re
@@ -30,7 +30,7 @@ _TO_DO = {
     Reason.TLS: "`hearsay --ca FILE codegen` trusts a CA of yours, and --server-name there expects "
     "another name; without these, `codegen --insecure` forgoes TLS on a network that you trust",
 }
-"""What to do where the server cannot be asked, by what stands between."""
+"""Advice where the server gives no answer, by reason."""
 
 
 def codegen(
@@ -54,7 +54,7 @@ def codegen(
     insecure: Insecure = False,
     token: Token = None,
 ) -> None:
-    """Write a Python module with what an app agrees to, and a typed function that records answers.
+    """Write a Python module with an app's agreement and a typed function that records answers.
 
     \b
       hearsay codegen daily.toml --out daily.py
@@ -77,7 +77,7 @@ def codegen(
 
 
 def _fetched(survey: str, target: str, tls: Tls | None, token: str | None, insecure: bool) -> bytes:
-    """Return a survey's plan from a server; raise, with what to do, where there is none."""
+    """Return a survey's plan from a server; where there is none, raise an error with advice."""
     transport = GrpcTransport(target, tls=tls, token=token, insecure=insecure)
     try:
         plan: bytes = transport.get_plan(survey, _TIMEOUT).plan
@@ -161,7 +161,7 @@ def _agreement(agreement: Agreement, *, with_plan: bool) -> str:
 
 
 def _literal(value: object, depth: int) -> str:
-    """Return the source of a text, a number, or a mapping or tuple of them, so far indented."""
+    """Return the source of a text, a number, or a mapping or tuple of them, `depth` deep."""
     if isinstance(value, str):
         return _quoted(value)
     inner, outer = "    " * (depth + 1), "    " * depth
@@ -176,7 +176,7 @@ def _literal(value: object, depth: int) -> str:
 
 
 def _identifiers(names: Iterable[str], taken: set[str]) -> list[str]:
-    """Return names that Python takes, each another one and none that is taken."""
+    """Return a unique valid Python identifier for each name, none of them in `taken`."""
     found: list[str] = []
     for name in names:
         plain = re.sub(r"\W", "_", name)

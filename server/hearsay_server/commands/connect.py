@@ -1,4 +1,4 @@
-"""How the commands that call a server reach it: options of `hearsay` itself, before the command."""
+"""Options for reaching a server: of the commands, and of `hearsay` itself before the command."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -65,7 +65,7 @@ def options(
 
 
 def tls(context: typer.Context) -> "Tls | None":
-    """Return what the options before the command say about TLS; None for nothing."""
+    """Return the TLS files given by the options before the command; None without any."""
     from hearsay.transport import Tls  # commands that reach no server do without gRPC
 
     given = context.find_root().params

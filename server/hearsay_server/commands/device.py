@@ -1,4 +1,4 @@
-"""`hearsay device`: what a device's ledger says, for its user and for those who help them."""
+"""`hearsay device`: make a device's ledger, and show its content to the user and their helpers."""
 
 import json
 from datetime import datetime
@@ -45,7 +45,7 @@ _COUNTED = {
     "revoked": "reports dropped: consent was revoked",
     "lost": "reports dropped: the ledger was an old copy",
 }
-"""What the ledger counts, in words. Any other name is a `hearsay.Reason`."""
+"""The ledger's counters, in words. Any other name is a `hearsay.Reason`."""
 
 
 @app.command("create")
@@ -56,7 +56,7 @@ def create(file: LedgerFile) -> None:
 
 @app.command("show")
 def show(file: LedgerFile, person: PersonName = "", as_json: AsJson = False) -> None:
-    """Show what was spent, what is left, what waits, and what left the device; change nothing."""
+    """Show the epsilon spent and left, waiting reports and sent batches; change nothing."""
     found = content(file, person)
     if as_json:
         typer.echo(json.dumps(found, indent=2))

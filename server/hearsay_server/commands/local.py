@@ -1,7 +1,6 @@
-"""The data that a command works on where it is: a folder or a database, as the server has it."""
+"""Options of commands that work on the server's folder or database without a server."""
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -20,20 +19,20 @@ ConfigFile = Annotated[
 
 
 def where(data: Path | None, database: str | None, config_file: Path | None) -> Path | str:
-    """Return the folder or URL that a command was given, or else the server's."""
+    """Return the folder or URL that a command was given, or else the configured one."""
     flags: dict[str, object] = {"data": data, "database": database}
     if data is not None and database is None:
         flags["database"] = ""  # the folder that was asked for, whatever is configured
-    return config.load(config_file, os.environ, flags).where
+    return config.load(config_file, flags).where
 
 
 @contextlib.contextmanager
 def opened(
     data: Path | None, database: str | None, config_file: Path | None, *, make: bool = False
 ) -> Iterator[Database]:
-    """Open what is there; raise `InvalidInput` where nothing is, as after a typing error.
+    """Open the server's data; raise `InvalidInput` where there is none, as after a typing error.
 
-    If `make`, a folder may be empty still.
+    If `make`, the folder may still be empty.
     """
     place = where(data, database, config_file)
     if isinstance(place, Path) and not (place if make else place / "hearsay.db").exists():

@@ -1,4 +1,4 @@
-"""`hearsay query` and `hearsay export`: what an analyst asks at the command line."""
+"""`hearsay query` and `hearsay export`: estimates and rows at the command line."""
 
 import csv
 import json
@@ -16,12 +16,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from hearsay import Analyst
-from hearsay.analyst import Options, given_columns, number
+from hearsay.analyst import Options, Selection, given_columns, number
 from hearsay.v1 import analyst_pb2
 from hearsay_server.commands import connect
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from ldp.errors import InvalidInput, needs
 
+Level = Annotated[list[str] | None, typer.Option(help="Only reports of this level; repeatable.")]
+Period = Annotated[list[str] | None, typer.Option(help="Only reports of this period; repeatable.")]
 First = Annotated[str, typer.Option("--from", help="Only this period and later ones.")]
 Last = Annotated[str, typer.Option("--to", "--until", help="Only this period and earlier ones.")]
 
@@ -37,8 +39,8 @@ def query(
     context: typer.Context,
     survey: Annotated[str, typer.Argument(help="The survey's name.")],
     attribute: Annotated[str, typer.Argument(help="The attribute's name.")],
-    level: Annotated[list[str] | None, typer.Option(help="Only this level; repeatable.")] = None,
-    period: Annotated[list[str] | None, typer.Option(help="Only this period; repeatable.")] = None,
+    level: Level = None,
+    period: Period = None,
     first: First = "",
     last: Last = "",
     by: Annotated[str, typer.Option(help="One answer for each level, or for each period.")] = "",
@@ -92,14 +94,12 @@ def query(
     if sum([bool(by), suspicions, distribution, watch is not None]) > 1:
         raise InvalidInput("choose one of --by, --suspicions, --distribution and --watch")
     show = _Shown(as_json, as_csv)
-    restricted: dict[str, Any] = {
-        "levels": level or (),
-        "periods": period or (),
-        "first_period": first,
-        "last_period": last,
-    }
+    chosen = Selection(
+        levels=level or (), periods=period or (), first_period=first, last_period=last
+    )
+    selection = analyst_pb2.Selection(**chosen)
     options: Options = {
-        **restricted,  # type: ignore[typeddict-item]
+        **chosen,  # type: ignore[typeddict-item]
         "confidence": confidence,
         "simultaneous": simultaneous,
         "method": method,
@@ -114,7 +114,7 @@ def query(
     with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
         if suspicions:
             asked = analyst_pb2.SuspicionsRequest(
-                survey=survey, attribute=attribute, targets=suspect or (), **restricted
+                survey=survey, attribute=attribute, targets=suspect or (), selection=selection
             )
             show.suspicions(analyst.query_suspicions(asked))
         elif distribution:
@@ -125,7 +125,7 @@ def query(
                 step=step,
                 quantiles=quantile or (0.25, 0.5, 0.75),
                 confidence=confidence,
-                **restricted,
+                selection=selection,
             )
             show.distribution(analyst.query_distribution(question))
         elif by:
@@ -141,6 +141,8 @@ def export(
     context: typer.Context,
     survey: Annotated[str, typer.Argument(help="The survey's name.")],
     to: Annotated[Path, typer.Option("--to", help="A new folder.")],
+    level: Level = None,
+    period: Period = None,
     first: First = "",
     last: Annotated[str, typer.Option("--until", help="Only this period and earlier ones.")] = "",
     target: Target = DEFAULT_ADDRESS,
@@ -151,8 +153,11 @@ def export(
     with needs("exporting", "export"):
         from hearsay_server.answers.export import export as write
 
+    chosen = Selection(
+        levels=level or (), periods=period or (), first_period=first, last_period=last
+    )
     with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
-        written = write(analyst, survey, to, first_period=first, last_period=last)
+        written = write(analyst, survey, to, **chosen)
     Console().print(f"{written:,} rows of {survey} are in {escape(str(to))}")
 
 
@@ -197,16 +202,19 @@ class _Shown:
                 continue
             if answer.group:
                 Console().print(f"[bold]{escape(answer.group)}[/bold]")
-            more = [_HEADINGS[column] for column in columns[4:]]
+            shown = [column for column in columns[4:] if column in _HEADINGS]
+            more = [_HEADINGS[column] for column in shown]
             table = _table(
                 answer.attribute, answer.statistic, answer.confidence, answer.simultaneous, more
             )
             for row in answer.rows:
-                table.add_row(*_cells(row), *(_cell(getattr(row, c), c) for c in columns[4:]))
+                table.add_row(*_cells(row), *(_cell(row, column) for column in shown))
             Console().print(table)
             many = len(answer.cohorts)
             cohorts = f"{answer.reports:,} reports in {many} cohort{'s' if many > 1 else ''}"
             Console().print(f"{cohorts}, {answer.method}{_repeats(answer.repeats)}")
+            if "alike" in columns:
+                Console().print(_if_alike(answer))
 
     def distribution(self, answer: analyst_pb2.DistributionResponse) -> None:
         if answer.warning:
@@ -282,8 +290,25 @@ def _cells(row: analyst_pb2.Row) -> list[str]:
     return [escape(row.label), f"{row.estimate:.4f}", error, interval]
 
 
-def _cell(number: float, column: str) -> str:
-    return f"{number:,.0f}" if column == "effective_sample_size" else f"{number:.4f}"
+def _cell(row: analyst_pb2.Row, column: str) -> str:
+    if column == "effective_sample_size":
+        return f"{row.effective_sample_size:,.0f}"
+    return f"{getattr(row, column):.4f}"
+
+
+def _if_alike(answer: analyst_pb2.EstimateResponse) -> str:
+    """Say what it would bring to pool the levels, and what would speak against it unnoticed."""
+    kept = [
+        (row.alike_high - row.alike_low) / (row.high - row.low)
+        for row in answer.rows
+        if row.high > row.low
+    ]
+    narrower = 100 * (1 - sum(kept) / max(1, len(kept)))
+    return (
+        "Pooling (--method), which assumes that people of all levels answer alike, would make the "
+        f"intervals {narrower:.0f}% narrower; differences between levels below "
+        f"{answer.detectable_difference:.2g} would go unseen."
+    )
 
 
 def _repeats(most: float) -> str:
@@ -304,7 +329,7 @@ def _document(answer: analyst_pb2.EstimateResponse) -> dict[str, Any]:
 
 
 def _plain(answer: Message, **integers: int) -> dict[str, Any]:
-    """Return a message as JSON has it; the mapping spells 64-bit integers as text."""
+    """Return a message as JSON, with `integers` for its 64-bit fields, which JSON has as text."""
     document: dict[str, Any] = MessageToDict(
         answer, always_print_fields_with_no_presence=True, preserving_proto_field_name=True
     )

@@ -2,19 +2,19 @@
 
 import asyncio
 import inspect
-import os
 import sys
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_origin
 
 import typer
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from pydantic.fields import FieldInfo
 
 from hearsay.transport import call, open_channel
 from hearsay_server import config
 from hearsay_server.commands import connect
 from hearsay_server.commands.local import ConfigFile
-from hearsay_server.serving import logs, workers
+from hearsay_server.serving import logs
 from hearsay_server.serving import serve as serving
 from hearsay_server.serving.health import LIVE
 
@@ -26,9 +26,9 @@ def _with_an_option_for_every_key(command: Callable[..., None]) -> Callable[...,
             name,
             inspect.Parameter.KEYWORD_ONLY,
             default=None,
-            annotation=Annotated[key.kind | None, typer.Option(help=_help(key))],
+            annotation=Annotated[_kind(key) | None, typer.Option(help=_help(key))],
         )
-        for name, key in config.KEYS.items()
+        for name, key in config.Config.model_fields.items()
     ]
     own = list(inspect.signature(command).parameters.values())[:1]
     signature = inspect.Signature([*own, *options])
@@ -37,9 +37,14 @@ def _with_an_option_for_every_key(command: Callable[..., None]) -> Callable[...,
     return command
 
 
-def _help(key: config.Key) -> str:
+def _kind(key: FieldInfo) -> Any:
+    # Of a choice we say ourselves, in one line, what it must be.
+    return str if get_origin(key.annotation) is Literal else key.annotation
+
+
+def _help(key: FieldInfo) -> str:
     default = "" if key.default in (None, "", False) else f" (default {key.default})"
-    return f"{key.help}{default}"
+    return f"{key.description}{default}"
 
 
 @_with_an_option_for_every_key
@@ -48,17 +53,14 @@ def serve(config_file: ConfigFile = None, **flags: object) -> None:
 
     Each option is also a key of the TOML file and, in capitals after HEARSAY_, a variable.
     """
-    setup = config.load(config_file, os.environ, flags)
+    setup = config.load(config_file, flags)
     logs.configure(setup.log_format, setup.log_level)
 
     def announce(address: str) -> None:
         typer.echo(f"listening on {address}")
         sys.stdout.flush()
 
-    if setup.workers > 1:
-        asyncio.run(workers.serve(setup, sys.argv[1:], announce))
-    else:
-        asyncio.run(serving.serve(setup, announce))
+    asyncio.run(serving.serve(setup, announce))
 
 
 def health(

@@ -60,7 +60,7 @@ def explain_survey(
     file: Annotated[Path, typer.Argument(help="The survey, as TOML.")],
     users: Annotated[int, typer.Option(help="How many users to predict the errors for.")] = 10_000,
 ) -> None:
-    """Say what a survey would mean, before it is registered: protection, cost and errors."""
+    """Explain a survey before it is registered: protection, cost and errors."""
     from hearsay_server.surveys import explain
 
     explain.show(explain.explain(surveys.from_file(file), str(file), users), Console())
@@ -74,7 +74,7 @@ def list_surveys(
     token: Token = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the surveys and what has come in."""
+    """List the surveys, with their numbers of batches and records."""
     with open_channel(target, tls=connect.tls(context), token=token, insecure=insecure) as channel:
         stub = admin_pb2_grpc.AdminStub(channel)
         answer = call(stub.ListSurveys, admin_pb2.ListSurveysRequest(), _TIMEOUT)

@@ -41,7 +41,7 @@ def list_tokens(
     config_file: ConfigFile = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
-    """List what is known of the tokens: not the tokens, which are kept as hashes."""
+    """List the id, role, label and state of every token; tokens themselves are kept as hashes."""
     now = datetime.now(UTC).timestamp()
     heading = ("id", "role", "label", "created", "state")
     with opened(data, database, config_file) as found:
@@ -67,7 +67,7 @@ def rotate_token(
     database: Url = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Make a new token in the place of one, and print it."""
+    """Make a new token in place of an old one, and print it."""
     with opened(data, database, config_file) as found:
         token, text = tokens.Tokens(found).rotate(token_id, 3600 * grace)
     _hand_over(token, text)
@@ -80,7 +80,7 @@ def revoke_token(
     database: Url = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """End a token, and those that it was rotated from, within a second."""
+    """Revoke a token, and all tokens that it was rotated from, within a second."""
     with opened(data, database, config_file) as found:
         token = tokens.Tokens(found).revoke(token_id)
     typer.echo(f"{token.id} ({token.role}) is revoked")

@@ -27,7 +27,7 @@ Confidence = Annotated[float, typer.Option(help="Of the intervals, or of the tes
 
 @dataclass(frozen=True)
 class _Scale:
-    """What is estimated, and its units: frequencies, or a mean in [low, high]."""
+    """The parameter to estimate, and its units: frequencies, or a mean in [low, high]."""
 
     k: int | None
     low: float
@@ -162,7 +162,7 @@ def _two_waves(
     power: float,
     confidence: float,
 ) -> dict[str, Any]:
-    """Return the reports of each wave that have the power, or the power of `n`."""
+    """Return the number of reports of each wave for a power, or the power of `n` reports."""
     if epsilon is None or half_width is not None:
         raise InvalidInput("--change goes with --epsilon and perhaps --n, without --half-width")
     built, shift = make(epsilon), change / scale.unit
@@ -203,8 +203,8 @@ def audit(
 ) -> None:
     """Check that mechanisms keep the epsilon they claim; exit with 1 where one does not.
 
-    The channel is enumerated exactly where it is small enough. Both samplers are measured, the
-    one of single reports, which clients run, and the one of batches: the epsilon is at least the
+    The channel is enumerated exactly where it is small enough. Both samplers are measured: of
+    single reports, which clients run, and of reports in bulk. The epsilon is at least the
     bound shown, at the stated confidence. A mechanism too large to enumerate still had its
     integers checked, exactly, when it was built.
 
@@ -255,7 +255,7 @@ def audit(
 def _audited(
     name: str, k: int | None, epsilon: float | None, survey: Path | None
 ) -> list[tuple[str, Mechanism]]:
-    """Return the mechanisms to audit, each with where it is from."""
+    """Return the mechanisms to audit, each with a label of its place in the survey."""
     if survey is None:
         if not name or epsilon is None:
             raise InvalidInput("give a mechanism and --epsilon (and --k), or --survey")
@@ -282,7 +282,7 @@ def shuffle(
     bound: Annotated[str, typer.Option(help="clones (numerical), or closed (weaker).")] = "clones",
     as_json: AsJson = False,
 ) -> None:
-    """Bound what a cohort's reports in random order tell to whoever sees them only so.
+    """Bound the epsilon of a cohort's reports for observers who see them only in random order.
 
     Holds against everyone but the shuffler, if the other members of the cohort are honest.
     Cohort, attribute and level are in the clear, so reports of others do not count.

@@ -1,8 +1,7 @@
-"""The commands that look after what is stored, and those that end a survey."""
+"""The commands that verify, back up, restore and purge stored data, and that end a survey."""
 
 import contextlib
 import json
-import os
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -87,12 +86,12 @@ def retention(
     database: Url = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Close, drop and purge what is due, now: a server does so every hour.
+    """Close ended periods, drop old rows and purge unneeded ids; a server does so every hour.
 
-    Dropped rows cannot be exported, recounted or forgotten any more; what they counted stays.
+    Dropped rows cannot be exported, recounted or forgotten any more; they stay in the tallies.
     """
     if keep_days is None:
-        keep_days = config.load(config_file, os.environ, {}).keep_batches_days
+        keep_days = config.load(config_file).keep_batches_days
     elif keep_days < 1:
         raise InvalidInput(f"--keep-days must be at least 1, got {keep_days}")
     with opened(data, database, config_file) as found:
@@ -126,7 +125,7 @@ def delete_survey(
     insecure: Insecure = False,
     token: Token = None,
 ) -> None:
-    """Delete a survey with all that came in."""
+    """Delete a survey with all its reports."""
     if not yes:
         typer.confirm(f"Delete {survey} and all its reports, for good?", abort=True)
     with open_channel(target, tls=connect.tls(context), token=token, insecure=insecure) as channel:

@@ -30,7 +30,7 @@ class Respondent:
 
 @dataclass(frozen=True)
 class Sent:
-    """What left one device: a serialised `Batch`."""
+    """The serialised `Batch` that left one respondent's device."""
 
     respondent: Respondent
     batch: bytes
@@ -50,9 +50,9 @@ def deliver(
     respondents: Sequence[Respondent],
     seed: int | None,
 ) -> Iterator[list[Sent | None]]:
-    """Let every respondent record and send; yield what they sent, some respondents at a time.
+    """Let every respondent record and send; yield their batches, some respondents at a time.
 
-    None stands for a person to none of whose answers an attribute was drawn. Raises `Unreachable`
+    None stands for a person of whose answered attributes none was drawn. Raises `Unreachable`
     where a device could not deliver.
     """
     parts = [respondents[i : i + _AT_ONCE] for i in range(0, len(respondents), _AT_ONCE)]
@@ -62,7 +62,7 @@ def deliver(
 def _play(
     address: str, plan: bytes, seed: int | None, respondents: Sequence[Respondent]
 ) -> list[Sent | None]:
-    # What `hearsay codegen` would write: the demo's devices ship with what they agreed to.
+    # As `hearsay codegen` would write it: the demo's devices ship with their agreement.
     agreement = Agreement.on(plan)
     with ThreadPoolExecutor(_THREADS) as threads:
         return list(threads.map(partial(_live, address, agreement, seed), respondents))
@@ -71,7 +71,7 @@ def _play(
 def _live(
     address: str, agreement: Agreement, seed: int | None, respondent: Respondent
 ) -> Sent | None:
-    """Be one device: a client of its own, with a ledger and a level of its own."""
+    """Play one device, a client with its own ledger and level; return its batch, or None."""
     with Client(
         address,
         agreement,

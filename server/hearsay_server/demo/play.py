@@ -1,4 +1,4 @@
-"""The main job, played through on real input: devices, a server process, an analyst."""
+"""A survey played through on real input: devices, a server process, an analyst."""
 
 import contextlib
 import importlib.util
@@ -38,13 +38,13 @@ _START_TIMEOUT = 30.0
 
 @dataclass(frozen=True)
 class Source:
-    """A survey, and what every respondent would answer, by attribute name."""
+    """A survey, and every respondent's true answers, by attribute name."""
 
     title: str
     survey: survey_pb2.Survey
     respondents: Sequence[Answers]
     left_out: int = 0
-    """Answers that the survey has no place for; they are withheld."""
+    """The number of answers outside the survey's domains; they are withheld."""
 
 
 def redbook() -> Source:
@@ -110,7 +110,7 @@ def _answer(domain: Categorical | Numeric, cell: object) -> str | float:
 def play(
     source: Source, *, plot: Path, data: Path | None, seed: int | None, console: Console
 ) -> list[Comparison]:
-    """Run the whole job and tell about it on `console`; return what was estimated."""
+    """Run the whole demo, print to `console`, and return the estimates beside the truth."""
     begin = time.monotonic()
     console.print(f"[bold]{source.title}[/bold]")
     if source.left_out:
@@ -180,7 +180,7 @@ def server_process(folder: Path) -> Iterator[str]:
 def _collect(
     pool: Pool, source: Source, address: str, plan: bytes, seed: int | None, console: Console
 ) -> Sent:
-    """Let every respondent's device send; return what one of them sent."""
+    """Let every respondent's device send; return one device's batch."""
     chooser = random.Random(seed)
     levels = sorted(source.survey.levels)
     respondents = [

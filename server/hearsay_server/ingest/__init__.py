@@ -1,1 +1,1 @@
-"""What devices sent: whether a batch may be taken, and its tallies."""
+"""Intake of the batches of devices: checks, judgement and tallies."""

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from hearsay import period, presence
 from hearsay.plan import Plan
 from hearsay.v1 import collector_pb2
-from hearsay_server.config import Config
 from ldp import InvalidInput, Tally
 
 _log = logging.getLogger("hearsay.server")
@@ -25,7 +24,7 @@ GRACE = timedelta(days=60)
 """How long after a period's end its reports are still taken."""
 
 NEVER = int(datetime.max.replace(tzinfo=UTC).timestamp())
-"""The second in which a period ends that does not end."""
+"""End (Unix time) of the one period of a survey without periods."""
 
 
 @dataclass(frozen=True, order=True)
@@ -40,7 +39,7 @@ class Cohort:
 
 
 class Refused(InvalidInput):
-    """Why a batch is not taken; `final` where it will be refused however often it is sent."""
+    """A batch is refused; `final` where it will be refused however often it is sent."""
 
     def __init__(self, reason: collector_pb2.Reason, detail: str, *, final: bool = True) -> None:
         super().__init__(detail)
@@ -50,15 +49,15 @@ class Refused(InvalidInput):
 
 @dataclass(frozen=True)
 class Limits:
-    """What an operator allows: rows of a batch, and rows of a token in a period (0: any number)."""
+    """The operator's limits: rows of a batch, and rows of a token in a period (0: any number)."""
 
-    batch_rows: int = Config.max_batch_rows
-    token_rows: int = Config.rows_per_token_and_period
+    batch_rows: int = 100_000
+    token_rows: int = 0
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What decides whether a batch is good: the time, limits, and the plans by survey.
+    """The terms by which a batch is checked: the plans by survey, the time and the limits.
 
     A `Refused` in the place of a plan says why the plan cannot be used now.
     """
@@ -69,10 +68,10 @@ class Terms:
 
 
 def decode(batch: collector_pb2.Batch, terms: Terms) -> dict[Cohort, Tally]:
-    """Return the batch's tallies by cohort; raise `Refused` for anything that is not as it must be.
+    """Return the batch's tallies by cohort; raise `Refused` for a batch that is not valid.
 
     A fault of ours is logged and refuses the batch for now: it must neither lose the batch nor
-    hold up those beside it.
+    hold up the batches beside it.
     """
     try:
         return _decode(batch, terms)
@@ -113,7 +112,7 @@ def _decode(batch: collector_pb2.Batch, terms: Terms) -> dict[Cohort, Tally]:
 
 
 def tallies_of(batch: collector_pb2.Batch, plan: Plan) -> dict[Cohort, Tally]:
-    """Return what a batch of the plan's survey counts, by cohort; raise `Refused` as `decode`."""
+    """Return the tallies by cohort of a batch of the plan's survey; raise `Refused` as `decode`."""
     if batch.rows < 1:
         raise Refused(Reason.BAD_ROWS, "a batch holds at least one row, got 0")
     if not batch.columns:
@@ -152,7 +151,7 @@ def tallies_of(batch: collector_pb2.Batch, plan: Plan) -> dict[Cohort, Tally]:
 
 
 def ends(unit: str, name: str) -> int:
-    """Return when a period ends, in seconds since 1970; raise `InvalidInput` if it is none."""
+    """Return a period's end in Unix time; raise `InvalidInput` where `name` is no period."""
     return int(period.end(unit, name).timestamp())
 
 
@@ -170,7 +169,7 @@ def check_period(unit: str, name: str, now: datetime) -> None:
 
 
 def closed(name: str, *, final: bool = True) -> Refused:
-    """Say that a period takes no reports any more."""
+    """Return the refusal of a batch whose period takes no reports any more."""
     return Refused(Reason.PERIOD_CLOSED, f"the period {name!r} is closed", final=final)
 
 

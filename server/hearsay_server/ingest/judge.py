@@ -1,4 +1,4 @@
-"""What becomes of a group of batches, given what is stored: a pure function."""
+"""Judge a group of batches against stored ids and surveys: a pure function."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from ldp import Tally
 from ldp.core.tally import add_up
 
 Outcome = bool | Refused
-"""Whether a batch is new; or why it is not taken."""
+"""True for a new batch, False for one that is stored already, or why a batch is refused."""
 
 
 @dataclass(frozen=True)
 class State:
-    """What of a stored survey decides whether a batch may be stored."""
+    """A stored survey's revision and time unit; periods that end by `closed_before` are closed."""
 
     revision: bytes
     unit: str
@@ -24,7 +24,7 @@ class State:
 
 @dataclass(frozen=True)
 class Kept:
-    """What is stored under a batch's id: its rows, 0 once forgotten, and its bytes, if any."""
+    """A known batch id: its batch's rows, 0 once forgotten, and its bytes, None once dropped."""
 
     rows: int
     data: bytes | None
@@ -32,7 +32,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Stored:
-    """What is stored of the ids and the surveys of a group."""
+    """The stored batches with the ids of a group, and the stored surveys of the group."""
 
     batches: Mapping[bytes, Kept]
     surveys: Mapping[str, State]
@@ -40,7 +40,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class New:
-    """A batch to be stored, where it stands in the group, and its bytes."""
+    """A batch to be stored, its position in the group, and its bytes."""
 
     position: int
     batch: collector_pb2.Batch
@@ -49,7 +49,7 @@ class New:
 
 @dataclass(frozen=True)
 class Judged:
-    """A group of batches: what becomes of each, and what is to be written for the new ones."""
+    """The outcomes of a group of batches; the new batches, and the sums of their tallies."""
 
     outcomes: list[Outcome]
     fresh: list[New]
@@ -64,7 +64,7 @@ class Judged:
 
 
 When = tuple[str, bytes, str]
-"""A survey, a revision and a period: what decides whether a good batch is late."""
+"""A survey, a revision and a period, which decide whether a good batch is late."""
 
 
 def judge(
@@ -106,10 +106,10 @@ def judge(
 
 
 def without(judged: Judged, positions: Collection[int], terms: Terms) -> dict[Cohort, Tally]:
-    """Return what the new batches count together without those at `positions`.
+    """Return the sums of the new batches' tallies, without the batches at `positions`.
 
-    `terms` are those that they were judged by. Raises `Refused` where a fault of ours keeps one
-    of these from being decoded again: what the others count is not known then.
+    `terms` must be the terms of the judgement. Raises `Refused` where a fault of ours keeps one
+    of these batches from being decoded again: the other batches' sums are not known then.
     """
     out = decode_all([new.batch for new in judged.fresh if new.position in positions], terms)
     for refused in out.refused.values():
@@ -123,12 +123,12 @@ def without(judged: Judged, positions: Collection[int], terms: Terms) -> dict[Co
 
 
 def when(batch: collector_pb2.Batch) -> When:
-    """Return what decides whether a good batch is late."""
+    """Return a batch's survey, revision and period, which decide whether it is late."""
     return batch.survey, batch.revision, batch.period
 
 
 def end(when_: When, states: Mapping[str, State]) -> int:
-    """Return the second in which the period ends; raise `Refused` where it is closed."""
+    """Return the period's end in Unix time; raise `Refused` where it is closed, or unknown."""
     survey, revision, period = when_
     state = states.get(survey)
     if state is None:  # deleted by another process since its plan was looked up
@@ -146,7 +146,7 @@ def end(when_: When, states: Mapping[str, State]) -> int:
 def _decode(
     judged: Judged, new: Sequence[New], states: Mapping[str, State] | None, terms: Terms
 ) -> list[New]:
-    """Add to `judged` what becomes of batches and what they count; return those to be stored."""
+    """Add the outcomes and tallies of batches to `judged`; return the batches to be stored."""
     decoded = decode_all([each.batch for each in new], terms)
     late: dict[When, Refused | None] = {}
     good = []
@@ -172,7 +172,7 @@ def _decode(
 
 
 def _again(id_: bytes, data: bytes, kept: Kept) -> Outcome:
-    """Return what becomes of a batch whose id is known: False where it is the same one."""
+    """Return the outcome of a batch whose id is known: False where it is the same batch."""
     if not kept.rows:
         return Refused(Reason.FORGOTTEN, "its device asked to forget this batch")
     if kept.data is not None and kept.data != data:

@@ -1,9 +1,9 @@
 """Batches of one form, decoded as if they were one batch.
 
-To decode a batch costs much the same for one row as for hundreds, and what devices send is mostly
-small, and mostly alike. Every check of a batch is either of its form or of each of its codes by
-itself, and tallies add up, so the batches are good, and count what they count, if and only if
-that is true of all of them together.
+To decode a batch costs much the same for one row as for hundreds, and most batches of devices are
+small and alike. Every check of a batch is either of its form or of each of its codes by itself,
+and tallies add up, so all batches are good if and only if the merged batch is, and its tallies are
+their sums.
 """
 
 from collections import defaultdict
@@ -21,16 +21,16 @@ _SMALL = 64
 
 @dataclass(frozen=True)
 class Decoded:
-    """What the good ones of some batches count together, and by position why others are not."""
+    """The sums of the good batches' tallies, and by position why the others are refused."""
 
     sums: Mapping[Cohort, Tally]
     refused: Mapping[int, Refused]
 
 
 def decode_all(batches: Sequence[collector_pb2.Batch], terms: Terms) -> Decoded:
-    """Return what `decode` says of each batch; batches that are alike are decoded as one.
+    """Decode batches, the alike ones as one; return the sums of tallies, and the refusals.
 
-    For b bad ones among n that are alike it is called at most about 2 b log2(n) times.
+    For b bad batches among n alike, `decode` is called at most about 2 b log2(n) times.
     """
     alike: defaultdict[Hashable, list[int]] = defaultdict(list)
     for position, batch in enumerate(batches):
@@ -54,7 +54,7 @@ def decode_all(batches: Sequence[collector_pb2.Batch], terms: Terms) -> Decoded:
 
 
 def _form(batch: collector_pb2.Batch, position: int) -> Hashable:
-    """Return what batches have in common that can be decoded together; a position is unique."""
+    """Return a key shared by batches that may be decoded together; else the unique `position`."""
     if not 0 < batch.rows <= _SMALL:
         return position
     columns = []
@@ -67,7 +67,7 @@ def _form(batch: collector_pb2.Batch, position: int) -> Hashable:
 
 
 def _merged(batches: Sequence[collector_pb2.Batch]) -> collector_pb2.Batch:
-    """Return one batch with the rows of some of one form."""
+    """Return one batch with the rows of several batches of one form."""
     first = batches[0]
     if len(batches) == 1:
         return first

@@ -1,4 +1,4 @@
-"""What operators call."""
+"""The Admin service: operators register, list, show, close and delete surveys."""
 
 import asyncio
 from functools import partial
@@ -16,7 +16,7 @@ from ldp import InvalidInput
 
 
 class Admin(admin_pb2_grpc.AdminServicer):
-    """What operators call."""
+    """The Admin service, for operators."""
 
     def __init__(self, store: Store, writer: Writer) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Who is calling, and whether they may, by the service and the token of a call."""
+"""Admission of calls by service and token, and the caller of the call under way."""
 
 import asyncio
 import time
@@ -17,16 +17,16 @@ ROLES = {
     "hearsay.v1.Analyst": "analyst",
     "hearsay.v1.Admin": "admin",
 }
-"""Whom each service is for."""
+"""The role that each service is for."""
 
 EVERYBODY = {health.SERVICE_NAME, reflection.SERVICE_NAME}
-"""Services that tell no data. What is in neither is for admins."""
+"""Services open to all. Services in neither map need an admin token."""
 
 _FRESH = 1.0
-"""Seconds that a look at the tokens is good for: a revocation takes as long."""
+"""Seconds for which a token that was looked up is trusted: a revocation takes as long."""
 
 _REMEMBERED = 1 << 16
-"""Tokens of which the last look is remembered."""
+"""Most tokens whose last look-up is remembered."""
 
 _caller: ContextVar[str] = ContextVar("hearsay_caller", default="")
 
@@ -37,12 +37,12 @@ def caller() -> str:
 
 
 def called_by(token: str) -> None:
-    """Say by which token the call under way was made."""
+    """Set the id of the token that the call under way was made with."""
     _caller.set(token)
 
 
 class Denied(HearsayError):
-    """Why a call is not let in."""
+    """A call is not let in."""
 
     def __init__(self, code: grpc.StatusCode, detail: str, reason: str) -> None:
         super().__init__(detail)
@@ -60,7 +60,7 @@ class Policy:
     """Decide by a call's service and token whether it may be made."""
 
     def __init__(self, tokens: Tokens, *, loopback: bool, require_device_token: bool) -> None:
-        """Ask for tokens: always off loopback, and on it as soon as one was ever made."""
+        """Require tokens: always off loopback, and on it as soon as one was ever made."""
         self._tokens = tokens
         self._required = not loopback or tokens.any()  # known before the first call comes
         self._require_device_token = require_device_token
@@ -92,7 +92,7 @@ class Policy:
         return token.id
 
     async def _asks(self) -> bool:
-        """Tell whether tokens are asked for at all."""
+        """Tell whether tokens are required at all."""
         now = time.monotonic()
         if not self._required and now - self._checked >= _FRESH:
             self._checked = now

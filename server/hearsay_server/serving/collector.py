@@ -1,4 +1,4 @@
-"""What devices call."""
+"""The Collector service: devices fetch plans, submit batches and ask to forget them."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ _COUNTED_AS = {
 
 
 class Collector(collector_pb2_grpc.CollectorServicer):
-    """What devices call."""
+    """The Collector service, for devices."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""What stands before every service: who is let in, how many at once, and for how long.
+"""The interceptor before every service: who is let in, how many at once, and for how long.
 
-An interceptor looks at a call before any of its message is read, and its handler reads the
-message itself: so a message that does not come can be given up, and what goes wrong inside kept
+The interceptor looks at a call before any of its message is read, and its handler reads the
+message itself: so a message that does not come can be given up, and internal errors can be kept
 from the caller.
 """
 
@@ -32,7 +32,7 @@ _Continue = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]
 
 
 class Gate(grpc.aio.ServerInterceptor):
-    """Let calls in by `policy`: at most `max_open_calls` at once, those for everybody apart.
+    """Let calls in by `policy`, at most `max_open_calls` at once; services open to all count apart.
 
     A call is open from its first byte to its end; its message must come in `max_upload` seconds.
     """
@@ -52,7 +52,7 @@ class Gate(grpc.aio.ServerInterceptor):
     async def intercept_service(
         self, continuation: _Continue, handler_call_details: grpc.HandlerCallDetails
     ) -> Any:
-        """Return the method's handler, guarded, or one that answers why not."""
+        """Return the method's guarded handler, or a handler that answers why the call is denied."""
         method = handler_call_details.method
         service = method.rpartition("/")[0].removeprefix("/")
         try:
@@ -74,7 +74,7 @@ class Gate(grpc.aio.ServerInterceptor):
     def _guard(self, service: str, handler: _Handler) -> _Handler:
         """Wrap a handler, of whichever of the four kinds.
 
-        To gRPC it is one that reads a stream, of which it hands on the only message.
+        To gRPC the result reads a stream; of a unary request it hands on the only message.
         """
         asked, answered = (
             "stream" if streaming else "unary"
@@ -107,7 +107,7 @@ class Gate(grpc.aio.ServerInterceptor):
 
     @contextlib.contextmanager
     def _place(self, service: str, call: asyncio.Timeout) -> Iterator[None]:
-        """Count a call while it lasts; raise `TooMany` where there is no room."""
+        """Count a call while it lasts; raise `TooMany` where the limit is reached."""
         if service in EVERYBODY:
             if len(self._for_everybody) >= FOR_EVERYBODY:
                 oldest = next(iter(self._for_everybody))
@@ -136,7 +136,7 @@ class Gate(grpc.aio.ServerInterceptor):
                 await context.write(answer)
 
     async def _fail(self, context: Any, error: Exception) -> NoReturn:
-        """Tell the caller of what is the caller's, and no more than that it failed of the rest."""
+        """End a call with a status: the caller's own errors in detail, internal ones without."""
         if isinstance(error, TooMany):
             self._metrics.limited.labels(error.limit).inc()
             await refuse(context, error)
@@ -168,7 +168,7 @@ async def _read(handler: _Handler, context: Any) -> Any:
 
 
 def _overdue(limit: asyncio.Timeout, error: Exception) -> Exception:
-    """Return why a call was ended by us; another error as it is."""
+    """Return `TooMany` where our time limit ended a call; another error as it is."""
     if not isinstance(error, TimeoutError) or not limit.expired():
         return error
     if limit.when() == 0:

@@ -1,4 +1,4 @@
-"""Liveness and readiness: whether the process answers, and whether it can store what it is sent.
+"""Liveness and readiness: whether the process answers, and whether it can store reports.
 
 The service "live" is SERVING as long as the process answers. Every other name, "" among them, is
 SERVING only while the database can be written: a probe writes to it every few seconds, and a
@@ -31,17 +31,17 @@ LIVE = "live"
 _Status = health_pb2.HealthCheckResponse
 
 _PROBE_BYTES = 1 << 16
-"""Enough that a full disk shows; of every probe a disk would feel it."""
+"""Bytes of a thorough probe: enough that a full disk shows, too many for every probe."""
 
 _THOROUGH = 12
-"""One probe of so many writes that much, as do those that may end what was wrong."""
+"""One probe in so many is thorough; so is every probe while the server is not ready."""
 
 _LEFT_BEHIND = 86_400.0
 """Seconds after which the row of a server that is gone is removed."""
 
 
 Probe = Callable[[bool], None]
-"""Writes to the database durably, much or little, or raises."""
+"""Writes to the database durably, thoroughly or not, or raises."""
 
 
 def prober(database: Database) -> Probe:
@@ -61,7 +61,7 @@ def prober(database: Database) -> Probe:
 
 
 class Health(health_pb2_grpc.HealthServicer):
-    """Answer what is known of this server's health, and tell watchers of every change.
+    """The health service: answer this server's status, and tell watchers of every change.
 
     grpcio-health-checking has one too; there, a watcher that leaves takes the others' news along.
     """
@@ -74,13 +74,13 @@ class Health(health_pb2_grpc.HealthServicer):
         self._changed = asyncio.Condition()
 
     async def ready(self, is_ready: bool) -> None:
-        """Say whether reports can be stored."""
+        """Set whether reports can be stored, and tell watchers."""
         async with self._changed:
             self._is_ready = is_ready
             self._changed.notify_all()
 
     async def stop(self) -> None:
-        """Say NOT_SERVING for good, and let watchers go: they would outlast any grace."""
+        """Answer NOT_SERVING from now on, and end watches: they would outlast any grace."""
         async with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -112,7 +112,7 @@ class Health(health_pb2_grpc.HealthServicer):
 
 
 class Readiness:
-    """Keep a `Health` true to what the disk does."""
+    """Keep a `Health` up to date with commits to, and probes of, the database."""
 
     def __init__(self, health_: Health, metrics: Metrics) -> None:
         self._health = health_
@@ -122,9 +122,9 @@ class Readiness:
         metrics.ready.set(1)
 
     def committed(self, seconds: float, error: Exception | None) -> None:
-        """Hear of a commit: one that the database failed ends readiness until a probe succeeds.
+        """Note a commit; a failure of the database ends readiness until a probe succeeds.
 
-        One that failed for what was to be written says nothing of what others send.
+        A commit that failed because of its own data says nothing of other commits.
         """
         if error is None:
             self._metrics.commit.observe(seconds)

@@ -1,4 +1,4 @@
-"""What the server writes about itself: a line an event, for people or as JSON."""
+"""The server's log: one line for each event, as text for people or as JSON."""
 
 import json
 import logging
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 _STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-"""What every record has; the rest of its attributes were given as `extra`."""
+"""Attributes of every log record; a record's other attributes were given as `extra`."""
 
 
 class JsonFormatter(logging.Formatter):

@@ -1,4 +1,4 @@
-"""What a Prometheus server may scrape. No metric tells of one device or one address."""
+"""Metrics for a Prometheus server to scrape. No metric is about one device or one address."""
 
 import contextlib
 from collections.abc import Iterator
@@ -62,7 +62,7 @@ class Metrics:
 
 @contextlib.contextmanager
 def exposed(metrics: Metrics, address: str) -> Iterator[int | None]:
-    """Serve /metrics at "HOST:PORT", or "PORT" of loopback, meanwhile; yield the port.
+    """Serve /metrics at "HOST:PORT", or "PORT" of loopback, in the context; yield the port.
 
     An empty address serves nothing and yields None. Raises `ServerFailed` where the address
     cannot be bound.

@@ -20,15 +20,15 @@ from hearsay_server.clock import Clock, system
 from hearsay_server.config import Config
 from hearsay_server.ingest.intake import Limits
 from hearsay_server.limits import Rates
-from hearsay_server.serving import tls, workers
+from hearsay_server.serving import tls
 from hearsay_server.serving.admin import Admin
+from hearsay_server.serving.analyses import Analyses, Bounds
 from hearsay_server.serving.analyst import Analyst
 from hearsay_server.serving.auth import ROLES, Policy
 from hearsay_server.serving.collector import Collector
 from hearsay_server.serving.gate import FOR_EVERYBODY, Gate
 from hearsay_server.serving.health import Health, Readiness, prober
 from hearsay_server.serving.metrics import Metrics, exposed
-from hearsay_server.serving.pool import Pool
 from hearsay_server.storage import tokens
 from hearsay_server.storage.retention import swept
 from hearsay_server.storage.store import Store
@@ -41,7 +41,13 @@ _GRACE = 10.0
 """Seconds that calls under way may take to end once the server stops."""
 
 _ANALYSES = 64
-"""Questions of analysts that may wait for those under way."""
+"""Questions of analysts that may wait while others are answered."""
+
+_EXPORTS = 4
+"""Exports under way at once, and exports that may wait for them."""
+
+_BOUNDS = Bounds(seconds=60, memory=2 << 30)
+"""What one question of an analyst may take."""
 
 _HANDSHAKE = 20.0
 """Seconds that a connection may be silent before it speaks TLS and HTTP/2."""
@@ -51,8 +57,8 @@ _HANDSHAKE = 20.0
 async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
     """Serve as `config` says while the context lasts; yield the port.
 
-    On leaving, health says NOT_SERVING, no new call is taken, calls under way end, what waits is
-    written, and the store is closed. Raises `InvalidInput` for an address that is not loopback
+    On leaving, health says NOT_SERVING, no new call is taken, calls under way end, waiting batches
+    are written, and the store is closed. Raises `InvalidInput` for an address that is not loopback
     without TLS, unless `insecure`, and where the certificate cannot be used; `ServerFailed` where
     an address cannot be bound; and as `open_database` where the folder cannot be used.
     """
@@ -87,16 +93,19 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
         server = grpc.aio.server(
             interceptors=[Gate(policy, metrics, config.max_open_calls, config.max_upload_seconds)],
             options=_options(config),
-            # The gate counts calls that it let in; this counts those at it too, without an answer
-            # that says when to come again.
+            # The gate counts calls that it let in; this limit also counts calls before the gate,
+            # and refuses them without saying when to come again.
             maximum_concurrent_rpcs=2 * (config.max_open_calls + FOR_EVERYBODY),
         )
         rates = _rates(config)
         collector = Collector(store, writer, metrics, rates, clock)
         collector_pb2_grpc.add_CollectorServicer_to_server(collector, server)
-        analysis = Pool("analysis", max(2, (os.cpu_count() or 1) // 2), _ANALYSES)
-        stack.callback(analysis.close)
-        analyst = Analyst(store, analysis)
+        cores = max(2, (os.cpu_count() or 1) // 2)
+        analyses = Analyses("analysis", cores, _ANALYSES, _BOUNDS)
+        stack.callback(analyses.close)
+        exports = Analyses("export", _EXPORTS, _EXPORTS, _BOUNDS)
+        stack.callback(exports.close)
+        analyst = Analyst(store, analyses, exports)
         analyst_pb2_grpc.add_AnalystServicer_to_server(analyst, server)
         admin_pb2_grpc.add_AdminServicer_to_server(Admin(store, writer), server)
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
@@ -159,7 +168,6 @@ async def serve(config: Config, on_start: Callable[[str], None], clock: Clock = 
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
-    workers.watch_parent(stop.set)
     async with running(config, clock) as port:
         _collect_rarely()
         _log.info("hearsay %s, revision %s, has started", version(), revision())
@@ -169,10 +177,10 @@ async def serve(config: Config, on_start: Callable[[str], None], clock: Clock = 
 
 
 def _collect_rarely() -> None:
-    """Take what startup made out of the garbage collector's sight, and let it run less often.
+    """Exclude objects made at startup from garbage collection, and collect less often.
 
-    In calls under way it finds nothing to collect, and under load it looked at all of them many
-    times a second: a tenth of the processor's time.
+    In calls under way the collector finds nothing to collect, and under load it looked at all of
+    them many times a second: a tenth of the processor's time.
     """
     gc.collect()
     gc.freeze()

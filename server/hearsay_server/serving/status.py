@@ -1,4 +1,4 @@
-"""What the services share."""
+"""Functions that end a call with a status, shared by the services."""
 
 import math
 from typing import Any, NoReturn
@@ -14,11 +14,11 @@ MENDED = 5.0
 
 
 _MOST = 2000
-"""Bytes of what is said of an error; gRPC may write three for each."""
+"""Most bytes of an error's detail; gRPC may write three for each."""
 
 
 def shortened(detail: str) -> str:
-    """Shorten what quotes a caller who was long: of a status a client takes a few kilobytes."""
+    """Shorten a detail, which may quote a long input: clients take a few kilobytes of a status."""
     data = detail.encode()
     if len(data) <= _MOST:
         return detail
@@ -26,7 +26,7 @@ def shortened(detail: str) -> str:
 
 
 def no_survey(name: str) -> str:
-    """Say that there is no such survey."""
+    """Return the detail of an error for an unknown survey."""
     return f"there is no survey {name!r} here"
 
 
@@ -37,7 +37,7 @@ async def abort(context: Context, code: grpc.StatusCode, detail: str) -> NoRetur
 
 
 async def refuse(context: Context, error: TooMany) -> NoReturn:
-    """End a call that is too many, and say when it may come again."""
+    """End a call that exceeds a limit, and say when it may come again."""
     await put_off(context, grpc.StatusCode.RESOURCE_EXHAUSTED, str(error), error.retry_after)
 
 

@@ -21,7 +21,7 @@ class _Files:
     client_ca: Path | None
 
     def stamp(self) -> tuple[tuple[int, int, int], ...] | None:
-        """Return what changes when a file does, however it is replaced; None where one is gone."""
+        """Return times, inodes and sizes, which show any change; None where a file is gone."""
         paths = [self.certificate, self.key, *([self.client_ca] if self.client_ca else [])]
         try:
             stats = [path.stat() for path in paths]
@@ -30,7 +30,7 @@ class _Files:
         return tuple((stat.st_mtime_ns, stat.st_ino, stat.st_size) for stat in stats)
 
     def read(self) -> grpc.ServerCertificateConfiguration:
-        """Read them; raise `InvalidInput` where they do not fit together."""
+        """Read the files; raise `InvalidInput` where they do not fit together."""
         try:
             # gRPC takes anything and then fails every handshake: let OpenSSL look first.
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -65,7 +65,7 @@ def credentials(config: Config) -> grpc.ServerCredentials | None:
 
 
 class _Reload:
-    """What gRPC asks, at every handshake, for a configuration that is new."""
+    """The callback that gRPC asks at every handshake for a new configuration, None for none."""
 
     def __init__(self, files: _Files) -> None:
         self._files = files

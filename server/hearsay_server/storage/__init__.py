@@ -1,1 +1,1 @@
-"""What is kept: tables, group commit, tallies, tokens, retention, backups."""
+"""The server's storage: tables, group commit, tallies, tokens, retention, backups."""

@@ -108,7 +108,7 @@ def _copy(source: sa.Connection, target: sa.Connection) -> None:
     for table in schema.metadata.sorted_tables:
         if table in schema.PASSING:
             continue
-        # In the order of their keys: in that of their places it would be of their arrival.
+        # In the order of their keys: the order in the file would be the order of arrival.
         rows = source.execute(
             sa.select(table).order_by(*table.primary_key), execution_options=options
         )

@@ -1,15 +1,16 @@
-"""One database, SQLite or PostgreSQL: how it is opened, and its kinds of transaction.
+"""The database, SQLite or PostgreSQL: opening it, and its kinds of transaction.
 
-Reading sees one state. Appending adds what nobody else adds, beside other appending processes.
-Changing runs alone: it waits until those that append are done, and they wait for it. What is
-written of tokens themselves, and to see whether the disk takes it, goes beside either. SQLite
-lets one transaction write at a time anyhow; PostgreSQL has a gate that the one kind passes
-together and the other alone.
+Reading sees one state. Appending adds rows that nobody else adds, beside other appending processes.
+Changing runs alone: it waits until appending transactions are done, and they wait for it. Tokens
+themselves, and probes whether the disk can be written, are written beside either. SQLite lets one
+transaction write at a time anyhow; in PostgreSQL a gate, an advisory lock, is shared by appending
+transactions and held by a changing one alone.
 """
 
 import contextlib
 import fcntl
 import logging
+import os
 import random
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -39,7 +40,7 @@ _AWAY_SQLITE = {5, 6, 10, 13, 14}  # busy, locked, input or output, full, cannot
 _WRITE = {"hearsay_write": True}
 
 _BUSY = 10.0
-"""Seconds that a write to SQLite waits for another one's."""
+"""Seconds that a write to SQLite waits for another write to end."""
 
 _PATIENCE = {
     # Give up on a server that is gone, rather than hold everyone up until the kernel does.
@@ -54,10 +55,10 @@ _PATIENCE = {
 
 
 class Database:
-    """An open database, and the number of the rows that this process alone adds to."""
+    """An open database, and the number of the shard that this process alone adds to."""
 
     def __init__(self, engine: sa.Engine, shard: int, close: Callable[[], object]) -> None:
-        """Take an engine whose schema is current, and what closes it and all that goes with it."""
+        """Take an engine whose schema is current, and a function that closes it and its locks."""
         self.engine = engine
         self.shard = shard
         self.close = close
@@ -91,16 +92,16 @@ class Database:
 
     @contextlib.contextmanager
     def beside(self) -> Iterator[sa.Connection]:
-        """Write, in one transaction, what no other kind reads or writes: tokens and probes."""
+        """Write tokens or probes in one transaction, beside any appending or changing one."""
         with _writing(self.engine) as connection:
             yield connection
 
     def retrying(self, work: Callable[[], _T]) -> _T:
-        """Do what is one transaction; again where it failed for no fault of its own.
+        """Run one transaction, retrying on lost connections, deadlocks and races.
 
-        That is a connection that broke since it was last used, a deadlock, or a row that two
-        processes made at once. Where it breaks in the commit nobody knows whether that was
-        done: `work` must find out by looking, as it does for a client that comes again.
+        A race is a row that two processes made at once. Where the connection breaks in the commit,
+        nobody knows whether that was done: `work` must find out by looking, as it does for a
+        client that comes again.
         """
         for _ in range(_TRIES - 1):
             try:
@@ -113,7 +114,7 @@ class Database:
 
 
 def open_database(where: Path | str) -> Database:
-    """Open a folder with SQLite, or a "postgresql://" URL; make what is missing.
+    """Open a folder with SQLite, or a "postgresql://" URL; make missing files and tables.
 
     Raises as `open_folder` and `open_url` do.
     """
@@ -138,7 +139,7 @@ def open_folder(folder: Path) -> Database:
 
     Several processes of one machine may have it open. Raises `NotReady` where it is being
     upgraded or is served by an older version, and `StorageFailed` where the folder cannot be used,
-    or holds what is damaged or was written by a newer one.
+    or holds a database that is damaged or was written by a newer version.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -157,10 +158,10 @@ def open_folder(folder: Path) -> Database:
         stack.callback(presence.close)
         stack.callback(engine.dispose)
         try:
-            fcntl.flock(presence, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            with _writing(engine) as connection:
-                _bring_up(connection, str(folder), lambda: _alone(presence))
-            fcntl.flock(presence, fcntl.LOCK_SH)
+            with _opening(folder):
+                with _writing(engine) as connection:
+                    _bring_up(connection, str(folder), lambda: _alone(presence))
+                fcntl.flock(presence, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             raise NotReady(
                 f"{folder} is in use by another hearsay server, of an older version or upgrading"
@@ -168,6 +169,21 @@ def open_folder(folder: Path) -> Database:
         except sa.exc.DatabaseError as error:
             raise StorageFailed(f"cannot open {file}: {error.orig}") from None
         return Database(engine, 0, stack.pop_all().close)
+
+
+@contextlib.contextmanager
+def _opening(folder: Path) -> Iterator[None]:
+    """Let processes that start at once open the folder one after the other.
+
+    The first one upgrades: those that wait are not present yet. And SQLite does not wait for
+    another process that sets the journal's mode.
+    """
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
 
 
 def open_url(url: str) -> Database:
@@ -250,11 +266,11 @@ def _lock(connection: sa.Connection, function: str, key: int) -> bool:
     if connection.dialect.name != "postgresql":
         return True
     taken = connection.exec_driver_sql(f"SELECT {function}({_LOCKS}, {key})").scalar_one()
-    return taken is not False  # those that do not try return nothing
+    return taken is not False  # functions that wait for the lock return nothing
 
 
 def _free_shard(connection: sa.Connection) -> int:
-    """Return a shard that nobody is present at, and be so on this connection."""
+    """Lock a free shard on this connection, and return it; a random one if none is free."""
     for shard in range(_MAX_SHARDS):
         if _lock(connection, "pg_try_advisory_lock", _SHARDS + shard):
             _lock(connection, "pg_advisory_lock_shared", _SHARDS + shard)
@@ -264,7 +280,7 @@ def _free_shard(connection: sa.Connection) -> int:
 
 
 def _be_present(name: str, shard: int, connection: Any, _record: object) -> None:
-    """Tell others that we have the database open, and which shard is taken.
+    """Take the locks that tell others that we have the database open, and our shard.
 
     Locks are a session's, and a session ends with a database that restarts: so every connection
     has them, and the next one takes them again. Another version may have come in between.
@@ -284,7 +300,7 @@ def _be_present(name: str, shard: int, connection: Any, _record: object) -> None
 
 def _configure_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None  # sqlite3 must not begin transactions of its own
-    # What is deleted is overwritten, as far as files can promise that.
+    # Deleted content is overwritten, as far as files can promise that.
     for pragma in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON"):
         connection.execute(f"PRAGMA {pragma}")
 

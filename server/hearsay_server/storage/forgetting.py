@@ -1,4 +1,4 @@
-"""A device that revoked its consent asks to forget: its batches go, and what they counted."""
+"""Forgetting: delete the batches of a device that revoked consent, and subtract their tallies."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -36,13 +36,13 @@ def forget(
     now: datetime,
     caller: str = "",
 ) -> list[collector_pb2.ForgetResponse.Status]:
-    """Delete batches of a survey and take them out of its tallies; bar those that did not come.
+    """Delete batches of a survey and subtract their tallies; bar ids that have not come.
 
-    Returns what became of each id. Raises, with nothing changed, `InvalidInput` for what is no
-    id of this survey's or no period that has begun, `NoSurvey`, and `StorageFailed` where the
-    tallies lack what is stored. Raises `TooMany`, with all
-    that is stored forgotten, where of those that did not come `caller`, the id of a token, or ""
-    for none, bars more than the server is willing to remember.
+    Returns the status of each id. Raises, with nothing changed, `InvalidInput` for an id of the
+    wrong length or of another survey, and for a period that is none or has not begun; `NoSurvey`;
+    and `StorageFailed` where the tallies are less than the stored batches. Raises `TooMany`, with
+    all stored batches forgotten, where `caller` (the id of a token, or "" for none) would bar
+    more ids than the server is willing to remember.
     """
     if any(len(id_) != 16 for id_ in ids):
         raise InvalidInput("a batch id is 16 bytes")
@@ -68,7 +68,7 @@ def forget(
         too_many = _bar(database, connection, caller, new, unknown) if unknown else None
     if too_many:
         raise too_many
-    # A known id without content is that of a batch with rows, and it was dropped; or forgotten.
+    # No content and rows > 0: dropped by retention. No content and rows = 0: forgotten.
     summed = {row.id for row in known.values() if row.batch is None and row.rows}
     if closed:
         summed |= set(ids) - set(known)
@@ -101,7 +101,7 @@ def _bar(
     row: Mapping[str, object],
     ids: Sequence[bytes],
 ) -> TooMany | None:
-    """Remember ids that never came, of the survey and period in `row`; or return why not."""
+    """Store ids that never came, of the survey and period in `row`; or return why not."""
     period = row["period"]
     key = {"token": caller, "survey": row["survey"], "period": period}
     here = [_barred.c[name] == value for name, value in key.items()]

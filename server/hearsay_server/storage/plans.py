@@ -16,10 +16,10 @@ PRESENT = sa.not_(surveys.c.deleted)
 
 
 class Plans:
-    """The plans of the registered surveys, by name: what every batch is checked against.
+    """The plans of the registered surveys, by name, against which every batch is checked.
 
     Other processes may register and delete surveys too, so `find` asks the database which plan
-    a survey has now. `needed` does so only where what is known here is not what is asked for.
+    a survey has now. `needed` does so only where batches have another revision than is known here.
     """
 
     def __init__(self, database: Database) -> None:
@@ -49,10 +49,10 @@ class Plans:
         return None if found is None else found[0]
 
     def needed(self, batches: Iterable[collector_pb2.Batch]) -> dict[str, Plan | Refused]:
-        """Return the plans of the batches' surveys, or why one cannot be had now.
+        """Return the plans of the batches' surveys, or a `Refused` where one cannot be read now.
 
-        A plan of the revision that all its batches have may have been deleted since. Raises what
-        the database raises where it is away: nothing is wrong with the batches then.
+        A plan of the revision that all its batches have may have been deleted since. Raises the
+        database's error where it is away: nothing is wrong with the batches then.
         """
         revisions: defaultdict[str, set[bytes]] = defaultdict(set)
         for batch in batches:

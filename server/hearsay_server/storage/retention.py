@@ -1,7 +1,7 @@
-"""What is not to stay: periods close, contents are dropped, surveys deleted.
+"""Retention: close periods, drop the contents of batches, purge ids, delete surveys.
 
 An id is remembered until its period is closed and the content of its batch is gone. Closing
-comes first and is final, so nothing whose id is gone is ever taken again. Every step runs alone
+comes first and is final, so no batch whose id is gone is ever taken again. Every step runs alone
 (`Database.changing`), is short, and may be done by several processes.
 """
 
@@ -34,7 +34,7 @@ _EVERY = 3600.0
 """Seconds between sweeps."""
 
 LEAP = timedelta(days=7)
-"""How far a server's clock may be ahead of the last sweep for the next to go by it."""
+"""Longest time since the last sweep, by a server's clock, for which that clock is trusted."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -58,7 +58,7 @@ def close_survey(database: Database, survey: str, period: str = "") -> None:
 
 
 def mark_deleted(database: Database, survey: str) -> Counted:
-    """Let a survey vanish, its data to be deleted by `delete_some`; return what it held.
+    """Mark a survey as deleted, for `delete_some` to delete its data; return its counts.
 
     Raises `NoSurvey`.
     """
@@ -71,7 +71,7 @@ def mark_deleted(database: Database, survey: str) -> Counted:
 
 
 def delete_some(database: Database) -> bool:
-    """Delete some of what surveys left that are marked deleted; return whether there is more."""
+    """Delete some data of a survey that is marked deleted; return whether to call again."""
     with database.changing() as connection:
         query = sa.select(_surveys.c.survey).where(_surveys.c.deleted).limit(1)
         survey = connection.execute(query).scalar_one_or_none()
@@ -88,7 +88,7 @@ def delete_some(database: Database) -> bool:
 
 
 def close_periods(database: Database, now: datetime, grace: timedelta = GRACE) -> bool:
-    """Close all periods that ended more than `grace` ago; return False, there is no more."""
+    """Close all periods that ended more than `grace` ago; return False: one call is enough."""
     until = int((now - grace).timestamp())
     late = sa.and_(_surveys.c.unit != "", _surveys.c.closed_before < until)
     with database.changing() as connection:
@@ -97,9 +97,9 @@ def close_periods(database: Database, now: datetime, grace: timedelta = GRACE) -
 
 
 def drop_some(database: Database, before: int) -> bool:
-    """Drop some of the contents that came before a day; return whether there is more.
+    """Drop some contents of batches that came before a day; return whether to call again.
 
-    The day is counted from 1970. What a batch counted stays in the tallies.
+    The day is counted from 1970. The batches stay counted in the tallies.
     """
     some = (
         sa.select(_batches.c.id, _batches.c.survey, _batches.c.period)
@@ -120,7 +120,7 @@ def drop_some(database: Database, before: int) -> bool:
 
 
 def purge_some(database: Database) -> bool:
-    """Stop remembering some ids that nothing needs any more; return whether there is more."""
+    """Delete some ids without content in closed periods; return whether to call again."""
     closed = sa.and_(
         _batches.c.survey == _surveys.c.survey, _batches.c.ends <= _surveys.c.closed_before
     )
@@ -138,7 +138,7 @@ def purge_some(database: Database) -> bool:
 
 
 def purge_token_rows(database: Database) -> bool:
-    """Stop remembering some of what tokens sent in closed periods; return whether there is more."""
+    """Delete some tokens' row counts of a closed period; return whether to call again."""
     with database.changing() as connection:
         closed = _closed_of_tokens(connection)
         if closed is None:
@@ -151,7 +151,7 @@ def purge_token_rows(database: Database) -> bool:
 
 
 def _closed_of_tokens(connection: sa.Connection) -> tuple[str, str] | None:
-    """Return a survey and its closed period in which tokens sent something, or None."""
+    """Return a survey and a closed period for which row counts of tokens are kept, or None."""
     key = _token_rows.c.survey, _token_rows.c.period
     query = (
         sa.select(*key, _surveys.c.unit, _surveys.c.closed_before)
@@ -168,10 +168,10 @@ def _closed_of_tokens(connection: sa.Connection) -> tuple[str, str] | None:
 
 
 def remember(database: Database, now: datetime, leap: timedelta | None = None) -> None:
-    """Remember that what is due by this clock is done.
+    """Store `now` as the time of the last sweep.
 
-    Raises `NotReady`, with nothing changed, where it was last done more than `leap` before:
-    then a clock may be wrong, and what is due cannot be undone.
+    Raises `NotReady`, with nothing changed, where the last sweep was more than `leap` before:
+    then a clock may be wrong, and a sweep cannot be undone.
     """
     with database.changing() as connection:
         last = connection.execute(sa.select(schema.sweeps.c.at)).scalar_one_or_none()
@@ -189,7 +189,7 @@ def remember(database: Database, now: datetime, leap: timedelta | None = None) -
 def due(
     database: Database, now: datetime, keep_days: int = 0, grace: timedelta = GRACE
 ) -> Sequence[Callable[[], bool]]:
-    """Return all that is due, as steps to be repeated, each, as long as it returns True.
+    """Return the due steps of a sweep; each is to be repeated as long as it returns True.
 
     Contents are kept for `keep_days` days after they came; 0 keeps them for ever.
     """
@@ -199,7 +199,7 @@ def due(
 
 
 def hourly(database: Database, now: datetime, keep_days: int = 0) -> Sequence[Callable[[], bool]]:
-    """Return as steps what a server does every hour: what is `due`, unless its clock leaps."""
+    """Return a server's hourly steps: `due`, or only `left_over` where its clock leaps."""
     try:
         remember(database, now, LEAP)
     except NotReady as error:
@@ -209,7 +209,7 @@ def hourly(database: Database, now: datetime, keep_days: int = 0) -> Sequence[Ca
 
 
 def left_over(database: Database) -> Sequence[Callable[[], bool]]:
-    """Return what is due by no clock: to purge what is closed, and delete what is marked."""
+    """Return the steps that need no clock: purge closed periods, delete marked surveys."""
     return [
         partial(purge_some, database),
         partial(purge_token_rows, database),

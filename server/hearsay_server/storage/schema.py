@@ -4,9 +4,9 @@ import sqlalchemy as sa
 
 
 class Name(sa.types.TypeDecorator[str]):
-    """What is named in a survey; a name that nothing has may be asked for too, whatever it is.
+    """The type of columns with names of surveys, attributes, levels and periods.
 
-    PostgreSQL takes no NUL, not even to say that there is no such name.
+    Replaces NUL: PostgreSQL takes none, not even in a query for a name that does not exist.
     """
 
     impl = sa.Text
@@ -30,8 +30,8 @@ surveys = sa.Table(
     sa.Column("deleted", sa.Boolean, nullable=False),  # its data is on its way out
 )
 
-# A row remembers an id. One without its batch stands for a batch that was counted and then
-# dropped, or, with no rows, for one that was forgotten before or after it came. SQLite would
+# A row remembers an id. A row without its batch stands for a batch that was counted and then
+# dropped, or, with no rows, for a batch that was forgotten before or after it came. SQLite would
 # number rows as they come, and so tell which came together; here their ids, drawn at random, are
 # all their order.
 batches = sa.Table(
@@ -62,7 +62,7 @@ sa.Index(
     postgresql_where=batches.c.batch.is_not(None),
 )
 
-# What a period holds is the sum over writers: each has rows of its own, so none waits for another.
+# A period's counts are the sums over writers: each has rows of its own, so none waits for another.
 # There are no foreign keys: their checks would write to one survey's row in every transaction.
 counts = sa.Table(
     "counts",
@@ -87,7 +87,7 @@ tallies = sa.Table(
     sa.Column("tally", sa.LargeBinary, nullable=False),
 )
 
-# Who may call what: the hash of each token, with the role it opens.
+# The hash of each token, with its role, which decides the services that it may call.
 tokens = sa.Table(
     "tokens",
     metadata,
@@ -99,8 +99,8 @@ tokens = sa.Table(
     sa.Column("expires", sa.Float, nullable=True),
 )
 
-# What each device token sent, where that is limited, and how many ids it had barred that never
-# came; "" stands for all callers without a token.
+# The rows that each device token sent, where they are limited, and how many ids it had barred that
+# never came; "" stands for all callers without a token.
 token_rows = sa.Table(
     "token_rows",
     metadata,
@@ -116,7 +116,7 @@ sa.Index("token_rows_by_period", token_rows.c.survey, token_rows.c.period)
 # When contents were last dropped and periods closed by the clock: one row, in seconds since 1970.
 sweeps = sa.Table("sweeps", metadata, sa.Column("at", sa.BigInteger, nullable=False))
 
-# What servers write to see whether they can.
+# Rows that servers write to test whether the database can be written.
 probes = sa.Table(
     "probes",
     metadata,
@@ -126,4 +126,4 @@ probes = sa.Table(
 )
 
 PASSING = (sweeps, probes)
-"""Tables of what is true of a moment, that no backup holds."""
+"""Tables of passing state, which backups leave out."""

@@ -14,7 +14,7 @@ from ldp import Tally
 from ldp.core.tally import add_up
 
 _CHUNK = 1000
-"""Cohorts that one statement names: databases limit its parameters, and each takes five."""
+"""Most cohorts in one statement: databases limit its parameters, and a cohort takes five."""
 
 _COHORT = [tallies.c[field.name] for field in fields(Cohort)]
 _SELECT = sa.select(*_COHORT, tallies.c.writer, tallies.c.tally).order_by(
@@ -30,7 +30,7 @@ _DELETE = sa.delete(tallies).where(*_SAME_ROW)
 
 @dataclass(frozen=True)
 class Counted:
-    """Batches and records that count, and how many of the batches are no longer stored."""
+    """How many batches and records count, and how many of the batches are no longer stored."""
 
     batches: int = 0
     records: int = 0
@@ -99,15 +99,15 @@ def add(database: Database, connection: sa.Connection, more: Mapping[Cohort, Tal
 
 
 def subtract(database: Database, connection: sa.Connection, less: Mapping[Cohort, Tally]) -> None:
-    """Take tallies away again; must be called while nobody else writes.
+    """Subtract tallies; must be called while nobody else writes.
 
-    Raises `InvalidInput` where they were not all counted: then the transaction is to be given up.
+    Raises `InvalidInput` where they were not all counted: then the transaction must be rolled back.
     """
     for cohort, tally in sorted(less.items(), key=lambda item: item[0]):
         rows = connection.execute(_SELECT.where(_THESE), {"cohorts": [_key(cohort)]}).all()
         whole = _sum(rows).get(cohort, Tally.empty(tally.counts.size))
         rest = Tally(whole.n - tally.n, whole.counts - tally.counts)
-        if rows:  # of one shard what it lacks may be in another's
+        if rows:  # what one shard lacks may be in another
             connection.execute(_DELETE, [_bound(_row(cohort, row.writer)) for row in rows])
         if rest.n:
             connection.execute(sa.insert(tallies), _row(cohort, database.shard, rest))

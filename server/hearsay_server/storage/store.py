@@ -1,4 +1,4 @@
-"""What the server keeps: surveys, batches and tallies, in SQLite or PostgreSQL.
+"""The server's store of surveys, batches and tallies, in SQLite or PostgreSQL.
 
 A commit is durable: an fsync precedes its return. The tallies change in the transaction that
 stores their batch, so they are always those of the stored batches. Any number of stores, in any
@@ -32,6 +32,7 @@ from hearsay_server.ingest.judge import (
 from hearsay_server.storage import schema, shards, tokens
 from hearsay_server.storage.database import Database, open_database
 from hearsay_server.storage.plans import PRESENT, Plans
+from hearsay_server.storage.selection import EVERYTHING, Selected
 from hearsay_server.storage.shards import Counted
 from ldp import InvalidInput, Tally
 from ldp.errors import NotReady
@@ -44,7 +45,7 @@ _RACES = 20
 """Times that a group is judged anew because another process was faster with some of it."""
 
 _PAGE_BYTES = 8 << 20
-"""Bytes of a page of batches, with which it ends; three of them may be in memory."""
+"""Bytes of batches at which a page ends; three pages may be in memory."""
 
 _ROW_BYTES = 16
 """Bytes that a row counts for in a page, besides its codes: rows are put in order one by one."""
@@ -77,22 +78,22 @@ class BeingDeleted(NotReady):
 
 
 class Store:
-    """What one process sees and writes of a database that it may share."""
+    """One process's access to the surveys, batches and tallies of a database."""
 
     def __init__(self, where: Path | str) -> None:
-        """Open a folder with SQLite, or a "postgresql://" URL; make what is missing.
+        """Open a folder with SQLite, or a "postgresql://" URL; make missing files and tables.
 
         Raises as `open_database` does.
         """
         self.database: Database = open_database(where)
-        # One statement for all rows: of those that it inserts it returns something.
+        # One statement for all rows: it returns a row for each row that it inserts.
         insert = self.database.insert(schema.batches).on_conflict_do_nothing()
         self._insert: sa.Executable = insert.returning(schema.batches.c.rows)
         self.plans = Plans(self.database)
 
     @property
     def engine(self) -> sa.Engine:
-        """The database, for what keeps tables of its own in it."""
+        """The database's engine, for code that keeps tables of its own in the database."""
         return self.database.engine
 
     def close(self) -> None:
@@ -102,7 +103,7 @@ class Store:
     def create_survey(self, survey: str, revision: bytes, plan: bytes) -> StoredSurvey:
         """Freeze a survey's plan; raise `InvalidInput` where the name has another one.
 
-        Raises `BeingDeleted` where a survey of that name is.
+        Raises `BeingDeleted` where a survey of that name is being deleted.
         """
 
         def create() -> StoredSurvey:
@@ -110,7 +111,7 @@ class Store:
                 insert = self.database.insert(_surveys).on_conflict_do_nothing()
                 unit = _unit(plan)
                 row = {"survey": survey, "revision": revision, "plan": plan, "unit": unit}
-                # What is closed of others is closed of this one too.
+                # Periods that are closed in other surveys are closed in this one too.
                 swept = connection.execute(sa.select(schema.sweeps.c.at)).scalar_one_or_none()
                 before = int(swept - GRACE.total_seconds()) if unit and swept else 0
                 connection.execute(insert, {**row, "closed_before": before, "deleted": False})
@@ -144,7 +145,7 @@ class Store:
             return None if row is None else _survey(connection, row)
 
     def add(self, sent: Sent, now: datetime, limits: Limits) -> list[Outcome]:
-        """Store batches in one durable transaction; return what became of each.
+        """Store batches in one durable transaction; return the outcome of each.
 
         True: it was new. False: the same batch is stored, or stands earlier in `sent`, and is
         not counted again. `Refused`: `judge` refuses it, or its caller's token has no rows left;
@@ -152,11 +153,11 @@ class Store:
         unless the connection broke in the commit: then sending it again finds out.
         """
         batches = [batch for _, batch in sent]
-        barred: dict[int, Refused] = {}  # over their limit, where that changes what others are
+        barred: dict[int, Refused] = {}  # over their limit, where that changes others' outcomes
         for attempt in range(_RACES):
-            # What batches rest on is looked at with the insertion: mostly every batch is good and
-            # new, and all is said there. What is refused may be stored, and then that is what
-            # counts. Decoding takes its time, so it is done before anything is locked.
+            # The first judgement does not read the stored batches: mostly every batch is good and
+            # new, and the insertion finds out otherwise. A refused batch may be stored already,
+            # which counts more, so then the store is read. Decoding is slow: it precedes all locks.
             plans = self.database.retrying(partial(self.plans.needed, batches))
             stored = self.database.retrying(partial(self._look, batches)) if attempt else None
             terms = Terms(plans, now, limits)
@@ -174,18 +175,18 @@ class Store:
         raise RuntimeError(f"others stored some of these {len(sent)} batches {_RACES} times")
 
     def _look(self, batches: Iterable[collector_pb2.Batch]) -> Stored:
-        """Read what is stored of the batches' ids and surveys."""
+        """Return the stored batches with these batches' ids, and their surveys' states."""
         with self.database.reading() as connection:
             rows = connection.execute(_KNOWN, {"ids": list({batch.id for batch in batches})})
             known = {row.id: Kept(row.rows, row.batch) for row in rows}
             return Stored(known, _states(connection, {batch.survey for batch in batches}))
 
     def _write(self, sent: Sent, judged: Judged, terms: Terms) -> Mapping[int, Refused]:
-        """Store what was judged new; return, by position, what is over its token's limit.
+        """Store new batches; return, by position, refusals of batches over their token's limit.
 
-        What is over the limit is not stored. Raises `_Changed`, with nothing stored, where some
-        of the batches are not new any more, or where others of an id that is over the limit
-        stand in the group and are to be judged again.
+        A batch over the limit is not stored. Raises `_Changed`, with nothing stored, where some
+        of the batches are not new any more, or where other batches of the group have the id of a
+        batch over the limit and are to be judged again.
         """
         today = int(terms.now.timestamp()) // _DAY
         # Two that insert the same ids wait for each other: in one order, not in a circle.
@@ -217,7 +218,7 @@ class Store:
     def _charge(
         self, connection: sa.Connection, sent: Sent, fresh: Sequence[New], cap: int
     ) -> dict[int, Refused]:
-        """Charge new batches to their callers' tokens; return, by position, what is over `cap`."""
+        """Charge new batches to their callers' tokens; return refusals over `cap` by position."""
         if not cap:
             return {}
         mine = [sent[new.position] for new in fresh]
@@ -225,55 +226,45 @@ class Store:
         return {fresh[number].position: why for number, why in over.items()}
 
     def tallies(
-        self,
-        survey: str,
-        attribute: str,
-        levels: Iterable[str] = (),
-        periods: Iterable[str] = (),
-        first: str = "",
-        last: str = "",
+        self, survey: str, attribute: str, selected: Selected = EVERYTHING
     ) -> dict[Cohort, Tally]:
-        """Return the tallies of an attribute, whatever of these is empty not restricting them.
+        """Return the selected tallies of an attribute.
 
-        With levels named, no row of another period than those asked for is read in SQLite, and
+        With levels named, no row of another period than those selected is read in SQLite, and
         none of another attribute in PostgreSQL.
         """
         table = schema.tallies
         conditions = [table.c.survey == survey, table.c.attribute == attribute]
-        if levels := list(levels):
+        if levels := selected.levels:
             # All before the period in the key, so that a range of periods is one of the key.
             plan = sa.select(_surveys.c.revision).where(_surveys.c.survey == survey)
             conditions += [table.c.revision == plan.scalar_subquery(), table.c.level.in_(levels)]
-        conditions += self._within(table.c.period, periods, first, last)
+        conditions += self._within(table.c.period, selected)
         with self.database.reading() as connection:
             return shards.read(connection, *conditions)
 
     def _within(
-        self, period: sa.ColumnElement[str], names: Iterable[str], first: str, last: str
+        self, period: sa.ColumnElement[str], selected: Selected
     ) -> list[sa.ColumnElement[bool]]:
-        """Return the conditions that a period is one of those named, and within the range."""
+        """Return the conditions that a period is among `names`, and within the range."""
         conditions: list[sa.ColumnElement[bool]] = []
-        if names := list(names):
-            conditions.append(period.in_(names))
+        if selected.periods:
+            conditions.append(period.in_(selected.periods))
         # Names of periods sort in the order of time by their bytes, not in every language.
         if self.engine.dialect.name == "postgresql":
             period = sa.collate(period, "C")
-        if first:
-            conditions.append(period >= first)
-        if last:
-            conditions.append(period <= last)
+        if selected.first:
+            conditions.append(period >= selected.first)
+        if selected.last:
+            conditions.append(period <= selected.last)
         return conditions
 
     def batches(
-        self,
-        survey: str,
-        periods: Iterable[str] = (),
-        first: str = "",
-        last: str = "",
-        *,
-        page: int = 128,
+        self, survey: str, selected: Selected = EVERYTHING, *, page: int = 128
     ) -> Iterator[list[collector_pb2.Batch]]:
-        """Yield a survey's batches that are stored still, period by period, in pages.
+        """Yield the batches of the selected periods that are stored still, by period, in pages.
+
+        Levels restrict nothing here: a batch is whole, and may have answers at several levels.
 
         A page has `page` batches of one period, in the order of their ids, which are random; or
         fewer where they are large. The last one of a period joins the one before it, so that
@@ -284,7 +275,7 @@ class Store:
         stored = sa.func.sum(table.c.batches) > sa.func.sum(table.c.dropped)
         query = (
             sa.select(table.c.period)
-            .where(table.c.survey == survey, *self._within(table.c.period, periods, first, last))
+            .where(table.c.survey == survey, *self._within(table.c.period, selected))
             .group_by(table.c.period)
             .having(stored)
             .order_by(table.c.period)
@@ -325,7 +316,7 @@ class Store:
 
 
 class _Changed(Exception):
-    """Some of what was judged new is not; or batches beside those that are `barred` may be."""
+    """The group must be judged again: some batches are not new, or share a `barred` id."""
 
     def __init__(self, barred: Mapping[int, Refused] | None = None) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Tokens: who may call what. Kept as hashes, each with the role it opens.
+"""The tokens of callers, kept as hashes, each with its role.
 
 A token is 256 random bits, so its plain SHA-256 can neither be inverted nor guessed. The name of
 a token (`id`) is no secret, and stays the same when the token is rotated.
@@ -25,7 +25,7 @@ from ldp import InvalidInput
 ROLES = ("device", "analyst", "admin")
 
 _PREFIX = "hearsay-"
-"""So that scanners for leaked secrets, and people, know one when they see it."""
+"""The start of every token, by which people and scanners for leaked secrets recognise one."""
 
 _ID_BYTES = 8
 
@@ -41,7 +41,7 @@ _OVER = sa.select(*_KEY, _token_rows.c.rows).where(
 
 @dataclass(frozen=True)
 class Token:
-    """What is known of a token; the token itself is not."""
+    """The record of a token, without the token itself; times in seconds since 1970."""
 
     id: str
     role: str
@@ -50,12 +50,12 @@ class Token:
     expires: float | None
 
     def works(self, now: float) -> bool:
-        """Tell whether it opens anything at `now` (seconds since 1970)."""
+        """Tell whether the token is valid at `now` (seconds since 1970)."""
         return self.expires is None or now < self.expires
 
 
 def hashed(text: str) -> bytes:
-    """Return the SHA-256 of a token: what is kept of it."""
+    """Return the SHA-256 of a token, which is stored in place of the token."""
     return hashlib.sha256(text.encode(errors="surrogateescape")).digest()
 
 
@@ -67,7 +67,7 @@ class Tokens:
         self._clock = clock
 
     def create(self, role: str, label: str = "") -> tuple[Token, str]:
-        """Make a token; return what is known of it, and the token, which is kept nowhere."""
+        """Make a token; return its record, and the token itself, which is kept nowhere."""
         if role not in ROLES:
             raise InvalidInput(f"a role is one of {', '.join(ROLES)}, got {role!r}")
         with self._database.beside() as connection:
@@ -75,7 +75,7 @@ class Tokens:
             return token, _insert(connection, token)
 
     def list(self) -> list[Token]:
-        """Return all tokens, those that no longer work among them, oldest first."""
+        """Return the records of all tokens, expired ones included, oldest first."""
         query = sa.select(_tokens).order_by(_tokens.c.created, _tokens.c.id)
         with self._database.reading() as connection:
             return [_token(row) for row in connection.execute(query)]
@@ -108,10 +108,10 @@ class Tokens:
             return connection.execute(sa.select(_tokens.c.hash).limit(1)).first() is not None
 
     def find(self, given: bytes) -> Token | None:
-        """Return the token that was `hashed`, where it works."""
+        """Return the record of the token with this hash; None where no such token works."""
         with self._database.reading() as connection:
             row = connection.execute(sa.select(_tokens).where(_tokens.c.hash == given)).first()
-        # What the index took to find a hash tells nothing: nobody can choose a hash's bytes.
+        # The time of the look-up by hash tells nothing: nobody can choose a hash's bytes.
         if row is None or not hmac.compare_digest(row.hash, given):
             return None
         token = _token(row)
@@ -126,18 +126,18 @@ def charge(
 ) -> dict[int, Refused]:
     """Count batches' rows toward their tokens and periods, in the transaction that stores them.
 
-    Returns, by position, why some are not to be stored: with those before them they would exceed
-    `cap`. These are not counted. A transaction that fails counts nothing, so that a batch counts
-    as often as it is stored: once.
+    Returns, by position, refusals of batches that with the batches before them would exceed `cap`.
+    Refused batches are not counted. A transaction that fails counts nothing, so that a batch
+    counts as often as it is stored: once.
     """
     keys = [(token, batch.survey, batch.period) for token, batch in sent]
     added: defaultdict[_Key, int] = defaultdict(int)
     for key, (_, batch) in zip(keys, sent, strict=True):
         added[key] += batch.rows
     _count(database, connection, added)
-    # Our rows are locked now: what others count in them meanwhile is not part of the totals.
+    # Our rows are locked now: counts that others add meanwhile are not part of the totals.
     over = connection.execute(_OVER, {"keys": list(added), "cap": cap})
-    left = {}  # what was there to be had by those that want more
+    left = {}  # the rows that were left of the cap, where more were sent
     for row in over:
         key = (row.token, row.survey, row.period)
         left[key] = cap - (row.rows - added[key])
@@ -177,7 +177,7 @@ def _counting(insert: Callable[[sa.Table], Any]) -> sa.Executable:
 
 
 def _free_id(connection: sa.Connection) -> str:
-    """Draw an id that no token has or had: what is sent and revoked goes by it."""
+    """Draw an id that no token has or had, since limits and revocations go by the id."""
     while True:
         id_ = secrets.token_hex(_ID_BYTES)
         if connection.execute(sa.select(_tokens.c.id).where(_tokens.c.id == id_)).first() is None:

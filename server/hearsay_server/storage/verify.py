@@ -32,7 +32,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Checked:
-    """A tally, or with no attribute the counts of a period, and what a recount said of it."""
+    """A tally, or with no attribute the counts of a period, compared with a recount."""
 
     survey: str
     period: str

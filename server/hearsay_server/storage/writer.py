@@ -25,10 +25,10 @@ _MAX_WAITING_BYTES = 64 << 20
 _MAX_GROUP = 512
 
 _LINGER = 0.02
-"""Seconds that a commit waits for more, at most."""
+"""Most seconds that a commit waits for more batches."""
 
 _SLICE = 0.001
-"""Seconds in which nothing must have come for it to wait no longer."""
+"""Seconds without a new batch after which a commit waits no longer."""
 
 
 class Overloaded(NotReady):
@@ -38,10 +38,10 @@ class Overloaded(NotReady):
 class Writer:
     """Feed the store from one thread, a group of waiting requests at a time.
 
-    While a commit runs, what arrives waits and goes with the next one. Where something did, more
-    is on its way, and the next one waits for it as long as a commit takes, so that half of the
-    time remains for those who answer calls; a caller who is alone never waits. Batches are
-    decoded on that thread too, so a large one keeps nobody else from being answered.
+    While a commit runs, arriving requests wait and go with the next commit. Where some did, more
+    are on their way, and the next commit waits for them as long as a commit takes, so that half of
+    the time remains for answering calls; a caller who is alone never waits. Batches are decoded on
+    that thread too, so a large one keeps no other call from being answered.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Writer:
 
     @property
     def lag(self) -> float:
-        """For how many seconds what came first of what waits has waited; 0 where nothing does."""
+        """The seconds that the oldest waiting request has waited; 0 where none waits."""
         try:
             return time.monotonic() - self._came[0]
         except IndexError:
@@ -82,16 +82,16 @@ class Writer:
     async def add(
         self, batches: Sequence[collector_pb2.Batch], caller: str = ""
     ) -> Sequence[Outcome]:
-        """Return, once they are durable, what became of the batches of one caller's request.
+        """Return, once they are durable, the outcomes of the batches of one caller's request.
 
-        Raises `Overloaded` at once, with nothing taken, where too many wait; and what the store
-        raised where they could not be stored.
+        Raises `Overloaded` at once, with nothing taken, where too many wait; and the store's error
+        where the batches could not be stored.
         """
         size = sum(batch.ByteSize() for batch in batches)
         full = (
             self._batches + len(batches) > _MAX_WAITING or self._bytes + size > _MAX_WAITING_BYTES
         )
-        if (full and self._batches) or self._task.done():  # what is alone has to be taken once
+        if (full and self._batches) or self._task.done():  # a lone one must be taken once
             raise Overloaded(f"{self._batches} batches of {self._bytes} bytes wait already")
         future: asyncio.Future[Sequence[Outcome]] = asyncio.get_running_loop().create_future()
         self._batches += len(batches)
@@ -105,7 +105,7 @@ class Writer:
         return await asyncio.get_running_loop().run_in_executor(self._thread, write)
 
     async def close(self) -> None:
-        """Write what waits, then stop. Nothing may be added any more."""
+        """Write all waiting batches, then stop. Nothing may be added any more."""
         drained = asyncio.create_task(self._waiting.join())
         await asyncio.wait((drained, self._task), return_when=asyncio.FIRST_COMPLETED)
         for task in (drained, self._task):
@@ -134,7 +134,7 @@ class Writer:
                     self._waiting.task_done()
 
     async def _linger(self, seconds: float) -> None:
-        """Wait so long for more to come, unless nothing does, or there is enough."""
+        """Wait at most `seconds` for more batches, as long as some come and the group has room."""
         end = time.monotonic() + seconds
         before = 0
         while before < self._batches < _MAX_GROUP and time.monotonic() < end:
@@ -142,7 +142,7 @@ class Writer:
             await asyncio.sleep(_SLICE)
 
     async def _commit(self, group: "Sequence[_Request]") -> None:
-        """Write a group; where that fails for what may be one request's fault, each by itself."""
+        """Write a group; where one request may be the cause of a failure, write each by itself."""
         begin = time.monotonic()
         failed: Exception | None = None
         try:

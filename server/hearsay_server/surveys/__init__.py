@@ -1,1 +1,1 @@
-"""From a survey's file to its frozen plan, and what both mean in words."""
+"""Surveys: from the file to the frozen plan, and explanations of both in words."""

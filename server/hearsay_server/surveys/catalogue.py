@@ -1,4 +1,4 @@
-"""The mechanisms by the names that a survey and the command call them."""
+"""The mechanisms, by their names in surveys and commands."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -19,11 +19,11 @@ from ldp.planning.choice import Choice, choose
 _Maker = TypeVar("_Maker")
 
 _MAX_BYTES = 32
-"""What "auto" lets one code take; it stays within 2% of the minimax constant."""
+"""Most bytes of a code that "auto" chooses; it stays within 2% of the minimax constant."""
 
 
 def automatic(k: int, epsilon: float) -> Choice:
-    """Return what "auto" chooses for k categories, and why."""
+    """Return the choice of "auto" for k categories, with its reasons."""
     return choose(k, epsilon, max_bytes=_MAX_BYTES)
 
 
@@ -45,8 +45,8 @@ CATEGORICAL: Mapping[str, Callable[[int, float], Categorical]] = {
 def _auto_chain(k: int, epsilon: float, memo_epsilon: float) -> Categorical:
     """Return the chain of least variance if all categories are equally frequent.
 
-    The hash function of LOLOHA is sent with every report and tells which are of one device: it
-    is taken only where a unary code would be long.
+    The hash function of LOLOHA is sent with every report and tells which reports are of one
+    device: LOLOHA is taken only where a unary code would be long.
     """
     names = ("krr_chain", "loloha") if k > 8 * _MAX_BYTES else ("krr_chain", "l_sue", "l_osue")
     built = [_CHAINS[name](k, epsilon, memo_epsilon) for name in names]

@@ -6,7 +6,7 @@ from ldp.core.mechanism import FrequencyOracle
 
 
 def describe(domain: Domain, mechanism: Mechanism, codes: bytes) -> str:
-    """Show one encoded code, and what it counts for by itself."""
+    """Return one encoded code in hex, with the values that it counts for by itself."""
     raw = codes.hex(" ") if len(codes) <= 8 else f"{codes[:8].hex(' ')} ..."
     tally = mechanism.tally(mechanism.decode(codes, 1))
     if isinstance(domain, Numeric):

@@ -1,4 +1,4 @@
-"""What a survey would mean: who is protected from what, what it costs, how precise it gets."""
+"""Explain a survey before it is registered: protection, cost and precision."""
 
 import math
 import textwrap
@@ -44,11 +44,11 @@ class Row:
 class Explanation:
     """A survey as it would be resolved.
 
-    `decision` says what a record reports and, where the budget was chosen, what the other ways
-    would cost. `rows` predict errors for `users` users at that level. `pooled` and `strict` are
-    the errors by attribute where they spread evenly over the levels, and where all had the
-    strictest.
-    `repeats` say what the reports of several periods cost together, and do not hide.
+    `decision` names the attributes that a record reports and, where the budget was chosen, the
+    costs of the other ways. `rows` predict errors for `users` users at that level. `pooled` and
+    `strict` are the errors by attribute where they spread evenly over the levels, and where all
+    had the strictest.
+    `repeats` give the joint epsilon of the reports of several periods, and what they reveal.
     """
 
     plan: Plan
@@ -62,7 +62,7 @@ class Explanation:
 
 
 def explain(survey: survey_pb2.Survey, source: str, users: int) -> Explanation:
-    """Resolve a survey and predict what it gives; raise `InvalidInput` where it cannot be."""
+    """Resolve a survey and predict its errors; raise `InvalidInput` where it is not valid."""
     if users < 1:
         raise InvalidInput(f"users must be at least 1, got {users}")
     try:
@@ -93,7 +93,7 @@ def explain(survey: survey_pb2.Survey, source: str, users: int) -> Explanation:
 
 
 def _decision(decision: Decision) -> list[str]:
-    """Say in words what a record reports, and how many more users any other way would take."""
+    """Return lines on the attributes that a record reports, and on the users of other ways."""
     (chosen, least, _), *others = decision.candidates
     lines = [chosen]
     if others:
@@ -130,7 +130,7 @@ def _variance(mechanism: Mechanism) -> float:
 
 
 def _protections(question: Question) -> list[str]:
-    """Say in words which values are protected from which, at epsilon 1 of the attribute."""
+    """Return lines on which values are protected from which, at epsilon 1 of the attribute."""
     domain = question.domain
     if not isinstance(domain, Categorical):
         return [f"{question.name}: every number from every other, by epsilon"]
@@ -153,7 +153,7 @@ def _protections(question: Question) -> list[str]:
 
 
 def _repeats(question: Question) -> str:
-    """Say in words what a device that answers in every period spends, and tells."""
+    """Return a line on the epsilon of answers in every period, and on changes they reveal."""
     name = question.name
     if not question.memo:
         return f"{name}: a fresh report every period, for epsilon each time"
@@ -229,7 +229,7 @@ def show(explanation: Explanation, console: Console) -> None:
 
 
 def _print(line: str, console: Console) -> None:
-    """Print a line of plain text; indent what does not fit further than its beginning."""
+    """Print a line of plain text, wrapped; continuation lines are indented further."""
     indent = " " * (len(line) - len(line.lstrip()) + 2)
     wrapped = textwrap.fill(line, console.width, subsequent_indent=indent)
     console.print(escape(wrapped), soft_wrap=True)

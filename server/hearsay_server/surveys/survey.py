@@ -1,4 +1,4 @@
-"""From a survey file to a frozen plan."""
+"""Read a survey file, and resolve it into a frozen plan."""
 
 import math
 import re
@@ -32,7 +32,7 @@ _MAX_RECORD = 1 << 20
 _NOISE_ANCHORS = tuple(math.log(2.0) * step for step in (-7, -5, -3, -2, -1, 0, 1, 2, 3, 4, 5))
 
 SPREAD = 1 / 3
-"""The variance of numbers spread evenly over [-1, 1]: a population's own, which sampling meets."""
+"""The variance of numbers spread evenly over [-1, 1], which is added to the noise's variance."""
 
 _ANCHORS = tuple(math.log(epsilon) for epsilon in (0.25, 0.5, 1.0, 2.0, 4.0))
 
@@ -79,7 +79,7 @@ def _fill(message: Message, table: dict[str, Any], place: str) -> None:
 
 
 def resolve(survey: survey_pb2.Survey) -> bytes:
-    """Return the survey's plan, serialised once and for all.
+    """Return the survey's plan, serialised in its frozen, canonical form.
 
     A level's epsilon falls on the attributes as the survey's budget says (`decide`), rounded
     down; every mechanism is calibrated to its share. Where values are sensitive or have classes
@@ -118,7 +118,7 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
                 "mechanisms of smaller reports"
             )
     data: bytes = plan.SerializeToString(deterministic=True)
-    hearsay.plan.parse(data)  # what a client will check, checked before anything is frozen
+    hearsay.plan.parse(data)  # a client's checks, made before anything is frozen
     return data
 
 
@@ -133,7 +133,7 @@ class Question:
     asked_for: str
     """The mechanism that the survey names; "" or "auto" for the best."""
     memo: float = 0.0
-    """What a memo's epsilon is of a report's; 0 without memos."""
+    """The ratio of a memo's epsilon to a report's; 0 without memos."""
 
     def mechanism(self, epsilon: float) -> Mechanism:
         """Calibrate the mechanism to a share of a record's epsilon."""
@@ -158,7 +158,7 @@ class Question:
     def variance(self, epsilon: float) -> float:
         """Predict the variance of one report: of a value's frequency on average, or of a number.
 
-        For numbers that of the worst one, in a population spread evenly over the range. For
+        For numbers, that of the worst one, in a population spread evenly over the range. For
         categories the least possible for a uniform population; where values are sensitive
         or have classes, as much more or less than without as it is at the nearest epsilons for
         which a channel was designed.
@@ -172,7 +172,7 @@ class Question:
 
     @cached_property
     def _log_factors(self) -> list[float]:
-        """By what factor the policy changes the variance, at the epsilons of `_ANCHORS`."""
+        """Log factors by which the policy changes the variance, at the epsilons of `_ANCHORS`."""
         if not isinstance(self.domain, Categorical) or self.domain.policy(1.0) is None:
             return [0.0] * len(_ANCHORS)
         found = []
@@ -227,7 +227,7 @@ def levels_in_words(plan: Plan) -> str:
 
 
 def decide(budget: str, epsilons: Sequence[float], asked: Sequence[Question]) -> Decision:
-    """Return how each level's epsilon falls on the attributes, and what else was compared.
+    """Return each level's split of epsilon over the attributes, and the compared alternatives.
 
     All levels get budgets of one kind, with the same chances where attributes are sampled: then
     a level of less epsilon has less for every attribute, so that users may mix levels, and
@@ -250,7 +250,7 @@ def decide(budget: str, epsilons: Sequence[float], asked: Sequence[Question]) ->
 def _allocate(
     budget: str, epsilons: Sequence[float], asked: Sequence[Question]
 ) -> tuple[Budget, ...]:
-    """Return what `decide` does, without predicting variances where nothing is compared."""
+    """Return the budgets of `decide`, with no variances predicted where none are compared."""
     if budget in ("", "split"):
         return _by_weight(epsilons, asked)
     return decide(budget, epsilons, asked).budgets

@@ -8,33 +8,39 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class EstimateRequest(_message.Message):
-    __slots__ = ("survey", "attribute", "levels", "periods", "confidence", "simultaneous", "method", "first_period", "last_period", "consistency", "forged", "recover")
-    SURVEY_FIELD_NUMBER: _ClassVar[int]
-    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+class Selection(_message.Message):
+    __slots__ = ("levels", "periods", "first_period", "last_period")
     LEVELS_FIELD_NUMBER: _ClassVar[int]
     PERIODS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    LAST_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    levels: _containers.RepeatedScalarFieldContainer[str]
+    periods: _containers.RepeatedScalarFieldContainer[str]
+    first_period: str
+    last_period: str
+    def __init__(self, levels: _Optional[_Iterable[str]] = ..., periods: _Optional[_Iterable[str]] = ..., first_period: _Optional[str] = ..., last_period: _Optional[str] = ...) -> None: ...
+
+class EstimateRequest(_message.Message):
+    __slots__ = ("survey", "attribute", "selection", "confidence", "simultaneous", "method", "consistency", "forged", "recover")
+    SURVEY_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    SELECTION_FIELD_NUMBER: _ClassVar[int]
     CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     SIMULTANEOUS_FIELD_NUMBER: _ClassVar[int]
     METHOD_FIELD_NUMBER: _ClassVar[int]
-    FIRST_PERIOD_FIELD_NUMBER: _ClassVar[int]
-    LAST_PERIOD_FIELD_NUMBER: _ClassVar[int]
     CONSISTENCY_FIELD_NUMBER: _ClassVar[int]
     FORGED_FIELD_NUMBER: _ClassVar[int]
     RECOVER_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
-    levels: _containers.RepeatedScalarFieldContainer[str]
-    periods: _containers.RepeatedScalarFieldContainer[str]
+    selection: Selection
     confidence: float
     simultaneous: bool
     method: str
-    first_period: str
-    last_period: str
     consistency: str
     forged: int
     recover: float
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., levels: _Optional[_Iterable[str]] = ..., periods: _Optional[_Iterable[str]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., method: _Optional[str] = ..., first_period: _Optional[str] = ..., last_period: _Optional[str] = ..., consistency: _Optional[str] = ..., forged: _Optional[int] = ..., recover: _Optional[float] = ...) -> None: ...
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., method: _Optional[str] = ..., consistency: _Optional[str] = ..., forged: _Optional[int] = ..., recover: _Optional[float] = ...) -> None: ...
 
 class EstimateByRequest(_message.Message):
     __slots__ = ("question", "by")
@@ -61,7 +67,7 @@ class WatchRequest(_message.Message):
     def __init__(self, question: _Optional[_Union[EstimateRequest, _Mapping]] = ..., interval: _Optional[float] = ...) -> None: ...
 
 class EstimateResponse(_message.Message):
-    __slots__ = ("survey", "attribute", "statistic", "confidence", "simultaneous", "reports", "rows", "cohorts", "method", "homogeneity", "warning", "group", "repeats")
+    __slots__ = ("survey", "attribute", "statistic", "confidence", "simultaneous", "reports", "rows", "cohorts", "method", "homogeneity", "warning", "group", "repeats", "detectable_difference")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     STATISTIC_FIELD_NUMBER: _ClassVar[int]
@@ -75,6 +81,7 @@ class EstimateResponse(_message.Message):
     WARNING_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     REPEATS_FIELD_NUMBER: _ClassVar[int]
+    DETECTABLE_DIFFERENCE_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     statistic: str
@@ -88,10 +95,11 @@ class EstimateResponse(_message.Message):
     warning: str
     group: str
     repeats: float
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., statistic: _Optional[str] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reports: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., cohorts: _Optional[_Iterable[_Union[Cohort, _Mapping]]] = ..., method: _Optional[str] = ..., homogeneity: _Optional[float] = ..., warning: _Optional[str] = ..., group: _Optional[str] = ..., repeats: _Optional[float] = ...) -> None: ...
+    detectable_difference: float
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., statistic: _Optional[str] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reports: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., cohorts: _Optional[_Iterable[_Union[Cohort, _Mapping]]] = ..., method: _Optional[str] = ..., homogeneity: _Optional[float] = ..., warning: _Optional[str] = ..., group: _Optional[str] = ..., repeats: _Optional[float] = ..., detectable_difference: _Optional[float] = ...) -> None: ...
 
 class Row(_message.Message):
-    __slots__ = ("label", "estimate", "standard_error", "low", "high", "raw", "effective_sample_size", "shift_down", "shift_up")
+    __slots__ = ("label", "estimate", "standard_error", "low", "high", "raw", "effective_sample_size", "shift_down", "shift_up", "alike", "alike_low", "alike_high")
     LABEL_FIELD_NUMBER: _ClassVar[int]
     ESTIMATE_FIELD_NUMBER: _ClassVar[int]
     STANDARD_ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -101,6 +109,9 @@ class Row(_message.Message):
     EFFECTIVE_SAMPLE_SIZE_FIELD_NUMBER: _ClassVar[int]
     SHIFT_DOWN_FIELD_NUMBER: _ClassVar[int]
     SHIFT_UP_FIELD_NUMBER: _ClassVar[int]
+    ALIKE_FIELD_NUMBER: _ClassVar[int]
+    ALIKE_LOW_FIELD_NUMBER: _ClassVar[int]
+    ALIKE_HIGH_FIELD_NUMBER: _ClassVar[int]
     label: str
     estimate: float
     standard_error: float
@@ -110,7 +121,10 @@ class Row(_message.Message):
     effective_sample_size: float
     shift_down: float
     shift_up: float
-    def __init__(self, label: _Optional[str] = ..., estimate: _Optional[float] = ..., standard_error: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., raw: _Optional[float] = ..., effective_sample_size: _Optional[float] = ..., shift_down: _Optional[float] = ..., shift_up: _Optional[float] = ...) -> None: ...
+    alike: float
+    alike_low: float
+    alike_high: float
+    def __init__(self, label: _Optional[str] = ..., estimate: _Optional[float] = ..., standard_error: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., raw: _Optional[float] = ..., effective_sample_size: _Optional[float] = ..., shift_down: _Optional[float] = ..., shift_up: _Optional[float] = ..., alike: _Optional[float] = ..., alike_low: _Optional[float] = ..., alike_high: _Optional[float] = ...) -> None: ...
 
 class Cohort(_message.Message):
     __slots__ = ("revision", "level", "period", "epsilon", "mechanism", "reports")
@@ -129,13 +143,10 @@ class Cohort(_message.Message):
     def __init__(self, revision: _Optional[bytes] = ..., level: _Optional[str] = ..., period: _Optional[str] = ..., epsilon: _Optional[float] = ..., mechanism: _Optional[str] = ..., reports: _Optional[int] = ...) -> None: ...
 
 class DistributionRequest(_message.Message):
-    __slots__ = ("survey", "attribute", "levels", "periods", "first_period", "last_period", "confidence", "edges", "bins", "quantiles", "step")
+    __slots__ = ("survey", "attribute", "selection", "confidence", "edges", "bins", "quantiles", "step")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
-    LEVELS_FIELD_NUMBER: _ClassVar[int]
-    PERIODS_FIELD_NUMBER: _ClassVar[int]
-    FIRST_PERIOD_FIELD_NUMBER: _ClassVar[int]
-    LAST_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    SELECTION_FIELD_NUMBER: _ClassVar[int]
     CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     EDGES_FIELD_NUMBER: _ClassVar[int]
     BINS_FIELD_NUMBER: _ClassVar[int]
@@ -143,16 +154,13 @@ class DistributionRequest(_message.Message):
     STEP_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
-    levels: _containers.RepeatedScalarFieldContainer[str]
-    periods: _containers.RepeatedScalarFieldContainer[str]
-    first_period: str
-    last_period: str
+    selection: Selection
     confidence: float
     edges: _containers.RepeatedScalarFieldContainer[float]
     bins: int
     quantiles: _containers.RepeatedScalarFieldContainer[float]
     step: float
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., levels: _Optional[_Iterable[str]] = ..., periods: _Optional[_Iterable[str]] = ..., first_period: _Optional[str] = ..., last_period: _Optional[str] = ..., confidence: _Optional[float] = ..., edges: _Optional[_Iterable[float]] = ..., bins: _Optional[int] = ..., quantiles: _Optional[_Iterable[float]] = ..., step: _Optional[float] = ...) -> None: ...
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., edges: _Optional[_Iterable[float]] = ..., bins: _Optional[int] = ..., quantiles: _Optional[_Iterable[float]] = ..., step: _Optional[float] = ...) -> None: ...
 
 class DistributionResponse(_message.Message):
     __slots__ = ("survey", "attribute", "confidence", "reports", "method", "bins", "quantiles", "repeats", "warning", "step")
@@ -189,22 +197,16 @@ class Bin(_message.Message):
     def __init__(self, left: _Optional[float] = ..., right: _Optional[float] = ..., share: _Optional[_Union[Row, _Mapping]] = ...) -> None: ...
 
 class SuspicionsRequest(_message.Message):
-    __slots__ = ("survey", "attribute", "levels", "periods", "first_period", "last_period", "targets")
+    __slots__ = ("survey", "attribute", "selection", "targets")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
-    LEVELS_FIELD_NUMBER: _ClassVar[int]
-    PERIODS_FIELD_NUMBER: _ClassVar[int]
-    FIRST_PERIOD_FIELD_NUMBER: _ClassVar[int]
-    LAST_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    SELECTION_FIELD_NUMBER: _ClassVar[int]
     TARGETS_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
-    levels: _containers.RepeatedScalarFieldContainer[str]
-    periods: _containers.RepeatedScalarFieldContainer[str]
-    first_period: str
-    last_period: str
+    selection: Selection
     targets: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., levels: _Optional[_Iterable[str]] = ..., periods: _Optional[_Iterable[str]] = ..., first_period: _Optional[str] = ..., last_period: _Optional[str] = ..., targets: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., targets: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SuspicionsResponse(_message.Message):
     __slots__ = ("targets", "suspicions", "warning")
@@ -231,16 +233,12 @@ class Suspicion(_message.Message):
     def __init__(self, level: _Optional[str] = ..., reports: _Optional[int] = ..., test: _Optional[str] = ..., statistic: _Optional[float] = ..., p_value: _Optional[float] = ...) -> None: ...
 
 class ExportRowsRequest(_message.Message):
-    __slots__ = ("survey", "periods", "first_period", "last_period")
+    __slots__ = ("survey", "selection")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
-    PERIODS_FIELD_NUMBER: _ClassVar[int]
-    FIRST_PERIOD_FIELD_NUMBER: _ClassVar[int]
-    LAST_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    SELECTION_FIELD_NUMBER: _ClassVar[int]
     survey: str
-    periods: _containers.RepeatedScalarFieldContainer[str]
-    first_period: str
-    last_period: str
-    def __init__(self, survey: _Optional[str] = ..., periods: _Optional[_Iterable[str]] = ..., first_period: _Optional[str] = ..., last_period: _Optional[str] = ...) -> None: ...
+    selection: Selection
+    def __init__(self, survey: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ...) -> None: ...
 
 class ExportRowsResponse(_message.Message):
     __slots__ = ("plan", "period", "rows", "columns")

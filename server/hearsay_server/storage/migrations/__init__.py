@@ -1,4 +1,4 @@
-"""Bring a database to the schema that this version knows, one numbered step after the other.
+"""Upgrade a database to the schema that this version knows, one numbered step after the other.
 
 A step, once released, never changes; it may use neither `schema` nor anything else that will.
 """
@@ -24,8 +24,8 @@ def version(connection: sa.Connection) -> int:
 
 
 def upgrade(connection: sa.Connection) -> None:
-    """Take the steps that are missing, within the connection's transaction."""
-    # Our own log says what became of it; each plug-in of alembic's is no news.
+    """Run the missing steps, within the connection's transaction."""
+    # Our own log reports the upgrade; alembic would report each of its plug-ins.
     logging.getLogger("alembic").setLevel(logging.WARNING)
     from alembic import command
 

@@ -1,4 +1,4 @@
-"""How alembic runs the steps: on the connection it is given, in that connection's transaction."""
+"""Alembic's environment: run the steps on the connection that is given, in its transaction."""
 
 from alembic import context
 

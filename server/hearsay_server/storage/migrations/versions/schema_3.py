@@ -1,4 +1,4 @@
-"""What tokens sent is found by period, so that it can be forgotten with it."""
+"""An index of tokens' rows by period, so that they can be purged when the period is closed."""
 
 from alembic import op
 

@@ -1,4 +1,4 @@
-"""SQLite keeps no order of arrival; who barred how many ids; when the last sweep was."""
+"""No order of arrival in SQLite; counts of barred ids by token; the time of the last sweep."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "3"
 
 
 def upgrade() -> None:
-    """Make the table and the column, and write the tables anew that had an order."""
+    """Make the table and the column; in SQLite, write tables anew without their order."""
     op.create_table("sweeps", sa.Column("at", sa.BigInteger, nullable=False))
     if op.get_bind().dialect.name == "sqlite":
         _without_order()
@@ -19,7 +19,7 @@ def upgrade() -> None:
 
 
 def _without_order() -> None:
-    """Key rows by what they are known by: SQLite numbers them as they come otherwise."""
+    """Store rows by their primary keys alone: SQLite otherwise numbers them as they come."""
     op.create_table(
         "batches_4",
         sa.Column("id", sa.LargeBinary, primary_key=True),

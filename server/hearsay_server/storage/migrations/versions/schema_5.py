@@ -1,4 +1,4 @@
-"""The batches of a period are found in the order of their ids, for pages of them to be read."""
+"""An index of a period's batches in the order of their ids, to read them in pages."""
 
 from alembic import op
 
@@ -7,6 +7,6 @@ down_revision = "4"
 
 
 def upgrade() -> None:
-    """Make the index anew with the id, which SQLite's has anyhow."""
+    """Make the index anew with the id, which SQLite's index has anyhow."""
     op.drop_index("batches_by_period", "batches")
     op.create_index("batches_by_period", "batches", ["survey", "period", "id"])

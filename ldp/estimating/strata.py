@@ -1,0 +1,238 @@
+"""Estimates for cohorts whose people may differ, such as those who chose different levels.
+
+Pooling weighs cohorts by precision, so where their people differ it describes nobody, and a test
+finds only differences that are large beside its error. So the estimand here is the mix of those
+who answered, sum_g w_g f_g, w_g being the cohorts' shares of the reports:
+
+- `stratified` assumes nothing. Its variance is the arithmetic mean of the cohorts' variances of
+  one report, that of a pooled estimate their harmonic mean: the price of not assuming.
+- `bounded` assumes that two cohorts' parameters differ by `most` at the most. Its interval
+  allows for the greatest bias that this permits (Armstrong and Kolesar, "Optimal inference in a
+  class of regression models", Econometrica 86, 2018), and lies between the other two.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, ndtri
+
+from ldp.core.estimation import Cohorts, Estimate, Interval, averaged, estimate
+from ldp.errors import InvalidInput
+from ldp.estimating.pooling import Homogeneity, Method, can_be_tested, homogeneity, pool
+
+Floats = NDArray[np.float64]
+
+SIGNIFICANCE = 0.01
+"""Levels that are alike are found to differ with this probability."""
+
+_POWER = 0.8
+"""The probability with which a detectable difference is found."""
+
+_TRIED = 17
+"""Biases that are tried, first in all of their range, then around the best."""
+
+_HALVINGS = 40
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The estimate for an analyst, with all that its assumptions are judged by.
+
+    `estimate` is of the mix of those who answered, whatever the levels' people are like, or under
+    the bound that was declared; its `method` says which. `alike` is the pooled estimate, for people
+    of all levels who answer alike; None where `estimate` is that already, or there is one cohort.
+    `detectable` is the smallest difference between two cohorts that the test would have found
+    with probability 0.8, in the parameters' unit; None for one cohort.
+    """
+
+    estimate: Estimate
+    alike: Estimate | None
+    homogeneity: Homogeneity | None
+    detectable: float | None
+    warning: str
+
+
+def answer(
+    cohorts: Cohorts,
+    method: Method | None = None,
+    *,
+    most: float = math.inf,
+    tested: bool = True,
+) -> Answer:
+    """Estimate the parameters of those who answered, with the pooled estimate beside it.
+
+    `most` is a bound on the difference of two cohorts' parameters, in their unit: without one
+    the estimate is stratified, with 0 it is pooled. `method` is that of `pool`. The cohorts are
+    tested for homogeneity unless `tested` is false or they cannot be: a pooled estimate of cohorts
+    that differ has a warning. Raises `InvalidInput` unless most >= 0, and as `pool` does.
+    """
+    if not most >= 0:
+        raise InvalidInput(f"the most that cohorts may differ by must be >= 0, got {most}")
+    pooled = pool(cohorts, method)
+    if len(cohorts) < 2:
+        return Answer(pooled, None, None, None, "")
+    test = homogeneity(cohorts) if tested and can_be_tested(cohorts) else None
+    seen = detectable(cohorts)
+    if most > 0:
+        found = stratified(cohorts) if most == math.inf else bounded(cohorts, most)
+        return Answer(found, pooled, test, seen, "")
+    if test is None:
+        warning = "whether the levels differ was not tested: so many values would take too long"
+    elif test.p_value < SIGNIFICANCE:
+        warning = (
+            f"the levels differ (chi-squared {test.statistic:.1f} on {test.degrees} degrees of "
+            f"freedom, p = {test.p_value:.2g}), so what is pooled describes nobody: ask for the "
+            "stratified estimate, or for each level by itself"
+        )
+    else:
+        warning = ""
+    return Answer(pooled, None, test, seen, warning)
+
+
+def stratified(cohorts: Cohorts, shares: ArrayLike | None = None) -> Estimate:
+    """Return sum_g w_g f_g, the population's parameters when the cohorts differ.
+
+    `shares`, shape (cohorts,), are the strata's known shares of the population. Without them
+    the cohorts' shares of the reports are used, which describes those who answered;
+    the error then has the spread between the cohorts too, because who answers is a sample.
+    Raises `InvalidInput` for shares that are no distribution over the cohorts with reports.
+    """
+    counts = _counts(cohorts)
+    weights = counts / cohorts.n if shares is None else np.asarray(shares, dtype=float)
+    if weights.shape != counts.shape or not (weights >= 0).all() or abs(weights.sum() - 1) > 1e-9:
+        raise InvalidInput(
+            f"shares must be {counts.size} numbers >= 0 that sum to one, one for each "
+            "cohort with reports"
+        )
+    alone = [estimate(one) for one in cohorts.alone()]
+    has_ends = all(one.ends is not None for one in alone)
+    if not has_ends:
+        # `pool` knows that a value never revealed may be rare; the variance at zero would be none.
+        alone = [pool(one) for one in cohorts.alone()]
+    values = np.array([one.value for one in alone])
+    variances = np.array([one.standard_error**2 for one in alone])
+    w = weights[:, np.newaxis]
+    value = (w * values).sum(axis=0)
+    extra: Floats = np.zeros_like(value)
+    if shares is None:
+        spread = (w * (values - value) ** 2).sum(axis=0) - (w * (1 - w) * variances).sum(axis=0)
+        extra = _most_repeated(cohorts) * np.maximum(spread, 0) / cohorts.n
+    if has_ends:
+        return averaged(cohorts, w, "stratified", extra=extra)
+    error = np.sqrt((w**2 * variances).sum(axis=0) + extra)
+    return Estimate(value, error, cohorts.n, cohorts.bounds, "stratified")
+
+
+def bounded(cohorts: Cohorts, most: float) -> Estimate:
+    """Return the estimate whose interval is the shortest if cohorts differ by `most` or less.
+
+    The weight of cohort g in a parameter is a_g = min(max(w_g, b / V_g), t / V_g): half of the
+    sum of |a_g - w_g|, times `most`, is the greatest bias, and b and t follow from it. The
+    bias is that for which a 95% interval is the shortest. `standard_error` is without the bias;
+    the interval has it: its half-width is the quantile of |N(bias / error, 1)| times the error.
+    Raises `InvalidInput` unless 0 < most < infinity.
+    """
+    if not 0 < most < math.inf:
+        raise InvalidInput(f"the most that cohorts may differ by must be > 0, got {most}")
+    weights, bias = _weights(cohorts, most)
+    extra = _most_repeated(cohorts) * most**2 / (4 * cohorts.n)  # who answers is a sample
+    found = averaged(cohorts, weights, f"levels differ by {most:g} at most", extra=extra)
+
+    def ends(z: float) -> Interval:
+        reach = _critical(bias / found.standard_error, z)
+        if found.ends is not None:
+            return found.ends(reach)
+        away = reach * found.standard_error
+        return found.value - away, found.value + away
+
+    return replace(found, ends=ends)
+
+
+def detectable(cohorts: Cohorts) -> float:
+    """Return the smallest difference between two cohorts that is found with probability 0.8.
+
+    That is, at `SIGNIFICANCE`, in the parameter that is the hardest to tell, between the two
+    cohorts that are the easiest.
+    """
+    variances = _variances(cohorts).max(axis=1)
+    first, second = np.sort(variances)[:2]
+    return float((ndtri(1 - SIGNIFICANCE / 2) + ndtri(_POWER)) * np.sqrt(first + second))
+
+
+def _counts(cohorts: Cohorts) -> Floats:
+    return np.array([tally.n for _, tally in cohorts], dtype=float)
+
+
+def _most_repeated(cohorts: Cohorts) -> float:
+    """Return the largest factor of repeats: who answers may be the same in all periods."""
+    return max(own.factor for own in cohorts.repeats)
+
+
+def _variances(cohorts: Cohorts) -> Floats:
+    """Return the variances of the cohorts' own estimates, shape (cohorts, parameters)."""
+    truth = np.clip(estimate(cohorts).value, *cohorts.bounds)
+    return cohorts.allowing(truth, [m.tally_variance(truth, tally) for m, tally in cohorts])
+
+
+def _weights(cohorts: Cohorts, most: float) -> tuple[Floats, Floats]:
+    """Return the weights, shape (cohorts, parameters), and the bias that they permit."""
+    variances = _variances(cohorts)
+    w = (_counts(cohorts) / cohorts.n)[:, np.newaxis]
+    precise = 1 / variances
+    largest = np.maximum(w - precise / precise.sum(axis=0), 0).sum(axis=0)
+    z = float(ndtri(0.975))
+    best = np.zeros_like(largest)
+    least = np.full_like(largest, np.inf)
+    low, high = np.zeros_like(largest), largest
+    for _ in range(2):
+        for part in np.linspace(0, 1, _TRIED):
+            moved = low + part * (high - low)
+            a = _moved(w, variances, moved)
+            error = np.sqrt((a**2 * variances).sum(axis=0))
+            width = _critical(most * moved / error, z) * error
+            better = width < least
+            least, best = np.where(better, width, least), np.where(better, moved, best)
+        step = (high - low) / (_TRIED - 1)
+        low, high = np.maximum(best - step, 0), np.minimum(best + step, largest)
+    return _moved(w, variances, best), most * best
+
+
+def _moved(w: Floats, variances: Floats, amount: Floats) -> Floats:
+    """Return the weights of least variance of which `amount` is moved from where w has it.
+
+    With a_g = max(w_g, b / V_g) the amount is gained, with min(w_g, t / V_g) it is lost.
+    """
+    w = np.broadcast_to(w, variances.shape)
+    order = np.argsort(w * variances, axis=0)
+    shares = np.take_along_axis(w, order, axis=0)
+    precise = 1 / np.take_along_axis(variances, order, axis=0)
+    bends = shares / precise
+    rising = (amount + np.cumsum(shares, axis=0)) / np.cumsum(precise, axis=0)
+    last = _last(rising >= bends)
+    b = np.take_along_axis(rising, last, axis=0)
+    shares, precise, bends = shares[::-1], precise[::-1], bends[::-1]
+    falling = (np.cumsum(shares, axis=0) - amount) / np.cumsum(precise, axis=0)
+    last = _last(falling <= bends)
+    t = np.take_along_axis(falling, last, axis=0)
+    found: Floats = np.minimum(np.maximum(w, b / variances), t / variances)
+    return found
+
+
+def _last(holds: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Return the last row that holds, by column, shape (1, columns); the first always does."""
+    found: NDArray[np.intp] = (len(holds) - 1 - np.argmax(holds[::-1], axis=0))[np.newaxis]
+    return found
+
+
+def _critical(bias: Floats, z: float) -> Floats:
+    """Return c with P(|N(bias, 1)| <= c) = P(|N(0, 1)| <= z), of the shape of `bias`."""
+    miss = 2 * ndtr(-z)
+    low, high = np.full_like(bias, z), bias + z
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        short = ndtr(bias - middle) + ndtr(-bias - middle) > miss
+        low, high = np.where(short, middle, low), np.where(short, high, middle)
+    found: Floats = (low + high) / 2
+    return found

@@ -1,0 +1,111 @@
+"""Analysts' questions as functions that run in a process of their own.
+
+Their arguments and results can be pickled: a plan goes as the bytes that were frozen.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+import hearsay.plan
+from hearsay.plan import Categorical, Plan
+from hearsay.v1 import analyst_pb2, collector_pb2
+from hearsay_server.answers import distributions, queries, rows
+from hearsay_server.answers.queries import Tallies
+from ldp import InvalidInput
+from ldp.assurance import suspicion
+from ldp.assurance.suspicion import Supports
+
+_TARGETS = 3
+"""Values tested for being supported together, unless some are named: fewer hide among honest
+reports, and more are rarely in one bucket of a hash."""
+
+Page = Sequence[collector_pb2.Batch]
+
+_parsed = lru_cache(maxsize=1)(hearsay.plan.parse)
+
+
+def estimate(
+    frozen: bytes, question: analyst_pb2.EstimateRequest, tallies: Tallies
+) -> analyst_pb2.EstimateResponse:
+    """Answer `Estimate`; raise as `queries.estimate`."""
+    return queries.estimate(_parsed(frozen), question, tallies)
+
+
+def estimates(
+    frozen: bytes, question: analyst_pb2.EstimateRequest, groups: Mapping[str, Tallies]
+) -> list[analyst_pb2.EstimateResponse]:
+    """Answer a question from the tallies of each group by itself; raise as `queries.estimate`."""
+    plan = _parsed(frozen)
+    return [queries.estimate(plan, question, part, group) for group, part in groups.items()]
+
+
+def distribution(
+    frozen: bytes, question: analyst_pb2.DistributionRequest, tallies: Tallies
+) -> analyst_pb2.DistributionResponse:
+    """Answer `Distribution`; raise as `distributions.distribution`."""
+    return distributions.distribution(_parsed(frozen), question, tallies)
+
+
+def mixed(frozen: bytes, page: Page, levels: Sequence[str]) -> list[analyst_pb2.ExportRowsResponse]:
+    """Return the rows of a page's batches, in an order drawn anew."""
+    return list(rows.chunks(_parsed(frozen), [page], levels, np.random.default_rng()))
+
+
+def targets(frozen: bytes, question: analyst_pb2.SuspicionsRequest, tallies: Tallies) -> list[int]:
+    """Return the codes of the values to test: those named, or the most frequent ones.
+
+    Raises `InvalidInput` where the attribute's reports cannot be tested.
+    """
+    plan = _parsed(frozen)
+    domain = _domain(plan, question.attribute)
+    if queries.repeats_memos(plan, question.attribute, tallies):
+        raise InvalidInput(
+            "devices repeat their memos over periods, and the tests are for independent "
+            "reports: ask for one period"
+        )
+    if question.targets:
+        return [domain.encode(target) for target in question.targets]
+    pooled = queries.answered(plan, question.attribute, tallies, "inverse_variance")
+    order = np.argsort(-pooled.estimate.value, kind="stable")
+    return [int(code) for code in order[:_TARGETS]]
+
+
+def supports(
+    frozen: bytes, attribute: str, levels: Iterable[str], targets: Sequence[int], pages: list[Page]
+) -> dict[str, Supports]:
+    """Count what the reports in some pages supported; raise as `rows.supports_by_level`."""
+    return rows.supports_by_level(_parsed(frozen), attribute, levels, targets, pages)
+
+
+def suspicions(
+    frozen: bytes, attribute: str, targets: Sequence[int], found: Mapping[str, Supports]
+) -> analyst_pb2.SuspicionsResponse:
+    """Answer `Suspicions` from what the reports of each level supported."""
+    plan = _parsed(frozen)
+    domain = _domain(plan, attribute)
+    mechanisms = {name: plan.levels[name].mechanisms[attribute] for name in found}
+    few = [name for name, s in found.items() if not suspicion.has_gap(mechanisms[name], s.n)]
+    return analyst_pb2.SuspicionsResponse(
+        targets=[domain.values[target] for target in targets],
+        warning=f"too few reports for norm_sub_gap at {', '.join(few)}" if few else "",
+        suspicions=[
+            analyst_pb2.Suspicion(
+                level=level,
+                reports=seen.n,
+                test=each.test,
+                statistic=each.statistic,
+                p_value=each.p_value,
+            )
+            for level, seen in found.items()
+            for each in suspicion.suspicions(mechanisms[level], seen)
+        ],
+    )
+
+
+def _domain(plan: Plan, attribute: str) -> Categorical:
+    domain = plan.attributes[attribute].domain
+    if not isinstance(domain, Categorical):
+        raise InvalidInput(f"{attribute!r} is a number: the tests are for values")
+    return domain

@@ -1,0 +1,263 @@
+"""What to answer where the people of different cohorts may differ."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from ldp import KRR, InvalidInput, OneBitMean, Tally, UnaryEncoding
+from ldp.core.estimation import Cohorts, Estimate
+from ldp.core.policy import Policy
+from ldp.estimating.pooling import homogeneity, pool
+from ldp.estimating.strata import _critical, answer, bounded, detectable, stratified
+from ldp.planning.design import design
+
+Floats = NDArray[np.float64]
+
+LEVELS = (0.5, 1.0, 2.0, 4.0)
+COUNTS = (4000, 3000, 2000, 1000)
+EVEN = np.full(4, 0.25)
+
+
+def matrix(mechanism: KRR) -> Floats:
+    found = mechanism.matrix()
+    assert found is not None
+    return found
+
+
+def of(*each: tuple[float, int, Floats]) -> Cohorts:
+    """The expected cohorts of k-RR with these epsilons, sizes and truths."""
+    cohorts = []
+    for epsilon, n, truth in each:
+        mechanism = KRR(truth.size, epsilon)
+        counts = np.round(n * truth @ matrix(mechanism)).astype(np.int64)
+        cohorts.append((mechanism, Tally(int(counts.sum()), counts)))
+    return Cohorts(cohorts)
+
+
+ALIKE = of(*((epsilon, n, EVEN) for epsilon, n in zip(LEVELS, COUNTS, strict=True)))
+
+
+def half_width(found: Estimate) -> float:
+    low, high = found.interval()
+    return float(high[0] - low[0]) / 2
+
+
+def test_without_a_bound_the_answer_is_stratified_with_the_pooled_one_beside_it() -> None:
+    found = answer(ALIKE)
+    assert found.estimate.method == "stratified"
+    assert half_width(found.estimate) == pytest.approx(0.04201, rel=3e-3)
+    assert found.alike is not None
+    assert found.alike.method == "mle"
+    assert half_width(found.alike) == pytest.approx(0.01912, rel=1e-3)
+    assert found.homogeneity == homogeneity(ALIKE)
+    assert found.detectable == detectable(ALIKE)
+    assert found.warning == ""
+
+
+def test_a_bound_of_zero_pools_and_warns_of_levels_that_differ() -> None:
+    found = answer(ALIKE, "inverse_variance", most=0.0)
+    assert (found.estimate.method, found.alike, found.warning) == ("inverse_variance", None, "")
+    away = np.array([0.4, 0.2, 0.2, 0.2])
+    differing = of((0.5, 40_000, EVEN), (3.0, 20_000, away))
+    found = answer(differing, most=0.0)
+    assert found.estimate.method == "mle"
+    assert "the levels differ (chi-squared" in found.warning
+    assert answer(differing).warning == ""
+    untested = answer(differing, most=0.0, tested=False)
+    assert untested.homogeneity is None
+    assert "was not tested" in untested.warning
+
+
+@pytest.mark.parametrize(("most", "expected"), [(0.02, 0.02477), (0.05, 0.0326), (0.1, 0.03858)])
+def test_a_bound_gives_an_interval_between_pooled_and_stratified(
+    most: float, expected: float
+) -> None:
+    found = answer(ALIKE, most=most)
+    assert found.estimate.method == f"levels differ by {most:g} at most"
+    assert half_width(found.estimate) == pytest.approx(expected, rel=3e-3)
+    assert found.alike is not None
+
+
+def test_no_other_weights_give_a_shorter_interval_under_the_bound() -> None:
+    rng, z = np.random.default_rng(8), 1.959964
+    found = bounded(ALIKE, 0.05)
+    w = np.array(COUNTS) / 10_000
+    variances = np.array([m.variance(0.25, t.n) for m, t in ALIKE])
+
+    def reach(a: Floats) -> float:
+        error = math.sqrt(a**2 @ variances)
+        bias = np.array([0.05 * np.abs(a - w).sum() / 2 / error])
+        return float(_critical(bias, z)[0]) * error
+
+    for _ in range(500):
+        a = rng.dirichlet(rng.uniform(0.5, 200) * np.array([0.18, 0.3, 0.24, 0.28]))
+        assert reach(a) >= 0.999 * half_width(found) - 1e-4
+
+
+def test_quantiles_of_a_normal_with_a_bias_are_those_of_tables() -> None:
+    bias = np.array([0, 0.25, 0.5, 1, 1.5, 2, 4])
+    expected = [1.9600, 2.0197, 2.1815, 2.6461, 3.1449, 3.6449, 5.6449]
+    assert _critical(bias, 1.959964) == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_detectable_difference_is_detected_four_times_in_five() -> None:
+    rng, n = np.random.default_rng(9), (4000, 2000)
+    mechanisms = KRR(2, 0.5), KRR(2, 3.0)
+    at = np.array([0.5, 0.5])
+    apart = detectable(of((0.5, n[0], at), (3.0, n[1], at)))
+    truths = at + np.array([apart, -apart]) / 2, at - np.array([apart, -apart]) / 2
+    found = 0
+    for _ in range(600):
+        each = [
+            (m, Tally(k, rng.multinomial(k, f @ matrix(m))))
+            for m, k, f in zip(mechanisms, n, truths, strict=True)
+        ]
+        found += homogeneity(Cohorts(each)).p_value < 0.01
+    assert found / 600 == pytest.approx(0.8, abs=0.06)
+
+
+def coverage(
+    each: list[tuple[float, int]],
+    apart: float,
+    make: Callable[[Cohorts], Estimate],
+    runs: int = 400,
+    maker: type[KRR] | type[UnaryEncoding] = KRR,
+) -> float:
+    """How often the interval of a value holds its share of those who answered.
+
+    The strictest level's people differ by `apart`, the next ones' by less.
+    """
+    rng, covered = np.random.default_rng(3), []
+    mechanisms = [maker(4, epsilon) for epsilon, _ in each]
+    steps = np.linspace(1, 0, len(each))
+    truths = [EVEN + step * apart * np.array([1, -1 / 3, -1 / 3, -1 / 3]) for step in steps]
+    sizes = np.array([n for _, n in each])
+    truth = sizes @ np.array(truths) / sizes.sum()
+    for _ in range(runs):
+        cohorts = []
+        for mechanism, n, f in zip(mechanisms, sizes.tolist(), truths, strict=True):
+            if isinstance(mechanism, KRR):
+                counts = rng.multinomial(n, f @ matrix(mechanism))
+            else:
+                p, q = map(float, mechanism.support)
+                counts = rng.binomial(n, f * p + (1 - f) * q)
+            cohorts.append((mechanism, Tally(n, counts)))
+        low, high = make(Cohorts(cohorts)).interval()
+        covered += [low[i] <= truth[i] <= high[i] for i in (0, 1)]
+    return float(np.mean(covered))
+
+
+TWO, FOUR = [(0.5, 4000), (3.0, 2000)], list(zip(LEVELS, COUNTS, strict=True))
+
+
+@pytest.mark.parametrize("each", [TWO, FOUR], ids=["two levels", "four levels"])
+@pytest.mark.parametrize("apart", [0.0, 0.05, 0.12])
+def test_stratified_intervals_cover_whatever_the_levels_people_are_like(
+    each: list[tuple[float, int]], apart: float
+) -> None:
+    assert 0.92 <= coverage(each, apart, stratified) <= 0.98
+    if apart == 0.05:
+        assert coverage(each, apart, pool) < 0.8  # what a pooled interval makes of it
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("maker", [KRR, UnaryEncoding])
+@pytest.mark.parametrize("each", [TWO, FOUR, [(1.0, 2000), (2.0, 2000)]])
+@pytest.mark.parametrize("apart", [0.0, 0.03, 0.05, 0.08, 0.12])
+def test_stratified_intervals_cover_in_94_to_96_percent(
+    each: list[tuple[float, int]], apart: float, maker: type[KRR] | type[UnaryEncoding]
+) -> None:
+    assert 0.94 <= coverage(each, apart, stratified, 2500, maker) <= 0.965
+
+
+@pytest.mark.parametrize("each", [TWO, FOUR], ids=["two levels", "four levels"])
+@pytest.mark.parametrize("apart", [0.0, 0.05])
+def test_intervals_under_a_bound_cover_where_the_bound_holds(
+    each: list[tuple[float, int]], apart: float
+) -> None:
+    assert coverage(each, apart, lambda cohorts: bounded(cohorts, 0.05), 150) >= 0.92
+
+
+def test_means_are_stratified_and_bounded_as_shares_are() -> None:
+    def ones(epsilon: float, n: int, mean: float) -> tuple[OneBitMean, Tally]:
+        mechanism = OneBitMean(epsilon)
+        share = (1 + mean * float(mechanism.channel().rows[1][1] * 2 - 1)) / 2
+        return mechanism, Tally(n, np.array([n - round(n * share), round(n * share)]))
+
+    cohorts = Cohorts([ones(1.0, 3000, 0.5), ones(4.0, 1000, -0.5)])
+    found = answer(cohorts)
+    assert found.estimate.value == pytest.approx([0.25], abs=0.01)
+    low, high = bounded(cohorts, 0.1).interval()
+    wide_low, wide_high = found.estimate.interval()
+    assert high[0] - low[0] < wide_high[0] - wide_low[0]
+
+
+def test_strata_are_weighted_by_their_shares() -> None:
+    low, high = np.array([0.9, 0.1]), np.array([0.5, 0.5])
+    cohorts = of((1.0, 3000, low), (3.0, 1000, high))
+    found = stratified(cohorts)
+    assert found.method == "stratified"
+    assert found.value == pytest.approx(0.75 * low + 0.25 * high, abs=1e-3)
+    assert stratified(cohorts, [0.5, 0.5]).value == pytest.approx((low + high) / 2, abs=1e-3)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_error_of_strata_covers_who_happens_to_answer(known: bool) -> None:
+    rng = np.random.default_rng(11)
+    shares, truths = np.array([0.6, 0.4]), np.array([[0.9, 0.05, 0.05], [0.1, 0.8, 0.1]])
+    mechanisms = KRR(3, 6.0), KRR(3, 7.0)
+    truth, runs, errors, stated = shares @ truths, 2000, [], []
+    for _ in range(runs):
+        sizes = [600, 400] if known else rng.multinomial(1000, shares)
+        each = zip(mechanisms, sizes, truths, strict=True)
+        cohorts = Cohorts(
+            [(m, Tally(int(n), rng.multinomial(n, f @ matrix(m)))) for m, n, f in each]
+        )
+        found = stratified(cohorts, shares if known else None)
+        errors.append(found.value - truth)
+        stated.append(found.standard_error**2)
+    assert np.mean(stated, axis=0) == pytest.approx(np.mean(np.square(errors), axis=0), rel=0.13)
+
+
+def test_strata_cover_a_rare_value_that_no_report_revealed() -> None:
+    truth = np.array([0.005, 0.595, 0.2, 0.2])
+    mechanisms = [design(Policy.one_sided(4, (2, 3), e)).mechanism for e in (0.5, 3.0)]
+    rng, covered = np.random.default_rng(12), []
+    for _ in range(300):
+        chances = [truth @ matrix(m) for m in mechanisms]  # type: ignore[arg-type]
+        tallies = [Tally(150, rng.multinomial(150, c / c.sum())) for c in chances]
+        low, high = stratified(Cohorts(list(zip(mechanisms, tallies, strict=True)))).interval()
+        covered.append(low[0] <= truth[0] <= high[0])
+    assert np.mean(covered) >= 0.94
+
+
+def test_one_cohort_is_answered_without_a_test() -> None:
+    found = answer(ALIKE.alone()[0])
+    assert (found.homogeneity, found.alike, found.detectable, found.warning) == (None,) * 3 + ("",)
+
+
+@pytest.mark.parametrize(
+    ("shares", "message"),
+    [
+        ([0.5, 0.6], "shares must be 2 numbers >= 0 that sum to one"),
+        ([1.0], "shares must be 2 numbers"),
+        ([1.5, -0.5], "shares must be 2 numbers >= 0"),
+        ([0.2, 0.3, 0.5], "one for each cohort with reports"),
+    ],
+)
+def test_shares_that_cannot_be_are_refused(shares: list[float], message: str) -> None:
+    each = [(KRR(2, e), Tally(10, np.array([5, 5]))) for e in (1.0, 2.0)]
+    cohorts = Cohorts([*each, (KRR(2, 3.0), Tally.empty(2))])
+    with pytest.raises(InvalidInput, match=message):
+        stratified(cohorts, shares)
+
+
+@pytest.mark.parametrize("most", [-0.1, float("nan")])
+def test_a_bound_that_is_none_is_refused(most: float) -> None:
+    with pytest.raises(InvalidInput, match="the most that cohorts may differ by must be >= 0"):
+        answer(ALIKE, most=most)
+    with pytest.raises(InvalidInput, match="must be > 0"):
+        bounded(ALIKE, most)
