@@ -7,6 +7,8 @@ from pathlib import Path
 
 from hearsay_server.surveys import catalogue
 from ldp import KRR
+from ldp.core.repeated import Repeats
+from ldp.estimating.points import precision
 from ldp.planning.composition import Guarantee, optimal, repeated
 from ldp.planning.sizes import sample_size, two_wave_sample_size
 
@@ -19,6 +21,7 @@ DELTA = 1e-6
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 SIZES = (2, 5, 10, 50, 200)
+POINTS = (5, 11, 26, 64)
 HALF_WIDTH = 0.02
 HALF_WIDTHS = (0.05, 0.02, 0.01, 0.005)
 
@@ -77,6 +80,16 @@ def widths() -> str:
     """Return how many reports give 10 frequencies narrower intervals, as Markdown."""
     rows = {f"±{width:g}": _reports(10, width) for width in HALF_WIDTHS}
     return _table("95% interval", _titles(), rows)
+
+
+def distributions() -> str:
+    """Return how many reports give the share below the middle to +-0.05, as Markdown."""
+    rows = {}
+    for points in POINTS:
+        waves = [catalogue.numeric("square_wave", epsilon, points - 1) for epsilon in EPSILONS]
+        found = [precision([(wave, 1000, Repeats())], points).needed for wave in waves]
+        rows[f"{points} values"] = [f"{n:,}" for n in found]
+    return _table("values of the number", _titles(), rows)
 
 
 def changes() -> str:
@@ -140,7 +153,7 @@ def _table(corner: str, titles: Sequence[str], rows: Mapping[str, Sequence[str]]
 
 TABLES: Mapping[str, Sequence[Callable[[], str]]] = {
     "choosing-epsilon.md": (odds, periods, tighter),
-    "how-many-people.md": (people, widths, changes),
+    "how-many-people.md": (people, widths, distributions, changes),
     "comparison.md": (trust,),
 }
 """By page, the tables between `<!-- name -->` and `<!-- end -->`."""

@@ -121,11 +121,19 @@ def maximum_likelihood(cohorts: Sequence[Cohort]) -> LikelihoodEstimate:
     simplex's tangent space, T (T' I T)**-1 T'.
     """
     pooled = CohortLikelihood(cohorts)
+    return _with_error(pooled, *most_likely(pooled))
+
+
+def most_likely(pooled: "CohortLikelihood", gap: float = GAP) -> tuple[Floats, float]:
+    """Return the most likely frequencies, shape (k,), and by how many nats they may miss it.
+
+    That is at most `gap`, or what a double resolves. The method and its cost are those of
+    `maximum_likelihood`.
+    """
     f = np.full(pooled.k, 1 / pooled.k)
     for _ in range(_EM_START):
         f = f * pooled.gradient(pooled.outputs(f)) / pooled.n
-    f, gap = _newton(pooled, f)
-    return _with_error(pooled, f, gap)
+    return _newton(pooled, f, gap)
 
 
 def iterative_bayesian_update(
@@ -294,9 +302,9 @@ def _ratio(numerator: Floats, denominator: Floats) -> Floats:
     return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)
 
 
-def _newton(pooled: CohortLikelihood, f: Floats) -> tuple[Floats, float]:
+def _newton(pooled: CohortLikelihood, f: Floats, enough: float) -> tuple[Floats, float]:
     """Maximise from an interior point; return the frequencies and their certified gap."""
-    enough = max(GAP, 1e-12 * pooled.n)  # below it a double does not resolve the gradient
+    enough = max(enough, 1e-12 * pooled.n)  # below it a double does not resolve the gradient
     outputs = pooled.outputs(f)
     gradient = pooled.gradient(outputs)
     gap = float(gradient.max() - pooled.n)

@@ -168,7 +168,7 @@ def homogeneity(cohorts: Cohorts) -> Homogeneity:
         codes, moments = _parts(one)
         own = [_coarse_evidence(code, f) for code in codes]
         own += [_moments_evidence(*moment, f, coarse=True) for moment in moments]
-        each.append(_repeated(own[0], one.repeats[0], f, one.n))
+        each.append(with_repeats(own[0], one.repeats[0], f, one.n))
     total, common = _added(each)
     inverted, rank = tangent_pseudoinverse(common)
     step = inverted @ total
@@ -288,11 +288,11 @@ def _scored_each(cohorts: Cohorts, method: Method) -> Estimate:
     for one in cohorts.alone():
         codes, moments = _parts(one, codes=method == "mle")
         evidence = _evidence(CohortLikelihood(codes) if codes else None, moments, f)
-        each.append(_repeated(evidence, one.repeats[0], f, one.n))
+        each.append(with_repeats(evidence, one.repeats[0], f, one.n))
     return _scored(f, _added(each), cohorts.n, method)[0]
 
 
-def _repeated(evidence: Evidence, repeats: Repeats, f: Floats, n: int) -> Evidence:
+def with_repeats(evidence: Evidence, repeats: Repeats, f: Floats, n: int) -> Evidence:
     """Return the evidence of n reports, with the covariance that repeats add to I**-1.
 
     That is (R - 1) C / n, C = diag(f) - f f' being the truths' covariance, whose inverse is

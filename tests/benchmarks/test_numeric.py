@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from ldp import Coins, HybridMechanism, OneBitMean, PiecewiseMechanism, SquareWave
+from ldp.core.estimation import Cohorts
 from ldp.estimating.distribution import reconstruct
+from ldp.estimating.points import estimate_points, even_cuts
 from ldp.mechanisms.numbers.mean import MeanMechanism
 from ldp.mechanisms.numbers.square_wave import half_width
 
@@ -91,7 +93,27 @@ def test_numpy_floats_insecure(
 
 
 def test_reconstruct(benchmark: BenchmarkFixture) -> None:
-    benchmark.group = "a distribution from 1e5 reports by smoothed EM, with its covariance"
+    benchmark.group = "a curve from 1e5 reports by smoothed EM"
     wave = SquareWave(EPSILON)
     tally = wave.tally(wave.randomize_many(numbers()[:100_000], Coins()))
     benchmark(reconstruct, wave, tally)
+
+
+@pytest.mark.parametrize("points", [26, 74, 257])
+def test_shares_of_points_with_intervals(benchmark: BenchmarkFixture, points: int) -> None:
+    benchmark.group = "shares of values from 1e6 reports at 4 levels, with intervals and quartiles"
+    people = np.random.default_rng(2).integers(0, points, N)
+    values = 2 * people / (points - 1) - 1
+    levels = (0.5, 1.0, 2.0, 4.0)
+    each = [
+        (wave, wave.tally(wave.randomize_many(part, Coins())))
+        for wave, part in zip(map(SquareWave, levels), np.array_split(values, 4), strict=True)
+    ]
+    cohorts = Cohorts(each)
+
+    def answer() -> None:
+        found = estimate_points(cohorts, points)
+        found.bins(even_cuts(points, 10))
+        found.quantiles([0.25, 0.5, 0.75])
+
+    benchmark(answer)

@@ -21,10 +21,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hearsay import InvalidInput, plan
+from hearsay.choices import Agreed, Choices
 from hearsay.plan import Categorical, Numeric
+from hearsay.terms import Terms
 from hearsay.v1 import plan_pb2
 from hearsay_server.surveys import survey as surveys
 from ldp import RAPPOR, KRRChain, Mechanism, OrderedExponential
+from ldp.testing import SeededCoins
 from support import SURVEY
 
 FROZEN = surveys.resolve(surveys.from_toml(SURVEY, "test.toml"))
@@ -293,6 +296,62 @@ def test_a_clamped_number_moves_to_the_nearer_end() -> None:
     assert [age.encode(x) for x in (1e300, -5)] == [1, -1]
     with pytest.raises(InvalidInput, match="must be finite"):
         age.encode(math.nan)
+
+
+AGE = Numeric(17, 42, clamp=False, step=1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "point"),
+    [(17, 0), (17.999, 0), (18, 1), (30.5, 13), (Decimal("30.5"), 13), (41.99, 24), (42, 25)],
+)
+def test_with_a_step_a_number_counts_as_the_last_point_below_it(answer: object, point: int) -> None:
+    assert AGE.encode(answer) == 2 * point / 25 - 1
+
+
+@pytest.mark.parametrize(
+    "answer", [16.999, 42.5, 43, math.nan, math.inf, -math.inf, "40", True, None, Decimal("NaN")]
+)
+def test_a_step_changes_nothing_in_what_is_refused(answer: object) -> None:
+    plain = Numeric(17, 42, clamp=False)
+    with pytest.raises(InvalidInput) as without:
+        plain.encode(answer)
+    with pytest.raises(InvalidInput) as refused:
+        AGE.encode(answer)
+    assert str(refused.value) == str(without.value)
+
+
+def test_with_a_step_a_clamped_number_moves_to_the_point_at_the_nearer_end() -> None:
+    age = Numeric(17, 42, clamp=True, step=1)
+    assert [age.encode(x) for x in (-1e300, 16, 42.5, 1e300, 1e308)] == [-1, -1, 1, 1, 1]
+    with pytest.raises(InvalidInput, match="must be finite"):
+        age.encode(math.nan)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_every_finite_number_is_encoded_as_a_point_of_the_range(number: float) -> None:
+    minutes = Numeric(0.0, 1.3, clamp=True, step=0.1)
+    assert minutes.points is not None
+    places = {minutes.points.place(index) for index in range(14)}
+    assert minutes.encode(number) in places
+
+
+def test_a_domain_with_a_step_says_so() -> None:
+    assert str(AGE) == "17 to 42 in steps of 1"
+    assert str(Numeric(17, 42, clamp=False)) == "17 to 42"
+
+
+def test_what_takes_the_place_of_an_answer_is_a_point_too() -> None:
+    text = SURVEY.replace("high = 60", "high = 60\nstep = 8")
+    stepped = plan.parse(surveys.resolve(surveys.from_toml(text, "test.toml")))
+    choices = Choices(level="open")
+    terms = Terms.of(stepped, choices, Agreed("health", 4.0), frozenset())
+    coins = SeededCoins(1)
+    drawn = [terms.anything("age", coins) for _ in range(600)]
+    places = np.linspace(-1, 1, 6)
+    counts = [sum(abs(value - place) < 1e-12 for value in drawn) for place in places]
+    assert sum(counts) == 600
+    assert all(60 < count < 145 for count in counts)  # 100 each, with an error of 9
 
 
 RICH = """

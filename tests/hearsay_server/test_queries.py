@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from subprocess import CompletedProcess
@@ -28,6 +29,7 @@ from ldp.core.repeated import Repeats
 from ldp.errors import NotReady
 from ldp.estimating.consistency import make_consistent
 from ldp.estimating.distribution import pooled
+from ldp.estimating.points import estimate_points
 from ldp.estimating.recovery import ldp_recover
 
 VALUES = [f"v{i}" for i in range(10)]
@@ -215,7 +217,7 @@ def test_every_question_reads_the_selected_reports_alone(collected: Collected) -
     watched = analyst.watch_query("asked", "colour", **chosen)
     assert next(watched).reports == ROWS
     watched.close()
-    histogram, _ = analyst.distribution("asked", "income", **chosen)
+    histogram, _ = analyst.distribution("asked", "income", step=50, **chosen)
     assert histogram.attrs["reports"] == collected.cohorts("income", "strict", DAYS[1])[0][1].n
     tested = analyst.suspicions("asked", "colour", **chosen)
     assert set(tested.index.get_level_values("level")) == {"strict"}
@@ -365,30 +367,41 @@ def test_repeated_memos_are_tested_one_period_at_a_time(tmp_path: Any) -> None:
 # --- numbers -----------------------------------------------------------------------------------
 
 
-def test_a_histogram_and_quantiles_are_the_reconstructions(collected: Collected) -> None:
+def test_without_a_step_a_distribution_is_a_curve_without_intervals(collected: Collected) -> None:
     edges = [0.0, 200.0, 300.0, 1000.0]
-    histogram, quantiles = collected.analyst.distribution(
-        "asked", "income", levels=["open"], edges=edges, quantiles=[0.1, 0.5]
-    )
+    with pytest.warns(UserWarning, match="a curve without intervals"):
+        histogram, quantiles = collected.analyst.distribution(
+            "asked", "income", levels=["open"], edges=edges, quantiles=[0.1, 0.5]
+        )
     ((mechanism, tally),) = collected.cohorts("income", "open")
-    expected = pooled(Cohorts([(mechanism, tally)], [Repeats(3.0)]))
+    expected = pooled(Cohorts([(mechanism, tally)]))
     shares = expected.histogram(np.array(edges) / 500 - 1)
-    assert histogram["estimate"].to_numpy() == pytest.approx(shares.value)
-    assert histogram["standard_error"].to_numpy() == pytest.approx(shares.standard_error)
+    assert histogram["estimate"].to_numpy() == pytest.approx(shares)
     assert list(histogram.index) == [(0.0, 200.0), (200.0, 300.0), (300.0, 1000.0)]
     medians = expected.quantiles([0.1, 0.5])
-    assert quantiles["estimate"].to_numpy() == pytest.approx(500 * (medians.value + 1))
+    assert quantiles["estimate"].to_numpy() == pytest.approx(500 * (medians + 1))
     assert list(quantiles.index) == [0.1, 0.5]
-    assert histogram.attrs["method"] == "ems"
+    for table in (histogram, quantiles):
+        assert table[["standard_error", "low", "high"]].isna().all(axis=None)
+    assert (histogram.attrs["method"], histogram.attrs["step"]) == ("ems", None)
 
 
-def test_levels_are_pooled_with_less_error_than_any(collected: Collected) -> None:
-    both, _ = collected.analyst.distribution("asked", "income", bins=4)
-    assert both.attrs["method"] == "ems, pooled"
-    assert both["estimate"].sum() == pytest.approx(1)
-    for level in ("strict", "open"):
-        one, _ = collected.analyst.distribution("asked", "income", bins=4, levels=[level])
-        assert both["standard_error"].sum() < one["standard_error"].sum()
+def test_with_a_step_the_shares_of_all_levels_have_intervals(collected: Collected) -> None:
+    histogram, quantiles = collected.analyst.distribution("asked", "income", bins=4, step=50)
+    every = collected.cohorts("income")
+    found = estimate_points(Cohorts(every, [Repeats(3.0), Repeats(3.0)]), 21)
+    shares = found.bins(np.array([0, 5, 10, 15, 21]))
+    assert list(histogram.index) == [(0.0, 250.0), (250.0, 500.0), (500.0, 750.0), (750.0, 1000.0)]
+    assert histogram["estimate"].to_numpy() == pytest.approx(shares.value)
+    assert histogram["standard_error"].to_numpy() == pytest.approx(shares.standard_error)
+    assert histogram["low"].to_numpy() == pytest.approx(shares.low)
+    assert histogram["high"].to_numpy() == pytest.approx(shares.high)
+    middle = found.quantiles([0.25, 0.5, 0.75])
+    assert (quantiles["low"] == 50.0 * middle.low).all()
+    assert (quantiles["high"] == 50.0 * middle.high).all()
+    assert quantiles["standard_error"].isna().all()
+    assert histogram.attrs["method"] == "scoring, pooled"
+    assert (histogram.attrs["step"], histogram.attrs["repeats"]) == (50.0, 3.0)
 
 
 @pytest.mark.parametrize(
@@ -399,10 +412,15 @@ def test_levels_are_pooled_with_less_error_than_any(collected: Collected) -> Non
         ("income", {"edges": [5.0, 1.0]}, "two or more rising numbers in [0, 1000]"),
         ("income", {"edges": [-1.0, 1.0]}, "two or more rising numbers in [0, 1000]"),
         ("income", {"bins": 5000}, "there may be 1024 bins, got 5000"),
+        ("income", {"edges": [0.0, 30.0], "step": 50}, "an edge at 30 cuts a point"),
+        ("income", {"bins": 22, "step": 50}, "21 values make at most 21 bins, got 22"),
+        ("income", {"step": 30}, "whole steps must lead from 0 to 1000, got a step of 30"),
+        ("income", {"step": 2}, "cannot tell 501 points apart"),
+        ("income", {"step": -1}, "step must be finite and > 0, got -1.0"),
         ("income", {"quantiles": [1.5]}, "levels must lie strictly between 0 and 1"),
         ("income", {"confidence": 1.0}, "confidence must lie strictly between 0 and 1"),
     ],
-    ids=range(7),
+    ids=range(12),
 )
 def test_a_distribution_that_cannot_be_had_is_refused(
     collected: Collected, attribute: str, choices: dict[str, Any], message: str
@@ -514,7 +532,15 @@ def test_the_command_shows_what_was_asked_for(collected: Collected) -> None:
     lines = list(csv.DictReader(asked(collected, "shape", "--by", "level", "--csv").splitlines()))
     assert [line["group"] for line in lines] == ["strict"] * 10 + ["open"] * 10
     assert float(lines[0]["effective_sample_size"]) > 0
-    assert "quantile" in asked(collected, "income", "--distribution", "--bins", 4)
+    curve = command(collected, "income", "--distribution", "--bins", 4)
+    assert "quantile" in curve.stdout
+    assert re.search(r"250 to 500 +│ 0\.\d+ │ +- │ +- │", curve.stdout)
+    assert "warning: this is a curve without intervals" in curve.stderr
+    steps = asked(collected, "income", "--distribution", "--bins", 4, "--step", 50)
+    assert re.search(r"250 to under 500 +│ 0\.\d+ │ +0\.\d+ │ 0\.\d+ to 0\.\d+", steps)
+    lines = asked(collected, "income", "--distribution", "--bins", 4, "--csv").splitlines()
+    assert lines[1].startswith("share,0 to 250,0.")
+    assert lines[1].endswith(",,,")
     document = json.loads(asked(collected, "colour", "--suspicions", "--json"))
     assert {each["test"] for each in document["suspicions"]} >= {"together", "norm_sub_gap"}
     assert document["targets"]

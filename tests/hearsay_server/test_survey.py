@@ -11,7 +11,9 @@ from hearsay import InvalidInput, plan
 from hearsay_server.surveys import catalogue
 from hearsay_server.surveys import survey as surveys
 from ldp.core.exact import certainly_at_most
+from ldp.mechanisms.numbers.mean import MeanMechanism
 from ldp.planning.choice import choose
+from ldp.testing import SeededCoins
 from support import SURVEY
 
 
@@ -122,6 +124,26 @@ REFUSED = {
         "low = 20",
         "low = 61",
         "attributes[1] (age): low and high must be finite with low < high, got 61.0 and 60.0",
+    ),
+    "step that does not divide the range": (
+        "high = 60",
+        "high = 60\nstep = 7",
+        "attributes[1] (age): whole steps must lead from 20 to 60, got a step of 7",
+    ),
+    "negative step": (
+        "high = 60",
+        "high = 60\nstep = -1",
+        "attributes[1] (age): step must be finite and > 0, got -1.0",
+    ),
+    "step that is no number": (
+        "high = 60",
+        "high = 60\nstep = nan",
+        "attributes[1] (age): step must be finite and > 0, got nan",
+    ),
+    "fine step": (
+        "high = 60",
+        "high = 60\nstep = 0.05",
+        "attributes[1] (age): there may be 513 points, got 801: take a step of 0.078125 or more",
     ),
     "low equal to high": ("low = 20", "low = 60", "low < high, got 60.0 and 60.0"),
     "infinite range": ("low = 20", "low = -inf", "low < high, got -inf and 60.0"),
@@ -317,6 +339,25 @@ def test_auto_takes_the_mean_of_least_variance_for_the_worst_number(epsilon: flo
         for name in catalogue.NUMERIC
     }
     assert worst["auto"] <= min(worst.values()) * 1.001
+
+
+@pytest.mark.parametrize("name", ["auto", "piecewise", "hybrid", "laplace", "square_wave"])
+def test_with_a_step_a_mechanism_has_the_points_as_its_grid(name: str) -> None:
+    text = SURVEY.replace("high = 60", "high = 60\nstep = 1").replace(
+        '[[attributes]]\nname = "age"', f'[[attributes]]\nname = "age"\nmechanism = "{name}"'
+    )
+    stepped = plan.parse(surveys.resolve(surveys.from_toml(text, "test.toml")))
+    mechanism = stepped.level("open").mechanisms["age"]
+    assert isinstance(mechanism, MeanMechanism)
+    assert mechanism.steps == 40
+    domain = stepped.attributes["age"].domain
+    ages = [domain.encode(age) for age in range(20, 61)]
+    rounded = mechanism._round(np.array(ages, dtype=float), SeededCoins(1))
+    assert rounded.tolist() == list(range(41))  # none is rounded to a neighbour
+
+
+def test_one_bit_has_no_grid_to_give_it_a_step() -> None:
+    assert catalogue.numeric("onebit", 1.0, 40) == catalogue.numeric("onebit", 1.0)
 
 
 def test_what_a_plan_cannot_carry_is_not_resolved() -> None:

@@ -1,12 +1,13 @@
-"""The square wave, and the distributions reconstructed from it."""
+"""The square wave, and the curves reconstructed from it."""
 
-from dataclasses import replace
+import time
 
 import numpy as np
 import pytest
 
 from ldp import (
     KRR,
+    HybridMechanism,
     InvalidInput,
     LaplaceMechanism,
     PiecewiseMechanism,
@@ -49,60 +50,15 @@ def population(n: int, seed: int) -> np.ndarray:
     return 2 * np.random.default_rng(seed).beta(2, 5, n) - 1
 
 
-@pytest.mark.slow
-def test_quantiles_histogram_and_mean_of_a_smooth_population_are_covered() -> None:
-    # Limits: see the docstring of Distribution. 100 repeats resolve gross failures only.
-    wave, n, repeats = SquareWave(2.0, 100), 20_000, 100
-    sample = population(2_000_000, 1)
-    truth = np.quantile(sample, LEVELS)
-    shares = np.histogram(sample, EDGES)[0] / sample.size
-    points = wave.steps + 1
-    position = (sample + 1) / 2 * wave.grid
-    low = position.astype(int)
-    up = position - low
-    masses = np.bincount(low, 1 - up, points) + np.bincount(low + 1, up, points)
-    codes = masses @ wave.matrix() / masses.sum()
-    generator = np.random.default_rng(2)
-    covered: list[np.ndarray] = []
-    for _ in range(repeats):
-        found = reconstruct(wave, Tally(n, generator.multinomial(n, codes / codes.sum())))
-        results = (found.quantiles(LEVELS), found.histogram(EDGES), found.mean())
-        intervals = [result.interval() for result in results]
-        hits = [
-            (a <= t) & (t <= b)
-            for t, (a, b) in zip((truth, shares, sample.mean()), intervals, strict=True)
-        ]
-        covered.append(np.concatenate(hits))
-    assert np.mean(covered) == pytest.approx(0.95, abs=0.03)
-    assert np.mean(covered, axis=0).min() > 0.85
-
-
-@pytest.mark.slow
 def test_the_whole_way_from_numbers_to_quantiles(coins: SeededCoins) -> None:
     n = 200_000
     numbers = population(n, 3)
     wave = SquareWave(2.0)
     found = reconstruct(wave, wave.tally(wave.randomize_many(numbers, coins)))
-    quantiles = found.quantiles(LEVELS)
-    assert (abs(quantiles.value - np.quantile(numbers, LEVELS)) < 0.02).all()
-    assert (quantiles.standard_error < 0.02).all()
-    ages = quantiles.rescaled((17.0, 45.0))
-    assert abs(ages.value[2] - (31 + 14 * np.median(numbers))) < 0.3
+    assert (abs(found.quantiles(LEVELS) - np.quantile(numbers, LEVELS)) < 0.02).all()
+    shares = np.histogram(numbers, EDGES)[0] / n
+    assert found.histogram(EDGES) == pytest.approx(shares, abs=0.02)
     assert found.probabilities.sum() == pytest.approx(1)
-
-
-@pytest.mark.slow
-def test_the_covariance_is_that_of_repeated_samples() -> None:
-    wave, n = SquareWave(2.0, 64), 50_000
-    truth = np.exp(-0.5 * ((np.arange(65) - 25) / 10) ** 2)
-    truth /= truth.sum()
-    generator = np.random.default_rng(4)
-    tallies = [Tally(n, generator.multinomial(n, truth @ wave.matrix())) for _ in range(200)]
-    found = [reconstruct(wave, tally) for tally in tallies]
-    cumulative = [replace(d, bias=0 * d.bias).cumulative([-0.5, -0.2, 0.1]) for d in found]
-    rows = np.stack([shares.value for shares in cumulative])
-    errors = np.stack([shares.standard_error for shares in cumulative])
-    assert np.sqrt((errors**2).mean(axis=0)) == pytest.approx(rows.std(axis=0), rel=0.15)
 
 
 @pytest.mark.parametrize("family", [PiecewiseMechanism, LaplaceMechanism])
@@ -113,30 +69,11 @@ def test_reports_of_other_mean_mechanisms_give_a_distribution_too(
     numbers = population(100_000, 5)
     tally = mechanism.tally(mechanism.randomize_many(numbers, coins))
     median = reconstruct(mechanism, tally).quantiles(0.5)
-    assert abs(median.value[0] - np.median(numbers)) < 4 * median.standard_error[0] + 0.01
+    assert abs(median[0] - np.median(numbers)) < 0.03
 
 
 def known(masses: np.ndarray) -> Distribution:
-    points = masses.size
-    return Distribution(masses, np.zeros((points, points)), np.zeros(points), 10)
-
-
-@pytest.mark.parametrize(
-    "n", [1, 20, 1000, *(pytest.param(n, marks=pytest.mark.slow) for n in (5, 100))]
-)
-@pytest.mark.parametrize("epsilon", [1.0, 4.0])
-def test_shares_are_covered_from_one_report_on(epsilon: float, n: int) -> None:
-    wave, generator = SquareWave(epsilon, 48), np.random.default_rng(5)
-    truth = np.exp(-0.5 * ((np.arange(49) - 15) / 7) ** 2)
-    truth /= truth.sum()
-    edges = [-1, -0.5, 0, 0.5, 1]
-    shares = known(truth).histogram(edges).value
-    covered = []
-    for _ in range(40):
-        tally = Tally(n, generator.multinomial(n, truth @ wave.matrix()))
-        low, high = reconstruct(wave, tally).histogram(edges).interval()
-        covered.append((low <= shares) & (shares <= high))
-    assert np.mean(covered) > 0.9
+    return Distribution(masses, 10)
 
 
 @pytest.mark.parametrize("few", [1, 3, 30])
@@ -146,12 +83,11 @@ def test_a_few_reports_of_a_level_do_not_outweigh_many(few: int) -> None:
     truth = np.full(33, 1 / 33)
     many = (strict, Tally(20_000, generator.multinomial(20_000, truth @ strict.matrix())))
     alone = pooled(Cohorts([many])).histogram(EDGES)
-    assert np.abs(alone.value - 1 / 8).max() < 0.05
+    assert np.abs(alone - 1 / 8).max() < 0.05
     for _ in range(5):
         other = Tally(few, generator.multinomial(few, truth @ open_.matrix()))
         both = pooled(Cohorts([many, (open_, other)])).histogram(EDGES)
-        assert np.abs(both.value - alone.value).max() < 0.001 * few
-        assert both.standard_error == pytest.approx(alone.standard_error, rel=0.1)
+        assert np.abs(both - alone).max() < 0.001 * few
 
 
 def test_cohorts_of_one_channel_are_one_cohort() -> None:
@@ -160,10 +96,7 @@ def test_cohorts_of_one_channel_are_one_cohort() -> None:
     parts = [Tally(n, generator.multinomial(n, truth @ wave.matrix())) for n in (500, 9500)]
     whole = reconstruct(wave, parts[0] + parts[1])
     both = pooled(Cohorts([(wave, part) for part in parts]))
-    assert both.probabilities == pytest.approx(whole.probabilities, abs=1e-6)
-    assert both.histogram(EDGES).standard_error == pytest.approx(
-        whole.histogram(EDGES).standard_error, rel=0.01
-    )
+    assert both.probabilities == pytest.approx(whole.probabilities, abs=1e-5)
 
 
 def test_cohorts_of_different_grids_are_pooled_on_the_finest() -> None:
@@ -179,8 +112,8 @@ def test_cohorts_of_different_grids_are_pooled_on_the_finest() -> None:
         for wave, masses in ((SquareWave(4.0, 8), coarse), (SquareWave(2.0, 24), fine))
     ]
     cohorts = [(w, Tally(int(t.counts.sum()), t.counts)) for w, t in cohorts]
-    shares = known(fine).histogram(EDGES).value
-    assert pooled(Cohorts(cohorts)).histogram(EDGES).value == pytest.approx(shares, abs=0.005)
+    shares = known(fine).histogram(EDGES)
+    assert pooled(Cohorts(cohorts)).histogram(EDGES) == pytest.approx(shares, abs=0.005)
 
 
 def test_reports_that_are_of_no_number_have_no_distribution() -> None:
@@ -192,6 +125,34 @@ def test_smoothed_em_is_exact_for_a_uniform_population() -> None:
     wave = SquareWave(1.0, 32)
     uniform = np.full(33, 1 / 33)
     assert smoothed_em(wave.matrix(), uniform @ wave.matrix()) == pytest.approx(uniform, abs=1e-6)
+
+
+@pytest.mark.parametrize("wave", [SquareWave(1.0, 32), SquareWave(4.0, 64)])
+def test_leaps_reach_the_fixed_point_of_a_plain_loop(wave: SquareWave) -> None:
+    points = wave.steps + 1
+    truth = np.zeros(points)
+    truth[[0, points // 3, points // 2]] = 0.3, 0.5, 0.2
+    counts = np.random.default_rng(8).multinomial(500, truth @ wave.matrix())
+    kernel = np.zeros((points, points))
+    for point in range(points):
+        for neighbour, weight in ((point - 1, 0.25), (point, 0.5), (point + 1, 0.25)):
+            kernel[min(max(neighbour, 0), points - 1), point] += weight
+    plain, matrix = np.full(points, 1 / points), wave.matrix()
+    for _ in range(10_000):
+        plain = kernel @ (plain * (matrix @ (counts / 500 / (plain @ matrix))))
+    found = smoothed_em(matrix, counts / 500)
+    assert np.abs(found.cumsum() - plain.cumsum()).max() < 1e-3
+
+
+def test_a_curve_of_a_fine_grid_takes_no_minute() -> None:
+    # 400 people took 76 s of processor time with as many points as the grid has, 1025.
+    generator = np.random.default_rng(9)
+    mechanisms = [HybridMechanism(epsilon) for epsilon in (0.7, 1.0, 2.0, 4.0)]
+    each = [(m, Tally(100, generator.multinomial(100, m.matrix()[300]))) for m in mechanisms]
+    began = time.process_time()
+    found = pooled(Cohorts(each))
+    assert time.process_time() - began < 3
+    assert found.probabilities.size == 257
 
 
 def test_em_without_smoothing_is_the_iterative_bayesian_update() -> None:
@@ -209,18 +170,9 @@ def certain() -> Distribution:
 def test_mass_is_spread_over_the_cells_around_the_grid_points() -> None:
     # cells: [-1, -0.75], [-0.75, -0.25], ..., [0.75, 1]
     sure = certain()
-    assert sure.cumulative([-1, -0.75, -0.5, 0.75, 1]).value == pytest.approx([0, 0, 0.25, 0.5, 1])
-    assert sure.histogram([-1, -0.5, 1]).value == pytest.approx([0.25, 0.75])
-    assert sure.mean().value == pytest.approx([0.25])
-    assert sure.quantiles([0.25, 0.75]).value == pytest.approx([-0.5, 0.875])
-
-
-def test_a_quantile_where_the_density_is_low_is_uncertain() -> None:
-    sure = certain()
-    noisy = Distribution(sure.probabilities, np.eye(5) * 1e-4, sure.bias, 10)
-    low, middle = noisy.quantiles([0.25, 0.5]).standard_error
-    assert middle > 0.4  # anything between the two lumps is a median
-    assert low < 0.05
+    assert sure.cumulative([-1, -0.75, -0.5, 0.75, 1]) == pytest.approx([0, 0, 0.25, 0.5, 1])
+    assert sure.histogram([-1, -0.5, 1]) == pytest.approx([0.25, 0.75])
+    assert sure.quantiles([0.25, 0.75]) == pytest.approx([-0.5, 0.875])
 
 
 def test_levels_edges_and_numbers_that_are_none_are_refused() -> None:

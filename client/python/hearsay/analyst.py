@@ -1,5 +1,6 @@
 """The analyst's client of a server: debiased statistics and randomised rows."""
 
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from types import TracebackType
@@ -140,17 +141,30 @@ class Analyst:
         survey: str,
         attribute: str,
         *,
-        bins: int = 10,
+        bins: int | None = None,
         edges: Sequence[float] = (),
+        step: float | None = None,
         quantiles: Sequence[float] = (0.25, 0.5, 0.75),
         confidence: float = 0.95,
         **selection: Unpack[Selection],
     ) -> tuple["pd.DataFrame", "pd.DataFrame"]:
         """Return how a number is distributed: a histogram, and quantiles.
 
-        The histogram has a row for each of `bins` bins of equal width, or between consecutive
-        `edges`, indexed by left and right; the quantiles a row for each. Columns as `estimate`.
-        The mechanism must tell more than the mean: square_wave is made for it.
+        The histogram has a row for each of `bins` bins, or between consecutive `edges`, indexed
+        by left and right; the quantiles a row for each. Columns as `estimate`. The mechanism must
+        tell more than the mean: square_wave is made for it.
+
+        Where answers are whole numbers, or numbers that the survey has rounded down to a step,
+        the shares and quantiles have intervals. A survey that declares no step can be asked with
+        `step=1` if its answers were whole numbers all along. Without `bins` and `edges` there are
+        as many bins as the reports can show; none, with a warning that says how many reports it
+        takes, where they cannot show any. A bin has the whole numbers from left to right; with
+        another step than 1, right belongs to the next bin. Edges must not cut a point: between
+        whole numbers take 17.5. Quantiles have no standard error.
+
+        Without a step the answer is a curve (`method` is "ems"), without errors and intervals
+        (nan), and a warning says so. `frame.attrs` of both holds the survey, attribute,
+        confidence, method, step (None for a curve), warning, the number of reports, and repeats.
         """
         with needs("a DataFrame", "analyst"):
             import pandas as pd
@@ -159,16 +173,18 @@ class Analyst:
             analyst_pb2.DistributionRequest(
                 survey=survey,
                 attribute=attribute,
-                bins=0 if edges else bins,
+                bins=bins or 0,
                 edges=edges,
+                step=step,
                 quantiles=quantiles,
                 confidence=confidence,
                 **_fields(selection, Selection),
             )
         )
-        index = pd.MultiIndex.from_tuples(
-            [(each.left, each.right) for each in answer.bins], names=["left", "right"]
-        )
+        if answer.warning:
+            warnings.warn(answer.warning, stacklevel=2)
+        ends = ([each.left for each in answer.bins], [each.right for each in answer.bins])
+        index = pd.MultiIndex.from_arrays(ends, names=["left", "right"])
         histogram = _frame([each.share for each in answer.bins], index)
         levels_index = pd.Index([float(row.label) for row in answer.quantiles], name="quantile")
         table = _frame(answer.quantiles, levels_index)
@@ -177,7 +193,10 @@ class Analyst:
             "attribute": attribute,
             "confidence": answer.confidence,
             "reports": answer.reports,
+            "repeats": answer.repeats,
             "method": answer.method,
+            "step": answer.step if answer.HasField("step") else None,
+            "warning": answer.warning,
         }
         return histogram, table
 
@@ -376,11 +395,14 @@ def _frame(rows: Sequence[analyst_pb2.Row], index: "pd.Index") -> "pd.DataFrame"
     import pandas as pd
 
     columns = given_columns(rows)
-    return pd.DataFrame(
-        [[getattr(row, column) for column in columns] for row in rows],
-        index=index,
-        columns=columns,
-    )
+    table = [[number(row, column) for column in columns] for row in rows]
+    return pd.DataFrame(table, index=index, columns=columns, dtype=float)
+
+
+def number(row: analyst_pb2.Row, column: str) -> float:
+    """Return a row's number; nan where it has none, as a curve has no errors."""
+    found: float = getattr(row, column)
+    return found if column == "estimate" or row.HasField(column) else math.nan
 
 
 def _request(survey: str, attribute: str, options: Options) -> analyst_pb2.EstimateRequest:

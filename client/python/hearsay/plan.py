@@ -21,6 +21,7 @@ from google.protobuf.message import DecodeError
 
 from hearsay import period
 from hearsay.memo import Memoizer
+from hearsay.points import Points
 from hearsay.v1 import plan_pb2, survey_pb2
 from ldp import InvalidInput, Mechanism, build
 from ldp.core.exact import ONE, float_below
@@ -155,17 +156,29 @@ class Categorical:
 
 @dataclass(frozen=True)
 class Numeric:
-    """An answer that is a number in [low, high]; with `clamp`, others move to the nearer end."""
+    """An answer that is a number in [low, high]; with `clamp`, others move to the nearer end.
+
+    With a `step` a number counts as the last of the points low, low + step, ..., high that is not
+    above it. Raises `InvalidInput` for a range that is none, and as `Points`.
+    """
 
     low: float
     high: float
     clamp: bool
+    step: float = 0.0
 
     def __post_init__(self) -> None:
         if not (self.low < self.high and math.isfinite(self.high - self.low)):
             raise InvalidInput(
                 f"low and high must be finite with low < high, got {self.low!r} and {self.high!r}"
             )
+        if self.step:
+            _ = self.points  # refused here, where the place is known
+
+    @cached_property
+    def points(self) -> Points | None:
+        """The points that answers take; None where they can be any number in the range."""
+        return Points(self.low, self.high, self.step) if self.step else None
 
     def encode(self, answer: object) -> float:
         """Return `answer` on the scale [-1, 1] of the mechanisms; raise `InvalidInput`
@@ -181,11 +194,14 @@ class Numeric:
             raise InvalidInput("must be finite, got nan or an infinity")
         if not self.clamp and not self.low <= number <= self.high:
             raise InvalidInput(f"must lie in [{self.low:g}, {self.high:g}], got one outside")
+        if self.points is not None:
+            return self.points.place(self.points.at_or_below(number))
         share = (number - self.low) / (self.high - self.low)
         return min(1.0, max(-1.0, 2 * share - 1))
 
     def __str__(self) -> str:
-        return f"{self.low:g} to {self.high:g}"
+        steps = f" in steps of {self.step:g}" if self.step else ""
+        return f"{self.low:g} to {self.high:g}{steps}"
 
     @property
     def mechanisms(self) -> type[Mechanism]:
@@ -451,7 +467,7 @@ def _domain(attribute: survey_pb2.Attribute) -> Domain:
         )
     if attribute.WhichOneof("domain") == "numeric":
         numeric = attribute.numeric
-        return Numeric(numeric.low, numeric.high, numeric.clamp)
+        return Numeric(numeric.low, numeric.high, numeric.clamp, numeric.step)
     raise InvalidInput("needs a domain: categorical or numeric")
 
 

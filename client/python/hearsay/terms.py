@@ -131,4 +131,6 @@ class Terms:
         domain = self.plan.attributes[name].domain
         if isinstance(domain, Categorical):
             return coins.below(len(domain.values))
+        if domain.points is not None:
+            return domain.points.place(coins.below(len(domain.points)))
         return 2 * coins.below(_GRID) / (_GRID - 1) - 1

@@ -21,6 +21,10 @@ MAX_CODES = 1 << 16
 MAX_GRID = 2048
 """The most grid steps: rounding then adds less than 3e-7 of variance."""
 
+MAX_POINTS = 513
+"""Values of a number whose shares can be estimated (`ldp.estimating.points`): an estimate costs the
+cube of how many there are, and takes half a second for so many."""
+
 _BLOCK = 1 << 15  # numbers per block: as many as fit a core's cache
 _MAX_CELLS = 1 << 20  # the most entries of a channel enumerated in rationals
 

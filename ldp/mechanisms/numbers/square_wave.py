@@ -12,9 +12,10 @@ class SquareWave(WindowMechanism):
     """Report uniformly from a window of the most informative width, or from all codes.
 
     The window is 2 b of the distance it moves, b being the half-width that maximises a bound
-    on the mutual information of number and report. `ldp.estimating.distribution` reconstructs the
-    distribution; `estimate` gives the mean, unbiased, though a `PiecewiseMechanism` gives it
-    with less variance. Guarantee, cost and errors: those of `WindowMechanism`.
+    on the mutual information of number and report. `ldp.estimating.points` estimates how whole
+    numbers are distributed, `ldp.estimating.distribution` draws a curve of any numbers; `estimate`
+    gives the mean, unbiased, though a `PiecewiseMechanism` gives it with less variance.
+    Guarantee, cost and errors: those of `WindowMechanism`.
     Source: Li, Wang, Lopuhaä-Zwakenberg, Skoric and Li, "Estimating numerical distributions
     under local differential privacy", SIGMOD 2020.
     """

@@ -19,18 +19,15 @@ from ldp.core.estimation import Cohorts
 from ldp.errors import NotReady
 from ldp.estimating import pooling, strata
 from ldp.estimating.consistency import make_consistent
-from ldp.estimating.distribution import pooled as reconstructed
 from ldp.estimating.recovery import ldp_recover
 from ldp.estimating.strata import Answer
-from ldp.mechanisms.numbers.mean import MeanMechanism
 
 _QUICK = 256
 """Values up to which levels are tested and pooled by maximum likelihood unless a method is asked
 for: the cost grows with their cube."""
 
-_CONFIDENCE = 0.95
-_BINS = 10
-_MAX_BINS = 1024
+CONFIDENCE = 0.95
+"""Of intervals, unless a question says otherwise."""
 
 STRATIFIED = "stratified"
 """The method that assumes nothing about how levels' people differ."""
@@ -122,7 +119,7 @@ def estimate(
         scale = (domain.high - domain.low) / 2
         raw = raw.rescaled((domain.low, domain.high))
     value, tag = _processed(question, [mechanism for mechanism, _ in cohorts], raw)
-    confidence = question.confidence if question.HasField("confidence") else _CONFIDENCE
+    confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
     low, high = raw.interval(confidence, simultaneous=question.simultaneous)
     rows = [
         analyst_pb2.Row(label=label, estimate=v, standard_error=error, low=bottom, high=top)
@@ -210,88 +207,3 @@ def _cohort(plan: Plan, cohort: Cohort, tally: Tally) -> analyst_pb2.Cohort:
         mechanism=mechanism.name,
         reports=tally.n,
     )
-
-
-def distribution(
-    plan: Plan, question: analyst_pb2.DistributionRequest, tallies: Tallies
-) -> analyst_pb2.DistributionResponse:
-    """Answer a `DistributionRequest` from the tallies of its cohorts.
-
-    One reconstruction has the reports of all levels, and its errors allow for the same people in
-    several periods.
-    Raises `NoReports` where there are none, `InvalidInput` for what cannot be asked.
-    """
-    if not tallies:
-        raise NoReports(f"there are no such reports of {question.attribute!r} yet")
-    domain = plan.attributes[question.attribute].domain
-    if isinstance(domain, Categorical):
-        raise InvalidInput(f"{question.attribute!r} has values: ask for their frequencies")
-    edges = _edges(question, domain.low, domain.high)
-    scaled = np.clip(2 * (edges - domain.low) / (domain.high - domain.low) - 1, -1, 1)
-    confidence = question.confidence if question.HasField("confidence") else _CONFIDENCE
-    cohorts = by_level(plan, question.attribute, tallies)
-    for mechanism, _ in cohorts:
-        _check_reconstructible(mechanism)
-    found = reconstructed(cohorts)
-    histogram = found.histogram(scaled)
-    bins = [
-        analyst_pb2.Bin(left=left, right=right, share=row)
-        for left, right, row in zip(
-            edges[:-1].tolist(),
-            edges[1:].tolist(),
-            _rows([f"{a:g} to {b:g}" for a, b in _pairs(edges)], histogram, confidence),
-            strict=True,
-        )
-    ]
-    quantiles = []
-    if question.quantiles:
-        values = found.quantiles(list(question.quantiles)).rescaled((domain.low, domain.high))
-        quantiles = _rows([f"{level:g}" for level in question.quantiles], values, confidence)
-    return analyst_pb2.DistributionResponse(
-        survey=plan.survey,
-        attribute=question.attribute,
-        confidence=confidence,
-        reports=histogram.n,
-        method="ems" if len(cohorts) == 1 else "ems, pooled",
-        bins=bins,
-        quantiles=quantiles,
-        repeats=max(own.factor for own in cohorts.repeats),
-    )
-
-
-def _edges(question: analyst_pb2.DistributionRequest, low: float, high: float) -> Floats:
-    if question.edges and question.bins:
-        raise InvalidInput("give the edges of the bins or their number, not both")
-    if question.bins > _MAX_BINS or len(question.edges) > _MAX_BINS + 1:
-        asked = question.bins or len(question.edges) - 1
-        raise InvalidInput(f"there may be {_MAX_BINS} bins, got {asked}")
-    if not question.edges:
-        return np.linspace(low, high, (question.bins or _BINS) + 1)
-    edges = np.array(question.edges)
-    if edges.size < 2 or not (np.diff(edges) > 0).all() or edges[0] < low or edges[-1] > high:
-        raise InvalidInput(
-            f"edges are two or more rising numbers in [{low:g}, {high:g}], "
-            f"got {list(question.edges)}"
-        )
-    return edges
-
-
-def _pairs(edges: Floats) -> list[tuple[float, float]]:
-    return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
-
-
-def _check_reconstructible(mechanism: Mechanism) -> None:
-    if not isinstance(mechanism, MeanMechanism) or mechanism.steps < 2:
-        raise InvalidInput(
-            f"{mechanism.name} reports tell of the mean alone: ask for it, or survey the "
-            "distribution with square_wave"
-        )
-
-
-def _rows(labels: Sequence[str], values: Estimate, confidence: float) -> list[analyst_pb2.Row]:
-    low, high = values.interval(confidence)
-    columns = np.stack([values.value, values.standard_error, low, high], axis=1)
-    return [
-        analyst_pb2.Row(label=label, estimate=v, standard_error=error, low=bottom, high=top)
-        for label, (v, error, bottom, top) in zip(labels, columns.tolist(), strict=True)
-    ]

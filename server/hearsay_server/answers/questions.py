@@ -11,7 +11,7 @@ import numpy as np
 import hearsay.plan
 from hearsay.plan import Categorical, Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
-from hearsay_server.answers import queries, rows
+from hearsay_server.answers import distributions, queries, rows
 from hearsay_server.answers.queries import Tallies
 from ldp import InvalidInput
 from ldp.assurance import suspicion
@@ -44,8 +44,8 @@ def estimates(
 def distribution(
     frozen: bytes, question: analyst_pb2.DistributionRequest, tallies: Tallies
 ) -> analyst_pb2.DistributionResponse:
-    """Answer `Distribution`; raise as `queries.distribution`."""
-    return queries.distribution(_parsed(frozen), question, tallies)
+    """Answer `Distribution`; raise as `distributions.distribution`."""
+    return distributions.distribution(_parsed(frozen), question, tallies)
 
 
 def mixed(frozen: bytes, page: Page, levels: Sequence[str]) -> list[analyst_pb2.ExportRowsResponse]:

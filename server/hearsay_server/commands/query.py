@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from hearsay import Analyst
-from hearsay.analyst import Options, Selection, given_columns
+from hearsay.analyst import Options, Selection, given_columns, number
 from hearsay.v1 import analyst_pb2
 from hearsay_server.commands import connect
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
@@ -68,7 +69,13 @@ def query(
     distribution: Annotated[
         bool, typer.Option(help="How a number is distributed, instead of its mean.")
     ] = False,
-    bins: Annotated[int, typer.Option(help="Of the distribution, of equal width.")] = 10,
+    bins: Annotated[
+        int, typer.Option(help="Of the distribution; 0: as many as the reports can show.")
+    ] = 0,
+    step: Annotated[
+        float | None,
+        typer.Option(help="Of the distribution's values: 1 for whole numbers. Else the survey's."),
+    ] = None,
     quantile: Annotated[
         list[float] | None, typer.Option(help="Of the distribution; repeatable.")
     ] = None,
@@ -115,6 +122,7 @@ def query(
                 survey=survey,
                 attribute=attribute,
                 bins=bins,
+                step=step,
                 quantiles=quantile or (0.25, 0.5, 0.75),
                 confidence=confidence,
                 selection=selection,
@@ -209,6 +217,8 @@ class _Shown:
                 Console().print(_if_alike(answer))
 
     def distribution(self, answer: analyst_pb2.DistributionResponse) -> None:
+        if answer.warning:
+            Console(stderr=True).print(escape(f"warning: {answer.warning}"), soft_wrap=True)
         if self._json:
             typer.echo(json.dumps(_plain(answer, reports=answer.reports), indent=2))
             return
@@ -223,6 +233,8 @@ class _Shown:
                 self._write_csv(["statistic", answer.attribute, *columns], lines)
             return
         for kind, rows in parts:
+            if not rows:
+                continue
             table = _table(answer.attribute, kind, answer.confidence, False, [])
             for row in rows:
                 table.add_row(*_cells(row))
@@ -273,8 +285,9 @@ def _table(
 
 
 def _cells(row: analyst_pb2.Row) -> list[str]:
-    interval = f"{row.low:.4f} to {row.high:.4f}"
-    return [escape(row.label), f"{row.estimate:.4f}", f"{row.standard_error:.4f}", interval]
+    error = f"{row.standard_error:.4f}" if row.HasField("standard_error") else "-"
+    interval = f"{row.low:.4f} to {row.high:.4f}" if row.HasField("low") else "-"
+    return [escape(row.label), f"{row.estimate:.4f}", error, interval]
 
 
 def _cell(row: analyst_pb2.Row, column: str) -> str:
@@ -302,8 +315,10 @@ def _repeats(most: float) -> str:
     return f"; errors allow for people with {most:.3g} reports each" if most > 1 else ""
 
 
-def _numbers(row: analyst_pb2.Row, columns: Sequence[str]) -> list[float]:
-    return [getattr(row, column) for column in columns]
+def _numbers(row: analyst_pb2.Row, columns: Sequence[str]) -> list[float | None]:
+    """Return a row's numbers; None, an empty field of CSV, where it has none."""
+    numbers = (number(row, column) for column in columns)
+    return [None if math.isnan(found) else found for found in numbers]
 
 
 def _document(answer: analyst_pb2.EstimateResponse) -> dict[str, Any]:

@@ -7,9 +7,13 @@ import numpy as np
 
 from ldp.core.mechanism import Categorical
 from ldp.errors import InvalidInput
+from ldp.estimating.windows import best_wave
 from ldp.mechanisms import CHAINS as _CHAINS
 from ldp.mechanisms import FREQUENCIES, NUMBERS, OTHER_FREQUENCIES
+from ldp.mechanisms.numbers.hybrid import HybridMechanism
+from ldp.mechanisms.numbers.laplace import LaplaceMechanism
 from ldp.mechanisms.numbers.mean import MeanMechanism
+from ldp.mechanisms.numbers.piecewise import PiecewiseMechanism
 from ldp.planning.choice import Choice, choose
 
 _Maker = TypeVar("_Maker")
@@ -23,8 +27,10 @@ def automatic(k: int, epsilon: float) -> Choice:
     return choose(k, epsilon, max_bytes=_MAX_BYTES)
 
 
-def _auto_numeric(epsilon: float) -> MeanMechanism:
-    every = [make(epsilon) for make in NUMBERS.values()]
+def _auto_numeric(epsilon: float, steps: int = 0) -> MeanMechanism:
+    # For a mean the piecewise mechanism has the better window, and none must be searched for.
+    names = [name for name in NUMBERS if not (steps and name == "square_wave")]
+    every = [numeric(name, epsilon, steps) for name in names]
     return min(every, key=lambda mechanism: mechanism.largest_report_variance)
 
 
@@ -56,6 +62,15 @@ CHAINS: Mapping[str, Callable[[int, float, float], Categorical]] = {
 NUMERIC: Mapping[str, Callable[[float], MeanMechanism]] = {"auto": _auto_numeric, **NUMBERS}
 """Makers from epsilon, of a mean; "auto" takes the least variance for the worst number."""
 
+_STEPPED: Mapping[str, Callable[[float, int], MeanMechanism]] = {
+    "auto": _auto_numeric,
+    "piecewise": PiecewiseMechanism.optimal,
+    "hybrid": HybridMechanism.optimal,
+    "laplace": LaplaceMechanism,
+    "square_wave": best_wave,
+}
+"""Makers from epsilon and the number of steps, of mechanisms that can have a grid of so many."""
+
 
 def categorical(name: str, k: int, epsilon: float) -> Categorical:
     """Calibrate the named mechanism for k categories; raise `InvalidInput` where it cannot be."""
@@ -67,9 +82,15 @@ def chain(name: str, k: int, epsilon: float, memo_epsilon: float) -> Categorical
     return _named(CHAINS, name)(k, epsilon, memo_epsilon)
 
 
-def numeric(name: str, epsilon: float) -> MeanMechanism:
-    """Calibrate the named mechanism for numbers; raise `InvalidInput` where it cannot be."""
-    return _named(NUMERIC, name)(epsilon)
+def numeric(name: str, epsilon: float, steps: int = 0) -> MeanMechanism:
+    """Calibrate the named mechanism for numbers; raise `InvalidInput` where it cannot be.
+
+    With `steps` the answers are steps + 1 points, and the mechanism's grid has these alone where
+    it can: then no answer is rounded to a neighbour at random.
+    """
+    make = _named(NUMERIC, name)
+    stepped = _STEPPED.get(name) if steps else None
+    return stepped(epsilon, steps) if stepped else make(epsilon)
 
 
 def _named(makers: Mapping[str, _Maker], name: str) -> _Maker:

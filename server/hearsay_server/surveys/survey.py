@@ -138,7 +138,8 @@ class Question:
     def mechanism(self, epsilon: float) -> Mechanism:
         """Calibrate the mechanism to a share of a record's epsilon."""
         if not isinstance(self.domain, Categorical):
-            return catalogue.numeric(self.asked_for or "auto", epsilon)
+            steps = len(self.domain.points) - 1 if self.domain.points else 0
+            return catalogue.numeric(self.asked_for or "auto", epsilon, steps)
         policy = self.domain.policy(epsilon)
         if policy is None:
             k, name = len(self.domain.values), self.asked_for or "auto"

@@ -98,8 +98,8 @@ class AnalystServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Distribution(self, request, context):
-        """Reconstructs how a number is distributed. INVALID_ARGUMENT where its mechanism tells of the
-        mean alone.
+        """Estimates how a number is distributed. INVALID_ARGUMENT where its mechanism tells of the mean
+        alone.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -1,0 +1,191 @@
+"""How a number is distributed: shares of its points with intervals, or a curve without."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hearsay.plan import Categorical, Numeric, Plan
+from hearsay.points import Points
+from hearsay.v1 import analyst_pb2
+from hearsay_server.answers.queries import CONFIDENCE, NoReports, Tallies, by_level
+from ldp import InvalidInput, Mechanism
+from ldp.core.estimation import Cohorts
+from ldp.estimating import distribution as curves
+from ldp.estimating import points as scoring
+from ldp.estimating.points import AIM, Precision
+from ldp.mechanisms.numbers.mean import MeanMechanism
+
+_CURVE_BINS = 10
+_MOST_BINS = 1024
+
+Floats = NDArray[np.float64]
+
+
+def distribution(
+    plan: Plan, question: analyst_pb2.DistributionRequest, tallies: Tallies
+) -> analyst_pb2.DistributionResponse:
+    """Answer a `DistributionRequest` from the tallies of its cohorts.
+
+    One estimate has the reports of all levels, and its errors allow for the same people in several
+    periods. Where answers are points it has intervals; otherwise it is a curve without.
+    Raises `NoReports` where there are none, `InvalidInput` for what cannot be asked.
+    """
+    if not tallies:
+        raise NoReports(f"there are no such reports of {question.attribute!r} yet")
+    domain = plan.attributes[question.attribute].domain
+    if isinstance(domain, Categorical):
+        raise InvalidInput(f"{question.attribute!r} has values: ask for their frequencies")
+    confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
+    if not 0 < confidence < 1:
+        raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}")
+    if question.edges and question.bins:
+        raise InvalidInput("give the edges of the bins or their number, not both")
+    if question.bins > _MOST_BINS or len(question.edges) > _MOST_BINS + 1:
+        asked = question.bins or len(question.edges) - 1
+        raise InvalidInput(f"there may be {_MOST_BINS} bins, got {asked}")
+    cohorts = by_level(plan, question.attribute, tallies)
+    for mechanism, _ in cohorts:
+        _check_tells_more_than_the_mean(mechanism)
+    answer = analyst_pb2.DistributionResponse(
+        survey=plan.survey,
+        attribute=question.attribute,
+        confidence=confidence,
+        reports=cohorts.n,
+        repeats=max(own.factor for own in cohorts.repeats),
+    )
+    points = _points(question, domain)
+    if points is None:
+        _draw_curve(answer, question, domain, cohorts)
+    else:
+        _estimate_points(answer, question, points, cohorts)
+    return answer
+
+
+def _points(question: analyst_pb2.DistributionRequest, domain: Numeric) -> Points | None:
+    """Return the points that answers take; None where neither survey nor question says."""
+    if not question.HasField("step"):
+        return domain.points
+    if domain.step and question.step != domain.step:
+        raise InvalidInput(
+            f"{question.attribute!r} was collected in steps of {domain.step:g}: leave the step "
+            f"out, got {question.step:g}"
+        )
+    return Points(domain.low, domain.high, question.step)
+
+
+def _check_tells_more_than_the_mean(mechanism: Mechanism) -> None:
+    if not isinstance(mechanism, MeanMechanism) or mechanism.steps < 2:
+        raise InvalidInput(
+            f"{mechanism.name} reports tell of the mean alone: ask for it, or survey the "
+            "distribution with square_wave"
+        )
+
+
+def _estimate_points(
+    answer: analyst_pb2.DistributionResponse,
+    question: analyst_pb2.DistributionRequest,
+    points: Points,
+    cohorts: Cohorts,
+) -> None:
+    """Fill in shares and quantiles with their intervals."""
+    answer.method = _method("scoring", cohorts)
+    answer.step = points.step
+    each = zip(cohorts, cohorts.repeats, strict=True)
+    planned = scoring.precision([(m, tally.n, own) for (m, tally), own in each], len(points))
+    found = scoring.estimate_points(cohorts, len(points))
+    if planned.hopeless:
+        answer.warning = _hopeless(planned, cohorts)
+    cuts = _cuts(question, points, planned)
+    if cuts is not None:
+        shares = found.bins(cuts, answer.confidence)
+        columns = (shares.value, shares.standard_error, shares.low, shares.high)
+        for first, last, *numbers in zip(
+            cuts[:-1].tolist(), cuts[1:].tolist(), *(c.tolist() for c in columns), strict=True
+        ):
+            value, error, low, high = numbers
+            left, right = points.ends(first, last)
+            row = analyst_pb2.Row(
+                label=points.label(first, last),
+                estimate=value,
+                standard_error=error,
+                low=low,
+                high=high,
+            )
+            answer.bins.add(left=left, right=right, share=row)
+    if question.quantiles:
+        quantiles = found.quantiles(list(question.quantiles), answer.confidence)
+        ends = (quantiles.value.tolist(), quantiles.low.tolist(), quantiles.high.tolist())
+        for level, value, low, high in zip(question.quantiles, *ends, strict=True):
+            answer.quantiles.add(
+                label=f"{level:g}",
+                estimate=points.value(value),
+                low=points.value(low),
+                high=points.value(high),
+            )
+
+
+def _cuts(
+    question: analyst_pb2.DistributionRequest, points: Points, planned: Precision
+) -> NDArray[np.intp] | None:
+    """Return the cuts of the bins; None where there are none worth drawing."""
+    if question.edges:
+        return points.cuts(np.array(question.edges))
+    if question.bins:
+        return points.even_cuts(question.bins)
+    return None if planned.hopeless else points.even_cuts(planned.bins())
+
+
+def _hopeless(planned: Precision, cohorts: Cohorts) -> str:
+    epsilons = sorted({mechanism.epsilon for mechanism, _ in cohorts})
+    at = f"{epsilons[0]:.3g}" + (f" to {epsilons[-1]:.3g}" if len(epsilons) > 1 else "")
+    known = f"{min(planned.middle, 1.0):.2f}"
+    return (
+        f"{planned.n:,} report{'s' * (planned.n > 1)} at epsilon {at} cannot show a distribution "
+        f"of {planned.points} values: the share below the middle is known to ±{known}. About "
+        f"{float(f'{planned.needed:.3g}'):,.0f} would give ±{AIM:g}."
+    )
+
+
+def _draw_curve(
+    answer: analyst_pb2.DistributionResponse,
+    question: analyst_pb2.DistributionRequest,
+    domain: Numeric,
+    cohorts: Cohorts,
+) -> None:
+    """Fill in shares and quantiles of a curve, which has no intervals."""
+    answer.method = _method("ems", cohorts)
+    answer.warning = (
+        "this is a curve without intervals, because the numbers were not collected in steps. If "
+        "all answers were whole numbers, ask with the step 1; otherwise declare a step in the "
+        "next survey"
+    )
+    edges = _curve_edges(question, domain.low, domain.high)
+    width = domain.high - domain.low
+    found = curves.pooled(cohorts)
+    shares = found.histogram(np.clip(2 * (edges - domain.low) / width - 1, -1, 1))
+    for left, right, share in zip(
+        edges[:-1].tolist(), edges[1:].tolist(), shares.tolist(), strict=True
+    ):
+        row = analyst_pb2.Row(label=f"{left:g} to {right:g}", estimate=share)
+        answer.bins.add(left=left, right=right, share=row)
+    if question.quantiles:
+        values = domain.low + (found.quantiles(list(question.quantiles)) + 1) / 2 * width
+        for level, value in zip(question.quantiles, values.tolist(), strict=True):
+            answer.quantiles.add(label=f"{level:g}", estimate=value)
+
+
+def _curve_edges(
+    question: analyst_pb2.DistributionRequest, low: float, high: float
+) -> NDArray[np.float64]:
+    if not question.edges:
+        return np.linspace(low, high, (question.bins or _CURVE_BINS) + 1)
+    edges = np.array(question.edges)
+    if edges.size < 2 or not (np.diff(edges) > 0).all() or edges[0] < low or edges[-1] > high:
+        raise InvalidInput(
+            f"edges are two or more rising numbers in [{low:g}, {high:g}], "
+            f"got {list(question.edges)}"
+        )
+    return edges
+
+
+def _method(name: str, cohorts: Cohorts) -> str:
+    return name if len(cohorts) == 1 else f"{name}, pooled"
