@@ -5,6 +5,7 @@ Exceptions without a module's name are defined here.
 - `HearsayError`: catch it to catch every one below
   - `InvalidInput` (a `ValueError`): mend the argument, setting, file or call that is named
     - `NoSurvey` (`hearsay_server.storage.retention`): mend the survey's name, or create the survey
+    - `TooLarge` (`hearsay_server.serving.analyses`): ask for less, or by a quicker method
     - `Refused` (`hearsay_server.ingest.intake`): drop the batch, or where not `final` send it again
   - `NotReady`: wait, then do the same again
     - `NoReports` (`hearsay_server.answers.queries`): wait until devices have reported

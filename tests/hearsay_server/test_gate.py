@@ -2,19 +2,18 @@
 
 import asyncio
 import contextlib
-import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import analysed
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from serving import batch, connected, register, serving, submit, tokens_of
 
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2
-from hearsay_server.answers import queries
 from hearsay_server.serving.gate import FOR_EVERYBODY
 from hearsay_server.serving.health import LIVE
 from hearsay_server.storage import tokens
@@ -121,18 +120,10 @@ def test_a_revoked_token_is_told_nothing_more_on_a_call_that_lasts(tmp_path: Pat
         assert error.value.code() == grpc.StatusCode.UNAUTHENTICATED
 
 
-@pytest.fixture
-def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Questions that take for ever."""
-    free = threading.Event()
-    monkeypatch.setattr(queries, "estimate", lambda *_: free.wait(60))
-    yield
-    free.set()
-
-
 def test_analysts_keep_no_device_waiting_and_are_told_when_they_are_too_many(
-    tmp_path: Path, held: None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("hearsay_server.answers.questions.estimate", analysed.take_for_ever)
     known = tokens_of(tmp_path)
     texts = {role: known.create(role)[1] for role in tokens.ROLES}
     with (

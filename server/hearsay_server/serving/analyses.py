@@ -26,7 +26,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from hearsay_server.limits import TooMany
-from ldp.errors import HearsayError, NotReady
+from ldp.errors import HearsayError, InvalidInput
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -39,7 +39,7 @@ _LOADED = ["hearsay_server.__main__", "hearsay_server.answers.questions"]
 """Modules that are loaded once, before the first process is forked."""
 
 
-class TooLarge(NotReady):
+class TooLarge(InvalidInput):
     """A question took more processor time or memory than one question may."""
 
 

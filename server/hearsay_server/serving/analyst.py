@@ -18,7 +18,7 @@ from hearsay.plan import Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
 from hearsay_server.answers import questions
 from hearsay_server.answers.queries import NoReports, Tallies
-from hearsay_server.serving.analyses import Analyses, TooLarge
+from hearsay_server.serving.analyses import Analyses
 from hearsay_server.serving.feeds import Feeds
 from hearsay_server.serving.status import Context, abort, no_survey
 from hearsay_server.storage.selection import resolve
@@ -204,8 +204,6 @@ async def _telling(context: Context) -> AsyncIterator[None]:
         yield
     except NoReports as error:
         await abort(context, grpc.StatusCode.FAILED_PRECONDITION, str(error))
-    except TooLarge as error:
-        await abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
     except InvalidInput as error:
         await abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
 
