@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from datetime import UTC, datetime
@@ -347,6 +348,23 @@ def test_reports_that_a_new_consent_does_not_cover_are_told(tmp_path: Path) -> N
     ) as client:
         assert client.counters["revoked"] == 1
     assert ("revoked", 1) in drops
+
+
+def test_what_is_told_of_a_revocation_may_wait_for_another_thread_that_consents() -> None:
+    ended: list[bool] = []
+
+    def on_drop(*_: object) -> None:
+        other = threading.Thread(target=client.person("bob").grant, daemon=True)
+        other.start()
+        other.join(5.0)
+        ended.append(not other.is_alive())
+
+    client = device(Away(PLAN), on_drop=on_drop)
+    assert client.wait_ready()
+    assert client.record(answer="no")
+    client.revoke()
+    client.close(0)
+    assert ended == [True]
 
 
 def test_reports_that_a_client_had_in_memory_are_told() -> None:

@@ -1,6 +1,7 @@
 """An exception of a signal handler at any point: Ctrl-C in a notebook, a task's soft time limit."""
 
 import contextlib
+import logging
 import random
 import signal
 import sqlite3
@@ -32,14 +33,21 @@ class Interrupted(Exception):
 
 @contextlib.contextmanager
 def alarms(handler: Callable[[], None]) -> Iterator[None]:
-    """Have a handler called for SIGALRM."""
+    """Have a handler called for SIGALRM.
+
+    Nothing is logged meanwhile: an exception of a signal handler inside Python's `logging` leaves
+    the log's lock with the thread, and other threads that log wait for ever.
+    """
+    logger = logging.getLogger("hearsay")
     before = signal.signal(signal.SIGALRM, lambda *_: handler())
+    logger.disabled = True
     try:
         with uncollected():
             yield
             signal.setitimer(signal.ITIMER_REAL, 0)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        logger.disabled = False
         signal.signal(signal.SIGALRM, before)
 
 

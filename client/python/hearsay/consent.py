@@ -70,18 +70,27 @@ class Consent:
         """Note pending grants and revocations in the ledger; raise `Trouble` where that fails."""
         if not self._due:
             return
-        with self._lock:
-            for person, change in list(self._due.items()):
-                if change is _Change.GRANT:
-                    self._note_grant(person)
-                else:
-                    self._note_revocation(person, forget=change is _Change.FORGET)
-                if self._due.get(person) is change:
-                    del self._due[person]
+        dropped = 0
+        try:
+            with self._lock:
+                for person, change in list(self._due.items()):
+                    if change is _Change.GRANT:
+                        dropped += self._note_grant(person)
+                    else:
+                        forget = change is _Change.FORGET
+                        dropped += self._note_revocation(person, forget=forget)
+                        self._store.secure()  # a log that is lost must not bring consent back
+                    if self._due.get(person) is change:
+                        del self._due[person]
+        finally:
+            # Not under the lock: a log or an app's function may wait for something else.
+            if dropped:
+                self._counters.tell("revoked", dropped)
 
-    def _note_grant(self, person: str) -> None:
+    def _note_grant(self, person: str) -> int:
+        """Note a grant; return how many reports from before it are dropped."""
         if self._is_noted(person):
-            return
+            return 0
 
         def work(connection: sqlite3.Connection) -> int:
             if self._consents(connection, person):  # another process was first, and may have
@@ -93,19 +102,18 @@ class Consent:
             self._set(connection, key, granted=True)
             return dropped
 
-        if dropped := self._store.write(work):
-            self._counters.tell("revoked", dropped)
+        return self._store.write(work)
 
-    def _note_revocation(self, person: str, *, forget: bool) -> None:
+    def _note_revocation(self, person: str, *, forget: bool) -> int:
+        """Note a revocation; return how many waiting reports are dropped."""
+
         def work(connection: sqlite3.Connection) -> int:
             key = self._key(person)
             self._set(connection, key, granted=False)
             at = self._clock().timestamp()
             return outbox.drop_person(connection, self._survey, key, at, forget=forget)
 
-        if dropped := self._store.write(work):
-            self._counters.tell("revoked", dropped)
-        self._store.secure()  # a log that is lost must not bring consent back
+        return self._store.write(work)
 
     def _is_noted(self, person: str) -> bool:
         return self._store.read(lambda connection: self._consents(connection, person))
