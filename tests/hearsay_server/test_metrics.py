@@ -9,6 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from serving import batch, register, serving, submit, tokens_of
 
+from hearsay.v1 import collector_pb2
 from hearsay_server.serving.metrics import Metrics, exposed
 from ldp.errors import ServerFailed
 from support import free_port
@@ -59,6 +60,16 @@ def test_traffic_is_counted_by_what_became_of_it(tmp_path: Path) -> None:
     assert seen["hearsay_auth_failures_total,missing"] == 1
     assert seen["hearsay_limited_total,rate"] == 1
     assert seen["hearsay_ready"] == 1
+
+
+def test_every_reason_of_the_wire_is_there_at_zero_so_that_the_first_refusal_is_seen() -> None:
+    with exposed(Metrics(), "0") as port:
+        assert port is not None
+        seen = scraped(port)
+    reasons = set(collector_pb2.Reason.keys()) - {"REASON_UNSPECIFIED"}
+    assert {
+        name: seen[f"hearsay_batches_refused_total,{name}"] for name in reasons
+    } == dict.fromkeys(reasons, 0.0)
 
 
 def test_metrics_are_of_loopback_unless_a_host_is_given() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import prometheus_client as prometheus
 
+from hearsay.v1.collector_pb2 import Reason
 from hearsay_server.build import revision, version
 from ldp.errors import ServerFailed
 
@@ -52,6 +53,9 @@ class Metrics:
             self.limited.labels(limit)
         for outcome in ("stored", "duplicate", "refused", "retry"):
             self.batches.labels(outcome)
+        # A series that begins at 1 has not increased: an alert would miss the first refusal.
+        for name in Reason.keys()[1:]:
+            self.refused.labels(name)
 
     def _counter(self, name: str, what: str, *labels: str) -> prometheus.Counter:
         return prometheus.Counter(f"hearsay_{name}", what, labels, registry=self.registry)
