@@ -1,0 +1,104 @@
+"""A real nginx on loopback, with the configuration of `deploy/nginx/hearsay.conf`."""
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from certificates import Authority
+
+from support import free_port
+
+CONFIGURATION = Path(__file__).resolve().parents[2] / "deploy" / "nginx" / "hearsay.conf"
+
+_MAIN = """
+daemon off;
+master_process off;
+pid {folder}/nginx.pid;
+error_log {folder}/nginx.log info;
+events {{ worker_connections 512; }}
+http {{
+    client_body_temp_path {folder}/client;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    access_log off;
+    # A test says from which address a call comes.
+    set_real_ip_from 127.0.0.1;
+    real_ip_header x-from;
+    include {folder}/hearsay.conf;
+}}
+"""
+
+
+class Nginx:
+    """An nginx before one server; its certificate is of `authority` and for localhost."""
+
+    def __init__(self, folder: Path, upstream: str, **replaced: str) -> None:
+        """Write its files. `replaced` are settings with another value, by their name."""
+        self.binary = nginx()
+        self.folder = folder
+        folder.mkdir()
+        self.authority = Authority(folder)
+        self.authority.issue(folder / "server.pem", folder / "server.key")
+        self.address = f"localhost:{(port := free_port())}"
+        own = CONFIGURATION.read_text(encoding="utf-8")
+        values = {
+            "server server:50051": f"server {upstream}",
+            "listen 50051": f"listen 127.0.0.1:{port}",
+            "/etc/nginx/tls": str(folder),
+            "/var/log/nginx": str(folder),
+            **replaced,
+        }
+        for old, new in values.items():
+            assert old in own, f"{old!r} is not in {CONFIGURATION}"
+            own = own.replace(old, new)
+        (folder / "hearsay.conf").write_text(own, encoding="utf-8")
+        (folder / "nginx.conf").write_text(_MAIN.format(folder=folder), encoding="utf-8")
+
+    def _command(self, *options: str) -> list[str]:
+        log = str(self.folder / "start.log")
+        return [self.binary, "-e", log, "-c", str(self.folder / "nginx.conf"), *options]
+
+    def check(self) -> subprocess.CompletedProcess[str]:
+        """Have nginx read the configuration, and not start."""
+        return subprocess.run(self._command("-t"), capture_output=True, text=True, timeout=30)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Run it while the context lasts."""
+        with subprocess.Popen(self._command()) as process:
+            try:
+                self._wait(process)
+                yield
+            finally:
+                process.kill()
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> None:
+        host, _, port = self.address.partition(":")
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                socket.create_connection((host, int(port)), timeout=5).close()
+                return
+            except ConnectionRefusedError:
+                assert process.poll() is None, (self.folder / "nginx.log").read_text()
+                assert time.monotonic() < deadline, "nginx does not listen"
+                time.sleep(0.05)
+
+
+def nginx() -> str:
+    """Return where nginx is; skip the test where there is none that can do what is asked."""
+    found = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+    if found is None:
+        pytest.skip("there is no nginx here")
+    built = subprocess.run([found, "-V"], capture_output=True, text=True, timeout=30).stderr
+    for module in ("http_v2", "http_ssl", "http_realip"):
+        if f"--with-{module}_module" not in built:
+            pytest.skip(f"this nginx is built without {module}")
+    return found
