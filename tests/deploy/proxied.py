@@ -1,11 +1,11 @@
-"""A real nginx on loopback, with the configuration of `deploy/nginx/hearsay.conf`."""
+"""A real nginx on loopback, with the configuration of `deploy/nginx`."""
 
 import contextlib
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -14,25 +14,17 @@ from certificates import Authority
 from support import free_port
 
 CONFIGURATION = Path(__file__).resolve().parents[2] / "deploy" / "nginx" / "hearsay.conf"
+MAIN = CONFIGURATION.with_name("nginx.conf")
 
-_MAIN = """
-daemon off;
-master_process off;
-pid {folder}/nginx.pid;
-error_log {folder}/nginx.log info;
-events {{ worker_connections 512; }}
-http {{
+_OF_A_TEST = """
     client_body_temp_path {folder}/client;
     proxy_temp_path {folder}/proxy;
     fastcgi_temp_path {folder}/fastcgi;
     uwsgi_temp_path {folder}/uwsgi;
     scgi_temp_path {folder}/scgi;
-    access_log off;
     # A test says from which address a call comes.
     set_real_ip_from 127.0.0.1;
     real_ip_header x-from;
-    include {folder}/hearsay.conf;
-}}
 """
 
 
@@ -47,35 +39,39 @@ class Nginx:
         self.authority = Authority(folder)
         self.authority.issue(folder / "server.pem", folder / "server.key")
         self.address = f"localhost:{(port := free_port())}"
-        own = CONFIGURATION.read_text(encoding="utf-8")
-        values = {
+        own = {
             "server server:50051": f"server {upstream}",
             "listen 50051": f"listen 127.0.0.1:{port}",
             "/etc/nginx/tls": str(folder),
             "/var/log/nginx": str(folder),
             **replaced,
         }
-        for old, new in values.items():
-            assert old in own, f"{old!r} is not in {CONFIGURATION}"
-            own = own.replace(old, new)
-        (folder / "hearsay.conf").write_text(own, encoding="utf-8")
-        (folder / "nginx.conf").write_text(_MAIN.format(folder=folder), encoding="utf-8")
+        _write(folder, CONFIGURATION, own)
+        main = {
+            "/etc/nginx/conf.d/*.conf": f"{folder}/hearsay.conf",
+            "pid /tmp/nginx.pid": f"pid {folder}/nginx.pid",
+            "/dev/stderr warn": f"{folder}/nginx.log info",
+            "http {": "http {" + _OF_A_TEST.format(folder=folder),
+        }
+        _write(folder, MAIN, main)
 
     def _command(self, *options: str) -> list[str]:
         log = str(self.folder / "start.log")
-        return [self.binary, "-e", log, "-c", str(self.folder / "nginx.conf"), *options]
+        alone = "daemon off; master_process off;"
+        file = str(self.folder / "nginx.conf")
+        return [self.binary, "-e", log, "-g", alone, "-c", file, *options]
 
     def check(self) -> subprocess.CompletedProcess[str]:
         """Have nginx read the configuration, and not start."""
         return subprocess.run(self._command("-t"), capture_output=True, text=True, timeout=30)
 
     @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
-        """Run it while the context lasts."""
+    def running(self) -> Iterator[int]:
+        """Run it while the context lasts; yield its process id."""
         with subprocess.Popen(self._command()) as process:
             try:
                 self._wait(process)
-                yield
+                yield process.pid
             finally:
                 process.kill()
 
@@ -90,6 +86,15 @@ class Nginx:
                 assert process.poll() is None, (self.folder / "nginx.log").read_text()
                 assert time.monotonic() < deadline, "nginx does not listen"
                 time.sleep(0.05)
+
+
+def _write(folder: Path, source: Path, values: Mapping[str, str]) -> None:
+    """Write a file of the project with other values in the place of its own."""
+    text = source.read_text(encoding="utf-8")
+    for old, new in values.items():
+        assert old in text, f"{old!r} is not in {source}"
+        text = text.replace(old, new)
+    (folder / source.name).write_text(text, encoding="utf-8")
 
 
 def nginx() -> str:

@@ -67,7 +67,7 @@ def test_every_image_but_our_own_has_a_version() -> None:
 
 def test_every_file_that_is_mounted_is_there() -> None:
     mounted = re.findall(r"^ +- \./([^:]+):", text(), re.M)
-    assert len(mounted) == 5
+    assert len(mounted) == 6
     # The operator brings the certificate.
     assert [path for path in mounted if not (DEPLOY / path).exists()] == ["tls"]
 
