@@ -27,3 +27,24 @@ def test_the_benchmark_of_the_server_measures_a_little(tmp_path: Path) -> None:
         assert all(float(value) >= 0 for value in lines[name]), done.stdout
     assert float(lines["echo"][1]) == 1  # of its own rate
     assert not list(tmp_path.iterdir())  # what was stored is gone
+
+
+@pytest.mark.slow
+def test_the_costs_that_sizing_needs_are_measured(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, HERE / "sizing_costs.py", "--smoke"],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    if "skipped" in done.stderr.lower():
+        pytest.skip("there is no PostgreSQL here")
+    assert done.returncode == 0, done.stderr
+    costs = {line[:38].strip(): line[38:].split() for line in done.stdout.splitlines()}
+    for name in ("TLS", "no TLS"):
+        kept, new, idle = map(float, costs[name])
+        assert min(kept, new, idle) > 0, done.stdout
+    assert done.stdout.count("on PostgreSQL") == 4
+    assert not list(tmp_path.iterdir())  # what was stored is gone

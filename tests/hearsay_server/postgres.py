@@ -37,8 +37,9 @@ def _user() -> list[str]:
 class Postgres:
     """A cluster that can be stopped and started again."""
 
-    def __init__(self, folder: Path) -> None:
-        """Make the cluster in `folder`, which must not exist, and start it."""
+    def __init__(self, folder: Path, **settings: str) -> None:
+        """Make the cluster in `folder`, which must not exist, and start it with these settings."""
+        self._settings = settings
         self._binaries, self._user = _binaries(), _user()
         self._folder = folder
         folder.mkdir()
@@ -65,6 +66,7 @@ class Postgres:
             "max_connections": "60",
             "shared_buffers": "16MB",
             "fsync": "off",  # only a machine that fails would tell; here processes do
+            **self._settings,
         }
         options = [f"-c{name}={value}" for name, value in settings.items()]
         command = [*self._user, str(self._binaries / "postgres"), "-D", str(self._folder)]
@@ -95,13 +97,17 @@ class Postgres:
         self._process = None
 
     def signal(self, how: signal.Signals) -> None:
-        """Send a signal to all its processes; only Linux tells which they are."""
+        """Send a signal to all its processes."""
+        for process in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(process, how)
+
+    def processes(self) -> list[int]:
+        """Return the ids of all its processes; only Linux tells which they are."""
         assert self._process is not None
         parent = self._process.pid
         children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-        for process in (parent, *map(int, children)):
-            with suppress(ProcessLookupError):
-                os.kill(process, how)
+        return [parent, *map(int, children)]
 
     def url(self, database: str) -> str:
         """Return where a database is."""
@@ -120,11 +126,11 @@ class Postgres:
 
     @classmethod
     @contextmanager
-    def temporary(cls) -> Iterator["Postgres"]:
+    def temporary(cls, **settings: str) -> Iterator["Postgres"]:
         """Run a cluster in a temporary folder while the context lasts."""
         with tempfile.TemporaryDirectory(prefix="hearsay-postgres-") as folder:
             Path(folder).chmod(0o711)  # it runs as another user
-            cluster = cls(Path(folder) / "data")
+            cluster = cls(Path(folder) / "data", **settings)
             try:
                 yield cluster
             finally:
