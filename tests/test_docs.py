@@ -96,6 +96,13 @@ def test_the_tables_of_epsilons_and_of_people_are_what_is_computed() -> None:
             assert marked(page, table.__name__) == table(), "run `python docs/planning.py`"
 
 
+def test_the_tables_of_sizes_are_what_the_load_model_computes() -> None:
+    model = script("sizing")
+    for table in model.TABLES:
+        kept = marked("operating.md", table.__name__)
+        assert kept == table(), "run `python docs/sizing.py`"
+
+
 def test_the_noise_of_trusted_servers_is_that_of_discrete_laplace() -> None:
     """By the sum over its probabilities, which fall by e^(-epsilon / sensitivity) a step."""
     for epsilon, sensitivity in [(1.0, 1), (1.0, 2), (0.5, 2)]:
