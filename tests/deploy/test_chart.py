@@ -90,7 +90,7 @@ def test_every_value_that_a_template_uses_is_in_values_yaml_and_the_other_way_ro
 def test_every_key_of_the_server_that_a_template_sets_is_one() -> None:
     own = {"HEARSAY_CA", "HEARSAY_SERVER_NAME"}  # of the health check
     named = set(re.findall(r"HEARSAY_[A-Z_]+[A-Z]", templates())) - own - {"HEARSAY_PORT"}
-    keys = {f"HEARSAY_{name.upper()}" for name in Config.__dataclass_fields__}
+    keys = {f"HEARSAY_{name.upper()}" for name in Config.model_fields}
     assert named <= keys
 
 
