@@ -350,7 +350,7 @@ def _weighted(
     method: str,
     weigh: Callable[[NDArray[np.float64]], NDArray[np.float64]],
 ) -> Estimate:
-    """Average with weights in proportion to what `weigh` makes of the cohorts' variances."""
+    """Average with weights in proportion to `weigh` of the cohorts' variances."""
     values = np.array([mechanism.debias(tally) for mechanism, tally in cohorts])
 
     def shares(variances: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -61,7 +61,7 @@ def answer(
     most: float = math.inf,
     tested: bool = True,
 ) -> Answer:
-    """Estimate the parameters of those who answered, with the pooled estimate beside it.
+    """Estimate the parameters of the people who answered, with the pooled estimate beside it.
 
     `most` is a bound on the difference of two cohorts' parameters, in their unit: without one
     the estimate is stratified, with 0 it is pooled. `method` is that of `pool`. The cohorts are

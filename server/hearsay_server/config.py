@@ -36,7 +36,7 @@ _NOT_OURS = {
 _NotNegative = Field(ge=0)
 _Positive = Field(gt=0)
 _Int32 = Field(gt=0, lt=1 << 31)
-"""What gRPC's options hold."""
+"""The range of gRPC's integer options."""
 
 
 class Config(BaseModel):
@@ -110,7 +110,7 @@ class Config(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _as_meant(cls, value: object, info: ValidationInfo) -> object:
-        """Refuse what pydantic would convert: TOML's 1 is not true. An empty path is none."""
+        """Refuse values that pydantic would convert: TOML's 1 is not true. An empty path is none."""
         kind = cls.model_fields[str(info.field_name)].annotation
         if kind == Path | None and value == "":
             return None
@@ -178,7 +178,7 @@ _UNKNOWN = f"there is no such key; there are {', '.join(Config.model_fields)}"
 
 
 def _said(fault: ErrorDetails, given: Mapping[str, tuple[str, Any]]) -> str:
-    """Say where a value stands, what it must be, and what it is."""
+    """Name a value's key and source, the expected value, and the given one."""
     expected = fault["msg"].replace("Input should be", "must be").removeprefix("Value error, ")
     if not fault["loc"]:  # of several keys, which the error names
         return expected

@@ -54,7 +54,7 @@ def mixed(frozen: bytes, page: Page, levels: Sequence[str]) -> list[analyst_pb2.
 
 
 def targets(frozen: bytes, question: analyst_pb2.SuspicionsRequest, tallies: Tallies) -> list[int]:
-    """Return the codes of the values to test: those named, or the most frequent ones.
+    """Return the codes of the values to test: the named ones, or the most frequent ones.
 
     Raises `InvalidInput` where the attribute's reports cannot be tested.
     """
@@ -75,14 +75,14 @@ def targets(frozen: bytes, question: analyst_pb2.SuspicionsRequest, tallies: Tal
 def supports(
     frozen: bytes, attribute: str, levels: Iterable[str], targets: Sequence[int], pages: list[Page]
 ) -> dict[str, Supports]:
-    """Count what the reports in some pages supported; raise as `rows.supports_by_level`."""
+    """Count the supports of the reports in some pages; raise as `rows.supports_by_level`."""
     return rows.supports_by_level(_parsed(frozen), attribute, levels, targets, pages)
 
 
 def suspicions(
     frozen: bytes, attribute: str, targets: Sequence[int], found: Mapping[str, Supports]
 ) -> analyst_pb2.SuspicionsResponse:
-    """Answer `Suspicions` from what the reports of each level supported."""
+    """Answer `Suspicions` from the supports counted at each level."""
     plan = _parsed(frozen)
     domain = _domain(plan, attribute)
     mechanisms = {name: plan.levels[name].mechanisms[attribute] for name in found}

@@ -297,7 +297,7 @@ def _cell(row: analyst_pb2.Row, column: str) -> str:
 
 
 def _if_alike(answer: analyst_pb2.EstimateResponse) -> str:
-    """Say what it would bring to pool the levels, and what would speak against it unnoticed."""
+    """Say how much narrower pooled intervals are, and which difference the test would miss."""
     kept = [
         (row.alike_high - row.alike_low) / (row.high - row.low)
         for row in answer.rows

@@ -45,14 +45,14 @@ class TooLarge(InvalidInput):
 
 @dataclass(frozen=True)
 class Bounds:
-    """What one question may take: seconds of processor time for each call, bytes of memory."""
+    """The limits of one question: seconds of processor time for each call, bytes of memory."""
 
     seconds: int
     memory: int
 
 
 class Run(Protocol):
-    """Runs `function(*args)` in a process and returns what it returns."""
+    """Runs `function(*args)` in the process and returns the result."""
 
     async def __call__(
         self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
@@ -73,7 +73,7 @@ class Analyses:
 
     @contextlib.asynccontextmanager
     async def process(self, *, begun: bool = False) -> AsyncIterator[Run]:
-        """Yield what runs functions in one process, which is killed when the context ends.
+        """Yield a runner of functions in one process, which is killed when the context ends.
 
         Functions, arguments and results are pickled. Raises `TooMany` where too many questions
         wait already, unless this is a part of work that has `begun`. A call raises the function's
@@ -103,12 +103,12 @@ class Analyses:
             self._held -= 1
 
     async def run(self, work: Callable[[], _T], *, begun: bool = False) -> _T:
-        """Return what `work` does in a process of its own; raise as `process` and its calls."""
+        """Return the result of `work`, called in a process; raise as `process` and its calls."""
         async with self.process(begun=begun) as run:
             return await run(work)
 
     def close(self) -> None:
-        """Take no more questions, and forget those that wait."""
+        """Take no more questions, and forget the waiting ones."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -123,7 +123,7 @@ class _Worker:
         self._killed = False
 
     def call(self, work: Callable[[], Any]) -> Any:
-        """Run `work` in the process and return what it returns; blocks the thread."""
+        """Run `work` in the process and return its result; blocks the thread."""
         try:
             if self._line is None:
                 self._start()
@@ -179,7 +179,7 @@ def _context() -> ForkServerContext:
 
 
 def _serve(line: Connection, bounds: Bounds) -> None:
-    """Call what comes in, and send back what is returned or raised, until the other end closes."""
+    """Call each function received, and send back its result or error, until the other end closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal reaches us, too
     os.nice(_NICE)
     resource.setrlimit(resource.RLIMIT_DATA, (bounds.memory, bounds.memory))

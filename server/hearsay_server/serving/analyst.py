@@ -1,4 +1,4 @@
-"""Answers to analysts' calls: what is asked, in which process it is answered, and what is kept."""
+"""The Analyst service: reads tallies in threads, and answers in processes."""
 
 import asyncio
 import contextlib
@@ -27,14 +27,14 @@ from ldp import InvalidInput
 from ldp.assurance.suspicion import Supports
 
 _KEPT = 32 << 20
-"""Bytes of answers that are kept, by what they were computed from."""
+"""Bytes of answers that are kept, each by its question and its tallies."""
 
 _INTERVAL = 1.0
 _LEAST_INTERVAL = 0.1
 """Seconds between two answers of `Watch`: by default, and at least."""
 
 _READERS = 4
-"""Threads that read what is asked about from the database."""
+"""Threads that read tallies and rows from the database for analysts."""
 
 _TOGETHER = 1 << 20
 """Counts of tallies whose groups are answered in one process."""
@@ -53,7 +53,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
     """The Analyst service: reads in threads, computes in processes (`Analyses`)."""
 
     def __init__(self, store: Store, analyses: Analyses, exports: Analyses) -> None:
-        """Answer from a store; `exports` runs what holds a process as long as its reader likes."""
+        """Answer from a store; exports, which last as long as their readers like, run in `exports`."""
         self._store = store
         self._analyses = analyses
         self._exports = exports
@@ -199,7 +199,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
 
 @contextlib.asynccontextmanager
 async def _telling(context: Context) -> AsyncIterator[None]:
-    """End the call with the status that tells the caller what to do about an error."""
+    """End the call with the status of an error that the caller can mend."""
     try:
         yield
     except NoReports as error:
@@ -234,7 +234,7 @@ def _grouped(plan: Plan, tallies: Tallies, by: By.By) -> dict[str, Tallies]:
 
 
 def _key(question: Message, tallies: Tallies) -> bytes:
-    """Return a digest of a question and of what it is answered from."""
+    """Return a digest of a question and of its tallies."""
     digest = hashlib.blake2b(type(question).__name__.encode(), digest_size=16)
     digest.update(question.SerializeToString(deterministic=True))
     for cohort, tally in tallies.items():

@@ -62,7 +62,7 @@ class Feeds:
 
 
 class _Feed:
-    """One question: its last answer and how many came before, and futures for what comes."""
+    """One watched question: its last answer, how many answers it had, and who watches it."""
 
     def __init__(
         self, read: Callable[[], Awaitable[Any]], compute: Callable[[Any], Awaitable[Any]]
@@ -77,7 +77,7 @@ class _Feed:
         self._polling = asyncio.create_task(self._poll(read, compute))
 
     def end(self) -> None:
-        """Stop polling, and let those who watch go."""
+        """Stop polling, and let all watchers go."""
         self._polling.cancel()
         if not self.over.done():
             self.over.set_result(None)
