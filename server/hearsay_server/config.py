@@ -110,7 +110,7 @@ class Config(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _as_meant(cls, value: object, info: ValidationInfo) -> object:
-        """Refuse values that pydantic would convert: TOML's 1 is not true. An empty path is none."""
+        """Refuse values that pydantic would convert: 1 is not true. An empty path is none."""
         kind = cls.model_fields[str(info.field_name)].annotation
         if kind == Path | None and value == "":
             return None

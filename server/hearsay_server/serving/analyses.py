@@ -179,7 +179,7 @@ def _context() -> ForkServerContext:
 
 
 def _serve(line: Connection, bounds: Bounds) -> None:
-    """Call each function received, and send back its result or error, until the other end closes."""
+    """Call each function received and send back its result or error, until the line closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal reaches us, too
     os.nice(_NICE)
     resource.setrlimit(resource.RLIMIT_DATA, (bounds.memory, bounds.memory))

@@ -53,7 +53,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
     """The Analyst service: reads in threads, computes in processes (`Analyses`)."""
 
     def __init__(self, store: Store, analyses: Analyses, exports: Analyses) -> None:
-        """Answer from a store; exports, which last as long as their readers like, run in `exports`."""
+        """Answer from a store; exports, which last as long as their readers, run in `exports`."""
         self._store = store
         self._analyses = analyses
         self._exports = exports
