@@ -120,10 +120,14 @@ def test_the_server_does_not_listen_to_strangers_unasked(tmp_path: Path) -> None
     assert "0.0.0.0:0 is not loopback: set tls_certificate and tls_key" in done.stderr
 
 
-def test_a_port_in_use_is_said(server: Server, tmp_path: Path) -> None:
-    done = hearsay_serve("--data", tmp_path, "--listen", server.address)
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_port_in_use_at_any_address_of_the_name_is_said(
+    server: Server, tmp_path: Path, host: str
+) -> None:
+    listen = f"{host}:{server.address.rpartition(':')[2]}"
+    done = hearsay_serve("--data", tmp_path, "--listen", listen)
     assert done.returncode == 1
-    assert f"hearsay: cannot listen on {server.address}: is the port in use?" in done.stderr
+    assert f"cannot listen on {listen}: 127.0.0.1 has a server on this port" in done.stderr
 
 
 def test_without_the_server_extra_the_command_says_what_to_install() -> None:

@@ -5,10 +5,12 @@ import json
 import logging
 import os
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy
 from certificates import Authority
 
 from hearsay_server.build import revision, version
@@ -74,3 +76,35 @@ def test_strangers_write_nothing_into_the_log(tmp_path: Path) -> None:
         f"hearsay {version()}, revision {revision()}, has started",
         "stopping",
     ]
+
+
+def test_an_outage_of_the_database_is_one_line_without_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: None
+) -> None:
+    stream = io.StringIO()
+    logs.configure("text", "info", stream)
+    engine = sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'missing' / 'file.db'}")
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+
+    def fail() -> None:
+        try:
+            with engine.connect():
+                pass
+        except sqlalchemy.exc.OperationalError:
+            logging.getLogger("hearsay.server").exception("batches could not be stored")
+
+    for _ in range(100):
+        fail()
+    (line,) = stream.getvalue().splitlines()
+    assert line.endswith(
+        "batches could not be stored: the database is away: unable to open database file"
+    )
+    now += 61
+    fail()
+    assert len(stream.getvalue().splitlines()) == 2
+    try:
+        raise KeyError("a fault of ours")
+    except KeyError:
+        logging.getLogger("hearsay.server").exception("a call failed")
+    assert "Traceback" in stream.getvalue()

@@ -255,7 +255,7 @@ def test_a_port_of_a_server_that_does_not_share_it_is_refused(
     command += ["--data", str(tmp_path / "other"), "--listen", server.address]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert f"cannot listen on {server.address}: is the port in use?" in done.stderr
+    assert f"cannot listen on {server.address}: " in done.stderr
 
 
 def test_a_shared_port_is_refused_to_a_server_that_does_not_share(tmp_path: Path) -> None:
@@ -266,4 +266,4 @@ def test_a_shared_port_is_refused_to_a_server_that_does_not_share(tmp_path: Path
         command += ["--data", str(tmp_path / "other"), "--listen", second.address]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert f"cannot listen on {second.address}: is the port in use?" in done.stderr
+    assert f"cannot listen on {second.address}:" in done.stderr

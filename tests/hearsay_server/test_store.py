@@ -385,11 +385,12 @@ def test_only_postgresql_is_taken_for_a_database(url: str) -> None:
         Store(url)
 
 
-def test_a_database_that_is_not_there_is_named_without_its_password() -> None:
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
+def test_a_database_that_is_not_there_is_named_without_its_password(scheme: str) -> None:
     with pytest.raises(
         StorageFailed, match=r"cannot open postgresql.*:\*\*\*@127.0.0.1:1/x"
     ) as error:
-        Store("postgresql://me:secret@127.0.0.1:1/x")
+        Store(f"{scheme}://me:secret@127.0.0.1:1/x")
     assert "secret" not in str(error.value)
 
 

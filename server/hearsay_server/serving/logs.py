@@ -2,8 +2,11 @@
 
 import json
 import logging
+import time
 from datetime import UTC, datetime
 from typing import TextIO
+
+from hearsay_server.storage.database import is_away
 
 _STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 """Attributes of every log record; a record's other attributes were given as `extra`."""
@@ -26,9 +29,39 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
+_QUIET = 60.0
+"""Seconds without a failure of the database after which the next one is another outage."""
+
+
+class OncePerOutage(logging.Filter):
+    """Pass one line, without its traceback, of all that fails while the database is away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last = float("-inf")
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether the record is logged."""
+        error = record.exc_info[1] if record.exc_info else None
+        if error is None or not is_away(error):
+            return True
+        now = time.monotonic()
+        begins = now - self._last > _QUIET
+        self._last = now
+        if begins:
+            cause = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+            record.msg, record.args = "%s: the database is away: %s", (record.getMessage(), cause)
+            record.exc_info = record.exc_text = None
+        return begins
+
+
 def configure(format_: str, level: str, stream: TextIO | None = None) -> None:
-    """Send the process's log to `stream`, or stderr, as "text" or "json", from `level` up."""
+    """Send the process's log to `stream`, or stderr, as "text" or "json", from `level` up.
+
+    While the database is away one line says so, instead of a traceback for each call that fails.
+    """
     handler = logging.StreamHandler(stream)
     text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     handler.setFormatter(JsonFormatter() if format_ == "json" else text)
+    handler.addFilter(OncePerOutage())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import os
 import resource
 import signal
+import socket
 from collections.abc import AsyncIterator, Callable
 
 import grpc
@@ -113,6 +115,8 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
         metrics_port = stack.enter_context(exposed(metrics, config.metrics))
         if metrics_port is not None:
             _log.info("metrics on port %d", metrics_port)
+        if not config.share_port:
+            _check_free(config.listen)
         port = _bind(server, config.listen, credentials)
         await server.start()
         stack.push_async_callback(server.stop, _GRACE)
@@ -146,6 +150,27 @@ def _options(config: Config) -> list[tuple[str, int]]:
 def _rates(config: Config) -> Rates | None:
     per_second = config.batches_per_second
     return Rates(per_second, max(per_second, MAX_REQUEST)) if per_second else None
+
+
+def _check_free(listen: str) -> None:
+    """Raise `ServerFailed` where another process has one of the addresses of "host:port".
+
+    gRPC is content with those that are left: of "localhost" with ::1, where 127.0.0.1 is taken.
+    """
+    host, _, port = listen.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    except (OSError, ValueError):
+        return  # gRPC says what is wrong with it
+    for family, kind, _, _, address in found:
+        try:
+            with socket.socket(family, kind) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                detail = f"cannot listen on {listen}: {address[0]} has a server on this port"
+                raise ServerFailed(detail) from None
 
 
 def _bind(server: grpc.aio.Server, listen: str, credentials: grpc.ServerCredentials | None) -> int:

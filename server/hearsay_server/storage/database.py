@@ -187,7 +187,7 @@ def _opening(folder: Path) -> Iterator[None]:
 
 
 def open_url(url: str) -> Database:
-    """Open the PostgreSQL database at `postgresql://USER:PASSWORD@HOST/NAME`.
+    """Open the PostgreSQL database at `postgresql://USER:PASSWORD@HOST/NAME`, or `postgres://`.
 
     Any number of processes on any number of machines may have it open. Raises `InvalidInput`
     for any other URL, `MissingExtra` without psycopg, `StorageFailed` where the database cannot be
@@ -198,7 +198,7 @@ def open_url(url: str) -> Database:
         address = sa.make_url(url)
     except sa.exc.ArgumentError:
         address = sa.URL.create("unknown")
-    if address.get_backend_name() != "postgresql":
+    if address.get_backend_name() not in ("postgresql", "postgres"):
         raise InvalidInput("a database is given as postgresql://USER:PASSWORD@HOST:PORT/NAME")
     address = address.set(drivername="postgresql+psycopg")
     options = {key: value for key, value in _PATIENCE.items() if key not in address.query}
