@@ -23,9 +23,12 @@ def services() -> dict[str, Any]:
     return found
 
 
-def test_the_server_takes_its_variables_and_keeps_everything_in_postgresql() -> None:
-    environ = {k: v for k, v in services()["server"]["environment"].items() if "HEARSAY" in k}
-    config = load(environ=environ)
+def test_the_server_takes_its_variables_and_keeps_everything_in_postgresql(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in services()["server"]["environment"].items():
+        monkeypatch.setenv(name, str(value))
+    config = load()
     assert config.database.startswith("postgresql://hearsay:")
     assert config.database.endswith("@postgres/hearsay")
     assert config.insecure

@@ -344,7 +344,7 @@ def test_auto_takes_the_mean_of_least_variance_for_the_worst_number(epsilon: flo
 @pytest.mark.parametrize("name", ["auto", "piecewise", "hybrid", "laplace", "square_wave"])
 def test_with_a_step_a_mechanism_has_the_points_as_its_grid(name: str) -> None:
     text = SURVEY.replace("high = 60", "high = 60\nstep = 1").replace(
-        '[[attributes]]\nname = "age"', f'[[attributes]]\nname = "age"\nmechanism = "{name}"'
+        'mechanism = "hybrid"', f'mechanism = "{name}"'
     )
     stepped = plan.parse(surveys.resolve(surveys.from_toml(text, "test.toml")))
     mechanism = stepped.level("open").mechanisms["age"]
