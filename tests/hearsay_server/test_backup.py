@@ -1,5 +1,6 @@
 """A backup is one state, and restores into either kind of database as it was."""
 
+import random
 import sqlite3
 import tempfile
 import threading
@@ -150,7 +151,28 @@ def test_a_database_that_is_not_empty_is_not_restored_into(store: Store, tmp_pat
 def _newer(file: Path) -> None:
     with sqlite3.connect(file) as connection:
         connection.execute("PRAGMA user_version = 99")
+        connection.execute("DROP TABLE seal")  # which would say that something was changed
     connection.close()
+
+
+def test_no_changed_byte_is_restored(store: Store, tmp_path: Path) -> None:
+    register(store)
+    backup(store.database, tmp_path / "backup")
+    content = (tmp_path / "backup").read_bytes()
+    chance = random.Random(4)
+    places = {*range(100), *chance.sample(range(len(content)), 150)}
+    places |= {content.index(b"seal") + i for i in range(4)}
+    places |= {len(content.rstrip(bytes(1))) - 1 - i for i in range(60)}  # the seal's own
+    harmed = tmp_path / "harmed"
+    target = open_folder(tmp_path / "other-folder")
+    for place in sorted(places):
+        changed = bytearray(content)
+        changed[place] ^= 1 << chance.randrange(8)
+        harmed.write_bytes(changed)
+        with pytest.raises((StorageFailed, InvalidInput)):
+            restore(harmed, target)
+    restore(tmp_path / "backup", target)
+    target.close()
 
 
 def _torn(file: Path) -> None:

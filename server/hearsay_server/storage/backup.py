@@ -1,9 +1,13 @@
 """Backups: one state of the database, copied into a SQLite file, whatever it came from.
 
-Such a file is the database of a folder, so a backup of either kind restores into either.
+Such a file is the database of a folder, so a backup of either kind restores into either. It carries
+a SHA-256 of itself, in a table of one row: a random mark, by which the row is found, and
+behind it the digest of the file in which the digest's bytes are zero.
 """
 
 import contextlib
+import hashlib
+import mmap
 import os
 import shutil
 import sqlite3
@@ -19,6 +23,12 @@ from ldp.errors import InvalidInput, StorageFailed
 
 _PAGE = 16
 """Rows in memory at once: each may be a batch as large as a message."""
+
+_MARK, _DIGEST = 16, 32
+"""Bytes of a seal's mark, and of its digest."""
+
+_CHUNK = 1 << 20
+"""Bytes that are digested at once."""
 
 
 def backup(database: Database, file: Path) -> None:
@@ -38,9 +48,17 @@ def backup(database: Database, file: Path) -> None:
             finally:
                 copy.close()
             whole = Path(folder) / "hearsay.db"
+            mark = os.urandom(_MARK)
             with contextlib.closing(sqlite3.connect(whole)) as connection:
+                connection.execute("CREATE TABLE seal (mark_and_digest BLOB NOT NULL)")
+                connection.execute("INSERT INTO seal VALUES (?)", (mark + bytes(_DIGEST),))
+                connection.commit()
                 connection.execute("PRAGMA journal_mode = DELETE")  # so that it is one file
             whole.chmod(0o600)
+            digest, place = _digest(whole, mark)
+            with whole.open("r+b") as stream:
+                stream.seek(place)
+                stream.write(digest)
             _sync(whole)
             whole.rename(file)
             _sync(file.parent)
@@ -52,8 +70,8 @@ def restore(file: Path, database: Database) -> None:
     """Copy a backup into an empty database, in one transaction.
 
     A backup of an older schema is upgraded on the way. Raises `InvalidInput` where the database
-    is not empty, `file` cannot be read, or nothing of ours is in it, and `StorageFailed` where it
-    is damaged, no database, or was made by a newer version.
+    is not empty, `file` cannot be read, or nothing of ours is in it, and `StorageFailed` where a
+    byte of it has changed, it is no database, or was made by a newer version.
     """
     try:
         with _reading(file) as source, database.changing() as target:
@@ -94,6 +112,11 @@ def _version(file: Path, connect: Callable[[], sqlite3.Connection]) -> int:
         with contextlib.closing(connect()) as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if result == "ok" and version == migrations.NEWEST:  # older ones have no seal
+                seal = connection.execute("SELECT CAST(mark_and_digest AS BLOB) FROM seal")
+                content = (seal.fetchone() or [b""])[0]
+                if _digest(file, content[:_MARK])[0] != content[_MARK:]:
+                    result = "its checksum says that it is not what was written"
     except sqlite3.DatabaseError as error:
         raise StorageFailed(f"{file} is no backup: {error}") from None
     if not version:
@@ -101,6 +124,19 @@ def _version(file: Path, connect: Callable[[], sqlite3.Connection]) -> int:
     if result != "ok":
         raise StorageFailed(f"{file} is damaged: {result}")
     return int(version)
+
+
+def _digest(file: Path, mark: bytes) -> tuple[bytes, int]:
+    """Return the digest of a file whose seal has this mark, and the place of the seal's digest."""
+    digest = hashlib.sha256()
+    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ) as content:
+        place = content.find(mark) + len(mark)
+        for begin, end in ((0, place), (place + _DIGEST, len(content))):
+            for at in range(begin, end, _CHUNK):
+                digest.update(content[at : min(at + _CHUNK, end)])
+            if end == place:
+                digest.update(bytes(_DIGEST))
+    return digest.digest(), place
 
 
 def _copy(source: sa.Connection, target: sa.Connection) -> None:
