@@ -103,7 +103,7 @@ def test_a_message_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
         asyncio.run(test(address))
 
 
-def test_a_revoked_token_is_told_nothing_more_on_a_call_that_lasts(tmp_path: Path) -> None:
+def test_a_revoked_token_ends_a_call_that_lasts(tmp_path: Path) -> None:
     known = tokens_of(tmp_path)
     admin = known.create("admin")[1]
     token, text = known.create("analyst")
@@ -113,11 +113,10 @@ def test_a_revoked_token_is_told_nothing_more_on_a_call_that_lasts(tmp_path: Pat
         answers = analyst_pb2_grpc.AnalystStub(channel).Watch(WATCHED, timeout=30)
         assert next(answers).reports == 1
         known.revoke(token.id)
-        time.sleep(1.1)
-        submit(address, batch(revision, 2))
-        with pytest.raises(grpc.RpcError) as error:
+        with pytest.raises(grpc.RpcError) as error:  # though nothing has come in
             next(answers)
         assert error.value.code() == grpc.StatusCode.UNAUTHENTICATED
+        submit(address, batch(revision, 2), token=known.create("device")[1])
 
 
 def test_analysts_keep_no_device_waiting_and_are_told_when_they_are_too_many(

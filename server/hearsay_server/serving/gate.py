@@ -27,6 +27,9 @@ _log = logging.getLogger("hearsay.server")
 FOR_EVERYBODY = 64
 """Calls at once to services that need no token: a newer one takes the place of the oldest."""
 
+_LOOKED_UP = 1.0
+"""Seconds between two looks whether the token of a call that streams works still."""
+
 _Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 _Continue = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]
 
@@ -129,11 +132,29 @@ class Gate(grpc.aio.ServerInterceptor):
             self._open -= 1
 
     async def _stream(self, service: str, answers: Any, context: Any) -> None:
-        """Send answers as long as the caller's token works."""
+        """Send answers until they end, or raise `Denied` once the caller's token works no more."""
+        tasks = [asyncio.create_task(self._send(service, answers, context))]
+        if service not in EVERYBODY:
+            tasks.append(asyncio.create_task(self._admitted(service, context)))
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            done.pop().result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _send(self, service: str, answers: Any, context: Any) -> None:
         async with contextlib.aclosing(answers):
             async for answer in answers:
                 await self._policy.admit(service, _bearer(context.invocation_metadata()))
                 await context.write(answer)
+
+    async def _admitted(self, service: str, context: Any) -> NoReturn:
+        """Raise `Denied` once the caller's token works no more."""
+        while True:
+            await asyncio.sleep(_LOOKED_UP)
+            await self._policy.admit(service, _bearer(context.invocation_metadata()))
 
     async def _fail(self, context: Any, error: Exception) -> NoReturn:
         """End a call with a status: the caller's own errors in detail, internal ones without."""
