@@ -21,7 +21,7 @@ from pathlib import Path
 import grpc
 import psycopg
 import pytest
-from traffic import Process, Request, free_port, load, one_row, register, started
+from traffic import MANY, Process, Request, free_port, load, one_row, register, started
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / name) for name in ("", "hearsay_server", "deploy")]
@@ -47,7 +47,7 @@ def show(line: str) -> None:
 def serving(*flags: str) -> Iterator[Process]:
     """Run `hearsay serve` with these flags."""
     address = f"127.0.0.1:{free_port()}"
-    command = ["-m", "hearsay_server", "serve", "--log-level", "error", "--listen", address]
+    command = ["-m", "hearsay_server", "serve", "--log-level", "error", "--listen", address, *MANY]
     with started(*command, *flags) as pid:
         yield Process(pid, address)
 

@@ -60,6 +60,9 @@ CALLS = 512
 """Calls under way at once, over `CHANNELS` connections."""
 CHANNELS = 8
 
+MANY = ("--max-streams-per-connection", "1024")
+"""Flags of a server for so many calls on a connection: by default it has 100 at once."""
+
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 Request = collector_pb2.SubmitRequest
@@ -149,7 +152,7 @@ def new_token(folder: Path, role: str) -> str:
 def serving(folder: Path, *, capped: bool = False) -> Iterator[Process]:
     """Run `hearsay serve` on a folder of its own; `capped` counts rows by token."""
     address, metrics = (f"127.0.0.1:{free_port()}" for _ in range(2))
-    flags = ["--data", str(folder), "--listen", address, "--metrics", metrics]
+    flags = ["--data", str(folder), "--listen", address, "--metrics", metrics, *MANY]
     token = None
     if capped:
         token = new_token(folder, "device")

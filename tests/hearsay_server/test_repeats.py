@@ -183,7 +183,7 @@ def test_intervals_cover_95_percent_where_devices_repeat_their_memos(
 ) -> None:
     covered, independent = [], []
     for tallies in _runs(answering):
-        low, high = queries.pooled(HABITS_PLAN, "drink", tallies, method).estimate.interval()
+        low, high = queries.answered(HABITS_PLAN, "drink", tallies, method).estimate.interval()
         covered.append((low <= DRINKS) & (high >= DRINKS))
         cohorts = Cohorts(list(queries.by_level(HABITS_PLAN, "drink", tallies)))
         low, high = pooling.pool(cohorts, pooling.named(method) if method else None).interval()
