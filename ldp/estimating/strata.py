@@ -12,6 +12,7 @@ who answered, sum_g w_g f_g, w_g being the cohorts' shares of the reports:
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,8 +20,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from ldp.core.estimation import Cohorts, Estimate, Interval, averaged, estimate
+from ldp.core.mechanism import Mechanism
+from ldp.core.repeated import Repeats
 from ldp.errors import InvalidInput
+from ldp.estimating.points import PointDistribution, Precision, estimate_points, precision
 from ldp.estimating.pooling import Homogeneity, Method, can_be_tested, homogeneity, pool
+from ldp.estimating.simplex import definite, maximize_quadratic, tangent_inverse
 
 Floats = NDArray[np.float64]
 
@@ -159,6 +164,45 @@ def detectable(cohorts: Cohorts) -> float:
     variances = _variances(cohorts).max(axis=1)
     first, second = np.sort(variances)[:2]
     return float((ndtri(1 - SIGNIFICANCE / 2) + ndtri(_POWER)) * np.sqrt(first + second))
+
+
+def stratified_points(cohorts: Cohorts, points: int) -> PointDistribution:
+    """Estimate the shares of `points` points among the people who answered.
+
+    Each cohort's own estimate counts by its share of the reports, as in `stratified`; `likely` is
+    the distribution nearest to that in the metric of its covariance, shape (points, points).
+    Cost and errors: as `estimate_points`, for each cohort.
+    """
+    if len(cohorts) < 2:
+        return estimate_points(cohorts, points)
+    weights = _counts(cohorts) / cohorts.n
+    alone = [estimate_points(one, points) for one in cohorts.alone()]
+    value = np.sum([w * one.unconstrained for w, one in zip(weights, alone, strict=True)], axis=0)
+    covariance = np.zeros((points, points))
+    for w, one in zip(weights, alone, strict=True):
+        away = one.unconstrained - value
+        sampled = w * np.outer(away, away) / cohorts.n  # who answers is a sample
+        covariance += w**2 * one.covariance + _most_repeated(cohorts) * sampled
+    curvature = definite(tangent_inverse(covariance))
+    nearest = maximize_quadratic(curvature, curvature @ value, value > 0)
+    likely = nearest / nearest.sum()
+    return PointDistribution(
+        likely=likely,
+        unconstrained=value,
+        covariance=covariance,
+        pilot=(cohorts.n * likely + 1 / points) / (cohorts.n + 1),
+        n=cohorts.n,
+        people=sum(one.people for one in alone),
+    )
+
+
+def stratified_precision(
+    cohorts: Sequence[tuple[Mechanism, int, Repeats]], points: int
+) -> Precision:
+    """Return how precisely `stratified_points` tells a distribution of so many points."""
+    n = sum(count for _, count, _ in cohorts)
+    each = [((one[1] / n) ** 2, precision([one], points)) for one in cohorts]
+    return Precision(np.sum([w * one.covariance for w, one in each], axis=0), n)
 
 
 def _counts(cohorts: Cohorts) -> Floats:

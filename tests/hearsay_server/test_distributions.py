@@ -110,7 +110,7 @@ def test_a_warning_names_the_epsilons_of_all_levels() -> None:
     tallies = drawn(plan, AGES, [300, 200], np.random.default_rng(4))
     answer = distribution(plan, question(step=1), tallies)
     assert answer.warning.startswith("500 reports at epsilon 0.25 to 0.5 cannot show")
-    assert answer.method == "scoring, pooled"
+    assert answer.method == "scoring, stratified"
 
 
 def test_quantiles_are_numbers_of_the_range_with_intervals_and_no_standard_error() -> None:

@@ -400,7 +400,7 @@ def test_with_a_step_the_shares_of_all_levels_have_intervals(collected: Collecte
     assert (quantiles["low"] == 50.0 * middle.low).all()
     assert (quantiles["high"] == 50.0 * middle.high).all()
     assert quantiles["standard_error"].isna().all()
-    assert histogram.attrs["method"] == "scoring, pooled"
+    assert histogram.attrs["method"] == "scoring, stratified"
     assert (histogram.attrs["step"], histogram.attrs["repeats"]) == (50.0, 3.0)
 
 

@@ -7,11 +7,20 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ldp import KRR, InvalidInput, OneBitMean, Tally, UnaryEncoding
+from ldp import KRR, InvalidInput, OneBitMean, SquareWave, Tally, UnaryEncoding
 from ldp.core.estimation import Cohorts, Estimate
 from ldp.core.policy import Policy
+from ldp.estimating.points import estimate_points, even_cuts
 from ldp.estimating.pooling import homogeneity, pool
-from ldp.estimating.strata import _critical, answer, bounded, detectable, stratified
+from ldp.estimating.strata import (
+    _critical,
+    answer,
+    bounded,
+    detectable,
+    stratified,
+    stratified_points,
+    stratified_precision,
+)
 from ldp.planning.design import design
 
 Floats = NDArray[np.float64]
@@ -261,3 +270,54 @@ def test_a_bound_that_is_none_is_refused(most: float) -> None:
         answer(ALIKE, most=most)
     with pytest.raises(InvalidInput, match="must be > 0"):
         bounded(ALIKE, most)
+
+
+def drawn(truths: list[Floats], sizes: tuple[int, ...], rng: np.random.Generator) -> Cohorts:
+    """Tallies of square waves at epsilon 1, 2, ... of people of these distributions of points."""
+    each = []
+    for number, (truth, n) in enumerate(zip(truths, sizes, strict=True), 1):
+        wave = SquareWave(float(number), truth.size - 1)
+        each.append((wave, Tally(n, rng.multinomial(n, truth @ wave.matrix()))))
+    return Cohorts(each)
+
+
+@pytest.mark.parametrize("runs", [40, pytest.param(500, marks=pytest.mark.slow)])
+def test_distributions_cover_the_mix_of_those_who_answered(runs: int) -> None:
+    rng, sizes = np.random.default_rng(6), (20_000, 10_000)
+    ages = np.exp(-0.5 * ((np.arange(26) - 9) / 5) ** 2)
+    truths = [np.roll(ages, 1) / ages.sum(), ages / ages.sum()]  # strict people are a year older
+    mix = (2 * truths[0] + truths[1]) / 3
+    cuts = even_cuts(26, 8)
+    bins, below = np.add.reduceat(mix, cuts[:-1]), mix.cumsum()[:-1]
+    covered, pooled = [], []
+    for _ in range(runs):
+        cohorts = drawn(truths, sizes, rng)
+        found = stratified_points(cohorts, 26)
+        for one, true in ((found.bins(cuts), bins), (found.cumulative(), below)):
+            covered.append(((one.low <= true) & (true <= one.high)).mean())
+        alike = estimate_points(cohorts, 26).cumulative()
+        pooled.append(((alike.low <= below) & (below <= alike.high)).mean())
+    tolerance = 0.04 if runs < 100 else 0.015
+    assert abs(np.mean(covered) - 0.955) <= tolerance
+    assert np.mean(pooled) < 0.9
+
+
+def test_a_stratified_distribution_is_the_weighted_mean_of_the_levels_own() -> None:
+    rng = np.random.default_rng(7)
+    truth = np.full(6, 1 / 6)
+    cohorts = drawn([truth, truth], (3000, 1000), rng)
+    found = stratified_points(cohorts, 6)
+    first, second = (estimate_points(one, 6) for one in cohorts.alone())
+    mean = 0.75 * first.unconstrained + 0.25 * second.unconstrained
+    assert found.unconstrained == pytest.approx(mean)
+    assert found.unconstrained.sum() == pytest.approx(1)
+    assert found.likely.min() >= 0
+    assert found.likely.sum() == pytest.approx(1)
+    if mean.min() > 0:
+        assert found.likely == pytest.approx(mean)
+    planned = stratified_precision(
+        [(m, t.n, own) for (m, t), own in zip(cohorts, cohorts.repeats, strict=True)], 6
+    )
+    assert planned.covariance == pytest.approx(found.covariance, rel=0.2, abs=2e-4)
+    alone = stratified_points(cohorts.alone()[0], 6)
+    assert alone.unconstrained == pytest.approx(first.unconstrained)

@@ -11,6 +11,7 @@ from ldp import InvalidInput, Mechanism
 from ldp.core.estimation import Cohorts
 from ldp.estimating import distribution as curves
 from ldp.estimating import points as scoring
+from ldp.estimating import strata
 from ldp.estimating.points import AIM, Precision
 from ldp.mechanisms.numbers.mean import MeanMechanism
 
@@ -25,8 +26,9 @@ def distribution(
 ) -> analyst_pb2.DistributionResponse:
     """Answer a `DistributionRequest` from the tallies of its cohorts.
 
-    One estimate has the reports of all levels, and its errors allow for the same people in several
-    periods. Where answers are points it has intervals; otherwise it is a curve without.
+    The shares are those of the mix of people who answered, whatever their level, and errors allow
+    for the same people in several periods. Where answers are points they have intervals; otherwise
+    the answer is a curve without.
     Raises `NoReports` where there are none, `InvalidInput` for what cannot be asked.
     """
     if not tallies:
@@ -56,7 +58,8 @@ def distribution(
     if points is None:
         _draw_curve(answer, question, domain, cohorts)
     else:
-        _estimate_points(answer, question, points, cohorts)
+        alike = plan.levels_differ_at_most == 0
+        _estimate_points(answer, question, points, cohorts, alike=alike)
     return answer
 
 
@@ -85,13 +88,20 @@ def _estimate_points(
     question: analyst_pb2.DistributionRequest,
     points: Points,
     cohorts: Cohorts,
+    *,
+    alike: bool,
 ) -> None:
-    """Fill in shares and quantiles with their intervals."""
-    answer.method = _method("scoring", cohorts)
+    """Fill in shares and quantiles with their intervals; stratified, unless levels are `alike`."""
+    answer.method = _method("scoring", cohorts, "pooled" if alike else "stratified")
     answer.step = points.step
     each = zip(cohorts, cohorts.repeats, strict=True)
-    planned = scoring.precision([(m, tally.n, own) for (m, tally), own in each], len(points))
-    found = scoring.estimate_points(cohorts, len(points))
+    reports = [(mechanism, tally.n, own) for (mechanism, tally), own in each]
+    if alike:
+        planned = scoring.precision(reports, len(points))
+        found = scoring.estimate_points(cohorts, len(points))
+    else:
+        planned = strata.stratified_precision(reports, len(points))
+        found = strata.stratified_points(cohorts, len(points))
     if planned.hopeless:
         answer.warning = _hopeless(planned, cohorts)
     cuts = _cuts(question, points, planned)
@@ -152,7 +162,7 @@ def _draw_curve(
     cohorts: Cohorts,
 ) -> None:
     """Fill in shares and quantiles of a curve, which has no intervals."""
-    answer.method = _method("ems", cohorts)
+    answer.method = _method("ems", cohorts, "pooled")
     answer.warning = (
         "this is a curve without intervals, because the numbers were not collected in steps. If "
         "all answers were whole numbers, ask with the step 1; otherwise declare a step in the "
@@ -187,5 +197,5 @@ def _curve_edges(
     return edges
 
 
-def _method(name: str, cohorts: Cohorts) -> str:
-    return name if len(cohorts) == 1 else f"{name}, pooled"
+def _method(name: str, cohorts: Cohorts, how: str) -> str:
+    return name if len(cohorts) == 1 else f"{name}, {how}"
