@@ -191,7 +191,8 @@ def _serve(line: Connection, bounds: Bounds) -> None:
         spent = resource.getrusage(resource.RUSAGE_SELF)
         most = math.ceil(spent.ru_utime + spent.ru_stime) + bounds.seconds
         resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
-        line.send(_called(work, bounds))
+        with contextlib.suppress(BrokenPipeError):  # the server is gone
+            line.send(_called(work, bounds))
 
 
 def _called(work: Callable[[], object], bounds: Bounds) -> tuple[object, Exception | None]:
