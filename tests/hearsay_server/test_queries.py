@@ -29,8 +29,8 @@ from ldp.core.repeated import Repeats
 from ldp.errors import NotReady
 from ldp.estimating.consistency import make_consistent
 from ldp.estimating.distribution import pooled
-from ldp.estimating.points import estimate_points
 from ldp.estimating.recovery import ldp_recover
+from ldp.estimating.strata import stratified_points
 
 VALUES = [f"v{i}" for i in range(10)]
 TOML = f"""
@@ -389,7 +389,7 @@ def test_without_a_step_a_distribution_is_a_curve_without_intervals(collected: C
 def test_with_a_step_the_shares_of_all_levels_have_intervals(collected: Collected) -> None:
     histogram, quantiles = collected.analyst.distribution("asked", "income", bins=4, step=50)
     every = collected.cohorts("income")
-    found = estimate_points(Cohorts(every, [Repeats(3.0), Repeats(3.0)]), 21)
+    found = stratified_points(Cohorts(every, [Repeats(3.0), Repeats(3.0)]), 21)
     shares = found.bins(np.array([0, 5, 10, 15, 21]))
     assert list(histogram.index) == [(0.0, 250.0), (250.0, 500.0), (500.0, 750.0), (750.0, 1000.0)]
     assert histogram["estimate"].to_numpy() == pytest.approx(shares.value)
