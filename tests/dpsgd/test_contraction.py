@@ -96,7 +96,7 @@ def test_the_theorem_holds_for_random_trainings_on_two_records(name: str) -> Non
     channel = np.array(mechanism.channel().rows, dtype=float)
     inputs, k = channel.shape
     source = np.random.default_rng(2)
-    for _ in range(20):
+    for _ in range(60):
         training = random_training(source, k, 3)
         epsilon = source.uniform(0, 2)
         delta = delta_of(

@@ -125,7 +125,7 @@ def test_classes_that_differ_in_name_only_are_one() -> None:
     assert split.variance == pytest.approx(22.6114, abs=5e-5)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(policy=policies())
 def test_treating_a_class_alike_loses_nothing(policy: Policy) -> None:
     """With a class for every value, columns of any levels are allowed, and are no better."""

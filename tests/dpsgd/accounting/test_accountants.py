@@ -293,7 +293,7 @@ def test_a_batch_of_everything_is_no_sampling() -> None:
 EXTREME = st.floats(-300, 300).map(lambda power: 10.0**power)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     noise=st.one_of(EXTREME, st.floats(0.02, 50)),
     rate=st.one_of(st.floats(0, 1), st.sampled_from([5e-324, 1e-200, 1 - 1e-16])),
