@@ -6,7 +6,9 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
+from typing import Any
 
+from hearsay import MEMORY, Client
 from hearsay.plan import mechanism_message
 from hearsay.testing import RecordingTransport
 from hearsay.v1 import collector_pb2, plan_pb2, survey_pb2
@@ -40,6 +42,12 @@ def one_question(
     lines += ["[attributes.categorical]", f"values = {list(values)}"]
     lines += [f"sensitive = {list(sensitive)}"] if sensitive else []
     return "\n".join(lines)
+
+
+def device(transport: RecordingTransport, **choices: Any) -> Client:
+    """Return a client of such a survey as an app makes it; what is not chosen is the default."""
+    known = {"ledger": MEMORY, "consent": True, "epsilon": 1.0, "level": "standard"}
+    return Client(transport, "survey", **{**known, **choices})
 
 
 class Liar(RecordingTransport):

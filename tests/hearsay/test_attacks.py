@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hostile import Liar, one_question, plan_of, with_another_epsilon
+from hostile import Liar, device, one_question, plan_of, with_another_epsilon
 
 from hearsay import (
     MEMORY,
@@ -29,12 +29,6 @@ from ldp.testing import SeededCoins
 from support import Calendar
 
 NOW = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
-
-
-def device(transport: Liar, **choices: object) -> Client:
-    """A client as an app makes it; what is not chosen is the default."""
-    known = {"ledger": MEMORY, "consent": True, "epsilon": 1.0, "level": "standard"}
-    return Client(transport, "survey", **{**known, **choices})
 
 
 def test_silence_does_not_reveal_an_answer_that_the_domain_leaves_out() -> None:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hostile import one_question, plan_of
+from hostile import device, one_question, plan_of
 
 from hearsay import (
     MEMORY,
@@ -31,11 +31,6 @@ from support import Server, free_port, wait_until
 
 PLAN = plan_of(one_question(["no", "yes"]))
 QUICK = Delivery(first_wait=0.01, longest_wait=0.05, timeout=1.0)
-
-
-def device(transport: object, **choices: object) -> Client:
-    known = {"ledger": MEMORY, "consent": True, "epsilon": 1.0, "level": "standard"}
-    return Client(transport, "survey", **{**known, **choices})  # type: ignore[arg-type]
 
 
 def test_record_says_what_was_taken_and_why_the_rest_was_not() -> None:

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from counted_once import COUNT, DONE, ORACLE, request
 from postgres import Postgres
 from stored import take_back
 
@@ -21,32 +22,6 @@ from hearsay_server.storage.database import open_database
 from hearsay_server.storage.store import Store
 from hearsay_server.storage.verify import Verdict, verify
 from support import Server, free_port
-
-COUNT = 600
-ORACLE = f"""
-name = "oracle"
-[levels]
-only = 1.0
-[[attributes]]
-name = "which"
-mechanism = "krr"
-[attributes.categorical]
-values = [{", ".join(f'"{number}"' for number in range(COUNT))}]
-"""
-DONE = (collector_pb2.Result.STORED, collector_pb2.Result.DUPLICATE)
-
-
-def batch(number: int, revision: bytes) -> collector_pb2.Batch:
-    """Return the one batch that says category `number`: every count must end as 1."""
-    codes = number.to_bytes(2, "little")
-    return collector_pb2.Batch(
-        id=number.to_bytes(16, "big"),
-        survey="oracle",
-        revision=revision,
-        period="once",
-        rows=1,
-        columns=[collector_pb2.Column(attribute="which", level="only", codes=codes)],
-    )
 
 
 def counts(where: Path | str) -> tuple[list[int], set[Verdict]]:
@@ -80,7 +55,7 @@ def test_three_servers_on_one_postgresql_count_each_batch_once_across_kills(
                 again = chance.sample(sorted(acknowledged), min(20, len(acknowledged)))
                 mine = chance.sample(sorted(waiting), min(150, len(waiting))) + again
                 calls = [  # most at two servers at once
-                    (number, stub.Submit.future(_request(number, revision), timeout=20))
+                    (number, stub.Submit.future(request(number, revision), timeout=20))
                     for number in mine
                     for stub in chance.sample(stubs, min(2, len(stubs)))
                 ]
@@ -110,10 +85,6 @@ def test_three_servers_on_one_postgresql_count_each_batch_once_across_kills(
             for server in servers:
                 if server.is_running():
                     server.stop(signal.SIGKILL)
-
-
-def _request(number: int, revision: bytes) -> collector_pb2.SubmitRequest:
-    return collector_pb2.SubmitRequest(batches=[batch(number, revision)])
 
 
 def _kill(victim: Server | Postgres) -> None:
@@ -170,7 +141,7 @@ def test_servers_share_a_port_and_a_store(tmp_path: Path, where: Path | str) -> 
             with servers[0].channel() as channel:
                 stub = collector_pb2_grpc.CollectorStub(channel)
                 for expected in ("STORED", "DUPLICATE"):
-                    (result,) = stub.Submit(_request(number, revision), timeout=20).results
+                    (result,) = stub.Submit(request(number, revision), timeout=20).results
                     assert collector_pb2.Result.Status.Name(result.status) == expected
         came = [arrived(port) for port in metrics]
         assert sum(came) == 120
@@ -196,7 +167,7 @@ def test_a_server_that_is_killed_leaves_the_port_and_the_store_to_the_other(
                 # Many connections, for both servers to have some, and half of the batches twice.
                 channels = [stack.enter_context(servers[0].channel()) for _ in range(8)]
                 calls = [
-                    (number, stub.Submit.future(_request(number, revision), timeout=20))
+                    (number, stub.Submit.future(request(number, revision), timeout=20))
                     for number in range(COUNT // 4)
                     for stub in map(
                         collector_pb2_grpc.CollectorStub,

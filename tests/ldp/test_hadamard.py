@@ -75,7 +75,7 @@ def test_intervals_cover_95_percent_and_are_no_wider_than_needed(k: int, epsilon
     truth = 1 / np.arange(1, k + 1)
     truth /= truth.sum()
     rng = np.random.default_rng(1)
-    tallies = rng.multinomial(n, truth @ mechanism.matrix(), size=400 if k > 8 else 2000)
+    tallies = rng.multinomial(n, truth @ mechanism.matrix(), size=400 if k > 8 else 4000)
     estimates = [mechanism.estimate(Tally(n, counts)) for counts in tallies]
     errors = np.mean([e.standard_error**2 for e in estimates], axis=0)
     assert errors == pytest.approx(mechanism.variance(truth, n), rel=0.02)

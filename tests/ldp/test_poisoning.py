@@ -75,8 +75,8 @@ def test_the_range_of_one_report_is_that_over_all_codes(name: str) -> None:
 @pytest.mark.parametrize("name", ["olh", "blh", "cms", "hcms"])
 def test_a_report_reaches_the_range_of_a_hashing_mechanism(name: str) -> None:
     mechanism = catalogue.categorical(name, K, 1.0)
-    codes = mechanism.randomize_many(np.zeros(25, dtype=np.int64), SeededCoins(5))
-    values = np.array([mechanism.debias(mechanism.tally(codes[i : i + 1])) for i in range(25)])
+    codes = mechanism.randomize_many(np.zeros(60, dtype=np.int64), SeededCoins(5))
+    values = np.array([mechanism.debias(mechanism.tally(codes[i : i + 1])) for i in range(60)])
     low, high = report_range(mechanism)
     assert low == pytest.approx(values.min(axis=0))
     assert high == pytest.approx(values.max(axis=0))
