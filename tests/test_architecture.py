@@ -32,8 +32,8 @@ FLOORS = {
     ],
     "dpsgd": [
         {"noise", "accounting", "auditing"},
-        {"clipping", "reports"},
-        {"gradients"},
+        {"gradients", "reports"},
+        {"clipping"},
         {"layers"},
         {"training"},
     ],

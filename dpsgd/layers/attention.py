@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from dpsgd.gradients.bookkeeping import Call, Gradients, Piece
+from dpsgd.clipping.clipped_sums import Gradients, Piece
+from dpsgd.clipping.taps import Call
 from dpsgd.gradients.persample import Dense
 from dpsgd.layers.linear import tapped_linear
 from dpsgd.layers.registry import rule

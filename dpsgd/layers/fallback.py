@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-from dpsgd.gradients.bookkeeping import Call, Piece
+from dpsgd.clipping.clipped_sums import Piece
+from dpsgd.clipping.taps import Call
 from dpsgd.gradients.persample import Dense
 from ldp import InvalidInput
 

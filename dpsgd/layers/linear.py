@@ -3,7 +3,8 @@
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from dpsgd.gradients.bookkeeping import Call, Gradients, Piece
+from dpsgd.clipping.clipped_sums import Gradients, Piece
+from dpsgd.clipping.taps import Call
 from dpsgd.gradients.persample import Dense, Outer, PerSample, outer
 from dpsgd.layers.registry import rule
 

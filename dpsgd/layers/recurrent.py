@@ -5,7 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from dpsgd.gradients.bookkeeping import Call, Gradients, Piece
+from dpsgd.clipping.clipped_sums import Gradients, Piece
+from dpsgd.clipping.taps import Call
 from dpsgd.layers.linear import one_position, tapped_linear
 from dpsgd.layers.registry import rule
 from ldp import InvalidInput

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from torch import nn
 from torch.nn.utils import parametrize
 
-from dpsgd.gradients.bookkeeping import Rule
+from dpsgd.clipping.taps import Rule
 from ldp import InvalidInput
 
 _RULES: dict[type[nn.Module], Rule] = {}

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 from dpsgd.accounting import Accountant, RDPAccountant, Relation
 from dpsgd.accounting.accountant import check_guarantee
 from dpsgd.accounting.calibration import calibrate_noise_multiplier
-from dpsgd.clipping.clipper import Clipper
+from dpsgd.clipping.current_policy import CurrentPolicy
 from dpsgd.clipping.policies import ClippingPolicy, FlatClipping, PerLayerClipping, check_norm
 from dpsgd.clipping.schedules import Schedule
 from dpsgd.training.distributed import unwrapped
@@ -39,9 +39,9 @@ class PrivacyEngine:
     or batches that the loop prints.
 
     That is for noise and sums of real numbers. Noise is drawn and added in float64, and the result
-    rounded (`dpsgd.noise.noise.Rounding`): no pattern of either is known to remain, which is no
+    rounded (`dpsgd.noise.addition.Rounding`): no pattern of either is known to remain, which is no
     proof. With `secure_mode` sums and noise are rounded before they meet
-    (`dpsgd.noise.noise.Grid`), which is one, for exact normal values and exact sums. Noise comes
+    (`dpsgd.noise.addition.Grid`), which is one, for exact normal values and exact sums. Noise comes
     from keystreams of the system's generator on a CPU and with `secure_mode`, and from torch's
     generator, seeded by the system, on a GPU: that one can be predicted by who knows enough of it.
 
@@ -111,9 +111,9 @@ class PrivacyEngine:
             check_criterion(criterion, loss_reduction)
         check_optimizer(optimizer, inner)
         sampler = sampler_for(data_loader, sampling, ranks)
-        clipper = Clipper(policy, sampler.batch)
-        _check_groups(clipper.policy, inner)
-        clipper.gradient_noise(first)
+        clipping = CurrentPolicy(policy, sampler.batch)
+        _check_groups(clipping.policy, inner)
+        clipping.gradient_noise(first)
         accountant = self._make_accountant(sampler.relation)
         check_guarantee(accountant)
         ranks.total(0, secure_mode=self._secure, loss_reduction=loss_reduction == "mean")
@@ -121,7 +121,7 @@ class PrivacyEngine:
             inner,
             optimizer,
             sampler,
-            clipper,
+            clipping,
             accountant,
             noise_multiplier,
             loss_reduction=loss_reduction,
@@ -195,7 +195,7 @@ class PrivacyEngine:
     @property
     def max_grad_norm(self) -> float:
         """The sensitivity of the clipping now; may be set between steps where it is one norm."""
-        return self._started.clipper.sensitivity
+        return self._started.clipping.sensitivity
 
     @max_grad_norm.setter
     def max_grad_norm(self, value: float) -> None:

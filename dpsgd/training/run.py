@@ -8,20 +8,15 @@ from torch import nn
 from torch.optim import Optimizer
 
 from dpsgd.accounting import Accountant
-from dpsgd.clipping.clipper import Clipper
+from dpsgd.clipping.clipped_sums import Bookkeeper, Piece
+from dpsgd.clipping.current_policy import CurrentPolicy
 from dpsgd.clipping.policies import check_norm
 from dpsgd.clipping.schedules import Schedule
-from dpsgd.gradients.bookkeeping import Bookkeeper, Piece
+from dpsgd.clipping.taps import tap_layers
 from dpsgd.layers import by_sample, rules_for
 from dpsgd.layers.embedding import padding_rows
-from dpsgd.noise.noise import (
-    GeneratorNoise,
-    Grid,
-    KeystreamNoise,
-    NoisePrefetcher,
-    NoiseSource,
-    Rounding,
-)
+from dpsgd.noise.addition import Grid, Rounding
+from dpsgd.noise.sources import GeneratorNoise, KeystreamNoise, NoisePrefetcher, NoiseSource
 from dpsgd.training.distributed import Ranks
 from dpsgd.training.optimizers import AdamBC
 from dpsgd.training.sampling import BatchSampler, Physical
@@ -44,7 +39,7 @@ class Run:
         module: nn.Module,
         optimizer: Optimizer,
         sampler: BatchSampler,
-        clipper: Clipper,
+        clipping: CurrentPolicy,
         accountant: Accountant,
         noise: float | Schedule,
         *,
@@ -55,7 +50,7 @@ class Run:
         ranks: Ranks,
     ) -> None:
         self.accountant = accountant
-        self.clipper = clipper
+        self.clipping = clipping
         self.noise = noise
         self._steps = 0  # steps that the optimizer has made
         self._ranks = ranks
@@ -69,12 +64,12 @@ class Run:
         self._least_noise = math.inf  # with which this round was accounted for
         self._keeper = Bookkeeper(
             module,
-            rules_for(module, by_sample),
-            clipper,
+            clipping,
             loss_reduction=loss_reduction,
             batch_dim=batch_dim,
             expect=self._expect,
         )
+        tap_layers(self._keeper, rules_for(module, by_sample))
         self._parameters = self._keeper.parameters
         self._padding = padding_rows(module)
         self._managed = {id(p) for p in self._parameters}
@@ -100,7 +95,7 @@ class Run:
         """Record that the loader hands out a part of a batch."""
         if part.is_first:
             if not self._used:
-                self.clipper.begin(self._steps)
+                self.clipping.begin(self._steps)
             self._draw += 1
             if part.counts:
                 self._round += 1
@@ -119,7 +114,7 @@ class Run:
                 "a batch was used, and noise must be for the norm that clips it: set "
                 "max_grad_norm after optimizer.step()"
             )
-        self.clipper.change(max_grad_norm)
+        self.clipping.change(max_grad_norm)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint; raises `InvalidInput` within a step."""
@@ -130,7 +125,7 @@ class Run:
             "accountant": self.accountant.state_dict(),
             "steps": self._steps,
             "noise_multiplier": None if callable(self.noise) else self.noise,
-            "clipping": self.clipper.state_dict(),
+            "clipping": self.clipping.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -154,9 +149,9 @@ class Run:
         for key in ("clipping", "accountant"):
             if not isinstance(state.get(key), dict):
                 raise InvalidInput(f"the state's {key} must be a dict, got {state.get(key)!r}")
-        self.clipper.check_state(state["clipping"])
+        self.clipping.check_state(state["clipping"])
         self.accountant.load_state_dict(state["accountant"])
-        self.clipper.load_state_dict(state["clipping"])
+        self.clipping.load_state_dict(state["clipping"])
         self.noise = self.noise if noise is None else noise
         self._steps = steps
 
@@ -198,17 +193,17 @@ class Run:
         self._used[self._draw] = self._round
         multiplier, batches = self.noise_multiplier, len(self._used)
         check_norm("noise_multiplier", multiplier)
-        deviation = self.clipper.gradient_noise(multiplier) * self.clipper.sensitivity
+        deviation = self.clipping.gradient_noise(multiplier) * self.clipping.sensitivity
         count = self._ranks.total(
-            self.clipper.count(self._count_noise, self._secure),
+            self.clipping.count(self._count_noise, self._secure),
             noise_multiplier=multiplier,
-            max_grad_norm=self.clipper.sensitivity,
+            max_grad_norm=self.clipping.sensitivity,
             batches=batches,
         )
         # From here on the release may have been seen, even if a later line fails.
         self._account(multiplier)
         self._release(deviation)
-        self.clipper.end(count, batches)
+        self.clipping.end(count, batches)
         self._steps += 1
         if isinstance(optimizer, AdamBC):
             optimizer.noise_deviation = deviation / self._divisor
@@ -244,7 +239,7 @@ class Run:
 
     def _rounding(self, deviation: float) -> Rounding:
         if self._secure:
-            return Grid.for_sums(self.clipper.sensitivity, self._dimensions)
+            return Grid.for_sums(self.clipping.sensitivity, self._dimensions)
         return Rounding.for_noise(deviation)
 
 

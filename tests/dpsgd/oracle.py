@@ -8,9 +8,10 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
+from dpsgd.clipping.clipped_sums import Bookkeeper
 from dpsgd.clipping.policies import ClippingPolicy, FlatClipping
+from dpsgd.clipping.taps import tap_layers
 from dpsgd.gradients import persample
-from dpsgd.gradients.bookkeeping import Bookkeeper
 from dpsgd.gradients.persample import PerSample
 from dpsgd.layers import by_sample, rules_for
 
@@ -64,14 +65,15 @@ def energy_second(output: object) -> Tensor:
 def keep(
     module: nn.Module, policy: ClippingPolicy, *, reduction: str = "sum", batch_dim: int = 0
 ) -> Bookkeeper:
-    return Bookkeeper(
+    keeper = Bookkeeper(
         module,
-        rules_for(module, by_sample),
         policy,
         loss_reduction=reduction,
         batch_dim=batch_dim,
         expect=lambda batch: None,
     )
+    tap_layers(keeper, rules_for(module, by_sample))
+    return keeper
 
 
 def by_loop(

@@ -11,8 +11,8 @@ from torch.utils.data import TensorDataset
 
 from dpsgd import PrivacyEngine, QuantileClipping
 from dpsgd.accounting import combined_noise_multiplier
-from dpsgd.clipping.clipper import Clipper
-from dpsgd.noise.noise import KeystreamNoise
+from dpsgd.clipping.current_policy import CurrentPolicy
+from dpsgd.noise.sources import KeystreamNoise
 from ldp import Coins, InvalidInput
 from ldp.testing import SeededCoins
 
@@ -72,10 +72,10 @@ def test_a_record_moves_the_count_by_a_half(norm: float) -> None:
 
 @pytest.mark.parametrize("secure", [False, True], ids=["fast", "secure"])
 def test_the_count_has_its_own_noise(secure: bool) -> None:
-    clipper = Clipper(QuantileClipping(1.0), batch=300)
-    clipper.factors(torch.tensor([[0.5, 0.6, 0.7, 2.0]]))
+    clipping = CurrentPolicy(QuantileClipping(1.0), batch=300)
+    clipping.factors(torch.tensor([[0.5, 0.6, 0.7, 2.0]]))
     source = KeystreamNoise(SeededCoins(8))
-    counts = torch.tensor([clipper.count(source, secure) for _ in range(4000)])
+    counts = torch.tensor([clipping.count(source, secure) for _ in range(4000)])
     assert abs(float(counts.mean()) - 1.0) < 4 * 15 / math.sqrt(4000)  # 3 halves less one
     assert abs(float(counts.std()) / 15 - 1) < 4 / math.sqrt(2 * 4000)
 
@@ -145,6 +145,6 @@ def test_bad_options_are_refused(options: dict[str, float]) -> None:
 
 
 def test_coins_of_the_system_never_repeat_the_noise_of_a_count() -> None:
-    clipper = Clipper(QuantileClipping(1.0), batch=300)
-    counts = [clipper.count(KeystreamNoise(Coins()), secure=False) for _ in range(50)]
+    clipping = CurrentPolicy(QuantileClipping(1.0), batch=300)
+    counts = [clipping.count(KeystreamNoise(Coins()), secure=False) for _ in range(50)]
     assert len(set(counts)) == 50

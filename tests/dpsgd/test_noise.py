@@ -14,16 +14,10 @@ from scipy import stats
 from torch import Tensor
 
 from dpsgd.noise import parallel
+from dpsgd.noise.addition import Grid, Rounding
 from dpsgd.noise.compiled import add_rounded
 from dpsgd.noise.keystream import load_cipher
-from dpsgd.noise.noise import (
-    GeneratorNoise,
-    Grid,
-    KeystreamNoise,
-    NoisePrefetcher,
-    NoiseSource,
-    Rounding,
-)
+from dpsgd.noise.sources import GeneratorNoise, KeystreamNoise, NoisePrefetcher, NoiseSource
 from dpsgd.noise.ziggurat import PART, add_normal, fill_normal
 from forked import bytes_of_a_forked_child
 from ldp import Coins
@@ -33,7 +27,7 @@ from ldp.testing import SeededCoins
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
     """Set torch's threads, for this test; they share what is drawn, however little."""
-    monkeypatch.setattr("dpsgd.noise.noise._LEAST", 1)
+    monkeypatch.setattr("dpsgd.noise.sources._LEAST", 1)
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
@@ -166,7 +160,7 @@ def test_noise_is_compiled_before_it_is_drawn(
     threads: Callable[[int], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("dpsgd.noise.noise.load_cipher", load_cipher.__wrapped__)  # compiled anew
+    monkeypatch.setattr("dpsgd.noise.sources.load_cipher", load_cipher.__wrapped__)  # compiled anew
     threads(max(1, CORES - idle))
     size = torch.Size((1 << 16,))
     compiled = [fill_normal, add_normal, add_rounded]
@@ -205,7 +199,7 @@ def test_threads_that_are_asked_are_those_that_torch_has(
     expected = [busy for busy in (CORES, CORES + 1) if busy > 1]
     assert asked == expected
     threads(CORES)
-    monkeypatch.setattr("dpsgd.noise.noise._LEAST", 1 << 17)  # too few to share
+    monkeypatch.setattr("dpsgd.noise.sources._LEAST", 1 << 17)  # too few to share
     NoisePrefetcher(KeystreamNoise(Coins()), [sums[0].shape], device).add_to(sums, *AS_IT_IS)
     assert asked == expected
 

@@ -9,11 +9,12 @@ from torch import Tensor
 from dpsgd.clipping.adaptive import QuantileClipping
 from dpsgd.clipping.policies import ClippingPolicy, FlatClipping, check_norm
 from dpsgd.clipping.schedules import Schedule
-from dpsgd.noise.noise import Grid, NoiseSource, Rounding
+from dpsgd.noise.addition import Grid, Rounding
+from dpsgd.noise.sources import NoiseSource
 from ldp import InvalidInput
 
 
-class Clipper(ClippingPolicy):
+class CurrentPolicy(ClippingPolicy):
     """Clip by the current step's policy, and count norms for the next one if it is adaptive.
 
     `batch` is the expected size of a logical batch.

@@ -1,20 +1,18 @@
 """One backward pass that yields the sum of clipped gradients: book-keeping.
 
 While gradients are enabled the layers of a module run by their rules (`dpsgd.layers`): with
-weights that autograd does not see, and with their outputs tapped. A backward pass then computes
-the gradients of activations only; as it passes a tap, the layer's inputs and output gradients
-are booked as per-sample gradients of its parameters. When it has ended they are clipped and
-summed. No gradient of the batch ever stands in `.grad`.
+weights that autograd does not see, and with their outputs tapped (`dpsgd.clipping.taps`). A
+backward pass then computes the gradients of activations only; as it passes a tap, the layer's
+inputs and output gradients are booked as per-sample gradients of its parameters. When it has
+ended they are clipped and summed. No gradient of the batch ever stands in `.grad`.
 
 Source: Bu, Wang, Zha and Karypis, "Differentially private optimization on large model at small
 cost", ICML 2023, algorithm 1.
 """
 
-import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -66,22 +64,19 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
 
 Gradients = Iterable[tuple[Piece, PerSample]]
 _Booked = dict[tuple[int, int, int | None], tuple[Piece, PerSample]]
-Rule = Callable[..., Any]
-"""Runs a layer: rule(layer, call, *args, **kwargs) returns layer(*args, **kwargs), tapped."""
 
 
 class Bookkeeper:
     """Book per-sample gradients of a module, and keep the sum of the clipped ones.
 
-    `rules` has a rule for each layer with parameters to train. `loss_reduction` says how the loss
-    combines the samples of a batch: "mean" or "sum". `expect(batch)` is called when a backward
-    pass has ended; it raises where these samples were not drawn as the accountant assumes.
+    `loss_reduction` says how the loss combines the samples of a batch: "mean" or "sum".
+    `expect(batch)` is called when a backward pass has ended; it raises where these samples were
+    not drawn as the accountant assumes.
     """
 
     def __init__(
         self,
         module: nn.Module,
-        rules: Mapping[nn.Module, Rule],
         policy: ClippingPolicy,
         *,
         loss_reduction: str,
@@ -101,10 +96,6 @@ class Bookkeeper:
         self.drawn = 0  # number of batches begun
         self.anchor = torch.zeros((), device=self.parameters[0].device, requires_grad=True)
         self.dims = BatchDims(module, batch_dim)
-        layer_names = {layer: name for name, layer in module.named_modules()}
-        for layer, rule in rules.items():
-            # nn.Module looks `forward` up on the instance first.
-            layer.forward = _Tapped(self, layer, rule, layer_names[layer] or "the module")
         for parameter in self.parameters:
             parameter.register_hook(self._refusal(self._names[id(parameter)]))  # type: ignore[no-untyped-call]
 
@@ -222,114 +213,3 @@ def _disjoint(booked: _Booked) -> _Booked:
             gradients = apart[piece.key][1].merge(gradients)
         apart[piece.key] = piece, gradients
     return apart
-
-
-class Call:
-    """One call of a layer: finds its rule's batch dimensions, and books its gradients."""
-
-    def __init__(self, keeper: Bookkeeper, layer: nn.Module, name: str) -> None:
-        self._keeper = keeper
-        self._layer = layer
-        self.name = name
-        self.batch = keeper.dims.begin(layer, name)
-        self._drawn = keeper.drawn
-        self._number = keeper.dims.number(layer)
-        self._inputs = 0
-
-    def find_batch(self, value: Tensor) -> int | None:
-        """Return the batch dimension of an input, or None."""
-        self._inputs += 1
-        site = (self._layer, self._number, self._inputs)
-        return self._keeper.dims.find(site, value.shape, self.name)
-
-    def batch_dim(self, value: Tensor, *, only: int | None = None) -> int:
-        """Return the batch dimension of an input, which must be `only` if that is given.
-
-        Raises `InvalidInput` where the input holds no batch, or elsewhere.
-        """
-        dim = self.find_batch(value)
-        if self._keeper.dims.probing and only is not None:
-            dim = only if value.ndim > only and value.shape[only] == self.batch else None
-        if dim is None or only not in (None, dim):
-            place = "a dimension" if only is None else f"dimension {only}"
-            raise InvalidInput(
-                f"{self.name}: its input has shape {tuple(value.shape)}, expected the "
-                f"{self.batch} samples to be {place} of it"
-            )
-        return dim
-
-    def tap(self, output: Tensor, gradients: Callable[..., Gradients], *saved: Tensor) -> Tensor:
-        """Return the output, tapped: its gradient g will book gradients(g, *saved).
-
-        A saved tensor that is modified in between is an error, as elsewhere in autograd.
-        """
-        if not torch.is_grad_enabled():
-            return output
-        if output._is_view():
-            output = output.clone()  # or autograd would copy the gradients of its base
-        saved = tuple(s.detach() for s in saved)
-        tapped: Tensor = _Tap.apply(  # type: ignore[no-untyped-call]
-            self._keeper.anchor, output, self, gradients, *saved
-        )
-        return tapped
-
-    def book(self, gradients: Gradients) -> None:
-        """Book per-sample gradients, during the backward pass."""
-        if self._drawn != self._keeper.drawn:
-            raise InvalidInput(
-                f"{self.name}: this backward pass is of a batch before the last that was drawn: "
-                "call backward before the next is drawn, and keep nothing with a gradient"
-            )
-        self._keeper.book(self.name, self.batch, gradients)
-
-
-class _Tap(torch.autograd.Function):
-    """The identity function, whose backward books per-sample gradients."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        anchor: Tensor,
-        output: Tensor,
-        call: Call,
-        gradients: Callable[..., Gradients],
-        *saved: Tensor,
-    ) -> Tensor:
-        # The anchor requires a gradient, so that autograd comes by where no input does. The
-        # output is the same tensor, not a view, so that later code may work in place.
-        ctx.mark_dirty(output)
-        ctx.save_for_backward(*saved)
-        ctx.call = call
-        ctx.gradients = gradients
-        return output
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        (gradient,) = grads
-        saved = ctx.saved_tensors
-        with exact(gradient.device.type):
-            ctx.call.book(ctx.gradients(gradient, *saved))
-        return (None, gradient, None, None, *[None] * len(saved))
-
-
-class _Tapped:
-    """A layer's forward: by its rule where gradients are enabled, else the class's own.
-
-    A deep copy of a module, such as one that averages weights, is an ordinary module again.
-    """
-
-    def __init__(self, keeper: Bookkeeper | None, layer: nn.Module, rule: Rule, name: str) -> None:
-        self._keeper = keeper
-        self._layer = layer
-        self._rule = rule
-        self._name = name
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        keeper = self._keeper
-        if keeper is None or not (torch.is_grad_enabled() or keeper.dims.probing):
-            return type(self._layer).forward(self._layer, *args, **kwargs)
-        call = Call(keeper, self._layer, self._name)
-        return self._rule(self._layer, call, *args, **kwargs)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "_Tapped":
-        return _Tapped(None, copy.deepcopy(self._layer, memo), self._rule, self._name)

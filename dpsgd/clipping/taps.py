@@ -1,0 +1,134 @@
+"""Taps: a layer's outputs, whose backward books per-sample gradients of the layer's parameters."""
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dpsgd.clipping.clipped_sums import Bookkeeper, Gradients
+from dpsgd.gradients.precision import exact
+from ldp import InvalidInput
+
+Rule = Callable[..., Any]
+"""Runs a layer: rule(layer, call, *args, **kwargs) returns layer(*args, **kwargs), tapped."""
+
+
+def tap_layers(keeper: Bookkeeper, rules: Mapping[nn.Module, Rule]) -> None:
+    """Run the layers of the keeper's module by these rules: one for each that is to be trained."""
+    names = {layer: name for name, layer in keeper.module.named_modules()}
+    for layer, rule in rules.items():
+        # nn.Module looks `forward` up on the instance first.
+        layer.forward = _Tapped(keeper, layer, rule, names[layer] or "the module")
+
+
+class Call:
+    """One call of a layer: finds its rule's batch dimensions, and books its gradients."""
+
+    def __init__(self, keeper: Bookkeeper, layer: nn.Module, name: str) -> None:
+        self._keeper = keeper
+        self._layer = layer
+        self.name = name
+        self.batch = keeper.dims.begin(layer, name)
+        self._drawn = keeper.drawn
+        self._number = keeper.dims.number(layer)
+        self._inputs = 0
+
+    def find_batch(self, value: Tensor) -> int | None:
+        """Return the batch dimension of an input, or None."""
+        self._inputs += 1
+        site = (self._layer, self._number, self._inputs)
+        return self._keeper.dims.find(site, value.shape, self.name)
+
+    def batch_dim(self, value: Tensor, *, only: int | None = None) -> int:
+        """Return the batch dimension of an input, which must be `only` if that is given.
+
+        Raises `InvalidInput` where the input holds no batch, or elsewhere.
+        """
+        dim = self.find_batch(value)
+        if self._keeper.dims.probing and only is not None:
+            dim = only if value.ndim > only and value.shape[only] == self.batch else None
+        if dim is None or only not in (None, dim):
+            place = "a dimension" if only is None else f"dimension {only}"
+            raise InvalidInput(
+                f"{self.name}: its input has shape {tuple(value.shape)}, expected the "
+                f"{self.batch} samples to be {place} of it"
+            )
+        return dim
+
+    def tap(self, output: Tensor, gradients: Callable[..., Gradients], *saved: Tensor) -> Tensor:
+        """Return the output, tapped: its gradient g will book gradients(g, *saved).
+
+        A saved tensor that is modified in between is an error, as elsewhere in autograd.
+        """
+        if not torch.is_grad_enabled():
+            return output
+        if output._is_view():
+            output = output.clone()  # or autograd would copy the gradients of its base
+        saved = tuple(s.detach() for s in saved)
+        tapped: Tensor = _Tap.apply(  # type: ignore[no-untyped-call]
+            self._keeper.anchor, output, self, gradients, *saved
+        )
+        return tapped
+
+    def book(self, gradients: Gradients) -> None:
+        """Book per-sample gradients, during the backward pass."""
+        if self._drawn != self._keeper.drawn:
+            raise InvalidInput(
+                f"{self.name}: this backward pass is of a batch before the last that was drawn: "
+                "call backward before the next is drawn, and keep nothing with a gradient"
+            )
+        self._keeper.book(self.name, self.batch, gradients)
+
+
+class _Tap(torch.autograd.Function):
+    """The identity function, whose backward books per-sample gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        anchor: Tensor,
+        output: Tensor,
+        call: Call,
+        gradients: Callable[..., Gradients],
+        *saved: Tensor,
+    ) -> Tensor:
+        # The anchor requires a gradient, so that autograd comes by where no input does. The
+        # output is the same tensor, not a view, so that later code may work in place.
+        ctx.mark_dirty(output)
+        ctx.save_for_backward(*saved)
+        ctx.call = call
+        ctx.gradients = gradients
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        (gradient,) = grads
+        saved = ctx.saved_tensors
+        with exact(gradient.device.type):
+            ctx.call.book(ctx.gradients(gradient, *saved))
+        return (None, gradient, None, None, *[None] * len(saved))
+
+
+class _Tapped:
+    """A layer's forward: by its rule where gradients are enabled, else the class's own.
+
+    A deep copy of a module, such as one that averages weights, is an ordinary module again.
+    """
+
+    def __init__(self, keeper: Bookkeeper | None, layer: nn.Module, rule: Rule, name: str) -> None:
+        self._keeper = keeper
+        self._layer = layer
+        self._rule = rule
+        self._name = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        keeper = self._keeper
+        if keeper is None or not (torch.is_grad_enabled() or keeper.dims.probing):
+            return type(self._layer).forward(self._layer, *args, **kwargs)
+        call = Call(keeper, self._layer, self._name)
+        return self._rule(self._layer, call, *args, **kwargs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "_Tapped":
+        return _Tapped(None, copy.deepcopy(self._layer, memo), self._rule, self._name)
