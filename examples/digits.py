@@ -30,7 +30,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, TensorDataset
 
-import hearsay.plan
+import hearsay.plans.plan
 from dpsgd import (
     Account,
     Cohort,
@@ -42,7 +42,7 @@ from dpsgd import (
     forward_cross_entropy,
 )
 from hearsay import Analyst
-from hearsay.transport import open_channel
+from hearsay.sending.transport import open_channel
 from hearsay.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -121,7 +121,7 @@ def collect(address: str, asked: Digits, epsilon: float, people: int, coins: Coi
         )
         collector = collector_pb2_grpc.CollectorStub(channel)
         request = collector_pb2.GetPlanRequest(survey=declared.name)
-        plan = hearsay.plan.parse(collector.GetPlan(request).plan)
+        plan = hearsay.plans.plan.parse(collector.GetPlan(request).plan)
         for start in range(0, people, BATCHES):
             batches = [
                 report(plan, asked, coins) for _ in range(start, min(start + BATCHES, people))
@@ -131,7 +131,7 @@ def collect(address: str, asked: Digits, epsilon: float, people: int, coins: Coi
     return declared.name
 
 
-def report(plan: hearsay.plan.Plan, asked: Digits, coins: Coins) -> collector_pb2.Batch:
+def report(plan: hearsay.plans.plan.Plan, asked: Digits, coins: Coins) -> collector_pb2.Batch:
     """Return all that one person's device sends: one image's number, and a randomised answer."""
     level = plan.levels["only"]
     (image,) = level.budget.draw(coins)

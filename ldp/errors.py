@@ -13,8 +13,8 @@ Exceptions without a module's name are defined here.
     - `TooMany` (`hearsay_server.limits`): wait `retry_after` seconds
     - `Overloaded` (`hearsay_server.storage.writer`): wait until the disk has caught up
   - `PlanRefused`: mend what the app agreed to, or ask the operator for a plan that fits it
-  - `Unreachable` (`hearsay.transport`, a `ConnectionError`): check the address, the network, TLS
-    and the token, as `reason` says; then try again
+  - `Unreachable` (`hearsay.sending.transport`, a `ConnectionError`): check the address, the
+    network, TLS and the token, as `reason` says; then try again
   - `Denied` (`hearsay_server.serving.auth`): ask the operator for a token of the right role
   - `MissingExtra` (an `ImportError`): install the extra that is named
   - `StorageFailed`: mend the disk, the database or the permissions, restore a backup, or install

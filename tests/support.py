@@ -15,7 +15,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hearsay import MEMORY, Agreement, Client
-from hearsay.transport import Transport
+from hearsay.sending.transport import Transport
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server.surveys import survey as surveys
 from preloaded import Preloaded

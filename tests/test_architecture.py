@@ -37,6 +37,17 @@ FLOORS = {
         {"layers"},
         {"training"},
     ],
+    "hearsay": [
+        {"environment", "interrupts", "trouble", "v1"},
+        {"plans", "storage"},
+        {"agreement", "rows"},
+        {"choices"},
+        {"recording"},
+        {"sending"},
+        {"lifetimes", "person"},
+        {"client", "analyst", "testing"},
+        {"aio"},
+    ],
     "hearsay_server": [
         {"build", "clock", "config", "limits"},
         {"ingest", "surveys"},

@@ -13,7 +13,8 @@ import pytest
 from command import hearsay
 from typer.core import TyperGroup
 
-from hearsay import Client, Delivery, Person, create_ledger, outbox
+from hearsay import Client, Delivery, Person, create_ledger
+from hearsay.recording import outbox
 from hearsay_server import cli
 from hearsay_server.commands import codegen
 from hearsay_server.config import Config

@@ -13,7 +13,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 
-from hearsay.plan import message, parse
+from hearsay.plans.plan import message, parse
 from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput

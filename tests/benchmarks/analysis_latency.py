@@ -21,9 +21,9 @@ import numpy as np
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from traffic import Process, serving
 
-import hearsay.plan
+import hearsay.plans.plan
 from hearsay import Analyst, HearsayError
-from hearsay.plan import Plan
+from hearsay.plans.plan import Plan
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, collector_pb2_grpc
 from hearsay_server.surveys import survey as surveys
 from ldp import Coins
@@ -40,7 +40,9 @@ def register(server: Process, values: int) -> Plan:
         stub = admin_pb2_grpc.AdminStub(channel)
         request = admin_pb2.CreateSurveyRequest(survey=surveys.from_toml(toml, "wide.toml"))
         stub.CreateSurvey(request)
-        return hearsay.plan.parse(stub.ShowSurvey(admin_pb2.ShowSurveyRequest(survey="wide")).plan)
+        return hearsay.plans.plan.parse(
+            stub.ShowSurvey(admin_pb2.ShowSurveyRequest(survey="wide")).plan
+        )
 
 
 def batch(plan: Plan, level: str, rows: int) -> collector_pb2.SubmitRequest:

@@ -16,8 +16,8 @@ from pathlib import Path
 import grpc
 import numpy as np
 
-import hearsay.plan
-from hearsay.plan import Plan
+import hearsay.plans.plan
+from hearsay.plans.plan import Plan
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2
 from hearsay_server.storage import tokens
 from hearsay_server.storage.database import open_folder
@@ -187,7 +187,7 @@ def register(server: Process, token: str | None = None) -> Plan:
         stub = admin_pb2_grpc.AdminStub(channel)
         stub.CreateSurvey(admin_pb2.CreateSurveyRequest(survey=survey), metadata=metadata)
         request = admin_pb2.ShowSurveyRequest(survey=survey.name)
-        return hearsay.plan.parse(stub.ShowSurvey(request, metadata=metadata).plan)
+        return hearsay.plans.plan.parse(stub.ShowSurvey(request, metadata=metadata).plan)
 
 
 def batch(plan: Plan, rows: int, source: np.random.Generator) -> collector_pb2.Batch:

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from hearsay import MEMORY, Client
-from hearsay.plan import mechanism_message
+from hearsay.plans.plan import mechanism_message
 from hearsay.testing import RecordingTransport
 from hearsay.v1 import collector_pb2, plan_pb2, survey_pb2
 from hearsay_server.surveys import catalogue

@@ -8,10 +8,10 @@ from hostile import one_question, plan_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearsay.account import Account
 from hearsay.choices import Agreed, Choices
-from hearsay.plan import parse
-from hearsay.terms import Terms
+from hearsay.plans.plan import parse
+from hearsay.recording.account import Account
+from hearsay.recording.terms import Terms
 from hearsay.trouble import Reason, Trouble
 from ldp import Coins
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from hearsay import InvalidInput, plan
+from hearsay import InvalidInput
 from hearsay.agreement import Agreement
+from hearsay.plans import plan
 from hearsay.v1 import plan_pb2
 from hearsay_server.surveys import survey as surveys
 from support import SURVEY

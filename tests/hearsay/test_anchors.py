@@ -12,9 +12,9 @@ from types import ModuleType
 import pytest
 from disks import SmallDisk
 
-from hearsay.anchors import Anchor, FileAnchor, KeyringAnchor
-from hearsay.new_ledger import create_ledger
-from hearsay.store import Store
+from hearsay.storage.anchors import Anchor, FileAnchor, KeyringAnchor
+from hearsay.storage.new_ledger import create_ledger
+from hearsay.storage.store import Store
 from hearsay.trouble import Reason, Trouble
 from ldp.errors import InvalidInput, MissingExtra, StorageFailed
 

@@ -24,7 +24,7 @@ from hearsay import (
     InvalidInput,
     Reason,
 )
-from hearsay.plan import parse
+from hearsay.plans.plan import parse
 from ldp.testing import SeededCoins
 from support import Calendar
 

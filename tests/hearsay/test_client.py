@@ -10,7 +10,8 @@ import pytest
 from moody import QUICK, Moody
 from people import person
 
-from hearsay import Analyst, Caps, Delivery, Reason, Unreachable, sealing
+from hearsay import Analyst, Caps, Delivery, Reason, Unreachable
+from hearsay.sending import sealing
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from ldp import Coins
 from ldp.errors import InvalidInput, NotReady, PlanRefused

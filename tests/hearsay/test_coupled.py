@@ -29,7 +29,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hearsay import MEMORY, Caps, Client, Delivery, Unreachable, create_ledger
-from hearsay.plan import parse
+from hearsay.plans.plan import parse
 from hearsay.testing import RecordingTransport
 from hearsay.v1 import collector_pb2, plan_pb2
 from hearsay_server.surveys import catalogue
@@ -425,10 +425,10 @@ def story(
 def replaced(moments: Moments) -> Iterator[None]:
     """Let the senders live by these moments, and let their retries repeat."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hearsay.sender.time", moments)
-        patch.setattr("hearsay.sender.queue", moments)
-        patch.setattr("hearsay.sender.random", random.Random(0))
-        patch.setattr("hearsay.plan_keeper._uptime", moments.monotonic)
+        patch.setattr("hearsay.sending.sender.time", moments)
+        patch.setattr("hearsay.sending.sender.queue", moments)
+        patch.setattr("hearsay.sending.sender.random", random.Random(0))
+        patch.setattr("hearsay.sending.plan_keeper._uptime", moments.monotonic)
         yield
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from hostile import one_question, plan_of, uncollected
 
-from hearsay import MEMORY, Agreement, Client, Delivery, ledger_file
+from hearsay import MEMORY, Agreement, Client, Delivery
+from hearsay.recording import ledger_file
 from hearsay.testing import RecordingTransport
 from support import new_client
 
@@ -158,7 +159,7 @@ def test_a_revocation_that_is_interrupted_at_its_end_does_not_pause_sending_for_
             person.grant()
         ann.record(answer="yes")
         with monkeypatch.context() as patch:
-            patch.setattr("hearsay.sender.Sender.resume", lambda *_: interrupt())
+            patch.setattr("hearsay.sending.sender.Sender.resume", lambda *_: interrupt())
             with pytest.raises(Interrupted):
                 ann.revoke()
         assert bob.record(answer="no").taken == ("answer",)

@@ -16,7 +16,7 @@ from hearsay import (
     PlanRefused,
     Reason,
 )
-from hearsay.schema import VERSION
+from hearsay.storage.schema import VERSION
 from support import DAILY, Calendar, Server, device, new_client
 
 

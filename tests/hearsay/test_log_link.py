@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from disks import SmallDisk
 
-from hearsay.new_ledger import create_ledger
-from hearsay.store import Store
+from hearsay.storage.new_ledger import create_ledger
+from hearsay.storage.store import Store
 from support import wait_until
 
 EARLIER, NOW = datetime(2026, 7, 4, 12, tzinfo=UTC), datetime(2026, 7, 5, 12, tzinfo=UTC)
@@ -59,7 +59,7 @@ VICTIM = """
 import ctypes, mmap, os, signal, sys
 from datetime import datetime
 from pathlib import Path
-from hearsay.store import Store
+from hearsay.storage.store import Store
 
 file, tight = Path(sys.argv[1]), sys.argv[2] == "tight"
 kept = mmap.mmap(os.open(f"{file}.kept", os.O_RDWR), 4096)  # outlives the process
@@ -238,7 +238,7 @@ def killed(file: Path, work: str) -> None:
     """Run statements on a store of the file, and kill the process."""
     script = (
         "import os, signal, sys; from datetime import datetime; from pathlib import Path\n"
-        "from hearsay.store import Store\n"
+        "from hearsay.storage.store import Store\n"
         "store = Store(Path(sys.argv[1]), datetime.now)\n"
         "def add(name):\n"
         "    store.write(lambda c: c.execute('INSERT INTO counters VALUES (?, ?, 1)',\n"

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from branching import Distribution, distribution
 
-from hearsay import InvalidInput, plan
-from hearsay.memo import Memoizer
+from hearsay import InvalidInput
+from hearsay.plans import plan
+from hearsay.plans.memo import Memoizer
 from hearsay.v1 import plan_pb2
 from hearsay_server.surveys import survey as surveys
 from ldp import HRR, KRR, LOLOHA, DBitFlip, KRRChain, UnaryChain, UnaryEncoding

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearsay import InvalidInput, period
+from hearsay import InvalidInput
+from hearsay.plans import period
 
 UNITS = ["", "PT1H", "P1D", "P1W", "P1M", "P1Y"]
 

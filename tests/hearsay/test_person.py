@@ -7,17 +7,10 @@ from pathlib import Path
 import pytest
 from hostile import one_question, plan_of
 
-from hearsay import (
-    MEMORY,
-    Caps,
-    Client,
-    Delivery,
-    InvalidInput,
-    Reason,
-    outbox,
-    sealing,
-)
-from hearsay.plan import mechanism_message, parse
+from hearsay import MEMORY, Caps, Client, Delivery, InvalidInput, Reason
+from hearsay.plans.plan import mechanism_message, parse
+from hearsay.recording import outbox
+from hearsay.sending import sealing
 from hearsay.testing import RecordingTransport
 from hearsay.v1 import collector_pb2, plan_pb2
 from ldp import KRR

@@ -20,10 +20,11 @@ from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearsay import InvalidInput, plan
+from hearsay import InvalidInput
 from hearsay.choices import Agreed, Choices
-from hearsay.plan import Categorical, Numeric
-from hearsay.terms import Terms
+from hearsay.plans import plan
+from hearsay.plans.plan import Categorical, Numeric
+from hearsay.recording.terms import Terms
 from hearsay.v1 import plan_pb2
 from hearsay_server.surveys import survey as surveys
 from ldp import RAPPOR, KRRChain, Mechanism, OrderedExponential
@@ -588,7 +589,8 @@ OTHER = "python" if api_implementation.Type() == "upb" else "upb"
 AS_THE_OTHER = """
 import sys
 from google.protobuf.internal import api_implementation
-from hearsay import InvalidInput, plan
+from hearsay import InvalidInput
+from hearsay.plans import plan
 from hearsay_server.surveys import survey as surveys
 
 assert api_implementation.Type() == "{other}"

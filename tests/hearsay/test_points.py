@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hearsay.points import Points
+from hearsay.plans.points import Points
 from ldp import InvalidInput
 from ldp.mechanisms.numbers.mean import MAX_POINTS
 

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 from people import person
 
-from hearsay import Reason, outbox
-from hearsay.store import Store
+from hearsay import Reason
+from hearsay.recording import outbox
+from hearsay.storage.store import Store
+from hearsay.storage.wal import intact
 from hearsay.trouble import Trouble
-from hearsay.wal import intact
 from support import Server, device, new_client
 
 PHASE = """

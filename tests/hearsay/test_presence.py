@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearsay.presence import pack, unpack
+from hearsay.plans.presence import pack, unpack
 from ldp import InvalidInput
 
 

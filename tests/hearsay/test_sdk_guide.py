@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from hearsay import MEMORY, Client, Reason, create_ledger, ledger_file
+from hearsay import MEMORY, Client, Reason, create_ledger
+from hearsay.recording import ledger_file
 from hearsay_server.commands import codegen
 from hearsay_server.surveys import survey as surveys
 from support import Server, free_port

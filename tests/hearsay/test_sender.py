@@ -8,11 +8,11 @@ import pytest
 
 from hearsay import Caps, Delivery, Reason, Unreachable
 from hearsay.choices import Agreed, Choices
-from hearsay.consent import Consent
-from hearsay.counters import Counters
-from hearsay.plan_keeper import PlanKeeper
-from hearsay.sender import Sender
-from hearsay.store import Store
+from hearsay.recording.consent import Consent
+from hearsay.recording.counters import Counters
+from hearsay.sending.plan_keeper import PlanKeeper
+from hearsay.sending.sender import Sender
+from hearsay.storage.store import Store
 from hearsay.testing import Collector, RecordingTransport
 from hearsay.v1 import collector_pb2
 from hearsay_server.surveys import survey as surveys

@@ -18,9 +18,9 @@ from typing import TypeVar
 import pytest
 from disks import SmallDisk
 
-from hearsay.new_ledger import create_ledger
-from hearsay.schema import VERSION
-from hearsay.store import Store
+from hearsay.storage.new_ledger import create_ledger
+from hearsay.storage.schema import VERSION
+from hearsay.storage.store import Store
 from hearsay.trouble import Reason, Trouble
 from ldp import InvalidInput
 from support import at_once
@@ -497,7 +497,7 @@ def test_a_process_that_exits_without_closing_leaves_a_ledger_that_is_whole(file
     create_ledger(file)
     script = (
         "import sys; from pathlib import Path; from datetime import datetime\n"
-        "from hearsay.store import Store\n"
+        "from hearsay.storage.store import Store\n"
         "store = Store(Path(sys.argv[1]), datetime.now)\n"
         "store.write(lambda c: c.execute(\"INSERT INTO counters VALUES ('s', 'answers', 1)\"))\n"
         "store.secure()\n"

@@ -13,8 +13,8 @@ from types import FrameType
 import pytest
 from hostile import uncollected
 
-from hearsay.new_ledger import create_ledger
-from hearsay.store import Store
+from hearsay.storage.new_ledger import create_ledger
+from hearsay.storage.store import Store
 from hearsay.trouble import Trouble
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # `uncollected` says why

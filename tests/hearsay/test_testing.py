@@ -9,8 +9,8 @@ import pytest
 
 import hearsay
 from hearsay import Delivery, InvalidInput, Unreachable
+from hearsay.sending.transport import GrpcTransport
 from hearsay.testing import Collector, RecordingTransport
-from hearsay.transport import GrpcTransport
 from hearsay.v1 import collector_pb2
 from hearsay_server.surveys import survey as surveys
 from support import SURVEY, device, new_client

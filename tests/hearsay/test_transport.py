@@ -19,7 +19,7 @@ from moody import listening
 from serving import register, serving, tokens_of
 
 from hearsay import MEMORY, Client, Delivery, InvalidInput, Reason, Tls, Unreachable
-from hearsay.transport import GrpcTransport, check_target, is_loopback, open_channel
+from hearsay.sending.transport import GrpcTransport, check_target, is_loopback, open_channel
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from support import Server, device, free_port, new_client, wait_until
 
@@ -400,7 +400,7 @@ def test_a_connection_that_nothing_uses_is_closed_when_another_is_opened(
     idle.get_plan("health", 10)
     GrpcTransport(second.address).get_plan("health", 10)
     assert first.living() == 1
-    monkeypatch.setattr("hearsay.channels._UNUSED", 0.0)
+    monkeypatch.setattr("hearsay.sending.channels._UNUSED", 0.0)
     GrpcTransport(address).get_plan("health", 10)
     wait_until(lambda: first.living() == 0)
     assert idle.get_plan("health", 10).plan == b"health"
@@ -431,7 +431,7 @@ def test_a_channel_that_was_replaced_connects_no_more() -> None:
 
 FORKING = """
 import contextlib, os, signal, sys
-from hearsay.transport import GrpcTransport
+from hearsay.sending.transport import GrpcTransport
 
 transport = GrpcTransport(sys.argv[1])
 assert transport.get_plan("health", 10).plan

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from serving import connected, submit
 
-import hearsay.plan
-from hearsay.plan import Plan
+import hearsay.plans.plan
+from hearsay.plans.plan import Plan
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2
 from hearsay_server.surveys import catalogue
 from hearsay_server.surveys import survey as surveys
@@ -41,7 +41,7 @@ def register(address: str, text: str) -> tuple[bytes, Plan]:
         stub = admin_pb2_grpc.AdminStub(channel)
         stub.CreateSurvey(admin_pb2.CreateSurveyRequest(survey=survey), timeout=20)
         shown = stub.ShowSurvey(admin_pb2.ShowSurveyRequest(survey=survey.name), timeout=20)
-    return shown.plan, hearsay.plan.parse(shown.plan)
+    return shown.plan, hearsay.plans.plan.parse(shown.plan)
 
 
 def batch(
@@ -79,7 +79,7 @@ def answers(plan: Plan, rows: int, seed: int) -> dict[str, NDArray[Any]]:
     source = np.random.default_rng(seed)
     found: dict[str, NDArray[Any]] = {}
     for name, attribute in plan.attributes.items():
-        if isinstance(attribute.domain, hearsay.plan.Categorical):
+        if isinstance(attribute.domain, hearsay.plans.plan.Categorical):
             found[name] = source.integers(0, len(attribute.domain.values), rows) // 2
         else:
             found[name] = source.beta(2, 4, rows) * 2 - 1

@@ -16,7 +16,7 @@ from deployments import KEEP_DAYS, LAG_DAYS, Deployment
 from measured import SURVEY, Maker
 from promises import Entry, Request, Situation, counts_of
 
-import hearsay.plan
+import hearsay.plans.plan
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, collector_pb2_grpc
 from hearsay_server.ingest.intake import GRACE, ends
 from hearsay_server.storage import retention, schema, shards
@@ -70,7 +70,7 @@ class Driver:
         deployment.set_clock(self._now)
         deployment.mend()
         deployment.servers[0].create(SURVEY)
-        self._plan = hearsay.plan.parse(deployment.servers[-1].show("faults").plan)
+        self._plan = hearsay.plans.plan.parse(deployment.servers[-1].show("faults").plan)
         self._maker = Maker(self._plan, self._chance)
 
     def run(self, goes_on: Callable[[int], bool]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from promises import Entry, Measurement, Version
 
-from hearsay.plan import Plan
+from hearsay.plans.plan import Plan
 from hearsay.v1 import collector_pb2
 from hearsay_server.ingest.intake import Cohort, ends
 from ldp import Tally

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 from alembic import command
 
-from hearsay import plan
+from hearsay.plans import plan
 from hearsay.v1 import collector_pb2
 from hearsay_server.ingest import merging
 from hearsay_server.ingest.intake import Cohort, Limits, Terms, decode

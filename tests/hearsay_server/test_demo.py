@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-import hearsay.plan
+import hearsay.plans.plan
 from hearsay import InvalidInput
 from hearsay_server.demo import play as demo
 from hearsay_server.storage.store import Store
@@ -66,7 +66,7 @@ def test_the_whole_job_on_the_marriage_survey(redbook: demo.Source, tmp_path: Pa
     store = Store(tmp_path / "data")
     (stored,) = store.surveys()
     assert (stored.records, stored.batches) == (800, 800)
-    for level in hearsay.plan.parse(stored.plan).levels.values():
+    for level in hearsay.plans.plan.parse(stored.plan).levels.values():
         assert level.budget.reported == 1  # "auto" samples
         assert {m.epsilon for m in level.mechanisms.values()} == {level.epsilon}
         affair = level.mechanisms["affair"]

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import hearsay.plan
+import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.plan import Plan
+from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.distributions import distribution
 from hearsay_server.answers.queries import NoReports, Tallies
@@ -46,7 +46,7 @@ low = 17
 high = {high}
 {step}
 """
-    return hearsay.plan.parse(surveys.resolve(surveys.from_toml(text, "test.toml")))
+    return hearsay.plans.plan.parse(surveys.resolve(surveys.from_toml(text, "test.toml")))
 
 
 def drawn(

@@ -12,10 +12,10 @@ from collected import DAYS, batch, collect, register, toml
 from command import hearsay as command
 from serving import serving, submit, tokens_of
 
-import hearsay.plan
+import hearsay.plans.plan
 from dpsgd.reports.rows import Rows
 from hearsay import Analyst, Unreachable
-from hearsay.plan import Plan
+from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.rows import chunks
 from hearsay_server.storage.store import Store
@@ -318,7 +318,7 @@ def test_columns_that_would_collide_are_refused() -> None:
     text = SURVEY.replace('name = "smokes"', 'name = "period"')
     data = surveys.resolve(surveys.from_toml(text, "t"))
     with pytest.raises(InvalidInput, match="two columns are called 'period'"):
-        schema_of(hearsay.plan.parse(data), data)
+        schema_of(hearsay.plans.plan.parse(data), data)
 
 
 def test_a_folder_that_is_no_export_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearsay import plan
+from hearsay.plans import plan
 from hearsay.v1 import collector_pb2
 from hearsay_server.ingest.intake import Cohort, Limits, Refused, Terms, decode
 from hearsay_server.surveys import survey as surveys

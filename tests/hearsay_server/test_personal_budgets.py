@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import hearsay.plan
-from hearsay.plan import Level
+import hearsay.plans.plan
+from hearsay.plans.plan import Level
 from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import survey as surveys
 from ldp import Mechanism
@@ -117,7 +117,7 @@ def test_every_pair_of_records_keeps_the_declared_policy_and_some_pair_uses_it(
     budget: str, data: st.DataObject
 ) -> None:
     survey = data.draw(declarations(budget))
-    plan = hearsay.plan.parse(surveys.resolve(survey))
+    plan = hearsay.plans.plan.parse(surveys.resolve(survey))
     levels = list(plan.levels.values())
     own = data.draw(st.sampled_from(levels))
     chosen = [data.draw(st.sampled_from(levels)) for _ in survey.attributes]

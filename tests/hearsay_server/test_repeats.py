@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import hearsay.plan
-from hearsay.plan import Plan
+import hearsay.plans.plan
+from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers import queries
 from hearsay_server.answers.repeats import of_levels
@@ -35,7 +35,7 @@ PEOPLE, DAYS, SHARE = 500, 30, 0.3
 
 
 def plan_of(toml: str) -> Plan:
-    return hearsay.plan.parse(surveys.resolve(surveys.from_toml(toml, "test.toml")))
+    return hearsay.plans.plan.parse(surveys.resolve(surveys.from_toml(toml, "test.toml")))
 
 
 PLAN = plan_of(TOML)

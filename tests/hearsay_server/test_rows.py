@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-import hearsay.plan
-from hearsay import presence
+import hearsay.plans.plan
+from hearsay.plans import presence
 from hearsay.v1 import collector_pb2
 from hearsay_server.answers import rows
 from hearsay_server.surveys import survey as surveys
@@ -28,7 +28,7 @@ values = ["a", "b", "c", "d", "e"]
 def test_supports_are_those_of_all_reports_however_many_are_counted_at_once(
     at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = hearsay.plan.parse(surveys.resolve(surveys.from_toml(SURVEY, "test.toml")))
+    plan = hearsay.plans.plan.parse(surveys.resolve(surveys.from_toml(SURVEY, "test.toml")))
     sent, codes = [], {}
     for seed, name in enumerate(plan.levels):
         mechanism = plan.levels[name].mechanisms["first"]
@@ -50,7 +50,7 @@ def test_a_row_has_its_answers_at_the_selected_levels_and_is_left_out_without_on
     levels: list[str],
 ) -> None:
     text = SURVEY + SURVEY[SURVEY.index("[[attributes]]") :].replace("first", "second")
-    plan = hearsay.plan.parse(surveys.resolve(surveys.from_toml(text, "test.toml")))
+    plan = hearsay.plans.plan.parse(surveys.resolve(surveys.from_toml(text, "test.toml")))
     answered = [  # of each row the code of each attribute at a level
         {("first", "strict"): b"\1", ("second", "open"): b"\2"},
         {("first", "open"): b"\3"},
@@ -79,7 +79,7 @@ def test_a_row_has_its_answers_at_the_selected_levels_and_is_left_out_without_on
 
 
 def test_a_page_without_answers_at_a_level_has_no_message() -> None:
-    plan = hearsay.plan.parse(surveys.resolve(surveys.from_toml(SURVEY, "test.toml")))
+    plan = hearsay.plans.plan.parse(surveys.resolve(surveys.from_toml(SURVEY, "test.toml")))
     batch = collector_pb2.Batch(rows=2)
     batch.columns.add(attribute="first", level="open", codes=b"\1\2")
     assert not list(rows.chunks(plan, [[batch]], ["strict"], np.random.default_rng(1)))

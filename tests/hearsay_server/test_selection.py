@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-import hearsay.plan
+import hearsay.plans.plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.storage.selection import Selected, resolve
 from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput
 from support import DAILY
 
-PLAN = hearsay.plan.parse(surveys.resolve(surveys.from_toml(DAILY, "test.toml")))
+PLAN = hearsay.plans.plan.parse(surveys.resolve(surveys.from_toml(DAILY, "test.toml")))
 ALL = tuple(PLAN.levels)
 
 

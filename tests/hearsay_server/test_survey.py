@@ -7,7 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from hearsay import InvalidInput, plan
+from hearsay import InvalidInput
+from hearsay.plans import plan
 from hearsay_server.surveys import catalogue
 from hearsay_server.surveys import survey as surveys
 from ldp.core.exact import certainly_at_most

@@ -11,7 +11,7 @@ import pytest
 from certificates import Authority
 from serving import connected, serving
 
-from hearsay.transport import Tls
+from hearsay.sending.transport import Tls
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server.config import Config
 from hearsay_server.serving.tls import _Files, _Reload, credentials

@@ -2,15 +2,15 @@
 
 from hearsay.agreement import Agreement
 from hearsay.analyst import Analyst
-from hearsay.anchors import Anchor, FileAnchor, KeyringAnchor
 from hearsay.choices import Caps
 from hearsay.client import MEMORY, Client
-from hearsay.ledger import Recorded, Spending
-from hearsay.new_ledger import create_ledger
-from hearsay.outbox import Outbox, Sent
 from hearsay.person import Person
-from hearsay.sender import Delivery, DeliveryState
-from hearsay.transport import Tls, Unreachable
+from hearsay.recording.ledger import Recorded, Spending
+from hearsay.recording.outbox import Outbox, Sent
+from hearsay.sending.sender import Delivery, DeliveryState
+from hearsay.sending.transport import Tls, Unreachable
+from hearsay.storage.anchors import Anchor, FileAnchor, KeyringAnchor
+from hearsay.storage.new_ledger import create_ledger
 from hearsay.trouble import Reason, Status
 from ldp.errors import (
     HearsayError,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hearsay.plan import Categorical, Plan, parse
+from hearsay.plans.plan import Categorical, Plan, parse
 from ldp import InvalidInput
 
 _LONGEST = 200

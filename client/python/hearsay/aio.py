@@ -7,9 +7,9 @@ from typing import Any, Concatenate, ParamSpec, Self
 
 import hearsay as blocking
 from hearsay.choices import Caps
-from hearsay.ledger import Recorded, Spending
-from hearsay.outbox import Outbox
-from hearsay.sender import DeliveryState
+from hearsay.recording.ledger import Recorded, Spending
+from hearsay.recording.outbox import Outbox
+from hearsay.sending.sender import DeliveryState
 from hearsay.trouble import Status
 
 _P = ParamSpec("_P")

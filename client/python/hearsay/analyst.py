@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 import grpc
 import numpy as np
 
-from hearsay import plan as plans
-from hearsay.transport import Tls, Token, call, open_channel, stream
+from hearsay.plans import plan as plans
+from hearsay.sending.transport import Tls, Token, call, open_channel, stream
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
 from ldp.errors import NotReady, needs
 

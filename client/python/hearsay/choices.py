@@ -8,9 +8,9 @@ from datetime import datetime
 from fractions import Fraction
 from functools import cached_property
 
-from hearsay import period
 from hearsay.agreement import Agreement
-from hearsay.plan import Categorical, Plan
+from hearsay.plans import period
+from hearsay.plans.plan import Categorical, Plan
 from ldp import InvalidInput
 
 _UNTIL = {

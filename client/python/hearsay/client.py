@@ -11,21 +11,22 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
-from hearsay import environment, lifetimes, outbox
+from hearsay import environment, lifetimes
 from hearsay.agreement import Agreement
-from hearsay.anchors import Anchor
 from hearsay.choices import Agreed, Caps, Choices
-from hearsay.consent import Consent
-from hearsay.counters import Counters, OnDrop
 from hearsay.interrupts import is_from_handler
-from hearsay.ledger import Ledger
-from hearsay.outbox import Outbox
 from hearsay.person import Device, Person
-from hearsay.plan import Plan
-from hearsay.plan_keeper import PlanKeeper
-from hearsay.sender import Delivery, DeliveryState, Sender
-from hearsay.store import Store
-from hearsay.transport import GrpcTransport, Tls, Token, Transport
+from hearsay.plans.plan import Plan
+from hearsay.recording import outbox
+from hearsay.recording.consent import Consent
+from hearsay.recording.counters import Counters, OnDrop
+from hearsay.recording.ledger import Ledger
+from hearsay.recording.outbox import Outbox
+from hearsay.sending.plan_keeper import PlanKeeper
+from hearsay.sending.sender import Delivery, DeliveryState, Sender
+from hearsay.sending.transport import GrpcTransport, Tls, Token, Transport
+from hearsay.storage.anchors import Anchor
+from hearsay.storage.store import Store
 from hearsay.trouble import Reason, Trouble, to_raise
 from ldp import Coins, InvalidInput
 

@@ -8,7 +8,7 @@ import time
 import weakref
 from typing import Protocol
 
-from hearsay.sender import leaving
+from hearsay.sending.sender import leaving
 
 _log = logging.getLogger("hearsay")
 

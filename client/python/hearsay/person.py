@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from hearsay.choices import Agreed, Caps, Choices, no_attribute
-from hearsay.consent import Consent
-from hearsay.counters import Counters
 from hearsay.interrupts import is_from_handler
-from hearsay.ledger import INVALID, UNKNOWN, WITHHELD, Ledger, Moment, Recorded, Spending
-from hearsay.plan_keeper import PlanKeeper
-from hearsay.sender import Delivery, Sender
-from hearsay.store import Store
-from hearsay.terms import Terms
+from hearsay.recording.consent import Consent
+from hearsay.recording.counters import Counters
+from hearsay.recording.ledger import Ledger, Moment, Recorded, Spending
+from hearsay.recording.randomize import INVALID, UNKNOWN, WITHHELD
+from hearsay.recording.terms import Terms
+from hearsay.sending.plan_keeper import PlanKeeper
+from hearsay.sending.sender import Delivery, Sender
+from hearsay.storage.store import Store
 from hearsay.trouble import Reason, Status, Trouble, to_raise
 from ldp import Coins, InvalidInput
 from ldp.errors import HearsayError

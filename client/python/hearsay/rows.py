@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay import presence
-from hearsay.plan import Plan
+from hearsay.plans import presence
+from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 
 

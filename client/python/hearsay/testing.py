@@ -15,9 +15,9 @@ from typing import Any, Self
 
 import grpc
 
-from hearsay import presence
-from hearsay.plan import Plan, parse
-from hearsay.transport import Unreachable
+from hearsay.plans import presence
+from hearsay.plans.plan import Plan, parse
+from hearsay.sending.transport import Unreachable
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from ldp import InvalidInput, Tally
 

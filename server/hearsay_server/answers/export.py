@@ -19,10 +19,10 @@ from typing import Any, Unpack
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import hearsay.plan
+import hearsay.plans.plan
 from hearsay import Analyst, rows
 from hearsay.analyst import Selection
-from hearsay.plan import Plan
+from hearsay.plans.plan import Plan
 from hearsay.rows import AttributeRows
 from hearsay.v1 import analyst_pb2
 from ldp.errors import InvalidInput, NotReady, StorageFailed
@@ -54,7 +54,7 @@ def export(analyst: Analyst, survey: str, to: Path, **selection: Unpack[Selectio
     with _folder(to) as folder:
         chunks = analyst.chunks(survey, **selection)
         data = next(chunks).plan
-        plan = hearsay.plan.parse(data)
+        plan = hearsay.plans.plan.parse(data)
         parts = _Parts(folder, plan, schema_of(plan, data))
         for chunk in chunks:
             parts.add(chunk)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay.plan import Categorical, Plan
+from hearsay.plans.plan import Categorical, Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.repeats import of_levels
 from hearsay_server.ingest.intake import Cohort

@@ -8,8 +8,8 @@ from functools import lru_cache
 
 import numpy as np
 
-import hearsay.plan
-from hearsay.plan import Categorical, Plan
+import hearsay.plans.plan
+from hearsay.plans.plan import Categorical, Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers import distributions, queries, rows
 from hearsay_server.answers.queries import Tallies
@@ -23,7 +23,7 @@ reports, and more are rarely in one bucket of a hash."""
 
 Page = Sequence[collector_pb2.Batch]
 
-_parsed = lru_cache(maxsize=1)(hearsay.plan.parse)
+_parsed = lru_cache(maxsize=1)(hearsay.plans.plan.parse)
 
 
 def estimate(

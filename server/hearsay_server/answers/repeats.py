@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from hearsay.plan import Plan
+from hearsay.plans.plan import Plan
 from hearsay_server.ingest.intake import Cohort
 from ldp import Tally
 from ldp.core.repeated import Repeats, factors

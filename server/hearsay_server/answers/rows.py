@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay import presence
-from hearsay.plan import Plan
+from hearsay.plans import presence
+from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
 from ldp.assurance.suspicion import Supports, has_tests, supports
 

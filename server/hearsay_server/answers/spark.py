@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import hearsay.plan
-from hearsay.plan import Numeric, Plan
+import hearsay.plans.plan
+from hearsay.plans.plan import Numeric, Plan
 from hearsay_server.answers import queries
 from hearsay_server.answers.export import LEVEL, PERIOD, plan_of
 from hearsay_server.ingest.intake import Cohort
@@ -98,7 +98,7 @@ def estimate(
 
 
 def _plan(data: bytes, attribute: str) -> Plan:
-    plan = hearsay.plan.parse(data)
+    plan = hearsay.plans.plan.parse(data)
     if attribute not in plan.attributes:
         names = ", ".join(plan.attributes)
         raise InvalidInput(f"{plan.survey!r} has no attribute {attribute!r}; it has {names}")
@@ -106,7 +106,7 @@ def _plan(data: bytes, attribute: str) -> Plan:
 
 
 def _mechanisms(data: bytes, attribute: str) -> dict[str, Mechanism]:
-    levels = hearsay.plan.parse(data).levels.values()
+    levels = hearsay.plans.plan.parse(data).levels.values()
     return {level.name: level.mechanisms[attribute] for level in levels}
 
 

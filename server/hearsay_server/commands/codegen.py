@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
-import hearsay.plan
+import hearsay.plans.plan
 from hearsay.agreement import Agreement
-from hearsay.plan import Categorical
-from hearsay.transport import GrpcTransport, Tls, Unreachable
+from hearsay.plans.plan import Categorical
+from hearsay.sending.transport import GrpcTransport, Tls, Unreachable
 from hearsay.trouble import Reason
 from hearsay_server.commands import connect
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, Insecure, Target, Token
@@ -94,7 +94,7 @@ def _fetched(survey: str, target: str, tls: Tls | None, token: str | None, insec
 
 def module(plan: bytes, *, with_plan: bool = True) -> str:
     """Return the source of the module for a plan; raise `InvalidInput` for bytes that are none."""
-    parsed = hearsay.plan.parse(plan)
+    parsed = hearsay.plans.plan.parse(plan)
     attributes = parsed.attributes.values()
     names = _identifiers([a.name for a in attributes], {"client", "answers"})
     types, parameters, answers, described = [], [], [], []

@@ -8,7 +8,7 @@ import typer
 from hearsay_server.build import revision, version
 
 if TYPE_CHECKING:
-    from hearsay.transport import Tls
+    from hearsay.sending.transport import Tls
 
 DEFAULT_ADDRESS = "127.0.0.1:50051"
 
@@ -66,7 +66,7 @@ def options(
 
 def tls(context: typer.Context) -> "Tls | None":
     """Return the TLS files given by the options before the command; None without any."""
-    from hearsay.transport import Tls  # commands that reach no server do without gRPC
+    from hearsay.sending.transport import Tls  # commands that reach no server do without gRPC
 
     given = context.find_root().params
     if not any(given[name] for name in ("ca", "certificate", "key", "server_name")):

@@ -11,9 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 
 import hearsay
-from hearsay import ledger_file, presence
-from hearsay.ledger_file import SurveyFile
-from hearsay.plan import Plan
+from hearsay.plans import presence
+from hearsay.plans.plan import Plan
+from hearsay.recording import ledger_file
+from hearsay.recording.ledger_file import SurveyFile
 from hearsay.v1 import collector_pb2
 from hearsay_server.commands.connect import AsJson
 from hearsay_server.surveys.describe import describe

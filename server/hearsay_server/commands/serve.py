@@ -10,7 +10,7 @@ import typer
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pydantic.fields import FieldInfo
 
-from hearsay.transport import call, open_channel
+from hearsay.sending.transport import call, open_channel
 from hearsay_server import config
 from hearsay_server.commands import connect
 from hearsay_server.commands.local import ConfigFile

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-import hearsay.plan
-from hearsay.transport import call, open_channel
+import hearsay.plans.plan
+from hearsay.sending.transport import call, open_channel
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server.commands import connect, upkeep
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
@@ -52,7 +52,7 @@ def plan_survey(
     """Resolve a survey into its plan, without a server: for an app's own tests."""
     plan = surveys.resolve(surveys.from_file(file))
     out.write_bytes(plan)
-    Console().print(f"{out} has revision {hearsay.plan.parse(plan).revision.hex()}")
+    Console().print(f"{out} has revision {hearsay.plans.plan.parse(plan).revision.hex()}")
 
 
 @app.command("explain")
@@ -114,9 +114,9 @@ def show_survey(
     with open_channel(target, tls=connect.tls(context), token=token, insecure=insecure) as channel:
         stub = admin_pb2_grpc.AdminStub(channel)
         answer = call(stub.ShowSurvey, admin_pb2.ShowSurveyRequest(survey=survey), _TIMEOUT)
-    plan = hearsay.plan.parse(answer.plan)
+    plan = hearsay.plans.plan.parse(answer.plan)
     if as_json:
-        typer.echo(json.dumps(MessageToDict(hearsay.plan.message(answer.plan)), indent=2))
+        typer.echo(json.dumps(MessageToDict(hearsay.plans.plan.message(answer.plan)), indent=2))
         return
     Console().print(f"[bold]{plan.survey}[/bold]  {escape(plan.title)}")
     Console().print(f"revision {plan.revision.hex()}")

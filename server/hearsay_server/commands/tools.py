@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-import hearsay.plan
+import hearsay.plans.plan
 from hearsay_server.commands.connect import AsJson
 from hearsay_server.surveys import catalogue
 from hearsay_server.surveys import survey as surveys
@@ -100,7 +100,7 @@ def plan(
         raise InvalidInput("give --k for categories, or --low and --high for numbers, not both")
     scale = _Scale(k, -1.0 if low is None else low, 1.0 if high is None else high)
     if k is None:
-        hearsay.plan.Numeric(scale.low, scale.high, clamp=False)
+        hearsay.plans.plan.Numeric(scale.low, scale.high, clamp=False)
     make = _maker(mechanism, k)
     planned = scale.planned(truth)
     inner = scale.inner(planned)
@@ -262,7 +262,7 @@ def _audited(
         return [(f"k = {k}" if k else "numbers", _maker(name, k)(epsilon))]
     if name or k is not None or epsilon is not None:
         raise InvalidInput("--survey has its own mechanisms: give nothing else with it")
-    resolved = hearsay.plan.parse(surveys.resolve(surveys.from_file(survey)))
+    resolved = hearsay.plans.plan.parse(surveys.resolve(surveys.from_file(survey)))
     return [
         (f"{level.name}, {attribute}", mechanism)
         for level in resolved.levels.values()

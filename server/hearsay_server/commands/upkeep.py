@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from hearsay.transport import call, open_channel
+from hearsay.sending.transport import call, open_channel
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server import config
 from hearsay_server.commands import connect

@@ -22,10 +22,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-import hearsay.plan
+import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.plan import Categorical, Numeric
-from hearsay.transport import call, open_channel
+from hearsay.plans.plan import Categorical, Numeric
+from hearsay.sending.transport import call, open_channel
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, survey_pb2
 from hearsay_server.demo.devices import Answers, Respondent, Sent, deliver, start
 from hearsay_server.demo.results import Comparison, draw, show
@@ -83,7 +83,7 @@ def from_csv(file: Path, survey: survey_pb2.Survey) -> Source:
 
 
 def _source(title: str, survey: survey_pb2.Survey, table: pd.DataFrame) -> Source:
-    plan = hearsay.plan.parse(surveys.resolve(survey))
+    plan = hearsay.plans.plan.parse(surveys.resolve(survey))
     respondents: list[dict[str, str | float]] = [{} for _ in range(len(table))]
     left_out = 0
     for name, attribute in plan.attributes.items():
@@ -127,7 +127,7 @@ def play(
         plan = surveys.resolve(source.survey)
         exhibit = _collect(pool, source, address, plan, seed, console)
         results = _ask(source, address)
-    _show_exhibit(exhibit, hearsay.plan.parse(plan), console)
+    _show_exhibit(exhibit, hearsay.plans.plan.parse(plan), console)
     show(results, console)
     draw(results, source.title, plot)
     covered = sum(result.covered for result in results)
@@ -228,7 +228,7 @@ def _truth(attribute: survey_pb2.Attribute, given: Sequence[str | float], label:
     return given.count(label) / len(given)
 
 
-def _show_exhibit(exhibit: Sent, plan: hearsay.plan.Plan, console: Console) -> None:
+def _show_exhibit(exhibit: Sent, plan: hearsay.plans.plan.Plan, console: Console) -> None:
     batch = collector_pb2.Batch.FromString(exhibit.batch)
     level = plan.level(exhibit.respondent.level)
     table = Table("attribute", "the truth, kept", "what left the device", "epsilon")

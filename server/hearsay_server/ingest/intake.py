@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay import period, presence
-from hearsay.plan import Plan
+from hearsay.plans import period, presence
+from hearsay.plans.plan import Plan
 from hearsay.v1 import collector_pb2
 from ldp import InvalidInput, Tally
 

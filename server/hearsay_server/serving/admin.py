@@ -5,7 +5,7 @@ from functools import partial
 
 import grpc
 
-import hearsay.plan
+import hearsay.plans.plan
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server.serving.status import Context, abort, no_survey
 from hearsay_server.storage import retention
@@ -37,7 +37,7 @@ class Admin(admin_pb2_grpc.AdminServicer):
             await abort(context, grpc.StatusCode.ALREADY_EXISTS, str(error))
 
     def _create(self, plan: bytes) -> StoredSurvey:
-        parsed = hearsay.plan.parse(plan)
+        parsed = hearsay.plans.plan.parse(plan)
         return self._store.create_survey(parsed.survey, parsed.revision, plan)
 
     async def ListSurveys(  # noqa: N802
@@ -91,7 +91,7 @@ class Admin(admin_pb2_grpc.AdminServicer):
 def _status(stored: StoredSurvey) -> admin_pb2.SurveyStatus:
     return admin_pb2.SurveyStatus(
         survey=stored.survey,
-        title=hearsay.plan.parse(stored.plan).title,
+        title=hearsay.plans.plan.parse(stored.plan).title,
         revision=stored.revision,
         batches=stored.batches,
         records=stored.records,

@@ -13,8 +13,8 @@ from typing import TypeVar, cast
 import grpc
 from google.protobuf.message import Message
 
-import hearsay.plan
-from hearsay.plan import Plan
+import hearsay.plans.plan
+from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
 from hearsay_server.answers import questions
 from hearsay_server.answers.queries import NoReports, Tallies
@@ -156,7 +156,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         frozen = await self._read(lambda: self._store.plans.frozen(survey))
         if frozen is None:
             await abort(context, grpc.StatusCode.NOT_FOUND, no_survey(survey))
-        return frozen, hearsay.plan.parse(frozen)
+        return frozen, hearsay.plans.plan.parse(frozen)
 
     async def _plan(self, question: Question, context: Context) -> tuple[bytes, Plan]:
         frozen, plan = await self._frozen(question.survey, context)

@@ -15,7 +15,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from hearsay.transport import is_loopback
+from hearsay.sending.transport import is_loopback
 from hearsay.v1 import admin_pb2_grpc, analyst_pb2_grpc, collector_pb2_grpc
 from hearsay_server.build import revision, version
 from hearsay_server.clock import Clock, system

@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hearsay.plan import Plan
+from hearsay.plans.plan import Plan
 from hearsay.v1 import collector_pb2
 from hearsay_server.ingest.intake import Cohort, Reason, Refused, check_period, ends, tallies_of
 from hearsay_server.limits import TooMany

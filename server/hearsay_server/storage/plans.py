@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 import sqlalchemy as sa
 
-import hearsay.plan
-from hearsay.plan import Plan
+import hearsay.plans.plan
+from hearsay.plans.plan import Plan
 from hearsay.v1 import collector_pb2
 from hearsay_server.ingest.intake import Refused, failed
 from hearsay_server.storage.database import Database, is_away
@@ -34,7 +34,7 @@ class Plans:
 
     def keep(self, plan: bytes) -> tuple[bytes, Plan]:
         """Remember a plan that is stored."""
-        parsed = hearsay.plan.parse(plan)
+        parsed = hearsay.plans.plan.parse(plan)
         kept = self._plans[parsed.survey] = (plan, parsed)
         return kept
 

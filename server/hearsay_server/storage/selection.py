@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from hearsay import period
-from hearsay.plan import Plan
+from hearsay.plans import period
+from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from ldp import InvalidInput
 

@@ -8,8 +8,8 @@ from typing import Any
 import sqlalchemy as sa
 from google.protobuf.message import DecodeError
 
-import hearsay.plan
-from hearsay.plan import Plan
+import hearsay.plans.plan
+from hearsay.plans.plan import Plan
 from hearsay.v1 import collector_pb2
 from hearsay_server.ingest.intake import Cohort, Refused, tallies_of
 from hearsay_server.storage import schema, shards
@@ -56,7 +56,7 @@ def verify(database: Database) -> Iterator[Checked]:
             kept = shards.counted(connection, survey)
             for period in sorted(set(kept) | _periods(connection, survey)):
                 counted = kept.get(period, Counted())
-                yield from _period(connection, hearsay.plan.parse(plan), period, counted)
+                yield from _period(connection, hearsay.plans.plan.parse(plan), period, counted)
 
 
 def _periods(connection: sa.Connection, survey: str) -> set[str]:

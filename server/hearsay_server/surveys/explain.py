@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-import hearsay.plan
-from hearsay.plan import Categorical, Level, Plan
+import hearsay.plans.plan
+from hearsay.plans.plan import Categorical, Level, Plan
 from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.survey import Question
@@ -66,7 +66,7 @@ def explain(survey: survey_pb2.Survey, source: str, users: int) -> Explanation:
     if users < 1:
         raise InvalidInput(f"users must be at least 1, got {users}")
     try:
-        plan = hearsay.plan.parse(surveys.resolve(survey))
+        plan = hearsay.plans.plan.parse(surveys.resolve(survey))
     except InvalidInput as error:
         raise InvalidInput(f"{source}: {error}") from None
     questions = surveys.questions(survey)

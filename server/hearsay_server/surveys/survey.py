@@ -14,9 +14,9 @@ import numpy as np
 from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import Message
 
-import hearsay.plan
-from hearsay import period
-from hearsay.plan import Categorical, Domain, Plan
+import hearsay.plans.plan
+from hearsay.plans import period
+from hearsay.plans.plan import Categorical, Domain, Plan
 from hearsay.v1 import plan_pb2, survey_pb2
 from hearsay_server.surveys import catalogue
 from ldp import InvalidInput, Mechanism
@@ -110,7 +110,7 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
                 mechanism = question.mechanism(share)
             except InvalidInput as error:
                 raise InvalidInput(f"levels.{name}, {question.name}: {error}") from None
-            level.mechanisms.append(hearsay.plan.mechanism_message(mechanism))
+            level.mechanisms.append(hearsay.plans.plan.mechanism_message(mechanism))
             size += mechanism.code_bytes
         if size > _MAX_RECORD:
             raise InvalidInput(
@@ -118,7 +118,7 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
                 "mechanisms of smaller reports"
             )
     data: bytes = plan.SerializeToString(deterministic=True)
-    hearsay.plan.parse(data)  # a client's checks, made before anything is frozen
+    hearsay.plans.plan.parse(data)  # a client's checks, made before anything is frozen
     return data
 
 
@@ -206,7 +206,7 @@ def questions(survey: survey_pb2.Survey) -> list[Question]:
         cap = attribute.cap if attribute.HasField("cap") else MAX_EPSILON
         check_epsilon(cap, f"{place}: cap")
         try:
-            domain = hearsay.plan.attribute(attribute, survey.period).domain
+            domain = hearsay.plans.plan.attribute(attribute, survey.period).domain
             if isinstance(domain, Categorical):
                 domain.policy(1.0)  # refused here, where the place is known
         except InvalidInput as error:

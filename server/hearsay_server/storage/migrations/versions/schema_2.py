@@ -6,7 +6,7 @@ from collections import Counter
 import sqlalchemy as sa
 from alembic import op
 
-from hearsay import period
+from hearsay.plans import period
 from hearsay.v1 import collector_pb2, plan_pb2
 
 revision = "2"

@@ -3,10 +3,10 @@
 import sqlite3
 from pathlib import Path
 
-from hearsay.database import on
-from hearsay.main_file import expect, look
+from hearsay.storage.database import on
+from hearsay.storage.main_file import expect, look
+from hearsay.storage.wal import MAY_GO, Log
 from hearsay.trouble import Reason, Trouble
-from hearsay.wal import MAY_GO, Log
 
 _MODES = ("PASSIVE", *["FULL"] * 5)
 """How to try a checkpoint: at first without holding up writers. Not by RESTART, after which

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from hearsay.interrupts import is_from_handler
+from hearsay.storage.wal import LONG_LOG, MAY_GO, Transact
 from hearsay.trouble import Reason, Trouble
-from hearsay.wal import LONG_LOG, MAY_GO, Transact
 
 R = TypeVar("R")
 Work = Callable[[sqlite3.Connection], R]

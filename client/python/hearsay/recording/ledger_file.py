@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hearsay.account import Account
 from hearsay.choices import Caps
-from hearsay.ledger import person_key
-from hearsay.outbox import Sent
-from hearsay.plan import Plan, parse
-from hearsay.schema import APPLICATION, VERSION
+from hearsay.plans.plan import Plan, parse
+from hearsay.recording.account import Account
+from hearsay.recording.ledger import person_key
+from hearsay.recording.outbox import Sent
+from hearsay.storage.schema import APPLICATION, VERSION
 from hearsay.v1 import collector_pb2
 from ldp.errors import InvalidInput, StorageFailed
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol, TypeVar
 
 from hearsay.interrupts import is_from_handler
-from hearsay.room import Room
+from hearsay.storage.room import Room
 from hearsay.trouble import Reason, Trouble
 
 try:

@@ -5,10 +5,10 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from hearsay.anchors import Mark
-from hearsay.schema import APPLICATION, VERSION
+from hearsay.storage.anchors import Mark
+from hearsay.storage.schema import APPLICATION, VERSION
+from hearsay.storage.wal import Expected, Log, mismatch
 from hearsay.trouble import Reason, Trouble
-from hearsay.wal import Expected, Log, mismatch
 
 _LOOKS, _BETWEEN = 20, 0.01
 """How often, and every how many seconds, to look at a file and its log that do not match: other

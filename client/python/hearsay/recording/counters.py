@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from hearsay import outbox
 from hearsay.interrupts import is_from_handler
-from hearsay.store import Store
+from hearsay.recording import outbox
+from hearsay.storage.store import Store
 from hearsay.trouble import Trouble
 
 _log = logging.getLogger("hearsay")

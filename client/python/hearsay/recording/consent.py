@@ -6,10 +6,10 @@ from collections.abc import Callable
 from datetime import datetime
 from enum import Enum
 
-from hearsay import outbox
-from hearsay.counters import Counters
-from hearsay.ledger import person_key
-from hearsay.store import Store
+from hearsay.recording import outbox
+from hearsay.recording.counters import Counters
+from hearsay.recording.ledger import person_key
+from hearsay.storage.store import Store
 
 
 class _Change(Enum):

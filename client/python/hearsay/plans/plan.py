@@ -19,9 +19,9 @@ from types import MappingProxyType
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from hearsay import period
-from hearsay.memo import Memoizer
-from hearsay.points import Points
+from hearsay.plans import period
+from hearsay.plans.memo import Memoizer
+from hearsay.plans.points import Points
 from hearsay.v1 import plan_pb2, survey_pb2
 from ldp import InvalidInput, Mechanism, build
 from ldp.core.exact import ONE, float_below

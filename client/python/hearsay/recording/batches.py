@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hearsay import presence
+from hearsay.plans import presence
 from hearsay.v1 import collector_pb2
 
 Batch = collector_pb2.Batch

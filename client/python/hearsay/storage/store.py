@@ -19,10 +19,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from hearsay import anchors
-from hearsay.anchors import Anchor, Mark
-from hearsay.checkpoints import let_go, renew
-from hearsay.database import (
+from hearsay.interrupts import is_from_handler
+from hearsay.storage import anchors
+from hearsay.storage.anchors import Anchor, Mark
+from hearsay.storage.checkpoints import let_go, renew
+from hearsay.storage.database import (
     R,
     Work,
     check_pages,
@@ -34,12 +35,11 @@ from hearsay.database import (
     transact,
     translated,
 )
-from hearsay.interrupts import is_from_handler
-from hearsay.main_file import count_once, expects_log, mismatch_of, own_mark, start_over
-from hearsay.new_ledger import in_memory, make
+from hearsay.storage.main_file import count_once, expects_log, mismatch_of, own_mark, start_over
+from hearsay.storage.new_ledger import in_memory, make
+from hearsay.storage.turns import Turn
+from hearsay.storage.wal import LONG_LOG, MAY_GO, Log
 from hearsay.trouble import Reason, Trouble
-from hearsay.turns import Turn
-from hearsay.wal import LONG_LOG, MAY_GO, Log
 
 _SQLITE = b"SQLite format 3\0"
 """The first bytes of every SQLite database."""

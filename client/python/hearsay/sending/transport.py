@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeVar
 
 import grpc
 
-from hearsay.channels import abandoned, channels
-from hearsay.failures import explained, has_no_connection, on_one_line, retry_after
+from hearsay.sending.channels import abandoned, channels
+from hearsay.sending.failures import explained, has_no_connection, on_one_line, retry_after
 from hearsay.trouble import Reason
 from hearsay.v1 import collector_pb2
 from ldp.errors import HearsayError, InvalidInput, NotReady

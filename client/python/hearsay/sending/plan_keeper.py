@@ -9,10 +9,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from hearsay.choices import Agreed, Caps, Choices
-from hearsay.plan import Plan, parse
-from hearsay.store import Store
-from hearsay.terms import Terms
-from hearsay.transport import Transport, Unreachable
+from hearsay.plans.plan import Plan, parse
+from hearsay.recording.terms import Terms
+from hearsay.sending.transport import Transport, Unreachable
+from hearsay.storage.store import Store
 from hearsay.trouble import Reason, Status, to_raise
 from ldp.errors import HearsayError, InvalidInput
 

@@ -7,13 +7,13 @@ import tempfile
 from datetime import datetime
 from pathlib import Path
 
-from hearsay import anchors
-from hearsay.anchors import Anchor
-from hearsay.database import size_of, translated
 from hearsay.interrupts import is_from_handler
-from hearsay.schema import APPLICATION, TABLES, VERSION
+from hearsay.storage import anchors
+from hearsay.storage.anchors import Anchor
+from hearsay.storage.database import size_of, translated
+from hearsay.storage.schema import APPLICATION, TABLES, VERSION
+from hearsay.storage.wal import NO_LOG, TABLE
 from hearsay.trouble import Trouble, to_raise
-from hearsay.wal import NO_LOG, TABLE
 from ldp import InvalidInput
 
 

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import ParamSpec
 
-from hearsay import outbox, sealing
-from hearsay.consent import Consent
-from hearsay.counters import LOST, Counters
-from hearsay.failures import on_one_line
-from hearsay.plan_keeper import PlanKeeper
-from hearsay.store import Store
-from hearsay.transport import Transport, Unreachable
+from hearsay.recording import outbox
+from hearsay.recording.consent import Consent
+from hearsay.recording.counters import LOST, Counters
+from hearsay.sending import sealing
+from hearsay.sending.failures import on_one_line
+from hearsay.sending.plan_keeper import PlanKeeper
+from hearsay.sending.transport import Transport, Unreachable
+from hearsay.storage.store import Store
 from hearsay.trouble import Reason, Trouble
 from hearsay.v1 import collector_pb2
 from ldp import Coins, InvalidInput

@@ -4,9 +4,9 @@ import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hearsay.batches import Batch, let_others, together
-from hearsay.outbox import PERSON, keep_totals
-from hearsay.store import Store
+from hearsay.recording.batches import Batch, let_others, together
+from hearsay.recording.outbox import PERSON, keep_totals
+from hearsay.storage.store import Store
 from ldp import Coins
 
 _UNANSWERED = 8

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from hearsay.batches import Batch, only
-from hearsay.store import Store
+from hearsay.recording.batches import Batch, only
+from hearsay.storage.store import Store
 from hearsay.trouble import Reason, Trouble
 
 _LEASE = 30.0

@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 from hearsay.choices import Agreed, Caps, Choices, no_attribute
 from hearsay.interrupts import is_from_handler
-from hearsay.memo import Memoizer
-from hearsay.plan import Categorical, Level, Plan
+from hearsay.plans.memo import Memoizer
+from hearsay.plans.plan import Categorical, Level, Plan
 from ldp import Coins, InvalidInput
 from ldp.planning.budget import Budget
 

@@ -9,9 +9,9 @@ from functools import lru_cache
 from math import ceil
 from typing import Any
 
-from hearsay import period
 from hearsay.choices import Caps, total
-from hearsay.terms import Terms
+from hearsay.plans import period
+from hearsay.recording.terms import Terms
 from hearsay.trouble import Reason, Trouble
 from ldp import Coins
 

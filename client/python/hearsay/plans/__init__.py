@@ -1,0 +1,1 @@
+"""Plans of surveys as values: mechanisms, periods, memos, and presence bits on the wire."""

@@ -1,0 +1,1 @@
+"""Record answers: accounts, terms and consent, randomisation, and the queue of reports."""

@@ -1,0 +1,1 @@
+"""Talk to the server: seal reports into batches, fetch the plan, send, and wait."""
