@@ -1,12 +1,13 @@
 """When the background thread sends, and what: seen by a transport that keeps it."""
 
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from hearsay import Caps, Delivery, Reason, Unreachable
+from hearsay import Caps, Client, Delivery, InvalidInput, Reason, Unreachable
 from hearsay.choices import Agreed, Choices
 from hearsay.recording.consent import Consent
 from hearsay.recording.counters import Counters
@@ -14,6 +15,7 @@ from hearsay.sending.plan_keeper import PlanKeeper
 from hearsay.sending.sender import Sender
 from hearsay.storage.store import Store
 from hearsay.testing import Collector, RecordingTransport
+from hearsay.trouble import Trouble
 from hearsay.v1 import collector_pb2
 from hearsay_server.surveys import survey as surveys
 from ldp import Coins
@@ -188,3 +190,90 @@ def test_a_survey_that_comes_later_is_found_without_a_restart(server: Server) ->
         )
         server.create(SURVEY.replace("health", "late"))
         wait_until(lambda: client.status().ready, 30)
+
+
+class _Forgetful(RecordingTransport):
+    """A server whose `Forget` raises the given errors first, and takes at most 256 ids at once."""
+
+    def __init__(self, *errors: Exception) -> None:
+        super().__init__(_plan())
+        self.errors = list(errors)
+        self.sizes: list[int] = []
+
+    def forget(
+        self, survey: str, period: str, ids: Sequence[bytes], timeout: float
+    ) -> collector_pb2.ForgetResponse:
+        self.sizes.append(len(ids))
+        if self.errors:
+            raise self.errors.pop(0)
+        if len(ids) > 256:
+            raise InvalidInput(f"a request holds 1 to 256 ids, got {len(ids)}")
+        return super().forget(survey, period, ids, timeout)
+
+
+def _to_forget(client: Client, count: int) -> list[bytes]:
+    """Let a client have batches that its server is to forget; return their ids."""
+    ids = [number.to_bytes(16, "big") for number in range(count)]
+    client._device.store.write(
+        lambda connection: connection.executemany(
+            "INSERT INTO forgets VALUES (?, 'health', 'once', 1)", [(id_,) for id_ in ids]
+        )
+    )
+    return ids
+
+
+def test_many_batches_are_forgotten_in_several_requests() -> None:
+    transport = _Forgetful()
+    with new_client(transport, "health", delivery=QUICK) as client:
+        ids = _to_forget(client, 600)
+        client.flush()
+        wait_until(lambda: len(transport.forgotten) == 600)
+    assert sorted(transport.forgotten) == ids
+    assert sorted(transport.sizes) == [88, 256, 256]
+
+
+@pytest.mark.parametrize("error", [InvalidInput("no such survey"), Unreachable("barred", 0.01)])
+def test_a_server_that_refuses_to_forget_is_asked_again_and_holds_up_no_answer(
+    error: Exception,
+) -> None:
+    transport = _Forgetful(error, error)
+    with new_client(transport, "health", delivery=QUICK) as client:
+        assert client.wait_ready()
+        ids = _to_forget(client, 1)
+        assert client.record(smokes="no")
+        assert client.flush()
+        assert len(transport.batches) == 1
+        assert transport.forgotten == []
+        wait_until(lambda: transport.forgotten)
+    assert transport.forgotten == ids
+    assert len(transport.sizes) == 3
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_grant_leaves_a_revocation_that_the_disk_could_not_note_in_force(
+    again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transport = _transport()
+    transport.answers = [Unreachable("lost")] * 200
+    with new_client(transport, "health", delivery=QUICK) as client:
+        assert client.wait_ready()
+        assert client.record(smokes="no")
+        wait_until(lambda: transport.batches)
+        left = transport.batches[0].id
+        with monkeypatch.context() as full:
+            full.setattr(Store, "write", _raise_full)
+            client.revoke(forget=True)
+            if again:
+                client.grant()
+            assert not client.record(smokes="no")
+            transport.answers.clear()
+            sent = len(transport.batches)
+        client.flush()
+        wait_until(lambda: transport.forgotten)
+        assert transport.forgotten == [left]
+        assert len(transport.batches) == sent
+        assert client._device.consent.has("") is again
+
+
+def _raise_full(*_: object) -> None:
+    raise Trouble(Reason.DISK, "the disk is full")

@@ -1,10 +1,12 @@
 """Each question of an analyst is answered in a process of its own."""
 
 import asyncio
+import errno
 import os
 import signal
 import time
 from collections.abc import Callable, Coroutine
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 from hearsay_server.limits import TooMany
 from hearsay_server.serving.analyses import Analyses, Bounds, TooLarge
 from ldp import InvalidInput
+from ldp.errors import StorageFailed
 
 BOUNDS = Bounds(seconds=20, memory=1 << 30)
 
@@ -106,6 +109,17 @@ def test_a_process_that_is_killed_by_others_ends_one_question_alone(tmp_path: Pa
     done(ask())
 
 
+def test_a_process_that_cannot_be_started_is_an_error_and_no_cancellation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: object, **__: object) -> object:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(ForkServerContext, "Pipe", fails)
+    with pytest.raises(StorageFailed, match=r"can be started: .* Too many open files"):
+        done(asked(analyses(), analysed.pid))
+
+
 def test_only_new_questions_are_refused_where_too_many_wait(tmp_path: Path) -> None:
     async def ask() -> None:
         these = analyses(at_once=1, waiting=1)
@@ -122,7 +136,10 @@ def test_only_new_questions_are_refused_where_too_many_wait(tmp_path: Path) -> N
         begun = asyncio.create_task(goes_on())
         await asyncio.sleep(0)
         under_way.cancel()
-        assert [await waiting, await begun] == [10, 20]
+        await asyncio.sleep(0)
+        another = asyncio.create_task(asked(these, analysed.take, 30))  # begun work keeps no place
+        await asyncio.sleep(0)
+        assert [await waiting, await begun, await another] == [10, 20, 30]
 
     done(ask())
 

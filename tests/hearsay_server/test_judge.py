@@ -64,6 +64,17 @@ def test_a_batch_that_is_barred_makes_room_for_another_of_its_id() -> None:
     assert judged.outcomes == [why, True]
 
 
+@pytest.mark.parametrize("where", ["batch", "column"])
+def test_fields_that_the_protocol_lacks_are_refused_and_not_stored(where: str) -> None:
+    padded = batch(1)
+    padding = b"\xfa\x3f\x80\x02" + bytes(256)  # field 1023, of 256 bytes
+    (padded if where == "batch" else padded.columns[0]).MergeFromString(padding)
+    for _ in range(2):
+        judged = judge([padded, batch(2)], terms(), Stored({}, OPEN))
+        assert reasons(judged) == [Reason.UNKNOWN_FIELDS, True]
+        assert [new.position for new in judged.fresh] == [1]
+
+
 def test_a_plan_that_cannot_be_had_refuses_its_batches_alone_and_for_now() -> None:
     try:
         raise ZeroDivisionError

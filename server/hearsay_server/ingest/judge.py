@@ -3,6 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from google.protobuf.unknown_fields import UnknownFieldSet
+
 from hearsay.v1 import collector_pb2
 from hearsay_server.ingest.intake import Cohort, Reason, Refused, Terms, closed, ends
 from hearsay_server.ingest.merging import decode_all
@@ -81,7 +83,7 @@ def judge(
     """
     known = dict(stored.batches) if stored else {}
     states = stored.surveys if stored else None
-    barred = barred or {}
+    barred = {**_with_unknown_fields(batches), **(barred or {})}
     judged = Judged([True] * len(batches), [], {}, set())
     data = [batch.SerializeToString(deterministic=True) for batch in batches]
     waiting: Sequence[int] = range(len(batches))
@@ -169,6 +171,20 @@ def _decode(
     )
     add_up(judged.sums, in_time)
     return good
+
+
+def _with_unknown_fields(batches: Sequence[collector_pb2.Batch]) -> dict[int, Refused]:
+    """Refuse batches with fields that the protocol lacks, by position.
+
+    They would be stored with the batch, and no limit on its rows would bound their size.
+    """
+    return {
+        position: Refused(
+            Reason.UNKNOWN_FIELDS, "a batch or column has fields that are unknown here", final=False
+        )
+        for position, batch in enumerate(batches)
+        if any(len(UnknownFieldSet(part)) for part in (batch, *batch.columns))
+    }
 
 
 def _again(id_: bytes, data: bytes, kept: Kept) -> Outcome:

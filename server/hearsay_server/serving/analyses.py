@@ -26,7 +26,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from hearsay_server.limits import TooMany
-from ldp.errors import HearsayError, InvalidInput
+from ldp.errors import HearsayError, InvalidInput, StorageFailed
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -79,10 +79,11 @@ class Analyses:
         wait already, unless this is a part of work that has `begun`. A call raises the function's
         own `HearsayError`, and `TooLarge` where it took too much time or memory.
         """
-        if not begun and self._held >= self._most:
-            detail = f"{self._held} questions of {self._name} are being answered or wait"
-            raise TooMany(detail, self._name, retry_after=1.0)
-        self._held += 1
+        if not begun:
+            if self._held >= self._most:
+                detail = f"{self._held} questions of {self._name} are being answered or wait"
+                raise TooMany(detail, self._name, retry_after=1.0)
+            self._held += 1
         try:
             async with self._slots:
                 worker = _Worker(self._bounds)
@@ -100,7 +101,8 @@ class Analyses:
                 finally:
                     worker.kill()
         finally:
-            self._held -= 1
+            if not begun:
+                self._held -= 1
 
     async def run(self, work: Callable[[], _T], *, begun: bool = False) -> _T:
         """Return the result of `work`, called in a process; raise as `process` and its calls."""
@@ -130,8 +132,8 @@ class _Worker:
             assert self._line is not None
             self._line.send(work)
             result, error = self._line.recv()
-        except (EOFError, OSError):
-            self._raise_ended()
+        except (EOFError, OSError) as error:
+            self._raise_ended(error)
         if error is not None:
             raise error
         return result
@@ -155,9 +157,11 @@ class _Worker:
             if self._killed:
                 process.kill()
 
-    def _raise_ended(self) -> None:
-        if self._killed or self._process is None:
+    def _raise_ended(self, error: EOFError | OSError) -> None:
+        if self._killed:
             raise asyncio.CancelledError
+        if self._process is None:
+            raise StorageFailed(f"no process for a question can be started: {error}") from error
         self._process.join()
         if self._process.exitcode == -signal.SIGXCPU:
             raise TooLarge(

@@ -18,12 +18,13 @@ from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
 from hearsay_server.answers import questions
 from hearsay_server.answers.queries import NoReports, Tallies
+from hearsay_server.ingest.intake import Cohort
 from hearsay_server.serving.analyses import Analyses
 from hearsay_server.serving.feeds import Feeds
 from hearsay_server.serving.status import Context, abort, no_survey
 from hearsay_server.storage.selection import resolve
 from hearsay_server.storage.store import Store
-from ldp import InvalidInput
+from ldp import InvalidInput, Tally
 from ldp.assurance.suspicion import Supports
 
 _KEPT = 32 << 20
@@ -35,6 +36,9 @@ _LEAST_INTERVAL = 0.1
 
 _READERS = 4
 """Threads that read tallies and rows from the database for analysts."""
+
+_WATCHED = 64
+"""Different questions that may be watched at once."""
 
 _TOGETHER = 1 << 20
 """Counts of tallies whose groups are answered in one process."""
@@ -52,14 +56,21 @@ By = analyst_pb2.EstimateByRequest
 class Analyst(analyst_pb2_grpc.AnalystServicer):
     """The Analyst service: reads in threads, computes in processes (`Analyses`)."""
 
-    def __init__(self, store: Store, analyses: Analyses, exports: Analyses) -> None:
-        """Answer from a store; exports, which last as long as their readers, run in `exports`."""
+    def __init__(
+        self, store: Store, analyses: Analyses, exports: Analyses, watched: Analyses
+    ) -> None:
+        """Answer from a store.
+
+        Exports, which last as long as their readers, run in `exports`, and answers that are
+        watched, which come again and again, in `watched`: neither keeps a question waiting.
+        """
         self._store = store
         self._analyses = analyses
         self._exports = exports
+        self._watched = watched
         self._readers = ThreadPoolExecutor(_READERS, "hearsay-analyst")
         self._answers = _Answers()
-        self._feeds = Feeds()
+        self._feeds = Feeds(_WATCHED)
 
     def stop_watching(self) -> None:
         """Let those who watch an estimate go: they would outlast any grace."""
@@ -102,8 +113,9 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                 )
 
             async def answered(tallies: Tallies) -> analyst_pb2.EstimateResponse:
-                work = questions.estimate
-                return await self._answer(frozen, question, tallies, work, begun=True)
+                return await self._answer(
+                    frozen, question, tallies, questions.estimate, watched=True
+                )
 
             read = partial(self._tallies, plan, question, none=True)
             answers = self._feeds.watch(_key(question, {}), interval, read, answered)
@@ -170,9 +182,10 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
 
     async def _tallies(self, plan: Plan, question: Question, *, none: bool = False) -> Tallies:
         """Return the tallies asked for; raise `NoReports` where there are none, unless `none`."""
-        selected = resolve(plan, question.selection)
         tallies = await self._read(
-            lambda: self._store.tallies(plan.survey, question.attribute, selected)
+            lambda: self._store.tallies(
+                plan.survey, question.attribute, resolve(plan, question.selection)
+            )
         )
         if not tallies and not none:
             raise NoReports(f"there are no such reports of {question.attribute!r} yet")
@@ -185,14 +198,16 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         tallies: Tallies,
         work: Callable[[bytes, _Asked, Tallies], _Answer],
         *,
-        begun: bool = False,
+        watched: bool = False,
     ) -> _Answer:
         """Return the answer that is kept for these tallies, or compute it."""
         key = await self._read(lambda: _key(question, tallies))
         known = self._answers.get(key)
         if known is not None:
             return cast(_Answer, known)  # the key has the type of the question
-        answer = await self._analyses.run(partial(work, frozen, question, tallies), begun=begun)
+        computed = partial(work, frozen, question, tallies)
+        analyses = self._watched if watched else self._analyses
+        answer = await analyses.run(computed, begun=watched)
         self._answers.keep(key, answer)
         return answer
 
@@ -224,13 +239,11 @@ def _together(groups: Mapping[str, Tallies]) -> Iterator[dict[str, Tallies]]:
 
 def _grouped(plan: Plan, tallies: Tallies, by: By.By) -> dict[str, Tallies]:
     """Return the tallies of each level, in the plan's order, or of each period, in time's."""
-    if by == By.LEVEL:
-        groups: dict[str, Tallies] = {
-            level: {c: t for c, t in tallies.items() if c.level == level} for level in plan.levels
-        }
-        return {level: part for level, part in groups.items() if part}
-    periods = sorted({cohort.period for cohort in tallies})
-    return {name: {c: t for c, t in tallies.items() if c.period == name} for name in periods}
+    groups: dict[str, dict[Cohort, Tally]] = {}
+    for cohort, tally in tallies.items():
+        groups.setdefault(cohort.level if by == By.LEVEL else cohort.period, {})[cohort] = tally
+    names = plan.levels if by == By.LEVEL else sorted(groups)
+    return {name: groups[name] for name in names if name in groups}
 
 
 def _key(question: Message, tallies: Tallies) -> bytes:

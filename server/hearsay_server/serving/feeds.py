@@ -1,8 +1,11 @@
 """Live answers: all who watch one question share one poll and one answer."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
+
+from hearsay_server.limits import TooMany
 
 _Seen = TypeVar("_Seen")
 _Answer = TypeVar("_Answer")
@@ -11,7 +14,9 @@ _Answer = TypeVar("_Answer")
 class Feeds:
     """The questions that are watched, each polled by one task while somebody watches it."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        """Let at most `most` different questions be watched at once."""
+        self._most = most
         self._feeds: dict[bytes, _Feed] = {}
         self._ended = False
 
@@ -33,14 +38,19 @@ class Feeds:
         `read` is polled, at the shortest interval of those who watch, and `compute` makes an
         answer of what was read when it has changed and is not empty. No two answers come within
         `interval` seconds.
-        What either raises is raised to all who watch.
+        What either raises is raised to all who watch. Raises `TooMany` where too many other
+        questions are watched already.
         """
         if self._ended:
             return
         feed = self._feeds.get(key)
         if feed is None or feed.over.done():
+            if len(self._feeds) >= self._most and key not in self._feeds:
+                detail = f"{len(self._feeds)} other questions are watched already"
+                raise TooMany(detail, "watches", retry_after=1.0)
             feed = self._feeds[key] = _Feed(read, compute)
         feed.intervals.append(interval)
+        feed.changed.set()
         seen = 0
         try:
             while True:
@@ -74,6 +84,7 @@ class _Feed:
         self.failed: Exception | None = None
         self.coming: asyncio.Future[None] = loop.create_future()
         self.over: asyncio.Future[None] = loop.create_future()
+        self.changed = asyncio.Event()  # somebody joined, perhaps with a shorter interval
         self._polling = asyncio.create_task(self._poll(read, compute))
 
     def end(self) -> None:
@@ -86,16 +97,23 @@ class _Feed:
         self, read: Callable[[], Awaitable[Any]], compute: Callable[[Any], Awaitable[Any]]
     ) -> None:
         last: Any = None
+        loop = asyncio.get_running_loop()
         try:
             while True:
+                polled = loop.time()
                 seen = await read()
                 if seen and seen != last:
                     last = seen
                     self.answer = await compute(seen)
                     self.number += 1
                     self.coming.set_result(None)
-                    self.coming = asyncio.get_running_loop().create_future()
-                await asyncio.sleep(min(self.intervals))
+                    self.coming = loop.create_future()
+                while (wait := polled + min(self.intervals) - loop.time()) > 0:
+                    self.changed.clear()
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self.changed.wait(), wait)
         except Exception as error:
             self.failed = error
-            self.over.set_result(None)
+        finally:
+            if not self.over.done():
+                self.over.set_result(None)

@@ -23,19 +23,27 @@ class Selected:
 
 EVERYTHING = Selected()
 
+_MOST_PERIODS = 1000
+"""Periods that one request may name; a range may hold any number."""
+
 
 def resolve(plan: Plan, selection: analyst_pb2.Selection) -> Selected:
     """Return what a request selects of a survey; without levels, all levels of the plan.
 
     Raises `InvalidInput` for a level that the survey lacks, a name that is no period of the
-    survey, and a range that ends before it begins.
+    survey, a range that ends before it begins, and more than 1000 periods.
     """
     first, last = selection.first_period, selection.last_period
-    for name in selection.levels:
+    levels = tuple(dict.fromkeys(selection.levels))
+    for name in levels:
         plan.level(name)
-    for name in (*selection.periods, *filter(None, (first, last))):
+    periods = tuple(dict.fromkeys(selection.periods))
+    if len(periods) > _MOST_PERIODS:
+        raise InvalidInput(
+            f"a request names at most {_MOST_PERIODS} periods, got {len(periods)}: select a range"
+        )
+    for name in (*periods, *filter(None, (first, last))):
         period.start(plan.period, name)
     if last and first > last:
         raise InvalidInput(f"a range must not end before it begins, got {first!r} to {last!r}")
-    levels = tuple(selection.levels or plan.levels)
-    return Selected(levels, tuple(selection.periods), first, last)
+    return Selected(levels or tuple(plan.levels), periods, first, last)

@@ -3,8 +3,8 @@
 import sqlite3
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import Enum
 
 from hearsay.recording import outbox
 from hearsay.recording.counters import Counters
@@ -12,10 +12,13 @@ from hearsay.recording.ledger import person_key
 from hearsay.storage.store import Store
 
 
-class _Change(Enum):
-    GRANT = "grant"
-    REVOKE = "revoke"
-    FORGET = "revoke, and ask the server to forget"
+@dataclass(frozen=True)
+class _Change:
+    """A change that the ledger does not have yet: a revocation, then, where both, a grant."""
+
+    revoke: bool = False
+    forget: bool = False  # and the server is to be asked to forget
+    grant: bool = False
 
 
 class Consent:
@@ -40,25 +43,28 @@ class Consent:
         self._lock = threading.RLock()
 
     def grant(self, person: str) -> None:
-        """Grant a person's consent; `catch_up` notes it in the ledger."""
+        """Grant a person's consent; `catch_up` notes it in the ledger.
+
+        A revocation that is pending stays so: the reports from before it are dropped first.
+        """
         with self._lock:
-            self._due[person] = _Change.GRANT
+            self._due[person] = replace(self._due.get(person, _Change()), grant=True)
 
     def revoke(self, person: str, *, forget: bool) -> None:
         """Revoke a person's consent, so that sending stops; `catch_up` notes it in the ledger."""
         with self._lock:
-            forget = forget or self._due.get(person) is _Change.FORGET
-            self._due[person] = _Change.FORGET if forget else _Change.REVOKE
+            forget = forget or self._due.get(person, _Change()).forget
+            self._due[person] = _Change(revoke=True, forget=forget)
 
     def is_revoked(self, person: str) -> bool:
         """Tell whether a person's revocation is pending: the ledger still says consent."""
-        return self._due.get(person) in (_Change.REVOKE, _Change.FORGET)
+        return self._due.get(person, _Change()).revoke
 
     @property
     def may_send(self) -> bool:
         """Whether no revocation is pending: until it is noted, reports of that person may wait
         among the others."""
-        return not any(change is not _Change.GRANT for change in list(self._due.values()))
+        return not any(change.revoke for change in list(self._due.values()))
 
     def has(self, person: str) -> bool:
         """Tell whether a person consents; raise `Trouble` where the ledger cannot tell."""
@@ -74,12 +80,11 @@ class Consent:
         try:
             with self._lock:
                 for person, change in list(self._due.items()):
-                    if change is _Change.GRANT:
-                        dropped += self._note_grant(person)
-                    else:
-                        forget = change is _Change.FORGET
-                        dropped += self._note_revocation(person, forget=forget)
+                    if change.revoke:
+                        dropped += self._note_revocation(person, forget=change.forget)
                         self._store.secure()  # a log that is lost must not bring consent back
+                    if change.grant:
+                        dropped += self._note_grant(person)
                     if self._due.get(person) is change:
                         del self._due[person]
         finally:

@@ -24,6 +24,9 @@ _KEPT, _KEPT_BYTES = 100, 1 << 20
 _FORGETTABLE = 1000
 """Most ids kept of batches that the queue dropped after they may have left: the latest."""
 
+_MOST_IDS = 256
+"""Most ids that one `Forget` may hold."""
+
 PERSON = 16
 """Bytes that name the person of a row. They are all zero for the device's own user."""
 
@@ -347,8 +350,8 @@ def drop_person(
     return dropped
 
 
-def to_forget(store: Store, survey: str) -> Mapping[str, list[bytes]]:
-    """Return the ids that the server is to forget, by period."""
+def to_forget(store: Store, survey: str) -> Sequence[tuple[str, list[bytes]]]:
+    """Return the ids that the server is to forget, as requests of one period and 256 ids or less."""
     found = store.read(
         lambda connection: connection.execute(
             "SELECT period, id FROM forgets WHERE survey = ? AND asked ORDER BY period, id",
@@ -358,7 +361,11 @@ def to_forget(store: Store, survey: str) -> Mapping[str, list[bytes]]:
     by_period: dict[str, list[bytes]] = {}
     for period, id_ in found:
         by_period.setdefault(period, []).append(id_)
-    return by_period
+    return [
+        (period, ids[start : start + _MOST_IDS])
+        for period, ids in by_period.items()
+        for start in range(0, len(ids), _MOST_IDS)
+    ]
 
 
 def forgotten(store: Store, ids: Sequence[bytes]) -> None:

@@ -159,6 +159,8 @@ class Sender:
         self._answered: dict[bytes, str] = {}  # answered, but the disk is too full to note it
         self._failures = 0
         self._not_before = 0.0  # monotonic; set by the last failure
+        self._forget_failures = 0
+        self._forget_at = 0.0  # monotonic; the same for asking the server to forget
 
     def start(self) -> bool:
         """Start the thread, unless it runs; return whether it runs, or is about to."""
@@ -316,22 +318,27 @@ class Sender:
             return _AGAIN
         if everything:
             self._answer_flushes(float("inf"), sent=True)
+        idle = min(_IDLE, max(0.01, self._forget_at - time.monotonic())) if waits.forgets else _IDLE
         if not waits.reports:
             lacking = self._keeper.lacks_something
-            return min(_IDLE, self._delivery.longest_wait) if lacking else _IDLE
+            return min(idle, self._delivery.longest_wait) if lacking else idle
         age = self._now() - waits.oldest
-        return min(max(0.01, self._delivery.batch_age - age), self._delivery.longest_wait, _IDLE)
+        return min(max(0.01, self._delivery.batch_age - age), self._delivery.longest_wait, idle)
 
     def _wait_after(self, retry_after: float) -> float:
         """Set, and return, the seconds to wait after a failure."""
-        delivery = self._delivery
-        wait = min(delivery.longest_wait, delivery.first_wait * 2 ** float(min(self._failures, 30)))
+        pause = self._backoff(self._failures, retry_after)
         self._failures += 1
-        # Spread retries out, so that a crowd of devices does not return at once.
-        pause = max(retry_after, wait * random.uniform(0.5, 1.0))
         self._not_before = time.monotonic() + pause
         _log.debug("the next try is in %.1f s: %s", pause, self.last_error)
         return pause
+
+    def _backoff(self, failures: int, retry_after: float) -> float:
+        """Return the seconds to wait after another failure: never less than the server asked."""
+        delivery = self._delivery
+        wait = min(delivery.longest_wait, delivery.first_wait * 2 ** float(min(failures, 30)))
+        # Spread retries out, so that a crowd of devices does not return at once.
+        return max(retry_after, wait * random.uniform(0.5, 1.0))
 
     def _answer_flushes(self, next_try: float, *, sent: bool = False) -> None:
         """Answer the flushes that time out before the next try, in `next_try` seconds."""
@@ -358,7 +365,7 @@ class Sender:
             now = self._now()
             waits = outbox.waiting(self._store, self._survey, now)
             if waits.forgets:
-                self._ask_to_forget()
+                waits = waits._replace(forgets=not self._forget())
             if not waits.consent:
                 return None, waits
             delivery = self._delivery
@@ -444,14 +451,27 @@ class Sender:
         self._answered[batch.id] = became
         return 0.0
 
-    def _ask_to_forget(self) -> None:
-        for name, ids in outbox.to_forget(self._store, self._survey).items():
+    def _forget(self) -> bool:
+        """Ask the server to forget, if that is due; return whether it has answered for all ids.
+
+        It is asked again until it has: a server that refuses holds up nothing else.
+        """
+        if time.monotonic() < self._forget_at:
+            return False
+        for period, ids in outbox.to_forget(self._store, self._survey):
             try:
-                answer = self._transport.forget(self._survey, name, ids, self._delivery.timeout)
-                self._keeper.succeeded(answer.server_time)
-            except InvalidInput as error:
-                _log.error("the server does not forget: %s", error)
+                answer = self._transport.forget(self._survey, period, ids, self._delivery.timeout)
+            except (InvalidInput, Unreachable) as error:
+                _log.warning("the server has not forgotten yet, and is asked again: %s", error)
+                asked = error.retry_after if isinstance(error, Unreachable) else 0.0
+                wait = self._backoff(self._forget_failures, asked)
+                self._forget_at = time.monotonic() + wait
+                self._forget_failures += 1
+                return False
+            self._keeper.succeeded(answer.server_time)
             outbox.forgotten(self._store, ids)
+        self._forget_failures = 0
+        return True
 
     def _failed(self, why: str) -> None:
         if self.last_error != why:

@@ -20,6 +20,7 @@ class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     PERIOD_CLOSED: _ClassVar[Reason]
     FORGOTTEN: _ClassVar[Reason]
     OVER_QUOTA: _ClassVar[Reason]
+    UNKNOWN_FIELDS: _ClassVar[Reason]
 REASON_UNSPECIFIED: Reason
 BAD_ID: Reason
 UNKNOWN_SURVEY: Reason
@@ -31,6 +32,7 @@ BAD_CODES: Reason
 PERIOD_CLOSED: Reason
 FORGOTTEN: Reason
 OVER_QUOTA: Reason
+UNKNOWN_FIELDS: Reason
 
 class GetPlanRequest(_message.Message):
     __slots__ = ("survey",)
