@@ -46,7 +46,10 @@ class CurrentPolicy(ClippingPolicy):
         return self.policy.factors(norms)
 
     def gradient_noise(self, noise_multiplier: float) -> float:
-        """Return the gradients' noise multiplier, from the multiplier of a step's whole release."""
+        """Return the noise multiplier of the gradients, given that of a step's whole release.
+
+        Adaptive clipping releases a noisy count, too, which takes a part of it.
+        """
         if isinstance(self.policy, QuantileClipping):
             return self.policy.gradient_noise(noise_multiplier, self._batch)
         return noise_multiplier

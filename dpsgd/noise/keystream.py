@@ -55,7 +55,7 @@ def load_cipher() -> Cipher:
 
 
 def blocks_at_once() -> int:
-    """Return the number of AES blocks that a usable instruction encrypts: 0 to 2."""
+    """Return how many AES blocks one instruction encrypts: 0 without AES, 2 with VAES and AVX2."""
     if platform.machine().lower() not in ("x86_64", "amd64") or not _settings.ENABLE_AVX:
         return 0
     if (_settings.CPU_NAME, _settings.CPU_FEATURES) != (None, None):
@@ -108,9 +108,10 @@ def compile_chacha() -> Cipher:
 
 
 def _compile_keystream(write: Callable[[Any, Any, Any, Any], None]) -> Any:
-    """Return `Cipher.keystream` by write(builder, out, schedule, first), which makes `STEP` words.
+    """Compile write(builder, out, schedule, first), which makes `STEP` words, into a keystream.
 
-    It takes the addresses of words and schedule, and the number of a pair of words.
+    The keystream is called with the addresses of its output and of the cipher's schedule, and with
+    the index of the first pair of words.
     """
 
     def written(_context: Any, _out: Any, _schedule: Any, _first: Any) -> Any:

@@ -81,8 +81,10 @@ def flip_threshold(epsilon: Fraction) -> int:
 
 
 def include_threshold(inside: int, outside: int, epsilon: float) -> int:
-    """Return the largest t for which a report, one of `inside` codes with probability t / 2**64,
-    else one of `outside` others, keeps epsilon: t / inside over (2**64 - t) / outside."""
+    """Return the largest t with (t / inside) / ((2**64 - t) / outside) <= e**epsilon.
+
+    A report is uniform over `inside` codes with probability t / 2**64, else over `outside` others.
+    """
     weight = inside * exp_bounds(Fraction(epsilon))[0]
     return floor_threshold(weight / (weight + outside))
 

@@ -102,9 +102,9 @@ class Policy:
     def one_sided(cls, k: int, sensitive: Iterable[int], epsilon: float) -> Self:
         """Return one-sided LDP: the sensitive values are protected, the others are not.
 
-        A sensitive value is within epsilon of every other value; an ordinary one may be
-        revealed, but a report that a sensitive value can cause is as likely, to e**epsilon, to
-        come from any other. Where all values are sensitive this is epsilon-LDP. It is implied by
+        For a sensitive value s, any value v and any report, P(report | s) <= e**epsilon
+        P(report | v). Nothing bounds P(report | v) for an ordinary value v: a report may reveal
+        it. Where all values are sensitive this is epsilon-LDP. It is implied by
         utility-optimised LDP, which in addition bounds what protected reports say of ordinary
         values.
         Raises `InvalidInput` for no sensitive value, a repeated one, or one outside 0..k-1.

@@ -163,10 +163,10 @@ class Budget:
 
 @dataclass(frozen=True)
 class Decision:
-    """The budgets of least predicted variance, and the candidates they were compared with.
+    """The budgets with the least predicted variance, `candidates[0]`, and the others.
 
-    `candidates` are (label, predicted variance, budgets), the best first, with one budget per
-    level; `str()` lists them.
+    `candidates` are (label, predicted variance, budgets), by predicted variance, with one budget
+    per level; `str()` lists them.
     """
 
     candidates: tuple[tuple[str, float, tuple[Budget, ...]], ...]

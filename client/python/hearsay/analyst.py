@@ -210,10 +210,10 @@ class Analyst:
     ) -> "pd.DataFrame":
         """Return tests of whether the stored reports look forged, by level and test.
 
-        Columns: statistic, p_value (of honest reports it is below alpha as rarely as alpha
-        says), reports. A warning says at which levels a test was left out. `targets` are values
-        that an attack may have promoted, by default the three most frequent. The server reads
-        all the reports: that takes time.
+        Columns: statistic, p_value (where reports are honest, it is below alpha with a
+        probability of about alpha or less), reports. A warning says at which levels a test was
+        left out. `targets` are values that an attack may have promoted, by default the three most
+        frequent. The server reads all the reports: that takes time.
         """
         with needs("a DataFrame", "analyst"):
             import pandas as pd

@@ -13,8 +13,9 @@ from ldp.core.repeated import Repeats, factors
 def of_levels(plan: Plan, attribute: str, tallies: Mapping[Cohort, Tally]) -> list[Repeats]:
     """Return the repeats of each level, in the order in which the tallies have the levels.
 
-    They allow for all that the numbers of reports allow: a device sends one report in a period,
-    and nobody knows whether it sent one in another. With memos it may send the same code.
+    They assume the largest overlap of people between periods that the numbers of reports permit,
+    since nobody knows whether a device that reported in one period reported in another. With
+    memos it may have sent the same code.
     """
     levels = list(dict.fromkeys(cohort.level for cohort in tallies))
     periods = list(dict.fromkeys(cohort.period for cohort in tallies))

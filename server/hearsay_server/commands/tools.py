@@ -119,7 +119,8 @@ def plan(
         typer.echo(json.dumps(document | asked, indent=2))
         return
     typer.echo(_sentence(found, scale, confidence, simultaneous))
-    typer.echo(f"mechanism {built.name}, {built.code_bytes} bytes a report")
+    size = "1 byte" if built.code_bytes == 1 else f"{built.code_bytes} bytes"
+    typer.echo(f"mechanism {built.name}, {size} a report")
     if "why" in found:
         typer.echo(found["why"])
 

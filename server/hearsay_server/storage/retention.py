@@ -199,7 +199,7 @@ def due(
 
 
 def hourly(database: Database, now: datetime, keep_days: int = 0) -> Sequence[Callable[[], bool]]:
-    """Return a server's hourly steps: `due`, or only `left_over` where its clock leaps."""
+    """Return a server's hourly steps: `due`, or `left_over` if its clock leapt since the last."""
     try:
         remember(database, now, LEAP)
     except NotReady as error:

@@ -60,7 +60,7 @@ def hashed(text: str) -> bytes:
 
 
 class Tokens:
-    """The tokens of one database, which stays open elsewhere."""
+    """The tokens of one database, which the caller opens and closes."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database = database

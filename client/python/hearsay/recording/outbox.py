@@ -351,7 +351,7 @@ def drop_person(
 
 
 def to_forget(store: Store, survey: str) -> Sequence[tuple[str, list[bytes]]]:
-    """Return the ids that the server is to forget, as requests of one period and 256 ids or less."""
+    """Return the ids that the server is to forget, in lists of one period and at most 256 ids."""
     found = store.read(
         lambda connection: connection.execute(
             "SELECT period, id FROM forgets WHERE survey = ? AND asked ORDER BY period, id",

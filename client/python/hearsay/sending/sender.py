@@ -487,8 +487,10 @@ leaving: set[Sender] = set()
 
 
 def _unless_full(write: Callable[P, object], *args: P.args, **options: P.kwargs) -> Trouble | None:
-    """Write to the ledger; return the `Trouble` where the disk fails: a sealed batch needs no disk
-    space to be sent, so it does not wait for any. Raises any other `Trouble`."""
+    """Write to the ledger; return the `Trouble` where the disk fails, and raise any other.
+
+    Sending goes on where the disk is full: a sealed batch needs no space.
+    """
     try:
         write(*args, **options)
     except Trouble as trouble:
