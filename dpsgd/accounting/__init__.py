@@ -6,7 +6,7 @@
 
 `docs/accounting.md` says which accountant to take, and the guarantee of each. `PLDAccountant` is in
 `dpsgd.accounting.pld`, which loads dp-accounting; composition of plain guarantees is in
-`dpsgd.accounting.composition`, the Laplace and exponential mechanisms in `dpsgd.accounting.pure`.
+`dpsgd.accounting.composition`.
 """
 
 from dpsgd.accounting.accountant import Accountant

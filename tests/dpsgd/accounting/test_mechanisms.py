@@ -3,7 +3,6 @@
 import math
 
 import mpmath
-import numpy as np
 import pytest
 
 from dpsgd.accounting import (
@@ -14,7 +13,6 @@ from dpsgd.accounting import (
     gaussian_epsilon,
 )
 from dpsgd.accounting.composition import Guarantee, advanced, amplified, optimal
-from dpsgd.accounting.pure import exponential_probabilities, laplace_delta, laplace_scale
 from ldp import InvalidInput
 from ldp.planning import composition as local
 
@@ -61,33 +59,6 @@ def test_groups_are_as_private_as_one_release() -> None:
     for bad in ([], [1.0, 0.0], [math.nan]):
         with pytest.raises(InvalidInput):
             combined_noise_multiplier(bad)
-
-
-def test_laplace_noise_has_the_delta_of_its_densities() -> None:
-    x = np.linspace(-40, 41, 810_001)
-    p, q = np.exp(-np.abs(x) / 2) / 4, np.exp(-np.abs(x - 1) / 2) / 4
-    for epsilon in (0.0, 0.2, 0.4):
-        excess = np.maximum(p - math.exp(epsilon) * q, 0).sum() * (x[1] - x[0])
-        assert laplace_delta(2.0, epsilon) == pytest.approx(excess, rel=1e-4)
-    assert laplace_delta(laplace_scale(0.7), 0.7) == 0
-
-
-def test_the_exponential_mechanism_spends_at_most_epsilon() -> None:
-    """Every pair of neighbouring scores on a small grid, in logarithms; and nearly all of it."""
-    worst = 0.0
-    for signs in np.ndindex(2, 2, 2, 2):
-        scores = np.array([0.0, 3.0, 1.0, 20.0])
-        moved = scores + 2 * np.array(signs) - 1
-        p = exponential_probabilities(scores.tolist(), 1.5)
-        q = exponential_probabilities(moved.tolist(), 1.5)
-        worst = max(worst, float(np.abs(np.log(p / q)).max()))
-    assert 1.49 < worst <= 1.5 + 1e-12
-
-
-@pytest.mark.parametrize("bad", [[], [math.nan], [[1.0]]], ids=repr)
-def test_scores_that_are_none_are_refused(bad: list[float]) -> None:
-    with pytest.raises(InvalidInput, match="scores"):
-        exponential_probabilities(bad, 1.0)
 
 
 def test_sampling_amplifies_by_the_known_formula() -> None:
