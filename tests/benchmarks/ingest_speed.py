@@ -1,13 +1,14 @@
 """The server's rate with durable acknowledgement, beside a bare echo, as reports pile up.
 
-    python tests/benchmarks/ingest_speed.py [--quick | --smoke] [--only small|growth]
+    python tests/benchmarks/ingest_speed.py [--quick | --smoke] [--only sqlite|postgresql|growth]
 
 Every server is a process of its own, and so is this one, which plays the devices and the analyst;
-all share the machine. What is compared takes turns, a few seconds each, so that a busy machine
+all share the machine. What is compared takes turns, a second or more each, so that a busy machine
 slows both; what depends less on that, the server's CPU seconds, stands beside it.
 
 The servers hold what they were sent in a temporary folder of the working directory, whose disk
-is thus the one that is measured: half a GB with the largest survey.
+is thus the one that is measured: half a GB with the largest survey. PostgreSQL, where there is one,
+holds it in the system's temporary folder.
 """
 
 import argparse
@@ -16,15 +17,16 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import grpc
 import numpy as np
+import pytest
 from traffic import (
     BULK,
-    CALLS,
     SINGLES,
     Load,
     Process,
@@ -39,26 +41,43 @@ from traffic import (
     singles,
 )
 
-from hearsay.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2_grpc
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / name) for name in ("", "hearsay_server")]
+
+from postgres import Postgres  # noqa: E402
+
+from hearsay.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2_grpc  # noqa: E402
+
+CALLS = (8, 64, 256)
+"""Calls under way at once, one number after the other."""
 
 
 def compared(
-    servers: dict[str, tuple[Process, Callable[[], Request]]], rounds: int, seconds: float
+    servers: dict[str, tuple[Process, Callable[[], Request]]],
+    rounds: int,
+    seconds: float,
+    calls: int = max(CALLS),
 ) -> dict[str, list[Load]]:
     """Load each in turn, so many times, after a turn that does not count."""
     loads: dict[str, list[Load]] = {name: [] for name in servers}
     for turn in range(rounds + 1):
         for name, (server, make) in servers.items():
-            done = asyncio.run(load(server, make, seconds=seconds if turn else seconds / 4))
+            turned = seconds if turn else seconds / 4
+            done = asyncio.run(load(server, make, seconds=turned, calls=calls))
             if turn:
                 loads[name].append(done)
     return loads
 
 
-def ratio(loads: dict[str, list[Load]], name: str, base: str = "echo") -> float:
-    """Return the median, over the turns, of one rate over that of the base beside it."""
-    pairs = zip(loads[name], loads[base], strict=True)
-    return statistics.median([one.rate / other.rate for one, other in pairs])
+def of_echo(loads: dict[str, list[Load]], name: str, value: Callable[[Load], float]) -> float:
+    """Return the median over the turns of a server's value over that of the echo beside it."""
+    pairs = zip(loads[name], loads["echo"], strict=True)
+    return statistics.median([value(one) / value(echo) for one, echo in pairs])
+
+
+def per_cpu(one: Load) -> float:
+    """Return the calls in a second of the server's processor time."""
+    return one.calls / one.cpu
 
 
 def cost(loads: list[Load]) -> float:
@@ -107,6 +126,7 @@ SMALL: list[Column] = [
     ("p50 ms", 8, ".1f"),
     ("p99 ms", 8, ".1f"),
     ("commit p99 ms", 15, ".1f"),
+    ("database's CPU us", 19, ".0f"),
 ]
 
 GROWTH: list[Column] = [
@@ -123,38 +143,66 @@ GROWTH: list[Column] = [
 ]
 
 
-def small_batches(folder: Path, rounds: int, seconds: float) -> None:
-    """Print what one-row batches cost, with and without counting them by token."""
+@dataclass(frozen=True)
+class Storage:
+    """A kind of database: its name, fresh places in it, and the processes of its server."""
+
+    name: str
+    new: Callable[[], Path | str]
+    processes: Callable[[], Sequence[int]] = list
+
+    @contextmanager
+    def serving(self, *, capped: bool = False) -> Iterator[tuple[Process, Callable[[], Request]]]:
+        """Run a server on a fresh place; yield it, and what makes its one-row requests."""
+        place = self.new()
+        with serving(place, capped=capped) as server:
+            plan = register(server, new_token(place, "admin") if capped else None)
+            yield replace(server, database=self.processes), one_row(plan)
+
+
+def in_folders(folder: Path) -> Storage:
+    """Return SQLite, with folders of their own in `folder`."""
+    return Storage("SQLite", lambda: Path(tempfile.mkdtemp(dir=folder)))
+
+
+def one_row_batches(storage: Storage, rounds: int, seconds: float, full: int) -> None:
+    """Print what one-row batches cost: plain, counted by token, and into a full table."""
     with ExitStack() as stack:
         echoed = stack.enter_context(echoing())
-        plain = stack.enter_context(serving(folder / "plain"))
-        capped = stack.enter_context(serving(folder / "capped", capped=True))
-        make = one_row(register(plain))
-        admin = new_token(folder / "capped", "admin")
-        register(capped, admin)
-        before = {one.address: one.commits() for one in (plain, capped)}
-        servers = {
-            "echo": (echoed, make),
-            "Submit": (plain, make),
-            "Submit, rows capped by token": (capped, make),
-        }
-        loads = compared(servers, rounds, seconds)
-        show(f"one-row batches, {CALLS} calls under way; to reach: 0.70 of the echo's calls/s")
-        show(headings("", SMALL))
-        for name, (server, _) in servers.items():
-            latencies = [1e3 * latency for one in loads[name] for latency in one.latencies]
-            values = [
-                statistics.median(one.rate for one in loads[name]),
-                ratio(loads, name),
-                1e6 * cost(loads[name]),
-                cost(loads["echo"]) / cost(loads[name]),
-                percentile(latencies, 0.5),
-                percentile(latencies, 0.99),
-            ]
-            if server.metrics:
-                values.append(1e3 * slowest(before[server.address], server.commits()))
-            show(row(name, SMALL[: len(values)], values))
-        show("  CPU is the server's, of a call; beside it the echo's, over it")
+        filled, make = stack.enter_context(storage.serving())
+        plan = register(filled)
+        asyncio.run(load(filled, singles(plan), count=full // SINGLES, calls=4))
+        show(f"\none-row batches, {storage.name}; to reach by CPU: 0.35, 0.65 and 0.72 of the echo")
+        for calls in CALLS:
+            with ExitStack() as fresh:
+                servers = {
+                    "echo": (echoed, make),
+                    "Submit": fresh.enter_context(storage.serving()),
+                    "Submit, rows capped by token": fresh.enter_context(
+                        storage.serving(capped=True)
+                    ),
+                    f"Submit, {full:,} stored": (filled, make),
+                }
+                before = {name: one.commits() for name, (one, _) in servers.items() if one.metrics}
+                loads = compared(servers, rounds, seconds, calls)
+                show(headings(f"{calls} calls under way", SMALL))
+                for name, (server, _) in servers.items():
+                    latencies = [1e3 * latency for one in loads[name] for latency in one.latencies]
+                    values = [
+                        statistics.median(one.rate for one in loads[name]),
+                        of_echo(loads, name, lambda one: one.rate),
+                        1e6 * cost(loads[name]),
+                        of_echo(loads, name, per_cpu),
+                        percentile(latencies, 0.5),
+                        percentile(latencies, 0.99),
+                    ]
+                    if server.metrics:
+                        values.append(1e3 * slowest(before[name], server.commits()))
+                    if server.database():
+                        database = sum(one.database for one in loads[name])
+                        values.append(1e6 * database / len(latencies))
+                    show(row(name, SMALL[: len(values)], values))
+        show("  CPU us: the server's, of a call; beside it the echo's over it, in the median turn")
 
 
 def asked(
@@ -225,24 +273,43 @@ def growth(folder: Path, sizes: list[int], seconds: float, per_batch: int) -> No
         )
 
 
+def on_postgresql(rounds: int, seconds: float, full: int) -> None:
+    """Print what one-row batches cost on a PostgreSQL that syncs, where there is one."""
+    settings = {"fsync": "on", "shared_buffers": "128MB", "max_connections": "200"}
+    try:
+        with Postgres.temporary(**settings) as cluster:
+            storage = Storage("PostgreSQL", cluster.create, cluster.processes)
+            one_row_batches(storage, rounds, seconds, full)
+    except pytest.skip.Exception as missing:
+        show(f"\n{missing}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--quick", action="store_true", help="a minute: up to 10^6 reports")
+    how.add_argument("--quick", action="store_true", help="minutes: up to 10^6 reports")
     how.add_argument("--smoke", action="store_true", help="seconds: does it work at all?")
-    parser.add_argument("--only", choices=["small", "growth"])
+    parser.add_argument("--only", choices=["sqlite", "postgresql", "growth"])
+    parser.add_argument(
+        "--stored",
+        type=int,
+        help="one-row batches in the full table, by default 10^6 (quick: 10^5)",
+    )
     parser.add_argument("--rows-per-batch", type=int, choices=[1, BULK], default=BULK)
     arguments = parser.parse_args()
-    rounds, seconds, sizes = 6, 4.0, [10**5, 10**6, 10**7]
+    rounds, seconds, full, sizes = 8, 2.0, 10**6, [10**5, 10**6, 10**7]
     if arguments.quick:
-        rounds, seconds, sizes = 3, 2.0, sizes[:2]
+        rounds, seconds, full, sizes = 3, 1.0, 10**5, sizes[:2]
     elif arguments.smoke:
-        rounds, seconds, sizes = 1, 0.2, [25_000, 90_000]
+        rounds, seconds, full, sizes = 1, 0.2, 1000, [25_000, 90_000]
+    full = full if arguments.stored is None else arguments.stored
     with tempfile.TemporaryDirectory(dir=".", prefix=".bench-") as name:
-        if arguments.only != "growth":
-            small_batches(Path(name), rounds, seconds)
-        if arguments.only != "small":
-            growth(Path(name), sizes, seconds / 2, arguments.rows_per_batch)
+        if arguments.only in (None, "sqlite"):
+            one_row_batches(in_folders(Path(name)), rounds, seconds, full)
+        if arguments.only in (None, "postgresql"):
+            on_postgresql(rounds, seconds, full)
+        if arguments.only in (None, "growth"):
+            growth(Path(name), sizes, seconds, arguments.rows_per_batch)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ are in processor time, which depends less than rates on what else the machine do
 import argparse
 import asyncio
 import contextlib
-import os
 import socket
 import ssl
 import sys
@@ -21,7 +20,7 @@ from pathlib import Path
 import grpc
 import psycopg
 import pytest
-from traffic import MANY, Process, Request, free_port, load, one_row, register, started
+from traffic import MANY, Process, Request, free_port, load, one_row, register, started, used
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / name) for name in ("", "hearsay_server", "deploy")]
@@ -34,8 +33,6 @@ from hearsay.v1 import collector_pb2, collector_pb2_grpc  # noqa: E402
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 """With which a client of HTTP/2 begins: the preface, and settings that change nothing."""
-
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def show(line: str) -> None:
@@ -142,15 +139,6 @@ def found() -> bool:
     except pytest.skip.Exception:
         return False
     return True
-
-
-def used(processes: list[int]) -> float:
-    """Return the CPU seconds of these processes."""
-    total = 0
-    for process in processes:
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / _TICKS
 
 
 def on_postgresql(seconds: float, servers: int, calls: int) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ import hearsay.plans.plan
 from hearsay.plans.plan import Plan
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2
 from hearsay_server.storage import tokens
-from hearsay_server.storage.database import open_folder
+from hearsay_server.storage.database import open_database
 from hearsay_server.surveys import survey as surveys
 from ldp import Coins
 
@@ -56,9 +56,8 @@ BULK = 1000
 SINGLES = 200
 """One-row batches of one request, where many are to come in."""
 
-CALLS = 512
-"""Calls under way at once, over `CHANNELS` connections."""
 CHANNELS = 8
+"""Connections that the calls under way share."""
 
 MANY = ("--max-streams-per-connection", "1024")
 """Flags of a server for so many calls on a connection: by default it has 100 at once."""
@@ -77,11 +76,12 @@ class Process:
     metrics: str = ""
     data: Path = Path()
     token: str | None = None
+    database: Callable[[], Sequence[int]] = list
+    """Returns the processes of a database server that this server stores in."""
 
     def cpu(self) -> float:
         """Return the CPU seconds of all its threads."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        return used([self.pid])
 
     def resident(self) -> float:
         """Return its resident memory in MB."""
@@ -108,11 +108,22 @@ class Load:
     calls: int
     seconds: float
     cpu: float
+    database: float
+    """CPU seconds of the database server's processes."""
     latencies: list[float]
 
     @property
     def rate(self) -> float:
         return self.calls / self.seconds
+
+
+def used(processes: Sequence[int]) -> float:
+    """Return the CPU seconds of these processes."""
+    ticks = 0
+    for process in processes:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / _TICKS
 
 
 def free_port() -> int:
@@ -142,23 +153,25 @@ def echoing() -> Iterator[Process]:
         yield Process(pid, address)
 
 
-def new_token(folder: Path, role: str) -> str:
-    """Make a token in a folder, whether or not a server runs there."""
-    with closing(open_folder(folder)) as database:
+def new_token(where: Path | str, role: str) -> str:
+    """Make a token in a folder or a PostgreSQL database, whether or not a server has it open."""
+    with closing(open_database(where)) as database:
         return tokens.Tokens(database).create(role)[1]
 
 
 @contextmanager
-def serving(folder: Path, *, capped: bool = False) -> Iterator[Process]:
-    """Run `hearsay serve` on a folder of its own; `capped` counts rows by token."""
+def serving(where: Path | str, *, capped: bool = False) -> Iterator[Process]:
+    """Run `hearsay serve` on a folder or a PostgreSQL database; `capped` counts rows by token."""
     address, metrics = (f"127.0.0.1:{free_port()}" for _ in range(2))
-    flags = ["--data", str(folder), "--listen", address, "--metrics", metrics, *MANY]
+    storage = ["--database", where] if isinstance(where, str) else ["--data", str(where)]
+    flags = [*storage, "--listen", address, "--metrics", metrics, *MANY]
     token = None
     if capped:
-        token = new_token(folder, "device")
+        token = new_token(where, "device")
         flags += ["--require-device-token", "--rows-per-token-and-period", str(1 << 40)]
+    data = Path() if isinstance(where, str) else where
     with started("-m", "hearsay_server", "serve", "--log-level", "error", *flags) as pid:
-        yield Process(pid, address, metrics, folder, token)
+        yield Process(pid, address, metrics, data, token)
 
 
 async def echo(address: str) -> None:
@@ -241,7 +254,7 @@ async def load(
     *,
     seconds: float = float("inf"),
     count: int = 1 << 62,
-    calls: int = CALLS,
+    calls: int,
 ) -> Load:
     """Keep so many calls under way for some seconds, or until `count` were made."""
     options = [("grpc.use_local_subchannel_pool", 1)]
@@ -258,7 +271,7 @@ async def load(
             left -= 1
             answer = await submit(make(), metadata=metadata, timeout=60)
             latencies.append(time.perf_counter() - begin)
-            if server.data != Path():
+            if server.metrics:
                 for result in collector_pb2.SubmitResponse.FromString(answer).results:
                     assert result.status == collector_pb2.Result.STORED, result
 
@@ -268,10 +281,12 @@ async def load(
             for _ in range(CHANNELS)
         ]
         cpu, begin = server.cpu(), time.perf_counter()
+        backing = used(server.database())
         end = begin + seconds
         await asyncio.gather(*(worker(channels[i % CHANNELS]) for i in range(calls)))
         taken = time.perf_counter() - begin
-        return Load(len(latencies), taken, server.cpu() - cpu, latencies)
+        database = used(server.database()) - backing
+        return Load(len(latencies), taken, server.cpu() - cpu, database, latencies)
 
 
 if __name__ == "__main__":
