@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from postgres import Postgres
 from serving import held
 
+from hearsay_server.storage import schema
 from hearsay_server.storage.database import Database, is_away, open_database
 
 WRONG = "SELECT * FROM nothing"
@@ -60,6 +61,51 @@ def test_a_server_that_is_down_is_away_and_one_that_is_back_is_not(postgres: Pos
         assert is_away(error.value)
         assert is_away(unreachable)
         assert not is_away(ask(database, WRONG))
+
+
+def test_what_fails_in_the_driver_is_told_as_all_else(where: Path | str) -> None:
+    wrong = sa.select(sa.column("one")).select_from(sa.table("nothing"))
+    with (
+        contextlib.closing(open_database(where)) as database,
+        pytest.raises(sa.exc.DBAPIError, match="nothing") as error,
+        database.reading() as connection,
+    ):
+        database.fetch(connection, wrong, ())
+    assert not is_away(error.value)
+    assert not error.value.connection_invalidated
+
+
+def test_a_session_that_is_cut_in_a_transaction_is_replaced_and_the_work_done_again(
+    postgres: Postgres,
+) -> None:
+    url = postgres.create()
+    one = sa.select(sa.func.pg_backend_pid())
+    sessions = []
+
+    def ask() -> None:
+        with database.reading() as connection:
+            ((session,),) = database.fetch(connection, one, ())
+            sessions.append(session)
+            if len(sessions) == 1:
+                with psycopg.connect(url, autocommit=True) as other:
+                    other.execute("SELECT pg_terminate_backend(%s)", [session])
+            database.fetch(connection, one, ())
+
+    with contextlib.closing(open_database(url)) as database:
+        database.retrying(ask)
+    assert len(set(sessions)) == 2
+
+
+def test_a_full_file_is_away_to_what_every_commit_executes(tmp_path: Path) -> None:
+    insert = sa.insert(schema.probes)
+    with (
+        contextlib.closing(open_database(tmp_path)) as database,
+        pytest.raises(sa.exc.DBAPIError) as error,
+        database.appending() as connection,
+    ):
+        connection.exec_driver_sql("PRAGMA max_page_count = 1")  # no more than there are
+        database.change(connection, insert, [("here", 0.0, bytes(100_000))])
+    assert is_away(error.value)
 
 
 def test_a_server_without_a_session_to_spare_is_away(postgres: Postgres) -> None:

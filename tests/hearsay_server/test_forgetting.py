@@ -5,12 +5,13 @@ from pathlib import Path
 
 import grpc
 import pytest
+import sqlalchemy as sa
 from stored import NOW, PLANS, add, batch, daily, remembered, tallied
 
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from hearsay_server.ingest.intake import Reason, Refused
 from hearsay_server.limits import TooMany
-from hearsay_server.storage import forgetting, retention
+from hearsay_server.storage import forgetting, retention, schema
 from hearsay_server.storage.forgetting import FORGOTTEN, SUMMED, forget
 from hearsay_server.storage.store import Store
 from ldp.errors import InvalidInput, StorageFailed
@@ -117,15 +118,25 @@ def test_what_one_token_bars_takes_no_room_of_others(
     [
         ("once", b"short", "a batch id is 16 bytes"),
         ("2026", bytes(16), "the survey has the one period 'once', got '2026'"),
-        ("once", bytes(15) + b"\x07", "some of these batches are not of 'health'"),
     ],
-    ids=["id", "period", "survey"],
+    ids=["id", "period"],
 )
 def test_what_makes_no_sense_is_refused(store: Store, period: str, id_: bytes, detail: str) -> None:
     add(store, [daily(7)])
     with pytest.raises(InvalidInput, match=detail):
         forget(store.database, ONCE, period, [id_], NOW)
     assert remembered(store) == {7: True}
+
+
+def test_what_has_the_id_in_another_survey_or_period_stays(store: Store) -> None:
+    add(store, [batch(7), daily(7), daily(7, 1)])
+    assert forget(store.database, EVERY_DAY, TODAY, ids(7), NOW) == [FORGOTTEN]
+    with store.database.reading() as connection:
+        left = connection.execute(
+            sa.select(schema.batches.c.period).where(schema.batches.c.batch.is_not(None))
+        )
+        assert sorted(left.scalars()) == ["2026-07-03", "once"]
+    assert [survey.batches for survey in store.surveys()] == [1, 1]
 
 
 def test_a_period_to_come_has_nothing_to_forget(store: Store) -> None:

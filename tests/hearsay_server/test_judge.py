@@ -8,7 +8,7 @@ from stored import NOW, PLANS, batch, daily, decoded, terms
 from hearsay.v1 import collector_pb2
 from hearsay_server.ingest import merging
 from hearsay_server.ingest.intake import Limits, Reason, Refused, Terms, decode, failed
-from hearsay_server.ingest.judge import Judged, Kept, State, Stored, judge, without
+from hearsay_server.ingest.judge import Judged, Kept, State, Stored, judge, key, without
 from ldp.core.tally import add_up
 
 OPEN = {name: State(plan.revision, plan.period, 0) for name, plan in PLANS.items()}
@@ -28,16 +28,20 @@ def test_without_a_look_at_what_is_stored_every_good_batch_is_new() -> None:
     judged = judge(sent, terms())
     assert judged.outcomes == [True, True, False]
     assert [new.position for new in judged.fresh] == [0, 1]
-    assert judged.twins == {sent[0].id}
+    assert judged.twins == {key(sent[0])}
     assert judged.sums == decoded(sent[0]) | decoded(sent[1])
 
 
 def test_what_is_stored_decides_and_is_left_as_it_is() -> None:
     sent = [batch(1), batch(2), batch(3), daily(4, 3), daily(5)]
-    ids = {sent[0].id: kept(sent[0]), sent[1].id: kept(batch(7)), sent[2].id: Kept(0, None)}
-    before = dict(ids)
+    known = {
+        key(sent[0]): kept(sent[0]),
+        key(sent[1]): kept(batch(7)),
+        key(sent[2]): Kept(0, None),
+    }
+    before = dict(known)
     late = replace(OPEN["daily"], closed_before=int(NOW.timestamp()) - 86_400)
-    stored = Stored(ids, {**OPEN, "daily": late})
+    stored = Stored(known, {**OPEN, "daily": late})
     for _ in range(2):
         judged = judge(sent, terms(), stored)
         assert reasons(judged) == [
@@ -48,7 +52,7 @@ def test_what_is_stored_decides_and_is_left_as_it_is() -> None:
             True,
         ]
         assert judged.sums == decoded(sent[4])
-    assert ids == before
+    assert known == before
 
 
 def test_a_survey_that_is_gone_or_has_another_plan_takes_nothing() -> None:

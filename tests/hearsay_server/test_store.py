@@ -13,7 +13,18 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from postgres import Postgres
-from stored import NOW, ONCE, PLANS, add, asked_of_decode, batch, decoded, register, tallied
+from stored import (
+    NOW,
+    ONCE,
+    PLANS,
+    add,
+    asked_of_decode,
+    batch,
+    daily,
+    decoded,
+    register,
+    tallied,
+)
 
 from hearsay.v1 import collector_pb2
 from hearsay_server.ingest import merging
@@ -99,7 +110,7 @@ def test_a_page_is_found_without_sorting_the_period(tmp_path: Path) -> None:
         for text, parameters in selects:
             steps = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", parameters).all()
             assert [step.detail.partition("(")[0].strip() for step in steps] == [
-                "SEARCH batches USING INDEX batches_by_period"
+                "SEARCH batches USING PRIMARY KEY"
             ]
     store.close()
 
@@ -159,6 +170,15 @@ def test_of_two_with_one_id_the_second_is_stored_where_the_first_is_over_the_lim
     assert isinstance(refused, Refused)
     assert (stored, refused.reason, also) == (True, Reason.OVER_QUOTA, True)
     assert [b for page in store.batches("health") for b in page] == [before, second]
+
+
+def test_an_id_is_taken_in_its_own_period_alone(store: Store) -> None:
+    once, today, yesterday = batch(1), daily(1), daily(1, 1)
+    assert add(store, [once, today, yesterday, today]) == [True, True, True, False]
+    assert add(store, [once, today, yesterday]) == [False] * 3
+    assert [(one.survey, one.batches) for one in store.surveys()] == [("daily", 2), ("health", 1)]
+    for survey, sent in (("health", [once]), ("daily", [yesterday, today])):
+        assert [b for page in store.batches(survey) for b in page] == sent
 
 
 def test_a_group_is_told_apart_batch_by_batch(store: Store) -> None:

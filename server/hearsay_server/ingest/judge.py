@@ -15,6 +15,15 @@ Outcome = bool | Refused
 """True for a new batch, False for one that is stored already, or why a batch is refused."""
 
 
+Key = tuple[str, str, bytes]
+"""A survey, a period and an id, which tell one batch from another."""
+
+
+def key(batch: collector_pb2.Batch) -> Key:
+    """Return what tells a batch from others."""
+    return batch.survey, batch.period, batch.id
+
+
 @dataclass(frozen=True)
 class State:
     """A stored survey's revision and time unit; periods that end by `closed_before` are closed."""
@@ -26,7 +35,7 @@ class State:
 
 @dataclass(frozen=True)
 class Kept:
-    """A known batch id: its batch's rows, 0 once forgotten, and its bytes, None once dropped."""
+    """A known batch: its rows, 0 once forgotten, and its bytes, None once dropped."""
 
     rows: int
     data: bytes | None
@@ -34,9 +43,9 @@ class Kept:
 
 @dataclass(frozen=True)
 class Stored:
-    """The stored batches with the ids of a group, and the stored surveys of the group."""
+    """The stored batches with the keys of a group, and the stored surveys of the group."""
 
-    batches: Mapping[bytes, Kept]
+    batches: Mapping[Key, Kept]
     surveys: Mapping[str, State]
 
 
@@ -56,8 +65,8 @@ class Judged:
     outcomes: list[Outcome]
     fresh: list[New]
     sums: dict[Cohort, Tally]
-    twins: set[bytes]
-    """Ids that several batches of the group have."""
+    twins: set[Key]
+    """Keys that several batches of the group have."""
 
     @property
     def refused(self) -> bool:
@@ -75,11 +84,11 @@ def judge(
     stored: Stored | None = None,
     barred: Mapping[int, Refused] | None = None,
 ) -> Judged:
-    """Judge a group of batches; without `stored`, as if no id were known and no period closed.
+    """Judge a group of batches; without `stored`, as if none were known and no period closed.
 
     True: the batch is new. False: the same batch is stored, or stands earlier in the group.
-    `Refused`: `decode` refuses it, its period is closed, its device asked to forget it, its id
-    is another batch's, or `barred` says so, which is keyed by position.
+    `Refused`: `decode` refuses it, its period is closed, its device asked to forget it, another
+    batch of its period has its id, or `barred` says so, which is keyed by position.
     """
     known = dict(stored.batches) if stored else {}
     states = stored.surveys if stored else None
@@ -88,20 +97,20 @@ def judge(
     data = [batch.SerializeToString(deterministic=True) for batch in batches]
     waiting: Sequence[int] = range(len(batches))
     while waiting:
-        first: dict[bytes, int] = {}
-        later: list[int] = []  # of an id that stands earlier, and may be refused there
+        first: dict[Key, int] = {}
+        later: list[int] = []  # of a key that stands earlier, and may be refused there
         for position in waiting:
-            id_ = batches[position].id
-            if id_ in known:
-                judged.outcomes[position] = _again(id_, data[position], known[id_])
+            this = key(batches[position])
+            if this in known:
+                judged.outcomes[position] = _again(this, data[position], known[this])
             elif position in barred:
                 judged.outcomes[position] = barred[position]
-            elif first.setdefault(id_, position) != position:
+            elif first.setdefault(this, position) != position:
                 later.append(position)
-                judged.twins.add(id_)
+                judged.twins.add(this)
         new = [New(position, batches[position], data[position]) for position in first.values()]
         for good in _decode(judged, new, states, terms):
-            known[good.batch.id] = Kept(good.batch.rows, good.data)
+            known[key(good.batch)] = Kept(good.batch.rows, good.data)
             judged.fresh.append(good)
         waiting = later
     return judged
@@ -187,12 +196,13 @@ def _with_unknown_fields(batches: Sequence[collector_pb2.Batch]) -> dict[int, Re
     }
 
 
-def _again(id_: bytes, data: bytes, kept: Kept) -> Outcome:
-    """Return the outcome of a batch whose id is known: False where it is the same batch."""
+def _again(key: Key, data: bytes, kept: Kept) -> Outcome:
+    """Return the outcome of a batch whose key is known: False where it is the same batch."""
     if not kept.rows:
         return Refused(Reason.FORGOTTEN, "its device asked to forget this batch")
     if kept.data is not None and kept.data != data:
-        return Refused(Reason.BAD_ID, f"another batch has the id {id_.hex()}: draw ids at random")
+        detail = f"another batch has the id {key[-1].hex()}: draw ids at random"
+        return Refused(Reason.BAD_ID, detail)
     return False
 
 

@@ -117,7 +117,7 @@ def _version(file: Path, connect: Callable[[], sqlite3.Connection]) -> int:
                 content = (seal.fetchone() or [b""])[0]
                 if _digest(file, content[:_MARK])[0] != content[_MARK:]:
                     result = "its checksum says that it is not what was written"
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # of a name that is damaged
         raise StorageFailed(f"{file} is no backup: {error}") from None
     if not version:
         raise InvalidInput(f"{file} is no backup: nothing of ours is in it")

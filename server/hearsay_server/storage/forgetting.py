@@ -39,10 +39,10 @@ def forget(
     """Delete batches of a survey and subtract their tallies; bar ids that have not come.
 
     Returns the status of each id. Raises, with nothing changed, `InvalidInput` for an id of the
-    wrong length or of another survey, and for a period that is none or has not begun; `NoSurvey`;
-    and `StorageFailed` where the tallies are less than the stored batches. Raises `TooMany`, with
-    all stored batches forgotten, where `caller` (the id of a token, or "" for none) would bar
-    more ids than the server is willing to remember.
+    wrong length, and for a period that is none or has not begun; `NoSurvey`; and `StorageFailed`
+    where the tallies are less than the stored batches. Raises `TooMany`, with all stored batches
+    forgotten, where `caller` (the id of a token, or "" for none) would bar more ids than the
+    server is willing to remember.
     """
     if any(len(id_) != 16 for id_ in ids):
         raise InvalidInput("a batch id is 16 bytes")
@@ -54,12 +54,11 @@ def forget(
         if refused.reason != Reason.PERIOD_CLOSED:
             raise
         closed = True
+    here = _batches.c.survey == plan.survey, _batches.c.period == period
     with database.changing() as connection:
         closed = closed or until <= present(connection, plan.survey).closed_before
-        query = sa.select(_batches).where(_batches.c.id.in_(set(ids)))
+        query = sa.select(_batches).where(*here, _batches.c.id.in_(set(ids)))
         known = {row.id: row for row in connection.execute(query)}
-        if any(row.survey != plan.survey for row in known.values()):
-            raise InvalidInput(f"some of these batches are not of {plan.survey!r}")
         stored = [row for row in known.values() if row.batch is not None]
         if stored:
             _forget_stored(database, connection, plan, stored)
@@ -90,8 +89,9 @@ def _forget_stored(
     except InvalidInput as error:
         raise StorageFailed("the tallies lack what is stored: see `hearsay verify`") from error
     shards.count(database, connection, counted)
-    here = _batches.c.id.in_([row.id for row in rows])
-    connection.execute(sa.update(_batches).where(here).values(batch=None, rows=0))
+    keys = [(row.survey, row.period, row.id) for row in rows]
+    forgotten = sa.update(_batches).where(schema.THESE).values(batch=None, rows=0)
+    connection.execute(forgotten, {"keys": keys})
 
 
 def _bar(

@@ -77,14 +77,20 @@ def delete_some(database: Database) -> bool:
         survey = connection.execute(query).scalar_one_or_none()
         if survey is None:
             return False
-        some = sa.select(_batches.c.id).where(_batches.c.survey == survey).limit(_CHUNK)
-        if ids := connection.scalars(some).all():
-            connection.execute(sa.delete(_batches).where(_batches.c.id.in_(ids)))
-        if len(ids) < _CHUNK:
+        some = sa.select(*schema.BATCH).where(_batches.c.survey == survey).limit(_CHUNK)
+        if _delete(connection, some) < _CHUNK:
             for table in (schema.tallies, schema.counts, schema.token_rows, _surveys):
                 connection.execute(sa.delete(table).where(table.c.survey == survey))
             _log.info("the survey %r is deleted with all its data", survey)
     return True
+
+
+def _delete(connection: sa.Connection, some: sa.Select[tuple[str, str, bytes]]) -> int:
+    """Delete the batches whose keys a query returns; return how many there were."""
+    keys = [tuple(row) for row in connection.execute(some)]
+    if keys:
+        connection.execute(sa.delete(_batches).where(schema.THESE), {"keys": keys})
+    return len(keys)
 
 
 def close_periods(database: Database, now: datetime, grace: timedelta = GRACE) -> bool:
@@ -102,15 +108,15 @@ def drop_some(database: Database, before: int) -> bool:
     The day is counted from 1970. The batches stay counted in the tallies.
     """
     some = (
-        sa.select(_batches.c.id, _batches.c.survey, _batches.c.period)
+        sa.select(*schema.BATCH)
         .where(_batches.c.batch.is_not(None), _batches.c.day < before)
         .limit(_CHUNK)
     )
     with database.changing() as connection:
         rows = connection.execute(some).all()
         if rows:
-            here = _batches.c.id.in_([row.id for row in rows])
-            connection.execute(sa.update(_batches).where(here).values(batch=None))
+            here = sa.update(_batches).where(schema.THESE).values(batch=None)
+            connection.execute(here, {"keys": [tuple(row) for row in rows]})
         dropped: dict[shards.Period, Counted] = {}
         for row in rows:
             key = (row.survey, row.period)
@@ -125,16 +131,13 @@ def purge_some(database: Database) -> bool:
         _batches.c.survey == _surveys.c.survey, _batches.c.ends <= _surveys.c.closed_before
     )
     some = (
-        sa.select(_batches.c.id)
+        sa.select(*schema.BATCH)
         .join(_surveys, closed)
         .where(_batches.c.batch.is_(None))
         .limit(_CHUNK)
     )
     with database.changing() as connection:
-        ids = connection.scalars(some).all()
-        if ids:
-            connection.execute(sa.delete(_batches).where(_batches.c.id.in_(ids)))
-    return len(ids) == _CHUNK
+        return _delete(connection, some) == _CHUNK
 
 
 def purge_token_rows(database: Database) -> bool:

@@ -30,23 +30,30 @@ surveys = sa.Table(
     sa.Column("deleted", sa.Boolean, nullable=False),  # its data is on its way out
 )
 
-# A row remembers an id. A row without its batch stands for a batch that was counted and then
-# dropped, or, with no rows, for a batch that was forgotten before or after it came. SQLite would
-# number rows as they come, and so tell which came together; here their ids, drawn at random, are
-# all their order.
+# A row remembers the id of a batch, which tells it from others of its survey and period. A row
+# without its batch stands for a batch that was counted and then dropped, or, with no rows, for a
+# batch that was forgotten before or after it came. SQLite would number rows as they come, and so
+# tell which came together; here their ids, drawn at random, are all their order within a period.
+# The key finds duplicates and reads a period in pages: a further index would be a further page of
+# the disk to write for every batch.
 batches = sa.Table(
     "batches",
     metadata,
+    sa.Column("survey", Name, primary_key=True),
+    sa.Column("period", Name, primary_key=True),
     sa.Column("id", sa.LargeBinary, primary_key=True),
-    sa.Column("survey", Name, nullable=False),
-    sa.Column("period", Name, nullable=False),
     sa.Column("ends", sa.BigInteger, nullable=False),  # the period, in seconds since 1970
     sa.Column("day", sa.BigInteger, nullable=False),  # of arrival, since 1970; no finer on purpose
     sa.Column("rows", sa.BigInteger, nullable=False),
     sa.Column("batch", sa.LargeBinary),
     sqlite_with_rowid=False,
 )
-sa.Index("batches_by_period", batches.c.survey, batches.c.period, batches.c.id)
+BATCH = [batches.c.survey, batches.c.period, batches.c.id]
+"""What tells one batch from another: see `hearsay_server.ingest.judge.Key`."""
+
+THESE = sa.tuple_(*BATCH).in_(sa.bindparam("keys", expanding=True))
+"""The batches of the given keys."""
+
 sa.Index(
     "batches_without_content",
     batches.c.survey,

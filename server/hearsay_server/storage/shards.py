@@ -53,20 +53,20 @@ def count(database: Database, connection: sa.Connection, more: Mapping[Period, C
     if not more:
         return
     rows = [  # always in the same order, so that two of one shard do not wait for each other
-        {"survey": survey, "period": period, "writer": database.shard, **vars(counted)}
+        (survey, period, database.shard, counted.batches, counted.records, counted.dropped)
         for (survey, period), counted in sorted(more.items(), key=lambda item: item[0])
     ]
-    connection.execute(_upsert(database.insert), rows)
+    database.change(connection, _upsert(database.insert), rows)
 
 
 @cache
-def _upsert(insert: Callable[[sa.Table], Any]) -> sa.Executable:
+def _upsert(insert: Callable[[sa.Table], Any]) -> sa.ClauseElement:
     new = insert(counts)
     added = {
         name: counts.c[name] + new.excluded[name] for name in ("batches", "records", "dropped")
     }
     key = [counts.c.survey, counts.c.period, counts.c.writer]
-    upsert: sa.Executable = new.on_conflict_do_update(index_elements=key, set_=added)
+    upsert: sa.ClauseElement = new.on_conflict_do_update(index_elements=key, set_=added)
     return upsert
 
 
@@ -93,7 +93,8 @@ def add(database: Database, connection: sa.Connection, more: Mapping[Cohort, Tal
     new = [(cohort, more[cohort]) for cohort in cohorts if cohort not in stored]
     old = [(cohort, stored[cohort] + more[cohort]) for cohort in cohorts if cohort in stored]
     if old:
-        connection.execute(_UPDATE, [_bound(_row(c, database.shard, tally)) for c, tally in old])
+        rows_ = [(tally.to_bytes(), *_key(c), database.shard) for c, tally in old]
+        database.change(connection, _UPDATE, rows_)
     if new:
         connection.execute(sa.insert(tallies), [_row(c, database.shard, tally) for c, tally in new])
 

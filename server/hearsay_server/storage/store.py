@@ -2,7 +2,7 @@
 
 A commit is durable: an fsync precedes its return. The tallies change in the transaction that
 stores their batch, so they are always those of the stored batches. Any number of stores, in any
-number of processes, may share a database: a batch is counted by the one that inserts its id.
+number of processes, may share a database: a batch is counted by the one that inserts its key.
 """
 
 from collections import Counter
@@ -26,6 +26,7 @@ from hearsay_server.ingest.judge import (
     Stored,
     end,
     judge,
+    key,
     when,
     without,
 )
@@ -50,12 +51,10 @@ _PAGE_BYTES = 8 << 20
 _ROW_BYTES = 16
 """Bytes that a row counts for in a page, besides its codes: rows are put in order one by one."""
 
-_KNOWN = sa.select(schema.batches.c.id, schema.batches.c.rows, schema.batches.c.batch).where(
-    schema.batches.c.id.in_(sa.bindparam("ids", expanding=True))
+_KNOWN = sa.select(*schema.BATCH, schema.batches.c.rows, schema.batches.c.batch).where(schema.THESE)
+_STATE = sa.select(*(_surveys.c[name] for name in ("revision", "unit", "closed_before"))).where(
+    _surveys.c.survey == sa.bindparam("survey"), PRESENT
 )
-_STATES = sa.select(
-    *(_surveys.c[name] for name in ("survey", "revision", "unit", "closed_before"))
-).where(_surveys.c.survey.in_(sa.bindparam("surveys", expanding=True)), PRESENT)
 
 Sent = Sequence[tuple[str, collector_pb2.Batch]]
 """Batches, each with its caller: a token's id, or "" without one."""
@@ -86,9 +85,9 @@ class Store:
         Raises as `open_database` does.
         """
         self.database: Database = open_database(where)
-        # One statement for all rows: it returns a row for each row that it inserts.
-        insert = self.database.insert(schema.batches).on_conflict_do_nothing()
-        self._insert: sa.Executable = insert.returning(schema.batches.c.rows)
+        self._insert: sa.ClauseElement = self.database.insert(
+            schema.batches
+        ).on_conflict_do_nothing()
         self.plans = Plans(self.database)
 
     @property
@@ -175,38 +174,46 @@ class Store:
         raise RuntimeError(f"others stored some of these {len(sent)} batches {_RACES} times")
 
     def _look(self, batches: Iterable[collector_pb2.Batch]) -> Stored:
-        """Return the stored batches with these batches' ids, and their surveys' states."""
+        """Return the stored batches with these batches' keys, and their surveys' states."""
         with self.database.reading() as connection:
-            rows = connection.execute(_KNOWN, {"ids": list({batch.id for batch in batches})})
-            known = {row.id: Kept(row.rows, row.batch) for row in rows}
-            return Stored(known, _states(connection, {batch.survey for batch in batches}))
+            rows = connection.execute(_KNOWN, {"keys": list({key(batch) for batch in batches})})
+            known = {(row.survey, row.period, row.id): Kept(row.rows, row.batch) for row in rows}
+            return Stored(known, self._states(connection, {batch.survey for batch in batches}))
+
+    def _states(self, connection: sa.Connection, names: Iterable[str]) -> dict[str, State]:
+        states = {}
+        for name in names:
+            for row in self.database.fetch(connection, _STATE, (name,)):
+                states[name] = State(*row)
+        return states
 
     def _write(self, sent: Sent, judged: Judged, terms: Terms) -> Mapping[int, Refused]:
         """Store new batches; return, by position, refusals of batches over their token's limit.
 
         A batch over the limit is not stored. Raises `_Changed`, with nothing stored, where some
-        of the batches are not new any more, or where other batches of the group have the id of a
+        of the batches are not new any more, or where other batches of the group have the key of a
         batch over the limit and are to be judged again.
         """
         today = int(terms.now.timestamp()) // _DAY
-        # Two that insert the same ids wait for each other: in one order, not in a circle.
-        fresh = sorted(judged.fresh, key=lambda new: new.batch.id)
+        # Two that insert the same keys wait for each other: in one order, not in a circle.
+        fresh = sorted(judged.fresh, key=lambda new: key(new.batch))
         try:
             with self.database.appending() as connection:
-                states = _states(connection, {new.batch.survey for new in fresh})
-                last = {key: end(key, states) for key in {when(new.batch) for new in fresh}}
+                states = self._states(connection, {new.batch.survey for new in fresh})
+                last = {each: end(each, states) for each in {when(new.batch) for new in fresh}}
                 rows = [_row(new, last[when(new.batch)], today) for new in fresh]
-                if len(connection.execute(self._insert, rows).all()) != len(rows):
+                if self.database.change(connection, self._insert, rows) != len(rows):
                     raise _Changed
                 sums = judged.sums
                 over = self._charge(connection, sent, judged.fresh, terms.limits.token_rows)
                 if over:
-                    ids = [new.batch.id for new in fresh if new.position in over]
-                    if judged.twins.intersection(ids):
+                    keys = [key(new.batch) for new in fresh if new.position in over]
+                    if judged.twins.intersection(keys):
                         raise _Changed(over)
                     # They were inserted in this transaction.
-                    here = schema.batches.c.id.in_(ids)
-                    connection.execute(sa.delete(schema.batches).where(here))
+                    connection.execute(
+                        sa.delete(schema.batches).where(schema.THESE), {"keys": keys}
+                    )
                     sums = without(judged, over, terms)
                 kept = [new for new in fresh if new.position not in over]
                 shards.count(self.database, connection, _counted(kept))
@@ -316,29 +323,16 @@ class Store:
 
 
 class _Changed(Exception):
-    """The group must be judged again: some batches are not new, or share a `barred` id."""
+    """The group must be judged again: some batches are not new, or share a `barred` key."""
 
     def __init__(self, barred: Mapping[int, Refused] | None = None) -> None:
         super().__init__()
         self.barred = dict(barred or {})
 
 
-def _row(new: New, ends: int, day: int) -> dict[str, object]:
+def _row(new: New, ends: int, day: int) -> tuple[object, ...]:
     batch = new.batch
-    return {
-        "id": batch.id,
-        "survey": batch.survey,
-        "period": batch.period,
-        "ends": ends,
-        "day": day,
-        "rows": batch.rows,
-        "batch": new.data,
-    }
-
-
-def _states(connection: sa.Connection, names: Iterable[str]) -> dict[str, State]:
-    rows = connection.execute(_STATES, {"surveys": list(names)})
-    return {row[0]: State(*row[1:]) for row in rows}
+    return batch.survey, batch.period, batch.id, ends, day, batch.rows, new.data
 
 
 def _counted(fresh: Iterable[New]) -> dict[shards.Period, Counted]:
