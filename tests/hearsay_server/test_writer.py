@@ -75,24 +75,66 @@ async def test_what_arrives_during_a_commit_shares_the_next_one() -> None:
 
 
 @in_a_loop
-async def test_while_more_keeps_coming_a_commit_waits_for_it_as_long_as_the_last_one_took(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_callers_who_come_again_share_every_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "_LINGER", 60.0)
+    store = Slow()
+    store.free.set()
+    feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
+
+    async def call(number: int) -> None:
+        for _ in range(10):
+            await feeding.add(batches(1))
+            await asyncio.sleep(0.001 * number)
+
+    callers = [asyncio.create_task(call(number)) for number in range(8)]
+    await callers[0]  # who is the first to come each time
+    assert store.groups == [8] * 10
+    await asyncio.gather(*callers)
+    await feeding.close()
+
+
+@in_a_loop
+async def test_callers_who_do_not_come_again_are_waited_for_a_moment() -> None:
+    store = Slow()
+    feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
+    gone = [asyncio.create_task(feeding.add(batches(1))) for _ in range(8)]
+    await asyncio.sleep(0.05)
+    stays = asyncio.create_task(feeding.add(batches(1)))
+    await asyncio.sleep(0.05)
+    store.free.set()
+    await asyncio.gather(*gone)
+    begin = time.monotonic()
+    assert await asyncio.wait_for(stays, 10) == [True]
+    assert time.monotonic() - begin > writer._LINGER / 2
+    assert store.groups == [8, 1]
+    await feeding.close()
+
+
+@in_a_loop
+async def test_a_caller_who_is_alone_never_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "_LINGER", 60.0)
+    store = Slow()
+    store.free.set()
+    feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
+    for count in (1, 200, 1, 3):
+        await asyncio.wait_for(feeding.add(batches(count)), 10)
+    assert store.groups == [1, 200, 1, 3]
+    await feeding.close()
+
+
+@in_a_loop
+async def test_a_full_group_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "_LINGER", 60.0)
     store = Slow()
     feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
-    calls = [asyncio.create_task(feeding.add(batches(1)))]
-    await asyncio.sleep(0.5)  # the first commit is a long one
-    calls.append(asyncio.create_task(feeding.add(batches(1))))
+    gone = [asyncio.create_task(feeding.add(batches(1))) for _ in range(8)]
+    await asyncio.sleep(0.05)
+    stay = [asyncio.create_task(feeding.add(batches(256))) for _ in range(2)]
     await asyncio.sleep(0)
     store.free.set()
-    for _ in range(30):
-        calls.append(asyncio.create_task(feeding.add(batches(1))))
-        await asyncio.sleep(0)
-    await asyncio.gather(*calls)
+    await asyncio.wait_for(asyncio.gather(*gone, *stay), 10)
+    assert store.groups == [8, 512]
     await feeding.close()
-    assert sum(store.groups) == 32
-    assert len(store.groups) <= 4  # those that trickle in went together
 
 
 @pytest.mark.parametrize(("count", "size"), [(256, 0), (4, 5 << 20)])

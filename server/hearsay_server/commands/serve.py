@@ -1,8 +1,10 @@
 """`hearsay serve` and `hearsay health`."""
 
 import asyncio
+import contextlib
 import inspect
 import sys
+from asyncio import new_event_loop
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, get_origin
 
@@ -17,6 +19,9 @@ from hearsay_server.commands.local import ConfigFile
 from hearsay_server.serving import logs
 from hearsay_server.serving import serve as serving
 from hearsay_server.serving.health import LIVE
+
+with contextlib.suppress(ImportError):  # it is made for CPython on Unix
+    from uvloop import new_event_loop
 
 
 def _with_an_option_for_every_key(command: Callable[..., None]) -> Callable[..., None]:
@@ -60,7 +65,8 @@ def serve(config_file: ConfigFile = None, **flags: object) -> None:
         typer.echo(f"listening on {address}")
         sys.stdout.flush()
 
-    asyncio.run(serving.serve(setup, announce))
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(serving.serve(setup, announce))
 
 
 def health(

@@ -25,10 +25,7 @@ _MAX_WAITING_BYTES = 64 << 20
 _MAX_GROUP = 512
 
 _LINGER = 0.02
-"""Most seconds that a commit waits for more batches."""
-
-_SLICE = 0.001
-"""Seconds without a new batch after which a commit waits no longer."""
+"""Most seconds between the end of a commit and the next one, while batches wait."""
 
 
 class Overloaded(NotReady):
@@ -38,10 +35,11 @@ class Overloaded(NotReady):
 class Writer:
     """Feed the store from one thread, a group of waiting requests at a time.
 
-    While a commit runs, arriving requests wait and go with the next commit. Where some did, more
-    are on their way, and the next commit waits for them as long as a commit takes, so that half of
-    the time remains for answering calls; a caller who is alone never waits. Batches are decoded on
-    that thread too, so a large one keeps no other call from being answered.
+    While a commit runs, arriving requests wait and go with the next commit. That begins once as
+    many wait as did when the last one ended, and were in it: its callers may come again, and a
+    commit costs much the same for one batch as for dozens. It waits for them at most `_LINGER`
+    from the end of the last one; a caller who is alone never waits. Batches are decoded on that
+    thread too, so a large one keeps no other call from being answered.
     """
 
     def __init__(
@@ -60,7 +58,10 @@ class Writer:
         self._limits = limits
         self._clock = clock
         self._committed = committed
-        self._waiting: asyncio.Queue[_Request] = asyncio.Queue()
+        self._waiting: deque[_Request] = deque()
+        self._wanted = 1  # requests with which the next commit begins
+        self._enough = asyncio.Event()
+        self._closing = False
         self._batches = self._bytes = 0  # that wait
         self._came: deque[float] = deque()  # when each request that waits did
         self._thread = ThreadPoolExecutor(1, "hearsay-writer")
@@ -97,7 +98,8 @@ class Writer:
         self._batches += len(batches)
         self._bytes += size
         self._came.append(time.monotonic())
-        self._waiting.put_nowait((batches, caller, size, future))
+        self._waiting.append((batches, caller, size, future))
+        self._look()
         return await future
 
     async def run(self, write: Callable[[], _T]) -> _T:
@@ -106,40 +108,50 @@ class Writer:
 
     async def close(self) -> None:
         """Write all waiting batches, then stop. Nothing may be added any more."""
-        drained = asyncio.create_task(self._waiting.join())
-        await asyncio.wait((drained, self._task), return_when=asyncio.FIRST_COMPLETED)
-        for task in (drained, self._task):
-            task.cancel()
+        self._closing = True
+        self._begin_with(1)
+        await asyncio.wait((self._task,))
         self._thread.shutdown()
 
     async def _run(self) -> None:
-        took = 0.0
-        while True:
-            if not self._waiting.empty():
-                await self._linger(min(took, _LINGER))
-            group = [await self._waiting.get()]
+        loop = asyncio.get_running_loop()
+        wanted, until = 1, 0.0
+        while await self._gathered(wanted, until):
+            group = [self._waiting.popleft()]
             count = len(group[0][0])
-            while count < _MAX_GROUP and not self._waiting.empty():
-                group.append(self._waiting.get_nowait())
+            while count < _MAX_GROUP and self._waiting:
+                group.append(self._waiting.popleft())
                 count += len(group[-1][0])
-            begin = time.monotonic()
             try:
                 await self._commit(group)
             finally:
-                took = time.monotonic() - begin
                 for batches, _, size, _ in group:
                     self._batches -= len(batches)
                     self._bytes -= size
                     self._came.popleft()
-                    self._waiting.task_done()
+            wanted, until = len(self._waiting) + len(group), loop.time() + _LINGER
 
-    async def _linger(self, seconds: float) -> None:
-        """Wait at most `seconds` for more batches, as long as some come and the group has room."""
-        end = time.monotonic() + seconds
-        before = 0
-        while before < self._batches < _MAX_GROUP and time.monotonic() < end:
-            before = self._batches
-            await asyncio.sleep(_SLICE)
+    async def _gathered(self, wanted: int, until: float) -> bool:
+        """Wait for so many requests or a full group; from `until` on, by the loop's clock, for one.
+
+        Returns whether any waits; none does where the writer is closing.
+        """
+        self._enough.clear()
+        self._begin_with(1 if self._closing else wanted)
+        timer = asyncio.get_running_loop().call_at(until, self._begin_with, 1)
+        await self._enough.wait()
+        timer.cancel()
+        return bool(self._waiting)
+
+    def _begin_with(self, wanted: int) -> None:
+        """Let the next commit begin once so many requests wait."""
+        self._wanted = wanted
+        self._look()
+
+    def _look(self) -> None:
+        """Let the next commit begin if enough waits."""
+        if len(self._waiting) >= self._wanted or self._batches >= _MAX_GROUP or self._closing:
+            self._enough.set()
 
     async def _commit(self, group: "Sequence[_Request]") -> None:
         """Write a group; where one request may be the cause of a failure, write each by itself."""
