@@ -7,6 +7,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp.core import tally_bytes
 from ldp.errors import InvalidInput
 
 _Key = TypeVar("_Key")
@@ -62,16 +63,16 @@ class Tally:
         return hash((self.n, self.counts.tobytes()))
 
     def to_bytes(self) -> bytes:
-        """Return n and the counts as little-endian 64-bit integers."""
-        return self.n.to_bytes(8, "little") + self.counts.astype("<i8").tobytes()
+        """Return the tally in as few bytes as `tally_bytes` has: a few for each count above zero.
+
+        At most 8 for each count, and 8 for n. Raises `OverflowError` for 2**56 reports or more.
+        """
+        return tally_bytes.encode(self.n, self.counts)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Tally":
         """Build a tally from the bytes of `to_bytes`; raise `InvalidInput` for any other bytes."""
-        if len(data) < 16 or len(data) % 8:
-            raise InvalidInput(f"a tally takes 8 bytes for n and 8 per count, got {len(data)}")
-        n = int.from_bytes(data[:8], "little")
-        return cls(n, np.frombuffer(data, dtype="<i8", offset=8))
+        return cls(*tally_bytes.decode(data))
 
 
 def add_up(sums: dict[_Key, Tally], more: Iterable[tuple[_Key, Tally]]) -> None:

@@ -52,7 +52,8 @@ def test_data_of_the_first_version_is_brought_forward(tmp_path: Path) -> None:
         old.execute("INSERT INTO surveys VALUES (?, ?, ?, ?, ?)", row)
         for c, tally in tallied(before, survey).items():
             key = (c.survey, c.revision, c.attribute, c.level, c.period)
-            old.execute("INSERT INTO tallies VALUES (?, ?, ?, ?, ?, ?)", (*key, tally.to_bytes()))
+            dense = tally.n.to_bytes(8, "little") + tally.counts.astype("<i8").tobytes()
+            old.execute("INSERT INTO tallies VALUES (?, ?, ?, ?, ?, ?)", (*key, dense))
     for message in sent:
         data = message.SerializeToString(deterministic=True)
         old.execute("INSERT INTO batches VALUES (?, ?, ?)", (message.id, message.survey, data))

@@ -20,25 +20,6 @@ def test_merging_is_associative_commutative_and_has_an_identity(
     assert a + Tally.empty(3) == a
 
 
-@given(tallies)
-def test_bytes_round_trip(tally: Tally) -> None:
-    again = Tally.from_bytes(tally.to_bytes())
-    assert again == tally
-    assert hash(again) == hash(tally)
-
-
-@given(st.binary(max_size=40))
-def test_any_other_bytes_are_refused(data: bytes) -> None:
-    if len(data) < 16 or len(data) % 8:
-        with pytest.raises(InvalidInput, match=f"8 per count, got {len(data)}"):
-            Tally.from_bytes(data)
-        return
-    try:
-        assert Tally.from_bytes(data).to_bytes() == data
-    except InvalidInput as refusal:
-        assert "must lie in 0..2**63 - 1" in str(refusal) or "no reports cannot" in str(refusal)
-
-
 @pytest.mark.parametrize(
     ("counts", "reason"),
     [

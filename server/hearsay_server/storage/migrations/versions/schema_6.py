@@ -1,4 +1,8 @@
-"""Batches are found by survey, period and id, so that one tree serves ids and periods."""
+"""Batches are found by survey, period and id, so that one tree serves ids and periods.
+
+From here on tallies may be of the counts above zero alone, which earlier versions cannot read.
+Those that are stored already are read as they are, and written anew when they change.
+"""
 
 import sqlalchemy as sa
 from alembic import op
