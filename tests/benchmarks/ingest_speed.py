@@ -219,7 +219,7 @@ def asked(
             collector.Submit(make())
             for taken in (fresh, repeated):
                 begin = time.perf_counter()
-                analyst.Estimate(question)
+                next(analyst.Estimate(question))
                 taken.append(1e3 * (time.perf_counter() - begin))
     return fresh, repeated
 

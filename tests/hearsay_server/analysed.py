@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import scipy.linalg
 
-from hearsay.v1 import analyst_pb2
 from hearsay_server.answers import questions, rows
 from ldp import InvalidInput
 
@@ -53,9 +52,7 @@ def factor(k: int) -> float:
     return float(scipy.linalg.cholesky(matrix)[0, 0])
 
 
-def mixed_in_small_chunks(
-    frozen: bytes, page: questions.Page, levels: list[str]
-) -> list[analyst_pb2.ExportRowsResponse]:
+def mixed_in_small_chunks(frozen: bytes, page: questions.Page, levels: list[str]) -> list[bytes]:
     """Do as `questions.mixed`, in messages of some ten bytes."""
     rows._CHUNK = 10
     return questions.mixed(frozen, page, levels)

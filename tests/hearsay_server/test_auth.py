@@ -28,8 +28,10 @@ CALLS: dict[str, Callable[[grpc.Channel], Any]] = {
     "device": lambda channel: collector_pb2_grpc.CollectorStub(channel).GetPlan(
         collector_pb2.GetPlanRequest(survey="health"), timeout=5
     ),
-    "analyst": lambda channel: analyst_pb2_grpc.AnalystStub(channel).Estimate(
-        analyst_pb2.EstimateRequest(survey="health", attribute="smokes"), timeout=5
+    "analyst": lambda channel: next(
+        analyst_pb2_grpc.AnalystStub(channel).Estimate(
+            analyst_pb2.EstimateRequest(survey="health", attribute="smokes"), timeout=5
+        )
     ),
     "admin": lambda channel: admin_pb2_grpc.AdminStub(channel).ListSurveys(
         admin_pb2.ListSurveysRequest(), timeout=5

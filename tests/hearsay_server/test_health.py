@@ -129,9 +129,12 @@ def test_a_database_that_is_gone_is_waited_for(tmp_path: Path, postgres: Postgre
         question = analyst_pb2.EstimateRequest(survey="health", attribute="smokes")
         collector.Submit(first, timeout=20)
         postgres.stop()
-        for method, request in ((collector.Submit, second), (analyst.Estimate, question)):
+        for call in (
+            lambda: collector.Submit(second, timeout=20),
+            lambda: next(analyst.Estimate(question, timeout=20)),
+        ):
             with pytest.raises(grpc.RpcError) as error:
-                method(request, timeout=20)
+                call()
             assert error.value.code() == grpc.StatusCode.UNAVAILABLE
             assert dict(error.value.trailing_metadata())["retry-after-ms"] == "5000"
         assert becomes(channel, NOT_SERVING)
@@ -139,7 +142,7 @@ def test_a_database_that_is_gone_is_waited_for(tmp_path: Path, postgres: Postgre
         time.sleep(2)  # probes go on in vain
         postgres.start()
         assert becomes(channel, SERVING)
-        assert analyst.Estimate(question, timeout=20).reports == 1
+        assert next(analyst.Estimate(question, timeout=20)).reports == 1
         for request, known in ((first, True), (second, False)):
             (result,) = collector.Submit(request, timeout=20).results
             assert (result.status == collector_pb2.Result.DUPLICATE) == known
@@ -167,7 +170,8 @@ def test_a_database_that_hangs_ends_readiness_and_is_waited_for(
         assert becomes(channel, SERVING)
         collector.Submit(request, timeout=20)  # the one that was given up may be stored or not
         question = analyst_pb2.EstimateRequest(survey="health", attribute="smokes")
-        assert analyst_pb2_grpc.AnalystStub(channel).Estimate(question, timeout=20).reports == 1
+        answers = analyst_pb2_grpc.AnalystStub(channel).Estimate(question, timeout=20)
+        assert next(answers).reports == 1
 
 
 def test_a_probe_that_fails_ends_readiness(tmp_path: Path) -> None:

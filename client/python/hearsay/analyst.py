@@ -1,5 +1,6 @@
 """The analyst's client of a server: debiased statistics and randomised rows."""
 
+import contextlib
 import math
 import warnings
 from collections.abc import Iterator, Sequence
@@ -10,9 +11,9 @@ import grpc
 import numpy as np
 
 from hearsay.plans import plan as plans
-from hearsay.sending.transport import Tls, Token, call, open_channel, stream
+from hearsay.sending.transport import Tls, Token, Unreachable, call, open_channel, stream
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
-from ldp.errors import NotReady, needs
+from ldp.errors import InvalidInput, NotReady, needs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,6 +55,10 @@ class Options(Selection, total=False):
     best that is quick. `consistency` makes frequencies a distribution by a method such as
     "norm-sub". `forged` asks how far so many forged reports could move the estimate; `recover`
     takes so many forged reports per genuine one out by LDPRecover.
+
+    `top` asks for so many rows, those of the largest estimates, in their order; `values` for the
+    rows of these values, in this order. Intervals are those of the whole answer: simultaneous ones
+    cover the rows that are left out, too.
     """
 
     confidence: float
@@ -62,6 +67,8 @@ class Options(Selection, total=False):
     consistency: str
     forged: int
     recover: float
+    top: int
+    values: Sequence[str]
 
 
 class Analyst:
@@ -100,8 +107,9 @@ class Analyst:
         `consistency` or `recover`: the unbiased estimate, whose error and interval the others
         are; effective_sample_size of frequencies: how many people asked without privacy would
         tell as much; shift_down and shift_up with `forged`. `frame.attrs` holds the survey,
-        attribute, statistic, confidence, method, homogeneity, warning, the number of reports
-        and repeats: how often one person may be among them, which errors allow for.
+        attribute, statistic, confidence, method, homogeneity, warning, the number of reports,
+        repeats: how often one person may be among them, which errors allow for, and rows_left_out:
+        how many rows `top` or `values` left out.
 
         With reports of several levels the estimate is of the mix of people who answered
         ("stratified"), or under the bound that the survey declares (`levels_differ_at_most`).
@@ -278,7 +286,7 @@ class Analyst:
     ) -> analyst_pb2.EstimateResponse:
         """Return an estimate as a message, with the cohorts that went in."""
         request = _request(survey, attribute, options)
-        answer: analyst_pb2.EstimateResponse = call(self._stub.Estimate, request, self._timeout)
+        (answer,) = _joined(stream(self._stub.Estimate, request, self._timeout))
         return answer
 
     def query_by(
@@ -293,7 +301,7 @@ class Analyst:
             question=_request(survey, attribute, options),
             by=by,
         )
-        return stream(self._stub.EstimateBy, request, self._timeout)
+        return _joined(stream(self._stub.EstimateBy, request, self._timeout))
 
     def watch_query(
         self, survey: str, attribute: str, *, interval: float = 1.0, **options: Unpack[Options]
@@ -302,7 +310,7 @@ class Analyst:
         request = analyst_pb2.WatchRequest(
             question=_request(survey, attribute, options), interval=interval
         )
-        return stream(self._stub.Watch, request)
+        return _joined(stream(self._stub.Watch, request))
 
     def query_distribution(
         self, request: analyst_pb2.DistributionRequest
@@ -375,6 +383,7 @@ def frame(answer: analyst_pb2.EstimateResponse) -> "pd.DataFrame":
         "simultaneous": answer.simultaneous,
         "reports": answer.reports,
         "repeats": answer.repeats,
+        "rows_left_out": answer.rows_left_out,
         "method": answer.method,
         "homogeneity": answer.homogeneity if answer.HasField("homogeneity") else None,
         "detectable_difference": (
@@ -405,7 +414,26 @@ def number(row: analyst_pb2.Row, column: str) -> float:
     return found if column == "estimate" or row.HasField(column) else math.nan
 
 
+def _joined(
+    messages: Iterator[analyst_pb2.EstimateResponse],
+) -> Iterator[analyst_pb2.EstimateResponse]:
+    """Yield each answer as one message, of the messages in which it came."""
+    with contextlib.closing(messages):  # type: ignore[type-var]
+        for answer in messages:
+            while answer.more:
+                part = next(messages, None)
+                if part is None:
+                    raise Unreachable("the server ended in the middle of an answer")
+                answer.more = False
+                answer.MergeFrom(part)
+            yield answer
+
+
 def _request(survey: str, attribute: str, options: Options) -> analyst_pb2.EstimateRequest:
+    if options.get("top", 1) < 1:
+        raise InvalidInput(f"top must be >= 1, got {options['top']}")
+    if isinstance(options.get("values"), str):
+        raise InvalidInput(f"values must be a list of values, got {options['values']!r}")
     return analyst_pb2.EstimateRequest(
         survey=survey, attribute=attribute, **_fields(options, Options)
     )

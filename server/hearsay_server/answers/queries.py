@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay.plans.plan import Categorical, Plan
+from hearsay.plans.plan import Categorical, Numeric, Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.repeats import of_levels
 from hearsay_server.ingest.intake import Cohort
@@ -112,8 +112,9 @@ def estimate(
     if forged is not None:
         method = question.method or "inverse_variance"
         shift = largest_shift(cohorts, forged, method)
+    labels: Sequence[str]
     if isinstance(domain, Categorical):
-        statistic, labels = "frequency", list(domain.values)
+        statistic, labels = "frequency", domain.values
     else:
         statistic, labels = "mean", ["mean"]
         scale = (domain.high - domain.low) / 2
@@ -121,32 +122,30 @@ def estimate(
     value, tag = _processed(question, [mechanism for mechanism, _ in cohorts], raw)
     confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
     low, high = raw.interval(confidence, simultaneous=question.simultaneous)
-    rows = [
-        analyst_pb2.Row(label=label, estimate=v, standard_error=error, low=bottom, high=top)
-        for label, v, error, bottom, top in zip(
-            labels,
-            value.tolist(),
-            raw.standard_error.tolist(),
-            low.tolist(),
-            high.tolist(),
-            strict=True,
-        )
-    ]
+    columns = {
+        "estimate": value,
+        "standard_error": raw.standard_error,
+        "low": low,
+        "high": high,
+    }
     if tag:
-        for row, number in zip(rows, raw.value.tolist(), strict=True):
-            row.raw = number
+        columns["raw"] = raw.value
     if statistic == "frequency":
-        for row, size in zip(rows, effective_sample_size(raw).tolist(), strict=True):
-            row.effective_sample_size = size
+        columns["effective_sample_size"] = effective_sample_size(raw)
     if answer.alike:
         alike = answer.alike.rescaled(raw.bounds)
-        columns = alike.value, *alike.interval(confidence, simultaneous=question.simultaneous)
-        for row, numbers in zip(rows, np.stack(columns, axis=1).tolist(), strict=True):
-            row.alike, row.alike_low, row.alike_high = numbers
+        columns["alike"] = alike.value
+        columns["alike_low"], columns["alike_high"] = alike.interval(
+            confidence, simultaneous=question.simultaneous
+        )
     if shift:
-        ends = zip((scale * shift.down).tolist(), (scale * shift.up).tolist(), strict=True)
-        for row, (down, up) in zip(rows, ends, strict=True):
-            row.shift_down, row.shift_up = down, up
+        columns |= {"shift_down": scale * shift.down, "shift_up": scale * shift.up}
+    shown = _shown(question, domain, value)
+    table = np.stack([column[shown] for column in columns.values()], axis=1)
+    rows = [
+        analyst_pb2.Row(label=labels[code], **dict(zip(columns, numbers, strict=True)))
+        for code, numbers in zip(shown.tolist(), table.tolist(), strict=True)
+    ]
     seen = None
     if answer.detectable is not None:
         seen = min(scale * answer.detectable, raw.bounds[1] - raw.bounds[0])
@@ -165,7 +164,28 @@ def estimate(
         group=group,
         repeats=max(own.factor for own in cohorts.repeats),
         detectable_difference=seen,
+        rows_left_out=len(labels) - len(rows),
     )
+
+
+def _shown(
+    question: analyst_pb2.EstimateRequest, domain: Categorical | Numeric, estimates: Floats
+) -> NDArray[np.intp]:
+    """Return the positions of the rows to answer with: of `values`, of `top`, or of all."""
+    if question.top and question.values:
+        raise InvalidInput("ask for the top rows or for the rows of some values, not both")
+    if question.top:
+        return np.argsort(-estimates, kind="stable")[: question.top]
+    if not question.values:
+        return np.arange(estimates.size)
+    if not isinstance(domain, Categorical):
+        raise InvalidInput(f"{question.attribute!r} is a number: it has no values to choose from")
+    codes = {value: code for code, value in enumerate(domain.values)}
+    if unknown := [value for value in question.values if value not in codes]:
+        raise InvalidInput(
+            f"{question.attribute!r} has no value {unknown[0]!r}; its values are {domain}"
+        )
+    return np.array([codes[value] for value in dict.fromkeys(question.values)])
 
 
 def effective_sample_size(raw: Estimate) -> Floats:

@@ -1,9 +1,10 @@
 """Analysts' questions as functions that run in a process of their own.
 
-Their arguments and results can be pickled: a plan goes as the bytes that were frozen.
+Their arguments and results can be pickled: a plan goes as the bytes that were frozen, and answers
+as the bytes of the messages to send, so that the server neither parses nor writes them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -21,36 +22,43 @@ _TARGETS = 3
 """Values tested for being supported together, unless some are named: fewer hide among honest
 reports, and more are rarely in one bucket of a hash."""
 
+_MESSAGE = 1 << 20
+"""Bytes of a message at which an answer goes on in another one."""
+
 Page = Sequence[collector_pb2.Batch]
 
 _parsed = lru_cache(maxsize=1)(hearsay.plans.plan.parse)
 
 
-def estimate(
-    frozen: bytes, question: analyst_pb2.EstimateRequest, tallies: Tallies
-) -> analyst_pb2.EstimateResponse:
-    """Answer `Estimate`; raise as `queries.estimate`."""
-    return queries.estimate(_parsed(frozen), question, tallies)
+def estimate(frozen: bytes, question: analyst_pb2.EstimateRequest, tallies: Tallies) -> list[bytes]:
+    """Answer `Estimate` in messages; raise as `queries.estimate`."""
+    return estimates(frozen, question, {"": tallies})
 
 
 def estimates(
     frozen: bytes, question: analyst_pb2.EstimateRequest, groups: Mapping[str, Tallies]
-) -> list[analyst_pb2.EstimateResponse]:
+) -> list[bytes]:
     """Answer a question from the tallies of each group by itself; raise as `queries.estimate`."""
     plan = _parsed(frozen)
-    return [queries.estimate(plan, question, part, group) for group, part in groups.items()]
+    return [
+        data
+        for group, part in groups.items()
+        for data in _messages(queries.estimate(plan, question, part, group))
+    ]
 
 
 def distribution(
     frozen: bytes, question: analyst_pb2.DistributionRequest, tallies: Tallies
-) -> analyst_pb2.DistributionResponse:
-    """Answer `Distribution`; raise as `distributions.distribution`."""
-    return distributions.distribution(_parsed(frozen), question, tallies)
+) -> list[bytes]:
+    """Answer `Distribution` in one message; raise as `distributions.distribution`."""
+    answer = distributions.distribution(_parsed(frozen), question, tallies)
+    return [answer.SerializeToString()]
 
 
-def mixed(frozen: bytes, page: Page, levels: Sequence[str]) -> list[analyst_pb2.ExportRowsResponse]:
-    """Return the rows of a page's batches, in an order drawn anew."""
-    return list(rows.chunks(_parsed(frozen), [page], levels, np.random.default_rng()))
+def mixed(frozen: bytes, page: Page, levels: Sequence[str]) -> list[bytes]:
+    """Return the rows of a page's batches in messages, in an order drawn anew."""
+    chunks = rows.chunks(_parsed(frozen), [page], levels, np.random.default_rng())
+    return [chunk.SerializeToString() for chunk in chunks]
 
 
 def targets(frozen: bytes, question: analyst_pb2.SuspicionsRequest, tallies: Tallies) -> list[int]:
@@ -81,13 +89,13 @@ def supports(
 
 def suspicions(
     frozen: bytes, attribute: str, targets: Sequence[int], found: Mapping[str, Supports]
-) -> analyst_pb2.SuspicionsResponse:
-    """Answer `Suspicions` from the supports counted at each level."""
+) -> bytes:
+    """Answer `Suspicions` in one message, from the supports counted at each level."""
     plan = _parsed(frozen)
     domain = _domain(plan, attribute)
     mechanisms = {name: plan.levels[name].mechanisms[attribute] for name in found}
     few = [name for name, s in found.items() if not suspicion.has_gap(mechanisms[name], s.n)]
-    return analyst_pb2.SuspicionsResponse(
+    answer = analyst_pb2.SuspicionsResponse(
         targets=[domain.values[target] for target in targets],
         warning=f"too few reports for norm_sub_gap at {', '.join(few)}" if few else "",
         suspicions=[
@@ -102,6 +110,26 @@ def suspicions(
             for each in suspicion.suspicions(mechanisms[level], seen)
         ],
     )
+    data: bytes = answer.SerializeToString()
+    return data
+
+
+def _messages(answer: analyst_pb2.EstimateResponse) -> Iterator[bytes]:
+    """Yield an answer in messages of about `_MESSAGE` bytes, which merged are the answer."""
+    message = analyst_pb2.EstimateResponse()
+    message.CopyFrom(answer)
+    message.ClearField("rows")
+    message.ClearField("cohorts")
+    size = message.ByteSize()
+    for entries, name in ((answer.rows, "rows"), (answer.cohorts, "cohorts")):
+        for entry in entries:
+            size += entry.ByteSize()
+            if size > _MESSAGE:
+                message.more = True
+                yield message.SerializeToString()
+                message, size = analyst_pb2.EstimateResponse(), entry.ByteSize()
+            getattr(message, name).append(entry)
+    yield message.SerializeToString()
 
 
 def _domain(plan: Plan, attribute: str) -> Categorical:

@@ -27,6 +27,9 @@ Period = Annotated[list[str] | None, typer.Option(help="Only reports of this per
 First = Annotated[str, typer.Option("--from", help="Only this period and later ones.")]
 Last = Annotated[str, typer.Option("--to", "--until", help="Only this period and earlier ones.")]
 
+_ROWS = 40
+"""Rows of a table unless more are asked for: those of the largest estimates."""
+
 _HEADINGS = {
     "raw": "raw",
     "effective_sample_size": "effective n",
@@ -60,6 +63,12 @@ def query(
     recover: Annotated[
         float | None, typer.Option(help="Take out so many forged reports per genuine one.")
     ] = None,
+    top: Annotated[
+        int | None, typer.Option(help="Only so many rows, those of the largest estimates.")
+    ] = None,
+    values: Annotated[
+        str, typer.Option(help='Only the rows of these values: A,B; one with a comma as "A,B".')
+    ] = "",
     suspicions: Annotated[
         bool, typer.Option(help="Test whether the stored reports look forged.")
     ] = False,
@@ -93,7 +102,10 @@ def query(
         raise InvalidInput("choose one of --json and --csv")
     if sum([bool(by), suspicions, distribution, watch is not None]) > 1:
         raise InvalidInput("choose one of --by, --suspicions, --distribution and --watch")
-    show = _Shown(as_json, as_csv)
+    limited = top is not None or bool(values)
+    if limited and (suspicions or distribution):
+        raise InvalidInput("--top and --values choose among the rows of frequencies")
+    show = _Shown(as_json, as_csv, limited)
     chosen = Selection(
         levels=level or (), periods=period or (), first_period=first, last_period=last
     )
@@ -111,6 +123,10 @@ def query(
         options["forged"] = forged
     if recover is not None:
         options["recover"] = recover
+    if top is not None:
+        options["top"] = top
+    if values:
+        options["values"] = next(csv.reader([values]))
     with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
         if suspicions:
             asked = analyst_pb2.SuspicionsRequest(
@@ -172,8 +188,10 @@ def _by(name: str) -> Literal["LEVEL", "PERIOD"]:
 class _Shown:
     """How answers are printed: as a table, as JSON, or as CSV with one heading."""
 
-    def __init__(self, as_json: bool, as_csv: bool) -> None:
+    def __init__(self, as_json: bool, as_csv: bool, limited: bool) -> None:
+        """Print tables of `_ROWS` rows at most unless the rows are `limited` already."""
         self._json = as_json
+        self._most = None if limited else _ROWS
         self._csv = csv.writer(sys.stdout) if as_csv else None
         self._headed = False
 
@@ -207,9 +225,17 @@ class _Shown:
             table = _table(
                 answer.attribute, answer.statistic, answer.confidence, answer.simultaneous, more
             )
-            for row in answer.rows:
+            rows: Sequence[analyst_pb2.Row] = answer.rows
+            if self._most is not None and len(rows) > self._most:
+                rows = sorted(rows, key=lambda row: -row.estimate)[: self._most]
+            for row in rows:
                 table.add_row(*_cells(row), *(_cell(row, column) for column in shown))
             Console().print(table)
+            if hidden := answer.rows_left_out + len(answer.rows) - len(rows):
+                Console().print(
+                    f"{hidden:,} more rows are not shown: --top N shows N rows, those of the "
+                    "largest estimates, --values A,B those of some values, and --csv all"
+                )
             many = len(answer.cohorts)
             cohorts = f"{answer.reports:,} reports in {many} cohort{'s' if many > 1 else ''}"
             Console().print(f"{cohorts}, {answer.method}{_repeats(answer.repeats)}")
@@ -323,6 +349,7 @@ def _numbers(row: analyst_pb2.Row, columns: Sequence[str]) -> list[float | None]
 
 def _document(answer: analyst_pb2.EstimateResponse) -> dict[str, Any]:
     document = _plain(answer, reports=answer.reports)
+    del document["more"]  # of messages, which are one answer here
     for cohort, message in zip(document["cohorts"], answer.cohorts, strict=True):
         cohort |= {"revision": message.revision.hex(), "reports": message.reports}
     return document

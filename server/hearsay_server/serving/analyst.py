@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 import hashlib
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple
 from functools import partial
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -45,7 +45,9 @@ _TOGETHER = 1 << 20
 
 _Value = TypeVar("_Value")
 _Asked = TypeVar("_Asked", bound=Message)
-_Answer = TypeVar("_Answer", bound=Message)
+
+Messages = Sequence[bytes]
+"""The serialised messages of one answer."""
 
 Question = (
     analyst_pb2.EstimateRequest | analyst_pb2.DistributionRequest | analyst_pb2.SuspicionsRequest
@@ -78,15 +80,16 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
 
     async def Estimate(  # noqa: N802
         self, request: analyst_pb2.EstimateRequest, context: Context
-    ) -> analyst_pb2.EstimateResponse:
+    ) -> AsyncIterator[bytes]:
         async with _telling(context):
             frozen, plan = await self._plan(request, context)
             tallies = await self._tallies(plan, request)
-            return await self._answer(frozen, request, tallies, questions.estimate)
+            for message in await self._answer(frozen, request, tallies, questions.estimate):
+                yield message
 
     async def EstimateBy(  # noqa: N802
         self, request: analyst_pb2.EstimateByRequest, context: Context
-    ) -> AsyncIterator[analyst_pb2.EstimateResponse]:
+    ) -> AsyncIterator[bytes]:
         question = request.question
         async with _telling(context):
             frozen, plan = await self._plan(question, context)
@@ -96,13 +99,13 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             begun = False
             for some in _together(groups):
                 work = partial(questions.estimates, frozen, question, some)
-                for answer in await self._analyses.run(work, begun=begun):
-                    yield answer
+                for message in await self._analyses.run(work, begun=begun):
+                    yield message
                 begun = True
 
     async def Watch(  # noqa: N802
         self, request: analyst_pb2.WatchRequest, context: Context
-    ) -> AsyncIterator[analyst_pb2.EstimateResponse]:
+    ) -> AsyncIterator[bytes]:
         question = request.question
         async with _telling(context):
             frozen, plan = await self._plan(question, context)
@@ -112,7 +115,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                     f"the interval must be at least {_LEAST_INTERVAL} seconds, got {interval:g}"
                 )
 
-            async def answered(tallies: Tallies) -> analyst_pb2.EstimateResponse:
+            async def answered(tallies: Tallies) -> Messages:
                 return await self._answer(
                     frozen, question, tallies, questions.estimate, watched=True
                 )
@@ -121,19 +124,21 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             answers = self._feeds.watch(_key(question, {}), interval, read, answered)
             async with contextlib.aclosing(answers):  # type: ignore[type-var]
                 async for answer in answers:
-                    yield answer
+                    for message in answer:
+                        yield message
 
     async def Distribution(  # noqa: N802
         self, request: analyst_pb2.DistributionRequest, context: Context
-    ) -> analyst_pb2.DistributionResponse:
+    ) -> bytes:
         async with _telling(context):
             frozen, plan = await self._plan(request, context)
             tallies = await self._tallies(plan, request)
-            return await self._answer(frozen, request, tallies, questions.distribution)
+            (message,) = await self._answer(frozen, request, tallies, questions.distribution)
+            return message
 
     async def Suspicions(  # noqa: N802
         self, request: analyst_pb2.SuspicionsRequest, context: Context
-    ) -> analyst_pb2.SuspicionsResponse:
+    ) -> bytes:
         async with _telling(context):
             frozen, plan = await self._plan(request, context)
             tallies = await self._tallies(plan, request)
@@ -150,16 +155,16 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
 
     async def ExportRows(  # noqa: N802
         self, request: analyst_pb2.ExportRowsRequest, context: Context
-    ) -> AsyncIterator[analyst_pb2.ExportRowsResponse]:
+    ) -> AsyncIterator[bytes]:
         async with _telling(context):
             frozen, plan = await self._frozen(request.survey, context)
             selected = resolve(plan, request.selection)
             async with self._exports.process() as run:
-                yield analyst_pb2.ExportRowsResponse(plan=frozen)
+                yield analyst_pb2.ExportRowsResponse(plan=frozen).SerializeToString()
                 pages = self._store.batches(plan.survey, selected)
                 while page := await self._read(lambda: next(pages, None)):
-                    for chunk in await run(questions.mixed, frozen, page, selected.levels):
-                        yield chunk
+                    for message in await run(questions.mixed, frozen, page, selected.levels):
+                        yield message
 
     async def _read(self, read: Callable[[], _Value]) -> _Value:
         return await asyncio.get_running_loop().run_in_executor(self._readers, read)
@@ -196,15 +201,15 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         frozen: bytes,
         question: _Asked,
         tallies: Tallies,
-        work: Callable[[bytes, _Asked, Tallies], _Answer],
+        work: Callable[[bytes, _Asked, Tallies], Messages],
         *,
         watched: bool = False,
-    ) -> _Answer:
+    ) -> Messages:
         """Return the answer that is kept for these tallies, or compute it."""
         key = await self._read(lambda: _key(question, tallies))
         known = self._answers.get(key)
         if known is not None:
-            return cast(_Answer, known)  # the key has the type of the question
+            return known
         computed = partial(work, frozen, question, tallies)
         analyses = self._watched if watched else self._analyses
         answer = await analyses.run(computed, begun=watched)
@@ -263,21 +268,25 @@ class _Answers:
     """
 
     def __init__(self) -> None:
-        self._answers: OrderedDict[bytes, Message] = OrderedDict()
+        self._answers: OrderedDict[bytes, Messages] = OrderedDict()
         self._size = 0
 
-    def get(self, key: bytes) -> Message | None:
+    def get(self, key: bytes) -> Messages | None:
         """Return the answer of a key, which becomes the last to be forgotten."""
         if key in self._answers:
             self._answers.move_to_end(key)
         return self._answers.get(key)
 
-    def keep(self, key: bytes, answer: Message) -> None:
+    def keep(self, key: bytes, answer: Messages) -> None:
         """Keep an answer, unless it is larger than all of them may be."""
-        if key in self._answers or answer.ByteSize() > _KEPT:
+        if key in self._answers or _size(answer) > _KEPT:
             return
         self._answers[key] = answer
-        self._size += answer.ByteSize()
+        self._size += _size(answer)
         while self._size > _KEPT:
             _, forgotten = self._answers.popitem(last=False)
-            self._size -= forgotten.ByteSize()
+            self._size -= _size(forgotten)
+
+
+def _size(answer: Messages) -> int:
+    return sum(map(len, answer))

@@ -10,6 +10,7 @@ import contextlib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
 import grpc
@@ -103,10 +104,11 @@ class Gate(grpc.aio.ServerInterceptor):
             except Exception as error:
                 await self._fail(context, _overdue(limit, error))
 
+        write = partial(_written, handler)
         if handler.response_streaming:
             read = handler.request_deserializer if handler.request_streaming else None
-            return grpc.stream_stream_rpc_method_handler(guarded, read, handler.response_serializer)
-        return grpc.stream_unary_rpc_method_handler(guarded, None, handler.response_serializer)
+            return grpc.stream_stream_rpc_method_handler(guarded, read, write)
+        return grpc.stream_unary_rpc_method_handler(guarded, None, write)
 
     @contextlib.contextmanager
     def _place(self, service: str, call: asyncio.Timeout) -> Iterator[None]:
@@ -186,6 +188,15 @@ async def _read(handler: _Handler, context: Any) -> Any:
     except DecodeError:
         pass
     raise _Unreadable("the message is not of the type that this method takes")
+
+
+def _written(handler: _Handler, answer: Any) -> bytes:
+    """Serialise an answer; one of bytes was serialised in another process, so that we need not."""
+    if isinstance(answer, bytes):
+        return answer
+    write: Any = handler.response_serializer
+    data: bytes = write(answer)
+    return data
 
 
 def _overdue(limit: asyncio.Timeout, error: Exception) -> Exception:

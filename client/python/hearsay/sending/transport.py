@@ -41,7 +41,10 @@ _ONE_THREAD = ("SingleThreadedUnaryStream", 1)
 """Calls that stream answers need no thread but the caller's. gRPC may drop this option: then they
 work as well, with a thread for each call."""
 
-_CHANNEL = [*_KEEP_ALIVE, _IDLE, ("grpc.use_local_subchannel_pool", 1)]
+_LARGEST = ("grpc.max_receive_message_length", 5 << 20)
+"""The largest message that is read: a plan has 4 MiB at most, and a little comes with it."""
+
+_CHANNEL = [*_KEEP_ALIVE, _IDLE, _LARGEST, ("grpc.use_local_subchannel_pool", 1)]
 """Options of a channel, which shares its connection with no other, nor across a fork."""
 
 _METHODS = {

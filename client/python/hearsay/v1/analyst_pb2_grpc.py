@@ -29,6 +29,10 @@ class AnalystStub(object):
     """What analysts call: debiased statistics, each with its error. All answer NOT_FOUND for an
     unknown survey or attribute, INVALID_ARGUMENT for anything else that cannot be asked, and
     FAILED_PRECONDITION where no report matches.
+
+    An EstimateResponse comes in as many messages as it takes for each to have 1 MiB or so: where
+    `more` is set, the next message goes on with its rows and cohorts, and has no other field. All are
+    of one computation. Merging them, as protobuf merges messages, gives the answer.
     """
 
     def __init__(self, channel):
@@ -37,7 +41,7 @@ class AnalystStub(object):
         Args:
             channel: A grpc.Channel.
         """
-        self.Estimate = channel.unary_unary(
+        self.Estimate = channel.unary_stream(
                 '/hearsay.v1.Analyst/Estimate',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.EstimateRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.FromString,
@@ -73,6 +77,10 @@ class AnalystServicer(object):
     """What analysts call: debiased statistics, each with its error. All answer NOT_FOUND for an
     unknown survey or attribute, INVALID_ARGUMENT for anything else that cannot be asked, and
     FAILED_PRECONDITION where no report matches.
+
+    An EstimateResponse comes in as many messages as it takes for each to have 1 MiB or so: where
+    `more` is set, the next message goes on with its rows and cohorts, and has no other field. All are
+    of one computation. Merging them, as protobuf merges messages, gives the answer.
     """
 
     def Estimate(self, request, context):
@@ -126,7 +134,7 @@ class AnalystServicer(object):
 
 def add_AnalystServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'Estimate': grpc.unary_unary_rpc_method_handler(
+            'Estimate': grpc.unary_stream_rpc_method_handler(
                     servicer.Estimate,
                     request_deserializer=hearsay_dot_v1_dot_analyst__pb2.EstimateRequest.FromString,
                     response_serializer=hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.SerializeToString,
@@ -168,6 +176,10 @@ class Analyst(object):
     """What analysts call: debiased statistics, each with its error. All answer NOT_FOUND for an
     unknown survey or attribute, INVALID_ARGUMENT for anything else that cannot be asked, and
     FAILED_PRECONDITION where no report matches.
+
+    An EstimateResponse comes in as many messages as it takes for each to have 1 MiB or so: where
+    `more` is set, the next message goes on with its rows and cohorts, and has no other field. All are
+    of one computation. Merging them, as protobuf merges messages, gives the answer.
     """
 
     @staticmethod
@@ -181,7 +193,7 @@ class Analyst(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_unary(
+        return grpc.experimental.unary_stream(
             request,
             target,
             '/hearsay.v1.Analyst/Estimate',
