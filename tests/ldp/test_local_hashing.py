@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ldp import KRR, InvalidInput, LocalHashing, build
+from ldp import KRR, InvalidInput, LocalHashing, Tally, build
 from ldp.mechanisms.frequency import local_hashing
 from ldp.mechanisms.tools.hashing import collision, first_residue, hashed
 from ldp.testing import SeededCoins
@@ -85,6 +85,8 @@ def test_every_way_to_count_gives_the_integers_of_a_loop(
         for v in range(mechanism.k):
             counts[v] += (a * v + b) % mechanism.prime * mechanism.buckets // mechanism.prime == y
     assert mechanism.tally(codes).counts.tolist() == counts
+    pairs = (mechanism.tally(codes[begin : begin + 2]) for begin in range(0, 500, 2))
+    assert sum(pairs, Tally.empty(mechanism.k)).counts.tolist() == counts
     compiled = local_hashing._compiled()
     if compiled is not None:
         assert mechanism._tally(codes, compiled).counts.tolist() == counts
