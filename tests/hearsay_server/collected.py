@@ -34,10 +34,10 @@ def toml() -> str:
     return "\n".join(lines)
 
 
-def register(address: str, text: str) -> tuple[bytes, Plan]:
+def register(address: str, text: str, token: str | None = None) -> tuple[bytes, Plan]:
     """Register a survey; return its plan."""
     survey = surveys.from_toml(text, "test.toml")
-    with connected(address) as channel:
+    with connected(address, token) as channel:
         stub = admin_pb2_grpc.AdminStub(channel)
         stub.CreateSurvey(admin_pb2.CreateSurveyRequest(survey=survey), timeout=20)
         shown = stub.ShowSurvey(admin_pb2.ShowSurveyRequest(survey=survey.name), timeout=20)

@@ -107,4 +107,4 @@ def remembered(store: Store) -> dict[int, bool]:
 
 def tallied(store: Store, survey: str) -> dict[Cohort, Tally]:
     """Return all tallies of a survey."""
-    return store.tallies(survey, "smokes") | store.tallies(survey, "age")
+    return {**store.tallies(survey, "smokes"), **store.tallies(survey, "age")}

@@ -84,10 +84,27 @@ def test_of_a_closed_period_what_is_stored_can_be_forgotten(store: Store) -> Non
 def test_who_bars_ids_without_end_is_stopped(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forgetting, "_MAX_BARRED", 5)
     forget(store.database, ONCE, "once", ids(*range(5)), NOW)
-    with pytest.raises(TooMany, match="5 batches of 'once' are barred already"):
+    with pytest.raises(TooMany, match="5 batches of 'health' are barred already, 5 of 'once'"):
         forget(store.database, ONCE, "once", ids(6), NOW)
     assert forget(store.database, ONCE, "once", ids(2), NOW) == [FORGOTTEN]
     assert forget(store.database, EVERY_DAY, TODAY, ids(6), NOW) == [FORGOTTEN]
+
+
+def test_the_ids_of_all_open_periods_count_together(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forgetting, "_MAX_BARRED", 5)
+    yesterday = f"{NOW - timedelta(days=1):%Y-%m-%d}"
+    forget(store.database, EVERY_DAY, TODAY, ids(1, 2, 3), NOW)
+    forget(store.database, EVERY_DAY, yesterday, ids(4, 5), NOW)
+    with pytest.raises(TooMany, match=f"5 batches of 'daily' are barred already, 3 of '{TODAY}'"):
+        forget(store.database, EVERY_DAY, TODAY, ids(6), NOW)
+
+
+def test_a_token_bars_no_more_ids_of_a_period_than_rows_that_it_may_send(store: Store) -> None:
+    forget(store.database, ONCE, "once", ids(1, 2), NOW, "shop", 2)
+    with pytest.raises(TooMany, match="2 of 'once'"):
+        forget(store.database, ONCE, "once", ids(3), NOW, "shop", 2)
 
 
 def test_what_is_stored_is_forgotten_though_no_more_can_be_barred(
@@ -109,7 +126,7 @@ def test_what_one_token_bars_takes_no_room_of_others(
     monkeypatch.setattr(forgetting, "_MAX_BARRED", 5)
     forget(store.database, ONCE, "once", ids(*range(5)), NOW)
     assert forget(store.database, ONCE, "once", ids(*range(5, 9)), NOW, "shop") == [FORGOTTEN] * 4
-    with pytest.raises(TooMany, match="4 batches of 'once' are barred already"):
+    with pytest.raises(TooMany, match="4 batches of 'health' are barred already"):
         forget(store.database, ONCE, "once", ids(10, 11), NOW, "shop")
 
 

@@ -30,9 +30,11 @@ from hearsay.v1 import collector_pb2
 from hearsay_server.ingest import merging
 from hearsay_server.ingest.intake import Cohort, Limits, Reason, Refused, Terms, decode
 from hearsay_server.storage import migrations, schema, shards
+from hearsay_server.storage import store as stores
 from hearsay_server.storage.database import is_away
 from hearsay_server.storage.selection import Selected
 from hearsay_server.storage.store import Store
+from hearsay_server.storage.verify import Verdict, verify
 from ldp import Tally
 from ldp.errors import InvalidInput, NotReady, StorageFailed
 from support import at_once
@@ -80,6 +82,24 @@ def test_a_group_of_which_all_is_new_takes_one_transaction(tmp_path: Path) -> No
     assert add(store, sent[5:]) == [False, True]
     assert len(begun) == 4  # tried, looked, stored
     store.close()
+
+
+def test_a_group_of_many_periods_is_stored_in_parts_with_the_same_outcomes(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = [batch(1), *(daily(10 + days, days) for days in range(5)), batch(2)]
+    sent = [*new[:6], new[1], new[0], new[6]]
+    broken = daily(30, 5)
+    broken.columns[0].codes = b"\x09"
+    begun: list[sa.Connection] = []
+    monkeypatch.setattr(stores, "_MOST_COUNTS", 2 * stores._counts(PLANS["daily"]))
+    sa.event.listen(store.engine, "begin", begun.append)
+    outcomes = add(store, [*sent, broken])
+    assert outcomes[:-1] == [True] * 6 + [False] * 2 + [True]
+    assert isinstance(outcomes[-1], Refused)
+    assert len(begun) > 3
+    assert tallied(store, "health")
+    assert {checked.verdict for checked in verify(store.database)} == {Verdict.EQUAL}
 
 
 def test_a_page_of_large_batches_is_a_short_one(

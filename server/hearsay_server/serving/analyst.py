@@ -14,17 +14,17 @@ import grpc
 from google.protobuf.message import Message
 
 import hearsay.plans.plan
-from hearsay.plans.plan import Plan
+from hearsay.plans.plan import Categorical, Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
 from hearsay_server.answers import questions
 from hearsay_server.answers.queries import NoReports, Tallies
-from hearsay_server.ingest.intake import Cohort
 from hearsay_server.serving.analyses import Analyses
 from hearsay_server.serving.feeds import Feeds
 from hearsay_server.serving.status import Context, abort, no_survey
+from hearsay_server.storage.packed import PackedTallies
 from hearsay_server.storage.selection import resolve
 from hearsay_server.storage.store import Store
-from ldp import InvalidInput, Tally
+from ldp import InvalidInput
 from ldp.assurance.suspicion import Supports
 
 _KEPT = 32 << 20
@@ -34,14 +34,16 @@ _INTERVAL = 1.0
 _LEAST_INTERVAL = 0.1
 """Seconds between two answers of `Watch`: by default, and at least."""
 
+_NONE = PackedTallies({})
+
 _READERS = 4
 """Threads that read tallies and rows from the database for analysts."""
 
 _WATCHED = 64
 """Different questions that may be watched at once."""
 
-_TOGETHER = 1 << 20
-"""Counts of tallies whose groups are answered in one process."""
+_TOGETHER = 1 << 16
+"""Rows of the answers of groups that are made in one process."""
 
 _Value = TypeVar("_Value")
 _Asked = TypeVar("_Asked", bound=Message)
@@ -96,8 +98,10 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             if request.by not in (By.LEVEL, By.PERIOD):
                 raise InvalidInput(f"by must be LEVEL or PERIOD, got {request.by}")
             groups = _grouped(plan, await self._tallies(plan, question), request.by)
+            domain = plan.attributes[question.attribute].domain
+            rows = len(domain.values) if isinstance(domain, Categorical) else 1
             begun = False
-            for some in _together(groups):
+            for some in _together(groups, rows):
                 work = partial(questions.estimates, frozen, question, some)
                 for message in await self._analyses.run(work, begun=begun):
                     yield message
@@ -115,13 +119,13 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                     f"the interval must be at least {_LEAST_INTERVAL} seconds, got {interval:g}"
                 )
 
-            async def answered(tallies: Tallies) -> Messages:
+            async def answered(tallies: PackedTallies) -> Messages:
                 return await self._answer(
                     frozen, question, tallies, questions.estimate, watched=True
                 )
 
             read = partial(self._tallies, plan, question, none=True)
-            answers = self._feeds.watch(_key(question, {}), interval, read, answered)
+            answers = self._feeds.watch(_key(question, _NONE), interval, read, answered)
             async with contextlib.aclosing(answers):  # type: ignore[type-var]
                 async for answer in answers:
                     for message in answer:
@@ -185,7 +189,9 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             await abort(context, grpc.StatusCode.NOT_FOUND, detail)
         return frozen, plan
 
-    async def _tallies(self, plan: Plan, question: Question, *, none: bool = False) -> Tallies:
+    async def _tallies(
+        self, plan: Plan, question: Question, *, none: bool = False
+    ) -> PackedTallies:
         """Return the tallies asked for; raise `NoReports` where there are none, unless `none`."""
         tallies = await self._read(
             lambda: self._store.tallies(
@@ -200,7 +206,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         self,
         frozen: bytes,
         question: _Asked,
-        tallies: Tallies,
+        tallies: PackedTallies,
         work: Callable[[bytes, _Asked, Tallies], Messages],
         *,
         watched: bool = False,
@@ -228,36 +234,29 @@ async def _telling(context: Context) -> AsyncIterator[None]:
         await abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
 
 
-def _together(groups: Mapping[str, Tallies]) -> Iterator[dict[str, Tallies]]:
-    """Split groups into parts of about `_TOGETHER` counts."""
-    part: dict[str, Tallies] = {}
-    size = 0
-    for name, tallies in groups.items():
-        part[name] = tallies
-        size += sum(tally.counts.size for tally in tallies.values())
-        if size >= _TOGETHER:
-            yield part
-            part, size = {}, 0
-    if part:
-        yield part
+def _together(groups: Mapping[str, Tallies], rows: int) -> Iterator[dict[str, Tallies]]:
+    """Split groups, whose answers have so many rows, into parts of about `_TOGETHER` rows."""
+    names = list(groups)
+    most = max(1, _TOGETHER // rows)
+    for begin in range(0, len(names), most):
+        yield {name: groups[name] for name in names[begin : begin + most]}
 
 
-def _grouped(plan: Plan, tallies: Tallies, by: By.By) -> dict[str, Tallies]:
+def _grouped(plan: Plan, tallies: PackedTallies, by: By.By) -> dict[str, PackedTallies]:
     """Return the tallies of each level, in the plan's order, or of each period, in time's."""
-    groups: dict[str, dict[Cohort, Tally]] = {}
-    for cohort, tally in tallies.items():
-        groups.setdefault(cohort.level if by == By.LEVEL else cohort.period, {})[cohort] = tally
-    names = plan.levels if by == By.LEVEL else sorted(groups)
-    return {name: groups[name] for name in names if name in groups}
+    if by == By.LEVEL:
+        levels = tallies.grouped(lambda cohort: cohort.level)
+        return {name: levels[name] for name in plan.levels if name in levels}
+    return dict(sorted(tallies.grouped(lambda cohort: cohort.period).items()))
 
 
-def _key(question: Message, tallies: Tallies) -> bytes:
+def _key(question: Message, tallies: PackedTallies) -> bytes:
     """Return a digest of a question and of its tallies."""
     digest = hashlib.blake2b(type(question).__name__.encode(), digest_size=16)
     digest.update(question.SerializeToString(deterministic=True))
-    for cohort, tally in tallies.items():
-        digest.update(repr(astuple(cohort)).encode())
-        digest.update(tally.to_bytes())
+    for cohort, parts in tallies.packed.items():
+        digest.update(repr((astuple(cohort), *map(len, parts))).encode())
+        digest.update(b"".join(parts))
     return digest.digest()
 
 

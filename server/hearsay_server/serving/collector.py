@@ -10,7 +10,7 @@ import grpc
 
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from hearsay_server.clock import Clock, system
-from hearsay_server.ingest.intake import Reason, Refused
+from hearsay_server.ingest.intake import Limits, Reason, Refused
 from hearsay_server.ingest.judge import Outcome
 from hearsay_server.limits import Rates, TooMany
 from hearsay_server.serving import auth
@@ -50,6 +50,7 @@ class Collector(collector_pb2_grpc.CollectorServicer):
         store: Store,
         writer: Writer,
         metrics: Metrics,
+        limits: Limits,
         rates: Rates | None = None,
         clock: Clock = system,
     ) -> None:
@@ -57,6 +58,7 @@ class Collector(collector_pb2_grpc.CollectorServicer):
         self._database = store.database
         self._writer = writer
         self._metrics = metrics
+        self._limits = limits
         self._rates = rates
         self._clock = clock
         self._outcomes = {
@@ -113,7 +115,13 @@ class Collector(collector_pb2_grpc.CollectorServicer):
             if plan is None:
                 raise NoSurvey(no_survey(request.survey))
             return forgetting.forget(
-                self._database, plan, request.period, request.ids, self._clock(), caller
+                self._database,
+                plan,
+                request.period,
+                request.ids,
+                self._clock(),
+                caller,
+                self._limits.token_rows,
             )
 
         try:

@@ -97,7 +97,7 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
             maximum_concurrent_rpcs=2 * (config.max_open_calls + FOR_EVERYBODY),
         )
         rates = _rates(config)
-        collector = Collector(store, writer, metrics, rates, clock)
+        collector = Collector(store, writer, metrics, limits, rates, clock)
         collector_pb2_grpc.add_CollectorServicer_to_server(collector, server)
         bounds = Bounds(config.analysis_seconds, config.analysis_memory_mib << 20)
         cores = max(2, (os.cpu_count() or 1) // 2)

@@ -22,8 +22,8 @@ FORGOTTEN, SUMMED = collector_pb2.ForgetResponse.FORGOTTEN, collector_pb2.Forget
 
 _batches, _barred = schema.batches, schema.token_rows
 
-_MAX_BARRED = 100_000
-"""Ids of a survey's period that one token, or all without one, can bar before they came."""
+_MAX_BARRED = 1_000_000
+"""Ids of a survey's open periods that one token, or all without one, can bar before they came."""
 
 _HOUR = 3600.0
 
@@ -35,6 +35,7 @@ def forget(
     ids: Sequence[bytes],
     now: datetime,
     caller: str = "",
+    token_rows: int = 0,
 ) -> list[collector_pb2.ForgetResponse.Status]:
     """Delete batches of a survey and subtract their tallies; bar ids that have not come.
 
@@ -42,7 +43,8 @@ def forget(
     wrong length, and for a period that is none or has not begun; `NoSurvey`; and `StorageFailed`
     where the tallies are less than the stored batches. Raises `TooMany`, with all stored batches
     forgotten, where `caller` (the id of a token, or "" for none) would bar more ids than the
-    server is willing to remember.
+    server is willing to remember: `token_rows` in a period, as no token can have sent more batches
+    than rows, unless that is 0, and `_MAX_BARRED` in all open periods.
     """
     if any(len(id_) != 16 for id_ in ids):
         raise InvalidInput("a batch id is 16 bytes")
@@ -64,7 +66,8 @@ def forget(
             _forget_stored(database, connection, plan, stored)
         unknown = [] if closed else sorted(set(ids) - set(known))
         new = {"survey": plan.survey, "period": period, "ends": until}
-        too_many = _bar(database, connection, caller, new, unknown) if unknown else None
+        most = min(token_rows or _MAX_BARRED, _MAX_BARRED)
+        too_many = _bar(database, connection, caller, new, unknown, most) if unknown else None
     if too_many:
         raise too_many
     # No content and rows > 0: dropped by retention. No content and rows = 0: forgotten.
@@ -100,16 +103,21 @@ def _bar(
     caller: str,
     row: Mapping[str, object],
     ids: Sequence[bytes],
+    most: int,
 ) -> TooMany | None:
-    """Store ids that never came, of the survey and period in `row`; or return why not."""
+    """Store ids that never came, of the survey and period in `row`; or return why not.
+
+    There may be `most` of the period, and `_MAX_BARRED` of all periods.
+    """
     period = row["period"]
     key = {"token": caller, "survey": row["survey"], "period": period}
-    here = [_barred.c[name] == value for name, value in key.items()]
-    query = sa.select(_barred.c.barred).where(*here)
-    count = connection.execute(query).scalar_one_or_none() or 0
-    if count + len(ids) > _MAX_BARRED:
-        detail = f"{count} batches of {period!r} are barred already"
-        return TooMany(detail, "forget", retry_after=_HOUR)
+    mine = (_barred.c.token == caller, _barred.c.survey == row["survey"])
+    here = sa.case((_barred.c.period == period, _barred.c.barred), else_=0)
+    query = sa.select(sa.func.sum(_barred.c.barred), sa.func.sum(here)).where(*mine)
+    everywhere, count = (int(found or 0) for found in connection.execute(query).one())
+    if count + len(ids) > most or everywhere + len(ids) > _MAX_BARRED:
+        detail = f"{everywhere} batches of {row['survey']!r} are barred already, {count} of "
+        return TooMany(f"{detail}{period!r}", "forget", retry_after=_HOUR)
     new = {**row, "day": 0, "rows": 0, "batch": None}
     connection.execute(sa.insert(_batches), [{**new, "id": id_} for id_ in ids])
     insert = database.insert(_barred)

@@ -9,9 +9,9 @@ import sqlalchemy as sa
 
 from hearsay_server.ingest.intake import Cohort
 from hearsay_server.storage.database import Database
+from hearsay_server.storage.packed import PackedTallies
 from hearsay_server.storage.schema import counts, tallies
 from ldp import Tally
-from ldp.core.tally import add_up
 
 _CHUNK = 1000
 """Most cohorts in one statement: databases limit its parameters, and a cohort takes five."""
@@ -85,18 +85,21 @@ def counted(connection: sa.Connection, survey: str) -> dict[str, Counted]:
 def add(database: Database, connection: sa.Connection, more: Mapping[Cohort, Tally]) -> None:
     """Add to our rows of the tallies."""
     cohorts = sorted(more)
-    stored: dict[Cohort, Tally] = {}
+    stored: dict[Cohort, bytes] = {}
     for begin in range(0, len(cohorts), _CHUNK):
         some = [_key(cohort) for cohort in cohorts[begin : begin + _CHUNK]]
         rows = connection.execute(_SELECT_MINE, {"cohorts": some, "writer": database.shard})
-        stored |= {Cohort(*row[:-2]): Tally.from_bytes(row[-1]) for row in rows}
-    new = [(cohort, more[cohort]) for cohort in cohorts if cohort not in stored]
-    old = [(cohort, stored[cohort] + more[cohort]) for cohort in cohorts if cohort in stored]
+        stored |= {Cohort(*row[:-2]): row[-1] for row in rows}
+    new = [_row(c, database.shard, more[c]) for c in cohorts if c not in stored]
+    old = [
+        ((Tally.from_bytes(stored[c]) + more[c]).to_bytes(), *_key(c), database.shard)
+        for c in cohorts
+        if c in stored
+    ]
     if old:
-        rows_ = [(tally.to_bytes(), *_key(c), database.shard) for c, tally in old]
-        database.change(connection, _UPDATE, rows_)
+        database.change(connection, _UPDATE, old)
     if new:
-        connection.execute(sa.insert(tallies), [_row(c, database.shard, tally) for c, tally in new])
+        connection.execute(sa.insert(tallies), new)
 
 
 def subtract(database: Database, connection: sa.Connection, less: Mapping[Cohort, Tally]) -> None:
@@ -106,7 +109,7 @@ def subtract(database: Database, connection: sa.Connection, less: Mapping[Cohort
     """
     for cohort, tally in sorted(less.items(), key=lambda item: item[0]):
         rows = connection.execute(_SELECT.where(_THESE), {"cohorts": [_key(cohort)]}).all()
-        whole = _sum(rows).get(cohort, Tally.empty(tally.counts.size))
+        whole = _packed(rows).get(cohort, Tally.empty(tally.counts.size))
         rest = Tally(whole.n - tally.n, whole.counts - tally.counts)
         if rows:  # what one shard lacks may be in another
             connection.execute(_DELETE, [_bound(_row(cohort, row.writer)) for row in rows])
@@ -114,15 +117,16 @@ def subtract(database: Database, connection: sa.Connection, less: Mapping[Cohort
             connection.execute(sa.insert(tallies), _row(cohort, database.shard, rest))
 
 
-def read(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> dict[Cohort, Tally]:
+def read(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> PackedTallies:
     """Return the tallies that meet the conditions, summed over the writers, in order."""
-    return _sum(connection.execute(_SELECT.where(*conditions)))
+    return _packed(connection.execute(_SELECT.where(*conditions)))
 
 
-def _sum(rows: Iterable[Any]) -> dict[Cohort, Tally]:
-    sums: dict[Cohort, Tally] = {}
-    add_up(sums, ((Cohort(*row[:-2]), Tally.from_bytes(row[-1])) for row in rows))
-    return sums
+def _packed(rows: Iterable[Any]) -> PackedTallies:
+    packed: dict[Cohort, list[bytes]] = {}
+    for row in rows:
+        packed.setdefault(Cohort(*row[:-2]), []).append(row[-1])
+    return PackedTallies(packed)
 
 
 def _key(cohort: Cohort) -> tuple[object, ...]:

@@ -15,8 +15,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from hearsay.plans.plan import Plan
 from hearsay.v1 import collector_pb2, plan_pb2
-from hearsay_server.ingest.intake import GRACE, NEVER, Cohort, Limits, Refused, Terms
+from hearsay_server.ingest.intake import GRACE, NEVER, Limits, Refused, Terms
 from hearsay_server.ingest.judge import (
     Judged,
     Kept,
@@ -32,10 +33,11 @@ from hearsay_server.ingest.judge import (
 )
 from hearsay_server.storage import schema, shards, tokens
 from hearsay_server.storage.database import Database, open_database
+from hearsay_server.storage.packed import PackedTallies
 from hearsay_server.storage.plans import PRESENT, Plans
 from hearsay_server.storage.selection import EVERYTHING, Selected
 from hearsay_server.storage.shards import Counted
-from ldp import InvalidInput, Tally
+from ldp import InvalidInput
 from ldp.errors import NotReady
 
 _surveys = schema.surveys
@@ -44,6 +46,9 @@ _DAY = 24 * 3600
 
 _RACES = 20
 """Times that a group is judged anew because another process was faster with some of it."""
+
+_MOST_COUNTS = 1 << 23
+"""Counts, of 8 bytes each, that the tallies of one transaction may have, or those of a period."""
 
 _PAGE_BYTES = 8 << 20
 """Bytes of batches at which a page ends; three pages may be in memory."""
@@ -144,13 +149,40 @@ class Store:
             return None if row is None else _survey(connection, row)
 
     def add(self, sent: Sent, now: datetime, limits: Limits) -> list[Outcome]:
-        """Store batches in one durable transaction; return the outcome of each.
+        """Store batches durably; return the outcome of each.
 
         True: it was new. False: the same batch is stored, or stands earlier in `sent`, and is
         not counted again. `Refused`: `judge` refuses it, or its caller's token has no rows left;
-        rows are charged to tokens in the same transaction. When this raises, nothing is stored,
-        unless the connection broke in the commit: then sending it again finds out.
+        rows are charged to tokens in the transaction that stores them. That is one for all, unless
+        their tallies have more than `_MOST_COUNTS` counts. When this raises, the batches of that
+        transaction and of later ones are not stored, unless the connection broke in the commit:
+        sending all again finds out.
         """
+        return [outcome for part in self._parts(sent) for outcome in self._add(part, now, limits)]
+
+    def _parts(self, sent: Sent) -> Iterator[Sent]:
+        """Split batches so that the tallies of a part fit in memory, whatever their periods."""
+        if len({(batch.survey, batch.period) for _, batch in sent}) == 1:
+            yield sent
+            return
+        plans = self.database.retrying(lambda: self.plans.needed(batch for _, batch in sent))
+        sizes = {name: _counts(plan) for name, plan in plans.items() if isinstance(plan, Plan)}
+        begin, size = 0, 0
+        seen: set[shards.Period] = set()
+        for number, (_, batch) in enumerate(sent):
+            key = (batch.survey, batch.period)
+            if key in seen:
+                continue
+            more = sizes.get(batch.survey, 0)
+            if size + more > _MOST_COUNTS and number > begin:
+                yield sent[begin:number]
+                begin, size, seen = number, 0, set()
+            size += more
+            seen.add(key)
+        yield sent[begin:]
+
+    def _add(self, sent: Sent, now: datetime, limits: Limits) -> list[Outcome]:
+        """Do as `add`, in one transaction."""
         batches = [batch for _, batch in sent]
         barred: dict[int, Refused] = {}  # over their limit, where that changes others' outcomes
         for attempt in range(_RACES):
@@ -234,7 +266,7 @@ class Store:
 
     def tallies(
         self, survey: str, attribute: str, selected: Selected = EVERYTHING
-    ) -> dict[Cohort, Tally]:
+    ) -> PackedTallies:
         """Return the selected tallies of an attribute.
 
         With levels named, no row of another period than those selected is read in SQLite, and
@@ -328,6 +360,15 @@ class _Changed(Exception):
     def __init__(self, barred: Mapping[int, Refused] | None = None) -> None:
         super().__init__()
         self.barred = dict(barred or {})
+
+
+def _counts(plan: Plan) -> int:
+    """Return how many counts the tallies of one period have."""
+    return sum(
+        mechanism.tally_size
+        for level in plan.levels.values()
+        for mechanism in level.mechanisms.values()
+    )
 
 
 def _row(new: New, ends: int, day: int) -> tuple[object, ...]:
