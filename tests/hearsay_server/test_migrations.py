@@ -1,6 +1,7 @@
 """Old data is brought forward, newer data is left alone, and the steps lead to the tables."""
 
 import contextlib
+import hashlib
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from stored import DAY, ONCE, PLANS, add, batch, daily, register, remembered, take_back, tallied
 
+import hearsay_server.storage.migrations.versions as steps
 from hearsay_server.storage import migrations, schema
 from hearsay_server.storage.database import Database, open_database
 from hearsay_server.storage.store import Store
@@ -31,12 +33,65 @@ PRAGMA user_version = 1;
 """What the first version made."""
 
 
-def test_the_steps_lead_to_the_tables_that_the_code_knows(where: Path | str) -> None:
+FROZEN = {
+    "schema_1": "e0bf61e85a798d234f6df659180111357a1476d8341e8916c3c29efedd463db4",
+    "schema_2": "b402aab7e2b0dc6b31210e5be3adaa22048ce524b899c070886f5b765c9e0d4d",
+    "schema_3": "99092466f0f26b60b65eea5c71510746aa047add261d3ee764d4baa1a45923f8",
+    "schema_4": "b29c64cd04494117c5bc95456606f43a21a37ffc8abf3633e4c3f425c2719e88",
+    "schema_5": "b587546adecbf8487c4dfe820096b161fb4a9f687fcbff81b0c04d5f0972aa2f",
+}
+"""The SHA-256 of each step's file. A released step never changes: where its hash differs, undo the
+change and add a step. The hash of a step that no version was released with changes with it."""
+
+
+def test_a_released_step_never_changes() -> None:
+    (folder,) = steps.__path__
+    files = Path(folder).glob("schema_*.py")
+    hashes = {file.stem: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    assert hashes == FROZEN
+    assert len(hashes) == migrations.NEWEST
+
+
+def _structure(connection: sa.Connection) -> dict[str, object]:
+    """Return columns, keys and indexes of all tables; for SQLite also whether rows have numbers."""
+    found, where = sa.inspect(connection), f"{connection.dialect.name}_where"
+    structure: dict[str, object] = {}
+    for table in found.get_table_names():
+        if table == "alembic_version":
+            continue
+        columns = sorted(
+            (c["name"], str(c["type"]), c["nullable"]) for c in found.get_columns(table)
+        )
+        indexes = [
+            (i["name"], i["column_names"], i["unique"], str(i["dialect_options"].get(where)))
+            for i in found.get_indexes(table)
+        ]
+        key = found.get_pk_constraint(table)["constrained_columns"]
+        structure[table] = (columns, key, sorted(indexes), found.get_foreign_keys(table))
+    if connection.dialect.name == "sqlite":
+        tables = connection.exec_driver_sql("PRAGMA main.table_list").mappings()
+        structure["without rowid"] = {row["name"] for row in tables if row["wr"]}
+    return structure
+
+
+@pytest.mark.parametrize("version", range(migrations.NEWEST))
+def test_from_every_version_the_steps_lead_to_the_tables_that_the_code_knows(
+    where: Path | str, version: int
+) -> None:
     database = open_database(where)
-    with database.reading() as connection:
+    if version:
+        take_back(database, version)
+        database.close()
+        database = open_database(where)
+    with database.changing() as connection:
         context = MigrationContext.configure(connection)
         assert compare_metadata(context, schema.metadata) == []
         assert migrations.version(connection) == migrations.NEWEST
+        upgraded = _structure(connection)
+        for table in reversed(schema.metadata.sorted_tables):
+            table.drop(connection)
+        schema.metadata.create_all(connection)
+        assert upgraded == _structure(connection)
     database.close()
 
 
