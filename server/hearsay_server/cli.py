@@ -20,6 +20,10 @@ COMMANDS = {
         "tokens:app",
         "Make, list, rotate and revoke tokens, whether or not the server runs.",
     ),
+    "audit-log": (
+        "audit_log:audit_log",
+        "Print who registered, closed, deleted, exported, backed up or changed tokens, and when.",
+    ),
     "codegen": (
         "codegen:codegen",
         "Write a Python module with an app's agreement and a typed function that records answers.",

@@ -10,7 +10,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from serving import batch, connected, register, serving, submit, tokens_of
+from serving import batch, connected, held, register, serving, submit, tokens_of
 
 from hearsay import Analyst, Unreachable
 from hearsay.v1 import (
@@ -125,6 +125,64 @@ def test_a_revoked_token_opens_nothing_within_a_second(tmp_path: Path) -> None:
         time.sleep(1.1)
         assert code(address, "admin", text) == grpc.StatusCode.UNAUTHENTICATED
         assert code(address, "admin") == grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_an_expired_and_a_revoked_token_are_told_so(tmp_path: Path) -> None:
+    known = tokens_of(tmp_path)
+    expiring, brief = known.create("analyst", expires=time.time() + 0.3)
+    revoked, gone = known.create("analyst")
+    known.revoke(revoked.id)
+    time.sleep(0.3)
+    with serving(tmp_path) as address:
+        for token, text, why in (
+            (expiring, brief, "has expired"),
+            (revoked, gone, "was revoked"),
+        ):
+            with connected(address, text) as channel, pytest.raises(grpc.RpcError) as error:
+                CALLS["analyst"](channel)
+            assert error.value.code() == grpc.StatusCode.UNAUTHENTICATED
+            detail = f"the token {token.id} {why}: ask the operator for another one"
+            assert error.value.details() == detail
+
+
+def test_a_token_that_expires_ends_a_call_that_streams(tmp_path: Path) -> None:
+    texts = made(tmp_path, "admin")
+    with serving(tmp_path) as address:
+        submit(address, batch(register(address, texts["admin"])))
+        _, brief = tokens_of(tmp_path).create("analyst", expires=time.time() + 1.5)
+        question = analyst_pb2.EstimateRequest(survey="health", attribute="smokes")
+        with connected(address, brief) as channel:
+            request = analyst_pb2.WatchRequest(question=question)
+            answers = analyst_pb2_grpc.AnalystStub(channel).Watch(request, timeout=10)
+            assert next(answers).rows
+            with pytest.raises(grpc.RpcError, match="has expired"):
+                next(answers)
+
+
+def test_the_last_use_of_a_token_is_written_once_a_day_and_a_devices_never(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = made(tmp_path, *tokens.ROLES)
+    written = []
+    use = tokens.Tokens.use
+    monkeypatch.setattr(tokens.Tokens, "use", lambda self, h: (written.append(h), use(self, h)))
+    monkeypatch.setattr("hearsay_server.serving.auth._FRESH", 0.0)  # every call looks
+    with serving(tmp_path, require_device_token=True) as address:
+        for _ in range(3):
+            for role, text in texts.items():
+                code(address, role, text)
+        used = {token.role: token.used for token in tokens_of(tmp_path).list()}
+    today = int(time.time()) // 86400
+    assert used == {"admin": today, "analyst": today, "device": None}
+    assert sorted(written) == sorted(tokens.hashed(texts[role]) for role in ("admin", "analyst"))
+
+
+def test_a_call_does_not_wait_for_its_tokens_use_to_be_recorded(tmp_path: Path) -> None:
+    texts = made(tmp_path, "admin")
+    with serving(tmp_path) as address, held(tmp_path):
+        begin = time.monotonic()
+        assert code(address, "admin", texts["admin"]) == grpc.StatusCode.OK
+        assert time.monotonic() - begin < 5
 
 
 def test_the_answer_says_what_is_missing(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from alembic import command
 from postgres import Postgres
 from stored import add, batch, daily, register, tallied
 
-from hearsay_server.storage import migrations, retention, schema
+from hearsay_server.storage import audit, migrations, retention, schema
 from hearsay_server.storage.backup import backup, restore
 from hearsay_server.storage.database import open_folder
 from hearsay_server.storage.store import Store
@@ -97,7 +97,13 @@ def test_what_is_restored_is_what_was_backed_up(store: Store, other: Store, tmp_
     retention.close_survey(store.database, "health")
     backup(store.database, tmp_path / "backup")
     restore(tmp_path / "backup", other.database)
-    assert everything(other) == everything(store)
+    copied = everything(other)
+    *acts, last = audit.entries(other.database)
+    assert acts == audit.entries(store.database)
+    assert (last.action, last.os_user) == ("restore", audit.this_user())
+    assert last.detail == {"file": str(tmp_path / "backup")}
+    del copied["audit"]
+    assert copied.items() < everything(store).items()
     assert add(other, sent) == [False] * 7
     assert {checked.verdict for checked in verify(other.database)} == {Verdict.EQUAL}
 
@@ -143,7 +149,7 @@ def test_a_backup_is_one_file_that_only_its_owner_reads(store: Store, tmp_path: 
 def test_a_database_that_is_not_empty_is_not_restored_into(store: Store, tmp_path: Path) -> None:
     backup(store.database, tmp_path / "backup")
     before = everything(store)
-    with pytest.raises(InvalidInput, match="the database is not empty: it has surveys"):
+    with pytest.raises(InvalidInput, match="the database is not empty: it has "):
         restore(tmp_path / "backup", store.database)
     assert everything(store) == before
 

@@ -39,6 +39,8 @@ FROZEN = {
     "schema_3": "99092466f0f26b60b65eea5c71510746aa047add261d3ee764d4baa1a45923f8",
     "schema_4": "b29c64cd04494117c5bc95456606f43a21a37ffc8abf3633e4c3f425c2719e88",
     "schema_5": "b587546adecbf8487c4dfe820096b161fb4a9f687fcbff81b0c04d5f0972aa2f",
+    "schema_6": "dde482de50ea1d9c531e6ffa182c7ab0fec4d35a1ff51d30e5ff164f0d845afe",
+    "schema_7": "6f1f26ea403e1b577306f759b7a972ff8bda6f06b3fd721b4dc5f3c37b742f4c",
 }
 """The SHA-256 of each step's file. A released step never changes: where its hash differs, undo the
 change and add a step. The hash of a step that no version was released with changes with it."""

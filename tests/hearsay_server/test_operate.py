@@ -1,12 +1,18 @@
 """The operator's commands as a user runs them."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from command import hearsay, hearsay_serve
 from serving import serving, tokens_of
 
-from hearsay_server.storage.tokens import hashed
+from hearsay_server.storage.tokens import Tokens, hashed
+
+
+def states(known: Tokens, *texts: str) -> list[str]:
+    found = [known.find(hashed(text)) for text in texts]
+    return [token.state(known.clock()) for token in found if token is not None]
 
 
 def test_a_token_is_made_listed_rotated_and_revoked(tmp_path: Path) -> None:
@@ -19,14 +25,52 @@ def test_a_token_is_made_listed_rotated_and_revoked(tmp_path: Path) -> None:
     assert f"{token.id} (analyst); keep it" in made.stderr
     listed = hearsay("token", "list", "--csv", *data).stdout
     assert f"{token.id},analyst,Ada," in listed
-    assert listed.rstrip().endswith("works")
+    assert listed.rstrip().endswith(",-,works")
     assert text not in listed
     rotated = hearsay("token", "rotate", token.id, "--grace", "1", *data).stdout.strip()
-    assert known.find(hashed(rotated)) is not None
-    assert known.find(hashed(text)) is not None
+    assert states(known, text, rotated) == ["works", "works"]
     revoked = hearsay("token", "revoke", token.id, *data)
     assert revoked.stdout == f"{token.id} (analyst) is revoked\n"
-    assert known.find(hashed(rotated)) is known.find(hashed(text)) is None
+    assert states(known, text, rotated) == ["revoked", "revoked"]
+    assert ",revoked 20" in hearsay("token", "list", "--csv", *data).stdout
+
+
+@pytest.mark.parametrize(
+    ("expires", "seconds"), [("36h", 36 * 3600), ("90d", 90 * 86400), ("2w", 14 * 86400)]
+)
+def test_a_token_is_made_for_a_while(tmp_path: Path, expires: str, seconds: int) -> None:
+    hearsay("token", "create", "--role", "admin", "--expires", expires, "--data", tmp_path)
+    (token,) = tokens_of(tmp_path).list()
+    assert token.expires == pytest.approx(token.created + seconds, abs=5)
+    assert "works until 20" in hearsay("token", "list", "--csv", "--data", tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    ("expires", "moment"),
+    [
+        ("2999-01-31", datetime(2999, 1, 31, tzinfo=UTC)),
+        ("2999-01-31T18:00+01:00", datetime(2999, 1, 31, 17, tzinfo=UTC)),
+    ],
+)
+def test_a_token_is_made_until_a_date(tmp_path: Path, expires: str, moment: datetime) -> None:
+    hearsay("token", "create", "--role", "admin", "--expires", expires, "--data", tmp_path)
+    (token,) = tokens_of(tmp_path).list()
+    assert token.expires == moment.timestamp()
+
+
+@pytest.mark.parametrize(
+    ("expires", "message"),
+    [
+        ("soon", "--expires takes a duration (12h, 90d, 52w) or a date (2027-01-31, or 2027"),
+        ("2020-01-31", "a token must end in the future and before the year 10000, got -"),
+        ("99999999w", "a token must end in the future and before the year 10000, got 6"),
+    ],
+)
+def test_an_end_that_cannot_be_is_refused(tmp_path: Path, expires: str, message: str) -> None:
+    done = hearsay("token", "create", "--role", "admin", "--expires", expires, "--data", tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"hearsay: {message}")
+    assert tokens_of(tmp_path).list() == []
 
 
 def test_a_folder_that_is_not_there_is_not_made_for_a_token(tmp_path: Path) -> None:

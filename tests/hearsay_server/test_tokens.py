@@ -39,6 +39,12 @@ def tokens(database: Database, clock: Clock) -> Tokens:
     return Tokens(database, clock)
 
 
+def state(tokens: Tokens, text: str) -> str:
+    found = tokens.find(hashed(text))
+    assert found is not None
+    return found.state(tokens.clock())
+
+
 def test_a_token_is_found_and_another_is_not(tokens: Tokens) -> None:
     made, text = tokens.create("analyst", "Ada")
     assert tokens.find(hashed(text)) == made
@@ -74,9 +80,9 @@ def test_a_rotated_token_works_for_the_grace_and_its_heir_goes_on(
     heir, new = tokens.rotate(made.id, grace=60)
     assert (heir.id, heir.role, heir.label) == (made.id, "device", "shop 7")
     clock.now += 59
-    assert tokens.find(hashed(old)) is not None
+    assert state(tokens, old) == "works"
     clock.now += 1
-    assert tokens.find(hashed(old)) is None
+    assert state(tokens, old) == "expired"
     assert tokens.find(hashed(new)) == heir
 
 
@@ -85,24 +91,79 @@ def test_rotating_twice_does_not_prolong_the_first(tokens: Tokens, clock: Clock)
     tokens.rotate(made.id, grace=10)
     tokens.rotate(made.id, grace=1000)
     clock.now += 11
-    assert tokens.find(hashed(first)) is None
+    assert state(tokens, first) == "expired"
 
 
 def test_revoking_ends_a_token_and_what_it_was_rotated_from(tokens: Tokens) -> None:
     made, old = tokens.create("admin")
     _, new = tokens.rotate(made.id, grace=1000)
     tokens.revoke(made.id)
-    assert tokens.find(hashed(old)) is None
-    assert tokens.find(hashed(new)) is None
+    assert state(tokens, old) == state(tokens, new) == "revoked"
     assert tokens.any()  # so that the server does not open up to everybody
 
 
 def test_tokens_are_listed_with_when_they_end(tokens: Tokens, clock: Clock) -> None:
     first, _ = tokens.create("device")
     clock.now += 1
-    second, _ = tokens.create("admin")
+    second, _ = tokens.create("admin", expires=2000.0)
     tokens.revoke(first.id)
-    assert [(t.id, t.expires) for t in tokens.list()] == [(first.id, clock.now), (second.id, None)]
+    assert [(t.id, t.expires, t.revoked) for t in tokens.list()] == [
+        (first.id, None, clock.now),
+        (second.id, 2000.0, None),
+    ]
+
+
+def test_a_token_works_until_it_expires(tokens: Tokens, clock: Clock) -> None:
+    made, text = tokens.create("analyst", expires=clock.now + 60)
+    clock.now += 59
+    assert state(tokens, text) == "works"
+    clock.now += 1
+    assert state(tokens, text) == "expired"
+    with pytest.raises(InvalidInput, match="there is no working token"):
+        tokens.rotate(made.id, grace=0)
+
+
+def test_a_rotated_token_lasts_as_long_as_the_old_one_was_to_last(
+    tokens: Tokens, clock: Clock
+) -> None:
+    made, _ = tokens.create("analyst", expires=clock.now + 60)
+    clock.now += 30
+    assert tokens.rotate(made.id, grace=5)[0].expires == clock.now + 60
+    clock.now += 30
+    assert tokens.rotate(made.id, grace=0, expires=clock.now + 7)[0].expires == clock.now + 7
+    lasting, _ = tokens.create("analyst")
+    assert tokens.rotate(lasting.id, grace=0)[0].expires is None
+
+
+def test_a_token_that_would_never_work_is_not_made(tokens: Tokens, clock: Clock) -> None:
+    for end in (clock.now, float("nan"), 1e12):
+        with pytest.raises(InvalidInput, match="must end in the future and before the year 10000"):
+            tokens.create("admin", expires=end)
+        with pytest.raises(InvalidInput, match="must end in the future"):
+            tokens.rotate("any", grace=0, expires=end)
+    assert not tokens.any()
+
+
+def test_the_day_of_a_use_is_recorded_once_and_a_devices_never(
+    tokens: Tokens, clock: Clock
+) -> None:
+    clock.now = 10 * 86400.0
+    _, text = tokens.create("admin")
+    device, _ = tokens.create("device")
+    assert not device.use_is_due(clock.now)
+    for day in (10, 12):
+        clock.now = day * 86400.0 + 5
+        unused = tokens.find(hashed(text))
+        assert unused is not None
+        assert unused.use_is_due(clock.now)
+        tokens.use(hashed(text))
+        used = tokens.find(hashed(text))
+        assert used is not None
+        assert used.used == day
+        assert not used.use_is_due(clock.now + 86300)
+    clock.now -= 3 * 86400  # another server's clock is behind
+    tokens.use(hashed(text))
+    assert tokens.list()[0].used == 12
 
 
 @pytest.mark.parametrize("command", ["rotate", "revoke"])

@@ -1,11 +1,17 @@
 """Options of commands that work on the server's folder or database without a server."""
 
 import contextlib
-from collections.abc import Iterator
+import csv
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from hearsay_server import config
 from hearsay_server.storage.database import Database, open_database
@@ -16,6 +22,7 @@ Url = Annotated[str | None, typer.Option(help="The server's database, postgresql
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="The server's TOML file.", envvar="HEARSAY_CONFIG")
 ]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
 
 
 def where(data: Path | None, database: str | None, config_file: Path | None) -> Path | str:
@@ -39,3 +46,19 @@ def opened(
         raise InvalidInput(f"there is no {'folder' if make else 'hearsay data in'} {place}")
     with contextlib.closing(open_database(place)) as found:
         yield found
+
+
+def when(seconds: float) -> str:
+    """Return a moment, in seconds since 1970, as a date and time in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="seconds")
+
+
+def print_rows(heading: Sequence[str], rows: Iterable[Sequence[str]], as_csv: bool) -> None:
+    """Print rows as a table, or as CSV."""
+    if as_csv:
+        csv.writer(sys.stdout).writerows([heading, *rows])
+        return
+    table = Table(*heading)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    Console().print(table)

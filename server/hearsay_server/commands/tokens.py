@@ -1,17 +1,25 @@
 """`hearsay token`: make, list, rotate and revoke tokens."""
 
-import csv
-import sys
-from datetime import UTC, datetime
+import re
+from datetime import UTC, date, datetime
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from hearsay_server.commands.local import ConfigFile, Data, Url, opened
+from hearsay_server.commands.local import AsCsv, ConfigFile, Data, Url, opened, print_rows, when
 from hearsay_server.storage import tokens
+from ldp import InvalidInput
+
+_SECONDS = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
+_EPOCH = date(1970, 1, 1).toordinal()
+
+Expires = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DATE|DURATION",
+        help="It works so long (12h, 90d, 52w), or until this date begins, in UTC (2027-01-31).",
+    ),
+]
 
 app = typer.Typer(
     help="Make, list, rotate and revoke tokens, whether or not the server runs.",
@@ -24,13 +32,14 @@ app = typer.Typer(
 def create_token(
     role: Annotated[str, typer.Option(help="device, analyst or admin.")],
     label: Annotated[str, typer.Option(help="Whose it is, for the list.")] = "",
+    expires: Expires = None,
     data: Data = None,
     database: Url = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Make a token and print it: it cannot be shown again."""
     with opened(data, database, config_file, make=True) as found:
-        token, text = tokens.Tokens(found).create(role, label)
+        token, text = tokens.Tokens(found).create(role, label, _moment(expires))
     _hand_over(token, text)
 
 
@@ -39,37 +48,35 @@ def list_tokens(
     data: Data = None,
     database: Url = None,
     config_file: ConfigFile = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    as_csv: AsCsv = False,
 ) -> None:
-    """List the id, role, label and state of every token; tokens themselves are kept as hashes."""
+    """List every token's id, role, label, state and day of last use; itself it is kept nowhere.
+
+    The use of a device's token is not recorded: it may be one person's.
+    """
     now = datetime.now(UTC).timestamp()
-    heading = ("id", "role", "label", "created", "state")
+    heading = ("id", "role", "label", "created", "last use", "state")
     with opened(data, database, config_file) as found:
         every = tokens.Tokens(found).list()
-    rows = [
-        (token.id, token.role, token.label, _when(token.created), _state(token, now))
-        for token in every
-    ]
-    if as_csv:
-        csv.writer(sys.stdout).writerows([heading, *rows])
-        return
-    table = Table(*heading)
-    for row in rows:
-        table.add_row(*map(escape, row))
-    Console().print(table)
+    rows = [(*(token.id, token.role, token.label), *_times(token, now)) for token in every]
+    print_rows(heading, rows, as_csv)
 
 
 @app.command("rotate")
 def rotate_token(
     token_id: Annotated[str, typer.Argument(help="As `token list` shows it.")],
     grace: Annotated[float, typer.Option(help="Hours that the old one still works.")] = 24.0,
+    expires: Expires = None,
     data: Data = None,
     database: Url = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Make a new token in place of an old one, and print it."""
+    """Make a new token in place of an old one, and print it.
+
+    Without --expires it works for as long as the old one was made for.
+    """
     with opened(data, database, config_file) as found:
-        token, text = tokens.Tokens(found).rotate(token_id, 3600 * grace)
+        token, text = tokens.Tokens(found).rotate(token_id, 3600 * grace, _moment(expires))
     _hand_over(token, text)
 
 
@@ -92,11 +99,36 @@ def _hand_over(token: tokens.Token, text: str) -> None:
     typer.echo(text)
 
 
-def _when(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="seconds")
+def _moment(expires: str | None) -> float | None:
+    """Return the end of a token, in seconds since 1970, for `--expires`."""
+    if expires is None:
+        return None
+    if found := re.fullmatch(r"([0-9]+)([hdw])", expires):
+        return datetime.now(UTC).timestamp() + int(found[1]) * _SECONDS[found[2]]
+    try:
+        moment = datetime.fromisoformat(expires)
+    except ValueError:
+        raise InvalidInput(
+            "--expires takes a duration (12h, 90d, 52w) or a date (2027-01-31, or "
+            f"2027-01-31T18:00+01:00), got {expires!r}"
+        ) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _times(token: tokens.Token, now: float) -> tuple[str, str, str]:
+    """Return when a token was made and last used, and its state."""
+    used = "-" if token.used is None else date.fromordinal(_EPOCH + token.used).isoformat()
+    return (
+        when(token.created),
+        "not recorded" if token.role == "device" else used,
+        _state(token, now),
+    )
 
 
 def _state(token: tokens.Token, now: float) -> str:
-    if token.expires is None:
-        return "works"
-    return f"{'until' if token.works(now) else 'ended'} {_when(token.expires)}"
+    state = token.state(now)
+    if token.revoked is not None:
+        return f"{state} {when(token.revoked)}"
+    if token.expires is not None:
+        return f"{state} {'until ' if state == 'works' else ''}{when(token.expires)}"
+    return state

@@ -17,6 +17,7 @@ from hearsay_server import config
 from hearsay_server.commands import connect
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from hearsay_server.commands.local import ConfigFile, Data, Url, opened, where
+from hearsay_server.storage import audit
 from hearsay_server.storage import backup as backups
 from hearsay_server.storage import retention as retaining
 from hearsay_server.storage import verify as verifying
@@ -96,6 +97,9 @@ def retention(
         raise InvalidInput(f"--keep-days must be at least 1, got {keep_days}")
     with opened(data, database, config_file) as found:
         now = datetime.now(UTC)
+        with found.beside() as connection:
+            kept = {"keep_days": keep_days}
+            audit.record(connection, "retention", os_user=audit.this_user(), detail=kept)
         retaining.remember(found, now)
         for step in retaining.due(found, now, keep_days):
             while step():

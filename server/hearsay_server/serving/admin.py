@@ -7,6 +7,7 @@ import grpc
 
 import hearsay.plans.plan
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
+from hearsay_server.serving import auth
 from hearsay_server.serving.status import Context, abort, no_survey
 from hearsay_server.storage import retention
 from hearsay_server.storage.store import BeingDeleted, Store, StoredSurvey
@@ -30,15 +31,15 @@ class Admin(admin_pb2_grpc.AdminServicer):
         except InvalidInput as error:
             await abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
         try:
-            return _status(await self._writer.run(partial(self._create, plan)))
+            return _status(await self._writer.run(partial(self._create, plan, auth.caller())))
         except BeingDeleted as error:
             await abort(context, grpc.StatusCode.FAILED_PRECONDITION, str(error))
         except InvalidInput as error:
             await abort(context, grpc.StatusCode.ALREADY_EXISTS, str(error))
 
-    def _create(self, plan: bytes) -> StoredSurvey:
+    def _create(self, plan: bytes, caller: str) -> StoredSurvey:
         parsed = hearsay.plans.plan.parse(plan)
-        return self._store.create_survey(parsed.survey, parsed.revision, plan)
+        return self._store.create_survey(parsed.survey, parsed.revision, plan, caller)
 
     async def ListSurveys(  # noqa: N802
         self, request: admin_pb2.ListSurveysRequest, context: Context
@@ -58,10 +59,10 @@ class Admin(admin_pb2_grpc.AdminServicer):
         self, request: admin_pb2.CloseSurveyRequest, context: Context
     ) -> admin_pb2.SurveyStatus:
         def close() -> StoredSurvey | None:
-            retention.close_survey(database, request.survey, request.period)
+            retention.close_survey(database, request.survey, request.period, caller)
             return self._store.survey(request.survey)
 
-        database = self._store.database
+        database, caller = self._store.database, auth.caller()
         try:
             stored = await self._writer.run(partial(database.retrying, close))
         except retention.NoSurvey as error:
@@ -76,7 +77,7 @@ class Admin(admin_pb2_grpc.AdminServicer):
         self, request: admin_pb2.DeleteSurveyRequest, context: Context
     ) -> admin_pb2.DeleteSurveyResponse:
         database = self._store.database
-        mark = partial(retention.mark_deleted, database, request.survey)
+        mark = partial(retention.mark_deleted, database, request.survey, auth.caller())
         try:
             held = await self._writer.run(partial(database.retrying, mark))
         except retention.NoSurvey as error:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 import grpc
+from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 import hearsay.plans.plan
@@ -18,10 +19,12 @@ from hearsay.plans.plan import Categorical, Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
 from hearsay_server.answers import questions
 from hearsay_server.answers.queries import NoReports, Tallies
+from hearsay_server.serving import auth
 from hearsay_server.serving.analyses import Analyses
 from hearsay_server.serving.feeds import Feeds
 from hearsay_server.serving.status import Context, abort, no_survey
 from hearsay_server.storage.packed import PackedTallies
+from hearsay_server.storage import audit
 from hearsay_server.storage.selection import resolve
 from hearsay_server.storage.store import Store
 from ldp import InvalidInput
@@ -163,12 +166,27 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         async with _telling(context):
             frozen, plan = await self._frozen(request.survey, context)
             selected = resolve(plan, request.selection)
+            caller = auth.caller()
             async with self._exports.process() as run:
+                await self._read(lambda: self._record_export(request, caller))
                 yield analyst_pb2.ExportRowsResponse(plan=frozen).SerializeToString()
                 pages = self._store.batches(plan.survey, selected)
                 while page := await self._read(lambda: next(pages, None)):
                     for message in await run(questions.mixed, frozen, page, selected.levels):
                         yield message
+
+    def _record_export(self, request: analyst_pb2.ExportRowsRequest, caller: str) -> None:
+        """Write who exports which rows into the audit log, before the first of them leaves."""
+        database = self._store.database
+        selected = MessageToDict(request.selection, preserving_proto_field_name=True)
+
+        def record() -> None:
+            with database.beside() as connection:
+                audit.record(
+                    connection, "export rows", token=caller, survey=request.survey, detail=selected
+                )
+
+        database.retrying(record)
 
     async def _read(self, read: Callable[[], _Value]) -> _Value:
         return await asyncio.get_running_loop().run_in_executor(self._readers, read)

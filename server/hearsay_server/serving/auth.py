@@ -1,6 +1,7 @@
 """Admission of calls by service and token, and the caller of the call under way."""
 
 import asyncio
+import logging
 import time
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from grpc_reflection.v1alpha import reflection
 
 from hearsay_server.storage.tokens import Token, Tokens, hashed
 from ldp.errors import HearsayError
+
+_log = logging.getLogger("hearsay.server")
 
 ROLES = {
     "hearsay.v1.Collector": "device",
@@ -24,6 +27,8 @@ EVERYBODY = {health.SERVICE_NAME, reflection.SERVICE_NAME}
 
 _FRESH = 1.0
 """Seconds for which a token that was looked up is trusted: a revocation takes as long."""
+
+_ENDED = {"expired": "has expired", "revoked": "was revoked"}
 
 _REMEMBERED = 1 << 16
 """Most tokens whose last look-up is remembered."""
@@ -65,6 +70,7 @@ class Policy:
         self._required = not loopback or tokens.any()  # known before the first call comes
         self._require_device_token = require_device_token
         self._looks: dict[bytes, _Look] = {}  # by hash: a secret is not kept, even in memory
+        self._recording: dict[bytes, asyncio.Task[None]] = {}
         self._checked = -_FRESH
 
     async def admit(self, service: str, text: str | None) -> str:
@@ -84,8 +90,10 @@ class Policy:
             raise Denied(grpc.StatusCode.UNAUTHENTICATED, detail, "missing")
         token = await self._find(text)
         if token is None:
-            detail = "the token is not known, has expired or was revoked"
-            raise Denied(grpc.StatusCode.UNAUTHENTICATED, detail, "unknown")
+            raise Denied(grpc.StatusCode.UNAUTHENTICATED, "the token is not known", "unknown")
+        if (state := token.state(self._tokens.clock())) != "works":
+            detail = f"the token {token.id} {_ENDED[state]}: ask the operator for another one"
+            raise Denied(grpc.StatusCode.UNAUTHENTICATED, detail, state)
         if token.role != role:
             detail = f"{service} needs a token of role {role}, this one is of role {token.role}"
             raise Denied(grpc.StatusCode.PERMISSION_DENIED, detail, "wrong_role")
@@ -108,4 +116,18 @@ class Policy:
                 self._looks.clear()
             look = _Look(await asyncio.to_thread(self._tokens.find, hash_), now + _FRESH)
             self._looks[hash_] = look
+            if look.token is not None and look.token.use_is_due(self._tokens.clock()):
+                self._record_use(hash_)
         return look.token
+
+    def _record_use(self, hash_: bytes) -> None:
+        """Record the use of a token in the background: no call waits for the disk."""
+        if hash_ not in self._recording:
+            task = asyncio.create_task(asyncio.to_thread(self._tokens.use, hash_))
+            self._recording[hash_] = task
+            task.add_done_callback(lambda _: self._recorded(hash_))
+
+    def _recorded(self, hash_: bytes) -> None:
+        task = self._recording.pop(hash_)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("the use of a token could not be recorded", exc_info=error)

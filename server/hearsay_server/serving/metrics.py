@@ -47,7 +47,7 @@ class Metrics:
             "limited", "Calls turned away by a limit, to come again.", "limit"
         )
         self.ready = self._gauge("ready", "1 while the database can be written, else 0.")
-        for reason in ("missing", "unknown", "wrong_role"):
+        for reason in ("missing", "unknown", "expired", "revoked", "wrong_role"):
             self.denied.labels(reason)
         for limit in ("calls", "upload", "rate", "queue", "analysis", "forget"):
             self.limited.labels(limit)

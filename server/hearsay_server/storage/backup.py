@@ -7,6 +7,7 @@ behind it the digest of the file in which the digest's bytes are zero.
 
 import contextlib
 import hashlib
+import logging
 import mmap
 import os
 import shutil
@@ -17,9 +18,11 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from hearsay_server.storage import migrations, schema
+from hearsay_server.storage import audit, migrations, schema
 from hearsay_server.storage.database import Database, open_folder
 from ldp.errors import InvalidInput, StorageFailed
+
+_log = logging.getLogger("hearsay.server")
 
 _PAGE = 16
 """Rows in memory at once: each may be a batch as large as a message."""
@@ -39,6 +42,11 @@ def backup(database: Database, file: Path) -> None:
     """
     if file.exists():
         raise InvalidInput(f"{file} exists already: choose another name")
+    try:
+        with database.beside() as connection:
+            _record(connection, "back up", file)
+    except sa.exc.DBAPIError as error:  # a full disk is when a backup is needed
+        _log.warning("this backup is missing in the audit log: %s", error.orig)
     try:
         with tempfile.TemporaryDirectory(dir=file.parent, prefix=".hearsay-") as folder:
             copy = open_folder(Path(folder))
@@ -79,6 +87,7 @@ def restore(file: Path, database: Database) -> None:
                 if table not in schema.PASSING and target.execute(sa.select(table)).first():
                     raise InvalidInput(f"the database is not empty: it has {table.name}")
             _copy(source, target)
+            _record(target, "restore", file)
     except sa.exc.DatabaseError as error:
         raise StorageFailed(f"cannot restore {file}: {error.orig}") from None
 
@@ -137,6 +146,12 @@ def _digest(file: Path, mark: bytes) -> tuple[bytes, int]:
             if end == place:
                 digest.update(bytes(_DIGEST))
     return digest.digest(), place
+
+
+def _record(connection: sa.Connection, action: str, file: Path) -> None:
+    audit.record(
+        connection, action, os_user=audit.this_user(), detail={"file": str(file.absolute())}
+    )
 
 
 def _copy(source: sa.Connection, target: sa.Connection) -> None:

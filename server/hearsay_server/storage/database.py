@@ -2,9 +2,9 @@
 
 Reading sees one state. Appending adds rows that nobody else adds, beside other appending processes.
 Changing runs alone: it waits until appending transactions are done, and they wait for it. Tokens
-themselves, and probes whether the disk can be written, are written beside either. SQLite lets one
-transaction write at a time anyhow; in PostgreSQL a gate, an advisory lock, is shared by appending
-transactions and held by a changing one alone.
+themselves, the audit log, and probes whether the disk can be written, are written beside either.
+SQLite lets one transaction write at a time anyhow; in PostgreSQL a gate, an advisory lock, is
+shared by appending transactions and held by a changing one alone.
 """
 
 import contextlib
@@ -95,7 +95,7 @@ class Database:
 
     @contextlib.contextmanager
     def beside(self) -> Iterator[sa.Connection]:
-        """Write tokens or probes in one transaction, beside any appending or changing one."""
+        """Write tokens, the audit log or probes in one transaction, beside any other one."""
         with _writing(self.engine) as connection:
             yield connection
 

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from hearsay_server.clock import Clock, system
 from hearsay_server.ingest.intake import GRACE, NEVER, ends
-from hearsay_server.storage import schema, shards
+from hearsay_server.storage import audit, schema, shards
 from hearsay_server.storage.database import Database
 from hearsay_server.storage.shards import Counted
 from hearsay_server.storage.writer import Writer
@@ -43,10 +43,11 @@ class NoSurvey(InvalidInput):
     """There is no survey of that name."""
 
 
-def close_survey(database: Database, survey: str, period: str = "") -> None:
+def close_survey(database: Database, survey: str, period: str = "", caller: str = "") -> None:
     """Take no more reports of a survey, or of its periods up to one, for good.
 
-    Raises `NoSurvey`, and `InvalidInput` where the survey has no such period.
+    `caller` is the id of a token, or "" for none. Raises `NoSurvey`, and `InvalidInput` where the
+    survey has no such period.
     """
     with database.changing() as connection:
         stored = present(connection, survey)
@@ -55,18 +56,22 @@ def close_survey(database: Database, survey: str, period: str = "") -> None:
             _surveys.c.survey == survey, _surveys.c.closed_before < until
         )
         connection.execute(query.values(closed_before=until))
+        last = {"last_period": period} if period else {}
+        audit.record(connection, "close survey", token=caller, survey=survey, detail=last)
 
 
-def mark_deleted(database: Database, survey: str) -> Counted:
+def mark_deleted(database: Database, survey: str, caller: str = "") -> Counted:
     """Mark a survey as deleted, for `delete_some` to delete its data; return its counts.
 
-    Raises `NoSurvey`.
+    `caller` is the id of a token, or "" for none. Raises `NoSurvey`.
     """
     with database.changing() as connection:
         present(connection, survey)
         held = sum(shards.counted(connection, survey).values(), Counted())
         query = sa.update(_surveys).where(_surveys.c.survey == survey)
         connection.execute(query.values(closed_before=NEVER, deleted=True))
+        gone = {"batches": held.batches, "records": held.records}
+        audit.record(connection, "delete survey", token=caller, survey=survey, detail=gone)
     return held
 
 

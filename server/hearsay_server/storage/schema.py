@@ -104,6 +104,22 @@ tokens = sa.Table(
     sa.Column("label", sa.Text, nullable=False),
     sa.Column("created", sa.Float, nullable=False),  # seconds since 1970, as `expires`
     sa.Column("expires", sa.Float, nullable=True),
+    sa.Column("revoked", sa.Float, nullable=True),
+    # The day of its last use, since 1970; no finer on purpose, and never of a device's token.
+    sa.Column("used", sa.BigInteger, nullable=True),
+)
+
+# Who did what; triggers refuse to change or delete a row.
+audit = sa.Table(
+    "audit",
+    metadata,
+    sa.Column("id", sa.LargeBinary, primary_key=True),
+    sa.Column("at", sa.Float, nullable=False),  # seconds since 1970
+    sa.Column("token", sa.Text, nullable=False),  # its id
+    sa.Column("os_user", sa.Text, nullable=False),
+    sa.Column("action", sa.Text, nullable=False),
+    sa.Column("survey", Name, nullable=False),
+    sa.Column("detail", sa.Text, nullable=False),  # JSON
 )
 
 # The rows that each device token sent, where they are limited, and how many ids it had barred that

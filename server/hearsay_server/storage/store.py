@@ -31,7 +31,7 @@ from hearsay_server.ingest.judge import (
     when,
     without,
 )
-from hearsay_server.storage import schema, shards, tokens
+from hearsay_server.storage import audit, schema, shards, tokens
 from hearsay_server.storage.database import Database, open_database
 from hearsay_server.storage.packed import PackedTallies
 from hearsay_server.storage.plans import PRESENT, Plans
@@ -104,21 +104,29 @@ class Store:
         """Close the database and leave it to others."""
         self.database.close()
 
-    def create_survey(self, survey: str, revision: bytes, plan: bytes) -> StoredSurvey:
+    def create_survey(
+        self, survey: str, revision: bytes, plan: bytes, caller: str = ""
+    ) -> StoredSurvey:
         """Freeze a survey's plan; raise `InvalidInput` where the name has another one.
 
-        Raises `BeingDeleted` where a survey of that name is being deleted.
+        Raises `BeingDeleted` where a survey of that name is being deleted. `caller` is the id of a
+        token, or "" for none.
         """
 
         def create() -> StoredSurvey:
             with self.database.appending() as connection:
                 insert = self.database.insert(_surveys).on_conflict_do_nothing()
                 unit = _unit(plan)
-                row = {"survey": survey, "revision": revision, "plan": plan, "unit": unit}
+                new: dict[str, object] = {"survey": survey, "revision": revision, "plan": plan}
                 # Periods that are closed in other surveys are closed in this one too.
                 swept = connection.execute(sa.select(schema.sweeps.c.at)).scalar_one_or_none()
                 before = int(swept - GRACE.total_seconds()) if unit and swept else 0
-                connection.execute(insert, {**row, "closed_before": before, "deleted": False})
+                new |= {"unit": unit, "closed_before": before, "deleted": False}
+                if connection.execute(insert, new).rowcount:
+                    made = {"revision": revision.hex()}
+                    audit.record(
+                        connection, "create survey", token=caller, survey=survey, detail=made
+                    )
                 stored = connection.execute(
                     sa.select(_surveys).where(_surveys.c.survey == survey)
                 ).one()

@@ -12,13 +12,13 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
 from hearsay.v1 import collector_pb2
 from hearsay_server.ingest.intake import Reason, Refused
-from hearsay_server.storage import schema
+from hearsay_server.storage import audit, schema
 from hearsay_server.storage.database import Database
 from ldp import InvalidInput
 
@@ -28,6 +28,11 @@ _PREFIX = "hearsay-"
 """The start of every token, by which people and scanners for leaked secrets recognise one."""
 
 _ID_BYTES = 8
+
+_DAY = 24 * 3600
+
+_LATEST = 253_402_300_800
+"""The first second, since 1970, of the year 10000, which dates do not reach."""
 
 _tokens, _token_rows = schema.tokens, schema.token_rows
 _KEY = [_token_rows.c.token, _token_rows.c.survey, _token_rows.c.period]
@@ -48,10 +53,23 @@ class Token:
     label: str
     created: float
     expires: float | None
+    revoked: float | None = None
+    used: int | None = None
+    """The day of its last use, counted from 1970; None where none is recorded."""
 
-    def works(self, now: float) -> bool:
-        """Tell whether the token is valid at `now` (seconds since 1970)."""
-        return self.expires is None or now < self.expires
+    def state(self, now: float) -> Literal["works", "expired", "revoked"]:
+        """Return the state at `now` (seconds since 1970)."""
+        if self.revoked is not None:
+            return "revoked"
+        return "works" if self.expires is None or now < self.expires else "expired"
+
+    def use_is_due(self, now: float) -> bool:
+        """Tell whether a use at `now` is to be recorded: once a day.
+
+        A device's is never: a token may be one person's, and the day would say when that person
+        last took part.
+        """
+        return self.role != "device" and self.used != int(now) // _DAY
 
 
 def hashed(text: str) -> bytes:
@@ -64,14 +82,20 @@ class Tokens:
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database = database
-        self._clock = clock
+        self.clock = clock
 
-    def create(self, role: str, label: str = "") -> tuple[Token, str]:
-        """Make a token; return its record, and the token itself, which is kept nowhere."""
+    def create(self, role: str, label: str = "", expires: float | None = None) -> tuple[Token, str]:
+        """Make a token; return its record, and the token itself, which is kept nowhere.
+
+        It works until `expires` (seconds since 1970), or without one until it is revoked.
+        """
         if role not in ROLES:
             raise InvalidInput(f"a role is one of {', '.join(ROLES)}, got {role!r}")
+        now = self.clock()
+        _check_end(expires, now)
         with self._database.beside() as connection:
-            token = Token(_free_id(connection), role, label, self._clock(), None)
+            token = Token(_free_id(connection), role, label, now, expires)
+            _record(connection, "create token", token)
             return token, _insert(connection, token)
 
     def list(self) -> list[Token]:
@@ -80,27 +104,44 @@ class Tokens:
         with self._database.reading() as connection:
             return [_token(row) for row in connection.execute(query)]
 
-    def rotate(self, id_: str, grace: float) -> tuple[Token, str]:
+    def rotate(self, id_: str, grace: float, expires: float | None = None) -> tuple[Token, str]:
         """Make another token of the same id, role and label; the old end in `grace` seconds.
 
-        Raises `InvalidInput` where no token of that id works.
+        Without `expires` the new one works for as long as the old one was made for. Raises
+        `InvalidInput` where no token of that id works.
         """
         if not 0 <= grace < float("inf"):
             raise InvalidInput(f"the grace must be finite and >= 0 seconds, got {grace!r}")
-        now = self._clock()
+        now = self.clock()
+        _check_end(expires, now)
         with self._database.beside() as connection:
             old = _working(connection, id_, now)
-            _end(connection, id_, now + grace)
-            token = Token(id_, old.role, old.label, now, None)
+            if expires is None and old.expires is not None:
+                expires = now + (old.expires - old.created)
+            still = sa.or_(_tokens.c.expires.is_(None), _tokens.c.expires > now + grace)
+            end = sa.update(_tokens).where(_tokens.c.id == id_, still)
+            connection.execute(end.values(expires=now + grace))
+            token = Token(id_, old.role, old.label, now, expires)
+            _record(connection, "rotate token", token)
             return token, _insert(connection, token)
 
     def revoke(self, id_: str) -> Token:
         """End a token and all it was rotated from; raise `InvalidInput` where none works."""
-        now = self._clock()
+        now = self.clock()
         with self._database.beside() as connection:
             token = _working(connection, id_, now)
-            _end(connection, id_, now)
+            all_ = sa.update(_tokens).where(_tokens.c.id == id_, _tokens.c.revoked.is_(None))
+            connection.execute(all_.values(revoked=now))
+            _record(connection, "revoke token", token)
         return token
+
+    def use(self, given: bytes) -> None:
+        """Record that the token with this hash is used today, unless that is recorded."""
+        today = int(self.clock()) // _DAY
+        earlier = sa.or_(_tokens.c.used.is_(None), _tokens.c.used < today)
+        with self._database.beside() as connection:
+            token = sa.update(_tokens).where(_tokens.c.hash == given, earlier)
+            connection.execute(token.values(used=today))
 
     def any(self) -> bool:
         """Tell whether a token was ever made: if so, callers are asked for one."""
@@ -108,14 +149,13 @@ class Tokens:
             return connection.execute(sa.select(_tokens.c.hash).limit(1)).first() is not None
 
     def find(self, given: bytes) -> Token | None:
-        """Return the record of the token with this hash; None where no such token works."""
+        """Return the record of the token with this hash, also of an ended one; None for none."""
         with self._database.reading() as connection:
             row = connection.execute(sa.select(_tokens).where(_tokens.c.hash == given)).first()
         # The time of the look-up by hash tells nothing: nobody can choose a hash's bytes.
         if row is None or not hmac.compare_digest(row.hash, given):
             return None
-        token = _token(row)
-        return token if token.works(self._clock()) else None
+        return _token(row)
 
 
 def charge(
@@ -192,16 +232,26 @@ def _insert(connection: sa.Connection, token: Token) -> str:
 
 def _working(connection: sa.Connection, id_: str, now: float) -> Token:
     query = sa.select(_tokens).where(_tokens.c.id == id_).order_by(_tokens.c.created.desc())
-    found = [token for row in connection.execute(query) if (token := _token(row)).works(now)]
+    tokens = map(_token, connection.execute(query))
+    found = [token for token in tokens if token.state(now) == "works"]
     if not found:
         raise InvalidInput(f"there is no working token {id_!r}: see `hearsay token list`")
     return found[0]
 
 
-def _end(connection: sa.Connection, id_: str, when: float) -> None:
-    still = sa.or_(_tokens.c.expires.is_(None), _tokens.c.expires > when)
-    connection.execute(sa.update(_tokens).where(_tokens.c.id == id_, still).values(expires=when))
+def _check_end(expires: float | None, now: float) -> None:
+    if expires is not None and not now < expires < _LATEST:
+        raise InvalidInput(
+            "a token must end in the future and before the year 10000, got "
+            f"{expires - now:.0f} seconds from now"
+        )
+
+
+def _record(connection: sa.Connection, action: str, token: Token) -> None:
+    """Write into the audit log what the user of this process does with a token."""
+    detail = {"token": token.id, "role": token.role, "label": token.label}
+    audit.record(connection, action, os_user=audit.this_user(), detail=detail)
 
 
 def _token(row: sa.Row[tuple[object, ...]]) -> Token:
-    return Token(row.id, row.role, row.label, row.created, row.expires)
+    return Token(row.id, row.role, row.label, row.created, row.expires, row.revoked, row.used)
