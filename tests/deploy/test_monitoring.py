@@ -89,7 +89,7 @@ def test_every_metric_and_label_of_alerts_and_dashboard_is_one_of_a_real_server(
     seen = samples(metered[1])
     seen["up"] = [{"job": "hearsay"}]  # Prometheus' own, of each target
     for place, expression in {**alerts(), **drawn()}.items():
-        selectors = re.findall(r"\b(hearsay_\w+|up\b)(?:\{(.*?)\})?", expression)
+        selectors = re.findall(r"\b((?:hearsay|process)_\w+|up\b)(?:\{(.*?)\})?", expression)
         assert selectors, place
         for name, matchers in selectors:
             assert name in seen, f"{place}: a server has no {name}"

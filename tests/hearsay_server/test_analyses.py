@@ -15,14 +15,17 @@ import pytest
 
 from hearsay_server.limits import TooMany
 from hearsay_server.serving.analyses import Analyses, Bounds, TooLarge
+from hearsay_server.serving.metrics import Metrics
 from ldp import InvalidInput
 from ldp.errors import StorageFailed
 
 BOUNDS = Bounds(seconds=20, memory=1 << 30)
 
 
-def analyses(at_once: int = 1, waiting: int = 1, bounds: Bounds = BOUNDS) -> Analyses:
-    return Analyses("analysis", at_once, waiting, bounds)
+def analyses(
+    at_once: int = 1, waiting: int = 1, bounds: Bounds = BOUNDS, metrics: Metrics | None = None
+) -> Analyses:
+    return Analyses("analysis", at_once, waiting, bounds, metrics or Metrics())
 
 
 async def asked(these: Analyses, work: Callable[..., Any], *args: object) -> Any:
@@ -69,12 +72,20 @@ def test_bad_input_is_raised_as_it_is_and_faults_with_their_traceback() -> None:
 
 def test_more_processor_time_or_memory_than_allowed_ends_the_question_alone() -> None:
     async def ask() -> None:
-        these = analyses(bounds=Bounds(seconds=1, memory=400 << 20))
+        metrics = Metrics()
+        these = analyses(bounds=Bounds(seconds=1, memory=400 << 20), metrics=metrics)
         with pytest.raises(TooLarge, match="more than 1 s of processor time"):
             await asked(these, analysed.spin)
         with pytest.raises(TooLarge, match="more than 400 MiB of memory"):
             await asked(these, analysed.take, 10**8)
         assert await asked(these, analysed.take, 10**6) == 10**6
+        killed = {
+            limit: metrics.registry.get_sample_value(
+                "hearsay_questions_killed_total", {"limit": limit}
+            )
+            for limit in ("processor", "memory")
+        }
+        assert killed == {"processor": 1, "memory": 1}
 
     done(ask())
 
@@ -122,7 +133,8 @@ def test_a_process_that_cannot_be_started_is_an_error_and_no_cancellation(
 
 def test_only_new_questions_are_refused_where_too_many_wait(tmp_path: Path) -> None:
     async def ask() -> None:
-        these = analyses(at_once=1, waiting=1)
+        metrics = Metrics()
+        these = analyses(at_once=1, waiting=1, metrics=metrics)
         under_way = asyncio.create_task(asked(these, analysed.sleep, tmp_path / "pid"))
         waiting = asyncio.create_task(asked(these, analysed.take, 10))
         await asyncio.sleep(0)
@@ -135,11 +147,18 @@ def test_only_new_questions_are_refused_where_too_many_wait(tmp_path: Path) -> N
 
         begun = asyncio.create_task(goes_on())
         await asyncio.sleep(0)
+
+        def metered(name: str) -> float | None:
+            return metrics.registry.get_sample_value(f"hearsay_{name}", {"kind": "analysis"})
+
+        assert (metered("questions_running"), metered("questions_waiting")) == (1, 2)
         under_way.cancel()
         await asyncio.sleep(0)
         another = asyncio.create_task(asked(these, analysed.take, 30))  # begun work keeps no place
         await asyncio.sleep(0)
         assert [await waiting, await begun, await another] == [10, 20, 30]
+        assert (metered("questions_running"), metered("questions_waiting")) == (0, 0)
+        assert metered("question_seconds_count") == 4
 
     done(ask())
 

@@ -43,6 +43,12 @@ def test_traffic_is_counted_by_what_became_of_it(tmp_path: Path) -> None:
         with pytest.raises(grpc.RpcError):
             register(address)
         seen = scraped(port)
+    assert seen["hearsay_call_seconds_count,hearsay.v1.Collector/Submit"] == 2
+    assert 0 < seen["hearsay_call_seconds_sum,hearsay.v1.Collector/Submit"] < 60
+    assert "hearsay_call_seconds_count,hearsay.v1.Admin/ShowSurvey" not in seen
+    assert 0 < seen["process_open_fds"] < seen["process_max_fds"]
+    assert seen["process_resident_memory_bytes"] > 1 << 20
+    assert seen["process_cpu_seconds_total"] > 0
     assert seen["hearsay_batches_received_total"] == 260
     assert {o: seen[f"hearsay_batches_total,{o}"] for o in ("stored", "duplicate")} == {
         "stored": 1,
@@ -93,7 +99,5 @@ def test_the_guide_names_every_metric_and_no_other() -> None:
     }
     guide = (DOCS / "operating.md").read_text(encoding="utf-8")
     table = guide.partition("\n## Metrics")[2].partition("\n| alert |")[0]
-    documented = {
-        line.split("`")[1] for line in table.splitlines() if line.startswith("| `hearsay_")
-    }
+    documented = {line.split("`")[1] for line in table.splitlines() if line.startswith("| `")}
     assert documented == made

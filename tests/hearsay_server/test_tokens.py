@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -161,9 +162,11 @@ def test_the_day_of_a_use_is_recorded_once_and_a_devices_never(
         assert used is not None
         assert used.used == day
         assert not used.use_is_due(clock.now + 86300)
+        assert used.use_is_due(clock.now + 86400)
+    assert not replace(used, revoked=clock.now).use_is_due(clock.now + 86400)
     clock.now -= 3 * 86400  # another server's clock is behind
     tokens.use(hashed(text))
-    assert tokens.list()[0].used == 12
+    assert {token.role: token.used for token in tokens.list()} == {"admin": 12, "device": None}
 
 
 @pytest.mark.parametrize("command", ["rotate", "revoke"])

@@ -103,7 +103,7 @@ def _moment(expires: str | None) -> float | None:
     """Return the end of a token, in seconds since 1970, for `--expires`."""
     if expires is None:
         return None
-    if found := re.fullmatch(r"([0-9]+)([hdw])", expires):
+    if found := re.fullmatch(r"([0-9]{1,9})([hdw])", expires):
         return datetime.now(UTC).timestamp() + int(found[1]) * _SECONDS[found[2]]
     try:
         moment = datetime.fromisoformat(expires)

@@ -16,7 +16,7 @@ import resource
 import signal
 import threading
 import traceback
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
@@ -26,6 +26,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from hearsay_server.limits import TooMany
+from hearsay_server.serving.metrics import Metrics
 from ldp.errors import HearsayError, InvalidInput, StorageFailed
 
 _P = ParamSpec("_P")
@@ -40,7 +41,15 @@ _LOADED = ["hearsay_server.__main__", "hearsay_server.answers.questions"]
 
 
 class TooLarge(InvalidInput):
-    """A question took more processor time or memory than one question may."""
+    """A question took more memory than one question may, or ended without a word."""
+
+    limit = "memory"
+
+
+class TooLong(TooLarge):
+    """A question took more processor time than one question may."""
+
+    limit = "processor"
 
 
 @dataclass(frozen=True)
@@ -62,9 +71,18 @@ class Run(Protocol):
 class Analyses:
     """Lets `at_once` processes answer questions, while up to `waiting` more questions wait."""
 
-    def __init__(self, name: str, at_once: int, waiting: int, bounds: Bounds) -> None:
-        """Set the limits; `name` is the limit's in errors. No process is started yet."""
+    def __init__(
+        self, name: str, at_once: int, waiting: int, bounds: Bounds, metrics: Metrics
+    ) -> None:
+        """Set the limits; `name` is the limit's in errors and metrics. No process is started yet.
+
+        `name` is one of `KINDS` of the metrics.
+        """
         self._name = name
+        self._killed = metrics.questions_killed
+        self._running = metrics.questions_running.labels(name)
+        self._waiting = metrics.questions_waiting.labels(name)
+        self._seconds = metrics.question_seconds.labels(name)
         self._most = at_once + waiting
         self._bounds = bounds
         self._held = 0
@@ -85,7 +103,9 @@ class Analyses:
                 raise TooMany(detail, self._name, retry_after=1.0)
             self._held += 1
         try:
-            async with self._slots:
+            with self._waiting.track_inprogress():
+                await self._slots.acquire()
+            with self._slot():
                 worker = _Worker(self._bounds)
                 in_thread = partial(asyncio.get_running_loop().run_in_executor, self._threads)
 
@@ -93,7 +113,11 @@ class Analyses:
                     function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
                 ) -> _T:
                     work = partial(function, *args, **kwargs)
-                    answer: _T = await in_thread(worker.call, work)
+                    try:
+                        answer: _T = await in_thread(worker.call, work)
+                    except TooLarge as error:
+                        self._killed.labels(error.limit).inc()
+                        raise
                     return answer
 
                 try:
@@ -103,6 +127,15 @@ class Analyses:
         finally:
             if not begun:
                 self._held -= 1
+
+    @contextlib.contextmanager
+    def _slot(self) -> Iterator[None]:
+        """Count and time a question that holds a slot, and release the slot."""
+        try:
+            with self._running.track_inprogress(), self._seconds.time():
+                yield
+        finally:
+            self._slots.release()
 
     async def run(self, work: Callable[[], _T], *, begun: bool = False) -> _T:
         """Return the result of `work`, called in a process; raise as `process` and its calls."""
@@ -164,7 +197,7 @@ class _Worker:
             raise StorageFailed(f"no process for a question can be started: {error}") from error
         self._process.join()
         if self._process.exitcode == -signal.SIGXCPU:
-            raise TooLarge(
+            raise TooLong(
                 f"this question takes more than {self._bounds.seconds} s of processor time, the "
                 "most that one may (analysis_seconds): ask for fewer values or by another method"
             )

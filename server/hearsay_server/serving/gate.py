@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any, NoReturn, TypeAlias
@@ -72,11 +73,11 @@ class Gate(grpc.aio.ServerInterceptor):
             handler = await continuation(handler_call_details)
             if handler is None:
                 return None
-            self._guarded[method] = self._guard(service, handler)
+            self._guarded[method] = self._guard(method.removeprefix("/"), handler)
         return self._guarded[method]
 
-    def _guard(self, service: str, handler: _Handler) -> _Handler:
-        """Wrap a handler, of whichever of the four kinds.
+    def _guard(self, method: str, handler: _Handler) -> _Handler:
+        """Wrap the handler of a method ("service/name"), of whichever of the four kinds.
 
         To gRPC the result reads a stream; of a unary request it hands on the only message.
         """
@@ -86,8 +87,11 @@ class Gate(grpc.aio.ServerInterceptor):
         )
         inner = getattr(handler, f"{asked}_{answered}")
         yields = inspect.isasyncgenfunction(inner)
+        service = method.partition("/")[0]
+        seconds = self._metrics.call_seconds.labels(method)
 
         async def guarded(messages: Any, context: Any) -> Any:
+            begin = time.perf_counter()
             limit = asyncio.timeout(None if handler.request_streaming else self._max_upload)
             try:
                 async with limit:
@@ -103,6 +107,8 @@ class Gate(grpc.aio.ServerInterceptor):
                 raise
             except Exception as error:
                 await self._fail(context, _overdue(limit, error))
+            finally:
+                seconds.observe(time.perf_counter() - begin)
 
         write = partial(_written, handler)
         if handler.response_streaming:

@@ -1,7 +1,7 @@
 """Metrics for a Prometheus server to scrape. No metric is about one device or one address."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import prometheus_client as prometheus
 
@@ -10,6 +10,10 @@ from hearsay_server.build import revision, version
 from ldp.errors import ServerFailed
 
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_CALL_SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+
+KINDS = ("analysis", "export")
+"""Kinds of analysts' questions, each with limits of its own."""
 
 
 class Metrics:
@@ -18,6 +22,7 @@ class Metrics:
     def __init__(self) -> None:
         """Make all of them, at zero."""
         self.registry = prometheus.CollectorRegistry()
+        prometheus.ProcessCollector(registry=self.registry)
         build = prometheus.Info("hearsay_build", "What runs.", registry=self.registry)
         build.info({"version": version(), "revision": revision()})
         self.received = self._counter("batches_received", "Batches that arrived.")
@@ -26,11 +31,10 @@ class Metrics:
             "batches_refused", "Batches refused, or told to come again, by reason.", "reason"
         )
         self.rows = self._counter("rows_stored", "Rows of the batches that are stored.")
-        self.commit = prometheus.Histogram(
-            "hearsay_commit_seconds",
+        self.commit = self._histogram(
+            "commit_seconds",
             "Time that a durable commit took, the decoding of its batches included.",
-            buckets=_SECONDS,
-            registry=self.registry,
+            _SECONDS,
         )
         self.commit_failures = self._counter("commit_failures", "Commits that failed.")
         self.queue_batches = self._gauge("queue_batches", "Batches that wait for the disk.")
@@ -40,6 +44,21 @@ class Metrics:
             "Time for which the first of the batches that wait is not in the tallies.",
         )
         self.open_calls = self._gauge("open_calls", "Calls under way.")
+        self.call_seconds = self._histogram(
+            "call_seconds", "Time that a call took, by method.", _CALL_SECONDS, "method"
+        )
+        self.questions_running = self._gauge(
+            "questions_running", "Analysts' questions being answered.", "kind"
+        )
+        self.questions_waiting = self._gauge(
+            "questions_waiting", "Analysts' questions that wait for others to end.", "kind"
+        )
+        self.question_seconds = self._histogram(
+            "question_seconds", "Time that a question took to answer.", _CALL_SECONDS, "kind"
+        )
+        self.questions_killed = self._counter(
+            "questions_killed", "Questions ended by a limit of one question.", "limit"
+        )
         self.denied = self._counter(
             "auth_failures", "Calls without the token that they need.", "reason"
         )
@@ -49,8 +68,13 @@ class Metrics:
         self.ready = self._gauge("ready", "1 while the database can be written, else 0.")
         for reason in ("missing", "unknown", "expired", "revoked", "wrong_role"):
             self.denied.labels(reason)
-        for limit in ("calls", "upload", "rate", "queue", "analysis", "forget"):
+        for limit in ("calls", "upload", "rate", "queue", *KINDS, "forget"):
             self.limited.labels(limit)
+        for kind in KINDS:
+            for metric in (self.questions_running, self.questions_waiting, self.question_seconds):
+                metric.labels(kind)
+        for limit in ("processor", "memory"):
+            self.questions_killed.labels(limit)
         for outcome in ("stored", "duplicate", "refused", "retry"):
             self.batches.labels(outcome)
         # A series that begins at 1 has not increased: an alert would miss the first refusal.
@@ -60,8 +84,15 @@ class Metrics:
     def _counter(self, name: str, what: str, *labels: str) -> prometheus.Counter:
         return prometheus.Counter(f"hearsay_{name}", what, labels, registry=self.registry)
 
-    def _gauge(self, name: str, what: str) -> prometheus.Gauge:
-        return prometheus.Gauge(f"hearsay_{name}", what, registry=self.registry)
+    def _gauge(self, name: str, what: str, *labels: str) -> prometheus.Gauge:
+        return prometheus.Gauge(f"hearsay_{name}", what, labels, registry=self.registry)
+
+    def _histogram(
+        self, name: str, what: str, seconds: Sequence[float], *labels: str
+    ) -> prometheus.Histogram:
+        return prometheus.Histogram(
+            f"hearsay_{name}", what, labels, buckets=seconds, registry=self.registry
+        )
 
 
 @contextlib.contextmanager

@@ -69,7 +69,8 @@ class Token:
         A device's is never: a token may be one person's, and the day would say when that person
         last took part.
         """
-        return self.role != "device" and self.used != int(now) // _DAY
+        due = self.state(now) == "works" and self.used != int(now) // _DAY
+        return due and self.role != "device"
 
 
 def hashed(text: str) -> bytes:
