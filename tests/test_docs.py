@@ -104,6 +104,11 @@ def test_the_tables_of_sizes_are_what_the_load_model_computes() -> None:
         assert kept == table(), "run `python docs/sizing.py`"
 
 
+def test_the_table_of_keys_is_that_of_the_configuration() -> None:
+    kept = marked("operating.md", "configuration")
+    assert kept == script("configuration").table(), "run `python docs/configuration.py`"
+
+
 def test_the_noise_of_trusted_servers_is_that_of_discrete_laplace() -> None:
     """By the sum over its probabilities, which fall by e^(-epsilon / sensitivity) a step."""
     for epsilon, sensitivity in [(1.0, 1), (1.0, 2), (0.5, 2)]:

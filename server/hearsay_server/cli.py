@@ -11,6 +11,10 @@ from hearsay_server.commands import connect
 
 COMMANDS = {
     "serve": ("serve:serve", "Run the aggregation server until SIGTERM or Ctrl-C."),
+    "config": (
+        "configuration:show",
+        "Print the values that a server would take from the file and the environment, as TOML.",
+    ),
     "health": (
         "serve:health",
         "Ask a server whether it can take reports; exit with 1 where it cannot.",

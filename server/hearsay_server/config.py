@@ -1,9 +1,11 @@
 """How a server is set up: a TOML file, the environment and flags, each above the one before."""
 
+import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -14,6 +16,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource, TomlConfigSettingsSource
 
@@ -96,9 +99,9 @@ class Config(BaseModel):
     metrics: str = ""
     """PORT (of loopback) or HOST:PORT of Prometheus metrics; empty: none."""
     log_format: Literal["text", "json"] = "text"
-    """text or json."""
+    """Form of the log: text or json."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """debug, info, warning or error."""
+    """Log events of this level and above: debug, info, warning or error."""
     probe_seconds: Annotated[float, _Positive] = 5.0
     """How often to test that the database can be written."""
 
@@ -138,6 +141,56 @@ class Config(BaseModel):
                 "require_device_token as well"
             )
         return self
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of a `Config` for people: the words of a manual, the default as in TOML."""
+
+    name: str
+    variable: str
+    kind: str
+    default: str
+    meaning: str
+
+
+def explained() -> list[Key]:
+    """Return every key of a `Config`, in its order."""
+    return [
+        Key(name, PREFIX + name.upper(), _kind(key), as_toml(key.default), key.description or "")
+        for name, key in Config.model_fields.items()
+    ]
+
+
+def as_toml(value: object) -> str:
+    """Return the value of a key as it stands in the TOML file."""
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return json.dumps("" if value is None else str(value), ensure_ascii=False)
+
+
+def _kind(key: FieldInfo) -> str:
+    """Return the type of a key in words, with its range."""
+    if get_origin(key.annotation) is Literal:
+        return " or ".join(get_args(key.annotation))
+    bounds = [
+        f"{sign} {getattr(bound, name)}"
+        for bound in key.metadata
+        for name, sign in _SIGNS.items()
+        if hasattr(bound, name)
+    ]
+    return " ".join([_KINDS[key.annotation], " and ".join(bounds)]).strip()
+
+
+_KINDS: dict[object, str] = {
+    bool: "true or false",
+    int: "whole number",
+    float: "number",
+    str: "text",
+    Path: "path",
+    Path | None: "path, or empty",
+}
+_SIGNS = {"ge": ">=", "gt": ">", "lt": "<"}
 
 
 class _Sources(BaseSettings, Config):

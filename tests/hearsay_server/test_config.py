@@ -5,8 +5,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from command import hearsay
 
-from hearsay_server.config import Config, load
+from hearsay_server.config import Config, explained, load
 from hearsay_server.ingest.intake import Limits
 from ldp import InvalidInput
 
@@ -31,9 +32,37 @@ def test_the_sample_has_every_key_with_its_default() -> None:
     assert load(SAMPLE) == Config()
 
 
-def test_every_key_says_what_it_means() -> None:
-    for name, key in Config.model_fields.items():
-        assert key.description, name
+def test_every_key_is_explained_with_its_variable_type_and_default() -> None:
+    printed = hearsay("config", "--explain").stdout
+    for name in Config.model_fields:
+        assert f"\n    HEARSAY_{name.upper()}, " in printed, name
+    assert all(key.meaning for key in explained())
+    assert [key.name for key in explained()] == list(Config.model_fields)
+    assert (
+        "max_batch_rows\n    Rows that one batch may hold.\n"
+        "    HEARSAY_MAX_BATCH_ROWS, whole number > 0 and < 2147483648; default 100000\n"
+    ) in printed
+    assert 'HEARSAY_LOG_FORMAT, text or json; default "text"' in printed
+    assert 'HEARSAY_TLS_KEY, path, or empty; default ""' in printed
+
+
+def test_the_values_that_a_server_would_take_are_printed_as_a_file(tmp_path: Path) -> None:
+    file = written(tmp_path, "max_batch_rows = 7\ninsecure = true\n")
+    url = "postgresql://ada:secret@db/hearsay"
+    printed = hearsay("config", "--config", file, HEARSAY_DATABASE=url).stdout
+    assert "secret" not in printed
+    (tmp_path / "again").mkdir()
+    again = load(written(tmp_path / "again", printed))
+    hidden = url.replace("secret", "***")
+    assert again == load(file).model_copy(update={"database": hidden})
+
+
+def test_a_wrong_value_is_said_instead_of_printed(tmp_path: Path) -> None:
+    done = hearsay("config", "--config", written(tmp_path, "listn = 1"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "listn: there is no such key" in done.stderr
+    unknown = hearsay("config", HEARSAY_DATABASE="no url, but s3cret").stdout
+    assert "s3cret" not in unknown
 
 
 def test_limits_are_by_default_those_of_the_configuration() -> None:
