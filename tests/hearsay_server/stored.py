@@ -37,6 +37,21 @@ def take_back(database: Database, version: int) -> None:
             connection.exec_driver_sql(f"PRAGMA user_version = {version}")
 
 
+OLDER_ROW = ("t", "health", "once", 7, 0)
+"""The row of the table `token_rows` of `write_older`, once it is upgraded."""
+
+
+def write_older(file: Path) -> Path:
+    """Write a backup as version 0.1 did before schema 4, with one row of a token."""
+    engine = sa.create_engine(f"sqlite:///{file}")
+    with engine.begin() as connection:
+        command.upgrade(migrations._config(connection), "3")
+        connection.exec_driver_sql("PRAGMA user_version = 3")
+        connection.exec_driver_sql("INSERT INTO token_rows VALUES ('t', 'health', 'once', 7)")
+    engine.dispose()
+    return file
+
+
 def register(store: Store) -> None:
     """Register "health", answered once, and "daily"."""
     store.create_survey("health", PLANS["health"].revision, ONCE)

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
 from postgres import Postgres
-from stored import add, batch, daily, register, tallied
+from stored import OLDER_ROW, add, batch, daily, register, tallied, write_older
 
 from hearsay_server.storage import audit, migrations, retention, schema
 from hearsay_server.storage.backup import backup, restore
@@ -73,19 +72,13 @@ def test_a_backup_is_read_where_it_lies_and_copied_nowhere(
 
 
 def test_a_backup_of_an_older_schema_is_upgraded_on_the_way(tmp_path: Path) -> None:
-    old = tmp_path / "backup"
-    engine = sa.create_engine(f"sqlite:///{old}")
-    with engine.begin() as connection:
-        command.upgrade(migrations._config(connection), "3")
-        connection.exec_driver_sql("PRAGMA user_version = 3")
-        connection.exec_driver_sql("INSERT INTO token_rows VALUES ('t', 'health', 'once', 7)")
-    engine.dispose()
+    old = write_older(tmp_path / "backup")
     before = old.read_bytes()
     target = open_folder(tmp_path / "other")
     restore(old, target)
     with target.reading() as connection:
         kept = connection.execute(sa.select(schema.token_rows)).one()
-    assert kept == ("t", "health", "once", 7, 0)
+    assert kept == OLDER_ROW
     assert old.read_bytes() == before
     target.close()
 
@@ -178,6 +171,20 @@ def test_no_changed_byte_is_restored(store: Store, tmp_path: Path) -> None:
         with pytest.raises((StorageFailed, InvalidInput)):
             restore(harmed, target)
     restore(tmp_path / "backup", target)
+    target.close()
+
+
+def test_the_checksum_of_an_older_backup_counts_too(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup(store.database, tmp_path / "backup")
+    harmed = bytearray((tmp_path / "backup").read_bytes())
+    harmed[-1] ^= 1
+    (tmp_path / "backup").write_bytes(harmed)
+    target = open_folder(tmp_path / "other-folder")
+    monkeypatch.setattr(migrations, "NEWEST", migrations.NEWEST + 1)  # as a later version
+    with pytest.raises(StorageFailed, match="its checksum says"):
+        restore(tmp_path / "backup", target)
     target.close()
 
 

@@ -57,25 +57,32 @@ def verify(
 
 def backup(
     file: Annotated[Path, typer.Argument(help="Where to; it must not exist.")],
+    recipient: Annotated[
+        list[str] | None,
+        typer.Option(help="Encrypt for this public key, of age or SSH; repeatable."),
+    ] = None,
     data: Data = None,
     database: Url = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Copy everything, as it is at one moment, into one file; servers may go on meanwhile."""
     with opened(data, database, config_file) as found:
-        backups.backup(found, file)
+        backups.backup(found, file, recipient or ())
     typer.echo(f"{file} holds {file.stat().st_size:,} bytes")
 
 
 def restore(
     file: Annotated[Path, typer.Argument(help="A backup, of SQLite or PostgreSQL.")],
+    identity: Annotated[
+        Path | None, typer.Option(help="The private key of an encrypted one, of age or SSH.")
+    ] = None,
     data: Data = None,
     database: Url = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Copy a backup into an empty folder or database."""
     with contextlib.closing(open_database(where(data, database, config_file))) as found:
-        backups.restore(file, found)
+        backups.restore(file, found, identity)
     typer.echo(f"{file} is restored")
 
 

@@ -105,7 +105,7 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
         stack.callback(analyses.close)
         exports = Analyses("export", _EXPORTS, _EXPORTS, bounds, metrics)
         stack.callback(exports.close)
-        watched = Analyses("watch", 1, 0, bounds)
+        watched = Analyses("watch", 1, 0, bounds, metrics)
         stack.callback(watched.close)
         analyst = Analyst(store, analyses, exports, watched)
         analyst_pb2_grpc.add_AnalystServicer_to_server(analyst, server)
