@@ -98,6 +98,8 @@ class Config(BaseModel):
 
     metrics: str = ""
     """PORT (of loopback) or HOST:PORT of Prometheus metrics; empty: none."""
+    traces: bool = False
+    """Export OpenTelemetry traces of calls, as the variables OTEL_* say."""
     log_format: Literal["text", "json"] = "text"
     """Form of the log: text or json."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

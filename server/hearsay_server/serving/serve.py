@@ -22,7 +22,7 @@ from hearsay_server.clock import Clock, system
 from hearsay_server.config import Config
 from hearsay_server.ingest.intake import Limits
 from hearsay_server.limits import Rates
-from hearsay_server.serving import tls
+from hearsay_server.serving import tls, tracing
 from hearsay_server.serving.admin import Admin
 from hearsay_server.serving.analyses import Analyses, Bounds
 from hearsay_server.serving.analyst import Analyst
@@ -89,8 +89,10 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
         metrics.tally_lag.set_function(lambda: writer.lag)
 
         policy = Policy(known, loopback=loopback, require_device_token=config.require_device_token)
+        gate = Gate(policy, metrics, config.max_open_calls, config.max_upload_seconds)
+        traces = await stack.enter_async_context(tracing.exported(config.traces))
         server = grpc.aio.server(
-            interceptors=[Gate(policy, metrics, config.max_open_calls, config.max_upload_seconds)],
+            interceptors=[*traces, gate],
             options=_options(config),
             # The gate counts calls that it let in; this limit also counts calls before the gate,
             # and refuses them without saying when to come again.
