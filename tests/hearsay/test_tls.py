@@ -1,5 +1,6 @@
 """TLS, certificates of both sides, and proxies, against real listeners."""
 
+import contextlib
 import socket
 import threading
 from collections.abc import Iterator
@@ -10,7 +11,8 @@ import pytest
 from certificates import Authority
 from moody import Moody, listening
 
-from hearsay import MEMORY, Client, InvalidInput, Reason, Tls
+from hearsay import MEMORY, Client, InvalidInput, Reason, Tls, Unreachable
+from hearsay.sending.transport import GrpcTransport
 from support import Server, device, new_client, wait_until
 
 
@@ -57,6 +59,32 @@ def test_nothing_is_said_to_a_server_that_cannot_prove_who_it_is(
         with new_client(secure.address, "health", tls=tls) as client:
             wait_until(lambda client=client: client.status().reason is not Reason.NO_PLAN)
             assert client.status().reason is reason
+
+
+@pytest.mark.parametrize(
+    ("identity", "message"),
+    [
+        ("none", "it may ask for a client certificate: give Tls(certificate=, key=), or --cert"),
+        ("other", "it may not trust the client certificate: is it of the server's tls_client_ca?"),
+        ("plain", "it may expect TLS (Tls(), or --ca), and a client certificate"),
+    ],
+)
+def test_what_a_server_that_closes_the_connection_may_miss_is_said(
+    secure: Secure, tmp_path: Path, identity: str, message: str
+) -> None:
+    other = tmp_path / "other.crt", tmp_path / "other.key"
+    Authority(tmp_path, "other").issue(*other)
+    tls = {
+        "none": secure.tls(secure.authority),
+        "other": secure.tls(secure.authority, *other),
+        "plain": None,
+    }[identity]
+    with (
+        contextlib.closing(GrpcTransport(secure.address, tls=tls)) as transport,
+        pytest.raises(Unreachable) as error,
+    ):
+        transport.get_plan("health", 10)
+    assert f"closed the connection before it answered; {message}" in str(error.value)
 
 
 def test_files_that_are_not_there_are_told_at_the_start(tmp_path: Path) -> None:

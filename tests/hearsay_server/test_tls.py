@@ -9,6 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 from certificates import Authority
+from command import hearsay
 from serving import connected, serving
 
 from hearsay.sending.transport import Tls
@@ -79,6 +80,24 @@ def test_mutual_tls_takes_only_clients_of_its_authority(
             with connected(address, tls=tls) as channel, pytest.raises(grpc.RpcError) as error:
                 surveys(channel)
             assert error.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_command_without_a_client_certificate_is_told_what_is_missing(
+    tmp_path: Path, authority: Authority, keys: dict[str, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "hearsay.server")
+    with serving(tmp_path / "data", **keys, tls_client_ca=authority.file) as address:
+        trust = ("--ca", authority.file, "--server-name", "localhost")
+        list_ = ("survey", "list", "--target", address)
+        done = hearsay(*trust, *list_)
+        assert done.returncode == 1
+        assert "a client certificate: give Tls(certificate=, key=), or --certificate and --key" in (
+            done.stderr
+        )
+        authority.issue(tmp_path / "own.pem", tmp_path / "own.key")
+        own = ("--certificate", tmp_path / "own.pem", "--key", tmp_path / "own.key")
+        assert hearsay(*trust, *own, *list_).returncode == 0
+    assert f"only clients with a certificate of {authority.file} are let in" in caplog.text
 
 
 def test_a_renewed_certificate_is_served_and_open_connections_go_on(

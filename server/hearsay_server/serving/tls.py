@@ -60,6 +60,8 @@ def credentials(config: Config) -> grpc.ServerCredentials | None:
     files = _Files(config.tls_certificate, config.tls_key, config.tls_client_ca)
     reload = _Reload(files)
     mutual = files.client_ca is not None
+    if mutual:
+        _log.info("only clients with a certificate of %s are let in", files.client_ca)
     # gRPC takes None for "as before", which its stubs do not know.
     return grpc.dynamic_ssl_server_credentials(reload.first, reload, mutual)  # type: ignore[arg-type]
 

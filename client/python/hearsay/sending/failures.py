@@ -15,6 +15,9 @@ _TOLD = 300
 _CONNECTING = "failed to connect|errors resolving|DNS resolution failed"
 """Beginnings of gRPC's messages for a missing connection."""
 
+_CLOSED = "Socket closed|Connection reset"
+"""All that gRPC says where a server misses a client certificate or does not trust it."""
+
 _FAILURES = (
     (
         "errors resolving|DNS resolution failed",
@@ -26,11 +29,7 @@ _FAILURES = (
     ("(?i)hostname verification|peer name", Reason.TLS, "the certificate of {} has another name"),
     ("(?i)handshake", Reason.TLS, "no secure connection to {} could be made"),
     ("Connection refused|No such file", Reason.UNREACHABLE, "nothing listens at {}"),
-    (
-        "Socket closed|Connection reset",
-        Reason.UNREACHABLE,
-        "{} closed the connection before it answered; it may expect TLS, or a client certificate",
-    ),
+    (_CLOSED, Reason.UNREACHABLE, "{} closed the connection before it answered"),
     ("HTTP/2", Reason.UNREACHABLE, "{} does not speak gRPC"),
     ("", Reason.UNREACHABLE, "{} cannot be reached"),
 )
@@ -40,6 +39,22 @@ _FAILURES = (
 def on_one_line(words: str) -> str:
     """Return a server's message for a log or a person: cut short, and on one line."""
     return "".join(c if c.isprintable() else " " for c in words[:_TOLD])
+
+
+def missing(status: Any, *, tls: bool, certificate: bool) -> str:
+    """Return what a server that closed the connection may miss, to be appended; "" otherwise.
+
+    `tls` tells whether the client spoke TLS, `certificate` whether it gave one of its own.
+    """
+    details = status.details() or ""
+    if not re.match(_CONNECTING, details) or not re.search(_CLOSED, details):
+        return ""
+    if certificate:
+        return "; it may not trust the client certificate: is it of the server's tls_client_ca?"
+    mine = "a client certificate: give Tls(certificate=, key=), or --certificate and --key"
+    return (
+        f"; it may ask for {mine}" if tls else f"; it may expect TLS (Tls(), or --ca), and {mine}"
+    )
 
 
 def explained(status: Any, target: str) -> tuple[Reason, str]:

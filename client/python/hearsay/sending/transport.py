@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 import grpc
 
 from hearsay.sending.channels import abandoned, channels
-from hearsay.sending.failures import explained, has_no_connection, on_one_line, retry_after
+from hearsay.sending.failures import explained, has_no_connection, missing, on_one_line, retry_after
 from hearsay.trouble import Reason
 from hearsay.v1 import collector_pb2
 from ldp.errors import HearsayError, InvalidInput, NotReady
@@ -145,6 +145,11 @@ class _Route:
     tls: Tls | None
     insecure: bool
 
+    def missing(self, status: Any) -> str:
+        tls = self.tls is not None or not (self.insecure or is_loopback(self.target))
+        certificate = self.tls is not None and self.tls.certificate is not None
+        return missing(status, tls=tls, certificate=certificate)
+
     def open(self) -> grpc.Channel:
         return _open(self.target, self.tls, self.insecure, [_ONE_THREAD])
 
@@ -250,7 +255,7 @@ class GrpcTransport:
         if status.code() in _OUR_FAULT:
             return InvalidInput(on_one_line(status.details() or ""))
         reason, words = explained(status, self._route.target)
-        return Unreachable(words, retry_after(status), reason)
+        return Unreachable(words + self._route.missing(status), retry_after(status), reason)
 
 
 def _finish(call: Any) -> None:
@@ -392,5 +397,7 @@ def _translated(status: Any) -> Exception:
     if status.code() in _OUR_FAULT:
         return InvalidInput(status.details())
     reason, _ = explained(status, "")
-    words = f"{status.code().name}: {status.details()}"
+    # Which files the channel has is not known here.
+    more = missing(status, tls=False, certificate=False)
+    words = f"{status.code().name}: {status.details()}{more}"
     return Unreachable(words, retry_after(status), reason)
