@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,9 @@ class Tally:
 
     n: int
     counts: NDArray[np.int64]
+
+    N_BYTES: ClassVar[int] = 7
+    """The first bytes of `to_bytes`, which have n."""
 
     def __post_init__(self) -> None:
         if isinstance(self.n, bool) or not isinstance(self.n, int | np.integer) or self.n < 0:
@@ -73,6 +76,11 @@ class Tally:
     def from_bytes(cls, data: bytes) -> "Tally":
         """Build a tally from the bytes of `to_bytes`; raise `InvalidInput` for any other bytes."""
         return cls(*tally_bytes.decode(data))
+
+    @classmethod
+    def n_of(cls, data: bytes) -> int:
+        """Return the number of reports in the bytes of `to_bytes`, or in its first `N_BYTES`."""
+        return int.from_bytes(data[: cls.N_BYTES], "little")
 
 
 def add_up(sums: dict[_Key, Tally], more: Iterable[tuple[_Key, Tally]]) -> None:

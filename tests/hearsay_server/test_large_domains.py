@@ -14,7 +14,7 @@ from command import hearsay
 from serving import submit
 
 from hearsay import Analyst
-from hearsay.plan import parse
+from hearsay.plans.plan import parse
 from hearsay.v1 import collector_pb2
 from support import Server, device
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from hearsay.plans import plan as plans
 from hearsay.sending.transport import Tls, Token, Unreachable, call, open_channel, stream
-from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
+from hearsay.v1 import admin_pb2, admin_pb2_grpc, analyst_pb2, analyst_pb2_grpc
 from ldp.errors import InvalidInput, NotReady, needs
 
 if TYPE_CHECKING:
@@ -97,7 +97,67 @@ class Analyst:
         """
         self._channel: grpc.Channel = open_channel(target, tls=tls, token=token, insecure=insecure)
         self._stub = analyst_pb2_grpc.AnalystStub(self._channel)
+        self._admin = admin_pb2_grpc.AdminStub(self._channel)
         self._timeout = timeout
+
+    def surveys(self) -> "pd.DataFrame":
+        """Return the server's surveys, by name: title, batches, records, closed."""
+        with needs("a DataFrame", "analyst"):
+            import pandas as pd
+
+        found = self.list_surveys()
+        columns = ["title", "batches", "records", "closed"]
+        rows = [[getattr(status, column) for column in columns] for status in found]
+        return pd.DataFrame(rows, pd.Index([s.survey for s in found], name="survey"), columns)
+
+    def attributes(self, survey: str) -> "pd.DataFrame":
+        """Return what a survey asks, by attribute.
+
+        Columns: title; kind, "categorical" or "numeric"; values, a tuple (None of a number); low,
+        high and step of a number (nan of values; a step of 0 is none); reports.
+        """
+        with needs("a DataFrame", "analyst"):
+            import pandas as pd
+
+        shown = self.show_survey(survey)
+        rows = []
+        plan = plans.parse(shown.plan)
+        for name, attribute in plan.attributes.items():
+            domain = attribute.domain
+            if isinstance(domain, plans.Categorical):
+                kind = ["categorical", domain.values, math.nan, math.nan, math.nan]
+            else:
+                kind = ["numeric", None, domain.low, domain.high, domain.step]
+            reports = sum(sum(r.reports) for r in shown.reports if r.attribute == name)
+            rows.append([attribute.title, *kind, reports])
+        index = pd.Index(list(plan.attributes), name="attribute")
+        columns = ["title", "kind", "values", "low", "high", "step", "reports"]
+        return pd.DataFrame(rows, index, columns)
+
+    def levels(self, survey: str) -> "pd.DataFrame":
+        """Return a survey's levels, by name: epsilon (of a whole record), and default."""
+        with needs("a DataFrame", "analyst"):
+            import pandas as pd
+
+        plan = plans.parse(self.show_survey(survey).plan)
+        levels = plan.levels.values()
+        rows = [[level.epsilon, level.name == plan.default_level] for level in levels]
+        index = pd.Index([level.name for level in levels], name="level")
+        return pd.DataFrame(rows, index, ["epsilon", "default"])
+
+    def reports(self, survey: str) -> "pd.DataFrame":
+        """Return how many reports a survey holds: a row per period, a column per attribute and
+        level. Only periods, and attributes at levels, that hold reports are there."""
+        with needs("a DataFrame", "analyst"):
+            import pandas as pd
+
+        shown = self.show_survey(survey)
+        columns = pd.MultiIndex.from_tuples(
+            [(each.attribute, each.level) for each in shown.reports], names=["attribute", "level"]
+        )
+        counts = np.array([each.reports for each in shown.reports], dtype=np.int64)
+        index = pd.Index(list(shown.periods), name="period")
+        return pd.DataFrame(counts.reshape(len(columns), len(index)).T, index, columns)
 
     def estimate(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
         """Return a DataFrame: one row per value, or the row "mean" of a number.
@@ -280,6 +340,20 @@ class Analyst:
         return table
 
     # --- the same as messages, without pandas ----------------------------------------------
+
+    def list_surveys(self) -> Sequence[admin_pb2.SurveyStatus]:
+        """Return the server's surveys as messages, by name."""
+        request = admin_pb2.ListSurveysRequest()
+        answer: admin_pb2.ListSurveysResponse = call(
+            self._admin.ListSurveys, request, self._timeout
+        )
+        return answer.surveys
+
+    def show_survey(self, survey: str) -> admin_pb2.ShowSurveyResponse:
+        """Return a survey's plan, and how many reports it holds, as a message."""
+        request = admin_pb2.ShowSurveyRequest(survey=survey)
+        shown: admin_pb2.ShowSurveyResponse = call(self._admin.ShowSurvey, request, self._timeout)
+        return shown
 
     def query(
         self, survey: str, attribute: str, **options: Unpack[Options]

@@ -1,6 +1,7 @@
 """`hearsay survey`: register, inspect, close and delete surveys."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,9 @@ from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput
 
 _TIMEOUT = 30.0
+
+_SHOWN_VALUES = 12
+"""Values of an attribute that are listed."""
 
 app = typer.Typer(
     help="Register, inspect, close and delete surveys.", no_args_is_help=True, add_completion=False
@@ -110,19 +114,31 @@ def show_survey(
     token: Token = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a survey's plan: every mechanism with the epsilon that its integers realise."""
+    """Show what a survey asks, its mechanisms with their epsilon, and what has come in."""
     with open_channel(target, tls=connect.tls(context), token=token, insecure=insecure) as channel:
         stub = admin_pb2_grpc.AdminStub(channel)
         answer = call(stub.ShowSurvey, admin_pb2.ShowSurveyRequest(survey=survey), _TIMEOUT)
     plan = hearsay.plans.plan.parse(answer.plan)
     if as_json:
-        typer.echo(json.dumps(MessageToDict(hearsay.plans.plan.message(answer.plan)), indent=2))
+        document = MessageToDict(hearsay.plans.plan.message(answer.plan))
+        document |= {"batches": answer.status.batches, "records": answer.status.records}
+        document["reports"] = [
+            {"attribute": each.attribute, "level": each.level, "period": period, "reports": n}
+            for each in answer.reports
+            for period, n in zip(answer.periods, each.reports, strict=True)
+            if n
+        ]
+        typer.echo(json.dumps(document, indent=2))
         return
     Console().print(f"[bold]{plan.survey}[/bold]  {escape(plan.title)}")
     Console().print(f"revision {plan.revision.hex()}")
     Console().print(f"period   {plan.period or 'once: one record per user, ever'}")
+    if answer.periods:
+        ends = dict.fromkeys((answer.periods[0], answer.periods[-1]))
+        Console().print(f"reports  of {len(answer.periods)} periods, {' to '.join(ends)}")
     Console().print(f"levels   {surveys.levels_in_words(plan)}", soft_wrap=True)
     Console().print(f"records  {answer.status.records:,} in {answer.status.batches:,} batches")
+    Console().print(_questions(plan, answer.reports))
     table = Table("level", "attribute", "domain", "mechanism")
     table.add_column("epsilon", justify="right")
     table.add_column("bytes", justify="right")
@@ -141,6 +157,23 @@ def show_survey(
         table.add_row(level.name, "[bold]whole record[/bold]", "", "", whole, str(size))
         table.add_section()
     Console().print(table)
+
+
+def _questions(plan: hearsay.plans.plan.Plan, reports: Iterable[admin_pb2.Reports]) -> Table:
+    """List what is asked, and how many reports came in at each level."""
+    table = Table("attribute", "title", "answers")
+    for level in plan.levels:
+        table.add_column(f"reports, {escape(level)}", justify="right")
+    totals = {(each.attribute, each.level): sum(each.reports) for each in reports}
+    for name, attribute in plan.attributes.items():
+        domain = attribute.domain
+        values = domain.values if isinstance(domain, hearsay.plans.plan.Categorical) else ()
+        answers = ", ".join(values[:_SHOWN_VALUES]) or str(domain)
+        if len(values) > _SHOWN_VALUES:
+            answers += f", ... ({len(values):,} values; all with --json)"
+        counts = (f"{totals.get((name, level), 0):,}" for level in plan.levels)
+        table.add_row(name, escape(attribute.title), escape(answers), *counts)
+    return table
 
 
 app.command("close")(upkeep.close_survey)

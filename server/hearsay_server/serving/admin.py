@@ -1,12 +1,14 @@
 """The Admin service: operators register, list, show, close and delete surveys."""
 
 import asyncio
+from collections.abc import Mapping
 from functools import partial
 
 import grpc
 
 import hearsay.plans.plan
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
+from hearsay_server.ingest.intake import Cohort
 from hearsay_server.serving import auth
 from hearsay_server.serving.status import Context, abort, no_survey
 from hearsay_server.storage import retention
@@ -53,7 +55,8 @@ class Admin(admin_pb2_grpc.AdminServicer):
         found = await asyncio.to_thread(self._store.survey, request.survey)
         if found is None:
             await abort(context, grpc.StatusCode.NOT_FOUND, no_survey(request.survey))
-        return admin_pb2.ShowSurveyResponse(status=_status(found), plan=found.plan)
+        reports = await asyncio.to_thread(self._store.reports, found)
+        return _shown(found, reports)
 
     async def CloseSurvey(  # noqa: N802
         self, request: admin_pb2.CloseSurveyRequest, context: Context
@@ -87,6 +90,27 @@ class Admin(admin_pb2_grpc.AdminServicer):
         while await self._writer.run(partial(database.retrying, delete)):
             pass
         return admin_pb2.DeleteSurveyResponse(batches=held.batches, records=held.records)
+
+
+def _shown(stored: StoredSurvey, reports: Mapping[Cohort, int]) -> admin_pb2.ShowSurveyResponse:
+    plan = hearsay.plans.plan.parse(stored.plan)
+    periods = sorted({cohort.period for cohort in reports})
+    place = {period: n for n, period in enumerate(periods)}
+    counts: dict[tuple[str, str], list[int]] = {}
+    for cohort, n in reports.items():
+        mine = counts.setdefault((cohort.attribute, cohort.level), [0] * len(periods))
+        mine[place[cohort.period]] = n
+    return admin_pb2.ShowSurveyResponse(
+        status=_status(stored),
+        plan=stored.plan,
+        periods=periods,
+        reports=[
+            admin_pb2.Reports(attribute=attribute, level=level, reports=counts[attribute, level])
+            for attribute in plan.attributes
+            for level in plan.levels
+            if (attribute, level) in counts
+        ],
+    )
 
 
 def _status(stored: StoredSurvey) -> admin_pb2.SurveyStatus:

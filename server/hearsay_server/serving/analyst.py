@@ -23,8 +23,8 @@ from hearsay_server.serving import auth
 from hearsay_server.serving.analyses import Analyses
 from hearsay_server.serving.feeds import Feeds
 from hearsay_server.serving.status import Context, abort, no_survey
-from hearsay_server.storage.packed import PackedTallies
 from hearsay_server.storage import audit
+from hearsay_server.storage.packed import PackedTallies
 from hearsay_server.storage.selection import resolve
 from hearsay_server.storage.store import Store
 from ldp import InvalidInput

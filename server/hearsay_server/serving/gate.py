@@ -62,7 +62,7 @@ class Gate(grpc.aio.ServerInterceptor):
         service = method.rpartition("/")[0].removeprefix("/")
         try:
             token = _bearer(handler_call_details.invocation_metadata)
-            auth.called_by(await self._policy.admit(service, token))
+            auth.called_by(await self._policy.admit(service, token, method))
         except Denied as error:
             self._metrics.denied.labels(error.reason).inc()
             return _answering(error)

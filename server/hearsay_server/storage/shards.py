@@ -1,5 +1,6 @@
 """Counts and tallies: each writer adds to rows of its own, and they are read as sums."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
@@ -120,6 +121,16 @@ def subtract(database: Database, connection: sa.Connection, less: Mapping[Cohort
 def read(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> PackedTallies:
     """Return the tallies that meet the conditions, summed over the writers, in order."""
     return _packed(connection.execute(_SELECT.where(*conditions)))
+
+
+def reports(connection: sa.Connection, survey: str, revision: bytes) -> dict[Cohort, int]:
+    """Return the number of reports in each tally of a survey, in order, without its counts."""
+    whose = (tallies.c.survey == survey) & (tallies.c.revision == revision)
+    n = sa.func.substr(tallies.c.tally, 1, Tally.N_BYTES)
+    found: Counter[Cohort] = Counter()
+    for *key, head in connection.execute(sa.select(*_COHORT, n).where(whose).order_by(*_COHORT)):
+        found[Cohort(*key)] += Tally.n_of(head)
+    return dict(found)
 
 
 def _packed(rows: Iterable[Any]) -> PackedTallies:

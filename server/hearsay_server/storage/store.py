@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from hearsay.plans.plan import Plan
 from hearsay.v1 import collector_pb2, plan_pb2
-from hearsay_server.ingest.intake import GRACE, NEVER, Limits, Refused, Terms
+from hearsay_server.ingest.intake import GRACE, NEVER, Cohort, Limits, Refused, Terms
 from hearsay_server.ingest.judge import (
     Judged,
     Kept,
@@ -289,6 +289,11 @@ class Store:
         conditions += self._within(table.c.period, selected)
         with self.database.reading() as connection:
             return shards.read(connection, *conditions)
+
+    def reports(self, stored: StoredSurvey) -> dict[Cohort, int]:
+        """Return how many reports count in each cohort of a survey."""
+        with self.database.reading() as connection:
+            return shards.reports(connection, stored.survey, stored.revision)
 
     def _within(
         self, period: sa.ColumnElement[str], selected: Selected

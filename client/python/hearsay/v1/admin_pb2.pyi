@@ -30,12 +30,26 @@ class ShowSurveyRequest(_message.Message):
     def __init__(self, survey: _Optional[str] = ...) -> None: ...
 
 class ShowSurveyResponse(_message.Message):
-    __slots__ = ("status", "plan")
+    __slots__ = ("status", "plan", "periods", "reports")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
+    PERIODS_FIELD_NUMBER: _ClassVar[int]
+    REPORTS_FIELD_NUMBER: _ClassVar[int]
     status: SurveyStatus
     plan: bytes
-    def __init__(self, status: _Optional[_Union[SurveyStatus, _Mapping]] = ..., plan: _Optional[bytes] = ...) -> None: ...
+    periods: _containers.RepeatedScalarFieldContainer[str]
+    reports: _containers.RepeatedCompositeFieldContainer[Reports]
+    def __init__(self, status: _Optional[_Union[SurveyStatus, _Mapping]] = ..., plan: _Optional[bytes] = ..., periods: _Optional[_Iterable[str]] = ..., reports: _Optional[_Iterable[_Union[Reports, _Mapping]]] = ...) -> None: ...
+
+class Reports(_message.Message):
+    __slots__ = ("attribute", "level", "reports")
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    REPORTS_FIELD_NUMBER: _ClassVar[int]
+    attribute: str
+    level: str
+    reports: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, attribute: _Optional[str] = ..., level: _Optional[str] = ..., reports: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CloseSurveyRequest(_message.Message):
     __slots__ = ("survey", "period")

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class AdminStub(object):
-    """What operators call.
+    """What operators call. Analysts may call ListSurveys and ShowSurvey.
     """
 
     def __init__(self, channel):
@@ -63,7 +63,7 @@ class AdminStub(object):
 
 
 class AdminServicer(object):
-    """What operators call.
+    """What operators call. Analysts may call ListSurveys and ShowSurvey.
     """
 
     def CreateSurvey(self, request, context):
@@ -83,7 +83,8 @@ class AdminServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ShowSurvey(self, request, context):
-        """Returns one survey with its plan. NOT_FOUND where there is none.
+        """Returns one survey with its plan, and how many reports it holds of what. NOT_FOUND where there
+        is none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -142,7 +143,7 @@ def add_AdminServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Admin(object):
-    """What operators call.
+    """What operators call. Analysts may call ListSurveys and ShowSurvey.
     """
 
     @staticmethod
