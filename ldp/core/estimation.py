@@ -181,16 +181,18 @@ def averaged(
     method: str,
     *,
     extra: NDArray[np.float64] | float = 0.0,
+    at: NDArray[np.float64] | None = None,
 ) -> Estimate:
     """Return sum_g w_g f_g of fixed weights, of shape (cohorts, parameters) or (cohorts, 1).
 
     `extra`, of shape (parameters,) or (), is variance that the estimate has beyond that of the
     cohorts' own estimates. The cohorts need not be of one population: where their parameters
-    differ, the estimate is that of the weighted mean, and each variance that at a cohort's own.
+    differ, the estimate is that of the weighted mean, and each variance that at a cohort's own,
+    or with `at`, shape (parameters,), as if the weighted mean were that.
     """
     values = np.array([mechanism.debias(tally) for mechanism, tally in cohorts])
     value = (values * weights).sum(axis=0)
-    truths = np.clip(values, *cohorts.bounds)
+    truths = np.clip(values if at is None else values - value + at, *cohorts.bounds)
 
     def weigh(variances: NDArray[np.float64]) -> NDArray[np.float64]:
         return weights[:, np.newaxis]

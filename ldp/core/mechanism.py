@@ -362,6 +362,18 @@ class Categorical(Mechanism):
         exact: NDArray[np.float64] = (values.T * (f @ matrix)) @ values - np.outer(f, f)
         return exact / n
 
+    def sum_variances(
+        self, sets: NDArray[np.float64], truth: NDArray[np.float64], n: int
+    ) -> NDArray[np.float64]:
+        """Return the variances of sums of `debias` over sets of categories, shape (sets,).
+
+        `sets`, shape (sets, k), has ones where a category belongs to a set, else zeros; `truth`
+        is a distribution, shape (k,). As precise as `covariance`.
+        """
+        covariance = self.covariance(truth, n)
+        result: NDArray[np.float64] = np.einsum("ij,ij->i", sets @ covariance, sets)
+        return result
+
     def _check_value(self, value: int) -> int:
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
             raise InvalidInput(f"{self.name}: a category is an integer, got {value!r}")

@@ -154,7 +154,9 @@ class PointDistribution:
         return Quantiles(value, np.minimum(low, value), np.maximum(high, value))
 
 
-def wilson(estimate: ArrayLike, noise: ArrayLike, n: float, z: float) -> tuple[Floats, Floats]:
+def wilson(
+    estimate: ArrayLike, noise: ArrayLike, n: float | Floats, z: float | Floats
+) -> tuple[Floats, Floats]:
     """Return {t : n (estimate - t)**2 <= z**2 (t (1 - t) + noise)}, clipped to [0, 1].
 
     `noise` is n times the part of the variance that does not depend on t. Without noise these

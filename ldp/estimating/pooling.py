@@ -114,9 +114,9 @@ def pool(cohorts: Cohorts, method: Method | None = None) -> Estimate:
         method = "mle" if _fits_matrices(cohorts) else "inverse_variance"
     match named(method):
         case "mle":
-            return _scored_each(cohorts, "mle")
+            return pool_with_covariance(cohorts, "mle")[0]
         case "gls":
-            return _scored_each(cohorts, "gls")
+            return pool_with_covariance(cohorts, "gls")[0]
         case "inverse_variance":
             return estimate(cohorts)
         case "scalar":
@@ -134,7 +134,7 @@ def fit(cohorts: Cohorts) -> LikelihoodEstimate:
     """
     codes, moments = _parts(cohorts)
     likelihood = CohortLikelihood(codes) if codes else None
-    start = _start(cohorts)
+    start = near_distribution(cohorts)
     if likelihood and not moments:
         found = maximum_likelihood(codes)
         f, gap, evidence = found.value, found.gap, _codes_score(likelihood, start)
@@ -162,7 +162,7 @@ def homogeneity(cohorts: Cohorts) -> Homogeneity:
         raise InvalidInput("homogeneity is a question for two or more cohorts with reports")
     if cohorts.parameters == 1:
         return _cochran(cohorts)
-    f = _start(cohorts)
+    f = near_distribution(cohorts)
     each = []
     for one in cohorts.alone():
         codes, moments = _parts(one)
@@ -247,7 +247,7 @@ def _parts(cohorts: Cohorts, *, codes: bool = True) -> tuple[list[Cohort], list[
     return likelihoods, moments
 
 
-def _start(cohorts: Cohorts) -> Floats:
+def near_distribution(cohorts: Cohorts) -> Floats:
     """Return a distribution near the pooled estimate, with every frequency positive."""
     near = project(estimate(cohorts).value)
     people = sum(t.n / own.factor for (_, t), own in zip(cohorts, cohorts.repeats, strict=True))
@@ -281,15 +281,20 @@ def _scored(f: Floats, evidence: Evidence, n: int, method: str) -> tuple[Estimat
     return Estimate(f + covariance @ score, error, n, (0.0, 1.0), method), covariance
 
 
-def _scored_each(cohorts: Cohorts, method: Method) -> Estimate:
-    """Return the estimate one scoring step from `_start`, by the sum of the cohorts' evidence."""
-    f = _start(cohorts)
+def pool_with_covariance(
+    cohorts: Cohorts, method: Literal["mle", "gls"]
+) -> tuple[Estimate, Floats]:
+    """Return `pool` by mle or gls, and the covariance of its values, shape (k, k).
+
+    The estimate is one scoring step from `near_distribution`, by the sum of the cohorts' evidence.
+    """
+    f = near_distribution(cohorts)
     each = []
     for one in cohorts.alone():
         codes, moments = _parts(one, codes=method == "mle")
         evidence = _evidence(CohortLikelihood(codes) if codes else None, moments, f)
         each.append(with_repeats(evidence, one.repeats[0], f, one.n))
-    return _scored(f, _added(each), cohorts.n, method)[0]
+    return _scored(f, _added(each), cohorts.n, method)
 
 
 def with_repeats(evidence: Evidence, repeats: Repeats, f: Floats, n: int) -> Evidence:

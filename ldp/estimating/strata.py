@@ -96,12 +96,17 @@ def answer(
     return Answer(pooled, None, test, seen, warning)
 
 
-def stratified(cohorts: Cohorts, shares: ArrayLike | None = None) -> Estimate:
+def stratified(
+    cohorts: Cohorts, shares: ArrayLike | None = None, *, at: Floats | None = None
+) -> Estimate:
     """Return sum_g w_g f_g, the population's parameters when the cohorts differ.
 
     `shares`, shape (cohorts,), are the strata's known shares of the population. Without them
     the cohorts' shares of the reports are used, which describes those who answered;
     the error then has the spread between the cohorts too, because who answers is a sample.
+    With `at`, shape (parameters,), the error is that for a population of these parameters, whose
+    cohorts are as far apart as they seem; where a mechanism's variance depends on more than its
+    parameters, it is that at the estimate still.
     Raises `InvalidInput` for shares that are no distribution over the cohorts with reports.
     """
     counts = _counts(cohorts)
@@ -122,10 +127,9 @@ def stratified(cohorts: Cohorts, shares: ArrayLike | None = None) -> Estimate:
     value = (w * values).sum(axis=0)
     extra: Floats = np.zeros_like(value)
     if shares is None:
-        spread = (w * (values - value) ** 2).sum(axis=0) - (w * (1 - w) * variances).sum(axis=0)
-        extra = _most_repeated(cohorts) * np.maximum(spread, 0) / cohorts.n
+        extra = _most_repeated(cohorts) * spread(w, values, variances) / cohorts.n
     if has_ends:
-        return averaged(cohorts, w, "stratified", extra=extra)
+        return averaged(cohorts, w, "stratified", extra=extra, at=at)
     error = np.sqrt((w**2 * variances).sum(axis=0) + extra)
     return Estimate(value, error, cohorts.n, cohorts.bounds, "stratified")
 
@@ -141,18 +145,35 @@ def bounded(cohorts: Cohorts, most: float) -> Estimate:
     """
     if not 0 < most < math.inf:
         raise InvalidInput(f"the most that cohorts may differ by must be > 0, got {most}")
-    weights, bias = _weights(cohorts, most)
+    shares = (_counts(cohorts) / cohorts.n)[:, np.newaxis]
+    weights, bias = best_weights(shares, _variances(cohorts), most)
     extra = _most_repeated(cohorts) * most**2 / (4 * cohorts.n)  # who answers is a sample
-    found = averaged(cohorts, weights, f"levels differ by {most:g} at most", extra=extra)
+    found = averaged(cohorts, weights, bounded_name(most), extra=extra)
 
     def ends(z: float) -> Interval:
-        reach = _critical(bias / found.standard_error, z)
+        reach = critical(bias / found.standard_error, z)
         if found.ends is not None:
             return found.ends(reach)
         away = reach * found.standard_error
         return found.value - away, found.value + away
 
     return replace(found, ends=ends)
+
+
+def bounded_name(most: float) -> str:
+    """Return the method's name of an estimate under a bound."""
+    return f"levels differ by {most:g} at most"
+
+
+def spread(w: Floats, values: Floats, variances: Floats) -> Floats:
+    """Return the variance of the cohorts' parameters between the people who answered.
+
+    `w`, shape (cohorts, 1), are the cohorts' shares; the cohorts' estimates and the variances of
+    those have shape (cohorts, parameters). What their noise adds to the spread is taken out.
+    """
+    away = values - (w * values).sum(axis=0)
+    found: Floats = np.maximum(0, (w * away**2 - w * (1 - w) * variances).sum(axis=0))
+    return found
 
 
 def detectable(cohorts: Cohorts) -> float:
@@ -220,10 +241,12 @@ def _variances(cohorts: Cohorts) -> Floats:
     return cohorts.allowing(truth, [m.tally_variance(truth, tally) for m, tally in cohorts])
 
 
-def _weights(cohorts: Cohorts, most: float) -> tuple[Floats, Floats]:
-    """Return the weights, shape (cohorts, parameters), and the bias that they permit."""
-    variances = _variances(cohorts)
-    w = (_counts(cohorts) / cohorts.n)[:, np.newaxis]
+def best_weights(w: Floats, variances: Floats, most: float) -> tuple[Floats, Floats]:
+    """Return the weights of `bounded`, shape (cohorts, parameters), and the bias that they permit.
+
+    `w`, shape (cohorts, 1), are the cohorts' shares of the reports, and `variances`, shape
+    (cohorts, parameters), those of the cohorts' own estimates.
+    """
     precise = 1 / variances
     largest = np.maximum(w - precise / precise.sum(axis=0), 0).sum(axis=0)
     z = float(ndtri(0.975))
@@ -235,7 +258,7 @@ def _weights(cohorts: Cohorts, most: float) -> tuple[Floats, Floats]:
             moved = low + part * (high - low)
             a = _moved(w, variances, moved)
             error = np.sqrt((a**2 * variances).sum(axis=0))
-            width = _critical(most * moved / error, z) * error
+            width = critical(most * moved / error, z) * error
             better = width < least
             least, best = np.where(better, width, least), np.where(better, moved, best)
         step = (high - low) / (_TRIED - 1)
@@ -270,7 +293,7 @@ def _last(holds: NDArray[np.bool_]) -> NDArray[np.intp]:
     return found
 
 
-def _critical(bias: Floats, z: float) -> Floats:
+def critical(bias: Floats, z: float) -> Floats:
     """Return c with P(|N(bias, 1)| <= c) = P(|N(0, 1)| <= z), of the shape of `bias`."""
     miss = 2 * ndtr(-z)
     low, high = np.full_like(bias, z), bias + z

@@ -17,7 +17,14 @@ from numpy.typing import ArrayLike
 
 from ldp.core.exact import MAX_EPSILON
 from ldp.core.mechanism import Mechanism
+from ldp.core.repeated import Repeats
 from ldp.errors import InvalidInput
+
+ALL_DIFFERENT = Repeats()
+"""Reports that are all of different people."""
+
+SAME_PEOPLE = Repeats(2.0)
+"""Two waves of equal size in which the same people may answer, each time afresh."""
 
 _NORMAL = NormalDist()
 
@@ -98,23 +105,35 @@ def two_wave_sample_size(
     *,
     confidence: float = 0.95,
     power: float = 0.8,
+    repeats: Repeats = ALL_DIFFERENT,
 ) -> int:
     """Return the reports per wave that show a change of `change` with probability `power`.
 
-    For two independent waves of equal size and the two-sided test at 1 - confidence:
-    the least n with (z_{1 - alpha/2} + z_power) sqrt(2 variance(truth, n)) <= change. Raises
+    For two waves of equal size and the two-sided test at 1 - confidence, which
+    `ldp.estimating.differences` performs: the least n with
+    (z_{1 - alpha/2} + z_power) sqrt(2 variance(truth, n)) <= change. With `SAME_PEOPLE` the
+    variance has what the test allows for where they may answer in both waves. Raises
     `InvalidInput` unless 1 - confidence < power < 1 and the change is positive, and where no
     number of reports shows it.
     """
     reach = _detection_reach(confidence, power) * math.sqrt(2)
-    return _least_n(mechanism, truth, _check_positive(change, "change") / reach)
+    return _least_n(mechanism, truth, _check_positive(change, "change") / reach, repeats)
 
 
 def two_wave_power(
-    mechanism: Mechanism, truth: ArrayLike, change: float, n: int, *, confidence: float = 0.95
+    mechanism: Mechanism,
+    truth: ArrayLike,
+    change: float,
+    n: int,
+    *,
+    confidence: float = 0.95,
+    repeats: Repeats = ALL_DIFFERENT,
 ) -> float:
-    """Return the probability that two waves of n reports each show a change of `change`."""
-    spread = math.sqrt(2) * _error(mechanism, truth, n)
+    """Return the probability that two waves of n reports each show a change of `change`.
+
+    If waves do have people in common who keep their answers, it is at least as large.
+    """
+    spread = math.sqrt(2) * _error(mechanism, truth, n, repeats)
     shift = _check_positive(change, "change") / spread
     reach = _two_sided(confidence)
     return _NORMAL.cdf(shift - reach) + _NORMAL.cdf(-shift - reach)
@@ -144,7 +163,9 @@ def detectable_value(mechanism: Mechanism, n: int, *, confidence: float = 0.95) 
     return _NORMAL.inv_cdf(1 - miss) * _error(mechanism, 0, n)
 
 
-def _error(mechanism: Mechanism, truth: ArrayLike, n: int) -> float:
+def _error(
+    mechanism: Mechanism, truth: ArrayLike, n: int, repeats: Repeats = ALL_DIFFERENT
+) -> float:
     """Return the largest standard error of an estimate from n reports."""
     if n < 1:
         raise InvalidInput(f"n must be at least 1, got {n}")
@@ -152,19 +173,23 @@ def _error(mechanism: Mechanism, truth: ArrayLike, n: int) -> float:
     low, high = mechanism.bounds
     if not array.size or not np.all((array >= low) & (array <= high)):
         raise InvalidInput(f"the truth planned for must lie in [{low:g}, {high:g}], got {truth!r}")
-    return math.sqrt(np.max(mechanism.variance(array, n)))
+    variance = mechanism.variance(array, n)
+    truths = np.minimum(variance, (high - array) * (array - low) / n)
+    return math.sqrt(np.max(variance + repeats.more(variance, truths)))
 
 
-def _least_n(mechanism: Mechanism, truth: ArrayLike, error: float) -> int:
+def _least_n(
+    mechanism: Mechanism, truth: ArrayLike, error: float, repeats: Repeats = ALL_DIFFERENT
+) -> int:
     """Return the least n whose standard error is at most `error`."""
-    least = _error(mechanism, truth, _MAX_N)
+    least = _error(mechanism, truth, _MAX_N, repeats)
     if least > error:
         raise InvalidInput(
             f"{mechanism.name}: a standard error of {error:.3g} is out of reach, "
             f"{_MAX_N:.0e} reports leave {least:.3g}"
         )
     return 1 + bisect_left(
-        range(1, _MAX_N), True, key=lambda n: _error(mechanism, truth, n) <= error
+        range(1, _MAX_N), True, key=lambda n: _error(mechanism, truth, n, repeats) <= error
     )
 
 

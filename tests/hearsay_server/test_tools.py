@@ -42,6 +42,9 @@ def test_two_waves_are_compared() -> None:
     assert reports["n"] == pytest.approx(607_926, abs=1)
     power = document(*OUE, "--change", 0.01, "--n", 607_927)
     assert (power["finds"], power["power"]) == ("power", pytest.approx(0.8, abs=1e-5))
+    # The same people's answers count twice: 2 (z + z')**2 0.1 x 0.9 / 0.01**2 more.
+    again = document(*OUE, "--change", 0.01, "--same-people")
+    assert again["n"] - reports["n"] == pytest.approx(2 * 7.849 * 0.09 / 0.01**2, rel=1e-3)
 
 
 def test_numbers_are_planned_in_their_own_units() -> None:
@@ -130,6 +133,7 @@ def test_a_shuffled_cohort_is_bounded_as_known_from_theory() -> None:
 REFUSED = [
     (("plan", "--k", 10, "--epsilon", 1), "give two of --epsilon, --n and --half-width, or --ch"),
     (("plan", "--k", 10, "--change", 0.1), "--change goes with --epsilon and perhaps --n"),
+    (("plan", "--k", 10, "--same-people"), "--same-people goes with --change"),
     (("plan", "--k", 10, "--low", 0, "--epsilon", 1, "--n", 9), "give --k for categories, or"),
     (("plan", "--low", 5, "--epsilon", 1, "--n", 9), "with low < high, got 5.0 and 1.0"),
     (("plan", "--k", 10, "--epsilon", 1, "--n", 0), "n must be at least 1, got 0"),

@@ -13,9 +13,9 @@ from ldp.core.policy import Policy
 from ldp.estimating.points import estimate_points, even_cuts
 from ldp.estimating.pooling import homogeneity, pool
 from ldp.estimating.strata import (
-    _critical,
     answer,
     bounded,
+    critical,
     detectable,
     stratified,
     stratified_points,
@@ -99,7 +99,7 @@ def test_no_other_weights_give_a_shorter_interval_under_the_bound() -> None:
     def reach(a: Floats) -> float:
         error = math.sqrt(a**2 @ variances)
         bias = np.array([0.05 * np.abs(a - w).sum() / 2 / error])
-        return float(_critical(bias, z)[0]) * error
+        return float(critical(bias, z)[0]) * error
 
     for _ in range(500):
         a = rng.dirichlet(rng.uniform(0.5, 200) * np.array([0.18, 0.3, 0.24, 0.28]))
@@ -109,7 +109,7 @@ def test_no_other_weights_give_a_shorter_interval_under_the_bound() -> None:
 def test_quantiles_of_a_normal_with_a_bias_are_those_of_tables() -> None:
     bias = np.array([0, 0.25, 0.5, 1, 1.5, 2, 4])
     expected = [1.9600, 2.0197, 2.1815, 2.6461, 3.1449, 3.6449, 5.6449]
-    assert _critical(bias, 1.959964) == pytest.approx(expected, abs=1e-4)
+    assert critical(bias, 1.959964) == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_detectable_difference_is_detected_four_times_in_five() -> None:

@@ -22,6 +22,7 @@ from ldp.mechanisms.tools.hashing import (
     hash_prime,
     hashed,
     support_under,
+    variance_of_supported,
 )
 
 _MAX_BUCKETS = 1 << 15
@@ -171,6 +172,14 @@ class LocalHashing(FrequencyOracle):
         own = self.code_dtype.type(value)
         supported: NDArray[Any] = hashed(a, b, own, self.prime, self.buckets) == buckets
         return supported
+
+    def sum_variances(
+        self, sets: NDArray[np.float64], truth: NDArray[np.float64], n: int
+    ) -> NDArray[np.float64]:
+        p, q = self._krr.support
+        found = variance_of_supported(sets, truth, (p, q), self.prime, self.buckets)
+        result: NDArray[np.float64] = found * self.step[0] ** 2 / n
+        return result
 
     def channel(self) -> Channel:
         """Enumerate the k x (prime**2 buckets) channel."""

@@ -18,7 +18,12 @@ from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 from ldp.mechanisms.frequency.local_hashing import LocalHashing
 from ldp.mechanisms.lasting.chains import KRRChain
-from ldp.mechanisms.tools.hashing import hash_prime, hashed, support_under
+from ldp.mechanisms.tools.hashing import (
+    hash_prime,
+    hashed,
+    support_under,
+    variance_of_supported,
+)
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,14 @@ class LOLOHA(Longitudinal, FrequencyOracle):
     @property
     def memo_limit(self) -> int:
         return min(self.buckets, self.k)
+
+    def sum_variances(
+        self, sets: NDArray[np.float64], truth: NDArray[np.float64], n: int
+    ) -> NDArray[np.float64]:
+        chances = self.chain.support
+        found = variance_of_supported(sets, truth, chances, self.prime, self.buckets)
+        result: NDArray[np.float64] = found * self.step[0] ** 2 / n
+        return result
 
     @property
     def support(self) -> tuple[Fraction, Fraction]:

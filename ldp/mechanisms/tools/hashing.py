@@ -9,6 +9,7 @@ probability that is the same for every two of them and known exactly: `collision
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ldp.errors import InvalidInput
@@ -16,6 +17,9 @@ from ldp.mechanisms.tools.finite_field import is_prime, next_prime
 
 MAX_PRIME = 1 << 22
 """The largest prime: a v + b stays below 2**53, so clients that use doubles hash alike."""
+
+_LOOKUPS, _LEAST_FUNCTIONS = 1 << 17, 512
+"""Hashes that are computed for moments over functions, and the least number of functions."""
 
 _EVEN = 64
 """The least residues per bucket. Sizes then differ by 1/64, and c g <= 1 + 1/16384."""
@@ -45,6 +49,51 @@ def hashed(a: Any, b: Any, values: Any, prime: int, buckets: int) -> Any:
     x *= buckets
     x //= prime
     return x
+
+
+def variance_of_supported(
+    sets: NDArray[np.float64],
+    truth: NDArray[np.float64],
+    support: tuple[Fraction, Fraction],
+    prime: int,
+    buckets: int,
+) -> NDArray[np.float64]:
+    """Return the variance of how many of a set's values one report supports, shape (sets,).
+
+    A report supports the values in the bucket that it names: that of its own value with the
+    first probability of `support`, each other one with the second. `sets`, shape (sets, k), has
+    ones and zeros; own values have the distribution `truth`, shape (k,). Two values share a bucket
+    as often as hashing at random has them, but three do not, so the moments are averaged over
+    functions: all of them where they are few, else so many, always the same ones, that the
+    variance is right to about 3%.
+    """
+    own, other = float(support[0]), float(support[1])
+    k = truth.size
+    if prime**2 * max(k, buckets) <= _LOOKUPS:
+        a, b = np.divmod(np.arange(prime**2), prime)
+    else:
+        drawn = max(_LEAST_FUNCTIONS, _LOOKUPS // max(k, buckets))
+        a, b = np.random.default_rng(0).integers(0, prime, (2, drawn))
+    first = np.zeros(len(sets))
+    second = np.zeros(len(sets))
+    part = max(1, _LOOKUPS // max(k, buckets) // 4)
+    for start in range(0, a.size, part):
+        here = slice(start, start + part)
+        rows = hashed(a[here, None], b[here, None], np.arange(k), prime, buckets)
+        count = len(rows)
+        place = (rows + buckets * np.arange(count)[:, None]).ravel()
+
+        def loads(weights: Any, place: Any = place, size: int = count * buckets) -> Any:
+            return np.bincount(place, np.broadcast_to(weights, (size // buckets, k)).ravel(), size)
+
+        people = loads(truth)
+        for row, members in enumerate(sets):
+            load = loads(members)
+            kept = (own - other) * people
+            first[row] += kept @ load + other * load.sum()
+            second[row] += kept @ load**2 + other * (load**2).sum()
+    result: NDArray[np.float64] = second / a.size - (first / a.size) ** 2
+    return result
 
 
 def first_residue(bucket: NDArray[Any], prime: int, buckets: int) -> NDArray[Any]:

@@ -15,6 +15,7 @@ from hearsay_server.commands.connect import AsJson
 from hearsay_server.surveys import catalogue
 from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput, Mechanism
+from ldp.core.repeated import Repeats
 from ldp.planning import sizes
 
 _CATEGORICAL = f"With --k one of: {', '.join(catalogue.CATEGORICAL)}."
@@ -72,6 +73,9 @@ def plan(
     power: Annotated[
         float, typer.Option(help="The probability with which the change is to be seen.")
     ] = 0.8,
+    same_people: Annotated[
+        bool, typer.Option(help="The same people may answer in both waves, as of two periods.")
+    ] = False,
     truth: Annotated[
         float | None,
         typer.Option(help="The frequency or mean to plan for; by default 1/k or the middle."),
@@ -106,7 +110,12 @@ def plan(
     inner = scale.inner(planned)
     found: dict[str, Any]
     if change is not None:
-        found = _two_waves(make, inner, scale, epsilon, n, half_width, change, power, confidence)
+        repeats = sizes.SAME_PEOPLE if same_people else sizes.ALL_DIFFERENT
+        found = _two_waves(
+            make, inner, scale, epsilon, n, half_width, change, power, confidence, repeats
+        )
+    elif same_people:
+        raise InvalidInput("--same-people goes with --change")
     else:
         found = _one_wave(make, inner, scale, epsilon, n, half_width, confidence, simultaneous)
     spent = float(found["epsilon"])
@@ -162,6 +171,7 @@ def _two_waves(
     change: float,
     power: float,
     confidence: float,
+    repeats: Repeats,
 ) -> dict[str, Any]:
     """Return the number of reports of each wave for a power, or the power of `n` reports."""
     if epsilon is None or half_width is not None:
@@ -169,9 +179,11 @@ def _two_waves(
     built, shift = make(epsilon), change / scale.unit
     finds = "n" if n is None else "power"
     if n is None:
-        n = sizes.two_wave_sample_size(built, truth, shift, confidence=confidence, power=power)
+        n = sizes.two_wave_sample_size(
+            built, truth, shift, confidence=confidence, power=power, repeats=repeats
+        )
     else:
-        power = sizes.two_wave_power(built, truth, shift, n, confidence=confidence)
+        power = sizes.two_wave_power(built, truth, shift, n, confidence=confidence, repeats=repeats)
     return {"finds": finds, "epsilon": epsilon, "n": n, "change": change, "power": power}
 
 
