@@ -35,7 +35,7 @@ COMMANDS = {
     "device": ("device:app", "Make a device's ledger, and look into one."),
     "query": (
         "query:query",
-        "Ask for an attribute's debiased frequencies, or its mean, with their errors.",
+        "Ask for attributes' debiased frequencies, or means, with their errors.",
     ),
     "export": ("query:export", "Write the randomised rows as Parquet, a folder for each period."),
     "plan": (

@@ -74,7 +74,8 @@ def test_a_query_gives_estimates_with_their_errors(answered: Server) -> None:
     assert all(row["standard_error"] > 0 for row in document["rows"])
     text = hearsay("query", "health", "age", "--csv", *target).stdout
     ((mean),) = csv.DictReader(io.StringIO(text))
-    assert mean["mean"] == "mean"
+    assert (mean["attribute"], mean["statistic"], mean["value"]) == ("age", "mean", "mean")
+    assert (mean["confidence"], mean["reports"]) == ("0.95", "30")
     low, high, estimate = (float(mean[key]) for key in ("low", "high", "estimate"))
     # The interval keeps to the domain; the estimate is unbiased, and may lie outside.
     assert 20 <= low <= min(max(estimate, 20), 60) <= high <= 60

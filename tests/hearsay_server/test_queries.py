@@ -530,7 +530,8 @@ def test_the_command_shows_what_was_asked_for(collected: Collected) -> None:
     ranged = asked(collected, "colour", *day, "--level", "open", "--json")
     assert json.loads(ranged)["reports"] == ROWS
     lines = list(csv.DictReader(asked(collected, "shape", "--by", "level", "--csv").splitlines()))
-    assert [line["group"] for line in lines] == ["strict"] * 10 + ["open"] * 10
+    assert [line["level"] for line in lines] == ["strict"] * 10 + ["open"] * 10
+    assert [line["value"] for line in lines] == VALUES * 2
     assert float(lines[0]["effective_sample_size"]) > 0
     curve = command(collected, "income", "--distribution", "--bins", 4)
     assert "quantile" in curve.stdout
@@ -539,8 +540,11 @@ def test_the_command_shows_what_was_asked_for(collected: Collected) -> None:
     steps = asked(collected, "income", "--distribution", "--bins", 4, "--step", 50)
     assert re.search(r"250 to under 500 +│ 0\.\d+ │ +0\.\d+ │ 0\.\d+ to 0\.\d+", steps)
     lines = asked(collected, "income", "--distribution", "--bins", 4, "--csv").splitlines()
-    assert lines[1].startswith("share,0 to 250,0.")
-    assert lines[1].endswith(",,,")
+    assert (
+        lines[0] == "attribute,statistic,value,estimate,standard_error,low,high,confidence,reports"
+    )
+    assert lines[1].startswith("income,share,0 to 250,0.")
+    assert ",,,,0.95," in lines[1]
     document = json.loads(asked(collected, "colour", "--suspicions", "--json"))
     assert {each["test"] for each in document["suspicions"]} >= {"together", "norm_sub_gap"}
     assert document["targets"]

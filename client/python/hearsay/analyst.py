@@ -5,7 +5,7 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
 
 import grpc
 import numpy as np
@@ -18,8 +18,11 @@ from ldp.errors import InvalidInput, NotReady, needs
 if TYPE_CHECKING:
     import pandas as pd
 
+_Answer = TypeVar("_Answer", analyst_pb2.EstimateResponse, analyst_pb2.CompareResponse)
+
 _LONG = 3600.0
 """Seconds that a question may take for which the server reads all stored reports."""
+
 
 _COLUMNS = ("estimate", "standard_error", "low", "high")
 _MORE_COLUMNS = (
@@ -30,6 +33,16 @@ _MORE_COLUMNS = (
     "alike",
     "alike_low",
     "alike_high",
+)
+DIFFERENCE_COLUMNS = (
+    "first",
+    "second",
+    "difference",
+    "standard_error",
+    "low",
+    "high",
+    "p_value",
+    "adjusted_p_value",
 )
 
 
@@ -181,10 +194,37 @@ class Analyst:
 
         Needs pandas (`pip install 'hearsay-ldp[analyst]'`), as all that return DataFrames.
         """
+        with needs("a DataFrame", "analyst"):
+            from hearsay import frames
+
         answer = self.query(survey, attribute, **options)
         if answer.warning:
             warnings.warn(answer.warning, stacklevel=2)
-        return frame(answer)
+        return frames.estimates(answer)
+
+    def sums(
+        self,
+        survey: str,
+        attribute: str,
+        sets: Sequence[Sequence[str]],
+        **options: Unpack[Options],
+    ) -> "pd.DataFrame":
+        """Return the share of people whose value is in each set, one row for each.
+
+        The index has the values joined by " + ". Columns and options are those of `estimate`. The
+        errors are those of the covariance between the values' estimates. A sum is that of the
+        estimates of its values; where levels are weighed by their errors ("inverse_variance",
+        "scalar", `levels_differ_at_most`), it is weighed by its own.
+        """
+        with needs("a DataFrame", "analyst"):
+            from hearsay import frames
+
+        if not sets:
+            raise InvalidInput("give one set of values at least, got none")
+        answer = self.query(survey, attribute, sums=sets, **options)
+        if answer.warning:
+            warnings.warn(answer.warning, stacklevel=2)
+        return frames.sums(answer)
 
     def by_level(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
         """Return `estimate` of each level by itself, indexed by level and value."""
@@ -201,8 +241,11 @@ class Analyst:
 
         Ends when the iterator is closed or the server stops.
         """
+        with needs("a DataFrame", "analyst"):
+            from hearsay import frames
+
         for answer in self.watch_query(survey, attribute, interval=interval, **options):
-            yield frame(answer)
+            yield frames.estimates(answer)
 
     def distribution(
         self,
@@ -235,7 +278,7 @@ class Analyst:
         confidence, method, step (None for a curve), warning, the number of reports, and repeats.
         """
         with needs("a DataFrame", "analyst"):
-            import pandas as pd
+            from hearsay import frames
 
         answer = self.query_distribution(
             analyst_pb2.DistributionRequest(
@@ -251,22 +294,45 @@ class Analyst:
         )
         if answer.warning:
             warnings.warn(answer.warning, stacklevel=2)
-        ends = ([each.left for each in answer.bins], [each.right for each in answer.bins])
-        index = pd.MultiIndex.from_arrays(ends, names=["left", "right"])
-        histogram = _frame([each.share for each in answer.bins], index)
-        levels_index = pd.Index([float(row.label) for row in answer.quantiles], name="quantile")
-        table = _frame(answer.quantiles, levels_index)
-        histogram.attrs = table.attrs = {
-            "survey": survey,
-            "attribute": attribute,
-            "confidence": answer.confidence,
-            "reports": answer.reports,
-            "repeats": answer.repeats,
-            "method": answer.method,
-            "step": answer.step if answer.HasField("step") else None,
-            "warning": answer.warning,
-        }
-        return histogram, table
+        return frames.histogram(answer), frames.quantiles(answer)
+
+    def compare(
+        self,
+        survey: str,
+        attribute: str,
+        first: Selection,
+        second: Selection,
+        *,
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+    ) -> "pd.DataFrame":
+        """Return by how much the second part of the reports differs from the first, with a test.
+
+        Each part is a `Selection`, such as `{"periods": ["2026-11-20"]}` or `{"levels": ["open"]}`;
+        they must have no reports in common. There is a row per value, or the row "mean" of a
+        number. Columns: first and second (the parts' estimates, stratified by level), difference
+        (second - first), standard_error, low and high (of the difference); p_value of the
+        two-sided test that there is none, of this value by itself; adjusted_p_value, corrected
+        by Holm's method for testing all values: call those different where it is at most 0.05,
+        and the probability that any of them is not is at most 5%. `frame.attrs` holds the survey,
+        attribute, statistic, confidence, the parts' numbers of reports, warning, and repeats: the
+        same people may be in both parts, and errors allow for the worst of that.
+        """
+        with needs("a DataFrame", "analyst"):
+            from hearsay import frames
+
+        question = compare_request(
+            survey,
+            attribute,
+            first,
+            second,
+            confidence=confidence,
+            simultaneous=simultaneous,
+        )
+        answer = self.query_compare(question)
+        if answer.warning:
+            warnings.warn(answer.warning, stacklevel=2)
+        return frames.comparison(answer)
 
     def suspicions(
         self,
@@ -356,10 +422,18 @@ class Analyst:
         return shown
 
     def query(
-        self, survey: str, attribute: str, **options: Unpack[Options]
+        self,
+        survey: str,
+        attribute: str,
+        sums: Sequence[Sequence[str]] = (),
+        **options: Unpack[Options],
     ) -> analyst_pb2.EstimateResponse:
-        """Return an estimate as a message, with the cohorts that went in."""
-        request = _request(survey, attribute, options)
+        """Return an estimate as a message, with the cohorts that went in.
+
+        `sums` are sets of values, whose frequencies are summed.
+        """
+        request = _request(survey, attribute, options, sums)
+        answer: analyst_pb2.EstimateResponse
         (answer,) = _joined(stream(self._stub.Estimate, request, self._timeout))
         return answer
 
@@ -368,23 +442,36 @@ class Analyst:
         survey: str,
         attribute: str,
         by: Literal["LEVEL", "PERIOD"],
+        sums: Sequence[Sequence[str]] = (),
         **options: Unpack[Options],
     ) -> Iterator[analyst_pb2.EstimateResponse]:
         """Yield an estimate for each "LEVEL" or "PERIOD" with reports, in order."""
         request = analyst_pb2.EstimateByRequest(
-            question=_request(survey, attribute, options),
+            question=_request(survey, attribute, options, sums),
             by=by,
         )
         return _joined(stream(self._stub.EstimateBy, request, self._timeout))
 
     def watch_query(
-        self, survey: str, attribute: str, *, interval: float = 1.0, **options: Unpack[Options]
+        self,
+        survey: str,
+        attribute: str,
+        *,
+        sums: Sequence[Sequence[str]] = (),
+        interval: float = 1.0,
+        **options: Unpack[Options],
     ) -> Iterator[analyst_pb2.EstimateResponse]:
         """Yield an estimate as a message, and again when reports have come in, as `watch`."""
         request = analyst_pb2.WatchRequest(
-            question=_request(survey, attribute, options), interval=interval
+            question=_request(survey, attribute, options, sums), interval=interval
         )
         return _joined(stream(self._stub.Watch, request))
+
+    def query_compare(self, request: analyst_pb2.CompareRequest) -> analyst_pb2.CompareResponse:
+        """Return the differences between two parts of the reports as a message."""
+        answer: analyst_pb2.CompareResponse
+        (answer,) = _joined(stream(self._stub.Compare, request, self._timeout))
+        return answer
 
     def query_distribution(
         self, request: analyst_pb2.DistributionRequest
@@ -413,18 +500,13 @@ class Analyst:
         self, survey: str, attribute: str, by: Literal["LEVEL", "PERIOD"], options: Options
     ) -> "pd.DataFrame":
         with needs("a DataFrame", "analyst"):
-            import pandas as pd
+            from hearsay import frames
 
         answers = list(self.query_by(survey, attribute, by, **options))
         for answer in answers:
             if answer.warning:
                 warnings.warn(f"{answer.group}: {answer.warning}", stacklevel=3)
-        tables = {answer.group: frame(answer) for answer in answers}
-        for table in tables.values():
-            table.attrs = {}  # pandas compares them, and they differ
-        grouped = pd.concat(tables, names=[by.lower(), attribute])
-        grouped.attrs = {"reports": {answer.group: answer.reports for answer in answers}}
-        return grouped
+        return frames.grouped(answers, by.lower())
 
     def close(self) -> None:
         """Close the connection."""
@@ -442,44 +524,10 @@ class Analyst:
         self.close()
 
 
-def frame(answer: analyst_pb2.EstimateResponse) -> "pd.DataFrame":
-    """Return an answer as a DataFrame; see `Analyst.estimate`."""
-    with needs("a DataFrame", "analyst"):
-        import pandas as pd
-
-    labels = pd.Index([row.label for row in answer.rows], name=answer.attribute)
-    table = _frame(answer.rows, labels)
-    table.attrs = {
-        "survey": answer.survey,
-        "attribute": answer.attribute,
-        "statistic": answer.statistic,
-        "confidence": answer.confidence,
-        "simultaneous": answer.simultaneous,
-        "reports": answer.reports,
-        "repeats": answer.repeats,
-        "rows_left_out": answer.rows_left_out,
-        "method": answer.method,
-        "homogeneity": answer.homogeneity if answer.HasField("homogeneity") else None,
-        "detectable_difference": (
-            answer.detectable_difference if answer.HasField("detectable_difference") else None
-        ),
-        "warning": answer.warning,
-    }
-    return table
-
-
 def given_columns(rows: Sequence[analyst_pb2.Row]) -> list[str]:
     """Return the names of the numeric columns that these rows have."""
     more = [name for name in _MORE_COLUMNS if rows and rows[0].HasField(name)]
     return [*_COLUMNS, *more]
-
-
-def _frame(rows: Sequence[analyst_pb2.Row], index: "pd.Index") -> "pd.DataFrame":
-    import pandas as pd
-
-    columns = given_columns(rows)
-    table = [[number(row, column) for column in columns] for row in rows]
-    return pd.DataFrame(table, index=index, columns=columns, dtype=float)
 
 
 def number(row: analyst_pb2.Row, column: str) -> float:
@@ -488,9 +536,27 @@ def number(row: analyst_pb2.Row, column: str) -> float:
     return found if column == "estimate" or row.HasField(column) else math.nan
 
 
-def _joined(
-    messages: Iterator[analyst_pb2.EstimateResponse],
-) -> Iterator[analyst_pb2.EstimateResponse]:
+def compare_request(
+    survey: str,
+    attribute: str,
+    first: Selection,
+    second: Selection,
+    *,
+    confidence: float = 0.95,
+    simultaneous: bool = False,
+) -> analyst_pb2.CompareRequest:
+    """Return the request of `Analyst.compare`; raise `TypeError` for an unknown key of a part."""
+    return analyst_pb2.CompareRequest(
+        survey=survey,
+        attribute=attribute,
+        first=_fields(first, Selection)["selection"],
+        second=_fields(second, Selection)["selection"],
+        confidence=confidence,
+        simultaneous=simultaneous,
+    )
+
+
+def _joined(messages: Iterator[_Answer]) -> Iterator[_Answer]:
     """Yield each answer as one message, of the messages in which it came."""
     with contextlib.closing(messages):  # type: ignore[type-var]
         for answer in messages:
@@ -503,13 +569,20 @@ def _joined(
             yield answer
 
 
-def _request(survey: str, attribute: str, options: Options) -> analyst_pb2.EstimateRequest:
+def _request(
+    survey: str, attribute: str, options: Options, sums: Sequence[Sequence[str]] = ()
+) -> analyst_pb2.EstimateRequest:
     if options.get("top", 1) < 1:
         raise InvalidInput(f"top must be >= 1, got {options['top']}")
     if isinstance(options.get("values"), str):
         raise InvalidInput(f"values must be a list of values, got {options['values']!r}")
+    if any(isinstance(values, str) for values in sums):
+        raise InvalidInput(f"each sum is a list of values, got {sums!r}")
     return analyst_pb2.EstimateRequest(
-        survey=survey, attribute=attribute, **_fields(options, Options)
+        survey=survey,
+        attribute=attribute,
+        sums=[analyst_pb2.ValueSet(values=values) for values in sums],
+        **_fields(options, Options),
     )
 
 

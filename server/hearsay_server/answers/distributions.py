@@ -52,6 +52,7 @@ def distribution(
         attribute=question.attribute,
         confidence=confidence,
         reports=cohorts.n,
+        title=plan.attributes[question.attribute].title,
         repeats=max(own.factor for own in cohorts.repeats),
     )
     points = _points(question, domain)

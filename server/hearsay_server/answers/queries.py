@@ -4,6 +4,7 @@ Nothing here reads a store or a clock, so that the same tallies give the same an
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -18,7 +19,10 @@ from ldp.assurance.poisoning import Shift, largest_shift
 from ldp.core.estimation import Cohorts
 from ldp.errors import NotReady
 from ldp.estimating import pooling, strata
+from ldp.estimating import sums as summing
 from ldp.estimating.consistency import make_consistent
+from ldp.estimating.differences import differences
+from ldp.estimating.pooling import Method
 from ldp.estimating.recovery import ldp_recover
 from ldp.estimating.strata import Answer
 
@@ -54,28 +58,43 @@ def answered(
     if not tallies:
         raise NoReports(f"there are no such reports of {attribute!r} yet")
     cohorts = by_level(plan, attribute, tallies)
-    domain = plan.attributes[attribute].domain
-    many = isinstance(domain, Categorical) and len(domain.values) > _QUICK
-    pooling_method = pooling.named("inverse_variance") if many else None
-    most = math.inf
     if forgeable:
         method = _forgeable(method)
+    pooling_method, most = _pooled_how(plan, attribute, cohorts, method)
+    return strata.answer(cohorts, pooling_method, most=most, tested=not _many(plan, attribute))
+
+
+def _many(plan: Plan, attribute: str) -> bool:
+    domain = plan.attributes[attribute].domain
+    return isinstance(domain, Categorical) and len(domain.values) > _QUICK
+
+
+def _pooled_how(
+    plan: Plan, attribute: str, cohorts: Cohorts, method: str
+) -> tuple[Method | None, float]:
+    """Return the method of `strata.answer`, and by how much levels differ at most."""
     if method and method != STRATIFIED:
-        pooling_method, most = pooling.named(method), 0.0
-    elif not method and plan.levels_differ_at_most is not None:
+        return pooling.named(method), 0.0
+    most = math.inf
+    if not method and plan.levels_differ_at_most is not None:
         low, high = cohorts.bounds
         most = plan.levels_differ_at_most * (high - low)
-    return strata.answer(cohorts, pooling_method, most=most, tested=not many)
+    return (pooling.named("inverse_variance") if _many(plan, attribute) else None), most
 
 
-def by_level(plan: Plan, attribute: str, tallies: Tallies) -> Cohorts:
-    """Return each level's mechanism and the sum of its periods' tallies, as cohorts."""
+def by_level(
+    plan: Plan, attribute: str, tallies: Tallies, others: Tallies | None = None
+) -> Cohorts:
+    """Return each level's mechanism and the sum of its periods' tallies, as cohorts.
+
+    `others` are reports that the cohorts are compared with (`repeats.of_levels`).
+    """
     sums: dict[str, tuple[Mechanism, Tally]] = {}
     for cohort, tally in tallies.items():
         mechanism = plan.levels[cohort.level].mechanisms[attribute]
         known = sums.get(cohort.level)
         sums[cohort.level] = (mechanism, tally if known is None else known[1] + tally)
-    return Cohorts(list(sums.values()), of_levels(plan, attribute, tallies))
+    return Cohorts(list(sums.values()), of_levels(plan, attribute, tallies, others))
 
 
 def repeats_memos(plan: Plan, attribute: str, tallies: Tallies) -> bool:
@@ -102,6 +121,7 @@ def estimate(
     Raises `NoReports` where there are none, `InvalidInput` for what cannot be asked.
     """
     forged = question.forged if question.HasField("forged") else None
+    sets = _sets(plan, question)
     answer = answered(
         plan, question.attribute, tallies, question.method, forgeable=forged is not None
     )
@@ -146,6 +166,25 @@ def estimate(
         analyst_pb2.Row(label=labels[code], **dict(zip(columns, numbers, strict=True)))
         for code, numbers in zip(shown.tolist(), table.tolist(), strict=True)
     ]
+    sums = []
+    if sets is not None:
+        pooling_method, most = _pooled_how(plan, question.attribute, cohorts, question.method)
+        summed = summing.sums(cohorts, sets, pooling_method, most=most)
+        bottoms, tops = summed.interval(confidence, simultaneous=question.simultaneous)
+        sizes = effective_sample_size(summed)
+        for place, chosen in enumerate(question.sums):
+            row = analyst_pb2.Row(
+                label=" + ".join(chosen.values),
+                estimate=summed.value[place],
+                standard_error=summed.standard_error[place],
+                low=bottoms[place],
+                high=tops[place],
+                effective_sample_size=sizes[place],
+            )
+            if tag:
+                row.raw = row.estimate
+                row.estimate = sets[place] @ value
+            sums.append(row)
     seen = None
     if answer.detectable is not None:
         seen = min(scale * answer.detectable, raw.bounds[1] - raw.bounds[0])
@@ -165,6 +204,128 @@ def estimate(
         repeats=max(own.factor for own in cohorts.repeats),
         detectable_difference=seen,
         rows_left_out=len(labels) - len(rows),
+        sums=sums,
+        title=plan.attributes[question.attribute].title,
+    )
+
+
+def _sets(plan: Plan, question: analyst_pb2.EstimateRequest) -> Floats | None:
+    """Return the sets of values to sum, shape (sets, k), as ones among zeros; None without any."""
+    if not question.sums:
+        return None
+    domain = plan.attributes[question.attribute].domain
+    if not isinstance(domain, Categorical):
+        raise InvalidInput(
+            f"{question.attribute!r} is a number, and has no values to sum: ask how it is "
+            "distributed"
+        )
+    if question.HasField("forged"):
+        raise InvalidInput("what forged reports can do to a sum is not known: ask for values")
+    places = {value: place for place, value in enumerate(domain.values)}
+    sets = np.zeros((len(question.sums), len(places)))
+    for row, chosen in zip(sets, question.sums, strict=True):
+        for value in chosen.values:
+            if value not in places:
+                raise InvalidInput(
+                    f"{value!r} is no value of {question.attribute!r}: expected {domain}"
+                )
+            if row[places[value]]:
+                raise InvalidInput(f"a sum has each value once, got {value!r} twice")
+            row[places[value]] = 1
+        if not chosen.values:
+            raise InvalidInput("a sum is of one value at least, got none")
+    return sets
+
+
+_SHIFTED = 0.05
+"""The change of a level's share of the reports from which an analyst is told of it."""
+
+
+def compare(
+    plan: Plan, question: analyst_pb2.CompareRequest, first: Tallies, second: Tallies
+) -> analyst_pb2.CompareResponse:
+    """Answer a `CompareRequest` from the tallies of both parts' cohorts, which differ.
+
+    Each part's estimate is stratified by level. Errors allow for people who are in both parts.
+    Raises `NoReports` where a part has none, `InvalidInput` for what cannot be asked.
+    """
+    attribute = question.attribute
+    if not (first and second):
+        part = "second" if first else "first"
+        raise NoReports(f"there are no reports of {attribute!r} in the {part} part yet")
+    parts = by_level(plan, attribute, first, second), by_level(plan, attribute, second, first)
+    found = differences(*parts)
+    confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
+    low, high = found.interval(confidence, simultaneous=question.simultaneous)
+    domain = plan.attributes[attribute].domain
+    labels, scale = ["mean"], 1.0
+    estimates = found.first, found.second
+    if isinstance(domain, Categorical):
+        labels = list(domain.values)
+    else:
+        scale = (domain.high - domain.low) / 2
+        one, other = (each.rescaled((domain.low, domain.high)) for each in estimates)
+        estimates = one, other
+    columns = (
+        *(each.value for each in estimates),
+        scale * found.value,
+        scale * found.standard_error,
+        scale * low,
+        scale * high,
+        found.p_value,
+        found.adjusted_p_value,
+    )
+    rows = [
+        analyst_pb2.Difference(label=label, **dict(zip(_DIFFERENCE, numbers, strict=True)))
+        for label, numbers in zip(labels, np.stack(columns, axis=1).tolist(), strict=True)
+    ]
+    return analyst_pb2.CompareResponse(
+        survey=plan.survey,
+        attribute=attribute,
+        title=plan.attributes[attribute].title,
+        statistic="frequency" if isinstance(domain, Categorical) else "mean",
+        confidence=confidence,
+        simultaneous=question.simultaneous,
+        first_reports=found.first.n,
+        second_reports=found.second.n,
+        rows=rows,
+        repeats=max(own.factor for part in parts for own in part.repeats),
+        warning=_shifted(first, second),
+    )
+
+
+_DIFFERENCE = (
+    "first",
+    "second",
+    "difference",
+    "standard_error",
+    "low",
+    "high",
+    "p_value",
+    "adjusted_p_value",
+)
+
+
+def _shifted(first: Tallies, second: Tallies) -> str:
+    """Warn where parts of several levels differ in the levels' shares of the reports."""
+    shares = []
+    for part in (first, second):
+        n = sum(tally.n for tally in part.values())
+        counts: Counter[str] = Counter()
+        for cohort, tally in part.items():
+            counts[cohort.level] += tally.n
+        shares.append({level: count / n for level, count in counts.items()})
+    if min(map(len, shares)) < 2:
+        return ""  # two levels, or one of several, were asked for
+    one, other = shares
+    moved = {level: abs(other.get(level, 0) - one.get(level, 0)) for level in one | other}
+    level = max(moved, key=lambda name: moved[name])
+    if moved[level] <= _SHIFTED:
+        return ""
+    return (
+        f"the share of the level {level} in the reports went from {one.get(level, 0):.0%} to "
+        f"{other.get(level, 0):.0%}, which is part of the differences: ask for one level to leave "
+        "it out"
     )
 
 

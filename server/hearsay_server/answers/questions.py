@@ -4,8 +4,9 @@ Their arguments and results can be pickled: a plan goes as the bytes that were f
 as the bytes of the messages to send, so that the server neither parses nor writes them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from hearsay.plans.plan import Categorical, Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers import distributions, queries, rows
 from hearsay_server.answers.queries import Tallies
+from hearsay_server.ingest.intake import Cohort
 from ldp import InvalidInput
 from ldp.assurance import suspicion
 from ldp.assurance.suspicion import Supports
@@ -24,6 +26,8 @@ reports, and more are rarely in one bucket of a hash."""
 
 _MESSAGE = 1 << 20
 """Bytes of a message at which an answer goes on in another one."""
+
+_Long = TypeVar("_Long", analyst_pb2.EstimateResponse, analyst_pb2.CompareResponse)
 
 Page = Sequence[collector_pb2.Batch]
 
@@ -53,6 +57,18 @@ def distribution(
     """Answer `Distribution` in one message; raise as `distributions.distribution`."""
     answer = distributions.distribution(_parsed(frozen), question, tallies)
     return [answer.SerializeToString()]
+
+
+def comparison(
+    frozen: bytes, question: analyst_pb2.CompareRequest, tallies: Tallies, first: Collection[Cohort]
+) -> list[bytes]:
+    """Answer `Compare` in messages; raise as `queries.compare`.
+
+    The tallies are of both parts, of which the first has the cohorts `first`.
+    """
+    one = {cohort: tally for cohort, tally in tallies.items() if cohort in first}
+    other = {cohort: tally for cohort, tally in tallies.items() if cohort not in first}
+    return list(_messages(queries.compare(_parsed(frozen), question, one, other)))
 
 
 def mixed(frozen: bytes, page: Page, levels: Sequence[str]) -> list[bytes]:
@@ -114,20 +130,21 @@ def suspicions(
     return data
 
 
-def _messages(answer: analyst_pb2.EstimateResponse) -> Iterator[bytes]:
+def _messages(answer: _Long) -> Iterator[bytes]:
     """Yield an answer in messages of about `_MESSAGE` bytes, which merged are the answer."""
-    message = analyst_pb2.EstimateResponse()
+    lists = [name for name in ("rows", "cohorts") if name in answer.DESCRIPTOR.fields_by_name]
+    message = type(answer)()
     message.CopyFrom(answer)
-    message.ClearField("rows")
-    message.ClearField("cohorts")
+    for name in lists:
+        message.ClearField(name)
     size = message.ByteSize()
-    for entries, name in ((answer.rows, "rows"), (answer.cohorts, "cohorts")):
-        for entry in entries:
+    for name in lists:
+        for entry in getattr(answer, name):
             size += entry.ByteSize()
             if size > _MESSAGE:
                 message.more = True
                 yield message.SerializeToString()
-                message, size = analyst_pb2.EstimateResponse(), entry.ByteSize()
+                message, size = type(answer)(), entry.ByteSize()
             getattr(message, name).append(entry)
     yield message.SerializeToString()
 

@@ -10,17 +10,26 @@ from ldp import Tally
 from ldp.core.repeated import Repeats, factors
 
 
-def of_levels(plan: Plan, attribute: str, tallies: Mapping[Cohort, Tally]) -> list[Repeats]:
+def of_levels(
+    plan: Plan,
+    attribute: str,
+    tallies: Mapping[Cohort, Tally],
+    others: Mapping[Cohort, Tally] | None = None,
+) -> list[Repeats]:
     """Return the repeats of each level, in the order in which the tallies have the levels.
 
     They assume the largest overlap of people between periods that the numbers of reports permit,
     since nobody knows whether a device that reported in one period reported in another. With
-    memos it may have sent the same code.
+    memos it may have sent the same code. `others` are reports that an estimate from `tallies` is
+    compared with: they may be of the same people.
     """
-    levels = list(dict.fromkeys(cohort.level for cohort in tallies))
-    periods = list(dict.fromkeys(cohort.period for cohort in tallies))
-    reports = np.zeros((len(levels), len(periods)))
-    for cohort, tally in tallies.items():
-        reports[levels.index(cohort.level), periods.index(cohort.period)] += tally.n
+    rows = list(dict.fromkeys(cohort.level for cohort in tallies))
+    # The levels of the others are rows of their own: what they weigh in a comparison is another.
+    every = [(cohort, tally, rows.index(cohort.level)) for cohort, tally in tallies.items()]
+    every += [(cohort, tally, len(rows)) for cohort, tally in (others or {}).items()]
+    periods = list(dict.fromkeys(cohort.period for cohort, _, _ in every))
+    reports = np.zeros((len(rows) + 1, len(periods)))
+    for cohort, tally, row in every:
+        reports[row, periods.index(cohort.period)] += tally.n
     memo = bool(plan.attributes[attribute].memo)
-    return [Repeats(factor, memo) for factor in factors(reports).tolist()]
+    return [Repeats(factor, memo) for factor in factors(reports).tolist()[: len(rows)]]

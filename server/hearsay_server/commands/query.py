@@ -15,10 +15,18 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.analyst import Options, Selection, given_columns, number
+from hearsay.analyst import (
+    DIFFERENCE_COLUMNS,
+    Options,
+    Selection,
+    compare_request,
+    given_columns,
+    number,
+)
 from hearsay.v1 import analyst_pb2
-from hearsay_server.commands import connect
+from hearsay_server.commands import connect, plotting
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from ldp.errors import InvalidInput, needs
 
@@ -41,7 +49,7 @@ _HEADINGS = {
 def query(
     context: typer.Context,
     survey: Annotated[str, typer.Argument(help="The survey's name.")],
-    attribute: Annotated[str, typer.Argument(help="The attribute's name.")],
+    attribute: Annotated[str, typer.Argument(help="The attribute's name; all without it.")] = "",
     level: Level = None,
     period: Period = None,
     first: First = "",
@@ -75,6 +83,16 @@ def query(
     suspect: Annotated[
         list[str] | None, typer.Option(help="A value that may have been promoted; repeatable.")
     ] = None,
+    sums: Annotated[
+        list[str] | None,
+        typer.Option("--sum", help='Values to add up, such as "bus,train"; repeatable.'),
+    ] = None,
+    compare: Annotated[
+        str, typer.Option(help="Test two levels or periods: level=A,B or period=A,B or A..B,C..D.")
+    ] = "",
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the answer, too: FILE.png, FILE.svg or FILE.pdf.")
+    ] = None,
     distribution: Annotated[
         bool, typer.Option(help="How a number is distributed, instead of its mean.")
     ] = False,
@@ -97,14 +115,22 @@ def query(
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
-    """Ask for an attribute's debiased frequencies, or its mean, with their errors."""
+    """Ask for attributes' debiased frequencies, or means, with their errors."""
     if as_json and as_csv:
         raise InvalidInput("choose one of --json and --csv")
-    if sum([bool(by), suspicions, distribution, watch is not None]) > 1:
-        raise InvalidInput("choose one of --by, --suspicions, --distribution and --watch")
+    if sum([bool(by), suspicions, distribution, bool(compare), watch is not None]) > 1:
+        raise InvalidInput(
+            "choose one of --by, --compare, --suspicions, --distribution and --watch"
+        )
     limited = top is not None or bool(values)
-    if limited and (suspicions or distribution):
+    if limited and (suspicions or distribution or compare):
         raise InvalidInput("--top and --values choose among the rows of frequencies")
+    if not attribute:
+        _refuse_all(sum=sums, suspicions=suspicions, distribution=distribution, watch=watch)
+    if plot is not None:
+        if suspicions or watch is not None:
+            raise InvalidInput("--plot draws neither --suspicions nor --watch")
+        plotting.check(plot)
     show = _Shown(as_json, as_csv, limited)
     chosen = Selection(
         levels=level or (), periods=period or (), first_period=first, last_period=last
@@ -143,14 +169,41 @@ def query(
                 confidence=confidence,
                 selection=selection,
             )
-            show.distribution(analyst.query_distribution(question))
-        elif by:
-            show.estimates(list(analyst.query_by(survey, attribute, _by(by), **options)))
+            found = analyst.query_distribution(question)
+            show.distribution(found)
+            if plot is not None:
+                plotting.distribution(found, plot)
         elif watch is not None:
-            for answer in analyst.watch_query(survey, attribute, interval=watch, **options):
+            sets = _sets(sums)
+            for answer in analyst.watch_query(
+                survey, attribute, sums=sets, interval=watch, **options
+            ):
                 show.estimates([answer])
+        elif compare:
+            names = [attribute] if attribute else _attributes(analyst, survey)
+            parts = _parts(compare, chosen)
+            compared = [
+                analyst.query_compare(
+                    compare_request(
+                        survey, name, *parts, confidence=confidence, simultaneous=simultaneous
+                    )
+                )
+                for name in names
+            ]
+            show.comparisons(compared)
+            if plot is not None:
+                plotting.comparisons(compared, plot)
         else:
-            show.estimates([analyst.query(survey, attribute, **options)])
+            names = [attribute] if attribute else _attributes(analyst, survey)
+            answers: list[analyst_pb2.EstimateResponse] = []
+            for name in names:
+                if by:
+                    answers += analyst.query_by(survey, name, _by(by), _sets(sums), **options)
+                else:
+                    answers.append(analyst.query(survey, name, _sets(sums), **options))
+            show.estimates(answers, by)
+            if plot is not None:
+                plotting.estimates(answers, by, plot)
 
 
 def export(
@@ -177,6 +230,51 @@ def export(
     Console().print(f"{written:,} rows of {survey} are in {escape(str(to))}")
 
 
+def _refuse_all(**given: object) -> None:
+    """Raise `InvalidInput` for an option that is about one attribute, where none is named."""
+    for name, value in given.items():
+        if value:
+            raise InvalidInput(f"--{name} is about one attribute: name it after the survey")
+
+
+def _attributes(analyst: Analyst, survey: str) -> list[str]:
+    """Return the survey's attributes that have reports, in its order; all of them if none has."""
+    shown = analyst.show_survey(survey)
+    asked = hearsay.plans.plan.message(shown.plan).survey.attributes
+    names = [attribute.name for attribute in asked]
+    answered = {each.attribute for each in shown.reports}
+    return [name for name in names if name in answered] or names
+
+
+def _sets(sums: Sequence[str] | None) -> list[list[str]]:
+    """Return the values of each `--sum`; quotes keep a comma within a value."""
+    return [next(csv.reader([text])) if text else [] for text in sums or ()]
+
+
+def _parts(compare: str, chosen: Selection) -> tuple[Selection, Selection]:
+    """Return the two selections that `--compare` names, each restricted by the other options."""
+    kind, _, names = compare.partition("=")
+    parts = names.split(",")
+    if kind not in ("level", "period") or len(parts) != 2 or not all(parts):
+        raise InvalidInput(
+            f"--compare must read like level=A,B or period=A,B or period=A..B,C..D, got {compare!r}"
+        )
+    if kind == "level":
+        if chosen.get("levels"):
+            raise InvalidInput("give --compare level=A,B or --level, not both")
+        one, other = (Selection(**{**chosen, "levels": [name]}) for name in parts)
+        return one, other
+    if chosen.get("periods") or chosen.get("first_period") or chosen.get("last_period"):
+        raise InvalidInput("give --compare period=A,B or --period, --from and --to, not both")
+    found = []
+    for name in parts:
+        first, dots, last = name.partition("..")
+        ends = {"first_period": first, "last_period": last} if dots else {"periods": [first]}
+        found.append(Selection(**{**chosen, **ends}))  # type: ignore[typeddict-item]
+    one, other = found
+    return one, other
+
+
 def _by(name: str) -> Literal["LEVEL", "PERIOD"]:
     if name == "level":
         return "LEVEL"
@@ -195,29 +293,25 @@ class _Shown:
         self._csv = csv.writer(sys.stdout) if as_csv else None
         self._headed = False
 
-    def estimates(self, answers: Sequence[analyst_pb2.EstimateResponse]) -> None:
+    def estimates(self, answers: Sequence[analyst_pb2.EstimateResponse], by: str = "") -> None:
+        several = len({answer.attribute for answer in answers}) > 1
         for answer in answers:
             if answer.warning:
-                where = f"{answer.group}: " if answer.group else ""
+                names = (answer.attribute if several else "", answer.group)
+                where = "".join(f"{name}: " for name in names if name)
                 text = f"warning: {where}{answer.warning}"
                 Console(stderr=True).print(escape(text), soft_wrap=True)
         if self._json:
             documents = [_document(answer) for answer in answers]
-            grouped = any(answer.group for answer in answers)
-            typer.echo(json.dumps(documents if grouped else documents[0], indent=2))
+            typer.echo(json.dumps(documents if several or by else documents[0], indent=2))
+            return
+        if self._csv:
+            self._estimates_csv(answers, by)
             return
         for answer in answers:
             columns = given_columns(answer.rows)
-            if self._csv:
-                group = ["group"] if answer.group else []
-                self._write_csv(
-                    [*group, answer.statistic, *columns],
-                    (
-                        [*([answer.group] if group else []), row.label, *_numbers(row, columns)]
-                        for row in answer.rows
-                    ),
-                )
-                continue
+            if answer.title:
+                Console().print(f"[bold]{escape(answer.title)}[/bold]")
             if answer.group:
                 Console().print(f"[bold]{escape(answer.group)}[/bold]")
             shown = [column for column in columns[4:] if column in _HEADINGS]
@@ -229,6 +323,10 @@ class _Shown:
             if self._most is not None and len(rows) > self._most:
                 rows = sorted(rows, key=lambda row: -row.estimate)[: self._most]
             for row in rows:
+                table.add_row(*_cells(row), *(_cell(row, column) for column in shown))
+            if answer.sums:
+                table.add_section()
+            for row in answer.sums:
                 table.add_row(*_cells(row), *(_cell(row, column) for column in shown))
             Console().print(table)
             if hidden := answer.rows_left_out + len(answer.rows) - len(rows):
@@ -242,6 +340,79 @@ class _Shown:
             if "alike" in columns:
                 Console().print(_if_alike(answer))
 
+    def _estimates_csv(self, answers: Sequence[analyst_pb2.EstimateResponse], by: str) -> None:
+        given = [given_columns(answer.rows) for answer in answers]
+        more = list(dict.fromkeys(column for columns in given for column in columns[4:]))
+        columns = [*given_columns([]), *more]
+        lines = [
+            [
+                answer.attribute,
+                *([answer.group] if by else []),
+                statistic,
+                row.label,
+                *_numbers(row, columns),
+                answer.confidence,
+                answer.reports,
+            ]
+            for answer in answers
+            for statistic, rows in ((answer.statistic, answer.rows), ("sum", answer.sums))
+            for row in rows
+        ]
+        self._write_csv(_csv_columns(columns, by), lines)
+
+    def comparisons(self, answers: Sequence[analyst_pb2.CompareResponse]) -> None:
+        several = len(answers) > 1
+        for answer in answers:
+            if answer.warning:
+                where = f"{answer.attribute}: " if several else ""
+                text = f"warning: {where}{answer.warning}"
+                Console(stderr=True).print(escape(text), soft_wrap=True)
+        if self._json:
+            documents = [
+                _plain(a, first_reports=a.first_reports, second_reports=a.second_reports)
+                for a in answers
+            ]
+            typer.echo(json.dumps(documents if several else documents[0], indent=2))
+            return
+        if self._csv:
+            lines = [
+                [
+                    answer.attribute,
+                    answer.statistic,
+                    row.label,
+                    *(getattr(row, column) for column in DIFFERENCE_COLUMNS),
+                    answer.confidence,
+                    answer.first_reports,
+                    answer.second_reports,
+                ]
+                for answer in answers
+                for row in answer.rows
+            ]
+            names = ["attribute", "statistic", "value", *DIFFERENCE_COLUMNS, "confidence"]
+            self._write_csv([*names, "first_reports", "second_reports"], lines)
+            return
+        for answer in answers:
+            if answer.title:
+                Console().print(f"[bold]{escape(answer.title)}[/bold]")
+            table = Table(answer.attribute)
+            interval = _interval_heading(answer.confidence, answer.simultaneous)
+            headings = ("first", "second", "difference", "std. error", interval, "p-value", "Holm")
+            for heading in headings:
+                table.add_column(heading, justify="right")
+            for row in answer.rows:
+                table.add_row(
+                    escape(row.label),
+                    *(f"{number:.4f}" for number in (row.first, row.second)),
+                    f"{row.difference:+.4f}",
+                    f"{row.standard_error:.4f}",
+                    f"{row.low:+.4f} to {row.high:+.4f}",
+                    f"{row.p_value:.3g}",
+                    f"{row.adjusted_p_value:.3g}",
+                )
+            Console().print(table)
+            counts = f"{answer.first_reports:,} and {answer.second_reports:,} reports"
+            Console().print(f"{counts}{_repeats(answer.repeats)}")
+
     def distribution(self, answer: analyst_pb2.DistributionResponse) -> None:
         if answer.warning:
             Console(stderr=True).print(escape(f"warning: {answer.warning}"), soft_wrap=True)
@@ -254,10 +425,16 @@ class _Shown:
         )
         if self._csv:
             columns = given_columns([])
+            ends = [answer.confidence, answer.reports]
             for kind, rows in parts:
-                lines = ([kind, row.label, *_numbers(row, columns)] for row in rows)
-                self._write_csv(["statistic", answer.attribute, *columns], lines)
+                lines = (
+                    [answer.attribute, kind, row.label, *_numbers(row, columns), *ends]
+                    for row in rows
+                )
+                self._write_csv(_csv_columns(columns), lines)
             return
+        if answer.title:
+            Console().print(f"[bold]{escape(answer.title)}[/bold]")
         for kind, rows in parts:
             if not rows:
                 continue
@@ -303,11 +480,20 @@ def _table(
     attribute: str, statistic: str, confidence: float, simultaneous: bool, more: Sequence[str]
 ) -> Table:
     table = Table(attribute)
-    kind = "simultaneous " if simultaneous else ""
-    interval = f"{kind}{100 * confidence:g}% interval"
+    interval = _interval_heading(confidence, simultaneous)
     for heading in (statistic, "std. error", interval, *more):
         table.add_column(heading, justify="right")
     return table
+
+
+def _interval_heading(confidence: float, simultaneous: bool) -> str:
+    return f"{'simultaneous ' if simultaneous else ''}{100 * confidence:g}% interval"
+
+
+def _csv_columns(columns: Sequence[str], by: str = "") -> list[str]:
+    """Return the heading of CSV with these numeric columns; `by` is "level", "period" or ""."""
+    group = [by] if by else []
+    return ["attribute", *group, "statistic", "value", *columns, "confidence", "reports"]
 
 
 def _cells(row: analyst_pb2.Row) -> list[str]:

@@ -57,6 +57,8 @@ Messages = Sequence[bytes]
 Question = (
     analyst_pb2.EstimateRequest | analyst_pb2.DistributionRequest | analyst_pb2.SuspicionsRequest
 )
+"""Questions about one selection of the reports."""
+
 By = analyst_pb2.EstimateByRequest
 
 
@@ -109,6 +111,26 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                 for message in await self._analyses.run(work, begun=begun):
                     yield message
                 begun = True
+
+    async def Compare(  # noqa: N802
+        self, request: analyst_pb2.CompareRequest, context: Context
+    ) -> AsyncIterator[bytes]:
+        async with _telling(context):
+            frozen, plan = await self._plan(request, context)
+            first, second = [
+                await self._selected(plan, request.attribute, selection)
+                for selection in (request.first, request.second)
+            ]
+            for cohort in first:
+                if cohort in second:
+                    raise InvalidInput(
+                        "the two parts must have no reports in common: both have the level "
+                        f"{cohort.level!r} of the period {cohort.period!r}"
+                    )
+            work = partial(questions.comparison, first=frozenset(first))
+            both = PackedTallies({**first.packed, **second.packed})
+            for message in await self._answer(frozen, request, both, work):
+                yield message
 
     async def Watch(  # noqa: N802
         self, request: analyst_pb2.WatchRequest, context: Context
@@ -197,7 +219,9 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             await abort(context, grpc.StatusCode.NOT_FOUND, no_survey(survey))
         return frozen, hearsay.plans.plan.parse(frozen)
 
-    async def _plan(self, question: Question, context: Context) -> tuple[bytes, Plan]:
+    async def _plan(
+        self, question: Question | analyst_pb2.CompareRequest, context: Context
+    ) -> tuple[bytes, Plan]:
         frozen, plan = await self._frozen(question.survey, context)
         if question.attribute not in plan.attributes:
             detail = (
@@ -211,14 +235,17 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         self, plan: Plan, question: Question, *, none: bool = False
     ) -> PackedTallies:
         """Return the tallies asked for; raise `NoReports` where there are none, unless `none`."""
-        tallies = await self._read(
-            lambda: self._store.tallies(
-                plan.survey, question.attribute, resolve(plan, question.selection)
-            )
-        )
+        tallies = await self._selected(plan, question.attribute, question.selection)
         if not tallies and not none:
             raise NoReports(f"there are no such reports of {question.attribute!r} yet")
         return tallies
+
+    async def _selected(
+        self, plan: Plan, attribute: str, selection: analyst_pb2.Selection
+    ) -> PackedTallies:
+        return await self._read(
+            lambda: self._store.tallies(plan.survey, attribute, resolve(plan, selection))
+        )
 
     async def _answer(
         self,

@@ -21,7 +21,7 @@ class Selection(_message.Message):
     def __init__(self, levels: _Optional[_Iterable[str]] = ..., periods: _Optional[_Iterable[str]] = ..., first_period: _Optional[str] = ..., last_period: _Optional[str] = ...) -> None: ...
 
 class EstimateRequest(_message.Message):
-    __slots__ = ("survey", "attribute", "selection", "confidence", "simultaneous", "method", "consistency", "forged", "recover", "top", "values")
+    __slots__ = ("survey", "attribute", "selection", "confidence", "simultaneous", "method", "consistency", "forged", "recover", "top", "values", "sums")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     SELECTION_FIELD_NUMBER: _ClassVar[int]
@@ -33,6 +33,7 @@ class EstimateRequest(_message.Message):
     RECOVER_FIELD_NUMBER: _ClassVar[int]
     TOP_FIELD_NUMBER: _ClassVar[int]
     VALUES_FIELD_NUMBER: _ClassVar[int]
+    SUMS_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     selection: Selection
@@ -44,7 +45,14 @@ class EstimateRequest(_message.Message):
     recover: float
     top: int
     values: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., method: _Optional[str] = ..., consistency: _Optional[str] = ..., forged: _Optional[int] = ..., recover: _Optional[float] = ..., top: _Optional[int] = ..., values: _Optional[_Iterable[str]] = ...) -> None: ...
+    sums: _containers.RepeatedCompositeFieldContainer[ValueSet]
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., method: _Optional[str] = ..., consistency: _Optional[str] = ..., forged: _Optional[int] = ..., recover: _Optional[float] = ..., top: _Optional[int] = ..., values: _Optional[_Iterable[str]] = ..., sums: _Optional[_Iterable[_Union[ValueSet, _Mapping]]] = ...) -> None: ...
+
+class ValueSet(_message.Message):
+    __slots__ = ("values",)
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, values: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class EstimateByRequest(_message.Message):
     __slots__ = ("question", "by")
@@ -71,7 +79,7 @@ class WatchRequest(_message.Message):
     def __init__(self, question: _Optional[_Union[EstimateRequest, _Mapping]] = ..., interval: _Optional[float] = ...) -> None: ...
 
 class EstimateResponse(_message.Message):
-    __slots__ = ("survey", "attribute", "statistic", "confidence", "simultaneous", "reports", "rows", "cohorts", "method", "homogeneity", "warning", "group", "repeats", "detectable_difference", "rows_left_out", "more")
+    __slots__ = ("survey", "attribute", "statistic", "confidence", "simultaneous", "reports", "rows", "cohorts", "method", "homogeneity", "warning", "group", "repeats", "detectable_difference", "rows_left_out", "more", "sums", "title")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     STATISTIC_FIELD_NUMBER: _ClassVar[int]
@@ -88,6 +96,8 @@ class EstimateResponse(_message.Message):
     DETECTABLE_DIFFERENCE_FIELD_NUMBER: _ClassVar[int]
     ROWS_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
+    SUMS_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     statistic: str
@@ -104,7 +114,9 @@ class EstimateResponse(_message.Message):
     detectable_difference: float
     rows_left_out: int
     more: bool
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., statistic: _Optional[str] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reports: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., cohorts: _Optional[_Iterable[_Union[Cohort, _Mapping]]] = ..., method: _Optional[str] = ..., homogeneity: _Optional[float] = ..., warning: _Optional[str] = ..., group: _Optional[str] = ..., repeats: _Optional[float] = ..., detectable_difference: _Optional[float] = ..., rows_left_out: _Optional[int] = ..., more: bool = ...) -> None: ...
+    sums: _containers.RepeatedCompositeFieldContainer[Row]
+    title: str
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., statistic: _Optional[str] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reports: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., cohorts: _Optional[_Iterable[_Union[Cohort, _Mapping]]] = ..., method: _Optional[str] = ..., homogeneity: _Optional[float] = ..., warning: _Optional[str] = ..., group: _Optional[str] = ..., repeats: _Optional[float] = ..., detectable_difference: _Optional[float] = ..., rows_left_out: _Optional[int] = ..., more: bool = ..., sums: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., title: _Optional[str] = ...) -> None: ...
 
 class Row(_message.Message):
     __slots__ = ("label", "estimate", "standard_error", "low", "high", "raw", "effective_sample_size", "shift_down", "shift_up", "alike", "alike_low", "alike_high")
@@ -150,6 +162,72 @@ class Cohort(_message.Message):
     reports: int
     def __init__(self, revision: _Optional[bytes] = ..., level: _Optional[str] = ..., period: _Optional[str] = ..., epsilon: _Optional[float] = ..., mechanism: _Optional[str] = ..., reports: _Optional[int] = ...) -> None: ...
 
+class CompareRequest(_message.Message):
+    __slots__ = ("survey", "attribute", "first", "second", "confidence", "simultaneous")
+    SURVEY_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    SECOND_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    SIMULTANEOUS_FIELD_NUMBER: _ClassVar[int]
+    survey: str
+    attribute: str
+    first: Selection
+    second: Selection
+    confidence: float
+    simultaneous: bool
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., first: _Optional[_Union[Selection, _Mapping]] = ..., second: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ...) -> None: ...
+
+class CompareResponse(_message.Message):
+    __slots__ = ("survey", "attribute", "title", "statistic", "confidence", "simultaneous", "first_reports", "second_reports", "rows", "repeats", "warning", "more")
+    SURVEY_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    STATISTIC_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    SIMULTANEOUS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_REPORTS_FIELD_NUMBER: _ClassVar[int]
+    SECOND_REPORTS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    REPEATS_FIELD_NUMBER: _ClassVar[int]
+    WARNING_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    survey: str
+    attribute: str
+    title: str
+    statistic: str
+    confidence: float
+    simultaneous: bool
+    first_reports: int
+    second_reports: int
+    rows: _containers.RepeatedCompositeFieldContainer[Difference]
+    repeats: float
+    warning: str
+    more: bool
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., title: _Optional[str] = ..., statistic: _Optional[str] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., first_reports: _Optional[int] = ..., second_reports: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[Difference, _Mapping]]] = ..., repeats: _Optional[float] = ..., warning: _Optional[str] = ..., more: bool = ...) -> None: ...
+
+class Difference(_message.Message):
+    __slots__ = ("label", "first", "second", "difference", "standard_error", "low", "high", "p_value", "adjusted_p_value")
+    LABEL_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    SECOND_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENCE_FIELD_NUMBER: _ClassVar[int]
+    STANDARD_ERROR_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    P_VALUE_FIELD_NUMBER: _ClassVar[int]
+    ADJUSTED_P_VALUE_FIELD_NUMBER: _ClassVar[int]
+    label: str
+    first: float
+    second: float
+    difference: float
+    standard_error: float
+    low: float
+    high: float
+    p_value: float
+    adjusted_p_value: float
+    def __init__(self, label: _Optional[str] = ..., first: _Optional[float] = ..., second: _Optional[float] = ..., difference: _Optional[float] = ..., standard_error: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., p_value: _Optional[float] = ..., adjusted_p_value: _Optional[float] = ...) -> None: ...
+
 class DistributionRequest(_message.Message):
     __slots__ = ("survey", "attribute", "selection", "confidence", "edges", "bins", "quantiles", "step")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
@@ -171,7 +249,7 @@ class DistributionRequest(_message.Message):
     def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., edges: _Optional[_Iterable[float]] = ..., bins: _Optional[int] = ..., quantiles: _Optional[_Iterable[float]] = ..., step: _Optional[float] = ...) -> None: ...
 
 class DistributionResponse(_message.Message):
-    __slots__ = ("survey", "attribute", "confidence", "reports", "method", "bins", "quantiles", "repeats", "warning", "step")
+    __slots__ = ("survey", "attribute", "confidence", "reports", "method", "bins", "quantiles", "repeats", "warning", "step", "title")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
@@ -182,6 +260,7 @@ class DistributionResponse(_message.Message):
     REPEATS_FIELD_NUMBER: _ClassVar[int]
     WARNING_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     confidence: float
@@ -192,7 +271,8 @@ class DistributionResponse(_message.Message):
     repeats: float
     warning: str
     step: float
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., confidence: _Optional[float] = ..., reports: _Optional[int] = ..., method: _Optional[str] = ..., bins: _Optional[_Iterable[_Union[Bin, _Mapping]]] = ..., quantiles: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., repeats: _Optional[float] = ..., warning: _Optional[str] = ..., step: _Optional[float] = ...) -> None: ...
+    title: str
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., confidence: _Optional[float] = ..., reports: _Optional[int] = ..., method: _Optional[str] = ..., bins: _Optional[_Iterable[_Union[Bin, _Mapping]]] = ..., quantiles: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., repeats: _Optional[float] = ..., warning: _Optional[str] = ..., step: _Optional[float] = ..., title: _Optional[str] = ...) -> None: ...
 
 class Bin(_message.Message):
     __slots__ = ("left", "right", "share")

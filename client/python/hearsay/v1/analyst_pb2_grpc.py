@@ -51,6 +51,11 @@ class AnalystStub(object):
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.EstimateByRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.FromString,
                 _registered_method=True)
+        self.Compare = channel.unary_stream(
+                '/hearsay.v1.Analyst/Compare',
+                request_serializer=hearsay_dot_v1_dot_analyst__pb2.CompareRequest.SerializeToString,
+                response_deserializer=hearsay_dot_v1_dot_analyst__pb2.CompareResponse.FromString,
+                _registered_method=True)
         self.Watch = channel.unary_stream(
                 '/hearsay.v1.Analyst/Watch',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.WatchRequest.SerializeToString,
@@ -92,6 +97,15 @@ class AnalystServicer(object):
 
     def EstimateBy(self, request, context):
         """The same for each level or period by itself, in order; `group` names it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Compare(self, request, context):
+        """Tests by how much two parts of the reports differ, such as those of two periods or two levels.
+        INVALID_ARGUMENT where the parts have reports in common.
+        Sent in one message or several, of which all but the last have `more`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -143,6 +157,11 @@ def add_AnalystServicer_to_server(servicer, server):
                     servicer.EstimateBy,
                     request_deserializer=hearsay_dot_v1_dot_analyst__pb2.EstimateByRequest.FromString,
                     response_serializer=hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.SerializeToString,
+            ),
+            'Compare': grpc.unary_stream_rpc_method_handler(
+                    servicer.Compare,
+                    request_deserializer=hearsay_dot_v1_dot_analyst__pb2.CompareRequest.FromString,
+                    response_serializer=hearsay_dot_v1_dot_analyst__pb2.CompareResponse.SerializeToString,
             ),
             'Watch': grpc.unary_stream_rpc_method_handler(
                     servicer.Watch,
@@ -226,6 +245,33 @@ class Analyst(object):
             '/hearsay.v1.Analyst/EstimateBy',
             hearsay_dot_v1_dot_analyst__pb2.EstimateByRequest.SerializeToString,
             hearsay_dot_v1_dot_analyst__pb2.EstimateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Compare(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/hearsay.v1.Analyst/Compare',
+            hearsay_dot_v1_dot_analyst__pb2.CompareRequest.SerializeToString,
+            hearsay_dot_v1_dot_analyst__pb2.CompareResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,193 @@
+"""Answers as plots: estimates with their intervals."""
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ldp.errors import InvalidInput
+
+_WIDTH = 7.0
+"""Inches; a panel is as high as its rows need."""
+
+_ROW, _LINE, _LEAST, _MARGIN = 0.26, 0.14, 1.2, 1.1
+"""Inches of a row of values, of each more line in its label, of the least panel, and around it."""
+
+_MOST_ROWS = 60
+"""Rows of values in one panel: more could not be read. The largest estimates are drawn."""
+
+_LABEL, _LINES = 36, 2
+"""Characters of a label in a line, and its lines."""
+
+_TITLE = 70
+"""Characters of a title in a line, where labels are short."""
+
+_MOST_GROUPS = 6
+"""Groups beside each other; of more, such as the periods of a month, each value is a line."""
+
+_BAR, _ERROR = "#9ecae1", "#08519c"
+
+
+def figure(*tables: pd.DataFrame) -> Figure:
+    """Draw the tables of `Analyst`, one panel each, into a figure of matplotlib.
+
+    Tables are those of `estimate`, `sums`, `by_level`, `by_period`, `compare`, and the histogram of
+    `distribution`. Bars are estimates, or shares; lines are their intervals. Raises `InvalidInput`
+    for another table and one without rows.
+    """
+    if not tables:
+        raise InvalidInput("give one table at least, got none")
+    drawn = [_Panel(table) for table in tables]
+    heights = [panel.height for panel in drawn]
+    whole = Figure(figsize=(_WIDTH, sum(heights)), dpi=150, layout="constrained")
+    axes = whole.subplots(len(drawn), 1, squeeze=False, height_ratios=heights)
+    for panel, axis in zip(drawn, axes[:, 0], strict=True):
+        panel.draw(axis)
+    return whole
+
+
+class _Panel:
+    """One table, and how much room it takes."""
+
+    def __init__(self, table: pd.DataFrame) -> None:
+        if "attribute" not in table.attrs or "low" not in table.columns:
+            raise InvalidInput("a plot is of a table that an Analyst returned, with intervals")
+        if table.empty:
+            raise InvalidInput(
+                f"{table.attrs['attribute']!r} has nothing to draw: {table.attrs['warning']}"
+            )
+        self._table = table
+        names = list(table.index.names)
+        self._histogram = names == ["left", "right"]
+        self._grouped = names[0] in ("level", "period") and len(names) == 2
+        self._difference = "difference" in table.columns
+        self._lines = self._grouped and table.index.get_level_values(0).nunique() > _MOST_GROUPS
+        self._left_out = 0
+        if not (self._histogram or self._grouped) and len(table) > _MOST_ROWS:
+            column = "difference" if self._difference else "estimate"
+            largest = table[column].abs().nlargest(_MOST_ROWS).index
+            self._left_out = len(table) - _MOST_ROWS
+            self._table = table[table.index.isin(largest)]
+
+    @property
+    def height(self) -> float:
+        """The panel's height in inches."""
+        if self._histogram or self._lines:
+            return 3.6
+        groups = self._table.index.get_level_values(0).nunique() if self._grouped else 1
+        rows = sum(
+            max(_ROW * max(1.0, 0.6 * groups), _ROW + _LINE * label.count("\n"))
+            for label in self._labels
+        )
+        return _MARGIN + max(_LEAST, rows)
+
+    @property
+    def _labels(self) -> list[str]:
+        last = self._table.index.get_level_values(-1)
+        return [_wrapped(str(value), _LABEL, _LINES) for value in dict.fromkeys(last)]
+
+    def draw(self, axis: Axes) -> None:
+        """Draw the table."""
+        attrs = self._table.attrs
+        taken = 0 if self._histogram or self._lines else max(map(len, self._labels))
+        width = _TITLE - min(taken, _LABEL)
+        axis.set_title(_wrapped(attrs["title"] or attrs["attribute"], width, 4))
+        axis.spines[["top", "right"]].set_visible(False)
+        interval = f"{100 * attrs['confidence']:g}% intervals"
+        if self._left_out:
+            interval += f"; {self._left_out:,} smaller ones are left out"
+        if self._histogram:
+            self._draw_histogram(axis, interval)
+        elif self._lines:
+            self._draw_lines(axis, interval)
+        else:
+            self._draw_bars(axis, interval)
+
+    def _draw_bars(self, axis: Axes, interval: str) -> None:
+        labels = self._labels
+        column = "difference" if self._difference else "estimate"
+        groups: Sequence[Any] = [None]
+        if self._grouped:
+            groups = list(dict.fromkeys(self._table.index.get_level_values(0)))
+        thick = 0.7 / len(groups)
+        for number, group in enumerate(groups):
+            table = self._table if group is None else self._table.loc[group]
+            places = np.arange(len(table)) + (number - (len(groups) - 1) / 2) * thick
+            color = _BAR if group is None else f"C{number}"
+            name = "" if group is None else _plain(str(group))
+            if self._difference:
+                axis.plot(table[column], places, "o", color=_ERROR, markersize=4)
+            else:
+                axis.barh(places, table[column], 0.9 * thick, color=color, alpha=0.8, label=name)
+            middle, reach = _ends(table)
+            line = _ERROR if group is None else "black"
+            axis.errorbar(middle, places, xerr=reach, fmt="none", ecolor=line, capsize=2.5)
+        axis.set_yticks(np.arange(len(labels)), labels)
+        axis.set_ylim(len(labels) - 0.4, -0.6)
+        axis.axvline(0, color="black", linewidth=0.8)
+        statistic = self._table.attrs["statistic"]
+        kind = "difference in " * self._difference + statistic
+        axis.set_xlabel(f"{kind}, with {interval}")
+        if self._grouped:
+            axis.legend(frameon=False, fontsize="small", title=self._table.index.names[0])
+
+    def _draw_lines(self, axis: Axes, interval: str) -> None:
+        names = list(dict.fromkeys(self._table.index.get_level_values(0)))
+        by_value = self._table.swaplevel().sort_index(level=0, sort_remaining=False)
+        for number, value in enumerate(dict.fromkeys(self._table.index.get_level_values(1))):
+            table = by_value.loc[value].reindex(names)
+            middle, reach = _ends(table)
+            places = np.arange(len(names))
+            axis.plot(places, table["estimate"], color=f"C{number % 10}", label=_plain(str(value)))
+            axis.fill_between(
+                places, middle - reach, middle + reach, color=f"C{number % 10}", alpha=0.2
+            )
+        shown = np.unique(np.linspace(0, len(names) - 1, 8).round().astype(int))
+        axis.set_xticks(shown, [_plain(str(names[place])) for place in shown], rotation=30)
+        axis.set_ylabel(f"{self._table.attrs['statistic']}, with {interval}")
+        if len(by_value) // len(names) <= 10:
+            axis.legend(frameon=False, fontsize="small")
+
+    def _draw_histogram(self, axis: Axes, interval: str) -> None:
+        left, right = (
+            self._table.index.get_level_values(name).to_numpy() for name in ("left", "right")
+        )
+        # Of whole numbers both ends belong to a bin: it reaches to where the next one begins.
+        ends = np.append(
+            left[1:], right[-1] + (left[1:] - right[:-1]).mean() if left.size > 1 else right[-1]
+        )
+        estimate = self._table["estimate"].to_numpy()
+        axis.bar(left, estimate, ends - left, align="edge", color=_BAR, edgecolor="white")
+        middle, reach = _ends(self._table)
+        known = ~np.isnan(reach)
+        if known.any():
+            axis.errorbar(
+                ((left + ends) / 2)[known],
+                middle[known],
+                yerr=reach[known],
+                fmt="none",
+                ecolor=_ERROR,
+                capsize=2.5,
+            )
+        axis.set_xlabel(_plain(self._table.attrs["attribute"]))
+        axis.set_ylabel(f"share, with {interval}" if known.any() else "share")
+
+
+def _ends(table: pd.DataFrame) -> tuple[Any, Any]:
+    """Return the middles of the intervals and how far they reach."""
+    low, high = table["low"].to_numpy(), table["high"].to_numpy()
+    return (low + high) / 2, (high - low) / 2
+
+
+def _wrapped(text: str, width: int, lines: int) -> str:
+    found = textwrap.wrap(text, width, max_lines=lines, placeholder=" ...")
+    return _plain("\n".join(found))
+
+
+def _plain(text: str) -> str:
+    """Return text that matplotlib does not read as mathematics."""
+    return text.replace("$", r"\$")

@@ -1,0 +1,50 @@
+"""`hearsay query --plot`: answers drawn into a file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hearsay.v1 import analyst_pb2
+from ldp.errors import InvalidInput, needs
+
+_ENDINGS = (".png", ".svg", ".pdf")
+
+
+def check(file: Path) -> None:
+    """Raise `InvalidInput`, or `MissingExtra`, where nothing can be drawn into the file."""
+    if file.suffix not in _ENDINGS:
+        raise InvalidInput(
+            f"--plot must name a file that ends in {', '.join(_ENDINGS)}, got {file}"
+        )
+    if not file.parent.is_dir():
+        raise InvalidInput(f"--plot: there is no folder {file.parent}")
+    with needs("a plot", "analyst"):
+        import hearsay.plots  # noqa: F401
+
+
+def estimates(answers: Sequence[analyst_pb2.EstimateResponse], by: str, file: Path) -> None:
+    """Draw estimates, and sums in a panel of their own; the groups of an attribute together."""
+    from hearsay import frames, plots
+
+    by_attribute: dict[str, list[analyst_pb2.EstimateResponse]] = {}
+    for answer in answers:
+        by_attribute.setdefault(answer.attribute, []).append(answer)
+    tables = []
+    for mine in by_attribute.values():
+        tables.append(frames.grouped(mine, by) if by else frames.estimates(mine[0]))
+        if mine[0].sums and not by:
+            tables.append(frames.sums(mine[0]))
+    plots.figure(*tables).savefig(file)
+
+
+def comparisons(answers: Sequence[analyst_pb2.CompareResponse], file: Path) -> None:
+    """Draw differences with their intervals."""
+    from hearsay import frames, plots
+
+    plots.figure(*(frames.comparison(answer) for answer in answers)).savefig(file)
+
+
+def distribution(answer: analyst_pb2.DistributionResponse, file: Path) -> None:
+    """Draw a histogram; raise `InvalidInput` where the answer has no bins."""
+    from hearsay import frames, plots
+
+    plots.figure(frames.histogram(answer)).savefig(file)
