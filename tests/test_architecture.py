@@ -39,8 +39,9 @@ FLOORS = {
     ],
     "hearsay": [
         {"environment", "interrupts", "trouble", "v1"},
+        {"columns"},
         {"plans", "storage"},
-        {"agreement", "rows"},
+        {"agreement", "frames", "plots", "rows"},
         {"choices"},
         {"recording"},
         {"sending"},

@@ -24,28 +24,6 @@ _LONG = 3600.0
 """Seconds that a question may take for which the server reads all stored reports."""
 
 
-_COLUMNS = ("estimate", "standard_error", "low", "high")
-_MORE_COLUMNS = (
-    "raw",
-    "effective_sample_size",
-    "shift_down",
-    "shift_up",
-    "alike",
-    "alike_low",
-    "alike_high",
-)
-DIFFERENCE_COLUMNS = (
-    "first",
-    "second",
-    "difference",
-    "standard_error",
-    "low",
-    "high",
-    "p_value",
-    "adjusted_p_value",
-)
-
-
 class Selection(TypedDict, total=False):
     """Which reports a question is about: all reports that meet every key that is given.
 
@@ -522,18 +500,6 @@ class Analyst:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def given_columns(rows: Sequence[analyst_pb2.Row]) -> list[str]:
-    """Return the names of the numeric columns that these rows have."""
-    more = [name for name in _MORE_COLUMNS if rows and rows[0].HasField(name)]
-    return [*_COLUMNS, *more]
-
-
-def number(row: analyst_pb2.Row, column: str) -> float:
-    """Return a row's number; nan where it has none, as a curve has no errors."""
-    found: float = getattr(row, column)
-    return found if column == "estimate" or row.HasField(column) else math.nan
 
 
 def compare_request(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from hearsay.analyst import DIFFERENCE_COLUMNS, given_columns, number
+from hearsay.columns import DIFFERENCE_COLUMNS, given_columns, number
 from hearsay.v1 import analyst_pb2
 
 
@@ -87,6 +87,7 @@ def _estimates(
     names = ("survey", "attribute", "title", "statistic", "confidence", "simultaneous")
     table.attrs = {
         **{name: getattr(answer, name) for name in (*names, "reports", "repeats", "method")},
+        "rows_left_out": answer.rows_left_out,
         "homogeneity": answer.homogeneity if answer.HasField("homogeneity") else None,
         "detectable_difference": (
             answer.detectable_difference if answer.HasField("detectable_difference") else None

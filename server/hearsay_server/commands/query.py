@@ -17,14 +17,8 @@ from rich.table import Table
 
 import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.analyst import (
-    DIFFERENCE_COLUMNS,
-    Options,
-    Selection,
-    compare_request,
-    given_columns,
-    number,
-)
+from hearsay.analyst import Options, Selection, compare_request
+from hearsay.columns import DIFFERENCE_COLUMNS, given_columns, number
 from hearsay.v1 import analyst_pb2
 from hearsay_server.commands import connect, plotting
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token

@@ -1,0 +1,39 @@
+"""Names and numbers of the columns of an answer, for tables of any kind."""
+
+import math
+from collections.abc import Sequence
+
+from hearsay.v1 import analyst_pb2
+
+_COLUMNS = ("estimate", "standard_error", "low", "high")
+_MORE_COLUMNS = (
+    "raw",
+    "effective_sample_size",
+    "shift_down",
+    "shift_up",
+    "alike",
+    "alike_low",
+    "alike_high",
+)
+DIFFERENCE_COLUMNS = (
+    "first",
+    "second",
+    "difference",
+    "standard_error",
+    "low",
+    "high",
+    "p_value",
+    "adjusted_p_value",
+)
+
+
+def given_columns(rows: Sequence[analyst_pb2.Row]) -> list[str]:
+    """Return the names of the numeric columns that these rows have."""
+    more = [name for name in _MORE_COLUMNS if rows and rows[0].HasField(name)]
+    return [*_COLUMNS, *more]
+
+
+def number(row: analyst_pb2.Row, column: str) -> float:
+    """Return a row's number; nan where it has none, as a curve has no errors."""
+    found: float = getattr(row, column)
+    return found if column == "estimate" or row.HasField(column) else math.nan
