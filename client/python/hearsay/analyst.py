@@ -468,10 +468,19 @@ class Analyst:
         return answer
 
     def chunks(
-        self, survey: str, **selection: Unpack[Selection]
+        self,
+        survey: str,
+        *,
+        since: analyst_pb2.Exported | None = None,
+        **selection: Unpack[Selection],
     ) -> Iterator[analyst_pb2.ExportRowsResponse]:
-        """Yield the plan, then the stored rows as they are streamed, a megabyte or so at a time."""
-        request = analyst_pb2.ExportRowsRequest(survey=survey, **_fields(selection, Selection))
+        """Yield the plan, then the stored rows as they are streamed, a megabyte or so at a time.
+
+        With `since` each period's rows are followed by a message that says what they are of, and
+        periods that `since` has and that are unchanged have no rows (`ExportRowsRequest`).
+        """
+        fields = _fields(selection, Selection)
+        request = analyst_pb2.ExportRowsRequest(survey=survey, since=since, **fields)
         return stream(self._stub.ExportRows, request)
 
     def _grouped(

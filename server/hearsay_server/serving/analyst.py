@@ -15,6 +15,7 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 import hearsay.plans.plan
+from hearsay.plans import period
 from hearsay.plans.plan import Categorical, Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
 from hearsay_server.answers import questions
@@ -25,7 +26,8 @@ from hearsay_server.serving.feeds import Feeds
 from hearsay_server.serving.status import Context, abort, no_survey
 from hearsay_server.storage import audit
 from hearsay_server.storage.packed import PackedTallies
-from hearsay_server.storage.selection import resolve
+from hearsay_server.storage.selection import Selected, resolve
+from hearsay_server.storage.shards import Counted
 from hearsay_server.storage.store import Store
 from ldp import InvalidInput
 from ldp.assurance.suspicion import Supports
@@ -60,6 +62,7 @@ Question = (
 """Questions about one selection of the reports."""
 
 By = analyst_pb2.EstimateByRequest
+ExportedPeriod = analyst_pb2.ExportedPeriod
 
 
 class Analyst(analyst_pb2_grpc.AnalystServicer):
@@ -188,14 +191,38 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         async with _telling(context):
             frozen, plan = await self._frozen(request.survey, context)
             selected = resolve(plan, request.selection)
+            before = _exported(plan, request.since)
             caller = auth.caller()
             async with self._exports.process() as run:
                 await self._read(lambda: self._record_export(request, caller))
                 yield analyst_pb2.ExportRowsResponse(plan=frozen).SerializeToString()
-                pages = self._store.batches(plan.survey, selected)
-                while page := await self._read(lambda: next(pages, None)):
-                    for message in await run(questions.mixed, frozen, page, selected.levels):
-                        yield message
+                counted = await self._read(lambda: self._store.counted(plan.survey, selected))
+                # A survey that was deleted and created again may lack periods it had before.
+                gone = {name: Counted() for name in before if selected.has(name)}
+                for name, counts in sorted((gone | counted).items()):
+                    known = before.get(name)
+                    now = ExportedPeriod(period=name, dropped=counts.dropped)
+                    if known and counts.dropped > known.dropped:
+                        pass
+                    elif known and await self._digest(plan.survey, name) == known.digest:
+                        now = known
+                    else:
+                        digest = _digest()
+                        pages = self._store.batches_of(plan.survey, name)
+                        while counts.stored and (
+                            page := await self._read(partial(next, pages, None))
+                        ):
+                            for batch in page:
+                                digest.update(batch.id)
+                            for message in await run(
+                                questions.mixed, frozen, page, selected.levels
+                            ):
+                                yield message
+                        now.digest = digest.digest()
+                        if known:  # rows that are dropped meanwhile are in the earlier export
+                            now.dropped = await self._dropped(plan.survey, name)
+                    if request.HasField("since"):
+                        yield analyst_pb2.ExportRowsResponse(exported=now).SerializeToString()
 
     def _record_export(self, request: analyst_pb2.ExportRowsRequest, caller: str) -> None:
         """Write who exports which rows into the audit log, before the first of them leaves."""
@@ -209,6 +236,21 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                 )
 
         database.retrying(record)
+
+    async def _dropped(self, survey: str, name: str) -> int:
+        """Return how many batches of a period the retention has dropped."""
+        selected = Selected(periods=(name,))
+        counted = await self._read(lambda: self._store.counted(survey, selected))
+        return counted.get(name, Counted()).dropped
+
+    async def _digest(self, survey: str, period: str) -> bytes:
+        """Return the digest of the ids of a period's stored batches."""
+        digest = _digest()
+        pages = self._store.ids(survey, period)
+        while ids := await self._read(partial(next, pages, None)):
+            for id_ in ids:
+                digest.update(id_)
+        return digest.digest()
 
     async def _read(self, read: Callable[[], _Value]) -> _Value:
         return await asyncio.get_running_loop().run_in_executor(self._readers, read)
@@ -266,6 +308,17 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         answer = await analyses.run(computed, begun=watched)
         self._answers.keep(key, answer)
         return answer
+
+
+_digest = partial(hashlib.blake2b, digest_size=16)
+"""A new digest of the ids of a period's batches."""
+
+
+def _exported(plan: Plan, exported: analyst_pb2.Exported) -> dict[str, ExportedPeriod]:
+    """Return by name the periods exported before; raise `InvalidInput` where one is no period."""
+    for each in exported.periods:
+        period.start(plan.period, each.period)
+    return {each.period: each for each in exported.periods}
 
 
 @contextlib.asynccontextmanager

@@ -20,6 +20,14 @@ class Selected:
     first: str = ""
     last: str = ""
 
+    def has(self, period: str) -> bool:
+        """Tell whether a period is selected."""
+        return (
+            (not self.periods or period in self.periods)
+            and period >= self.first
+            and (not self.last or period <= self.last)
+        )
+
 
 EVERYTHING = Selected()
 

@@ -37,6 +37,11 @@ class Counted:
     records: int = 0
     dropped: int = 0
 
+    @property
+    def stored(self) -> int:
+        """How many of the batches are stored still."""
+        return self.batches - self.dropped
+
     def __add__(self, other: "Counted") -> "Counted":
         return Counted(
             self.batches + other.batches,

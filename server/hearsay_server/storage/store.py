@@ -311,6 +311,26 @@ class Store:
             conditions.append(period <= selected.last)
         return conditions
 
+    def counted(self, survey: str, selected: Selected = EVERYTHING) -> dict[str, Counted]:
+        """Return the counts of the selected periods, in the order of time."""
+        with self.database.reading() as connection:
+            found = shards.counted(connection, survey)
+        return {name: found[name] for name in sorted(found) if selected.has(name)}
+
+    def ids(self, survey: str, period: str, *, page: int = 10_000) -> Iterator[list[bytes]]:
+        """Yield the ids of a period's batches that are stored still, in order, in pages."""
+        table = schema.batches
+        mine = (table.c.survey == survey) & (table.c.period == period) & table.c.batch.is_not(None)
+        last = b""
+        while True:
+            query = sa.select(table.c.id).where(mine, table.c.id > last).order_by(table.c.id)
+            with self.database.reading() as connection:
+                ids = list(connection.scalars(query.limit(page)))
+            if not ids:
+                return
+            yield ids
+            last = ids[-1]
+
     def batches(
         self, survey: str, selected: Selected = EVERYTHING, *, page: int = 128
     ) -> Iterator[list[collector_pb2.Batch]]:
@@ -323,25 +343,21 @@ class Store:
         it is no page of a few. Each is read in a transaction of its own, so that a long reading
         holds nobody up; a batch that comes in meanwhile may or may not be among them.
         """
-        table = schema.counts
-        stored = sa.func.sum(table.c.batches) > sa.func.sum(table.c.dropped)
-        query = (
-            sa.select(table.c.period)
-            .where(table.c.survey == survey, *self._within(table.c.period, selected))
-            .group_by(table.c.period)
-            .having(stored)
-            .order_by(table.c.period)
-        )
-        with self.database.reading() as connection:
-            names = connection.scalars(query).all()
-        for name in names:
-            held: list[list[collector_pb2.Batch]] = []
-            for more in self._pages(survey, name, page):
-                if len(held) == 2:
-                    yield held.pop(0)
-                held.append(more)
-            if held:
-                yield [batch for part in held for batch in part]
+        for name, counts in self.counted(survey, selected).items():
+            if counts.stored:
+                yield from self.batches_of(survey, name, page=page)
+
+    def batches_of(
+        self, survey: str, period: str, *, page: int = 128
+    ) -> Iterator[list[collector_pb2.Batch]]:
+        """Yield the batches of a period that are stored still, in pages as `batches`."""
+        held: list[list[collector_pb2.Batch]] = []
+        for more in self._pages(survey, period, page):
+            if len(held) == 2:
+                yield held.pop(0)
+            held.append(more)
+        if held:
+            yield [batch for part in held for batch in part]
 
     def _pages(self, survey: str, period: str, page: int) -> Iterator[list[collector_pb2.Batch]]:
         table = schema.batches

@@ -321,21 +321,41 @@ class Suspicion(_message.Message):
     def __init__(self, level: _Optional[str] = ..., reports: _Optional[int] = ..., test: _Optional[str] = ..., statistic: _Optional[float] = ..., p_value: _Optional[float] = ...) -> None: ...
 
 class ExportRowsRequest(_message.Message):
-    __slots__ = ("survey", "selection")
+    __slots__ = ("survey", "selection", "since")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     SELECTION_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
     survey: str
     selection: Selection
-    def __init__(self, survey: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ...) -> None: ...
+    since: Exported
+    def __init__(self, survey: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., since: _Optional[_Union[Exported, _Mapping]] = ...) -> None: ...
+
+class Exported(_message.Message):
+    __slots__ = ("periods",)
+    PERIODS_FIELD_NUMBER: _ClassVar[int]
+    periods: _containers.RepeatedCompositeFieldContainer[ExportedPeriod]
+    def __init__(self, periods: _Optional[_Iterable[_Union[ExportedPeriod, _Mapping]]] = ...) -> None: ...
+
+class ExportedPeriod(_message.Message):
+    __slots__ = ("period", "digest", "dropped")
+    PERIOD_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_FIELD_NUMBER: _ClassVar[int]
+    period: str
+    digest: bytes
+    dropped: int
+    def __init__(self, period: _Optional[str] = ..., digest: _Optional[bytes] = ..., dropped: _Optional[int] = ...) -> None: ...
 
 class ExportRowsResponse(_message.Message):
-    __slots__ = ("plan", "period", "rows", "columns")
+    __slots__ = ("plan", "period", "rows", "columns", "exported")
     PLAN_FIELD_NUMBER: _ClassVar[int]
     PERIOD_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    EXPORTED_FIELD_NUMBER: _ClassVar[int]
     plan: bytes
     period: str
     rows: int
     columns: _containers.RepeatedCompositeFieldContainer[_collector_pb2.Column]
-    def __init__(self, plan: _Optional[bytes] = ..., period: _Optional[str] = ..., rows: _Optional[int] = ..., columns: _Optional[_Iterable[_Union[_collector_pb2.Column, _Mapping]]] = ...) -> None: ...
+    exported: ExportedPeriod
+    def __init__(self, plan: _Optional[bytes] = ..., period: _Optional[str] = ..., rows: _Optional[int] = ..., columns: _Optional[_Iterable[_Union[_collector_pb2.Column, _Mapping]]] = ..., exported: _Optional[_Union[ExportedPeriod, _Mapping]] = ...) -> None: ...
