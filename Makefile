@@ -32,6 +32,7 @@ bench: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/ingest_speed.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/analysis_latency.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/sizing_costs.py
+	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/spark_speed.py
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

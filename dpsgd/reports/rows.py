@@ -1,7 +1,8 @@
 """Randomised rows, as a server gave them out, with the channels that they came through.
 
 There are two ways to have them, with the same columns: the frame of `hearsay.Analyst.rows`, and
-the output of `hearsay export`, a folder of Parquet files (hive partitions or not) or one of them.
+the output of `hearsay export`, a folder of Parquet files or one of them. Of an export that
+continues earlier ones, the files in their folders are read as well: `_export.json` lists them.
 An attribute has a column of its codes, missing where a row has none: integers where a code is one,
 else the bytes of the code; and a column `<attribute>__level` of level names. Beside them, in the
 frame's attrs as `channels` and in the schema's metadata as `hearsay.channels`, stands a JSON
@@ -33,6 +34,7 @@ METADATA = b"hearsay.channels"
 """The key of the channels in a Parquet schema's metadata; a frame's attrs use its last part."""
 
 _LEVEL = "__level"
+_MANIFEST = "_export.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +95,8 @@ class Rows:
         if attributes is not None:
             wanted = [column for name in attributes for column in (name, name + _LEVEL)]
         try:
-            table = pyarrow.parquet.read_table(path, columns=wanted)
-        except (pyarrow.ArrowException, OSError, ValueError) as error:
+            table = pyarrow.parquet.read_table(_files(path), columns=wanted)
+        except (pyarrow.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
             raise InvalidInput(f"cannot read {path}: {error}") from None
         text = (table.schema.metadata or {}).get(METADATA)
         there = set(table.column_names)
@@ -191,6 +193,15 @@ class Rows:
         if attribute not in self.columns:
             raise InvalidInput(f"there is no attribute {attribute!r} in these rows")
         return self.columns[attribute]
+
+
+def _files(path: Path) -> Path | list[Path]:
+    """Return the files that an export's manifest lists; the path itself where there is none."""
+    manifest = path / _MANIFEST
+    if not manifest.exists():
+        return path
+    periods = json.loads(manifest.read_bytes())["periods"]
+    return [path / name for period in periods.values() for name in period["files"]]
 
 
 def _channels(

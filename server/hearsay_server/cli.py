@@ -37,7 +37,10 @@ COMMANDS = {
         "query:query",
         "Ask for attributes' debiased frequencies, or means, with their errors.",
     ),
-    "export": ("query:export", "Write the randomised rows as Parquet, a folder for each period."),
+    "export": (
+        "query:export",
+        "Write the randomised rows as Parquet, each period in files of its own.",
+    ),
     "plan": (
         "tools:plan",
         "Work out the number of reports, the epsilon or the error of a survey before it is run.",

@@ -21,13 +21,15 @@ from hearsay_server.answers.rows import chunks
 from hearsay_server.storage.store import Store
 from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput, Mechanism, Tally
-from ldp.errors import NotReady
+from ldp.errors import NotReady, StorageFailed
 from support import DAILY, SURVEY
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
-from hearsay_server.answers.export import _Parts, export, plan_of, schema_of  # noqa: E402
+from hearsay_server.answers.export import _Parts, export, schema_of  # noqa: E402
+from hearsay_server.answers.folders import open_folder  # noqa: E402
+from hearsay_server.answers.manifest import Manifest  # noqa: E402
 
 
 class Exported:
@@ -39,7 +41,7 @@ class Exported:
             self.data, self.plan = register(address, toml())
             self.rows = collect(address, self.plan)
             with Analyst(address) as analyst:
-                assert export(analyst, "all", self.path) == self.rows
+                assert export(analyst, "all", self.path).rows == self.rows
                 self.frame = analyst.rows("all")
                 self.yesterday = analyst.rows("all", first_period=DAYS[1], last_period=DAYS[1])
                 self.strict = analyst.rows("all", levels=["strict"], periods=DAYS[:2])
@@ -57,6 +59,10 @@ class Exported:
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     return Exported(tmp_path_factory.mktemp("exported"))
+
+
+def manifest_of(path: Path) -> Manifest:
+    return Manifest.read(open_folder(path))
 
 
 def tallies(exported: Exported, attribute: str, triples: object) -> dict[tuple[str, str], Tally]:
@@ -93,13 +99,12 @@ def test_pandas_reads_tallies_equal_to_the_servers(exported: Exported) -> None:
 
 def test_duckdb_reads_tallies_equal_to_the_servers(exported: Exported) -> None:
     duckdb = pytest.importorskip("duckdb")
-    files = f"{exported.path}/*/*.parquet"
+    files = f"{exported.path}/*.parquet"
     with duckdb.connect() as connection:
         for name in exported.plan.attributes:
             triples = connection.execute(
                 f'SELECT "{name}", "{name}__level", period '
-                f"FROM read_parquet('{files}', hive_partitioning = true, "
-                f'hive_types_autocast = false) WHERE "{name}" IS NOT NULL'
+                f"FROM read_parquet('{files}') WHERE \"{name}\" IS NOT NULL"
             ).fetchall()
             assert tallies(exported, name, triples) == stored(exported, name)
 
@@ -146,14 +151,23 @@ def test_the_private_training_reads_every_row_from_both(exported: Exported) -> N
 
 
 def test_every_file_says_how_it_was_randomised(exported: Exported) -> None:
-    assert {file.parent.name for file in exported.path.glob("*/*")} == {
-        f"period={day}" for day in DAYS
-    }
-    for file in exported.path.glob("*/*.parquet"):
+    assert manifest_of(exported.path).plan == exported.data
+    for file in exported.path.glob("*.parquet"):
         metadata = pq.read_schema(file).metadata
         assert base64.b64decode(metadata[b"hearsay.plan"]) == exported.data
         assert metadata[b"hearsay.revision"].decode() == exported.plan.revision.hex()
-    assert plan_of(exported.path) == exported.data
+
+
+def test_every_file_has_its_period_in_its_name_and_in_a_column(exported: Exported) -> None:
+    periods = manifest_of(exported.path).periods
+    assert list(periods) == DAYS
+    names = [name for period in periods.values() for name in period.files]
+    assert {file.name for file in exported.path.iterdir()} == {*names, "_export.json"}
+    for day, period in periods.items():
+        for name, rows in period.files.items():
+            assert name.startswith(f"{day}-0-")
+            table = pq.read_table(exported.path / name)
+            assert table["period"].to_pylist() == [day] * rows
 
 
 def test_codes_are_integers_where_they_can_be(exported: Exported) -> None:
@@ -244,12 +258,14 @@ def test_an_export_appears_whole_or_not_at_all(
 
         with monkeypatch.context() as patch:
             patch.setattr("hearsay_server.answers.export.os.fsync", fail)
-            with pytest.raises(OSError, match="the disk is full"):
+            with pytest.raises(StorageFailed, match=r"cannot use .*out: the disk is full"):
                 export(analyst, "health", tmp_path / "out")
         assert [path.name for path in tmp_path.iterdir()] == ["data"]
-        assert export(analyst, "health", tmp_path / "out") == 5
+        assert export(analyst, "health", tmp_path / "out").rows == 5
         with pytest.raises(InvalidInput, match="exists: name a folder that does not"):
-            export(analyst, "health", tmp_path / "out")
+            export(analyst, "health", (tmp_path / "out").as_uri())
+        with pytest.raises(StorageFailed, match=r"cannot use .*File exists"):
+            export(analyst, "health", tmp_path / "data" / "hearsay.db" / "out")
 
 
 def test_the_command_exports_the_selected_levels_and_periods(tmp_path: Path) -> None:
@@ -299,18 +315,16 @@ def test_a_large_survey_is_written_in_parts_and_little_of_it_waits(
             *(batch(plan, "strict", day, answers, seed) for seed, day in enumerate(DAYS * 2)),
         )
         with Analyst(address) as analyst:
-            assert export(analyst, "daily", tmp_path / "out") == 600
+            assert export(analyst, "daily", tmp_path / "out").rows == 600
     assert max(waiting) < 4000
     store = Store(tmp_path / "data")
     tallies = {c.period: tally for c, tally in store.tallies("daily", "smokes").items()}
     store.close()
     assert tallies.keys() == set(DAYS)
     for day, tally in tallies.items():
-        place = tmp_path / "out" / f"period={day}"
-        names = {file.name for file in place.iterdir()}
-        assert names == {f"part-{number}.parquet" for number in range(len(names))}
-        assert len(names) > 1
-        codes = pq.read_table(place)["smokes"].to_numpy().astype(np.uint8)
+        files = sorted((tmp_path / "out").glob(f"{day}-*.parquet"))
+        assert len(files) > 1
+        codes = pq.read_table(files)["smokes"].to_numpy().astype(np.uint8)
         assert plan.levels["strict"].mechanisms["smokes"].tally(codes) == tally
 
 
@@ -321,13 +335,36 @@ def test_columns_that_would_collide_are_refused() -> None:
         schema_of(hearsay.plans.plan.parse(data), data)
 
 
-def test_a_folder_that_is_no_export_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="is no folder that `hearsay export` wrote"):
-        plan_of(tmp_path)
-    (tmp_path / "period=once").mkdir()
-    pq.write_table(pa.table({"a": [1]}), tmp_path / "period=once" / "part-0.parquet")
-    with pytest.raises(InvalidInput, match="does not say how it was randomised"):
-        plan_of(tmp_path)
+def test_a_folder_that_is_no_whole_export_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "once-0-0.parquet")
+    with pytest.raises(InvalidInput, match=r"is no whole export .* it has no _export.json"):
+        manifest_of(tmp_path)
+    with pytest.raises(InvalidInput, match="is no whole export"):
+        manifest_of(tmp_path / "once-0-0.parquet")
+    for text in ("", "[]", '{"format": 2}', '{"format": 1}', '{"format": 1, "plan": "?"}'):
+        (tmp_path / "_export.json").write_text(text)
+        with pytest.raises(InvalidInput, match=r"_export.json is no manifest of an export"):
+            manifest_of(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("ftp://host/rows", "a path or a URI of file://, s3://, gs://, hdfs://; got ftp://"),
+        ("abfs://container/rows", "a URI of file://, s3://, gs://, hdfs://; got abfs://"),
+        ("file://rows", "file://rows is no folder that can be used"),
+        ("s3://key:secret@bucket/rows?colour=red", "s3://bucket/rows is no folder.*'colour'"),
+    ],
+)
+def test_a_folder_that_cannot_be_named_is_refused(where: str, words: str) -> None:
+    with pytest.raises(InvalidInput, match=words) as refused:
+        open_folder(where)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_file_uri_is_the_path(tmp_path: Path) -> None:
+    spaced = tmp_path / "a b"
+    assert open_folder(spaced.as_uri()).path == open_folder(spaced).path == str(spaced)
 
 
 def test_exporting_needs_an_analysts_token(tmp_path: Path) -> None:

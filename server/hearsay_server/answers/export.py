@@ -1,23 +1,28 @@
 """Export of randomised rows as Parquet, with the plan and channels to estimate from them.
 
-One folder with a folder for each period, `period=2026-07-04/part-0.parquet`, and more parts where
-there is much. An attribute has a column of its codes (integers, or binary as on the wire) and
-`<attribute>__level`; both are null where a row has no answer. Each file's metadata has the plan,
-and the channel of each attribute and level.
+One folder with a file for each period, `2026-07-04-0-1f3a9c2e.parquet`, more where there is much,
+and a manifest (`manifest.py`). The column `period` has the period's name. An attribute has a column
+of its codes (integers, or binary as on the wire) and `<attribute>__level`; both are null where a
+row has no answer. Each file's metadata has the plan, and the channel of each attribute and level.
 """
 
 import base64
 import os
+import posixpath
+import secrets
 import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import fs
 
 import hearsay.plans.plan
 from hearsay import Analyst, rows
@@ -25,7 +30,9 @@ from hearsay.analyst import Selection
 from hearsay.plans.plan import Plan
 from hearsay.rows import AttributeRows
 from hearsay.v1 import analyst_pb2
-from ldp.errors import InvalidInput, NotReady, StorageFailed
+from hearsay_server.answers.folders import Folder, open_folder
+from hearsay_server.answers.manifest import NAME, Manifest, Period
+from ldp.errors import InvalidInput, NotReady
 
 LEVEL = "__level"
 PERIOD = "period"
@@ -40,46 +47,139 @@ _CELL = 16
 """Bytes of memory, about, that a code or level takes beyond its bytes on the wire."""
 
 
-def export(analyst: Analyst, survey: str, to: Path, **selection: Unpack[Selection]) -> int:
-    """Write a survey's rows to the new folder `to`; return how many there were.
+@dataclass(frozen=True)
+class Exported:
+    """How many rows an export wrote, and the periods that stay as they were exported before.
 
-    `selection` restricts them as in `Analyst.rows`. The folder appears when all is written, or not
-    at all. Raises `InvalidInput` where the folder exists or two columns would have one name,
-    `NotReady` where there is no row, `StorageFailed` where the folder cannot be written, and as
-    `Analyst.chunks`.
+    The retention has dropped rows of such a period since, so it could not be written again.
     """
-    if to.exists():
-        raise InvalidInput(f"{to} exists: name a folder that does not")
-    written = 0
-    with _folder(to) as folder:
-        chunks = analyst.chunks(survey, **selection)
+
+    rows: int
+    kept: tuple[str, ...] = ()
+
+
+def export(
+    analyst: Analyst,
+    survey: str,
+    to: Path | str,
+    *,
+    since: Path | str | None = None,
+    **selection: Unpack[Selection],
+) -> Exported:
+    """Write a survey's rows to the new folder `to`, a path or a URI of `folders.SCHEMES`.
+
+    `selection` restricts them as in `Analyst.rows`. On a disk the folder appears when all is
+    written, or not at all; elsewhere its manifest is written last, and after an error the files
+    are deleted. `since` is the folder of an earlier export in the same store: only periods that
+    have changed since are written, each of them whole, and the manifest refers to the earlier
+    files for the others. So the files of the new manifest have each stored row once.
+
+    Raises `InvalidInput` where the folder exists, two columns would have one name, or `since` is
+    of another survey, store or other levels; `NotReady` where there is no row; `StorageFailed`
+    where the folder cannot be used; and as `Analyst.chunks`.
+    """
+    target = open_folder(to)
+    if target.exists:
+        raise InvalidInput(f"{target.shown} exists: name a folder that does not")
+    earlier = None if since is None else _earlier(open_folder(since), target, survey)
+    known = earlier.periods if earlier else {}
+    with _writing(target) as folder:
+        chunks = analyst.chunks(
+            survey,
+            since=analyst_pb2.Exported(
+                periods=(
+                    analyst_pb2.ExportedPeriod(
+                        period=name, digest=before.digest, dropped=before.dropped
+                    )
+                    for name, before in known.items()
+                )
+            ),
+            **selection,
+        )
         data = next(chunks).plan
         plan = hearsay.plans.plan.parse(data)
+        asked = selection.get("levels") or plan.levels
+        levels = tuple(name for name in plan.levels if name in asked)
+        if earlier and (earlier.plan, earlier.levels) != (data, levels):
+            raise InvalidInput(
+                "an export continues one of the same plan and levels; the earlier one is of "
+                f"{', '.join(earlier.levels)}, this one of {', '.join(levels)}"
+            )
         parts = _Parts(folder, plan, schema_of(plan, data))
-        for chunk in chunks:
-            parts.add(chunk)
-            written += chunk.rows
-        parts.close()
-        if not written:
-            raise NotReady(f"there are no such rows of {survey!r} stored")
-    return written
+        try:
+            found = []
+            for chunk in chunks:
+                if chunk.HasField("exported"):
+                    found.append(chunk.exported)
+                else:
+                    parts.add(chunk)
+            parts.close()
+            periods = dict(known)
+            kept = []
+            for now in found:
+                before = known.get(now.period)
+                if before and now.dropped > before.dropped:
+                    parts.delete(now.period)  # the rows that were left when the others were dropped
+                    kept.append(now.period)
+                elif not before or before.digest != now.digest:
+                    files = parts.files.get(now.period, {})
+                    periods[now.period] = Period(now.digest, now.dropped, files)
+            written = sum(sum(files.values()) for files in parts.files.values())
+            if not written and earlier is None:
+                raise NotReady(f"there are no such rows of {survey!r} stored")
+            if target.read(NAME) is not None:
+                raise InvalidInput(f"another export to {target.shown} was done meanwhile")
+            Manifest(data, levels, periods).write(folder)
+        except BaseException:
+            parts.delete_all()
+            raise
+    return Exported(written, tuple(kept))
+
+
+def _earlier(before: Folder, target: Folder, survey: str) -> Manifest:
+    """Return an earlier export's manifest, with the paths of its files relative to `target`.
+
+    Raises `InvalidInput` where it is of another survey, or not in the same store.
+    """
+    if before.filesystem.type_name != target.filesystem.type_name:
+        raise InvalidInput(
+            f"an export continues one in the same store, got {before.shown} and {target.shown}"
+        )
+    manifest = Manifest.read(replace(before, filesystem=target.filesystem))
+    found = hearsay.plans.plan.parse(manifest.plan).survey
+    if found != survey:
+        raise InvalidInput(f"{before.shown} is an export of {found!r}, not of {survey!r}")
+    periods = {
+        name: replace(
+            period,
+            files={
+                posixpath.relpath(before.at(file), target.path): rows
+                for file, rows in period.files.items()
+            },
+        )
+        for name, period in manifest.periods.items()
+    }
+    return replace(manifest, periods=periods)
 
 
 class _Parts:
     """Files of rows by period: the largest is written when too much waits in memory.
+
+    Their names have a random part: exports to one URI at once do not overwrite each other's files.
 
     Rows come in chunks of any period, and in small ones where devices send a row a batch. Written
     at once, each chunk would be a row group, and readers are slow with many; and each period
     would be an open file.
     """
 
-    def __init__(self, folder: Path, plan: Plan, schema: Any) -> None:
+    def __init__(self, folder: Folder, plan: Plan, schema: Any) -> None:
         self._folder = folder
+        self._token = secrets.token_hex(4)
         self._plan = plan
         self._schema = schema
         self._waiting: dict[str, list[Mapping[str, AttributeRows]]] = {}
         self._bytes: Counter[str] = Counter()
-        self._written: Counter[str] = Counter()
+        self.files: dict[str, dict[str, int]] = {}
 
     @property
     def bytes(self) -> int:
@@ -98,20 +198,38 @@ class _Parts:
         for period in list(self._waiting):
             self._write(period)
 
+    def delete(self, period: str) -> None:
+        """Delete a period's files, as far as they can be."""
+        for name in self.files.pop(period, {}):
+            with suppress(OSError):
+                self._folder.filesystem.delete_file(self._folder.at(name))
+
+    def delete_all(self) -> None:
+        """Delete all files, and the folder where nothing else is in it, as far as they can be."""
+        folder = self._folder
+        for period in list(self.files):
+            self.delete(period)
+        with suppress(OSError):
+            if not folder.filesystem.get_file_info(fs.FileSelector(folder.path)):
+                folder.filesystem.delete_dir(folder.path)
+
     def _write(self, period: str) -> None:
         parts = self._waiting.pop(period)
-        columns: list[Any] = []
+        n = sum(len(next(iter(part.values())).levels) for part in parts)
+        periods = np.zeros(n, dtype=np.int32)
+        columns: list[Any] = [pa.DictionaryArray.from_arrays(periods, [period])]
         for name in self._plan.attributes:
             joined = AttributeRows.joined([part[name] for part in parts])
             kind = self._schema.field(name).type
             columns.append(pa.array(joined.codes, kind, mask=joined.absent))
             positions = pa.array(joined.levels, pa.int16(), mask=joined.absent)
             columns.append(pa.DictionaryArray.from_arrays(positions, list(self._plan.levels)))
-        place = self._folder / f"{PERIOD}={period}"
-        place.mkdir(exist_ok=True)
-        file = place / f"part-{self._written[period]}.parquet"
-        pq.write_table(pa.Table.from_arrays(columns, schema=self._schema), file)
-        self._written[period] += 1
+        table = pa.Table.from_arrays(columns, schema=self._schema)
+        files = self.files.setdefault(period, {})
+        file = f"{period}-{len(files)}-{self._token}.parquet"
+        files[file] = n
+        with self._folder.using():
+            pq.write_table(table, self._folder.at(file), filesystem=self._folder.filesystem)
         del self._bytes[period]
 
 
@@ -120,11 +238,11 @@ def schema_of(plan: Plan, data: bytes) -> Any:
 
     Raises `InvalidInput` where the names of attributes and of other columns collide.
     """
-    fields = []
+    fields = [pa.field(PERIOD, pa.dictionary(pa.int32(), pa.string()))]
     for name in plan.attributes:
         fields.append(pa.field(name, _type(plan, name)))
         fields.append(pa.field(name + LEVEL, pa.dictionary(pa.int16(), pa.string())))
-    names = [PERIOD, *(field.name for field in fields)]
+    names = [field.name for field in fields]
     if twice := {name for name in names if names.count(name) > 1}:
         raise InvalidInput(f"cannot export {plan.survey!r}: two columns are called {twice.pop()!r}")
     return pa.schema(
@@ -138,20 +256,6 @@ def schema_of(plan: Plan, data: bytes) -> Any:
     )
 
 
-def plan_of(path: Path) -> bytes:
-    """Return the bytes of the plan that an exported folder was made with.
-
-    Raises `InvalidInput` where it is none.
-    """
-    file = next(iter(sorted(path.glob(f"{PERIOD}=*/*.parquet"))), None)
-    if file is None:
-        raise InvalidInput(f"{path} is no folder that `hearsay export` wrote")
-    metadata = pq.read_schema(file).metadata or {}
-    if _PLAN not in metadata:
-        raise InvalidInput(f"{file} does not say how it was randomised")
-    return base64.b64decode(metadata[_PLAN])
-
-
 def _type(plan: Plan, attribute: str) -> Any:
     dtype = rows.integer_type(plan, attribute)
     if dtype is not None:
@@ -161,20 +265,26 @@ def _type(plan: Plan, attribute: str) -> Any:
 
 
 @contextmanager
-def _folder(to: Path) -> Iterator[Path]:
-    """Yield a temporary folder; rename it to `to` once it is durable, or remove it on errors."""
+def _writing(to: Folder) -> Iterator[Folder]:
+    """Yield the folder to write to.
+
+    On a disk that is a temporary one, renamed to `to` once it is durable, or removed on errors.
+    """
+    if not to.local:
+        yield to
+        return
+    path = Path(to.path)
+    with to.using():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     try:
-        to.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f".{to.name}-", dir=to.parent))
-    except OSError as error:
-        raise StorageFailed(f"cannot write {to}: {error}") from None
-    try:
-        yield folder
-        for file in folder.rglob("*.parquet"):
-            with file.open("rb") as written:
-                os.fsync(written.fileno())
-        folder.chmod(0o755)
-        folder.rename(to)
+        yield replace(to, path=str(folder))
+        with to.using():
+            for file in folder.iterdir():
+                with file.open("rb") as written:
+                    os.fsync(written.fileno())
+            folder.chmod(0o755)
+            folder.rename(path)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

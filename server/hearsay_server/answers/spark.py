@@ -1,19 +1,27 @@
 """Tallies and estimates from exported rows with PySpark: the server's integers, on a cluster.
 
-Each partition makes tallies of its rows, and the tallies are added up: no rows move. Needs pyspark
-on the driver, and this package on the executors (`hearsay-ldp[spark]`).
+Each worker reads some of the files by itself, with pyarrow, and makes tallies of their rows; the
+tallies are added up. So no rows move, and a store is reached as `hearsay export` reaches it. Needs
+pyspark on the driver, and this package on the executors (`hearsay-ldp[spark]`).
 """
 
-from collections.abc import Iterator, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 import hearsay.plans.plan
 from hearsay.plans.plan import Numeric, Plan
 from hearsay_server.answers import queries
-from hearsay_server.answers.export import LEVEL, PERIOD, plan_of
+from hearsay_server.answers.export import LEVEL, PERIOD, schema_of
+from hearsay_server.answers.folders import Folder, open_folder
+from hearsay_server.answers.manifest import Manifest
 from hearsay_server.ingest.intake import Cohort
 from ldp import Estimate, InvalidInput, Mechanism, Tally
 from ldp.core.tally import add_up
@@ -22,50 +30,62 @@ from ldp.errors import needs
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_TALLY = f"level string, {PERIOD} string, tally binary"
+_SHARE = 1 << 20
+"""Rows of a file, about, that are read by one task."""
+
+_TALLY = pa.schema([("level", pa.string()), (PERIOD, pa.string()), ("tally", pa.binary())])
+
+Work = Callable[[pq.ParquetFile, Sequence[int]], Iterable[pa.RecordBatch]]
+"""A function of an open file and the numbers of some of its row groups."""
 
 
-def read(spark: "SparkSession", path: Path) -> "DataFrame":
-    """Return an exported folder as a DataFrame whose periods are text.
+def read(spark: "SparkSession", where: Path | str) -> "DataFrame":
+    """Return the rows of an export, a path or URI, as a DataFrame.
 
-    Spark would take the name of a day for a date, and of a year for a number. Raises
-    `MissingExtra` without pyspark.
+    Levels and periods are text. Raises `MissingExtra` without pyspark, and as `Manifest.read`.
     """
-    with needs("reading with Spark", "spark"):
-        from pyspark.sql.types import StringType, StructField, StructType
+    folder = open_folder(where)
+    manifest = Manifest.read(folder)
+    schema = pa.schema(
+        [
+            (each.name, _plain(each.type))
+            for each in schema_of(hearsay.plans.plan.parse(manifest.plan), manifest.plan)
+        ]
+    )
 
-    found = spark.read.parquet(str(path))
-    fields = [field for field in found.schema.fields if field.name != PERIOD]
-    schema = StructType([*fields, StructField(PERIOD, StringType())])
-    return spark.read.schema(schema).parquet(str(path))
+    def batches(file: pq.ParquetFile, groups: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        for group in groups:
+            yield from file.read_row_group(group, use_threads=False).cast(schema).to_batches()
+
+    return _mapped(spark, folder, manifest, batches, schema)
 
 
-def tally(spark: "SparkSession", path: Path, attribute: str) -> dict[Cohort, Tally]:
-    """Return the tallies of an attribute of an exported folder, as the server has them.
+def tally(spark: "SparkSession", where: Path | str, attribute: str) -> dict[Cohort, Tally]:
+    """Return the tallies of an attribute of an export, a path or URI, as the server has them.
 
-    Raises `InvalidInput` where the folder is no export, or has no such attribute.
+    Raises `MissingExtra` without pyspark, `InvalidInput` where the export has no such attribute,
+    and as `Manifest.read`.
     """
-    data = plan_of(path)
+    folder = open_folder(where)
+    manifest = Manifest.read(folder)
+    data = manifest.plan
     plan = _plan(data, attribute)
 
-    def partial_tallies(batches: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa
-
+    def partial_tallies(file: pq.ParquetFile, groups: Sequence[int]) -> Iterator[pa.RecordBatch]:
         mechanisms = _mechanisms(data, attribute)
         sums: dict[tuple[str, str], Tally] = {}
-        for batch in batches:
-            add_up(sums, _tallies(mechanisms, batch).items())
+        for group in groups:
+            columns = [attribute, attribute + LEVEL, PERIOD]
+            table = file.read_row_group(group, columns=columns, use_threads=False)
+            add_up(sums, _tallies(mechanisms, *(table[name] for name in columns)).items())
         rows = [
             {"level": level, PERIOD: period, "tally": counted.to_bytes()}
             for (level, period), counted in sums.items()
         ]
-        schema = pa.schema([("level", pa.string()), (PERIOD, pa.string()), ("tally", pa.binary())])
-        yield pa.RecordBatch.from_pylist(rows, schema=schema)
+        yield pa.RecordBatch.from_pylist(rows, schema=_TALLY)
 
-    frame = read(spark, path).select(attribute, attribute + LEVEL, PERIOD)
-    answered = frame.where(frame[attribute].isNotNull())
     result: dict[Cohort, Tally] = {}
-    for row in answered.mapInArrow(partial_tallies, _TALLY).collect():
+    for row in _mapped(spark, folder, manifest, partial_tallies, _TALLY).collect():
         cohort = Cohort(plan.survey, plan.revision, attribute, row["level"], row[PERIOD])
         add_up(result, [(cohort, Tally.from_bytes(bytes(row["tally"])))])
     return dict(sorted(result.items()))
@@ -73,23 +93,23 @@ def tally(spark: "SparkSession", path: Path, attribute: str) -> dict[Cohort, Tal
 
 def estimate(
     spark: "SparkSession",
-    path: Path,
+    where: Path | str,
     attribute: str,
     *,
     levels: Sequence[str] = (),
     periods: Sequence[str] = (),
     method: str = "",
 ) -> Estimate:
-    """Estimate an attribute from an exported folder, as the server does.
+    """Estimate an attribute from an export, a path or URI, as the server does.
 
     Raises `InvalidInput` as `tally` and for an unknown level, and `NoReports` where none is left.
     """
-    plan = _plan(plan_of(path), attribute)
+    plan = _plan(Manifest.read(open_folder(where)).plan, attribute)
     for level in levels:
         plan.level(level)
     tallies = {
         cohort: counted
-        for cohort, counted in tally(spark, path, attribute).items()
+        for cohort, counted in tally(spark, where, attribute).items()
         if (not levels or cohort.level in levels) and (not periods or cohort.period in periods)
     }
     found = queries.answered(plan, attribute, tallies, method).estimate
@@ -110,26 +130,104 @@ def _mechanisms(data: bytes, attribute: str) -> dict[str, Mechanism]:
     return {level.name: level.mechanisms[attribute] for level in levels}
 
 
-def _tallies(mechanisms: dict[str, Mechanism], batch: Any) -> dict[tuple[str, str], Tally]:
-    """Tally an Arrow batch of codes, levels and periods, none of them null."""
-    codes, levels, periods = (batch.column(i) for i in range(3))
-    keys = np.array(
-        [f"{p}\0{v}" for p, v in zip(periods.to_pylist(), levels.to_pylist(), strict=True)]
+def _mapped(
+    spark: "SparkSession", folder: Folder, manifest: Manifest, work: Work, schema: pa.Schema
+) -> "DataFrame":
+    """Return what `work` yields, of this schema, from each share of an export's files."""
+    with needs("reading with Spark", "spark"):
+        from pyspark.sql.types import StructField, StructType
+
+    _run_this_interpreter(spark)
+    shares = [
+        (folder.at(name), share, of)
+        for name, rows in manifest.files.items()
+        for of in (-(-rows // _SHARE),)
+        for share in range(of)
+    ]
+    filesystem = folder.filesystem
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                path, share, of = shares[number]
+                with filesystem.open_input_file(path) as stream:
+                    file = pq.ParquetFile(stream)
+                    yield from work(file, range(share, file.num_row_groups, of))
+
+    types = StructType([StructField(each.name, _spark_type(each.type)) for each in schema])
+    # A task for each core, which reads several shares: to start one takes a tenth of a second.
+    return spark.range(len(shares)).mapInArrow(run, types)
+
+
+def _run_this_interpreter(spark: "SparkSession") -> None:
+    """Let workers on this machine run the driver's Python, unless another is configured.
+
+    Spark runs the `python3` of PATH, which in an environment that is not activated is another one.
+    """
+    context = getattr(spark, "sparkContext", None)  # Spark Connect has none
+    if context and context.master.startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = context.getConf().get("spark.pyspark.python", sys.executable)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return the type in which Spark takes a column."""
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    return pa.binary() if pa.types.is_fixed_size_binary(kind) else kind
+
+
+def _spark_type(kind: pa.DataType) -> Any:
+    from pyspark.sql import types
+
+    return {
+        pa.int32(): types.IntegerType(),
+        pa.int64(): types.LongType(),
+        pa.string(): types.StringType(),
+        pa.binary(): types.BinaryType(),
+    }[kind]
+
+
+def _tallies(
+    mechanisms: dict[str, Mechanism],
+    codes: pa.ChunkedArray,
+    levels: pa.ChunkedArray,
+    periods: pa.ChunkedArray,
+) -> dict[tuple[str, str], Tally]:
+    """Tally columns of codes, levels and periods, null where a row has no answer."""
+    codes, (level, level_names), (period, period_names) = (
+        codes.combine_chunks(),
+        _positions(levels),
+        _positions(periods),
     )
+    groups = np.where(level < 0, -1, period * len(level_names) + level)
     found = {}
-    for key in np.unique(keys).tolist():
-        period, _, level = key.partition("\0")
-        mechanism = mechanisms[level]
-        mine = codes.take(np.flatnonzero(keys == key))
-        if mechanism.code_shape == () and mine.type not in _binary():
-            array = mine.to_numpy(zero_copy_only=False).astype(mechanism.code_dtype)
+    for group in np.unique(groups[groups >= 0]).tolist():
+        mine = codes.take(pa.array(np.flatnonzero(groups == group)))
+        name = level_names[group % len(level_names)]
+        mechanism = mechanisms[name]
+        if pa.types.is_integer(mine.type):
+            array = mine.to_numpy().astype(mechanism.code_dtype)
         else:
-            array = mechanism.decode(b"".join(mine.to_pylist()), len(mine))
-        found[level, period] = mechanism.tally(array)
+            array = mechanism.decode(_bytes(mine), len(mine))
+        found[name, period_names[group // len(level_names)]] = mechanism.tally(array)
     return found
 
 
-def _binary() -> tuple[Any, ...]:
-    import pyarrow as pa
+def _positions(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], list[str]]:
+    """Return positions among the distinct values, -1 for null, and these values."""
+    array = column.unify_dictionaries().combine_chunks()
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    positions = array.indices.cast(pa.int64()).fill_null(-1).to_numpy()
+    return positions, array.dictionary.to_pylist()
 
-    return pa.binary(), pa.large_binary()
+
+def _bytes(codes: pa.Array) -> bytes:
+    """Return the bytes of codes, none of them null, one after the other."""
+    if pa.types.is_fixed_size_binary(codes.type):
+        width = codes.type.byte_width
+        begin, end = width * codes.offset, width * (codes.offset + len(codes))
+    else:
+        offsets = np.frombuffer(codes.buffers()[1], np.int32)
+        begin, end = offsets[[codes.offset, codes.offset + len(codes)]].tolist()
+    return bytes(codes.buffers()[-1][begin:end])

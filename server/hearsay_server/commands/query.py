@@ -5,7 +5,6 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -203,7 +202,11 @@ def query(
 def export(
     context: typer.Context,
     survey: Annotated[str, typer.Argument(help="The survey's name.")],
-    to: Annotated[Path, typer.Option("--to", help="A new folder.")],
+    to: Annotated[str, typer.Option("--to", help="A new folder: a path, or a URI of a store.")],
+    since: Annotated[
+        str | None,
+        typer.Option(help="Write only periods that changed since this earlier export, a folder."),
+    ] = None,
     level: Level = None,
     period: Period = None,
     first: First = "",
@@ -212,16 +215,23 @@ def export(
     insecure: Insecure = False,
     token: Token = None,
 ) -> None:
-    """Write the randomised rows as Parquet, a folder for each period."""
+    """Write the randomised rows as Parquet, each period in files of its own."""
     with needs("exporting", "export"):
         from hearsay_server.answers.export import export as write
+        from hearsay_server.answers.folders import without_credentials
 
     chosen = Selection(
         levels=level or (), periods=period or (), first_period=first, last_period=last
     )
     with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
-        written = write(analyst, survey, to, **chosen)
-    Console().print(f"{written:,} rows of {survey} are in {escape(str(to))}")
+        done = write(analyst, survey, to, since=since, **chosen)
+    if done.kept:
+        text = (
+            f"warning: the server has dropped rows of {len(done.kept)} periods since, "
+            f"{done.kept[0]} to {done.kept[-1]}: they stay as exported before"
+        )
+        Console(stderr=True).print(escape(text), soft_wrap=True)
+    Console().print(f"{done.rows:,} rows of {survey} are in {escape(without_credentials(to))}")
 
 
 def _refuse_all(**given: object) -> None:
