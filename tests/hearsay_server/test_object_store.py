@@ -29,6 +29,8 @@ from hearsay_server.answers.export import Exported, export  # noqa: E402
 from hearsay_server.answers.folders import open_folder  # noqa: E402
 from hearsay_server.answers.manifest import NAME, Manifest  # noqa: E402
 
+pytestmark = pytest.mark.slow  # the store takes seconds to start
+
 KILLED = """
 import os, signal, sys
 from hearsay import Analyst
