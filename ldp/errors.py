@@ -6,6 +6,7 @@ Exceptions without a module's name are defined here.
   - `InvalidInput` (a `ValueError`): mend the argument, setting, file or call that is named
     - `NoSurvey` (`hearsay_server.storage.retention`): mend the survey's name, or create the survey
     - `TooLarge` (`hearsay_server.serving.analyses`): ask for less, or by a quicker method
+      - `TooLong` (`hearsay_server.serving.analyses`): the same
     - `Refused` (`hearsay_server.ingest.intake`): drop the batch, or where not `final` send it again
   - `NotReady`: wait, then do the same again
     - `NoReports` (`hearsay_server.answers.queries`): wait until devices have reported
@@ -15,7 +16,8 @@ Exceptions without a module's name are defined here.
   - `PlanRefused`: mend what the app agreed to, or ask the operator for a plan that fits it
   - `Unreachable` (`hearsay.sending.transport`, a `ConnectionError`): check the address, the
     network, TLS and the token, as `reason` says; then try again
-  - `Denied` (`hearsay_server.serving.auth`): ask the operator for a token of the right role
+  - `Denied` (`hearsay_server.serving.auth`): ask the operator for a token of the right role, or a
+    new one
   - `MissingExtra` (an `ImportError`): install the extra that is named
   - `StorageFailed`: mend the disk, the database or the permissions, restore a backup, or install
     the version that wrote the data
