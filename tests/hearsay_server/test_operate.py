@@ -73,6 +73,16 @@ def test_an_end_that_cannot_be_is_refused(tmp_path: Path, expires: str, message:
     assert tokens_of(tmp_path).list() == []
 
 
+def test_a_tokens_id_is_whole_on_a_narrow_terminal(tmp_path: Path) -> None:
+    label = "the release pipeline of the app for the north"
+    data = ("--data", tmp_path)
+    hearsay("token", "create", "--role", "analyst", "--expires", "9w", "--label", label, *data)
+    (token,) = tokens_of(tmp_path).list()
+    assert token.id in hearsay("token", "list", *data).stdout
+    tokens_of(tmp_path).rotate(token.id, 0.0)
+    assert token.id in hearsay("audit-log", *data, COLUMNS="120").stdout
+
+
 def test_a_folder_that_is_not_there_is_not_made_for_a_token(tmp_path: Path) -> None:
     done = hearsay("token", "create", "--role", "admin", "--data", tmp_path / "typo")
     assert done.stderr == f"hearsay: there is no folder {tmp_path / 'typo'}\n"

@@ -3,7 +3,7 @@
 import contextlib
 import csv
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -22,6 +22,9 @@ Url = Annotated[str | None, typer.Option(help="The server's database, postgresql
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="The server's TOML file.", envvar="HEARSAY_CONFIG")
 ]
+_ID = 16
+"""Characters of a token's id."""
+
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
 
 
@@ -53,12 +56,16 @@ def when(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="seconds")
 
 
-def print_rows(heading: Sequence[str], rows: Iterable[Sequence[str]], as_csv: bool) -> None:
+def print_rows(heading: Sequence[str], rows: Sequence[Sequence[str]], as_csv: bool) -> None:
     """Print rows as a table, or as CSV."""
     if as_csv:
         csv.writer(sys.stdout).writerows([heading, *rows])
         return
-    table = Table(*heading)
+    table = Table()
+    for number, name in enumerate(heading):
+        # An id is copied from the terminal: it stays whole.
+        short = all(len(row[number]) <= _ID for row in rows)
+        table.add_column(name, no_wrap=short, overflow="fold")
     for row in rows:
         table.add_row(*map(escape, row))
     Console().print(table)
