@@ -150,15 +150,16 @@ def test_a_stream_whose_caller_leaves_and_a_fault_have_their_status(
                 contextlib.closing(open_folder(tmp_path)) as database,
                 database.changing() as connection,
             ):
-                connection.exec_driver_sql("DROP TABLE tallies")
+                connection.exec_driver_sql("DROP TABLE audit")
             with pytest.raises(grpc.RpcError, match="failed to answer"):
-                analyst_pb2_grpc.AnalystStub(channel).Estimate(question, timeout=9)
+                export = analyst_pb2.ExportRowsRequest(survey="health")
+                list(analyst_pb2_grpc.AnalystStub(channel).ExportRows(export, timeout=9))
     assert collected.statuses()["hearsay.v1.Analyst/Watch"] == [1]
-    assert collected.statuses()["hearsay.v1.Analyst/Estimate"] == [13]
+    assert collected.statuses()["hearsay.v1.Analyst/ExportRows"] == [13]
     faults = [
         span.name for span in collected.spans() if span.status.code == Status.STATUS_CODE_ERROR
     ]
-    assert faults == ["hearsay.v1.Analyst/Estimate"]
+    assert faults == ["hearsay.v1.Analyst/ExportRows"]
 
 
 def test_a_collector_that_is_away_stops_no_server(
