@@ -352,15 +352,22 @@ class Categorical(Mechanism):
         diagonal: exact for independent bits or noise, an approximation for hashing (see there).
         """
         f = np.broadcast_to(np.asarray(truth, dtype=float), (self.k,))
-        matrix = self.matrix() if self.k * self.tally_size <= MAX_MATRIX else None
+        matrix = self._small_matrix()
         if matrix is None:
             result = np.outer(f, -f) / n
             np.fill_diagonal(result, self.variance(f, n))
             return result
-        units = np.eye(self.tally_size, dtype=np.int64)
-        values = np.array([self.debias(Tally(1, unit)) for unit in units])
+        values = self._debiased_codes()
         exact: NDArray[np.float64] = (values.T * (f @ matrix)) @ values - np.outer(f, f)
         return exact / n
+
+    def _small_matrix(self) -> NDArray[np.float64] | None:
+        return self.matrix() if self.k * self.tally_size <= MAX_MATRIX else None
+
+    def _debiased_codes(self) -> NDArray[np.float64]:
+        """Return `debias` of one report of each code, shape (tally_size, k)."""
+        units = np.eye(self.tally_size, dtype=np.int64)
+        return np.array([self.debias(Tally(1, unit)) for unit in units])
 
     def sum_variances(
         self, sets: NDArray[np.float64], truth: NDArray[np.float64], n: int
@@ -370,8 +377,13 @@ class Categorical(Mechanism):
         `sets`, shape (sets, k), has ones where a category belongs to a set, else zeros; `truth`
         is a distribution, shape (k,). As precise as `covariance`.
         """
-        covariance = self.covariance(truth, n)
-        result: NDArray[np.float64] = np.einsum("ij,ij->i", sets @ covariance, sets)
+        result: NDArray[np.float64]
+        matrix = self._small_matrix()
+        if matrix is None:
+            result = np.einsum("ij,ij->i", sets @ self.covariance(truth, n), sets)
+        else:
+            values = sets @ self._debiased_codes().T
+            result = (values**2 @ (truth @ matrix) - (sets @ truth) ** 2) / n
         return result
 
     def _check_value(self, value: int) -> int:

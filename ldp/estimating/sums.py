@@ -44,7 +44,7 @@ def sums(
     estimate is z standard errors away, the sampling of people being taken at the share in
     question, and the noise of randomisation at the estimate.
 
-    Cost: O(cohorts k**2), of counted codes O(cohorts k**3). Raises `InvalidInput` for another
+    Cost: O(cohorts k**2), for mle and gls O(cohorts k**3). Raises `InvalidInput` for another
     shape, an empty set, mechanisms of numbers, and more than 4096 values.
     """
     rows = np.asarray(sets, dtype=np.float64)

@@ -279,7 +279,7 @@ def test_the_command_sums_and_compares(trips: tuple[str, Analyst]) -> None:
     assert re.search(r"bus \+ train +│ +0\.\d{4}", summed)
     assert re.search(r"bike, or foot \+ bus +│ +0\.\d{4}", summed)
     compared = asked(trips, "how", "--compare", f"period={DAYS[0]},{DAYS[1]}")
-    assert re.search(r"│ train +│ +0\.\d+ +│ +0\.\d+ │ +\+0\.\d+", compared)
+    assert re.search(r"│ train +│ +0\.\d+ +│ +0\.\d+ │ +0\.\d+ │ +0\.\d+ to 0\.\d+ │", compared)
     assert "2,400 and 2,400 reports; errors allow for people with 2 reports each" in compared
     ranges = asked(trips, "how", "--compare", f"period={DAYS[0]}..{DAYS[0]},{DAYS[1]}..", "--json")
     document = json.loads(ranges)
@@ -296,11 +296,13 @@ def test_the_command_sums_and_compares(trips: tuple[str, Analyst]) -> None:
         (("how", "--compare", "level=strict,open", "--level", "open"), "or --level, not both"),
         (("how", "--compare", f"period={DAYS[0]},{DAYS[1]}", "--to", DAYS[1]), "not both"),
         (("how", "--compare", "level=strict,open", "--by", "level"), "choose one of --by"),
+        (("how", "--compare", "level=strict,open", "--sum", "bus"), "leave out --sum, --method"),
+        (("minutes", "--distribution", "--sum", "bus"), "--sum is about values"),
         (("how", "--plot", "plot.txt"), "--plot must name a file that ends in .png, .svg, .pdf"),
         (("how", "--plot", "nowhere/plot.png"), "--plot: there is no folder nowhere"),
         (("how", "--plot", "plot.png", "--watch", "1"), "--plot draws neither"),
     ],
-    ids=range(10),
+    ids=range(12),
 )
 def test_the_command_refuses_what_it_cannot_do(
     trips: tuple[str, Analyst], arguments: tuple[str, ...], message: str

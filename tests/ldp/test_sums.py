@@ -203,3 +203,30 @@ def test_sums_of_two_levels_cover_95_percent(name: str, most: float) -> None:
     each = zip(runs_of(first, 2000, runs, 2), runs_of(second, 1000, runs, 3), strict=True)
     found = [sums(Cohorts([(first, a), (second, b)]), SETS, most=most) for a, b in each]
     check_covered(found)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [LocalHashing(5, 1.0, buckets=3, prime=7), LocalHashing(K, 2.0)],
+    ids=["all functions", "some functions"],
+)
+def test_sums_under_hashing_have_the_variance_of_the_functions(mechanism: LocalHashing) -> None:
+    k, prime, buckets = mechanism.k, mechanism.prime, mechanism.buckets
+    truth = zipf(k, 1.0)
+    members = np.arange(k) < k - 1
+    functions = [(a, b) for a in range(prime) for b in range(prime)]
+    if k == K:
+        functions = functions[::5]  # of 271,441
+    p, q = (float(chance) for chance in mechanism._krr.support)
+    first, second = [], []
+    for a, b in functions:
+        hashes = (a * np.arange(k) + b) % prime * buckets // prime
+        load = np.bincount(hashes[members], minlength=buckets)
+        named = (p - q) * np.bincount(hashes, truth, buckets) + q
+        first.append(named @ load)
+        second.append(named @ load**2)
+    expected = (np.mean(second) - np.mean(first) ** 2) * mechanism.step[0] ** 2 / 1000
+    found = mechanism.sum_variances(members[np.newaxis].astype(float), truth, 1000)
+    assert found == pytest.approx([expected], rel=1e-9 if k < K else 0.03)
+    ideal = mechanism.covariance(truth, 1000)[np.ix_(members, members)].sum()
+    assert expected > 1.05 * ideal

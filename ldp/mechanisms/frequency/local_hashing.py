@@ -48,7 +48,7 @@ class LocalHashing(FrequencyOracle):
     is exact and the same for all (1/g if the buckets were equal; c g <= 1 + 1/16384).
     The variance of one estimated frequency is therefore that of ideal hashing. Three categories
     are not hashed independently, so the estimates are correlated a little: their sum over half
-    of the domain has a variance about 15% above that of ideal hashing.
+    of the domain has a variance about 15% above that of ideal hashing (`sum_variances` has it).
     Guarantee: epsilon-LDP for every pair of categories: the function says nothing about the
     category, and given it the bucket is k-RR's, e**realised_epsilon that of `KRR(g)`.
     Cost: one code of 4 or 8 bytes; a tally of n reports takes n k steps, compiled by numba

@@ -18,8 +18,8 @@ from ldp.mechanisms.tools.finite_field import is_prime, next_prime
 MAX_PRIME = 1 << 22
 """The largest prime: a v + b stays below 2**53, so clients that use doubles hash alike."""
 
-_LOOKUPS, _LEAST_FUNCTIONS = 1 << 17, 512
-"""Hashes that are computed for moments over functions, and the least number of functions."""
+_LOOKUPS, _MOST_LOOKUPS = 1 << 17, 1 << 24
+"""Hashes that are computed for moments over functions: so many, or more up to the second number."""
 
 _EVEN = 64
 """The least residues per bucket. Sizes then differ by 1/64, and c g <= 1 + 1/16384."""
@@ -63,20 +63,23 @@ def variance_of_supported(
     A report supports the values in the bucket that it names: that of its own value with the
     first probability of `support`, each other one with the second. `sets`, shape (sets, k), has
     ones and zeros; own values have the distribution `truth`, shape (k,). Two values share a bucket
-    as often as hashing at random has them, but three do not, so the moments are averaged over
-    functions: all of them where they are few, else so many, always the same ones, that the
-    variance is right to about 3%.
+    as often as hashing at random has them, but three do not, and under the few functions with a
+    small factor a many share one. So the moments are averaged over functions: all of them where
+    they are few, else all factors a, each with some b, always the same ones.
     """
     own, other = float(support[0]), float(support[1])
     k = truth.size
     if prime**2 * max(k, buckets) <= _LOOKUPS:
         a, b = np.divmod(np.arange(prime**2), prime)
     else:
-        drawn = max(_LEAST_FUNCTIONS, _LOOKUPS // max(k, buckets))
-        a, b = np.random.default_rng(0).integers(0, prime, (2, drawn))
+        source = np.random.default_rng(0)
+        a = np.repeat(np.arange(prime), max(1, _LOOKUPS // (prime * k)))
+        if a.size * k > _MOST_LOOKUPS:
+            a = source.choice(prime, max(1, _MOST_LOOKUPS // k), replace=False)
+        b = source.integers(0, prime, a.size)
     first = np.zeros(len(sets))
     second = np.zeros(len(sets))
-    part = max(1, _LOOKUPS // max(k, buckets) // 4)
+    part = max(1, _LOOKUPS // max(k, buckets))
     for start in range(0, a.size, part):
         here = slice(start, start + part)
         rows = hashed(a[here, None], b[here, None], np.arange(k), prime, buckets)

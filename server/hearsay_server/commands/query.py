@@ -119,6 +119,14 @@ def query(
     limited = top is not None or bool(values)
     if limited and (suspicions or distribution or compare):
         raise InvalidInput("--top and --values choose among the rows of frequencies")
+    shaping = [bool(sums), bool(method), bool(consistent), forged is not None, recover is not None]
+    if compare and any(shaping):
+        raise InvalidInput(
+            "--compare compares stratified estimates of values: leave out --sum, --method, "
+            "--consistent, --forged and --recover"
+        )
+    if sums and (distribution or suspicions):
+        raise InvalidInput("--sum is about values: leave out --distribution and --suspicions")
     if not attribute:
         _refuse_all(sum=sums, suspicions=suspicions, distribution=distribution, watch=watch)
     if plot is not None:
@@ -401,18 +409,16 @@ class _Shown:
                 Console().print(f"[bold]{escape(answer.title)}[/bold]")
             table = Table(answer.attribute)
             interval = _interval_heading(answer.confidence, answer.simultaneous)
-            headings = ("first", "second", "difference", "std. error", interval, "p-value", "Holm")
-            for heading in headings:
-                table.add_column(heading, justify="right")
+            # What fits into 80 columns; CSV and JSON have the errors and uncorrected p-values too.
+            for heading in ("first", "second", "difference", interval, "p (Holm)"):
+                table.add_column(heading, justify="right", no_wrap=heading == interval)
             for row in answer.rows:
                 table.add_row(
                     escape(row.label),
                     *(f"{number:.4f}" for number in (row.first, row.second)),
-                    f"{row.difference:+.4f}",
-                    f"{row.standard_error:.4f}",
-                    f"{row.low:+.4f} to {row.high:+.4f}",
-                    f"{row.p_value:.3g}",
-                    f"{row.adjusted_p_value:.3g}",
+                    f"{row.difference:.4f}",
+                    f"{row.low:.4f} to {row.high:.4f}",
+                    f"{row.adjusted_p_value:.2g}",
                 )
             Console().print(table)
             counts = f"{answer.first_reports:,} and {answer.second_reports:,} reports"
