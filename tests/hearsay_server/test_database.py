@@ -75,6 +75,18 @@ def test_what_fails_in_the_driver_is_told_as_all_else(where: Path | str) -> None
     assert not error.value.connection_invalidated
 
 
+def test_what_every_commit_executes_needs_a_transaction(where: Path | str) -> None:
+    with contextlib.closing(open_database(where)) as database:
+        insert = sa.insert(schema.sweeps)
+        with (
+            database.engine.connect() as connection,
+            pytest.raises(RuntimeError, match="no transaction is under way"),
+        ):
+            database.change(connection, insert, [(7,)])
+        with database.reading() as connection:
+            assert connection.execute(sa.select(schema.sweeps)).all() == []
+
+
 def test_a_session_that_is_cut_in_a_transaction_is_replaced_and_the_work_done_again(
     postgres: Postgres,
 ) -> None:

@@ -229,8 +229,8 @@ def test_each_token_survey_and_period_has_its_own_cap(database: Database, tokens
 
 
 def test_what_is_not_committed_is_not_counted(database: Database, tokens: Tokens) -> None:
-    with database.engine.connect() as connection:
+    with database.engine.connect() as connection, connection.begin() as transaction:
         assert charge(database, connection, [("a", batch(10))], cap=10) == {}
-        connection.rollback()
+        transaction.rollback()
     with database.appending() as connection:
         assert charge(database, connection, [("a", batch(10))], cap=10) == {}

@@ -137,6 +137,8 @@ class Database:
     @contextlib.contextmanager
     def _cursor(self, connection: sa.Connection) -> Iterator[Any]:
         """Yield a cursor of the driver's whose errors are SQLAlchemy's, as all others are."""
+        if not connection.in_transaction():  # the driver would commit each statement by itself
+            raise RuntimeError("no transaction is under way on this connection")
         dialect, pooled = connection.dialect, connection.connection
         cursor = pooled.cursor()
         try:

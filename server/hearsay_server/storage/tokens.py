@@ -37,7 +37,6 @@ _LATEST = 253_402_300_800
 _tokens, _token_rows = schema.tokens, schema.token_rows
 _KEY = [_token_rows.c.token, _token_rows.c.survey, _token_rows.c.period]
 _Key = tuple[str, str, str]
-_KEY_NAMES = [column.name for column in _KEY]
 _OVER = sa.select(*_KEY, _token_rows.c.rows).where(
     sa.tuple_(*_KEY).in_(sa.bindparam("keys", expanding=True)),
     _token_rows.c.rows > sa.bindparam("cap"),
@@ -202,18 +201,17 @@ def charge(
 
 def _count(database: Database, connection: sa.Connection, more: Mapping[_Key, int]) -> None:
     rows = [  # always in the same order, so that two processes do not wait for each other
-        {**dict(zip(_KEY_NAMES, key, strict=True)), "rows": more[key], "barred": 0}
-        for key in sorted(more)
+        (*key, more[key], 0) for key in sorted(more)
     ]
     if rows:
-        connection.execute(_counting(database.insert), rows)
+        database.change(connection, _counting(database.insert), rows)
 
 
 @cache
-def _counting(insert: Callable[[sa.Table], Any]) -> sa.Executable:
+def _counting(insert: Callable[[sa.Table], Any]) -> sa.ClauseElement:
     new = insert(_token_rows)
     more = {"rows": _token_rows.c.rows + new.excluded.rows}
-    counted: sa.Executable = new.on_conflict_do_update(index_elements=_KEY, set_=more)
+    counted: sa.ClauseElement = new.on_conflict_do_update(index_elements=_KEY, set_=more)
     return counted
 
 
