@@ -29,9 +29,10 @@ from stored import (
 from hearsay.v1 import collector_pb2
 from hearsay_server.ingest import merging
 from hearsay_server.ingest.intake import Cohort, Limits, Reason, Refused, Terms, decode
-from hearsay_server.storage import migrations, schema, shards
+from hearsay_server.storage import migrations, retention, schema, shards
 from hearsay_server.storage import store as stores
 from hearsay_server.storage.database import is_away
+from hearsay_server.storage.forgetting import forget
 from hearsay_server.storage.selection import Selected
 from hearsay_server.storage.store import Store
 from hearsay_server.storage.verify import Verdict, verify
@@ -132,6 +133,34 @@ def test_a_page_is_found_without_sorting_the_period(tmp_path: Path) -> None:
             assert [step.detail.partition("(")[0].strip() for step in steps] == [
                 "SEARCH batches USING PRIMARY KEY"
             ]
+    store.close()
+
+
+def test_nothing_that_is_written_has_sqlite_read_a_whole_table(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    register(store)
+    sent = [
+        message for number in range(9) for message in (batch(number), daily(number, number % 3))
+    ]
+    add(store, sent)
+    executed: list[str] = []
+    with store.engine.connect() as connection:
+        driver: Any = connection.connection.dbapi_connection
+        driver.set_trace_callback(executed.append)
+    add(store, [*sent, batch(10), daily(10)])  # most are looked up
+    store.add([("a", batch(number)) for number in (11, 12)], NOW, Limits(token_rows=1))
+    forget(store.database, PLAN, "once", [batch(number).id for number in (1, 2, 13)], NOW)
+    retention.drop_some(store.database, 10**6)
+    retention.close_survey(store.database, "health")
+    retention.purge_some(store.database)
+    retention.mark_deleted(store.database, "daily")
+    retention.delete_some(store.database)
+    driver.set_trace_callback(None)
+    asked = [text for text in executed if " batches" in text or " tallies" in text]
+    assert {text.split()[0] for text in asked} == {"SELECT", "INSERT", "UPDATE", "DELETE"}
+    for text in asked:
+        for _, _, _, step in driver.execute(f"EXPLAIN QUERY PLAN {text}"):
+            assert step not in ("SCAN batches", "SCAN tallies"), text
     store.close()
 
 

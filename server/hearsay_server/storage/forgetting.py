@@ -92,9 +92,8 @@ def _forget_stored(
     except InvalidInput as error:
         raise StorageFailed("the tallies lack what is stored: see `hearsay verify`") from error
     shards.count(database, connection, counted)
-    keys = [(row.survey, row.period, row.id) for row in rows]
-    forgotten = sa.update(_batches).where(schema.THESE).values(batch=None, rows=0)
-    connection.execute(forgotten, {"keys": keys})
+    forgotten = sa.update(_batches).where(*schema.THIS).values(batch=None, rows=0)
+    connection.execute(forgotten, [schema.key(row) for row in rows])
 
 
 def _bar(

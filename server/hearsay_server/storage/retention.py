@@ -92,9 +92,9 @@ def delete_some(database: Database) -> bool:
 
 def _delete(connection: sa.Connection, some: sa.Select[tuple[str, str, bytes]]) -> int:
     """Delete the batches whose keys a query returns; return how many there were."""
-    keys = [tuple(row) for row in connection.execute(some)]
+    keys = [schema.key(row) for row in connection.execute(some)]
     if keys:
-        connection.execute(sa.delete(_batches).where(schema.THESE), {"keys": keys})
+        connection.execute(sa.delete(_batches).where(*schema.THIS), keys)
     return len(keys)
 
 
@@ -120,8 +120,8 @@ def drop_some(database: Database, before: int) -> bool:
     with database.changing() as connection:
         rows = connection.execute(some).all()
         if rows:
-            here = sa.update(_batches).where(schema.THESE).values(batch=None)
-            connection.execute(here, {"keys": [tuple(row) for row in rows]})
+            drop = sa.update(_batches).where(*schema.THIS).values(batch=None)
+            connection.execute(drop, [schema.key(row) for row in rows])
         dropped: dict[shards.Period, Counted] = {}
         for row in rows:
             key = (row.survey, row.period)

@@ -1,5 +1,7 @@
 """The tables, as the newest migration leaves them; `migrations` says how they came to be."""
 
+from typing import Any
+
 import sqlalchemy as sa
 
 
@@ -51,8 +53,17 @@ batches = sa.Table(
 BATCH = [batches.c.survey, batches.c.period, batches.c.id]
 """What tells one batch from another: see `hearsay_server.ingest.judge.Key`."""
 
-THESE = sa.tuple_(*BATCH).in_(sa.bindparam("keys", expanding=True))
-"""The batches of the given keys."""
+THIS = [column == sa.bindparam(f"_{column.name}") for column in BATCH]
+"""The conditions of the batch with one key, in whose order its parameters go.
+
+A tuple that is in a list of several has SQLite read the whole table, not its index.
+"""
+
+
+def key(row: sa.Row[Any]) -> dict[str, object]:
+    """Return the parameters of `THIS` for a row of batches."""
+    return {f"_{column.name}": getattr(row, column.name) for column in BATCH}
+
 
 sa.Index(
     "batches_without_content",

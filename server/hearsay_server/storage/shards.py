@@ -1,6 +1,6 @@
 """Counts and tallies: each writer adds to rows of its own, and they are read as sums."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
@@ -14,15 +14,18 @@ from hearsay_server.storage.packed import PackedTallies
 from hearsay_server.storage.schema import counts, tallies
 from ldp import Tally
 
-_CHUNK = 1000
-"""Most cohorts in one statement: databases limit its parameters, and a cohort takes five."""
-
 _COHORT = [tallies.c[field.name] for field in fields(Cohort)]
+_LISTED = ("attribute", "level")
 _SELECT = sa.select(*_COHORT, tallies.c.writer, tallies.c.tally).order_by(
     *_COHORT, tallies.c.writer
 )
-_THESE = sa.tuple_(*_COHORT).in_(sa.bindparam("cohorts", expanding=True))
-_SELECT_MINE = _SELECT.where(_THESE, tallies.c.writer == sa.bindparam("writer")).with_for_update()
+# Equalities and lists of single values: a tuple in a list has SQLite read the whole table.
+_SELECT_MINE = _SELECT.where(
+    *(column == sa.bindparam(column.name) for column in _COHORT if column.name not in _LISTED),
+    *(tallies.c[name].in_(sa.bindparam(name, expanding=True)) for name in _LISTED),
+    tallies.c.writer == sa.bindparam("writer"),
+).with_for_update()
+_SELECT_ONE = _SELECT.where(*(column == sa.bindparam(column.name) for column in _COHORT))
 _ROW = [*_COHORT, tallies.c.writer]
 _SAME_ROW = [column == sa.bindparam(f"_{column.name}") for column in _ROW]
 _UPDATE = sa.update(tallies).where(*_SAME_ROW).values(tally=sa.bindparam("_tally"))
@@ -92,10 +95,15 @@ def add(database: Database, connection: sa.Connection, more: Mapping[Cohort, Tal
     """Add to our rows of the tallies."""
     cohorts = sorted(more)
     stored: dict[Cohort, bytes] = {}
-    for begin in range(0, len(cohorts), _CHUNK):
-        some = [_key(cohort) for cohort in cohorts[begin : begin + _CHUNK]]
-        rows = connection.execute(_SELECT_MINE, {"cohorts": some, "writer": database.shard})
-        stored |= {Cohort(*row[:-2]): row[-1] for row in rows}
+    periods: defaultdict[tuple[str, bytes, str], list[Cohort]] = defaultdict(list)
+    for cohort in cohorts:
+        periods[cohort.survey, cohort.revision, cohort.period].append(cohort)
+    for (survey, revision, period), some in periods.items():
+        chosen = {"survey": survey, "revision": revision, "period": period}
+        listed = {name: list({getattr(c, name) for c in some}) for name in _LISTED}
+        rows = connection.execute(_SELECT_MINE, {**chosen, **listed, "writer": database.shard})
+        found = ((Cohort(*row[:-2]), row[-1]) for row in rows)
+        stored |= {cohort: data for cohort, data in found if cohort in more}
     new = [_row(c, database.shard, more[c]) for c in cohorts if c not in stored]
     old = [
         ((Tally.from_bytes(stored[c]) + more[c]).to_bytes(), *_key(c), database.shard)
@@ -114,7 +122,7 @@ def subtract(database: Database, connection: sa.Connection, less: Mapping[Cohort
     Raises `InvalidInput` where they were not all counted: then the transaction must be rolled back.
     """
     for cohort, tally in sorted(less.items(), key=lambda item: item[0]):
-        rows = connection.execute(_SELECT.where(_THESE), {"cohorts": [_key(cohort)]}).all()
+        rows = connection.execute(_SELECT_ONE, vars(cohort)).all()
         whole = _packed(rows).get(cohort, Tally.empty(tally.counts.size))
         rest = Tally(whole.n - tally.n, whole.counts - tally.counts)
         if rows:  # what one shard lacks may be in another

@@ -5,7 +5,7 @@ stores their batch, so they are always those of the stored batches. Any number o
 number of processes, may share a database: a batch is counted by the one that inserts its key.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,6 +21,7 @@ from hearsay_server.ingest.intake import GRACE, NEVER, Cohort, Limits, Refused, 
 from hearsay_server.ingest.judge import (
     Judged,
     Kept,
+    Key,
     New,
     Outcome,
     State,
@@ -56,7 +57,12 @@ _PAGE_BYTES = 8 << 20
 _ROW_BYTES = 16
 """Bytes that a row counts for in a page, besides its codes: rows are put in order one by one."""
 
-_KNOWN = sa.select(*schema.BATCH, schema.batches.c.rows, schema.batches.c.batch).where(schema.THESE)
+_KNOWN = sa.select(schema.batches.c.id, schema.batches.c.rows, schema.batches.c.batch).where(
+    schema.batches.c.survey == sa.bindparam("survey"),
+    schema.batches.c.period == sa.bindparam("period"),
+    schema.batches.c.id.in_(sa.bindparam("ids", expanding=True)),
+)
+_DELETE = sa.delete(schema.batches).where(*schema.THIS)
 _STATE = sa.select(*(_surveys.c[name] for name in ("revision", "unit", "closed_before"))).where(
     _surveys.c.survey == sa.bindparam("survey"), PRESENT
 )
@@ -215,9 +221,15 @@ class Store:
 
     def _look(self, batches: Iterable[collector_pb2.Batch]) -> Stored:
         """Return the stored batches with these batches' keys, and their surveys' states."""
+        asked: defaultdict[tuple[str, str], set[bytes]] = defaultdict(set)
+        for batch in batches:
+            asked[batch.survey, batch.period].add(batch.id)
+        known: dict[Key, Kept] = {}
         with self.database.reading() as connection:
-            rows = connection.execute(_KNOWN, {"keys": list({key(batch) for batch in batches})})
-            known = {(row.survey, row.period, row.id): Kept(row.rows, row.batch) for row in rows}
+            for (survey, period), ids in asked.items():
+                chosen = {"survey": survey, "period": period, "ids": list(ids)}
+                for row in connection.execute(_KNOWN, chosen):
+                    known[survey, period, row.id] = Kept(row.rows, row.batch)
             return Stored(known, self._states(connection, {batch.survey for batch in batches}))
 
     def _states(self, connection: sa.Connection, names: Iterable[str]) -> dict[str, State]:
@@ -251,9 +263,7 @@ class Store:
                     if judged.twins.intersection(keys):
                         raise _Changed(over)
                     # They were inserted in this transaction.
-                    connection.execute(
-                        sa.delete(schema.batches).where(schema.THESE), {"keys": keys}
-                    )
+                    self.database.change(connection, _DELETE, keys)
                     sums = without(judged, over, terms)
                 kept = [new for new in fresh if new.position not in over]
                 shards.count(self.database, connection, _counted(kept))
