@@ -8,7 +8,8 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
 
 from ldp.core.repeated import Repeated, Repeats
 from ldp.errors import InvalidInput
@@ -22,8 +23,8 @@ _HALVINGS = 32  # far below the standard error of any survey
 Interval = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Lower and upper ends, each of shape (parameters,)."""
 
-Ends = Callable[[Any], Interval]
-"""Intervals by their z, a float or one for each parameter, shape (parameters,)."""
+Ends = Callable[[float], Interval]
+"""Intervals by their z."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,11 +50,12 @@ class Estimate:
         Each interval covers its own parameter with probability `confidence`; with
         `simultaneous` all cover at once (Bonferroni). Of pure frequency oracles they hold what
         the score test does not reject, and cover rare values of small cohorts too; of means they
-        allow for rare extremes that nobody reported (`ends`). Otherwise they are Wald's,
-        value -+ z standard_error, and need some ten expected reports on either side of every
-        decision. They are clipped to `bounds` after they were computed, which costs no coverage;
-        where the truth is a bound, errors to that side are then none, and the coverage is
-        (1 + confidence) / 2.
+        allow for rare extremes that nobody reported (`ends`). Otherwise, and where the method is
+        mle or gls, they are Wald's, value -+ z standard_error, and need some ten expected reports
+        on either side of every decision. They are clipped to `bounds`. An estimate beyond a bound
+        counts as that bound: an impossible estimate must not look like a precise one (Cowan,
+        Cranmer, Gross and Vitells, "Power-constrained limits", arXiv:1105.3166, 2011). Truths
+        within z standard errors of a bound are then covered with (1 + confidence) / 2.
         Raises `InvalidInput` unless 0 < confidence < 1.
         """
         if not 0 < confidence < 1:
@@ -61,8 +63,8 @@ class Estimate:
         miss = (1 - confidence) / (self.value.size if simultaneous else 1)
         z = -NormalDist().inv_cdf(miss / 2)
         if self.ends is None:
-            reach = z * self.standard_error
-            low, high = self.value - reach, self.value + reach
+            center, half = np.clip(self.value, *self.bounds), z * self.standard_error
+            low, high = center - half, center + half
         else:
             low, high = self.ends(z)
         return np.clip(low, *self.bounds), np.clip(high, *self.bounds)
@@ -74,7 +76,7 @@ class Estimate:
         def moved(values: NDArray[np.float64]) -> NDArray[np.float64]:
             return bounds[0] + (values - self.bounds[0]) * factor
 
-        def moved_ends(z: Any) -> Interval:
+        def moved_ends(z: float) -> Interval:
             assert self.ends is not None
             low, high = self.ends(z)
             return moved(low), moved(high)
@@ -175,6 +177,40 @@ def estimate(cohorts: Cohorts) -> Estimate:
     return _weighted(cohorts, "inverse_variance", lambda variances: 1 / variances)
 
 
+@dataclass(frozen=True, eq=False)
+class Bias:
+    """The greatest bias of an average, whose interval allows for it.
+
+    `size`, shape (parameters,), is reached upwards where each cohort's parameters are `apart`,
+    shape (cohorts, parameters), from those that are estimated, and downwards at -`apart`.
+    """
+
+    size: NDArray[np.float64]
+    apart: NDArray[np.float64]
+
+
+def reach(bias: ArrayLike, error: ArrayLike, z: float) -> NDArray[np.float64]:
+    """Return the r of P(|N(bias, error**2)| <= r) = P(|N(0, 1)| <= z), of their shape.
+
+    An interval of this half-width around an estimate of this greatest bias, and this standard
+    error > 0, covers at the confidence of z (Armstrong and Kolesar, Econometrica 86, 2018).
+    """
+    bias, error = np.broadcast_arrays(np.asarray(bias, dtype=float), np.asarray(error, dtype=float))
+    low, high = z * error, bias + z * error
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        short = _beyond(middle, bias, error) > 2 * ndtr(-z)
+        low, high = np.where(short, middle, low), np.where(short, high, middle)
+    found: NDArray[np.float64] = (low + high) / 2
+    return found
+
+
+def _beyond(distance: Any, bias: Any, error: Any) -> NDArray[np.float64]:
+    """Return P(|N(bias, error**2)| > distance)."""
+    found: NDArray[np.float64] = ndtr((bias - distance) / error) + ndtr((-bias - distance) / error)
+    return found
+
+
 def averaged(
     cohorts: Cohorts,
     weights: NDArray[np.float64],
@@ -182,13 +218,15 @@ def averaged(
     *,
     extra: NDArray[np.float64] | float = 0.0,
     at: NDArray[np.float64] | None = None,
+    bias: Bias | None = None,
 ) -> Estimate:
     """Return sum_g w_g f_g of fixed weights, of shape (cohorts, parameters) or (cohorts, 1).
 
     `extra`, of shape (parameters,) or (), is variance that the estimate has beyond that of the
     cohorts' own estimates. The cohorts need not be of one population: where their parameters
     differ, the estimate is that of the weighted mean, and each variance that at a cohort's own,
-    or with `at`, shape (parameters,), as if the weighted mean were that.
+    or with `at`, shape (parameters,), as if the weighted mean were that. Intervals with `ends`
+    allow for `bias`; the standard error is without it.
     """
     values = np.array([mechanism.debias(tally) for mechanism, tally in cohorts])
     value = (values * weights).sum(axis=0)
@@ -198,7 +236,7 @@ def averaged(
         return weights[:, np.newaxis]
 
     apart = values - value
-    return _with_error(cohorts, value, truths, weights, method, weigh, apart, extra)
+    return _with_error(cohorts, value, truths, weights, method, weigh, apart, extra, bias)
 
 
 def _with_error(
@@ -210,6 +248,7 @@ def _with_error(
     weigh: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     apart: NDArray[np.float64],
     extra: NDArray[np.float64] | float = 0.0,
+    bias: Bias | None = None,
 ) -> Estimate:
     """Return the estimate `value` of these weights, its standard error taken at `truths`.
 
@@ -220,9 +259,9 @@ def _with_error(
     variances = cohorts.allowing(truths, [m.tally_variance(f, tally) for (m, tally), f in each])
     ends: Ends | None = None
     if all(mechanism.moments(truths[0], 1) is not None for mechanism, _ in cohorts):
-        ends = partial(_invert_score_test, cohorts, weigh, apart, extra)
+        ends = partial(_invert_score_test, cohorts, weigh, apart, extra, bias)
     elif all(mechanism.spread(0.0, tally) is not None for mechanism, tally in cohorts):
-        ends = partial(_with_people_at_both_ends, cohorts, value, weights[:, 0], apart, extra)
+        ends = partial(_with_people_at_both_ends, cohorts, value, weights[:, 0], apart, extra, bias)
     return Estimate(
         value=value,
         standard_error=np.sqrt((weights**2 * variances).sum(axis=0) + extra),
@@ -238,33 +277,37 @@ def _invert_score_test(
     weigh: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     apart: NDArray[np.float64],
     extra: NDArray[np.float64] | float,
-    z: NDArray[np.float64] | float,
+    bias: Bias | None,
+    z: float,
 ) -> Interval:
     """Return the ends of {f : |sum_g w_g (f_g - f)| <= z sqrt(sum_g w_g**2 V_g(f) + extra)}.
 
     The variances, and the weights made of them, are those at the hypothesis f, each cohort being
-    `apart` from it, not at the estimate. That makes the test right where counts are small; one
-    cohort's is the interval of Wilson (Journal of the American Statistical Association 22, 1927)
-    for its supports. Where the statistic is skewed, the limit of its longer tail is put farther
-    out, by skewness (z**2 - 1) / 6 standard errors (Cornish and Fisher): a single support where
-    hardly any is expected is no great surprise.
+    `apart` from it, not at the estimate. With a `bias` the limit is `reach` in place of z standard
+    errors, and the cohorts are where they have that bias, towards the estimate. That makes the
+    test right where counts are small; one cohort's is the interval of Wilson (Journal of the
+    American Statistical Association 22, 1927) for its supports. Where the statistic is skewed, the
+    limit of its longer tail is put farther out, by skewness (z**2 - 1) / 6 standard errors
+    (Cornish and Fisher): a single support where hardly any is expected is no great surprise.
     """
     values = np.array([[mechanism.debias(tally)] for mechanism, tally in cohorts])
     bounds = cohorts.bounds
     side = np.array([[1], [-1]])  # of the two ends on which the estimate is
+    away = apart[:, np.newaxis] if bias is None else side * bias.apart[:, np.newaxis]
+    size = 0.0 if bias is None else bias.size
 
     def rejected(f: NDArray[np.float64]) -> NDArray[np.bool_]:
-        each = zip(
-            cohorts, cohorts.repeats, np.clip(f + apart[:, np.newaxis], *bounds), strict=True
-        )
+        each = zip(cohorts, cohorts.repeats, np.clip(f + away, *bounds), strict=True)
         moments = np.array([_moments(m, tally.n, once, own) for (m, tally), once, own in each])
         variances, third = moments[:, 0], moments[:, 1]
         weights = weigh(variances)
         variance = (weights**2 * variances).sum(axis=0) + extra
         excess = side * (weights * (values - f)).sum(axis=0)
+        excess = np.minimum(excess, np.where(side == 1, bounds[1] - f, f - bounds[0]))
         skewed = side * (weights**3 * third).sum(axis=0) / variance
-        beyond = excess > z * np.sqrt(variance) + np.maximum(skewed * (z**2 - 1) / 6, 0)
-        return np.asarray(beyond)
+        excess -= np.maximum(skewed * (z**2 - 1) / 6, 0)
+        surprising: NDArray[np.bool_] = _beyond(excess, size, np.sqrt(variance)) < 2 * ndtr(-z)
+        return surprising
 
     low, high = (np.full((2, cohorts.parameters), bound) for bound in bounds)
     for _ in range(_HALVINGS):
@@ -280,32 +323,38 @@ def _with_people_at_both_ends(
     weights: NDArray[np.float64],
     apart: NDArray[np.float64],
     extra: NDArray[np.float64] | float,
-    z: NDArray[np.float64] | float,
+    bias: Bias | None,
+    z: float,
 ) -> Interval:
     """Return the interval of a mean that allows for rare extremes which nobody reported.
 
-    One imagined person at each end of the range joins the cohort whose reports weigh most, and
-    each cohort's variance is that of its reports about the mean that follows, c, or about what
-    is `apart` from it: as adding two
-    successes and two failures does for a proportion (Agresti and Coull, The American
-    Statistician 52, 1998). The interval c -+ z sqrt(variance) is widened to hold the estimate.
+    One imagined person at each end of the range, with as many reports as others have, joins the
+    cohort whose reports weigh most, of several the one with the most reports. Each cohort's
+    variance is that of its reports about the mean that follows, c, or about what is `apart` from
+    it: as adding two successes and two failures does for a proportion (Agresti and Coull, The
+    American Statistician 52, 1998). The interval c -+ z sqrt(variance), or `reach` of a `bias`,
+    is widened to hold the estimate.
     """
     counts = np.array([tally.n for _, tally in cohorts], dtype=float)
     each = weights / counts
-    joined = np.lexsort((counts, -each))[0]
-    scale = 1 / (1 + 2 * each[joined])
-    center = float(value[0] * scale)
-    padded = np.where(np.arange(counts.size) == joined, 2, 0)
+    joined = int(np.argmax(np.where(np.isclose(each, each.max()), counts, 0)))
+    padded = np.zeros(counts.size)
+    padded[joined] = 2 * cohorts.repeats[joined].factor
+    scale = 1 / (1 + each @ padded)
+    center = np.clip(value * scale, *cohorts.bounds)
+    truths = np.clip(center + apart, *cohorts.bounds)
     own = []
-    each_apart = zip(cohorts, padded.tolist(), apart[:, 0].tolist(), strict=True)
-    for (mechanism, tally), imagined, away in each_apart:
-        spread = mechanism.spread(center + away, tally, imagined)
+    for (mechanism, tally), imagined, about in zip(
+        cohorts, padded.tolist(), (center + apart)[:, 0].tolist(), strict=True
+    ):
+        spread = mechanism.spread(about, tally, imagined)
         assert spread is not None
         own.append([spread / (tally.n + imagined)])
-    variances = cohorts.allowing(np.array([center]), own)[:, 0]
+    variances = cohorts.allowing(truths, own)[:, 0]
     moved = each * scale * (counts + padded)
-    reach = z * np.sqrt((moved**2 * variances).sum() + extra)
-    return np.minimum(center - reach, value), np.maximum(center + reach, value)
+    error = np.sqrt((moved**2 * variances).sum() + extra)
+    half = z * error if bias is None else reach(bias.size, error, z)
+    return np.minimum(center - half, value), np.maximum(center + half, value)
 
 
 def _moments(mechanism: "Mechanism", n: int, repeats: Repeats, f: NDArray[np.float64]) -> Interval:

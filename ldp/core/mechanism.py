@@ -265,10 +265,10 @@ class Mechanism(ABC):
         """
         return None
 
-    def spread(self, center: float, tally: Tally, imagined: int = 0) -> float | None:
+    def spread(self, center: float, tally: Tally, imagined: float = 0) -> float | None:
         """Return the mean squared deviation of the reports' estimates from `center`.
 
-        `imagined` people, half at each end of the range, are added to those of the tally. None
+        `imagined` reports, half of people at each end of the range, are added to the tally's. None
         unless the parameter is a mean.
         """
         return None

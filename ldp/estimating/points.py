@@ -159,10 +159,11 @@ def wilson(
 ) -> tuple[Floats, Floats]:
     """Return {t : n (estimate - t)**2 <= z**2 (t (1 - t) + noise)}, clipped to [0, 1].
 
-    `noise` is n times the part of the variance that does not depend on t. Without noise these
+    `noise` is n times the part of the variance that does not depend on t. An estimate outside of
+    [0, 1] counts as its nearer end, as in `Estimate.interval`. Without noise these
     are the ends of Wilson's interval (Journal of the American Statistical Association 22, 1927).
     """
-    theta, rest = np.asarray(estimate, dtype=float), np.asarray(noise, dtype=float)
+    theta, rest = np.clip(estimate, 0.0, 1.0), np.asarray(noise, dtype=float)
     k = z * z / n
     middle = 2 * theta + k
     root = np.sqrt(np.maximum(0, middle**2 - 4 * (1 + k) * (theta**2 - k * rest)))

@@ -13,13 +13,13 @@ who answered, sum_g w_g f_g, w_g being the cohorts' shares of the reports:
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import chdtri, chndtrinc, ndtri
 
-from ldp.core.estimation import Cohorts, Estimate, Interval, averaged, estimate
+from ldp.core.estimation import Bias, Cohorts, Estimate, Interval, averaged, estimate, reach
 from ldp.core.mechanism import Mechanism
 from ldp.core.repeated import Repeats
 from ldp.errors import InvalidInput
@@ -38,8 +38,6 @@ _POWER = 0.8
 _TRIED = 17
 """Biases that are tried, first in all of their range, then around the best."""
 
-_HALVINGS = 40
-
 
 @dataclass(frozen=True, eq=False)
 class Answer:
@@ -49,7 +47,8 @@ class Answer:
     the bound that was declared; its `method` says which. `alike` is the pooled estimate, for people
     of all levels who answer alike; None where `estimate` is that already, or there is one cohort.
     `detectable` is the smallest difference between two cohorts that the test would have found
-    with probability 0.8, in the parameters' unit; None for one cohort.
+    with probability 0.8, in the parameters' unit; None where there was no test. From one cohort,
+    without a method, the estimate is that of `ldp.estimate` where its intervals have `ends`.
     """
 
     estimate: Estimate
@@ -75,11 +74,12 @@ def answer(
     """
     if not most >= 0:
         raise InvalidInput(f"the most that cohorts may differ by must be >= 0, got {most}")
-    pooled = pool(cohorts, method)
     if len(cohorts) < 2:
-        return Answer(pooled, None, None, None, "")
+        alone = _alone(cohorts)[0] if method is None else pool(cohorts, method)
+        return Answer(alone, None, None, None, "")
+    pooled = pool(cohorts, method)
     test = homogeneity(cohorts) if tested and can_be_tested(cohorts) else None
-    seen = detectable(cohorts)
+    seen = detectable(cohorts, test.degrees) if test and test.degrees else None
     if most > 0:
         found = stratified(cohorts) if most == math.inf else bounded(cohorts, most)
         return Answer(found, pooled, test, seen, "")
@@ -116,11 +116,7 @@ def stratified(
             f"shares must be {counts.size} numbers >= 0 that sum to one, one for each "
             "cohort with reports"
         )
-    alone = [estimate(one) for one in cohorts.alone()]
-    has_ends = all(one.ends is not None for one in alone)
-    if not has_ends:
-        # `pool` knows that a value never revealed may be rare; the variance at zero would be none.
-        alone = [pool(one) for one in cohorts.alone()]
+    alone = _alone(cohorts)
     values = np.array([one.value for one in alone])
     variances = np.array([one.standard_error**2 for one in alone])
     w = weights[:, np.newaxis]
@@ -128,7 +124,7 @@ def stratified(
     extra: Floats = np.zeros_like(value)
     if shares is None:
         extra = _most_repeated(cohorts) * spread(w, values, variances) / cohorts.n
-    if has_ends:
+    if alone[0].ends:
         return averaged(cohorts, w, "stratified", extra=extra, at=at)
     error = np.sqrt((w**2 * variances).sum(axis=0) + extra)
     return Estimate(value, error, cohorts.n, cohorts.bounds, "stratified")
@@ -145,19 +141,24 @@ def bounded(cohorts: Cohorts, most: float) -> Estimate:
     """
     if not 0 < most < math.inf:
         raise InvalidInput(f"the most that cohorts may differ by must be > 0, got {most}")
+    alone, method = _alone(cohorts), bounded_name(most)
+    variances = _variances(cohorts, alone)
     shares = (_counts(cohorts) / cohorts.n)[:, np.newaxis]
-    weights, bias = best_weights(shares, _variances(cohorts), most)
+    weights, size = best_weights(shares, variances, most)
     extra = _most_repeated(cohorts) * most**2 / (4 * cohorts.n)  # who answers is a sample
-    found = averaged(cohorts, weights, bounded_name(most), extra=extra)
+    if alone[0].ends:
+        towards = np.sign(weights - shares) / 2
+        bias = Bias(size, most * (towards - (shares * towards).sum(axis=0)))
+        return averaged(cohorts, weights, method, extra=extra, bias=bias)
+    value = (weights * np.array([one.value for one in alone])).sum(axis=0)
+    error = np.sqrt((weights**2 * variances).sum(axis=0) + extra)
+    center = np.clip(value, *cohorts.bounds)
 
     def ends(z: float) -> Interval:
-        reach = critical(bias / found.standard_error, z)
-        if found.ends is not None:
-            return found.ends(reach)
-        away = reach * found.standard_error
-        return found.value - away, found.value + away
+        half = reach(size, error, z)
+        return center - half, center + half
 
-    return replace(found, ends=ends)
+    return Estimate(value, error, cohorts.n, cohorts.bounds, method, ends)
 
 
 def bounded_name(most: float) -> str:
@@ -176,15 +177,19 @@ def spread(w: Floats, values: Floats, variances: Floats) -> Floats:
     return found
 
 
-def detectable(cohorts: Cohorts) -> float:
+def detectable(cohorts: Cohorts, degrees: int) -> float:
     """Return the smallest difference between two cohorts that is found with probability 0.8.
 
-    That is, at `SIGNIFICANCE`, in the parameter that is the hardest to tell, between the two
-    cohorts that are the easiest.
+    That is, by `homogeneity` of so many degrees of freedom, at `SIGNIFICANCE`, in the parameter
+    that is the hardest to tell, between the two cohorts that are the easiest, wherever the others
+    are. The statistic is then a noncentral chi-squared (Wald, Transactions of the American
+    Mathematical Society 54, 1943) of d' (S_g + S_h)**-1 d, d being all differences and S_g the
+    covariance of an estimate: x**2 / (V_g + V_h) at least where one difference is x.
     """
-    variances = _variances(cohorts).max(axis=1)
+    variances = _variances(cohorts, _alone(cohorts)).max(axis=1)
     first, second = np.sort(variances)[:2]
-    return float((ndtri(1 - SIGNIFICANCE / 2) + ndtri(_POWER)) * np.sqrt(first + second))
+    noncentrality = chndtrinc(chdtri(degrees, SIGNIFICANCE), degrees, 1 - _POWER)
+    return float(np.sqrt(noncentrality * (first + second)))
 
 
 def stratified_points(cohorts: Cohorts, points: int) -> PointDistribution:
@@ -235,8 +240,19 @@ def _most_repeated(cohorts: Cohorts) -> float:
     return max(own.factor for own in cohorts.repeats)
 
 
-def _variances(cohorts: Cohorts) -> Floats:
+def _alone(cohorts: Cohorts) -> list[Estimate]:
+    """Return each cohort's own estimate, all of them with `ends` or none."""
+    alone = [estimate(one) for one in cohorts.alone()]
+    if all(one.ends for one in alone):
+        return alone
+    # `pool` knows that a value never revealed may be rare; the variance at zero would be none.
+    return [pool(one) for one in cohorts.alone()]
+
+
+def _variances(cohorts: Cohorts, alone: list[Estimate]) -> Floats:
     """Return the variances of the cohorts' own estimates, shape (cohorts, parameters)."""
+    if not alone[0].ends:
+        return np.array([one.standard_error**2 for one in alone])
     truth = np.clip(estimate(cohorts).value, *cohorts.bounds)
     return cohorts.allowing(truth, [m.tally_variance(truth, tally) for m, tally in cohorts])
 
@@ -250,17 +266,12 @@ def best_weights(w: Floats, variances: Floats, most: float) -> tuple[Floats, Flo
     precise = 1 / variances
     largest = np.maximum(w - precise / precise.sum(axis=0), 0).sum(axis=0)
     z = float(ndtri(0.975))
-    best = np.zeros_like(largest)
-    least = np.full_like(largest, np.inf)
     low, high = np.zeros_like(largest), largest
     for _ in range(2):
-        for part in np.linspace(0, 1, _TRIED):
-            moved = low + part * (high - low)
-            a = _moved(w, variances, moved)
-            error = np.sqrt((a**2 * variances).sum(axis=0))
-            width = critical(most * moved / error, z) * error
-            better = width < least
-            least, best = np.where(better, width, least), np.where(better, moved, best)
+        tried = np.linspace(low, high, _TRIED)
+        errors = [np.sqrt((_moved(w, variances, a) ** 2 * variances).sum(axis=0)) for a in tried]
+        shortest = reach(most * tried, errors, z).argmin(axis=0)
+        best = tried[shortest, np.arange(largest.size)]
         step = (high - low) / (_TRIED - 1)
         low, high = np.maximum(best - step, 0), np.minimum(best + step, largest)
     return _moved(w, variances, best), most * best
@@ -290,16 +301,4 @@ def _moved(w: Floats, variances: Floats, amount: Floats) -> Floats:
 def _last(holds: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Return the last row that holds, by column, shape (1, columns); the first always does."""
     found: NDArray[np.intp] = (len(holds) - 1 - np.argmax(holds[::-1], axis=0))[np.newaxis]
-    return found
-
-
-def critical(bias: Floats, z: float) -> Floats:
-    """Return c with P(|N(bias, 1)| <= c) = P(|N(0, 1)| <= z), of the shape of `bias`."""
-    miss = 2 * ndtr(-z)
-    low, high = np.full_like(bias, z), bias + z
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        short = ndtr(bias - middle) + ndtr(-bias - middle) > miss
-        low, high = np.where(short, middle, low), np.where(short, high, middle)
-    found: Floats = (low + high) / 2
     return found

@@ -10,7 +10,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ldp.core.estimation import Cohorts, Estimate, Interval, estimate
+from ldp.core.estimation import Cohorts, Estimate, Interval, estimate, reach
 from ldp.core.mechanism import Categorical
 from ldp.errors import InvalidInput
 from ldp.estimating import strata
@@ -23,6 +23,9 @@ from ldp.estimating.pooling import (
 )
 
 Floats = NDArray[np.float64]
+
+_HALVINGS = 40
+"""Halvings that find an interval's end to 12 digits."""
 
 
 def sums(
@@ -167,10 +170,31 @@ def _with_ends(
     method: str,
     bias: Floats | None = None,
 ) -> Estimate:
-    error = np.sqrt(variance)
+    error = np.sqrt(np.maximum(variance, 0))  # of all values it is 0, or less by rounding
 
     def ends(z: float) -> Interval:
-        reach = z if bias is None else strata.critical(bias / error, z)
-        return wilson(value, noise, people, reach)
+        if bias is None:
+            return wilson(value, noise, people, z)
+        return _biased_ends(value, noise, people, bias, z)
 
     return Estimate(value, error, n, (0.0, 1.0), method, ends)
+
+
+def _biased_ends(value: Floats, noise: Floats, people: Floats, bias: Floats, z: float) -> Interval:
+    """Return the interval of Wilson where the estimate may have a bias of this size, too.
+
+    Its ends are the shares farthest from the estimate that are no farther than `reach` of the bias
+    and of the standard error at the share in question.
+    """
+    center = np.clip(value, 0, 1)
+
+    def farthest(bound: float) -> Floats:
+        inside, outside = center, np.full_like(center, bound)
+        for _ in range(_HALVINGS):
+            middle = (inside + outside) / 2
+            error = np.sqrt((noise + middle * (1 - middle)) / people)
+            holds = np.abs(center - middle) <= reach(bias, error, z)
+            inside, outside = np.where(holds, middle, inside), np.where(holds, outside, middle)
+        return np.asarray(inside)
+
+    return farthest(0.0), farthest(1.0)

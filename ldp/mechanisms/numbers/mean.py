@@ -157,7 +157,7 @@ class MeanMechanism(Counted):
         spread = tally.counts @ deviations**2 / (tally.n - 1)
         return np.clip(spread, self._least_variance, largest) / tally.n
 
-    def spread(self, center: float, tally: Tally, imagined: int = 0) -> float:
+    def spread(self, center: float, tally: Tally, imagined: float = 0) -> float:
         squares = float(tally.counts @ (self._scores - center) ** 2)
         ends = np.array([-1.0, 1.0])
         at_ends = float(np.sum(self.report_variance(ends) + (ends - center) ** 2))

@@ -520,17 +520,20 @@ def _cell(row: analyst_pb2.Row, column: str) -> str:
 
 
 def _if_alike(answer: analyst_pb2.EstimateResponse) -> str:
-    """Say how much narrower pooled intervals are, and which difference the test would miss."""
+    """Say how much narrower pooled intervals are, and which difference the test may miss."""
     kept = [
         (row.alike_high - row.alike_low) / (row.high - row.low)
         for row in answer.rows
         if row.high > row.low
     ]
     narrower = 100 * (1 - sum(kept) / max(1, len(kept)))
+    unseen = "whether levels differ was not tested"
+    if answer.HasField("detectable_difference"):
+        found = answer.detectable_difference
+        unseen = f"differences between levels below {found:.2g} may go unseen"
     return (
         "Pooling (--method), which assumes that people of all levels answer alike, would make the "
-        f"intervals {narrower:.0f}% narrower; differences between levels below "
-        f"{answer.detectable_difference:.2g} would go unseen."
+        f"intervals {narrower:.0f}% narrower; {unseen}."
     )
 
 
