@@ -1,43 +1,27 @@
 """`hearsay query` and `hearsay export`: estimates and rows at the command line."""
 
 import csv
-import json
-import math
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
-from google.protobuf.json_format import MessageToDict
-from google.protobuf.message import Message
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 import hearsay.plans.plan
 from hearsay import Analyst
 from hearsay.analyst import Options, Selection, compare_request
-from hearsay.columns import DIFFERENCE_COLUMNS, given_columns, number
 from hearsay.v1 import analyst_pb2
 from hearsay_server.commands import connect, plotting
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
+from hearsay_server.commands.shown import Shown
 from ldp.errors import InvalidInput, needs
 
 Level = Annotated[list[str] | None, typer.Option(help="Only reports of this level; repeatable.")]
 Period = Annotated[list[str] | None, typer.Option(help="Only reports of this period; repeatable.")]
 First = Annotated[str, typer.Option("--from", help="Only this period and later ones.")]
 Last = Annotated[str, typer.Option("--to", "--until", help="Only this period and earlier ones.")]
-
-_ROWS = 40
-"""Rows of a table unless more are asked for: those of the largest estimates."""
-
-_HEADINGS = {
-    "raw": "raw",
-    "effective_sample_size": "effective n",
-    "shift_down": "forged down",
-    "shift_up": "forged up",
-}
 
 
 def query(
@@ -133,7 +117,7 @@ def query(
         if suspicions or watch is not None:
             raise InvalidInput("--plot draws neither --suspicions nor --watch")
         plotting.check(plot)
-    show = _Shown(as_json, as_csv, limited)
+    show = Shown(as_json, as_csv, limited)
     chosen = Selection(
         levels=level or (), periods=period or (), first_period=first, last_period=last
     )
@@ -294,270 +278,3 @@ def _by(name: str) -> Literal["LEVEL", "PERIOD"]:
     if name == "period":
         return "PERIOD"
     raise InvalidInput(f"--by must be level or period, got {name!r}")
-
-
-class _Shown:
-    """How answers are printed: as a table, as JSON, or as CSV with one heading."""
-
-    def __init__(self, as_json: bool, as_csv: bool, limited: bool) -> None:
-        """Print tables of `_ROWS` rows at most unless the rows are `limited` already."""
-        self._json = as_json
-        self._most = None if limited else _ROWS
-        self._csv = csv.writer(sys.stdout) if as_csv else None
-        self._headed = False
-
-    def estimates(self, answers: Sequence[analyst_pb2.EstimateResponse], by: str = "") -> None:
-        several = len({answer.attribute for answer in answers}) > 1
-        for answer in answers:
-            if answer.warning:
-                names = (answer.attribute if several else "", answer.group)
-                where = "".join(f"{name}: " for name in names if name)
-                text = f"warning: {where}{answer.warning}"
-                Console(stderr=True).print(escape(text), soft_wrap=True)
-        if self._json:
-            documents = [_document(answer) for answer in answers]
-            typer.echo(json.dumps(documents if several or by else documents[0], indent=2))
-            return
-        if self._csv:
-            self._estimates_csv(answers, by)
-            return
-        for answer in answers:
-            columns = given_columns(answer.rows)
-            if answer.title:
-                Console().print(f"[bold]{escape(answer.title)}[/bold]")
-            if answer.group:
-                Console().print(f"[bold]{escape(answer.group)}[/bold]")
-            shown = [column for column in columns[4:] if column in _HEADINGS]
-            more = [_HEADINGS[column] for column in shown]
-            table = _table(
-                answer.attribute, answer.statistic, answer.confidence, answer.simultaneous, more
-            )
-            rows: Sequence[analyst_pb2.Row] = answer.rows
-            if self._most is not None and len(rows) > self._most:
-                rows = sorted(rows, key=lambda row: -row.estimate)[: self._most]
-            for row in rows:
-                table.add_row(*_cells(row), *(_cell(row, column) for column in shown))
-            if answer.sums:
-                table.add_section()
-            for row in answer.sums:
-                table.add_row(*_cells(row), *(_cell(row, column) for column in shown))
-            Console().print(table)
-            if hidden := answer.rows_left_out + len(answer.rows) - len(rows):
-                Console().print(
-                    f"{hidden:,} more rows are not shown: --top N shows N rows, those of the "
-                    "largest estimates, --values A,B those of some values, and --csv all"
-                )
-            many = len(answer.cohorts)
-            cohorts = f"{answer.reports:,} reports in {many} cohort{'s' if many > 1 else ''}"
-            Console().print(f"{cohorts}, {answer.method}{_repeats(answer.repeats)}")
-            if "alike" in columns:
-                Console().print(_if_alike(answer))
-
-    def _estimates_csv(self, answers: Sequence[analyst_pb2.EstimateResponse], by: str) -> None:
-        given = [given_columns(answer.rows) for answer in answers]
-        more = list(dict.fromkeys(column for columns in given for column in columns[4:]))
-        columns = [*given_columns([]), *more]
-        lines = [
-            [
-                answer.attribute,
-                *([answer.group] if by else []),
-                statistic,
-                row.label,
-                *_numbers(row, columns),
-                answer.confidence,
-                answer.reports,
-            ]
-            for answer in answers
-            for statistic, rows in ((answer.statistic, answer.rows), ("sum", answer.sums))
-            for row in rows
-        ]
-        self._write_csv(_csv_columns(columns, by), lines)
-
-    def comparisons(self, answers: Sequence[analyst_pb2.CompareResponse]) -> None:
-        several = len(answers) > 1
-        for answer in answers:
-            if answer.warning:
-                where = f"{answer.attribute}: " if several else ""
-                text = f"warning: {where}{answer.warning}"
-                Console(stderr=True).print(escape(text), soft_wrap=True)
-        if self._json:
-            documents = [
-                _plain(a, first_reports=a.first_reports, second_reports=a.second_reports)
-                for a in answers
-            ]
-            typer.echo(json.dumps(documents if several else documents[0], indent=2))
-            return
-        if self._csv:
-            lines = [
-                [
-                    answer.attribute,
-                    answer.statistic,
-                    row.label,
-                    *(getattr(row, column) for column in DIFFERENCE_COLUMNS),
-                    answer.confidence,
-                    answer.first_reports,
-                    answer.second_reports,
-                ]
-                for answer in answers
-                for row in answer.rows
-            ]
-            names = ["attribute", "statistic", "value", *DIFFERENCE_COLUMNS, "confidence"]
-            self._write_csv([*names, "first_reports", "second_reports"], lines)
-            return
-        for answer in answers:
-            if answer.title:
-                Console().print(f"[bold]{escape(answer.title)}[/bold]")
-            table = Table(answer.attribute)
-            interval = _interval_heading(answer.confidence, answer.simultaneous)
-            # What fits into 80 columns; CSV and JSON have the errors and uncorrected p-values too.
-            for heading in ("first", "second", "difference", interval, "p (Holm)"):
-                table.add_column(heading, justify="right", no_wrap=heading == interval)
-            for row in answer.rows:
-                table.add_row(
-                    escape(row.label),
-                    *(f"{number:.4f}" for number in (row.first, row.second)),
-                    f"{row.difference:.4f}",
-                    f"{row.low:.4f} to {row.high:.4f}",
-                    f"{row.adjusted_p_value:.2g}",
-                )
-            Console().print(table)
-            counts = f"{answer.first_reports:,} and {answer.second_reports:,} reports"
-            Console().print(f"{counts}{_repeats(answer.repeats)}")
-
-    def distribution(self, answer: analyst_pb2.DistributionResponse) -> None:
-        if answer.warning:
-            Console(stderr=True).print(escape(f"warning: {answer.warning}"), soft_wrap=True)
-        if self._json:
-            typer.echo(json.dumps(_plain(answer, reports=answer.reports), indent=2))
-            return
-        parts = (
-            ("share", [each.share for each in answer.bins]),
-            ("quantile", list(answer.quantiles)),
-        )
-        if self._csv:
-            columns = given_columns([])
-            ends = [answer.confidence, answer.reports]
-            for kind, rows in parts:
-                lines = (
-                    [answer.attribute, kind, row.label, *_numbers(row, columns), *ends]
-                    for row in rows
-                )
-                self._write_csv(_csv_columns(columns), lines)
-            return
-        if answer.title:
-            Console().print(f"[bold]{escape(answer.title)}[/bold]")
-        for kind, rows in parts:
-            if not rows:
-                continue
-            table = _table(answer.attribute, kind, answer.confidence, False, [])
-            for row in rows:
-                table.add_row(*_cells(row))
-            Console().print(table)
-        repeats = _repeats(answer.repeats)
-        Console().print(f"{answer.reports:,} reports, {answer.method}{repeats}")
-
-    def suspicions(self, answer: analyst_pb2.SuspicionsResponse) -> None:
-        if answer.warning:
-            Console(stderr=True).print(escape(f"warning: {answer.warning}"), soft_wrap=True)
-        if self._json:
-            document = _plain(answer)
-            for entry, message in zip(document["suspicions"], answer.suspicions, strict=True):
-                entry["reports"] = message.reports
-            typer.echo(json.dumps(document, indent=2))
-            return
-        headings = ["level", "test", "statistic", "p_value", "reports"]
-        if self._csv:
-            lines = ([getattr(each, name) for name in headings] for each in answer.suspicions)
-            self._write_csv(headings, lines)
-            return
-        table = Table("level", "test")
-        for heading in ("statistic", "p-value", "reports"):
-            table.add_column(heading, justify="right")
-        for each in answer.suspicions:
-            numbers = (f"{each.statistic:.4g}", f"{each.p_value:.3g}", f"{each.reports:,}")
-            table.add_row(each.level, each.test, *numbers)
-        Console().print(table)
-        Console().print(f"together: {escape(', '.join(answer.targets))}")
-
-    def _write_csv(self, headings: Sequence[str], lines: Iterable[Sequence[object]]) -> None:
-        assert self._csv is not None
-        if not self._headed:
-            self._csv.writerow(headings)
-            self._headed = True
-        self._csv.writerows(lines)
-
-
-def _table(
-    attribute: str, statistic: str, confidence: float, simultaneous: bool, more: Sequence[str]
-) -> Table:
-    table = Table(attribute)
-    interval = _interval_heading(confidence, simultaneous)
-    for heading in (statistic, "std. error", interval, *more):
-        table.add_column(heading, justify="right")
-    return table
-
-
-def _interval_heading(confidence: float, simultaneous: bool) -> str:
-    return f"{'simultaneous ' if simultaneous else ''}{100 * confidence:g}% interval"
-
-
-def _csv_columns(columns: Sequence[str], by: str = "") -> list[str]:
-    """Return the heading of CSV with these numeric columns; `by` is "level", "period" or ""."""
-    group = [by] if by else []
-    return ["attribute", *group, "statistic", "value", *columns, "confidence", "reports"]
-
-
-def _cells(row: analyst_pb2.Row) -> list[str]:
-    error = f"{row.standard_error:.4f}" if row.HasField("standard_error") else "-"
-    interval = f"{row.low:.4f} to {row.high:.4f}" if row.HasField("low") else "-"
-    return [escape(row.label), f"{row.estimate:.4f}", error, interval]
-
-
-def _cell(row: analyst_pb2.Row, column: str) -> str:
-    if column == "effective_sample_size":
-        return f"{row.effective_sample_size:,.0f}"
-    return f"{getattr(row, column):.4f}"
-
-
-def _if_alike(answer: analyst_pb2.EstimateResponse) -> str:
-    """Say how much narrower pooled intervals are, and which difference the test may miss."""
-    kept = [
-        (row.alike_high - row.alike_low) / (row.high - row.low)
-        for row in answer.rows
-        if row.high > row.low
-    ]
-    narrower = 100 * (1 - sum(kept) / max(1, len(kept)))
-    unseen = "whether levels differ was not tested"
-    if answer.HasField("detectable_difference"):
-        found = answer.detectable_difference
-        unseen = f"differences between levels below {found:.2g} may go unseen"
-    return (
-        "Pooling (--method), which assumes that people of all levels answer alike, would make the "
-        f"intervals {narrower:.0f}% narrower; {unseen}."
-    )
-
-
-def _repeats(most: float) -> str:
-    return f"; errors allow for people with {most:.3g} reports each" if most > 1 else ""
-
-
-def _numbers(row: analyst_pb2.Row, columns: Sequence[str]) -> list[float | None]:
-    """Return a row's numbers; None, an empty field of CSV, where it has none."""
-    numbers = (number(row, column) for column in columns)
-    return [None if math.isnan(found) else found for found in numbers]
-
-
-def _document(answer: analyst_pb2.EstimateResponse) -> dict[str, Any]:
-    document = _plain(answer, reports=answer.reports)
-    del document["more"]  # of messages, which are one answer here
-    for cohort, message in zip(document["cohorts"], answer.cohorts, strict=True):
-        cohort |= {"revision": message.revision.hex(), "reports": message.reports}
-    return document
-
-
-def _plain(answer: Message, **integers: int) -> dict[str, Any]:
-    """Return a message as JSON, with `integers` for its 64-bit fields, which JSON has as text."""
-    document: dict[str, Any] = MessageToDict(
-        answer, always_print_fields_with_no_presence=True, preserving_proto_field_name=True
-    )
-    return document | integers
