@@ -303,7 +303,6 @@ def test_coverage_with_four_levels(population: str) -> None:
     ("mechanism", "n"),
     [
         (SquareWave(6.0), 300),
-        (SquareWave(1.0), 30),
         (SquareWave(1.0, 25), 20_000),
         (PiecewiseMechanism(2.0), 20_000),
         (HybridMechanism(2.0), 20_000),
@@ -312,6 +311,18 @@ def test_coverage_with_four_levels(population: str) -> None:
 )
 def test_coverage_of_other_mechanisms_and_few_reports(mechanism: MeanMechanism, n: int) -> None:
     check_coverage(*covered([mechanism], [n], AGES, 1000))
+
+
+@pytest.mark.slow
+def test_coverage_of_atoms_at_a_large_epsilon() -> None:
+    check_coverage(*covered([SquareWave(8.0)], [1000], FOUR_ATOMS, 1000))
+
+
+@pytest.mark.slow
+def test_reports_that_tell_next_to_nothing_miss_nothing() -> None:
+    # All of [0, 1] is within an interval's reach of its ends.
+    bins, below, quantiles = covered([SquareWave(1.0)], [30], AGES, 200)
+    assert min(bins.min(), below.min(), quantiles.min()) > 0.98
 
 
 def check_coverage(bins: Floats, below: Floats, quantiles: Floats) -> None:
