@@ -22,8 +22,8 @@ Url = Annotated[str | None, typer.Option(help="The server's database, postgresql
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="The server's TOML file.", envvar="HEARSAY_CONFIG")
 ]
-_ID = 16
-"""Characters of a token's id."""
+_WHOLE = 17
+"""Characters of a cell that always stays in one line: a moment has 17, an id 16."""
 
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
 
@@ -52,8 +52,8 @@ def opened(
 
 
 def when(seconds: float) -> str:
-    """Return a moment, in seconds since 1970, as a date and time in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="seconds")
+    """Return a moment, in seconds since 1970, as a date and time in UTC: 2027-01-31 18:00Z."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%MZ}"
 
 
 def print_rows(heading: Sequence[str], rows: Sequence[Sequence[str]], as_csv: bool) -> None:
@@ -63,8 +63,7 @@ def print_rows(heading: Sequence[str], rows: Sequence[Sequence[str]], as_csv: bo
         return
     table = Table()
     for number, name in enumerate(heading):
-        # An id is copied from the terminal: it stays whole.
-        short = all(len(row[number]) <= _ID for row in rows)
+        short = all(len(row[number]) <= _WHOLE for row in rows)  # ids are copied from here
         table.add_column(name, no_wrap=short, overflow="fold")
     for row in rows:
         table.add_row(*map(escape, row))

@@ -176,7 +176,7 @@ def query(
                 )
                 for name in names
             ]
-            show.comparisons(compared)
+            show.comparisons(compared, compare.partition("=")[2].split(","))
             if plot is not None:
                 plotting.comparisons(compared, plot)
         else:

@@ -105,7 +105,10 @@ class Shown:
         ]
         self._write_csv(_csv_columns(columns, by), lines)
 
-    def comparisons(self, answers: Sequence[analyst_pb2.CompareResponse]) -> None:
+    def comparisons(
+        self, answers: Sequence[analyst_pb2.CompareResponse], parts: Sequence[str]
+    ) -> None:
+        """Print the differences between two parts of the reports, whose names head a table."""
         several = len(answers) > 1
         for answer in answers:
             if answer.warning:
@@ -142,7 +145,7 @@ class Shown:
             table = Table(answer.attribute)
             interval = _interval_heading(answer.confidence, answer.simultaneous)
             # What fits into 80 columns; CSV and JSON have the errors and uncorrected p-values too.
-            for heading in ("first", "second", "difference", interval, "p (Holm)"):
+            for heading in (*map(escape, parts), "difference", interval, "p (Holm)"):
                 table.add_column(heading, justify="right", no_wrap=heading == interval)
             for row in answer.rows:
                 table.add_row(
