@@ -16,20 +16,25 @@ def audit_log(
     with opened(data, database, config_file) as found:
         acts = audit.entries(found)
         labels = {token.id: token.label for token in Tokens(found).list()}
-    heading = ("time", "token", "label", "user", "action", "survey", "detail")
-    rows = [
-        (
-            when(act.at),
-            act.token,
-            labels.get(act.token, ""),
-            act.os_user,
-            act.action,
-            act.survey,
-            ", ".join(f"{name}: {_plain(value)}" for name, value in act.detail.items()),
-        )
-        for act in acts
-    ]
+    if as_csv:
+        heading = ["time", "token", "label", "user", "action", "survey", "detail"]
+        rows = [
+            [when(act.at), act.token, labels.get(act.token, ""), act.os_user, *_act(act)]
+            for act in acts
+        ]
+    else:  # fits into 80 columns
+        heading = ["time", "by", "action", "survey", "detail"]
+        rows = [
+            [when(act.at), labels.get(act.token) or act.token or act.os_user or "-", *_act(act)]
+            for act in acts
+        ]
     print_rows(heading, rows, as_csv)
+
+
+def _act(act: audit.Entry) -> tuple[str, str, str]:
+    """Return an act's name, survey and details."""
+    detail = ", ".join(f"{name}: {_plain(value)}" for name, value in act.detail.items() if value)
+    return act.action, act.survey, detail
 
 
 def _plain(value: object) -> str:
