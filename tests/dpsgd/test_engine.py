@@ -399,6 +399,7 @@ def test_nothing_tells_how_many_records_there_are_or_were_drawn(
     capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.WARNING, "numba")  # which tells of what it compiles first
     with warnings.catch_warnings(action="error"):
         engine, module, optimizer, loader = make(dataset=data(59))
         train(module, optimizer, loader)

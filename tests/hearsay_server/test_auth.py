@@ -191,10 +191,10 @@ def test_the_last_use_of_a_token_is_written_once_a_day_and_a_devices_never(
 
 
 def test_a_call_does_not_wait_for_its_tokens_use_to_be_recorded(tmp_path: Path) -> None:
-    texts = made(tmp_path, "admin")
+    texts = made(tmp_path, "analyst")
     with serving(tmp_path) as address, held(tmp_path):
         begin = time.monotonic()
-        assert code(address, "admin", texts["admin"]) == grpc.StatusCode.OK
+        assert code(address, "analyst", texts["analyst"]) in LET_IN
         assert time.monotonic() - begin < 5
 
 
