@@ -105,7 +105,7 @@ def test_where_there_are_tokens_the_very_first_calls_are_asked_for_one(tmp_path:
     policy = Policy(tokens_of(tmp_path), loopback=True, require_device_token=False)
 
     async def at_once() -> list[object]:
-        calls = [policy.admit("hearsay.v1.Admin", None) for _ in range(3)]
+        calls = [policy.admit("hearsay.v1.Admin/ListSurveys", None) for _ in range(3)]
         return await asyncio.gather(*calls, return_exceptions=True)
 
     assert [type(answer) for answer in asyncio.run(at_once())] == [Denied] * 3
@@ -208,13 +208,23 @@ def test_the_answer_says_what_is_missing(tmp_path: Path) -> None:
         )
 
 
-def test_streams_are_guarded_and_what_nobody_declared_is_for_admins(tmp_path: Path) -> None:
+def test_a_stream_of_requests_is_guarded_like_any_call(tmp_path: Path) -> None:
     made(tmp_path, "admin")
     with serving(tmp_path) as address, connected(address) as channel:
-        unknown = channel.stream_stream("/hearsay.v1.Tomorrow/Export")
+        estimate = channel.stream_stream("/hearsay.v1.Analyst/Estimate")
         with pytest.raises(grpc.RpcError) as error:
-            list(unknown(iter([b"x"]), timeout=5))
+            list(estimate(iter([b"x"]), timeout=5))
         assert error.value.code() == grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_a_service_whose_role_is_not_declared_is_for_admins(tmp_path: Path) -> None:
+    texts = made(tmp_path, *tokens.ROLES)
+    policy = Policy(tokens_of(tmp_path), loopback=True, require_device_token=False)
+    method = "hearsay.v1.Tomorrow/Export"
+    assert asyncio.run(policy.admit(method, texts["admin"]))
+    for text in (None, texts["analyst"], texts["device"]):
+        with pytest.raises(Denied):
+            asyncio.run(policy.admit(method, text))
 
 
 def test_health_and_reflection_are_for_everybody(tmp_path: Path) -> None:

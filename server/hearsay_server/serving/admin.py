@@ -10,7 +10,7 @@ import hearsay.plans.plan
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server.ingest.intake import Cohort
 from hearsay_server.serving import auth
-from hearsay_server.serving.status import Context, abort, no_survey
+from hearsay_server.serving.status import Ended, no_survey
 from hearsay_server.storage import retention
 from hearsay_server.storage.store import BeingDeleted, Store, StoredSurvey
 from hearsay_server.storage.writer import Writer
@@ -26,40 +26,40 @@ class Admin(admin_pb2_grpc.AdminServicer):
         self._writer = writer
 
     async def CreateSurvey(  # noqa: N802
-        self, request: admin_pb2.CreateSurveyRequest, context: Context
+        self, request: admin_pb2.CreateSurveyRequest, context: object
     ) -> admin_pb2.SurveyStatus:
         try:
             plan = await asyncio.to_thread(surveys.resolve, request.survey)
         except InvalidInput as error:
-            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            raise Ended(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
         try:
             return _status(await self._writer.run(partial(self._create, plan, auth.caller())))
         except BeingDeleted as error:
-            await abort(context, grpc.StatusCode.FAILED_PRECONDITION, str(error))
+            raise Ended(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
         except InvalidInput as error:
-            await abort(context, grpc.StatusCode.ALREADY_EXISTS, str(error))
+            raise Ended(grpc.StatusCode.ALREADY_EXISTS, str(error)) from None
 
     def _create(self, plan: bytes, caller: str) -> StoredSurvey:
         parsed = hearsay.plans.plan.parse(plan)
         return self._store.create_survey(parsed.survey, parsed.revision, plan, caller)
 
     async def ListSurveys(  # noqa: N802
-        self, request: admin_pb2.ListSurveysRequest, context: Context
+        self, request: admin_pb2.ListSurveysRequest, context: object
     ) -> admin_pb2.ListSurveysResponse:
         found = await asyncio.to_thread(self._store.surveys)
         return admin_pb2.ListSurveysResponse(surveys=map(_status, found))
 
     async def ShowSurvey(  # noqa: N802
-        self, request: admin_pb2.ShowSurveyRequest, context: Context
+        self, request: admin_pb2.ShowSurveyRequest, context: object
     ) -> admin_pb2.ShowSurveyResponse:
         found = await asyncio.to_thread(self._store.survey, request.survey)
         if found is None:
-            await abort(context, grpc.StatusCode.NOT_FOUND, no_survey(request.survey))
+            raise no_survey(request.survey)
         reports = await asyncio.to_thread(self._store.reports, found)
         return _shown(found, reports)
 
     async def CloseSurvey(  # noqa: N802
-        self, request: admin_pb2.CloseSurveyRequest, context: Context
+        self, request: admin_pb2.CloseSurveyRequest, context: object
     ) -> admin_pb2.SurveyStatus:
         def close() -> StoredSurvey | None:
             retention.close_survey(database, request.survey, request.period, caller)
@@ -69,22 +69,22 @@ class Admin(admin_pb2_grpc.AdminServicer):
         try:
             stored = await self._writer.run(partial(database.retrying, close))
         except retention.NoSurvey as error:
-            await abort(context, grpc.StatusCode.NOT_FOUND, str(error))
+            raise Ended(grpc.StatusCode.NOT_FOUND, str(error)) from None
         except InvalidInput as error:
-            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            raise Ended(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
         if stored is None:  # deleted since
-            await abort(context, grpc.StatusCode.NOT_FOUND, no_survey(request.survey))
+            raise no_survey(request.survey)
         return _status(stored)
 
     async def DeleteSurvey(  # noqa: N802
-        self, request: admin_pb2.DeleteSurveyRequest, context: Context
+        self, request: admin_pb2.DeleteSurveyRequest, context: object
     ) -> admin_pb2.DeleteSurveyResponse:
         database = self._store.database
         mark = partial(retention.mark_deleted, database, request.survey, auth.caller())
         try:
             held = await self._writer.run(partial(database.retrying, mark))
         except retention.NoSurvey as error:
-            await abort(context, grpc.StatusCode.NOT_FOUND, str(error))
+            raise Ended(grpc.StatusCode.NOT_FOUND, str(error)) from None
         # If this is cut short, a sweep goes on with it.
         delete = partial(retention.delete_some, database)
         while await self._writer.run(partial(database.retrying, delete)):

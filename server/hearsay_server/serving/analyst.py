@@ -23,7 +23,7 @@ from hearsay_server.answers.queries import NoReports, Tallies
 from hearsay_server.serving import auth
 from hearsay_server.serving.analyses import Analyses
 from hearsay_server.serving.feeds import Feeds
-from hearsay_server.serving.status import Context, abort, no_survey
+from hearsay_server.serving.status import Ended, no_survey
 from hearsay_server.storage import audit
 from hearsay_server.storage.packed import PackedTallies
 from hearsay_server.storage.selection import Selected, resolve
@@ -89,20 +89,20 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         self._feeds.end()
 
     async def Estimate(  # noqa: N802
-        self, request: analyst_pb2.EstimateRequest, context: Context
+        self, request: analyst_pb2.EstimateRequest, context: object
     ) -> AsyncIterator[bytes]:
-        async with _telling(context):
-            frozen, plan = await self._plan(request, context)
+        with _telling():
+            frozen, plan = await self._plan(request)
             tallies = await self._tallies(plan, request)
             for message in await self._answer(frozen, request, tallies, questions.estimate):
                 yield message
 
     async def EstimateBy(  # noqa: N802
-        self, request: analyst_pb2.EstimateByRequest, context: Context
+        self, request: analyst_pb2.EstimateByRequest, context: object
     ) -> AsyncIterator[bytes]:
         question = request.question
-        async with _telling(context):
-            frozen, plan = await self._plan(question, context)
+        with _telling():
+            frozen, plan = await self._plan(question)
             if request.by not in (By.LEVEL, By.PERIOD):
                 raise InvalidInput(f"by must be LEVEL or PERIOD, got {request.by}")
             groups = _grouped(plan, await self._tallies(plan, question), request.by)
@@ -116,10 +116,10 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                 begun = True
 
     async def Compare(  # noqa: N802
-        self, request: analyst_pb2.CompareRequest, context: Context
+        self, request: analyst_pb2.CompareRequest, context: object
     ) -> AsyncIterator[bytes]:
-        async with _telling(context):
-            frozen, plan = await self._plan(request, context)
+        with _telling():
+            frozen, plan = await self._plan(request)
             first, second = [
                 await self._selected(plan, request.attribute, selection)
                 for selection in (request.first, request.second)
@@ -136,11 +136,11 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                 yield message
 
     async def Watch(  # noqa: N802
-        self, request: analyst_pb2.WatchRequest, context: Context
+        self, request: analyst_pb2.WatchRequest, context: object
     ) -> AsyncIterator[bytes]:
         question = request.question
-        async with _telling(context):
-            frozen, plan = await self._plan(question, context)
+        with _telling():
+            frozen, plan = await self._plan(question)
             interval = request.interval or _INTERVAL
             if not _LEAST_INTERVAL <= interval < float("inf"):
                 raise InvalidInput(
@@ -160,19 +160,19 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                         yield message
 
     async def Distribution(  # noqa: N802
-        self, request: analyst_pb2.DistributionRequest, context: Context
+        self, request: analyst_pb2.DistributionRequest, context: object
     ) -> bytes:
-        async with _telling(context):
-            frozen, plan = await self._plan(request, context)
+        with _telling():
+            frozen, plan = await self._plan(request)
             tallies = await self._tallies(plan, request)
             (message,) = await self._answer(frozen, request, tallies, questions.distribution)
             return message
 
     async def Suspicions(  # noqa: N802
-        self, request: analyst_pb2.SuspicionsRequest, context: Context
+        self, request: analyst_pb2.SuspicionsRequest, context: object
     ) -> bytes:
-        async with _telling(context):
-            frozen, plan = await self._plan(request, context)
+        with _telling():
+            frozen, plan = await self._plan(request)
             tallies = await self._tallies(plan, request)
             levels = list(dict.fromkeys(cohort.level for cohort in tallies))
             pages = self._store.batches(plan.survey, resolve(plan, request.selection))
@@ -186,10 +186,10 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                 return await run(questions.suspicions, frozen, request.attribute, targets, found)
 
     async def ExportRows(  # noqa: N802
-        self, request: analyst_pb2.ExportRowsRequest, context: Context
+        self, request: analyst_pb2.ExportRowsRequest, context: object
     ) -> AsyncIterator[bytes]:
-        async with _telling(context):
-            frozen, plan = await self._frozen(request.survey, context)
+        with _telling():
+            frozen, plan = await self._frozen(request.survey)
             selected = resolve(plan, request.selection)
             before = _exported(plan, request.since)
             caller = auth.caller()
@@ -255,22 +255,20 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
     async def _read(self, read: Callable[[], _Value]) -> _Value:
         return await asyncio.get_running_loop().run_in_executor(self._readers, read)
 
-    async def _frozen(self, survey: str, context: Context) -> tuple[bytes, Plan]:
+    async def _frozen(self, survey: str) -> tuple[bytes, Plan]:
         frozen = await self._read(lambda: self._store.plans.frozen(survey))
         if frozen is None:
-            await abort(context, grpc.StatusCode.NOT_FOUND, no_survey(survey))
+            raise no_survey(survey)
         return frozen, hearsay.plans.plan.parse(frozen)
 
-    async def _plan(
-        self, question: Question | analyst_pb2.CompareRequest, context: Context
-    ) -> tuple[bytes, Plan]:
-        frozen, plan = await self._frozen(question.survey, context)
+    async def _plan(self, question: Question | analyst_pb2.CompareRequest) -> tuple[bytes, Plan]:
+        frozen, plan = await self._frozen(question.survey)
         if question.attribute not in plan.attributes:
             detail = (
                 f"{plan.survey!r} has no attribute {question.attribute!r}; "
                 f"it has {', '.join(plan.attributes)}"
             )
-            await abort(context, grpc.StatusCode.NOT_FOUND, detail)
+            raise Ended(grpc.StatusCode.NOT_FOUND, detail)
         return frozen, plan
 
     async def _tallies(
@@ -321,15 +319,15 @@ def _exported(plan: Plan, exported: analyst_pb2.Exported) -> dict[str, ExportedP
     return {each.period: each for each in exported.periods}
 
 
-@contextlib.asynccontextmanager
-async def _telling(context: Context) -> AsyncIterator[None]:
+@contextlib.contextmanager
+def _telling() -> Iterator[None]:
     """End the call with the status of an error that the caller can mend."""
     try:
         yield
     except NoReports as error:
-        await abort(context, grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        raise Ended(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
     except InvalidInput as error:
-        await abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        raise Ended(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
 
 
 def _together(groups: Mapping[str, Tallies], rows: int) -> Iterator[dict[str, Tallies]]:

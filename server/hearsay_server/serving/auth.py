@@ -10,8 +10,8 @@ import grpc
 from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection
 
+from hearsay_server.serving.status import Ended
 from hearsay_server.storage.tokens import Token, Tokens, hashed
-from ldp.errors import HearsayError
 
 _log = logging.getLogger("hearsay.server")
 
@@ -23,8 +23,8 @@ ROLES = {
 """The role that each service is for."""
 
 ALSO = {
-    "/hearsay.v1.Admin/ListSurveys": "analyst",
-    "/hearsay.v1.Admin/ShowSurvey": "analyst",
+    "hearsay.v1.Admin/ListSurveys": "analyst",
+    "hearsay.v1.Admin/ShowSurvey": "analyst",
 }
 """Another role that may call a method, besides the role of its service."""
 
@@ -52,12 +52,17 @@ def called_by(token: str) -> None:
     _caller.set(token)
 
 
-class Denied(HearsayError):
+def bearer(header: str) -> str | None:
+    """Return the token of the value of an `authorization` header, None for another scheme."""
+    scheme, _, token = header.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
+
+
+class Denied(Ended):
     """A call is not let in."""
 
     def __init__(self, code: grpc.StatusCode, detail: str, reason: str) -> None:
-        super().__init__(detail)
-        self.code = code
+        super().__init__(code, detail)
         self.reason = reason
 
 
@@ -79,11 +84,12 @@ class Policy:
         self._recording: dict[bytes, asyncio.Task[None]] = {}
         self._checked = -_FRESH
 
-    async def admit(self, service: str, text: str | None, method: str = "") -> str:
+    async def admit(self, method: str, text: str | None) -> str:
         """Return the id of the caller's token, "" for none; raise `Denied`.
 
-        `text` is the token that the call came with, `method` the full name of what it calls.
+        `method` is "service/name", `text` the token that the call came with.
         """
+        service = method.partition("/")[0]
         if service in EVERYBODY:
             return ""
         role = ROLES.get(service, "admin")

@@ -15,15 +15,7 @@ from hearsay_server.ingest.judge import Outcome
 from hearsay_server.limits import Rates, TooMany
 from hearsay_server.serving import auth
 from hearsay_server.serving.metrics import Metrics
-from hearsay_server.serving.status import (
-    MENDED,
-    Context,
-    abort,
-    no_survey,
-    put_off,
-    refuse,
-    shortened,
-)
+from hearsay_server.serving.status import MENDED, Ended, no_survey, shortened
 from hearsay_server.storage import forgetting
 from hearsay_server.storage.retention import NoSurvey
 from hearsay_server.storage.store import Store
@@ -66,54 +58,52 @@ class Collector(collector_pb2_grpc.CollectorServicer):
         }
 
     async def GetPlan(  # noqa: N802
-        self, request: collector_pb2.GetPlanRequest, context: Context
+        self, request: collector_pb2.GetPlanRequest, context: object
     ) -> collector_pb2.GetPlanResponse:
         plan = await asyncio.to_thread(self._plans.frozen, request.survey)
         if plan is None:
-            await abort(context, grpc.StatusCode.NOT_FOUND, no_survey(request.survey))
+            raise no_survey(request.survey)
         return collector_pb2.GetPlanResponse(plan=plan, server_time=self._now())
 
     async def Submit(  # noqa: N802
-        self, request: collector_pb2.SubmitRequest, context: Context
+        self, request: collector_pb2.SubmitRequest, context: object
     ) -> collector_pb2.SubmitResponse:
         count = len(request.batches)
         if not 1 <= count <= MAX_REQUEST:
             detail = f"a request holds 1 to {MAX_REQUEST} batches, got {count}"
-            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, detail)
+            raise Ended(grpc.StatusCode.INVALID_ARGUMENT, detail)
         caller = auth.caller()
         self._metrics.received.inc(count)
         try:
             self._check_rate(caller, count)
             outcomes = await self._writer.add(request.batches, caller)
-        except TooMany as error:
-            self._metrics.limited.labels(error.limit).inc()
-            await refuse(context, error)
+        except TooMany:
+            raise
         except Overloaded as error:
-            self._metrics.limited.labels("queue").inc()
-            await refuse(context, TooMany(str(error), "queue", retry_after=1.0))
-        except Exception:
+            raise TooMany(str(error), "queue", retry_after=1.0) from None
+        except Exception as error:
             # Nothing was acknowledged, so the client will come again with the same batches.
             _log.exception("batches could not be stored")
             detail = "the batches could not be stored"
-            await put_off(context, grpc.StatusCode.UNAVAILABLE, detail, MENDED)
+            raise Ended(grpc.StatusCode.UNAVAILABLE, detail, MENDED) from error
         results = [_result(outcome) for outcome in outcomes]
         self._count(request, results)
         return collector_pb2.SubmitResponse(results=results, server_time=self._now())
 
     async def Forget(  # noqa: N802
-        self, request: collector_pb2.ForgetRequest, context: Context
+        self, request: collector_pb2.ForgetRequest, context: object
     ) -> collector_pb2.ForgetResponse:
         count = len(request.ids)
         if not 1 <= count <= MAX_REQUEST:
             detail = f"a request holds 1 to {MAX_REQUEST} ids, got {count}"
-            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, detail)
+            raise Ended(grpc.StatusCode.INVALID_ARGUMENT, detail)
 
         caller = auth.caller()
 
         def forget() -> Sequence[collector_pb2.ForgetResponse.Status]:
             plan = self._plans.find(request.survey)
             if plan is None:
-                raise NoSurvey(no_survey(request.survey))
+                raise no_survey(request.survey)
             return forgetting.forget(
                 self._database,
                 plan,
@@ -127,17 +117,16 @@ class Collector(collector_pb2_grpc.CollectorServicer):
         try:
             self._check_rate(caller, count)
             results = await self._writer.run(partial(self._database.retrying, forget))
-        except TooMany as error:
-            self._metrics.limited.labels(error.limit).inc()
-            await refuse(context, error)
+        except (Ended, TooMany):
+            raise
         except NoSurvey as error:
-            await abort(context, grpc.StatusCode.NOT_FOUND, str(error))
+            raise Ended(grpc.StatusCode.NOT_FOUND, str(error)) from None
         except InvalidInput as error:
-            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        except Exception:
+            raise Ended(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
+        except Exception as error:
             _log.exception("batches could not be forgotten")
             detail = "the batches could not be forgotten"
-            await put_off(context, grpc.StatusCode.UNAVAILABLE, detail, MENDED)
+            raise Ended(grpc.StatusCode.UNAVAILABLE, detail, MENDED) from error
         return collector_pb2.ForgetResponse(results=results, server_time=self._now())
 
     def _now(self) -> int:

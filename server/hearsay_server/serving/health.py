@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hearsay_server.serving.metrics import Metrics
-from hearsay_server.serving.status import Context, abort
+from hearsay_server.serving.status import Ended
 from hearsay_server.storage.database import Database
 from hearsay_server.storage.schema import probes
 from hearsay_server.storage.writer import Writer
@@ -86,15 +86,15 @@ class Health(health_pb2_grpc.HealthServicer):
             self._changed.notify_all()
 
     async def Check(  # noqa: N802
-        self, request: health_pb2.HealthCheckRequest, context: Context
+        self, request: health_pb2.HealthCheckRequest, context: object
     ) -> health_pb2.HealthCheckResponse:
         status = self._status(request.service)
         if status == _Status.SERVICE_UNKNOWN:
-            await abort(context, grpc.StatusCode.NOT_FOUND, "there is no such service here")
+            raise Ended(grpc.StatusCode.NOT_FOUND, "there is no such service here")
         return health_pb2.HealthCheckResponse(status=status)
 
     async def Watch(  # noqa: N802
-        self, request: health_pb2.HealthCheckRequest, context: Context
+        self, request: health_pb2.HealthCheckRequest, context: object
     ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
         told = None
         while not (self._stopping and told == self._status(request.service)):

@@ -28,7 +28,8 @@ from hearsay_server.serving.analyses import Analyses, Bounds
 from hearsay_server.serving.analyst import Analyst
 from hearsay_server.serving.auth import ROLES, Policy
 from hearsay_server.serving.collector import Collector
-from hearsay_server.serving.gate import FOR_EVERYBODY, Gate
+from hearsay_server.serving.gate import Gate
+from hearsay_server.serving.guard import FOR_EVERYBODY, Guard
 from hearsay_server.serving.health import Health, Readiness, prober
 from hearsay_server.serving.metrics import Metrics, exposed
 from hearsay_server.storage import tokens
@@ -89,12 +90,12 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
         metrics.tally_lag.set_function(lambda: writer.lag)
 
         policy = Policy(known, loopback=loopback, require_device_token=config.require_device_token)
-        gate = Gate(policy, metrics, config.max_open_calls, config.max_upload_seconds)
-        traces = await stack.enter_async_context(tracing.exported(config.traces))
+        spans = await stack.enter_async_context(tracing.exported(config.traces))
+        guard = Guard(policy, metrics, spans, config.max_open_calls, config.max_upload_seconds)
         server = grpc.aio.server(
-            interceptors=[*traces, gate],
+            interceptors=[Gate(guard)],
             options=_options(config),
-            # The gate counts calls that it let in; this limit also counts calls before the gate,
+            # The guard counts calls that it let in; this limit also counts calls before it,
             # and refuses them without saying when to come again.
             maximum_concurrent_rpcs=2 * (config.max_open_calls + FOR_EVERYBODY),
         )

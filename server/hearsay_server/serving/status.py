@@ -1,20 +1,26 @@
-"""Functions that end a call with a status, shared by the services."""
-
-import math
-from typing import Any, NoReturn
+"""The end of a call with a status, whichever door it came through."""
 
 import grpc
 
-from hearsay_server.limits import TooMany
-
-Context = grpc.aio.ServicerContext[Any, Any]
+from ldp.errors import HearsayError
 
 MENDED = 5.0
 """Seconds after which to look whether a disk or a database that failed is mended."""
 
-
 _MOST = 2000
 """Most bytes of an error's detail; gRPC may write three for each."""
+
+
+class Ended(HearsayError):
+    """A call ends with a status that its caller is told."""
+
+    def __init__(
+        self, code: grpc.StatusCode, detail: str, retry_after: float | None = None
+    ) -> None:
+        """End with a code and a detail; the call may come again after `retry_after` seconds."""
+        super().__init__(shortened(detail))
+        self.code = code
+        self.retry_after = retry_after
 
 
 def shortened(detail: str) -> str:
@@ -25,24 +31,6 @@ def shortened(detail: str) -> str:
     return data[:_MOST].decode(errors="ignore") + "..."
 
 
-def no_survey(name: str) -> str:
-    """Return the detail of an error for an unknown survey."""
-    return f"there is no survey {name!r} here"
-
-
-async def abort(context: Context, code: grpc.StatusCode, detail: str) -> NoReturn:
-    """End a call with a status."""
-    await context.abort(code, shortened(detail))
-    raise AssertionError("abort always raises")
-
-
-async def refuse(context: Context, error: TooMany) -> NoReturn:
-    """End a call that exceeds a limit, and say when it may come again."""
-    await put_off(context, grpc.StatusCode.RESOURCE_EXHAUSTED, str(error), error.retry_after)
-
-
-async def put_off(context: Context, code: grpc.StatusCode, detail: str, seconds: float) -> NoReturn:
-    """End a call that may come again after so long: `retry-after-ms` in the trailing metadata."""
-    delay = str(math.ceil(1000 * seconds))
-    await context.abort(code, shortened(detail), (("retry-after-ms", delay),))
-    raise AssertionError("abort always raises")
+def no_survey(name: str) -> Ended:
+    """Return the end of a call that names an unknown survey."""
+    return Ended(grpc.StatusCode.NOT_FOUND, f"there is no survey {name!r} here")
