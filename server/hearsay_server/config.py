@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,9 @@ _NOT_OURS = {
 }
 """Variables that are read elsewhere: where the file is, and how a command reaches a server."""
 
+_HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?")
+
 _NotNegative = Field(ge=0)
 _Positive = Field(gt=0)
 _Int32 = Field(gt=0, lt=1 << 31)
@@ -57,6 +61,12 @@ class Config(BaseModel):
     """Drop the randomised rows after so many days; their sums stay. 0: keep them."""
     listen: str = "127.0.0.1:50051"
     """HOST:PORT; port 0 takes a free one."""
+    http: str = ""
+    """HOST:PORT of Connect, gRPC-Web, probes and metrics over HTTP; empty: none."""
+    http_hosts: str = ""
+    """Host names by which HTTP is called, with commas; localhost and addresses always are."""
+    http_origins: str = ""
+    """Origins whose pages may call over HTTP, with commas, such as https://app.example."""
     share_port: bool = False
     """Share the port with other servers of this machine."""
     insecure: bool = False
@@ -74,6 +84,8 @@ class Config(BaseModel):
 
     max_message_bytes: Annotated[int, _Int32] = 4 << 20
     """Largest request."""
+    http_max_json_bytes: Annotated[int, _Int32] = 256 << 10
+    """Largest request in JSON."""
     max_batch_rows: Annotated[int, _Int32] = 100_000
     """Rows that one batch may hold."""
     max_open_calls: Annotated[int, _Int32] = 1024
@@ -112,6 +124,16 @@ class Config(BaseModel):
         """Where everything is kept: the folder, or the URL of a database."""
         return self.database or self.data
 
+    @property
+    def hosts(self) -> frozenset[str]:
+        """The host names in `http_hosts`."""
+        return _names(self.http_hosts)
+
+    @property
+    def origins(self) -> frozenset[str]:
+        """The origins in `http_origins`."""
+        return _names(self.http_origins)
+
     @field_validator("*", mode="before")
     @classmethod
     def _as_meant(cls, value: object, info: ValidationInfo) -> object:
@@ -132,6 +154,18 @@ class Config(BaseModel):
             raise InvalidInput("tls_certificate and tls_key go together: set both or neither")
         if self.tls_client_ca is not None and self.tls_certificate is None:
             raise InvalidInput("tls_client_ca needs tls_certificate and tls_key")
+        for name in self.hosts:
+            if not _HOST.fullmatch(name):
+                raise InvalidInput(
+                    f"http_hosts must be names such as hearsay.example, in small letters and "
+                    f"without a port, with commas between them, got {name!r}"
+                )
+        for origin in self.origins:
+            if not _ORIGIN.fullmatch(origin):
+                raise InvalidInput(
+                    f"http_origins must be origins such as https://app.example, in small letters "
+                    f"and without a path, with commas between them, got {origin!r}"
+                )
         if self.rows_per_token_and_period and not self.require_device_token:
             raise InvalidInput(
                 "rows_per_token_and_period caps nothing while batches are taken without a "
@@ -143,6 +177,10 @@ class Config(BaseModel):
                 "require_device_token as well"
             )
         return self
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(name for part in text.split(",") if (name := part.strip()))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from serving import connected, serving
 from hearsay.sending.transport import Tls
 from hearsay.v1 import admin_pb2, admin_pb2_grpc
 from hearsay_server.config import Config
-from hearsay_server.serving.tls import _Files, _Reload, credentials
+from hearsay_server.serving.tls import Certificates, certificates
 from ldp import InvalidInput
 
 
@@ -138,17 +138,17 @@ def test_a_half_renewed_pair_leaves_the_old_one_until_it_is_whole(
 def test_a_renewal_that_cannot_be_read_for_a_moment_is_not_lost(
     authority: Authority, keys: dict[str, Path], caplog: pytest.LogCaptureFixture
 ) -> None:
-    reload = _Reload(_Files(*keys.values(), None))
+    used = Certificates(*keys.values(), None)
     authority.issue(*keys.values())
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))  # no file can be opened
     try:
-        assert [reload(), reload()] == [None, None]
+        assert [used.look(), used.look()] == [None, None]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert len([r for r in caplog.records if "is not renewed" in r.getMessage()]) == 1
-    assert reload() is not None
-    assert reload() is None
+    assert used.look() is not None
+    assert used.look() is None
 
 
 def test_a_certificate_that_does_not_fit_its_key_is_refused_at_the_start(
@@ -156,13 +156,13 @@ def test_a_certificate_that_does_not_fit_its_key_is_refused_at_the_start(
 ) -> None:
     authority.issue(tmp_path / "other.pem", keys["tls_key"])
     with pytest.raises(InvalidInput, match=r"cannot use the certificate .*server\.pem with the"):
-        credentials(Config(**keys))
+        certificates(Config(**keys))
 
 
 def test_a_missing_certificate_is_refused_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="No such file"):
-        credentials(Config(tls_certificate=tmp_path / "a", tls_key=tmp_path / "b"))
+        certificates(Config(tls_certificate=tmp_path / "a", tls_key=tmp_path / "b"))
 
 
 def test_without_a_certificate_there_is_no_tls() -> None:
-    assert credentials(Config()) is None
+    assert certificates(Config()) is None

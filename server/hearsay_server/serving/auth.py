@@ -25,6 +25,7 @@ ROLES = {
 ALSO = {
     "hearsay.v1.Admin/ListSurveys": "analyst",
     "hearsay.v1.Admin/ShowSurvey": "analyst",
+    "hearsay.v1.Admin/Metrics": "analyst",
 }
 """Another role that may call a method, besides the role of its service."""
 

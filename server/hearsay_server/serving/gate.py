@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 
 from hearsay_server.serving.auth import bearer
 from hearsay_server.serving.guard import Guard
-from hearsay_server.serving.status import Ended
+from hearsay_server.serving.status import Ended, unreadable
 
 _Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 _Continue = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]
@@ -79,8 +79,7 @@ async def _read(handler: _Handler, context: Any) -> Any:
             return read(data)
     except DecodeError:
         pass
-    detail = "the message is not of the type that this method takes"
-    raise Ended(grpc.StatusCode.INVALID_ARGUMENT, detail)  # the parser's own would quote it
+    raise unreadable()
 
 
 def _written(handler: _Handler, answer: Any) -> bytes:

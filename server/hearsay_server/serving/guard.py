@@ -60,7 +60,7 @@ class Guard:
         Every error inside leaves as `Ended`: the caller's own in detail, internal ones without.
         """
         with self._spans.call(method) if self._spans else contextlib.nullcontext():
-            await self._admit(method, token)
+            await self.admit(method, token)
             begin = time.perf_counter()
             limit = asyncio.timeout(self._max_upload)
             try:
@@ -72,7 +72,8 @@ class Guard:
             finally:
                 self._metrics.call_seconds.labels(method).observe(time.perf_counter() - begin)
 
-    async def _admit(self, method: str, token: str | None) -> None:
+    async def admit(self, method: str, token: str | None) -> None:
+        """Let a caller of a method in, or raise `Ended`."""
         try:
             auth.called_by(await self._policy.admit(method, token))
         except Denied as error:

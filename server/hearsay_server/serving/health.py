@@ -79,6 +79,10 @@ class Health(health_pb2_grpc.HealthServicer):
             self._is_ready = is_ready
             self._changed.notify_all()
 
+    def is_ready(self) -> bool:
+        """Tell whether reports can be stored, and the server does not stop."""
+        return self._status("") == _Status.SERVING
+
     async def stop(self) -> None:
         """Answer NOT_SERVING from now on, and end watches: they would outlast any grace."""
         async with self._changed:

@@ -9,14 +9,21 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 import grpc
 from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from hearsay.sending.transport import is_loopback
-from hearsay.v1 import admin_pb2_grpc, analyst_pb2_grpc, collector_pb2_grpc
+from hearsay.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    analyst_pb2,
+    analyst_pb2_grpc,
+    collector_pb2,
+    collector_pb2_grpc,
+)
 from hearsay_server.build import revision, version
 from hearsay_server.clock import Clock, system
 from hearsay_server.config import Config
@@ -31,6 +38,8 @@ from hearsay_server.serving.collector import Collector
 from hearsay_server.serving.gate import Gate
 from hearsay_server.serving.guard import FOR_EVERYBODY, Guard
 from hearsay_server.serving.health import Health, Readiness, prober
+from hearsay_server.serving.http.app import App
+from hearsay_server.serving.http.app import Bounds as HttpBounds
 from hearsay_server.serving.metrics import Metrics, exposed
 from hearsay_server.storage import tokens
 from hearsay_server.storage.retention import swept
@@ -40,6 +49,8 @@ from ldp.errors import InvalidInput, ServerFailed
 
 _log = logging.getLogger("hearsay.server")
 
+_Close = Callable[[float], Awaitable[None]]
+
 _GRACE = 10.0
 """Seconds that calls under way may take to end once the server stops."""
 
@@ -48,9 +59,6 @@ _ANALYSES = 64
 
 _EXPORTS = 4
 """Exports under way at once, and exports that may wait for them."""
-
-_HANDSHAKE = 20.0
-"""Seconds that a connection may be silent before it speaks TLS and HTTP/2."""
 
 
 @contextlib.asynccontextmanager
@@ -62,13 +70,15 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
     without TLS, unless `insecure`, and where the certificate cannot be used; `ServerFailed` where
     an address cannot be bound; and as `open_database` where the folder cannot be used.
     """
-    loopback = is_loopback(config.listen)
-    credentials = tls.credentials(config)
-    if credentials is None and not loopback and not config.insecure:
+    certificates = tls.certificates(config)
+    addresses = [address for address in (config.listen, config.http) if address]
+    open_to_others = [address for address in addresses if not is_loopback(address)]
+    if open_to_others and certificates is None and not config.insecure:
         raise InvalidInput(
-            f"{config.listen} is not loopback: set tls_certificate and tls_key, listen on "
+            f"{open_to_others[0]} is not loopback: set tls_certificate and tls_key, listen on "
             "127.0.0.1 behind a proxy that has them, or pass --insecure on a network you trust"
         )
+    loopback = not open_to_others
     metrics = Metrics()
     async with contextlib.AsyncExitStack() as stack:  # unwinds in reverse, whatever fails
         store = Store(config.where)
@@ -77,7 +87,7 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
         if loopback and not known.any():
             _log.warning(
                 "no token was ever made: whoever reaches %s may ask and register anything",
-                config.listen,
+                " and ".join(addresses),
             )
         healthy = Health(ROLES)
         readiness = Readiness(healthy, metrics)
@@ -112,7 +122,8 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
         stack.callback(watched.close)
         analyst = Analyst(store, analyses, exports, watched)
         analyst_pb2_grpc.add_AnalystServicer_to_server(analyst, server)
-        admin_pb2_grpc.add_AdminServicer_to_server(Admin(store, writer), server)
+        admin = Admin(store, writer)
+        admin_pb2_grpc.add_AdminServicer_to_server(admin, server)
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
         names = (*ROLES, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, server)
@@ -122,9 +133,23 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
             _log.info("metrics on port %d", metrics_port)
         if not config.share_port:
             _check_free(config.listen)
-        port = _bind(server, config.listen, credentials)
+        port = _bind(server, config.listen, certificates)
+        services = {
+            collector_pb2.DESCRIPTOR.services_by_name["Collector"]: collector,
+            analyst_pb2.DESCRIPTOR.services_by_name["Analyst"]: analyst,
+            admin_pb2.DESCRIPTOR.services_by_name["Admin"]: admin,
+        }
         await server.start()
-        stack.push_async_callback(server.stop, _GRACE)
+        doors: list[_Close] = [server.stop]
+        stack.push_async_callback(_close, doors)
+        if config.http:
+            from hearsay_server.serving.http.listening import Door
+
+            app = App(services, guard, _http_bounds(config), healthy.is_ready, metrics.registry)
+            door = Door(app, config)
+            doors.append(door.close)
+            context = certificates.context() if certificates else None
+            _log.info("HTTP on port %d", await door.open(config.http, context, config.share_port))
         stack.push_async_callback(healthy.stop)
         stack.callback(analyst.stop_watching)
         await stack.enter_async_context(
@@ -134,6 +159,21 @@ async def running(config: Config, clock: Clock = system) -> AsyncIterator[int]:
             swept(writer, store.database, config.keep_batches_days, clock)
         )
         yield port
+
+
+async def _close(doors: Iterable[_Close]) -> None:
+    """Close all doors at once; calls under way have `_GRACE` seconds to end."""
+    await asyncio.gather(*(close(_GRACE) for close in doors))
+
+
+def _http_bounds(config: Config) -> HttpBounds:
+    return HttpBounds(
+        hosts=config.hosts,
+        origins=config.origins,
+        is_tls=config.tls_certificate is not None,
+        max_bytes=config.max_message_bytes,
+        max_json_bytes=config.http_max_json_bytes,
+    )
 
 
 def _options(config: Config) -> list[tuple[str, int]]:
@@ -148,7 +188,7 @@ def _options(config: Config) -> list[tuple[str, int]]:
         # connection is; by default gRPC hangs up on both.
         ("grpc.http2.min_ping_interval_without_data_ms", 30_000),
         ("grpc.http2.max_ping_strikes", 100),
-        ("grpc.server_handshake_timeout_ms", int(1000 * _HANDSHAKE)),
+        ("grpc.server_handshake_timeout_ms", int(1000 * tls.HANDSHAKE)),
     ]
 
 
@@ -178,11 +218,11 @@ def _check_free(listen: str) -> None:
                 raise ServerFailed(detail) from None
 
 
-def _bind(server: grpc.aio.Server, listen: str, credentials: grpc.ServerCredentials | None) -> int:
+def _bind(server: grpc.aio.Server, listen: str, certificates: tls.Certificates | None) -> int:
     try:
-        if credentials is None:
+        if certificates is None:
             return server.add_insecure_port(listen)
-        return server.add_secure_port(listen, credentials)
+        return server.add_secure_port(listen, certificates.credentials())
     except RuntimeError:
         raise ServerFailed(f"cannot listen on {listen}: is the port in use?") from None
 

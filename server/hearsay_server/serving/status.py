@@ -34,3 +34,9 @@ def shortened(detail: str) -> str:
 def no_survey(name: str) -> Ended:
     """Return the end of a call that names an unknown survey."""
     return Ended(grpc.StatusCode.NOT_FOUND, f"there is no survey {name!r} here")
+
+
+def unreadable() -> Ended:
+    """Return the end of a call with a message of another type; a parser's error would quote it."""
+    detail = "the message is not of the type that this method takes"
+    return Ended(grpc.StatusCode.INVALID_ARGUMENT, detail)

@@ -13,6 +13,9 @@ from ldp import InvalidInput
 
 _log = logging.getLogger("hearsay.server")
 
+HANDSHAKE = 20.0
+"""Seconds that a connection may be silent before it speaks TLS and its protocol."""
+
 
 @dataclass(frozen=True)
 class _Files:
@@ -29,14 +32,16 @@ class _Files:
             return None
         return tuple((stat.st_mtime_ns, stat.st_ino, stat.st_size) for stat in stats)
 
-    def read(self) -> grpc.ServerCertificateConfiguration:
+    def read(self) -> "_Read":
         """Read the files; raise `InvalidInput` where they do not fit together."""
         try:
             # gRPC takes anything and then fails every handshake: let OpenSSL look first.
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.set_alpn_protocols(["http/1.1"])
             context.load_cert_chain(self.certificate, self.key, password="")  # never prompt
             if self.client_ca is not None:
                 context.load_verify_locations(self.client_ca)
+                context.verify_mode = ssl.CERT_REQUIRED
             pair = (self.key.read_bytes(), self.certificate.read_bytes())
             root = self.client_ca.read_bytes() if self.client_ca else None
         except (OSError, ssl.SSLError) as error:
@@ -44,39 +49,67 @@ class _Files:
                 f"cannot use the certificate {self.certificate} with the key {self.key}"
                 f"{f' and the CA {self.client_ca}' if self.client_ca else ''}: {error}"
             ) from None
-        return grpc.ssl_server_certificate_configuration([pair], root)
+        return _Read(grpc.ssl_server_certificate_configuration([pair], root), context)
 
 
-def credentials(config: Config) -> grpc.ServerCredentials | None:
-    """Return the server's TLS credentials, or None where `config` has no certificate.
+@dataclass(frozen=True)
+class _Read:
+    """What the files hold, for gRPC and for Python's TLS."""
+
+    configuration: grpc.ServerCertificateConfiguration
+    context: ssl.SSLContext
+
+
+class Certificates:
+    """The server's certificate, with its key, and the authority of its clients, if there is one.
 
     With `tls_client_ca` a client must show a certificate that it signed (mutual TLS). Every
     handshake looks whether the files changed: from then on new connections get the new ones,
     and open ones go on. Files that do not fit together (one of two is renewed) leave the old
-    ones in use, with a warning. Raises `InvalidInput` where they do not fit at the start.
+    ones in use, with a warning.
     """
-    if config.tls_certificate is None or config.tls_key is None:
-        return None
-    files = _Files(config.tls_certificate, config.tls_key, config.tls_client_ca)
-    reload = _Reload(files)
-    mutual = files.client_ca is not None
-    if mutual:
-        _log.info("only clients with a certificate of %s are let in", files.client_ca)
-    # gRPC takes None for "as before", which its stubs do not know.
-    return grpc.dynamic_ssl_server_credentials(reload.first, reload, mutual)  # type: ignore[arg-type]
 
-
-class _Reload:
-    """The callback that gRPC asks at every handshake for a new configuration, None for none."""
-
-    def __init__(self, files: _Files) -> None:
-        self._files = files
-        self._used = files.stamp()  # before reading: a change in between is seen next time
+    def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
+        """Read the files; raise `InvalidInput` where they do not fit together."""
+        self._files = _Files(certificate, key, client_ca)
+        self._used = self._files.stamp()  # before reading: a change in between is seen next time
         self._failed = self._used
-        self.first = files.read()
+        self._read = self._files.read()
         self._lock = threading.Lock()  # handshakes run on gRPC's threads
+        if client_ca is not None:
+            _log.info("only clients with a certificate of %s are let in", client_ca)
 
-    def __call__(self) -> grpc.ServerCertificateConfiguration | None:
+    def credentials(self) -> grpc.ServerCredentials:
+        """Return the credentials of a gRPC server."""
+        told = self._read
+
+        def renewed() -> grpc.ServerCertificateConfiguration | None:
+            nonlocal told
+            read = self.look() or self._read
+            if read is told:
+                return None
+            told = read
+            return read.configuration
+
+        # gRPC takes None for "as before", which its stubs do not know.
+        return grpc.dynamic_ssl_server_credentials(
+            told.configuration,
+            renewed,  # type: ignore[arg-type]
+            self._files.client_ca is not None,
+        )
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context of a server of Python's, which at each handshake looks for a newer."""
+
+        def look(connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
+            connection.context = (self.look() or self._read).context
+
+        context = self._read.context
+        context.sni_callback = look
+        return context
+
+    def look(self) -> _Read | None:
+        """Read the files anew if they changed; return None if they did not, or cannot be used."""
         with self._lock:
             stamp = self._files.stamp()
             if stamp == self._used:
@@ -88,6 +121,13 @@ class _Reload:
                     _log.warning("the certificate is not renewed: %s", error)
                 self._failed = stamp
                 return None
-            self._used = stamp
+            self._used, self._read = stamp, new
         _log.info("the certificate is renewed")
         return new
+
+
+def certificates(config: Config) -> Certificates | None:
+    """Return the certificates that `config` names, None where it names none; raise as they do."""
+    if config.tls_certificate is None or config.tls_key is None:
+        return None
+    return Certificates(config.tls_certificate, config.tls_key, config.tls_client_ca)

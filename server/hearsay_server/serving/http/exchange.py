@@ -1,0 +1,204 @@
+"""One request over HTTP and its answer."""
+
+import asyncio
+import contextlib
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from email.utils import formatdate
+from functools import lru_cache
+from typing import Any
+
+import grpc
+
+from hearsay_server.serving.http.forms import error_of, retry
+from hearsay_server.serving.status import Ended
+
+_STATUS = {
+    grpc.StatusCode.CANCELLED: 499,
+    grpc.StatusCode.INVALID_ARGUMENT: 400,
+    grpc.StatusCode.DEADLINE_EXCEEDED: 504,
+    grpc.StatusCode.NOT_FOUND: 404,
+    grpc.StatusCode.ALREADY_EXISTS: 409,
+    grpc.StatusCode.PERMISSION_DENIED: 403,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
+    grpc.StatusCode.FAILED_PRECONDITION: 400,
+    grpc.StatusCode.UNIMPLEMENTED: 501,
+    grpc.StatusCode.UNAVAILABLE: 503,
+    grpc.StatusCode.UNAUTHENTICATED: 401,
+}
+"""HTTP's status by ours, as Connect has them; 500 for the others."""
+
+_LINGER = 2.0
+"""Seconds for which the rest of a refused request is thrown away.
+
+A connection that is closed while bytes come is reset, and the caller may lose the answer.
+"""
+
+_ALONE = (b"host", b"origin", b"authorization", b"content-type", b"content-encoding")
+"""Headers that must not be there twice: two readers of such a request may not agree."""
+
+_TIMEOUT = re.compile(r"(\d{1,10})([HMSmun])")
+_UNITS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
+
+
+class Left(asyncio.CancelledError):
+    """The caller has left, which cancels the call: nobody waits for an answer."""
+
+
+class Exchange:
+    """A request, whose body is read on demand, and its response."""
+
+    def __init__(
+        self,
+        scope: Mapping[str, Any],
+        receive: Callable[[], Awaitable[Mapping[str, Any]]],
+        send: Callable[[Mapping[str, Any]], Awaitable[None]],
+    ) -> None:
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self._given: list[tuple[bytes, bytes]] = scope["headers"]
+        self._receive = receive
+        self._send = send
+        self._unread = self.method == "POST"
+        self.left = False
+        self.extra: list[tuple[bytes, bytes]] = []  # headers of every response to this request
+
+    def header(self, name: str) -> str | None:
+        """Return the value of a header, whose name is in lower case."""
+        value = self.headers.get(name.encode())
+        return None if value is None else value.decode("latin-1").strip()
+
+    def check_once(self) -> None:
+        """Raise `Ended` where a header that decides something is there twice."""
+        if len(self.headers) < len(self._given):
+            names = [name for name, _ in self._given]
+            for name in _ALONE:
+                if names.count(name) > 1:
+                    detail = f"the header {name.decode()} must be there once"
+                    raise Ended(grpc.StatusCode.INVALID_ARGUMENT, detail)
+
+    def deadline(self) -> float | None:
+        """Return the seconds after which the caller gives up; None where it does not say."""
+        text = self.header("grpc-timeout")
+        if text is None:
+            text = self.header("connect-timeout-ms")
+            if text is None:
+                return None
+            text += "m"
+        found = _TIMEOUT.fullmatch(text)
+        if found is None:
+            raise Ended(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                "a timeout must be at most ten digits, in milliseconds for connect-timeout-ms",
+            )
+        return int(found[1]) * _UNITS[found[2]]
+
+    async def read(self, most: int) -> bytes:
+        """Return the body; raise `Ended` where it is larger than `most`, `Left` where it ends."""
+        said = int(self.headers.get(b"content-length", b"0"))
+        body = b""
+        parts: list[bytes] = []
+        size = 0
+        while size <= most and said <= most:
+            event = await self._event()
+            body = event["body"]
+            size += len(body)
+            parts.append(body)
+            if not event["more_body"]:
+                self._unread = False
+                if size > most:
+                    break
+                return body if len(parts) == 1 else b"".join(parts)
+        raise Ended(
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            f"a message of this content type holds at most {most} bytes here, got {said or 'more'}",
+        )
+
+    async def _event(self) -> Mapping[str, Any]:
+        event = await self._receive()
+        if event["type"] == "http.disconnect":
+            self.left = True
+            raise Left
+        return event
+
+    @contextlib.asynccontextmanager
+    async def attended(self) -> AsyncIterator[None]:
+        """Cancel what is in this context once the caller leaves; raise `Left` then."""
+        task = asyncio.current_task()
+        assert task is not None
+
+        async def watch() -> None:
+            try:
+                while True:
+                    await self._event()
+            except Left:
+                task.cancel()
+
+        watching = asyncio.create_task(watch())
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not self.left:
+                raise
+            task.uncancel()
+            raise Left from None
+        finally:
+            watching.cancel()
+
+    async def respond(self, status: int, content_type: str, body: bytes) -> None:
+        """Answer with a whole body."""
+        await self._start(status, content_type, (b"content-length", b"%d" % len(body)))
+        await self.end(body)
+
+    async def refuse(self, error: Ended, status: int | None = None) -> None:
+        """Answer with an error, as Connect writes it."""
+        self.extra += [(name.encode(), value.encode()) for name, value in retry(error)]
+        if error.code == grpc.StatusCode.UNAUTHENTICATED:
+            self.extra.append((b"www-authenticate", b"Bearer"))
+        body = json.dumps(error_of(error)).encode()
+        await self.respond(status or _STATUS.get(error.code, 500), "application/json", body)
+
+    async def start_stream(self, content_type: str) -> None:
+        """Begin an answer of several parts."""
+        # nginx, among others, holds a stream back until it has some kilobytes.
+        await self._start(200, content_type, (b"x-accel-buffering", b"no"))
+
+    async def send_part(self, part: bytes) -> None:
+        """Send a part of an answer that has begun."""
+        await self._send({"type": "http.response.body", "body": part, "more_body": True})
+
+    async def end(self, part: bytes) -> None:
+        """Send the last part of an answer."""
+        if self._unread:
+            await self.send_part(part)
+            await self._throw_away()
+            part = b""
+        await self._send({"type": "http.response.body", "body": part})
+
+    async def _start(self, status: int, content_type: str, *more: tuple[bytes, bytes]) -> None:
+        headers = [
+            (b"date", _date(int(time.time()))),
+            (b"cache-control", b"no-store"),
+            (b"x-content-type-options", b"nosniff"),
+            *more,
+            *self.extra,
+        ]
+        if content_type:
+            headers.append((b"content-type", content_type.encode()))
+        if self._unread:
+            headers.append((b"connection", b"close"))
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def _throw_away(self) -> None:
+        with contextlib.suppress(TimeoutError, Left):
+            async with asyncio.timeout(_LINGER):
+                while (await self._event())["more_body"]:
+                    pass
+
+
+@lru_cache(maxsize=1)
+def _date(now: int) -> bytes:
+    return formatdate(now, usegmt=True).encode()
