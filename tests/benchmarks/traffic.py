@@ -78,6 +78,7 @@ class Process:
     token: str | None = None
     database: Callable[[], Sequence[int]] = list
     """Returns the processes of a database server that this server stores in."""
+    http: str = ""
 
     def cpu(self) -> float:
         """Return the CPU seconds of all its threads."""
@@ -160,7 +161,9 @@ def new_token(where: Path | str, role: str) -> str:
 
 
 @contextmanager
-def serving(where: Path | str, *, capped: bool = False) -> Iterator[Process]:
+def serving(
+    where: Path | str, *, capped: bool = False, over_http: bool = False
+) -> Iterator[Process]:
     """Run `hearsay serve` on a folder or a PostgreSQL database; `capped` counts rows by token."""
     address, metrics = (f"127.0.0.1:{free_port()}" for _ in range(2))
     storage = ["--database", where] if isinstance(where, str) else ["--data", str(where)]
@@ -169,9 +172,11 @@ def serving(where: Path | str, *, capped: bool = False) -> Iterator[Process]:
     if capped:
         token = new_token(where, "device")
         flags += ["--require-device-token", "--rows-per-token-and-period", str(1 << 40)]
+    http = f"127.0.0.1:{free_port()}" if over_http else ""
     data = Path() if isinstance(where, str) else where
+    flags += ["--http", http]
     with started("-m", "hearsay_server", "serve", "--log-level", "error", *flags) as pid:
-        yield Process(pid, address, metrics, data, token)
+        yield Process(pid, address, metrics, data, token, http=http)
 
 
 async def echo(address: str) -> None:

@@ -58,7 +58,10 @@ class Bounds:
 
 
 class App:
-    """An ASGI application that answers calls of services by their servicers."""
+    """An ASGI application that answers calls of services by their servicers.
+
+    The state of a request's scope has `on_lost`, which sets what the connection calls when it ends.
+    """
 
     def __init__(
         self,
@@ -181,18 +184,19 @@ class App:
                 request_body = await exchange.read(most)
                 call.read()
                 request = form.read(request_body, method.request)
-                async with exchange.attended(), _until(exchange.deadline()):
-                    if not method.streams:
-                        answer = await method.handler(request, None)
-                        body = await form.write(answer, method.response)
-                    else:
-                        await exchange.start_stream(form.content_type)
-                        begun = True
+                with exchange.attended():
+                    async with _until(exchange.deadline()):
+                        if not method.streams:
+                            answer = await method.handler(request, None)
+                            body = await form.write(answer, method.response)
+                        else:
+                            await exchange.start_stream(form.content_type)
+                            begun = True
 
-                        async def send(answer: Any) -> None:
-                            await exchange.send_part(await form.write(answer, method.response))
+                            async def send(answer: Any) -> None:
+                                await exchange.send_part(await form.write(answer, method.response))
 
-                        await call.stream(method.handler(request, None), send)
+                            await call.stream(method.handler(request, None), send)
         except Ended as error:
             if not form.has_envelopes:
                 raise

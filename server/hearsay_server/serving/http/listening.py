@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 import ssl
+from collections.abc import Callable
 from typing import Any
 
 import uvicorn
@@ -84,10 +85,11 @@ class _Connection(HttpToolsProtocol):
     """A connection that is closed where the head of a request is late or too large."""
 
     def __init__(self, door: Door) -> None:
-        super().__init__(door.config, door.state, {})
+        super().__init__(door.config, door.state, {"on_lost": self._call_when_lost})
         self.logger = _SILENT
         self.access_log = False
         self._door = door
+        self._when_lost: Callable[[], None] | None = None
         self._late: asyncio.TimerHandle | None = None
         self._head = 0  # bytes of the head that came in whole parts
         self._apart = 0  # bytes since the parser last told of a whole part
@@ -102,8 +104,13 @@ class _Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        if self._when_lost is not None:
+            self._when_lost()
         self._unset_keepalive_if_required()
         self._in_time()
+
+    def _call_when_lost(self, when_lost: Callable[[], None] | None) -> None:
+        self._when_lost = when_lost
 
     def data_received(self, data: bytes) -> None:
         if self._late is None and (self.cycle is None or self.cycle.response_complete):
