@@ -5,6 +5,7 @@ import base64
 import contextlib
 import http.client
 import json
+import re
 import shutil
 import signal
 import socket
@@ -14,6 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import analysed
 import pytest
 from certificates import Authority
 from over_http import (
@@ -33,7 +35,7 @@ from serving import batch, connected, held, register, submit, tokens_of
 
 from hearsay.v1 import admin_pb2, analyst_pb2, collector_pb2, collector_pb2_grpc
 from hearsay_server.config import Config
-from hearsay_server.serving.serve import running
+from hearsay_server.serving import serve
 from ldp.errors import InvalidInput, ServerFailed
 from support import FROM_NOTHING, Server, free_port, wait_until
 
@@ -223,6 +225,27 @@ def test_a_caller_that_waits_no_longer_is_told_so(door: Door) -> None:
     assert (answer.status, answer.code) == (400, "invalid_argument")
 
 
+def test_a_question_ends_when_its_caller_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hearsay_server.answers.questions.distribution", analysed.take_for_ever)
+    with answering(tmp_path) as door:
+        submit(door.grpc, batch(register(door.grpc)))
+        asked = b'{"survey": "health", "attribute": "smokes"}'
+        head = door.head("/hearsay.v1.Analyst/Distribution")
+        with door.plugged(head + b"Content-Length: %d\r\n\r\n" % len(asked) + asked):
+            wait_until(lambda: running(door) == 1)
+        wait_until(lambda: door.open_calls() == running(door) == 0)
+
+
+def running(door: Door) -> float:
+    """Return how many questions are being answered."""
+    text = door.ask("/metrics", None, {}, "GET").body.decode()
+    found = re.search(r'hearsay_questions_running{kind="analysis"} (\S+)', text)
+    assert found
+    return float(found[1])
+
+
 def test_pages_of_listed_origins_may_call(tmp_path: Path) -> None:
     page = "https://app.example"
     keys = {"http_hosts": "stats.example", "http_origins": f"{page}, https://b.example:8443"}
@@ -235,7 +258,8 @@ def test_pages_of_listed_origins_may_call(tmp_path: Path) -> None:
         assert answer.headers["vary"] == "origin"
         asked = {"origin": page, "access-control-request-method": "POST"}
         flight = door.ask(LIST, None, asked, "OPTIONS")
-        assert flight.status == 204
+        assert (flight.status, flight.body) == (204, b"")
+        assert "content-length" not in flight.headers
         assert flight.headers["access-control-allow-methods"] == "POST"
         assert "authorization" in flight.headers["access-control-allow-headers"]
         own = JSON | {"origin": "https://stats.example", "host": "stats.example"}  # behind a proxy
@@ -322,7 +346,7 @@ def test_a_stop_ends_streams_with_their_last_envelope(tmp_path: Path) -> None:
 
 def start(folder: Path, address: str) -> None:
     async def run() -> None:
-        async with running(Config(data=folder, listen="127.0.0.1:0", http=address)):
+        async with serve.running(Config(data=folder, listen="127.0.0.1:0", http=address)):
             raise AssertionError("it started")
 
     asyncio.run(run())

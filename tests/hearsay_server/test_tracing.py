@@ -14,6 +14,7 @@ import grpc
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from over_http import GET_PLAN, JSON, LIST, answering
 from serving import batch, connected, register, serving, submit, tokens_of
 
 from hearsay import Analyst
@@ -160,6 +161,17 @@ def test_a_stream_whose_caller_leaves_and_a_fault_have_their_status(
         span.name for span in collected.spans() if span.status.code == Status.STATUS_CODE_ERROR
     ]
     assert faults == ["hearsay.v1.Analyst/ExportRows"]
+
+
+def test_a_call_over_http_is_a_span_like_any_other(tmp_path: Path, collected: Collected) -> None:
+    with answering(tmp_path, traces=True) as door:
+        assert door.ask(GET_PLAN, '{"survey": "missing"}').status == 404
+        assert door.ask(LIST).status == 200
+        assert door.ask(LIST, headers=JSON | {"host": "evil.example"}).status == 421  # no call
+    assert collected.statuses() == {
+        "hearsay.v1.Collector/GetPlan": [5],
+        "hearsay.v1.Admin/ListSurveys": [0],
+    }
 
 
 def test_a_collector_that_is_away_stops_no_server(

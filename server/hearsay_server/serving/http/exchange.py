@@ -151,7 +151,8 @@ class Exchange:
 
     async def respond(self, status: int, content_type: str, body: bytes) -> None:
         """Answer with a whole body."""
-        await self._start(status, content_type, (b"content-length", b"%d" % len(body)))
+        length = [] if status == 204 else [(b"content-length", b"%d" % len(body))]
+        await self._start(status, content_type, *length)
         await self.end(body)
 
     async def refuse(self, error: Ended, status: int | None = None) -> None:
