@@ -159,14 +159,15 @@ def test_an_expired_and_a_revoked_token_are_told_so(tmp_path: Path) -> None:
 
 
 def test_a_token_that_expires_ends_a_call_that_streams(tmp_path: Path) -> None:
-    texts = made(tmp_path, "admin")
+    texts = made(tmp_path, "admin", "analyst")
     with serving(tmp_path) as address:
         submit(address, batch(register(address, texts["admin"])))
-        _, brief = tokens_of(tmp_path).create("analyst", expires=time.time() + 1.5)
+        code(address, "analyst", texts["analyst"])  # the first question starts a process
+        _, brief = tokens_of(tmp_path).create("analyst", expires=time.time() + 3)
         question = analyst_pb2.EstimateRequest(survey="health", attribute="smokes")
         with connected(address, brief) as channel:
             request = analyst_pb2.WatchRequest(question=question)
-            answers = analyst_pb2_grpc.AnalystStub(channel).Watch(request, timeout=10)
+            answers = analyst_pb2_grpc.AnalystStub(channel).Watch(request, timeout=30)
             assert next(answers).rows
             with pytest.raises(grpc.RpcError, match="has expired"):
                 next(answers)
