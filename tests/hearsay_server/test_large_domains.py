@@ -87,7 +87,7 @@ def test_the_command_line_has_all_rows_or_some(filled: Filled) -> None:
     asked = ("query", "visits", "page", *filled.target)
     most, next_ = (filled.values[place] for place in COMMON)
     text = hearsay(*asked, "--csv").stdout
-    assert [row["frequency"] for row in csv.DictReader(io.StringIO(text))] == filled.values
+    assert [row["value"] for row in csv.DictReader(io.StringIO(text))] == filled.values
     document = json.loads(hearsay(*asked, "--top", 2, "--json").stdout)
     assert [row["label"] for row in document["rows"]] == [most, next_]
     table = hearsay(*asked, "--values", f"{next_},{most}", COLUMNS="200").stdout

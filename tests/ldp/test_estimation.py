@@ -185,7 +185,7 @@ def test_simultaneous_intervals_cover_all_values_at_once(coins: SeededCoins) -> 
         low, high = estimated.interval()
         pointwise += bool(np.all((low <= truth) & (truth <= high)))
     assert hits / 2000 >= 0.94
-    assert pointwise / 500 < 0.75  # 0.95**10 = 0.60: one by one they do not cover together
+    assert pointwise / 500 < 0.88  # one by one they do not cover together, near 0 or not
 
 
 def test_empty_cohorts_do_not_count() -> None:
