@@ -306,8 +306,22 @@ def test_mutual_tls_takes_only_clients_of_its_authority(tmp_path: Path) -> None:
             line.request("GET", "/healthz")
             return line.getresponse().status
 
+    def session(door: Door) -> object:
+        """Return the session that a client of ours could resume, after an answer."""
+        context = ssl.create_default_context(cafile=str(authority.file))
+        context.check_hostname = False
+        context.load_cert_chain(*own)
+        with (
+            socket.create_connection(("127.0.0.1", door.port), 20) as plain,
+            context.wrap_socket(plain) as line,
+        ):
+            line.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert line.recv(4096).startswith(b"HTTP/1.1 200")
+            return line.session and line.session.has_ticket
+
     with answering(tmp_path / "data", **keys, tls_client_ca=clients.file) as door:
         assert status(door, own) == 200
+        assert not session(door)  # a resumed one would show no certificate, for ever
         for pair in (None, (keys["tls_certificate"], keys["tls_key"])):
             with pytest.raises((ssl.SSLError, ConnectionError)):
                 status(door, pair)

@@ -253,6 +253,7 @@ LARGE = [
     b"GET / HTTP/1.1\r\nA: " + b"a" * 100_000,
     b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 20_000,
     b"GET / HTTP/1.1\r\n" + b"A" * 100_000,
+    b"GET / HTTP/1.1\r\n" + b"a:\r\n" * 1000 + b"\r\n",
     b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 20_000 + b"\r\n",
 ]
 BODY = b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n"
@@ -345,12 +346,50 @@ def test_random_bytes_end_their_connection_only(door: Door, seed: int) -> None:
                 rest(line)
 
 
-def test_requests_in_one_go_are_answered_in_order(door: Door) -> None:
+def test_requests_that_do_not_wait_for_an_answer_end_the_connection(door: Door) -> None:
+    """Each would wait in memory, and while one is answered the next ones would be read."""
     one = door.head() + b"Content-Length: 2\r\n\r\n{}"
-    two = door.head(GET_PLAN) + b"Connection: close\r\nContent-Length: 2\r\n\r\n{}"
-    with door.plugged(one * 3 + two) as line:
-        heads = [part[:3] for part in rest(line).split(b"HTTP/1.1 ")[1:]]
-    assert heads == [b"200", b"200", b"200", b"404"]
+    with door.plugged(one * 1000) as line:
+        assert rest(line).count(b"HTTP/1.1 ") <= 1
+
+
+def test_requests_that_wait_for_an_answer_share_a_connection(door: Door) -> None:
+    one = door.head() + b"Content-Length: 2\r\n\r\n{}"
+    with door.plugged() as line:
+        for _ in range(3):
+            line.sendall(one)
+            assert line.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+def test_a_body_is_never_taken_for_the_next_request(door: Door) -> None:
+    inner = door.head() + b"Content-Length: 2\r\n\r\n{}"
+    head = door.head(GET_PLAN, Connection="upgrade", Upgrade="websocket")
+    head += b"Content-Length: %d\r\n\r\n" % len(inner)
+    with door.plugged(head) as line:
+        with contextlib.suppress(ConnectionError):
+            time.sleep(0.1)
+            line.sendall(inner)
+        assert [part[:3] for part in rest(line).split(b"HTTP/1.1 ")[1:]] in ([b"400"], [])
+
+
+def test_a_trailer_decides_nothing(door: Door) -> None:
+    head = b"POST %s HTTP/1.1\r\nContent-Type: application/json\r\n" % LIST.encode()
+    chunks = b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n2\r\n{}\r\n0\r\n"
+    with door.plugged(head + chunks + b"Host: localhost\r\n\r\n") as line:
+        assert rest(line).startswith(b"HTTP/1.1 421")
+
+
+def test_a_path_is_taken_as_it_was_sent(door: Door) -> None:
+    assert door.ask(LIST.replace("A", "%41")).status == 404
+
+
+@pytest.mark.parametrize("body", [b'{"batches":[%s{}]}', b'{"batches":[{"columns":[%s{}]}]}'])
+def test_json_of_very_many_values_is_refused_unread(door: Door, body: bytes) -> None:
+    begin = time.monotonic()
+    answer = door.ask(SUBMIT, body % (b"{}," * 80_000))
+    assert (answer.status, answer.code) == (400, "invalid_argument")
+    assert "at most 8192 commas" in answer.json()["message"]
+    assert time.monotonic() - begin < 2  # to read them takes a second, at rest
 
 
 def test_a_fault_inside_tells_the_caller_nothing_of_the_inside(

@@ -42,6 +42,9 @@ class _Files:
             if self.client_ca is not None:
                 context.load_verify_locations(self.client_ca)
                 context.verify_mode = ssl.CERT_REQUIRED
+                # A session that is resumed shows no certificate, and so outlives its authority.
+                context.minimum_version = ssl.TLSVersion.TLSv1_3
+                context.num_tickets = 0
             pair = (self.key.read_bytes(), self.certificate.read_bytes())
             root = self.client_ca.read_bytes() if self.client_ca else None
         except (OSError, ssl.SSLError) as error:

@@ -183,7 +183,7 @@ class App:
                 most = self._bounds.max_json_bytes if form.is_json else self._bounds.max_bytes
                 request_body = await exchange.read(most)
                 call.read()
-                request = form.read(request_body, method.request)
+                request = await form.read(request_body, method.request)
                 with exchange.attended():
                     async with _until(exchange.deadline()):
                         if not method.streams:

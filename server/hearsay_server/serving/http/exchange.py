@@ -57,7 +57,7 @@ class Exchange:
         send: Callable[[Mapping[str, Any]], Awaitable[None]],
     ) -> None:
         self.method: str = scope["method"]
-        self.path: str = scope["path"]
+        self.path: str = scope["raw_path"].decode("latin-1")  # a proxy's rules see no other
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self._given: list[tuple[bytes, bytes]] = scope["headers"]
         self._receive = receive

@@ -19,6 +19,9 @@ from ldp.errors import InvalidInput, ServerFailed
 _HEAD = 16 << 10
 """Bytes of a request's line and headers, trailers included."""
 
+_HEADER = 32
+"""Bytes that each header counts for beyond its own: what it takes in memory."""
+
 _SILENT = logging.Logger("uvicorn", logging.CRITICAL + 1)
 """uvicorn would log each broken request, and at one level addresses; `App` logs faults itself."""
 
@@ -91,6 +94,7 @@ class _Connection(HttpToolsProtocol):
         self._door = door
         self._when_lost: Callable[[], None] | None = None
         self._late: asyncio.TimerHandle | None = None
+        self._in_head = True
         self._head = 0  # bytes of the head that came in whole parts
         self._apart = 0  # bytes since the parser last told of a whole part
 
@@ -132,6 +136,7 @@ class _Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._head = self._apart = 0
+        self._in_head = True
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -140,12 +145,20 @@ class _Connection(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._apart = 0
-        self._count(len(name) + len(value))
-        super().on_header(name, value)
+        self._count(len(name) + len(value) + _HEADER)
+        if self._in_head:  # a trailer decides nothing
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._apart = 0
+        self._in_head = False
         self._in_time()
+        if self.cycle is not None and not self.cycle.response_complete:
+            # Each would wait in memory, and the bytes of the next ones are read while they do.
+            self.transport.abort()
+            raise InvalidInput("a request comes once the one before it is answered")
+        if self.parser.should_upgrade():  # the parser would take the body for the next request
+            raise InvalidInput("a connection cannot be upgraded here")
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
