@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import http.client
 import json
 import random
 import re
@@ -354,11 +355,14 @@ def test_requests_that_do_not_wait_for_an_answer_end_the_connection(door: Door) 
 
 
 def test_requests_that_wait_for_an_answer_share_a_connection(door: Door) -> None:
-    one = door.head() + b"Content-Length: 2\r\n\r\n{}"
-    with door.plugged() as line:
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", door.port, 20)) as line:
+        line.connect()
+        opened = line.sock
         for _ in range(3):
-            line.sendall(one)
-            assert line.recv(65536).startswith(b"HTTP/1.1 200")
+            line.request("POST", LIST, b"{}", JSON)
+            answer = line.getresponse()
+            assert (answer.status, answer.read()[:1]) == (200, b"{")
+            assert line.sock is opened
 
 
 def test_a_body_is_never_taken_for_the_next_request(door: Door) -> None:

@@ -187,8 +187,8 @@ def test_a_terminal_shows_the_largest_rows_of_a_long_answer_and_says_so(address:
 
 def test_programs_get_all_rows_unless_they_ask_for_some(address: str) -> None:
     target = ("--target", address)
-    table = list(csv.reader(hearsay("query", "visits", "page", "--csv", *target).stdout.split()))
-    assert [line[0] for line in table[1:]] == PAGES
+    table = csv.DictReader(hearsay("query", "visits", "page", "--csv", *target).stdout.split())
+    assert [line["value"] for line in table] == PAGES
     one = hearsay("query", "visits", "colour", "--values", '"green, dark",red', "--json", *target)
     document = json.loads(one.stdout)
     assert [row["label"] for row in document["rows"]] == ["green, dark", "red"]

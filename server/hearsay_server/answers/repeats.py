@@ -25,11 +25,12 @@ def of_levels(
     """
     rows = list(dict.fromkeys(cohort.level for cohort in tallies))
     # The levels of the others are rows of their own: what they weigh in a comparison is another.
-    every = [(cohort, tally, rows.index(cohort.level)) for cohort, tally in tallies.items()]
-    every += [(cohort, tally, len(rows)) for cohort, tally in (others or {}).items()]
-    periods = list(dict.fromkeys(cohort.period for cohort, _, _ in every))
+    others = others or {}
+    periods = list(dict.fromkeys(cohort.period for cohort in (*tallies, *others)))
     reports = np.zeros((len(rows) + 1, len(periods)))
-    for cohort, tally, row in every:
-        reports[row, periods.index(cohort.period)] += tally.n
+    for cohort, tally in tallies.items():  # one at a time: they are unpacked as they are looked at
+        reports[rows.index(cohort.level), periods.index(cohort.period)] += tally.n
+    for cohort, tally in others.items():
+        reports[len(rows), periods.index(cohort.period)] += tally.n
     memo = bool(plan.attributes[attribute].memo)
     return [Repeats(factor, memo) for factor in factors(reports).tolist()[: len(rows)]]

@@ -235,6 +235,8 @@ class Store:
     def _states(self, connection: sa.Connection, names: Iterable[str]) -> dict[str, State]:
         states = {}
         for name in names:
+            if "\0" in name:  # no survey's, and PostgreSQL takes none, not even in a query
+                continue
             for row in self.database.fetch(connection, _STATE, (name,)):
                 states[name] = State(*row)
         return states
