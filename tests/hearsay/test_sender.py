@@ -249,6 +249,7 @@ def test_a_server_that_refuses_to_forget_is_asked_again_and_holds_up_no_answer(
     assert len(transport.sizes) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("again", [False, True])
 def test_a_grant_leaves_a_revocation_that_the_disk_could_not_note_in_force(
     again: bool, monkeypatch: pytest.MonkeyPatch

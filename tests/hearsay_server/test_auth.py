@@ -158,6 +158,7 @@ def test_an_expired_and_a_revoked_token_are_told_so(tmp_path: Path) -> None:
             assert error.value.details() == detail
 
 
+@pytest.mark.slow
 def test_a_token_that_expires_ends_a_call_that_streams(tmp_path: Path) -> None:
     texts = made(tmp_path, "admin", "analyst")
     with serving(tmp_path) as address:

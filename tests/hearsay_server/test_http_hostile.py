@@ -178,6 +178,7 @@ def test_compressed_messages_are_refused_unread(door: Door) -> None:
     assert door.ask(GET_PLAN, b"", PROTO | {"content-encoding": "identity"}).status == 404
 
 
+@pytest.mark.slow
 def test_a_body_that_is_too_large_is_refused_whether_or_not_it_says_so(tmp_path: Path) -> None:
     with answering(tmp_path, max_message_bytes=1 << 20) as door:
         for headers, most in ((JSON, 256 << 10), (PROTO, 1 << 20)):
@@ -196,6 +197,7 @@ def test_a_body_that_is_too_large_is_refused_whether_or_not_it_says_so(tmp_path:
         assert door.lives()
 
 
+@pytest.mark.slow
 def test_a_body_that_never_comes_is_given_up_and_takes_nobodys_place(tmp_path: Path) -> None:
     with answering(tmp_path, max_open_calls=4, max_upload_seconds=2.0) as door:
         begun = door.head() + b"Content-Length: 1000\r\n\r\n{"
@@ -211,6 +213,7 @@ def test_a_body_that_never_comes_is_given_up_and_takes_nobodys_place(tmp_path: P
         assert door.lives()
 
 
+@pytest.mark.slow
 def test_a_body_that_drips_is_given_up(tmp_path: Path) -> None:
     with answering(tmp_path, max_upload_seconds=1.0) as door:
         with door.plugged(door.head() + b"Content-Length: 100000\r\n\r\n") as line:
@@ -223,6 +226,7 @@ def test_a_body_that_drips_is_given_up(tmp_path: Path) -> None:
         assert door.lives()
 
 
+@pytest.mark.slow
 def test_a_head_that_does_not_end_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,6 +295,7 @@ def test_above_the_most_connections_new_ones_are_closed(tmp_path: Path) -> None:
         assert [answer for answer in answers if answer] == [b"HTTP/1.1 200"] * 5
 
 
+@pytest.mark.slow
 def test_idle_connections_are_closed_after_a_while(tmp_path: Path) -> None:
     with (
         answering(tmp_path, max_connection_idle_seconds=1.0) as door,
@@ -411,6 +416,7 @@ def test_a_fault_inside_tells_the_caller_nothing_of_the_inside(
     assert "no such table: tallies" in caplog.text  # the operator is told
 
 
+@pytest.mark.slow
 def test_neither_logs_nor_data_hold_an_address_of_a_peer(tmp_path: Path) -> None:
     port = free_port()
     options = ("--log-level", "debug", "--http", f"127.0.0.1:{port}")

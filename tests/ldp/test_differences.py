@@ -166,6 +166,7 @@ def test_intervals_of_differences_cover_95_percent(maker: type[Mechanism]) -> No
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 @pytest.mark.parametrize("repeats", [ALL_DIFFERENT, SAME_PEOPLE], ids=["different", "same"])
 def test_the_power_is_the_planned_one(epsilon: float, repeats: Repeats) -> None:
@@ -192,6 +193,7 @@ def test_the_power_is_the_planned_one(epsilon: float, repeats: Repeats) -> None:
     assert planned == pytest.approx(0.8, abs=0.001)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memo", [False, True], ids=["fresh", "memo"])
 @pytest.mark.parametrize("share", [0.0, 1.0], ids=["kept", "swapped"])
 def test_people_in_both_parts_do_not_make_errors_too_small(memo: bool, share: float) -> None:

@@ -110,6 +110,7 @@ def test_quantiles_of_a_normal_with_a_bias_are_those_of_tables() -> None:
     assert reach(3 * bias, 3.0, 1.959964) == pytest.approx(3 * np.array(expected), abs=3e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("each", "k"),
     [
@@ -178,6 +179,7 @@ def coverage(
 TWO, FOUR = [(0.5, 4000), (3.0, 2000)], list(zip(LEVELS, COUNTS, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("each", [TWO, FOUR], ids=["two levels", "four levels"])
 @pytest.mark.parametrize("apart", [0.0, 0.05, 0.12])
 def test_stratified_intervals_cover_whatever_the_levels_people_are_like(
@@ -312,6 +314,7 @@ def test_the_error_of_strata_covers_who_happens_to_answer(known: bool) -> None:
     assert np.mean(stated, axis=0) == pytest.approx(np.mean(np.square(errors), axis=0), rel=0.13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [stratified, *(partial(bounded, most=most) for most in (0.01, 0.05))],
