@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import sqlite3
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -76,6 +77,15 @@ def _structure(connection: sa.Connection) -> dict[str, object]:
     return structure
 
 
+def _opened_again(where: Path | str) -> Database:
+    """Open a database, once PostgreSQL has noticed that it was closed."""
+    for _ in range(100):
+        with contextlib.suppress(NotReady):
+            return open_database(where)
+        time.sleep(0.05)
+    return open_database(where)
+
+
 @pytest.mark.parametrize("version", range(migrations.NEWEST))
 def test_from_every_version_the_steps_lead_to_the_tables_that_the_code_knows(
     where: Path | str, version: int
@@ -84,7 +94,7 @@ def test_from_every_version_the_steps_lead_to_the_tables_that_the_code_knows(
     if version:
         take_back(database, version)
         database.close()
-        database = open_database(where)
+        database = _opened_again(where)
     with database.changing() as connection:
         context = MigrationContext.configure(connection)
         assert compare_metadata(context, schema.metadata) == []
