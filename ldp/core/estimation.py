@@ -141,6 +141,16 @@ class Cohorts:
         """The range of each parameter."""
         return self.each[0][0].bounds
 
+    @property
+    def counts(self) -> NDArray[np.float64]:
+        """The number of reports of each cohort, shape (cohorts,)."""
+        return np.array([tally.n for _, tally in self.each], dtype=float)
+
+    @property
+    def most_repeated(self) -> float:
+        """The largest factor of the repeats: whoever answers may be the same in all periods."""
+        return max(own.factor for own in self.repeats)
+
     def alone(self) -> "list[Cohorts]":
         """Return one `Cohorts` for each cohort."""
         return [Cohorts([one], [own]) for one, own in zip(self.each, self.repeats, strict=True)]
@@ -339,7 +349,7 @@ def _with_people_at_both_ends(
     American Statistician 52, 1998). The interval c -+ z sqrt(variance), or `reach` of a `bias`,
     is widened to hold the estimate.
     """
-    counts = np.array([tally.n for _, tally in cohorts], dtype=float)
+    counts = cohorts.counts
     each = weights / counts
     joined = int(np.argmax(np.where(np.isclose(each, each.max()), counts, 0)))
     padded = np.zeros(counts.size)

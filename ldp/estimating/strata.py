@@ -109,7 +109,7 @@ def stratified(
     parameters, it is that at the estimate still.
     Raises `InvalidInput` for shares that are no distribution over the cohorts with reports.
     """
-    counts = _counts(cohorts)
+    counts = cohorts.counts
     weights = counts / cohorts.n if shares is None else np.asarray(shares, dtype=float)
     if weights.shape != counts.shape or not (weights >= 0).all() or abs(weights.sum() - 1) > 1e-9:
         raise InvalidInput(
@@ -123,7 +123,7 @@ def stratified(
     value = (w * values).sum(axis=0)
     extra: Floats = np.zeros_like(value)
     if shares is None:
-        extra = _most_repeated(cohorts) * spread(w, values, variances) / cohorts.n
+        extra = cohorts.most_repeated * spread(w, values, variances) / cohorts.n
     if alone[0].ends:
         return averaged(cohorts, w, "stratified", extra=extra, at=at)
     error = np.sqrt((w**2 * variances).sum(axis=0) + extra)
@@ -143,9 +143,9 @@ def bounded(cohorts: Cohorts, most: float) -> Estimate:
         raise InvalidInput(f"the most that cohorts may differ by must be > 0, got {most}")
     alone, method = _alone(cohorts), bounded_name(most)
     variances = _variances(cohorts, alone)
-    shares = (_counts(cohorts) / cohorts.n)[:, np.newaxis]
+    shares = (cohorts.counts / cohorts.n)[:, np.newaxis]
     weights, size = best_weights(shares, variances, most)
-    extra = _most_repeated(cohorts) * most**2 / (4 * cohorts.n)  # who answers is a sample
+    extra = cohorts.most_repeated * most**2 / (4 * cohorts.n)  # who answers is a sample
     if alone[0].ends:
         towards = np.sign(weights - shares) / 2
         bias = Bias(size, most * (towards - (shares * towards).sum(axis=0)))
@@ -201,14 +201,14 @@ def stratified_points(cohorts: Cohorts, points: int) -> PointDistribution:
     """
     if len(cohorts) < 2:
         return estimate_points(cohorts, points)
-    weights = _counts(cohorts) / cohorts.n
+    weights = cohorts.counts / cohorts.n
     alone = [estimate_points(one, points) for one in cohorts.alone()]
     value = np.sum([w * one.unconstrained for w, one in zip(weights, alone, strict=True)], axis=0)
     covariance = np.zeros((points, points))
     for w, one in zip(weights, alone, strict=True):
         away = one.unconstrained - value
         sampled = w * np.outer(away, away) / cohorts.n  # who answers is a sample
-        covariance += w**2 * one.covariance + _most_repeated(cohorts) * sampled
+        covariance += w**2 * one.covariance + cohorts.most_repeated * sampled
     curvature = definite(tangent_inverse(covariance))
     nearest = maximize_quadratic(curvature, curvature @ value, value > 0)
     likely = nearest / nearest.sum()
@@ -229,15 +229,6 @@ def stratified_precision(
     n = sum(count for _, count, _ in cohorts)
     each = [((one[1] / n) ** 2, precision([one], points)) for one in cohorts]
     return Precision(np.sum([w * one.covariance for w, one in each], axis=0), n)
-
-
-def _counts(cohorts: Cohorts) -> Floats:
-    return np.array([tally.n for _, tally in cohorts], dtype=float)
-
-
-def _most_repeated(cohorts: Cohorts) -> float:
-    """Return the largest factor of repeats: who answers may be the same in all periods."""
-    return max(own.factor for own in cohorts.repeats)
 
 
 def _alone(cohorts: Cohorts) -> list[Estimate]:

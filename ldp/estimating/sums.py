@@ -72,17 +72,20 @@ def sums(
 
 def _averaged(cohorts: Cohorts, rows: Floats, most: float) -> Estimate:
     """Return the mix of those who answered, or the estimate under a bound; as `strata` does."""
-    counts = np.array([tally.n for _, tally in cohorts], dtype=float)
-    w = (counts / cohorts.n)[:, np.newaxis]
+    w = (cohorts.counts / cohorts.n)[:, np.newaxis]
     values, variances = _each(cohorts, rows)
-    repeated = max(own.factor for own in cohorts.repeats)
     if most == math.inf:
         spread = strata.spread(w, values, variances)
         return _weighted(
-            cohorts, values, variances, w, "stratified", extra=repeated * spread / cohorts.n
+            cohorts,
+            values,
+            variances,
+            w,
+            "stratified",
+            extra=cohorts.most_repeated * spread / cohorts.n,
         )
     weights, bias = strata.best_weights(w, _shared(cohorts, rows), most)
-    extra = repeated * most**2 / (4 * cohorts.n)
+    extra = cohorts.most_repeated * most**2 / (4 * cohorts.n)
     return _weighted(
         cohorts, values, variances, weights, strata.bounded_name(most), extra=extra, bias=bias
     )
@@ -96,7 +99,7 @@ def _pooled(cohorts: Cohorts, rows: Floats, method: Method | None) -> Estimate:
     found, covariance = pool_with_covariance(cohorts, "gls" if method == "gls" else "mle")
     pilot = rows @ near_distribution(cohorts)
     variance = np.einsum("ij,ij->i", rows @ covariance, rows)
-    people = 1 / _sampling(cohorts, np.array([[t.n / cohorts.n] for _, t in cohorts]))
+    people = 1 / _sampling(cohorts, (cohorts.counts / cohorts.n)[:, np.newaxis])
     noise = np.maximum(0, people * variance - pilot * (1 - pilot))
     return _with_ends(rows @ found.value, variance, noise, people, cohorts.n, found.method)
 

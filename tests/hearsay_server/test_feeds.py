@@ -1,7 +1,7 @@
 """Those who watch one question share its poll and answer, and none of them slows another down."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import pytest
 
@@ -35,32 +35,26 @@ async def until(holds: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
-def in_a_loop(test: Callable[[], Awaitable[None]]) -> None:
-    async def run() -> None:
-        await test()
-
-    asyncio.run(run())
-
-
 def test_a_watcher_who_wants_few_answers_keeps_none_from_another() -> None:
     async def test() -> None:
         question, feeds = Watched(), Feeds(1)
         seldom, often, later = list[int](), list[int](), list[int]()
         patient = asyncio.create_task(question.watch(feeds, 1e9, seldom))
         await until(lambda: seldom == [1])
-        asyncio.create_task(question.watch(feeds, 0.01, often))  # noqa: RUF006
+        eager = asyncio.create_task(question.watch(feeds, 0.01, often))
         await until(lambda: often == [1])
         question.number = 2
         await until(lambda: often == [1, 2])
         patient.cancel()
         question.number = 3
         await until(lambda: often == [1, 2, 3])
-        asyncio.create_task(question.watch(feeds, 0.01, later))  # noqa: RUF006
+        late = asyncio.create_task(question.watch(feeds, 0.01, later))
         await until(lambda: later == [3])
         assert seldom == [1]
         feeds.end()
+        await asyncio.gather(eager, late)
 
-    in_a_loop(test)
+    asyncio.run(test())
 
 
 def test_many_who_come_and_go_cause_no_more_polls() -> None:
@@ -76,22 +70,22 @@ def test_many_who_come_and_go_cause_no_more_polls() -> None:
         first.cancel()
         feeds.end()
 
-    in_a_loop(test)
+    asyncio.run(test())
 
 
 def test_only_so_many_questions_are_watched_and_each_by_any_number() -> None:
     async def test() -> None:
         question, feeds = Watched(), Feeds(1)
         seen = list[int]()
-        for _ in range(5):
-            asyncio.create_task(question.watch(feeds, 0.01, seen))  # noqa: RUF006
+        tasks = [asyncio.create_task(question.watch(feeds, 0.01, seen)) for _ in range(5)]
         await until(lambda: len(seen) == 5)
         with pytest.raises(TooMany, match="1 other questions are watched already"):
             async for _ in feeds.watch(b"another", 0.01, question.read, question.answer):
                 pass
         feeds.end()
+        await asyncio.gather(*tasks)
 
-    in_a_loop(test)
+    asyncio.run(test())
 
 
 def test_a_fault_ends_every_watcher_of_the_question() -> None:
@@ -109,4 +103,4 @@ def test_a_fault_ends_every_watcher_of_the_question() -> None:
         ended = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 10)
         assert [type(error) for error in ended] == [StorageFailed] * 3
 
-    in_a_loop(test)
+    asyncio.run(test())

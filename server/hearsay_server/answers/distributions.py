@@ -53,7 +53,7 @@ def distribution(
         confidence=confidence,
         reports=cohorts.n,
         title=plan.attributes[question.attribute].title,
-        repeats=max(own.factor for own in cohorts.repeats),
+        repeats=cohorts.most_repeated,
     )
     points = _points(question, domain)
     if points is None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from hearsay.columns import DIFFERENCE_COLUMNS
 from hearsay.plans.plan import Categorical, Numeric, Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.repeats import of_levels
@@ -55,9 +56,11 @@ def answered(
     which the effect of forged reports is known. Raises `NoReports` where there are none,
     `InvalidInput` for a method that does not apply.
     """
-    if not tallies:
-        raise NoReports(f"there are no such reports of {attribute!r} yet")
-    cohorts = by_level(plan, attribute, tallies)
+    return _answered(plan, attribute, by_level(plan, attribute, tallies), method, forgeable)
+
+
+def _answered(plan: Plan, attribute: str, cohorts: Cohorts, method: str, forgeable: bool) -> Answer:
+    """Do as `answered`, from the sums of each level."""
     if forgeable:
         method = _forgeable(method)
     pooling_method, most = _pooled_how(plan, attribute, cohorts, method)
@@ -87,8 +90,11 @@ def by_level(
 ) -> Cohorts:
     """Return each level's mechanism and the sum of its periods' tallies, as cohorts.
 
-    `others` are reports that the cohorts are compared with (`repeats.of_levels`).
+    `others` are reports that the cohorts are compared with (`repeats.of_levels`). Raises
+    `NoReports` where there are no tallies.
     """
+    if not tallies:
+        raise NoReports(f"there are no such reports of {attribute!r} yet")
     sums: dict[str, tuple[Mechanism, Tally]] = {}
     for cohort, tally in tallies.items():
         mechanism = plan.levels[cohort.level].mechanisms[attribute]
@@ -122,11 +128,9 @@ def estimate(
     """
     forged = question.forged if question.HasField("forged") else None
     sets = _sets(plan, question)
-    answer = answered(
-        plan, question.attribute, tallies, question.method, forgeable=forged is not None
-    )
-    domain = plan.attributes[question.attribute].domain
     cohorts = by_level(plan, question.attribute, tallies)
+    answer = _answered(plan, question.attribute, cohorts, question.method, forged is not None)
+    domain = plan.attributes[question.attribute].domain
     raw, scale = answer.estimate, 1.0
     shift: Shift | None = None
     if forged is not None:
@@ -201,7 +205,7 @@ def estimate(
         homogeneity=answer.homogeneity.p_value if answer.homogeneity else None,
         warning=answer.warning,
         group=group,
-        repeats=max(own.factor for own in cohorts.repeats),
+        repeats=cohorts.most_repeated,
         detectable_difference=seen,
         rows_left_out=len(labels) - len(rows),
         sums=sums,
@@ -276,7 +280,7 @@ def compare(
         found.adjusted_p_value,
     )
     rows = [
-        analyst_pb2.Difference(label=label, **dict(zip(_DIFFERENCE, numbers, strict=True)))
+        analyst_pb2.Difference(label=label, **dict(zip(DIFFERENCE_COLUMNS, numbers, strict=True)))
         for label, numbers in zip(labels, np.stack(columns, axis=1).tolist(), strict=True)
     ]
     return analyst_pb2.CompareResponse(
@@ -289,21 +293,9 @@ def compare(
         first_reports=found.first.n,
         second_reports=found.second.n,
         rows=rows,
-        repeats=max(own.factor for part in parts for own in part.repeats),
+        repeats=max(part.most_repeated for part in parts),
         warning=_shifted(first, second),
     )
-
-
-_DIFFERENCE = (
-    "first",
-    "second",
-    "difference",
-    "standard_error",
-    "low",
-    "high",
-    "p_value",
-    "adjusted_p_value",
-)
 
 
 def _shifted(first: Tallies, second: Tallies) -> str:

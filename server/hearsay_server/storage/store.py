@@ -172,14 +172,18 @@ class Store:
         transaction and of later ones are not stored, unless the connection broke in the commit:
         sending all again finds out.
         """
-        return [outcome for part in self._parts(sent) for outcome in self._add(part, now, limits)]
+        plans = self._needed(sent)
+        parts = self._parts(sent, plans)
+        return [outcome for part in parts for outcome in self._add(part, plans, now, limits)]
 
-    def _parts(self, sent: Sent) -> Iterator[Sent]:
+    def _needed(self, sent: Sent) -> Mapping[str, Plan | Refused]:
+        return self.database.retrying(lambda: self.plans.needed(batch for _, batch in sent))
+
+    def _parts(self, sent: Sent, plans: Mapping[str, Plan | Refused]) -> Iterator[Sent]:
         """Split batches so that the tallies of a part fit in memory, whatever their periods."""
         if len({(batch.survey, batch.period) for _, batch in sent}) == 1:
             yield sent
             return
-        plans = self.database.retrying(lambda: self.plans.needed(batch for _, batch in sent))
         sizes = {name: _counts(plan) for name, plan in plans.items() if isinstance(plan, Plan)}
         begin, size = 0, 0
         seen: set[shards.Period] = set()
@@ -195,16 +199,20 @@ class Store:
             seen.add(key)
         yield sent[begin:]
 
-    def _add(self, sent: Sent, now: datetime, limits: Limits) -> list[Outcome]:
-        """Do as `add`, in one transaction."""
+    def _add(
+        self, sent: Sent, plans: Mapping[str, Plan | Refused], now: datetime, limits: Limits
+    ) -> list[Outcome]:
+        """Do as `add`, in one transaction; `plans` may be old, and are then looked up anew."""
         batches = [batch for _, batch in sent]
         barred: dict[int, Refused] = {}  # over their limit, where that changes others' outcomes
         for attempt in range(_RACES):
             # The first judgement does not read the stored batches: mostly every batch is good and
             # new, and the insertion finds out otherwise. A refused batch may be stored already,
             # which counts more, so then the store is read. Decoding is slow: it precedes all locks.
-            plans = self.database.retrying(partial(self.plans.needed, batches))
-            stored = self.database.retrying(partial(self._look, batches)) if attempt else None
+            stored = None
+            if attempt:
+                plans = self._needed(sent)
+                stored = self.database.retrying(partial(self._look, batches))
             terms = Terms(plans, now, limits)
             judged = judge(batches, terms, stored, barred)
             if judged.refused and not attempt:
@@ -331,8 +339,7 @@ class Store:
 
     def ids(self, survey: str, period: str, *, page: int = 10_000) -> Iterator[list[bytes]]:
         """Yield the ids of a period's batches that are stored still, in order, in pages."""
-        table = schema.batches
-        mine = (table.c.survey == survey) & (table.c.period == period) & table.c.batch.is_not(None)
+        table, mine = schema.batches, _held(survey, period)
         last = b""
         while True:
             query = sa.select(table.c.id).where(mine, table.c.id > last).order_by(table.c.id)
@@ -372,8 +379,7 @@ class Store:
             yield [batch for part in held for batch in part]
 
     def _pages(self, survey: str, period: str, page: int) -> Iterator[list[collector_pb2.Batch]]:
-        table = schema.batches
-        mine = (table.c.survey == survey) & (table.c.period == period) & table.c.batch.is_not(None)
+        table, mine = schema.batches, _held(survey, period)
         size = sa.func.length(table.c.batch) + _ROW_BYTES * table.c.rows
         sizes = sa.select(table.c.id, size.label("size"))
         contents = sa.select(table.c.batch).where(mine).order_by(table.c.id)
@@ -401,6 +407,12 @@ class _Changed(Exception):
     def __init__(self, barred: Mapping[int, Refused] | None = None) -> None:
         super().__init__()
         self.barred = dict(barred or {})
+
+
+def _held(survey: str, period: str) -> sa.ColumnElement[bool]:
+    """Return the condition that a batch is of the period, and stored still."""
+    table = schema.batches
+    return (table.c.survey == survey) & (table.c.period == period) & table.c.batch.is_not(None)
 
 
 def _counts(plan: Plan) -> int:
