@@ -384,6 +384,10 @@ def checks() -> dict[str, list[Case]]:
         found.append(_outcome(name, epsilon, given, "as calibrated"))
         below = math.nextafter(epsilon, 0)
         found.append(_outcome(name, below, given, "the next smaller epsilon"))
+        realised = made.realised_epsilon
+        found.append(_outcome(name, realised, given, "the epsilon of the integers"))
+        below = math.nextafter(realised, 0)
+        found.append(_outcome(name, below, given, "just below the epsilon of the integers"))
         for key, row in given.items():
             places = {0, len(row) // 2, len(row) - 1}
             for place in sorted(places):
