@@ -18,7 +18,7 @@ from vectors.notation import Script, written
 from hearsay import InvalidInput
 from hearsay.plans import period
 from hearsay.plans.memo import Memoizer
-from hearsay.plans.plan import Numeric
+from hearsay.plans.plan import Numeric, parse
 from hearsay.recording.batches import only, together
 from hearsay.recording.terms import Terms
 from hearsay.v1 import collector_pb2
@@ -231,6 +231,44 @@ def test_mechanisms_are_accepted_and_refused_as_the_vectors_say() -> None:
             assert (case["reason"] == "epsilon") == exceeds
         else:
             assert case["accepted"], f"{case['name']}, {case['note']}"
+
+
+MESSAGES = {
+    "bytes": "are no plan",
+    "unknown": "fields that this version of hearsay does not know",
+    "canonical": "not the canonical serialisation",
+    "text": r"U\+",
+    "period": "period must be empty or one of",
+    "attributes": "needs attributes, each with a name",
+    "domain": "values|class|whole steps|step must|points|low and high|needs a domain|twice",
+    "memo": "memo",
+    "levels": "needs levels, each|^levels: |mechanisms for",
+    "chances": "budget has one epsilon|chances must sum",
+    "epsilon": "promises epsilon",
+    "mechanism": "^level '.*', '.*': (?!.*(does not fit|another policy|cap of|a memo))",
+    "fit": "does not fit",
+    "policy": "keeps another policy",
+    "cap": "attribute's cap",
+    "default_level": "^default_level",
+    "levels_differ": "^levels_differ_at_most",
+}
+
+
+@pytest.mark.parametrize("case", cases("plans.json", "plans"), ids=lambda case: str(case["note"]))
+def test_plans_are_accepted_and_refused_as_the_vectors_say(case: Case) -> None:
+    data = bytes.fromhex(case["plan"])
+    if not case["accepted"]:
+        with pytest.raises(InvalidInput, match=MESSAGES[case["reason"]]):
+            parse(data)
+        return
+    plan = parse(data)
+    assert plan.revision.hex() == case["revision"]
+    epsilons = {name: bits(level.budget.record_epsilon) for name, level in plan.levels.items()}
+    assert epsilons == case["record_epsilon"]
+
+
+def test_every_reason_to_refuse_a_plan_has_vectors() -> None:
+    assert {case.get("reason") for case in cases("plans.json", "plans")} == {None, *MESSAGES}
 
 
 # --- answers ------------------------------------------------------------------------------------
