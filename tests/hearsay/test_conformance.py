@@ -213,12 +213,15 @@ def test_bounds_of_the_exponential_are_those_of_the_vectors() -> None:
     for case in cases("bounds.json", "exponentials"):
         digits, exponent = map(int, case["bound"])
         assert 10**59 <= digits < 10**60
-        assert exp_bounds(ratio(case["x"]))[0] == digits * Fraction(10) ** exponent
+        bound = digits * Fraction(10) ** exponent
+        assert exp_bounds(ratio(case["x"]))[0] == bound
+        assert reference.exponential_bound(ratio(case["x"])) == bound
 
 
 def test_epsilons_of_ratios_are_those_of_the_vectors() -> None:
     for case in cases("bounds.json", "logarithms"):
         assert bits(log_upper(ratio(case["ratio"]))) == case["epsilon"]
+        assert bits(reference.logarithm(ratio(case["ratio"]))) == case["epsilon"]
 
 
 def test_mechanisms_are_accepted_and_refused_as_the_vectors_say() -> None:
@@ -279,14 +282,16 @@ def test_numbers_find_their_place_as_the_vectors_say() -> None:
         low, high, step = (double(case[name]) for name in ("low", "high", "step"))
         domain = Numeric(low, high, case["clamp"], step)
         for answer, place, seed, point in case["answers"]:
+            text = reference.place(low, high, step, case["clamp"], double(answer))
+            assert (None if text is None else bits(text)) == place
             if place is None:
                 with pytest.raises(InvalidInput):
                     domain.encode(double(answer))
                 continue
             assert bits(domain.encode(double(answer))) == place
             assert _point(double(place), case["grid"], Script(bytes.fromhex(seed))) == point
-            text = reference.Stream(bytes.fromhex(seed))
-            assert text.point(double(place), case["grid"]) == point
+            stream = reference.Stream(bytes.fromhex(seed))
+            assert stream.point(double(place), case["grid"]) == point
         for seed, place, used in case["anything"]:
             coins = Script(bytes.fromhex(seed))
             assert bits(float(Terms.drawn_from(domain, coins))) == place
