@@ -43,7 +43,7 @@ def rows(page: str) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("page", ["wire.md", "mechanisms.md"])
+@pytest.mark.parametrize("page", ["wire-mechanisms.md", "mechanisms.md"])
 def test_every_mechanism_of_a_plan_is_there_with_its_integers(page: str) -> None:
     documented = {name: cells[0].split(", ") for name, cells in rows(page).items()}
     built = {
@@ -51,6 +51,14 @@ def test_every_mechanism_of_a_plan_is_there_with_its_integers(page: str) -> None
         for name, kind in IN_PLANS.items()
     }
     assert documented == built
+
+
+def test_the_draws_of_every_mechanism_of_a_plan_are_there() -> None:
+    page = (DOCS / "wire-mechanisms.md").read_text(encoding="utf-8")
+    _, _, table = page.partition("| name | draws of one code |")
+    named = [row.split("|")[1] for row in table.partition("\n\n")[0].splitlines()[2:]]
+    listed = [name.strip() for cell in named for name in cell.split(",")]
+    assert sorted(listed) == sorted(IN_PLANS)
 
 
 def test_every_name_of_a_survey_is_there_with_its_mechanism() -> None:

@@ -3,11 +3,16 @@
 Every randomised decision of a mechanism is a comparison of uniform 64-bit integers with an
 integer threshold: no floating point stands between a value and its report (Mironov, "On
 significance of the least significant bits for differential privacy", CCS 2012).
+
+The coins of one report are drawn by `bernoulli`, `words`, `toss`, `below` and `distinct`, which
+take the bytes of one stream in an order that docs/wire-mechanisms.md fixes: from the same bytes
+every client makes the same report. Bulk draws of many reports take theirs as is quickest.
 """
 
 import os
 from collections.abc import Callable
 from functools import cache
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +29,12 @@ coins that are still undecided; finding them can cost more than their remaining 
 
 _FEW = 1 << 8
 """Bytes of packed coins up to which Python's integers are faster than arrays."""
+
+_SEVERAL = 8
+"""Bounded integers up to which drawing each on its own is faster than arrays."""
+
+_SPARSE = 64
+"""Candidates for each member from which a subset is faster drawn as a set than as a mask."""
 
 _BLOCK = 1 << 12
 """Words of coins tossed together: enough to be worth a key, few enough to stay in cache."""
@@ -57,13 +68,11 @@ class Coins:
     def bernoulli_bytes(self, threshold: int, n: int) -> NDArray[np.uint8]:
         """Return 8 * n coins packed in bytes, shape (n,); each is 1 with threshold / 2**64.
 
-        A coin is a uniform number that falls below threshold / 2**64, and is decided by the
-        first bit in which the two differ (Knuth and Yao, "The complexity of nonuniform random
-        number generation", 1976). The bits of many coins are compared together.
+        The same coins as those of `toss`, for many reports: which bytes decide is not fixed.
         """
         threshold = _checked_threshold(threshold)
         if n <= _FEW:
-            return self._toss_few(threshold, n)
+            return self.toss(threshold, n)
         heads = np.zeros(-(-n // 8), dtype=np.uint64)
         if threshold == ONE:
             heads[:] = ONE - 1
@@ -71,8 +80,17 @@ class Coins:
             self._toss(threshold, heads[start : start + _BLOCK])
         return heads.astype("<u8", copy=False).view(np.uint8)[:n]
 
-    def _toss_few(self, threshold: int, n: int) -> NDArray[np.uint8]:
-        """Return packed coins as `bernoulli_bytes` does, by integers of 8 n bits; quick for few."""
+    def toss(self, threshold: int, n: int) -> NDArray[np.uint8]:
+        """Return 8 * n coins packed in bytes, shape (n,), for one report.
+
+        A coin is a uniform number that falls below threshold / 2**64, and is decided by the
+        first bit in which the two differ (Knuth and Yao, "The complexity of nonuniform random
+        number generation", 1976). The bits of all coins are compared together: each round draws
+        n bytes, whose bits say which of the undecided numbers agree with the threshold's next bit.
+        """
+        threshold = _checked_threshold(threshold)
+        if n > _FEW and 0 < threshold < ONE:
+            return self._toss_wide(threshold, n)
         heads, undecided = 0, (1 << 8 * n) - 1
         if threshold == ONE:
             heads, undecided = undecided, 0
@@ -82,6 +100,16 @@ class Coins:
                 heads |= undecided ^ still
             undecided, threshold = still, threshold << 1 & ONE - 1
         return np.frombuffer(bytearray(heads.to_bytes(n, "little")), dtype=np.uint8)
+
+    def _toss_wide(self, threshold: int, n: int) -> NDArray[np.uint8]:
+        """Toss as `toss` does, from the same bytes, by arrays; quick for many."""
+        heads, undecided = np.zeros(n, dtype=np.uint8), np.full(n, 0xFF, dtype=np.uint8)
+        while threshold and undecided.any():
+            still = undecided & np.frombuffer(self._bytes(n), dtype=np.uint8)
+            if threshold >> 63:
+                heads |= undecided ^ still
+            undecided, threshold = still, threshold << 1 & ONE - 1
+        return heads
 
     def _toss(self, threshold: int, heads: NDArray[np.uint64]) -> None:
         """Set each bit of `heads`, all zero, with probability threshold / 2**64 in (0, 1).
@@ -125,6 +153,39 @@ class Coins:
             word = int.from_bytes(self._bytes(8), "little")
             if word < limit:
                 return word % bound
+
+    def distinct(self, count: int, size: int) -> NDArray[np.intp]:
+        """Return a uniform subset of 0..count-1, ascending, shape (size,).
+
+        Raises `InvalidInput` unless 0 <= size <= count.
+        Source: Floyd's sampling; Bentley and Floyd, "A sample of brilliance", CACM 30(9), 1987.
+        """
+        if not 0 <= size <= count:
+            raise InvalidInput(f"size must lie in 0..{count}, got {size}")
+        first = count - size
+        drawn = self._below_each(range(first + 1, count + 1))
+        if size * _SPARSE < count:
+            chosen: set[int] = set()
+            for last, index in enumerate(drawn, first):
+                chosen.add(last if index in chosen else index)
+            return np.array(sorted(chosen), dtype=np.intp)
+        mask = bytearray(count)
+        for last, index in enumerate(drawn, first):
+            mask[last if mask[index] else index] = 1
+        return np.flatnonzero(np.frombuffer(mask, dtype=np.bool_))
+
+    def _below_each(self, bounds: range) -> list[int]:
+        """Return `below` of each bound, from the same words, which are drawn together."""
+        if len(bounds) <= _SEVERAL:
+            return [self.below(bound) for bound in bounds]
+        words = self.words(len(bounds))
+        each = np.arange(bounds.start, bounds.stop, dtype=np.uint64)
+        # Not below 2**64 - 2**64 mod bound, in 64-bit arithmetic.
+        if not (words > ~((~each + np.uint64(1)) % each)).any():
+            drawn: list[int] = (words % each).tolist()
+            return drawn
+        stream = chain(words.tolist(), iter(lambda: int(self.words(1)[0]), None))
+        return [next(w for w in stream if w < ONE - ONE % bound) % bound for bound in bounds]
 
     def below_many(self, bound: int, n: int) -> NDArray[np.uint32]:
         """Return `n` integers uniform on 0..bound-1, shape (n,); 1 <= bound <= 2**32.

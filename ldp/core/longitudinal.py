@@ -161,7 +161,11 @@ class Longitudinal(Mechanism):
                 f"got {given.dtype} of shape {given.shape}"
             )
         self._check_codes(codes)
-        return self.report_many(codes, coins)[0]
+        return self._report(codes[0], coins)
+
+    def _report(self, memo: Any, coins: Coins) -> Any:
+        """Return a report of a memo that is a code, in `code_dtype`."""
+        return self.report_many(memo[np.newaxis], coins)[0]
 
     def randomize(self, value: Any, coins: Coins) -> Any:
         return self.randomize_many([value], coins)[0]

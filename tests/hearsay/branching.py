@@ -16,7 +16,8 @@ Distribution = dict[bytes, Fraction]
 class BranchingCoins(Coins):
     """Coins of one path through a tree of choices; past its end, the first choice each time.
 
-    Of the bits of `bernoulli_bytes` only the first `bits` of a byte are drawn, the rest are 0.
+    Of the bits of `toss` and `bernoulli_bytes` only the first `bits` of a byte are drawn, the rest
+    are 0.
     """
 
     def __init__(self, path: list[int], bits: int) -> None:
@@ -46,6 +47,9 @@ class BranchingCoins(Coins):
             sum(self.bernoulli(threshold) << bit for bit in range(self._bits)) for _ in range(n)
         ]
         return np.array(drawn, dtype=np.uint8)
+
+    def toss(self, threshold: int, n: int) -> NDArray[np.uint8]:
+        return self.bernoulli_bytes(threshold, n)
 
     def below(self, bound: int) -> int:
         return self._choose([Fraction(1, bound)] * bound)

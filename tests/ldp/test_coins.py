@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -178,6 +179,85 @@ def test_bounded_integers_are_uniform(bound: int, coins: SeededCoins) -> None:
     assert int(drawn.max()) < bound
     cells = np.bincount(drawn * np.uint64(10) // np.uint64(bound), minlength=10)
     assert ((cells - n / 10) ** 2 / (n / 10)).sum() < 35  # 9 degrees of freedom, p = 6e-5
+
+
+class Stream(Coins):
+    """Serve the bytes of one stream, however many are asked for at once, and count them."""
+
+    def __init__(self, stream: bytes) -> None:
+        self.stream, self.used = stream, 0
+
+    def _bytes(self, count: int) -> bytes:
+        self.used += count
+        assert self.used <= len(self.stream)
+        return self.stream[self.used - count : self.used]
+
+
+def tossed(threshold: int, n: int, stream: bytes) -> tuple[bytes, int]:
+    """Toss bit by bit as docs/wire-mechanisms.md says; return the coins and the bytes used."""
+    heads, still_open, used, bits = [0] * 8 * n, set(range(8 * n)), 0, f"{threshold:064b}"
+    if threshold == ONE:
+        return b"\xff" * n, 0
+    while still_open and "1" in bits:
+        for v in sorted(still_open):
+            if not stream[used + v // 8] >> v % 8 & 1:
+                heads[v] = int(bits[0])
+                still_open.remove(v)
+        used, bits = used + n, bits[1:]
+    return np.packbits(heads, bitorder="little").tobytes(), used
+
+
+@pytest.mark.parametrize("n", [1, 8, 255, 256, 257, 1000])
+@pytest.mark.parametrize("threshold", [0, 1, ONE // 2, 3 << 61, 0x4E1A_55CF_0000_0001, ONE])
+def test_the_coins_of_one_report_take_the_bytes_of_one_stream(threshold: int, n: int) -> None:
+    random = np.random.default_rng(n).bytes(64 * n)
+    for stream in (random, bytes(64 * n), b"\xff" * 64 * n):
+        coins = Stream(stream)
+        drawn = coins.toss(threshold, n).tobytes()
+        assert (drawn, coins.used) == tossed(threshold, n, stream)
+
+
+def floyd(count: int, size: int, stream: bytes) -> tuple[list[int], int]:
+    """Draw a subset as docs/wire-mechanisms.md says; return it and the bytes used."""
+    words = [int.from_bytes(stream[i : i + 8], "little") for i in range(0, len(stream), 8)]
+    chosen: list[int] = []
+    waiting = iter(words)
+    used = 0
+    for last in range(count - size, count):
+        word = ONE
+        while word >= ONE - ONE % (last + 1):
+            word, used = next(waiting), used + 8
+        index = word % (last + 1)
+        chosen.append(last if index in chosen else index)
+    return sorted(chosen), used
+
+
+@pytest.mark.parametrize(
+    ("count", "size"),
+    [(1, 1), (5, 0), (5, 5), (7, 3), (8, 8), (9, 9), (40, 13), (40, 40), (1000, 3), (1000, 12)],
+)
+def test_a_subset_is_floyds_from_the_same_words(count: int, size: int) -> None:
+    random = np.random.default_rng(count).bytes(8 * size + 64)
+    # Words at the top, which some bounds reject, at the beginning and later.
+    rejected = b"\xff" * 24 + random
+    repeated = bytes(8 * size // 2 + 8 - 8 * size // 2 % 8) + rejected
+    for stream in (random, rejected, repeated):
+        coins = Stream(stream)
+        drawn = coins.distinct(count, size).tolist()
+        assert (drawn, coins.used) == floyd(count, size, stream)
+
+
+def test_every_subset_comes_of_equally_many_draws() -> None:
+    # All words that can be drawn modulo 4, 5 and 6: 120 draws, six for each of the 20 subsets.
+    draws = [b"".join(i.to_bytes(8, "little") for i in d) for d in np.ndindex(4, 5, 6)]
+    subsets = [tuple(Stream(draw).distinct(6, 3).tolist()) for draw in draws]
+    assert set(Counter(subsets).values()) == {6}
+    assert len(set(subsets)) == 20
+
+
+def test_a_subset_larger_than_its_set_is_refused(coins: SeededCoins) -> None:
+    with pytest.raises(InvalidInput, match=r"size must lie in 0\.\.3, got 4"):
+        coins.distinct(3, 4)
 
 
 def test_a_bound_or_threshold_out_of_range_is_refused(coins: SeededCoins) -> None:

@@ -193,7 +193,19 @@ class HadamardResponse(Counted, Categorical):
         return self.blocks * self.width
 
     def randomize(self, value: int, coins: Coins) -> int:
-        return int(self.randomize_many(np.array([self._check_value(value)]), coins)[0])
+        own_block, column = self._check_value(value) % self.blocks, value // self.blocks + 1
+        size = self._size
+        inside = coins.bernoulli(self.include)
+        drawn = coins.below(size if inside else self.tally_size - size)
+        # As `_points`: the other half of the own block comes first among the points outside.
+        if drawn >= size:
+            other_block, place = divmod(drawn - size, self.width)
+            return (other_block + (other_block >= own_block)) * self.width + place
+        low = column & -column
+        point = drawn + (drawn & -low)
+        if (point & column).bit_count() & 1 == inside:
+            point += low
+        return own_block * self.width + point
 
     def randomize_many(self, values: ArrayLike, coins: Coins) -> Codes:
         array = self._check_values(values)

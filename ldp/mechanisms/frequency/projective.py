@@ -119,7 +119,9 @@ class ProjectiveGeometry(Counted, FrequencyOracle):
         v, pivot = points[:, 0].tolist(), t - 1 - int(levels[0])
         y = [0] * t
         while not any(y):
-            y = self._digits(coins.below_many(self.order**t, 1))[:, 0].tolist()
+            drawn = coins.below(self.order**t)
+            for j in range(t - 1, -1, -1):
+                drawn, y[j] = divmod(drawn, self.order)
             product = 0
             for a, b in zip(v, y, strict=True):
                 product = f.add(product, f.multiply(a, b))

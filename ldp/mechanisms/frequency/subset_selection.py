@@ -109,7 +109,7 @@ class SubsetSelection(FrequencyOracle):
     def randomize(self, value: int, coins: Coins) -> Codes:
         value = self._check_value(value)
         own = coins.bernoulli(self.include)
-        others = coins.permutation(self.k - 1)[: self.size - own]
+        others = coins.distinct(self.k - 1, self.size - own)
         bits = np.zeros(self.k, dtype=np.bool_)
         bits[others + (others >= value)] = True
         bits[value] = own

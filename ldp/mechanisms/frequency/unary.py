@@ -12,7 +12,14 @@ from ldp.core.coins import Coins
 from ldp.core.exact import ONE, check_epsilon, flip_threshold
 from ldp.core.mechanism import Codes, FrequencyOracle, check_threshold
 from ldp.errors import InvalidInput
-from ldp.mechanisms.tools.bits import PackedBits, check_unused_bits, single_bits, toss_rows
+from ldp.mechanisms.tools.bits import (
+    PackedBits,
+    check_unused_bits,
+    set_bit,
+    single_bits,
+    toss_row,
+    toss_rows,
+)
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,12 @@ class UnaryEncoding(PackedBits, FrequencyOracle):
     @property
     def support(self) -> tuple[Fraction, Fraction]:
         return Fraction(self.own, ONE), Fraction(self.other, ONE)
+
+    def randomize(self, value: int, coins: Coins) -> Codes:
+        value = self._check_value(value)
+        code = toss_row(coins, self.other, self.k)
+        set_bit(code, value, coins.bernoulli(self.own))
+        return code
 
     def randomize_many(self, values: ArrayLike, coins: Coins) -> Codes:
         array = self._check_values(values)

@@ -19,7 +19,7 @@ from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 from ldp.mechanisms.frequency.krr import KRR, krr_channel
 from ldp.mechanisms.frequency.unary import UnaryEncoding, bits_channel
-from ldp.mechanisms.tools.bits import toss_rows
+from ldp.mechanisms.tools.bits import toss_row, toss_rows
 
 
 class _Chain(Longitudinal, FrequencyOracle):
@@ -240,6 +240,17 @@ class UnaryChain(_Chain):
     def support(self) -> tuple[Fraction, Fraction]:
         return chained(self.permanent, self.instantaneous)
 
+    def memoize(self, device: bytes, value: int, coins: Coins) -> Codes:
+        self._devices(device)
+        return self.permanent_round.randomize(self._check_value(value), coins)
+
+    def randomize(self, value: int, coins: Coins) -> Codes:
+        memo = self.permanent_round.randomize(self._check_value(value), coins)
+        return flip_row(memo, self.k, self.instantaneous, coins)
+
+    def _report(self, memo: Codes, coins: Coins) -> Codes:
+        return flip_row(memo, self.k, self.instantaneous, coins)
+
     def report_many(self, memos: Codes, coins: Coins) -> Codes:
         return flip_bits(memos, self.k, self.instantaneous, coins)
 
@@ -262,6 +273,16 @@ def flip_bits(rows: Codes, columns: int, pair: tuple[int, ...], coins: Coins) ->
     if own + other == ONE:  # a symmetric round needs one coin a bit
         return rows ^ drawn
     flipped: Codes = rows & toss_rows(coins, own, len(rows), columns) | ~rows & drawn
+    return flipped
+
+
+def flip_row(row: Codes, columns: int, pair: tuple[int, ...], coins: Coins) -> Codes:
+    """Return one packed row, shape (width,), as `flip_bits` does, for one report."""
+    own, other = pair
+    drawn = toss_row(coins, other, columns)
+    if own + other == ONE:
+        return row ^ drawn
+    flipped: Codes = row & toss_row(coins, own, columns) | ~row & drawn
     return flipped
 
 

@@ -16,6 +16,7 @@ from ldp.core.longitudinal import Devices, Longitudinal
 from ldp.core.mechanism import Categorical, Codes, check_flip, integer_dtype
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
+from ldp.mechanisms.tools.bits import row_bytes
 
 _BLOCK = 1 << 22
 """Entries of the table of asked categories held at once."""
@@ -107,18 +108,27 @@ class DBitFlip(Longitudinal, Categorical):
             chosen[rows, np.where(chosen[rows, drawn], last, drawn)] = True
         return np.nonzero(chosen)[1].reshape(n, self.d)
 
+    def enroll(self, coins: Coins) -> bytes:
+        return self._asked_once(coins).tobytes()
+
+    def memoize(self, device: bytes, value: int, coins: Coins) -> Codes:
+        category = self._check_value(value)
+        return self._answered_once(self._categories(self._devices(device))[0], category, coins)
+
     def randomize(self, value: int, coins: Coins) -> Codes:
         category = self._check_value(value)
-        chosen: set[int] = set()  # as `_asked`, for one device
-        for last in range(self.k - self.d, self.k):
-            drawn = coins.below(last + 1)
-            chosen.add(last if drawn in chosen else drawn)
-        asked = np.array(sorted(chosen), dtype=self.code_dtype)
-        return self._answered(asked, asked == category, coins)
+        return self._answered_once(self._asked_once(coins), category, coins)
 
-    def _answered(self, asked: Codes, truth: NDArray[np.bool_], coins: Coins) -> Codes:
-        answers = truth ^ coins.bernoulli_many(self.flip, truth.size).reshape(truth.shape)
-        codes: Codes = 2 * asked + answers.astype(self.code_dtype)
+    def _asked_once(self, coins: Coins) -> Codes:
+        """Draw as `_asked`, for one device: shape (d,)."""
+        asked: Codes = coins.distinct(self.k, self.d).astype(self.code_dtype)
+        return asked
+
+    def _answered_once(self, asked: Codes, category: int, coins: Coins) -> Codes:
+        flips = np.unpackbits(
+            coins.toss(self.flip, row_bytes(self.d)), count=self.d, bitorder="little"
+        )
+        codes: Codes = 2 * asked + (flips ^ (asked == category))
         return codes
 
     def _devices(self, device: bytes) -> Devices:
@@ -140,7 +150,10 @@ class DBitFlip(Longitudinal, Categorical):
 
     def memoize_many(self, devices: Devices, values: ArrayLike, coins: Coins) -> Codes:
         asked = self._categories(devices)
-        return self._answered(asked, asked == self._check_values(values)[:, np.newaxis], coins)
+        truth = asked == self._check_values(values)[:, np.newaxis]
+        answers = truth ^ coins.bernoulli_many(self.flip, truth.size).reshape(truth.shape)
+        codes: Codes = 2 * asked + answers.astype(self.code_dtype)
+        return codes
 
     def report_many(self, memos: Codes, coins: Coins) -> Codes:
         """Return the memos themselves."""

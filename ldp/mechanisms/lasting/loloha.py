@@ -131,10 +131,25 @@ class LOLOHA(Longitudinal, FrequencyOracle):
         return devices
 
     def randomize(self, value: int, coins: Coins) -> int:
-        category, function = self._check_value(value), coins.below(self.prime**2)
+        category = self._check_value(value)
+        a, b = coins.below(self.prime), coins.below(self.prime)
+        bucket = hashed(a, b, category, self.prime, self.buckets)
+        return (a * self.prime + b) * self.buckets + self.chain.randomize(bucket, coins)
+
+    def enroll(self, coins: Coins) -> bytes:
+        function = coins.below(self.prime) * self.prime + coins.below(self.prime)
+        return function.to_bytes(self.device_bytes, "little")
+
+    def memoize(self, device: bytes, value: int, coins: Coins) -> int:
+        category = self._check_value(value)
+        (function,) = self._functions(self._devices(device)).tolist()
         a, b = divmod(function, self.prime)
         bucket = hashed(a, b, category, self.prime, self.buckets)
-        return function * self.buckets + self.chain.randomize(bucket, coins)
+        return int(function) * self.buckets + self.chain.permanent_round.randomize(bucket, coins)
+
+    def _report(self, memo: Codes, coins: Coins) -> int:
+        function, bucket = divmod(int(memo), self.buckets)
+        return function * self.buckets + self.chain.report(bucket, coins)
 
     def _functions(self, devices: Devices) -> NDArray[Any]:
         return np.ascontiguousarray(devices).view(self.code_dtype).reshape(len(devices))

@@ -30,6 +30,7 @@ from ldp.mechanisms.lasting.chains import (
     chained,
     check_round,
     flip_bits,
+    flip_row,
     odds_ratio,
 )
 from ldp.mechanisms.tools.bits import check_unused_bits, row_bytes
@@ -189,6 +190,21 @@ class RAPPOR(Longitudinal):
     def report_many(self, memos: Codes, coins: Coins) -> Codes:
         cohorts, memo = np.split(memos, [_COHORT_BYTES], axis=1)
         return self._flipped(cohorts, memo, self.instantaneous, coins)
+
+    def enroll(self, coins: Coins) -> bytes:
+        return coins.below(self.cohorts).to_bytes(_COHORT_BYTES, "little")
+
+    def memoize(self, device: bytes, value: str, coins: Coins) -> Codes:
+        devices = self._devices(device)
+        packed = self._filters(devices, [value])[0]
+        return np.append(devices[0], flip_row(packed, self.bits, self.permanent, coins))
+
+    def randomize(self, value: str, coins: Coins) -> Codes:
+        return self._report(self.memoize(self.enroll(coins), value, coins), coins)
+
+    def _report(self, memo: Codes, coins: Coins) -> Codes:
+        cohort, packed = memo[:_COHORT_BYTES], memo[_COHORT_BYTES:]
+        return np.append(cohort, flip_row(packed, self.bits, self.instantaneous, coins))
 
     def _filters(self, devices: Devices, values: ArrayLike) -> NDArray[np.uint8]:
         """Return the packed filters, shape (n, ceil(bits / 8)), hashing each string once."""

@@ -209,7 +209,7 @@ class PolicySubsets(PolicyMechanism):
             if a == own:
                 members, size = members[members != value], size - 1 + outside
             if size:
-                bits[members[coins.permutation(members.size)[:size]]] = True
+                bits[members[coins.distinct(members.size, size)]] = True
         bits[value] = not outside
         code = np.empty(self.code_shape, dtype=np.uint8)
         code[0], code[1:] = kind, np.packbits(bits, bitorder="little")

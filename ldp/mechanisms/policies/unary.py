@@ -17,7 +17,14 @@ from ldp.core.policy import UNIT, Policy, Ratios
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 from ldp.mechanisms.policies.base import PolicyMechanism
-from ldp.mechanisms.tools.bits import PackedBits, check_unused_bits, single_bits, toss_rows
+from ldp.mechanisms.tools.bits import (
+    PackedBits,
+    check_unused_bits,
+    set_bit,
+    single_bits,
+    toss_row,
+    toss_rows,
+)
 
 _BLOCK = 1 << 17
 """Bytes of bits per block: as many as fit a core's cache."""
@@ -99,6 +106,14 @@ class PolicyUnary(PackedBits, PolicyMechanism):
         """The bits of each class, packed: shape (classes, code bytes)."""
         each = np.arange(len(self.own))[:, None] == self._classes
         return np.packbits(each, axis=1, bitorder="little")
+
+    def randomize(self, value: int, coins: Coins) -> Codes:
+        value = self._check_value(value)
+        code: Codes = np.zeros(self.code_shape, dtype=np.uint8)
+        for other, mask in zip(self.other, self._masks, strict=True):
+            code |= toss_row(coins, other, self.k) & mask
+        set_bit(code, value, coins.bernoulli(self.own[self.promise.classes[value]]))
+        return code
 
     def randomize_many(self, values: ArrayLike, coins: Coins) -> Codes:
         array = self._check_values(values).astype(np.intp)

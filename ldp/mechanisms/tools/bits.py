@@ -30,6 +30,20 @@ def toss_rows(coins: Coins, threshold: int, n: int, columns: int) -> NDArray[np.
     return rows
 
 
+def toss_row(coins: Coins, threshold: int, columns: int) -> NDArray[np.uint8]:
+    """Return one row, shape (row_bytes(columns),), as `toss_rows` does, for one report."""
+    row = coins.toss(threshold, row_bytes(columns))
+    row[-1] &= _used(columns)
+    return row
+
+
+def set_bit(row: NDArray[np.uint8], column: int, bit: bool) -> None:
+    """Set one bit of a row."""
+    mask = 1 << (column & 7)
+    byte = int(row[column >> 3])
+    row[column >> 3] = byte | mask if bit else byte & ~mask
+
+
 def single_bits(
     columns: NDArray[np.integer[Any]],
 ) -> tuple[NDArray[np.integer[Any]], NDArray[np.uint8]]:
@@ -87,10 +101,6 @@ class PackedBits(Categorical):
     @property
     def code_shape(self) -> tuple[int, ...]:
         return (row_bytes(self.k),)
-
-    def randomize(self, value: int, coins: Coins) -> Codes:
-        code: Codes = self.randomize_many(np.array([self._check_value(value)]), coins)[0]
-        return code
 
     def _counted(self, codes: Codes) -> Tally:
         return Tally(len(codes), column_sums(codes, self.k))
