@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from serving import connected, submit
+from serving import connected, create, submit
 
 import hearsay.plans.plan
 from hearsay.plans.plan import Plan
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2
 from hearsay_server.surveys import catalogue
-from hearsay_server.surveys import survey as surveys
 from ldp.testing import SeededCoins
 
 VALUES = ("red", "green", "blue", "black", "white", "grey")
@@ -36,11 +35,9 @@ def toml() -> str:
 
 def register(address: str, text: str, token: str | None = None) -> tuple[bytes, Plan]:
     """Register a survey; return its plan."""
-    survey = surveys.from_toml(text, "test.toml")
+    request = admin_pb2.ShowSurveyRequest(survey=create(address, text, token).survey)
     with connected(address, token) as channel:
-        stub = admin_pb2_grpc.AdminStub(channel)
-        stub.CreateSurvey(admin_pb2.CreateSurveyRequest(survey=survey), timeout=20)
-        shown = stub.ShowSurvey(admin_pb2.ShowSurveyRequest(survey=survey.name), timeout=20)
+        shown = admin_pb2_grpc.AdminStub(channel).ShowSurvey(request, timeout=20)
     return shown.plan, hearsay.plans.plan.parse(shown.plan)
 
 

@@ -1,6 +1,7 @@
 """Fixtures of the server's tests."""
 
 from postgres import postgres, where
+from serving import address, survey
 from stored import store
 
-__all__ = ["postgres", "store", "where"]
+__all__ = ["address", "postgres", "store", "survey", "where"]
