@@ -1,12 +1,15 @@
 """A server in this process that holds reports of every kind of code, over three days."""
 
 import os
+import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
-from serving import connected, create, submit
+from serving import connected, create, own_name, submit
 
 import hearsay.plans.plan
 from hearsay.plans.plan import Plan
@@ -39,6 +42,17 @@ def register(address: str, text: str, token: str | None = None) -> tuple[bytes, 
     with connected(address, token) as channel:
         shown = admin_pb2_grpc.AdminStub(channel).ShowSurvey(request, timeout=20)
     return shown.plan, hearsay.plans.plan.parse(shown.plan)
+
+
+@pytest.fixture
+def own(address: str, request: pytest.FixtureRequest) -> Callable[[str], Plan]:
+    """Registers a survey at the server that the module shares, by a name of this test's own."""
+
+    def register_it(text: str) -> Plan:
+        named = re.sub('name = "[^"]*"', f'name = "{own_name(request)}"', text, count=1)
+        return register(address, named)[1]
+
+    return register_it
 
 
 def batch(
