@@ -13,6 +13,7 @@ from typing import Any
 import grpc
 import pytest
 
+import preloaded
 from hearsay.sending.transport import Tls, open_channel
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, collector_pb2_grpc
 from hearsay_server.config import Config
@@ -26,6 +27,7 @@ from support import SURVEY
 @contextlib.contextmanager
 def serving(data: Path, **keys: Any) -> Iterator[str]:
     """Serve with these keys of the configuration while the context lasts; yield the address."""
+    preloaded.context()
     config = Config(data=data, **{"listen": "127.0.0.1:0", **keys})
     started, ended = threading.Event(), threading.Event()
     found: list[str] = []
