@@ -1,3 +1,4 @@
+import gc
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,16 @@ from support import Server
 # The same examples every time: a verdict that changes by itself helps nobody.
 settings.register_profile("suite", derandomize=True, deadline=None)
 settings.load_profile("suite")
+
+
+# The modules of all tests stay: to look for garbage among them takes a second each time.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Let garbage be collected from now on, outside of what was loaded."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

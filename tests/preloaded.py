@@ -24,9 +24,9 @@ class Preloaded:
 
     def __init__(self, arguments: Sequence[str], log: Path) -> None:
         """Run `hearsay ARGUMENTS` with this environment; what it says on stderr goes to `log`."""
-        receiving, sending = _context().Pipe(duplex=False)
+        receiving, sending = context().Pipe(duplex=False)
         given = list(arguments), dict(os.environ), Path.cwd(), sending, log
-        self._process = _context().Process(target=_run, args=given, daemon=False)
+        self._process = context().Process(target=_run, args=given, daemon=False)
         self._process.start()
         # Before multiprocessing asks it to end, and waits for that however long it takes.
         atexit.register(self._process.kill)
@@ -62,14 +62,18 @@ class Preloaded:
 
 
 @cache
-def _context() -> ForkServerContext:
-    """Return what forks processes; it loads all that a server needs at the first."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["loaded"])
+def context() -> ForkServerContext:
+    """Return what forks processes; it loads all that a server needs at the first.
+
+    Python has one such process, from which a server forks those for questions, too: whoever asks
+    for it first decides what it loads.
+    """
+    forking = multiprocessing.get_context("forkserver")
+    forking.set_forkserver_preload(["loaded"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
         multiprocessing.forkserver.ensure_running()
-    return context
+    return forking
 
 
 def _run(

@@ -1,18 +1,20 @@
 """A server in this process that holds reports of every kind of code, over three days."""
 
 import os
+import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
-from serving import connected, submit
+from serving import connected, create, own_name, submit
 
 import hearsay.plans.plan
 from hearsay.plans.plan import Plan
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2
 from hearsay_server.surveys import catalogue
-from hearsay_server.surveys import survey as surveys
 from ldp.testing import SeededCoins
 
 VALUES = ("red", "green", "blue", "black", "white", "grey")
@@ -36,12 +38,21 @@ def toml() -> str:
 
 def register(address: str, text: str, token: str | None = None) -> tuple[bytes, Plan]:
     """Register a survey; return its plan."""
-    survey = surveys.from_toml(text, "test.toml")
+    request = admin_pb2.ShowSurveyRequest(survey=create(address, text, token).survey)
     with connected(address, token) as channel:
-        stub = admin_pb2_grpc.AdminStub(channel)
-        stub.CreateSurvey(admin_pb2.CreateSurveyRequest(survey=survey), timeout=20)
-        shown = stub.ShowSurvey(admin_pb2.ShowSurveyRequest(survey=survey.name), timeout=20)
+        shown = admin_pb2_grpc.AdminStub(channel).ShowSurvey(request, timeout=20)
     return shown.plan, hearsay.plans.plan.parse(shown.plan)
+
+
+@pytest.fixture
+def own(address: str, request: pytest.FixtureRequest) -> Callable[[str], Plan]:
+    """Registers a survey at the server that the module shares, by a name of this test's own."""
+
+    def register_it(text: str) -> Plan:
+        named = re.sub('name = "[^"]*"', f'name = "{own_name(request)}"', text, count=1)
+        return register(address, named)[1]
+
+    return register_it
 
 
 def batch(

@@ -5,11 +5,15 @@ import contextlib
 import sqlite3
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 
+import preloaded
 from hearsay.sending.transport import Tls, open_channel
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, collector_pb2_grpc
 from hearsay_server.config import Config
@@ -23,6 +27,7 @@ from support import SURVEY
 @contextlib.contextmanager
 def serving(data: Path, **keys: Any) -> Iterator[str]:
     """Serve with these keys of the configuration while the context lasts; yield the address."""
+    preloaded.context()
     config = Config(data=data, **{"listen": "127.0.0.1:0", **keys})
     started, ended = threading.Event(), threading.Event()
     found: list[str] = []
@@ -68,11 +73,61 @@ def held(data: Path) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server that the tests of a module share; each registers a survey of its own name."""
+    with serving(tmp_path_factory.mktemp("shared")) as found:
+        yield found
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A survey with the questions of `SURVEY`, and the server that has it."""
+
+    address: str
+    name: str
+    revision: bytes
+
+    def batch(self, number: int = 0, rows: int = 1, code: int = 0) -> collector_pb2.Batch:
+        """Return a good batch; another number, another id."""
+        made = batch(self.revision, number, rows, code)
+        made.survey = self.name
+        return made
+
+    def status(self) -> admin_pb2.SurveyStatus:
+        """Return what an admin is shown of it."""
+        with connected(self.address) as channel:
+            request = admin_pb2.ShowSurveyRequest(survey=self.name)
+            return admin_pb2_grpc.AdminStub(channel).ShowSurvey(request, timeout=20).status
+
+
+@pytest.fixture
+def survey(address: str, request: pytest.FixtureRequest) -> Survey:
+    """A survey of this test's own, at the server that its module shares."""
+    return registered(address, own_name(request))
+
+
+def own_name(request: pytest.FixtureRequest) -> str:
+    """Return a name for a survey that no other test takes, in whatever order they run."""
+    return f"of_{sha256(request.node.nodeid.encode()).hexdigest()[:12]}"
+
+
+def create(address: str, toml: str, token: str | None = None) -> admin_pb2.SurveyStatus:
+    """Ask a server for a survey of this text."""
+    request = admin_pb2.CreateSurveyRequest(survey=surveys.from_toml(toml, "test.toml"))
+    with connected(address, token) as channel:
+        return admin_pb2_grpc.AdminStub(channel).CreateSurvey(request, timeout=20)
+
+
+def registered(address: str, name: str = "health", token: str | None = None) -> Survey:
+    """Register `SURVEY` by a name."""
+    created = create(address, SURVEY.replace('"health"', f'"{name}"'), token)
+    return Survey(address, name, created.revision)
+
+
 def register(address: str, token: str | None = None) -> bytes:
     """Register `SURVEY`; return its revision."""
-    request = admin_pb2.CreateSurveyRequest(survey=surveys.from_toml(SURVEY, "test.toml"))
-    with connected(address, token) as channel:
-        return admin_pb2_grpc.AdminStub(channel).CreateSurvey(request, timeout=20).revision
+    return registered(address, token=token).revision
 
 
 def batch(revision: bytes, number: int = 0, rows: int = 1, code: int = 0) -> collector_pb2.Batch:

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,17 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from serving import batch, connected, held, register, serving, submit, tokens_of
+from serving import (
+    batch,
+    connected,
+    held,
+    own_name,
+    register,
+    registered,
+    serving,
+    submit,
+    tokens_of,
+)
 
 from hearsay import Analyst, Unreachable
 from hearsay.v1 import (
@@ -55,31 +66,47 @@ def made(folder: Path, *roles: str) -> dict[str, str]:
     return {role: known.create(role)[1] for role in roles}
 
 
-def test_a_role_opens_its_own_service_and_no_other(tmp_path: Path) -> None:
-    texts = made(tmp_path, *tokens.ROLES)
-    with serving(tmp_path, require_device_token=True) as address:
-        for role in CALLS:
-            assert code(address, role) == grpc.StatusCode.UNAUTHENTICATED
-            assert code(address, role, "hearsay-guess") == grpc.StatusCode.UNAUTHENTICATED
-            for other, text in texts.items():
-                found = code(address, role, text)
-                if other == role:
-                    assert found in LET_IN
-                else:
-                    assert found == grpc.StatusCode.PERMISSION_DENIED
+@dataclass(frozen=True)
+class Guarded:
+    """A server that asks everybody for a token, and one of each role."""
+
+    folder: Path
+    address: str
+    texts: dict[str, str]
 
 
-def test_an_analyst_may_see_what_surveys_there_are_and_a_device_may_not(tmp_path: Path) -> None:
-    texts = made(tmp_path, *tokens.ROLES)
-    with serving(tmp_path) as address:
-        register(address, texts["admin"])
-        with Analyst(address, token=texts["analyst"]) as analyst:
-            assert [status.survey for status in analyst.list_surveys()] == ["health"]
-            assert analyst.show_survey("health").status.records == 0
-        with Analyst(address, token=texts["device"]) as analyst:
-            for call in (analyst.list_surveys, lambda: analyst.show_survey("health")):
-                with pytest.raises(Unreachable, match="token of role admin, this one is of role d"):
-                    call()
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    folder = tmp_path_factory.mktemp("guarded")
+    texts = made(folder, *tokens.ROLES)
+    with serving(folder, require_device_token=True) as address:
+        yield Guarded(folder, address, texts)
+
+
+def test_a_role_opens_its_own_service_and_no_other(guarded: Guarded) -> None:
+    for role in CALLS:
+        assert code(guarded.address, role) == grpc.StatusCode.UNAUTHENTICATED
+        assert code(guarded.address, role, "hearsay-guess") == grpc.StatusCode.UNAUTHENTICATED
+        for other, text in guarded.texts.items():
+            found = code(guarded.address, role, text)
+            if other == role:
+                assert found in LET_IN
+            else:
+                assert found == grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_an_analyst_may_see_what_surveys_there_are_and_a_device_may_not(
+    guarded: Guarded, request: pytest.FixtureRequest
+) -> None:
+    address, texts = guarded.address, guarded.texts
+    name = registered(address, own_name(request), texts["admin"]).name
+    with Analyst(address, token=texts["analyst"]) as analyst:
+        assert name in [status.survey for status in analyst.list_surveys()]
+        assert analyst.show_survey(name).status.records == 0
+    with Analyst(address, token=texts["device"]) as analyst:
+        for call in (analyst.list_surveys, lambda: analyst.show_survey(name)):
+            with pytest.raises(Unreachable, match="token of role admin, this one is of role d"):
+                call()
 
 
 def test_without_any_token_loopback_is_open_and_the_log_says_so(
@@ -140,22 +167,18 @@ def test_a_revoked_token_opens_nothing_within_a_second(tmp_path: Path) -> None:
         assert code(address, "admin") == grpc.StatusCode.UNAUTHENTICATED
 
 
-def test_an_expired_and_a_revoked_token_are_told_so(tmp_path: Path) -> None:
-    known = tokens_of(tmp_path)
+def test_an_expired_and_a_revoked_token_are_told_so(guarded: Guarded) -> None:
+    known = tokens_of(guarded.folder)
     expiring, brief = known.create("analyst", expires=time.time() + 0.3)
     revoked, gone = known.create("analyst")
     known.revoke(revoked.id)
     time.sleep(0.3)
-    with serving(tmp_path) as address:
-        for token, text, why in (
-            (expiring, brief, "has expired"),
-            (revoked, gone, "was revoked"),
-        ):
-            with connected(address, text) as channel, pytest.raises(grpc.RpcError) as error:
-                CALLS["analyst"](channel)
-            assert error.value.code() == grpc.StatusCode.UNAUTHENTICATED
-            detail = f"the token {token.id} {why}: ask the operator for another one"
-            assert error.value.details() == detail
+    for token, text, why in ((expiring, brief, "has expired"), (revoked, gone, "was revoked")):
+        with connected(guarded.address, text) as channel, pytest.raises(grpc.RpcError) as error:
+            CALLS["analyst"](channel)
+        assert error.value.code() == grpc.StatusCode.UNAUTHENTICATED
+        detail = f"the token {token.id} {why}: ask the operator for another one"
+        assert error.value.details() == detail
 
 
 @pytest.mark.slow
@@ -200,9 +223,8 @@ def test_a_call_does_not_wait_for_its_tokens_use_to_be_recorded(tmp_path: Path) 
         assert time.monotonic() - begin < 5
 
 
-def test_the_answer_says_what_is_missing(tmp_path: Path) -> None:
-    texts = made(tmp_path, "analyst")
-    with serving(tmp_path) as address, connected(address, texts["analyst"]) as channel:
+def test_the_answer_says_what_is_missing(guarded: Guarded) -> None:
+    with connected(guarded.address, guarded.texts["analyst"]) as channel:
         with pytest.raises(grpc.RpcError) as error:
             CALLS["admin"](channel)
         assert error.value.details() == (
@@ -210,9 +232,8 @@ def test_the_answer_says_what_is_missing(tmp_path: Path) -> None:
         )
 
 
-def test_a_stream_of_requests_is_guarded_like_any_call(tmp_path: Path) -> None:
-    made(tmp_path, "admin")
-    with serving(tmp_path) as address, connected(address) as channel:
+def test_a_stream_of_requests_is_guarded_like_any_call(guarded: Guarded) -> None:
+    with connected(guarded.address) as channel:
         estimate = channel.stream_stream("/hearsay.v1.Analyst/Estimate")
         with pytest.raises(grpc.RpcError) as error:
             list(estimate(iter([b"x"]), timeout=5))
@@ -229,9 +250,8 @@ def test_a_service_whose_role_is_not_declared_is_for_admins(tmp_path: Path) -> N
             asyncio.run(policy.admit(method, text))
 
 
-def test_health_and_reflection_are_for_everybody(tmp_path: Path) -> None:
-    made(tmp_path, "admin")
-    with serving(tmp_path, require_device_token=True) as address, connected(address) as channel:
+def test_health_and_reflection_are_for_everybody(guarded: Guarded) -> None:
+    with connected(guarded.address) as channel:
         health = health_pb2_grpc.HealthStub(channel)
         answer = health.Check(health_pb2.HealthCheckRequest(), timeout=5)
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
@@ -244,14 +264,16 @@ def test_health_and_reflection_are_for_everybody(tmp_path: Path) -> None:
         assert set(ROLES) <= names
 
 
-def test_an_analyst_with_a_token_is_answered(tmp_path: Path) -> None:
-    texts = made(tmp_path, "analyst", "admin")
-    with serving(tmp_path) as address:
-        submit(address, batch(register(address, texts["admin"])))
-        with Analyst(address, token=texts["analyst"]) as analyst:
-            assert analyst.query("health", "smokes").reports == 1
-        with Analyst(address) as nobody, pytest.raises(Unreachable, match="UNAUTHENTICATED"):
-            nobody.query("health", "smokes")
+def test_an_analyst_with_a_token_is_answered(
+    guarded: Guarded, request: pytest.FixtureRequest
+) -> None:
+    address, texts = guarded.address, guarded.texts
+    survey = registered(address, own_name(request), texts["admin"])
+    submit(address, survey.batch(), token=texts["device"])
+    with Analyst(address, token=texts["analyst"]) as analyst:
+        assert analyst.query(survey.name, "smokes").reports == 1
+    with Analyst(address) as nobody, pytest.raises(Unreachable, match="UNAUTHENTICATED"):
+        nobody.query(survey.name, "smokes")
 
 
 def test_a_device_token_sends_so_many_rows_of_a_period_for_ever(tmp_path: Path) -> None:

@@ -8,13 +8,14 @@ from types import ModuleType
 
 import pytest
 from command import hearsay as command
+from serving import create, own_name, serving
 
 import hearsay
 from hearsay import InvalidInput
 from hearsay.agreement import Agreement
 from hearsay_server.commands import codegen
 from hearsay_server.surveys import survey as surveys
-from support import SURVEY, Server, device, free_port
+from support import SURVEY, device, free_port
 
 ODD = r"""
 name = "odd"
@@ -153,23 +154,25 @@ def test_a_module_that_was_edited_is_refused_when_it_is_imported() -> None:
 
 
 @pytest.mark.parametrize("toml", [SURVEY, ODD, DELICATE], ids=["plain", "odd", "delicate"])
-def test_the_revision_is_that_of_a_server(toml: str, tmp_path: Path, server: Server) -> None:
-    toml = toml.replace('"health"', '"habits"')
+def test_the_revision_is_that_of_a_server(
+    toml: str, tmp_path: Path, address: str, request: pytest.FixtureRequest
+) -> None:
+    toml = toml.replace('"health"', f'"{own_name(request)}"')
     (tmp_path / "habits.toml").write_text(toml)
-    frozen = server.create(toml)
+    frozen = create(address, toml)
     source = command("codegen", tmp_path / "habits.toml").stdout
     assert imported(source).AGREEMENT.revision == frozen.revision.hex()
-    fetched = command("codegen", "--survey", frozen.survey, "--target", server.address)
+    fetched = command("codegen", "--survey", frozen.survey, "--target", address)
     assert fetched.stdout == source
 
 
-def test_a_survey_comes_from_a_file_or_a_server(server: Server, tmp_path: Path) -> None:
+def test_a_survey_comes_from_a_file_or_a_server(address: str, tmp_path: Path) -> None:
     (tmp_path / "survey.toml").write_text(SURVEY)
     for given in ((), (tmp_path / "survey.toml", "--survey", "health")):
         done = command("codegen", *given)
         assert done.returncode == 1
         assert "give the survey's file, or --survey with its name: one of them" in done.stderr
-    unknown = command("codegen", "--survey", "drinks", "--target", server.address)
+    unknown = command("codegen", "--survey", "drinks", "--target", address)
     assert unknown.returncode == 1
     assert "there is no survey 'drinks' here; `hearsay survey list`" in unknown.stderr
     lost = command("codegen", tmp_path / "survey.toml", "--out", tmp_path / "no" / "typed.py")
@@ -177,7 +180,7 @@ def test_a_survey_comes_from_a_file_or_a_server(server: Server, tmp_path: Path) 
     assert f"cannot write {tmp_path / 'no' / 'typed.py'}" in lost.stderr
 
 
-def test_what_keeps_a_server_from_being_asked_is_told(server: Server, tmp_path: Path) -> None:
+def test_what_keeps_a_server_from_being_asked_is_told(address: str, tmp_path: Path) -> None:
     nobody = f"127.0.0.1:{free_port()}"
     for given, told in (
         (("--target", nobody), f"nothing listens at {nobody}; check that `hearsay serve` runs"),
@@ -187,24 +190,19 @@ def test_what_keeps_a_server_from_being_asked_is_told(server: Server, tmp_path: 
         done = command("codegen", "--survey", "health", *given)
         assert done.returncode == 1
         assert done.stderr.startswith(f"hearsay: {told}")
-    spoken = command("--server-name", "a", "codegen", "--survey", "a", "--target", server.address)
-    assert f"{server.address} does not speak TLS; `hearsay --ca FILE codegen`" in spoken.stderr
-    secret = Server(tmp_path / "secret", "--require-device-token")
-    command("token", "create", "ann", "--data", secret.folder)
-    secret.start()
-    try:
-        wrong = ("--target", secret.address, "--token", "wrong")
+    spoken = command("--server-name", "a", "codegen", "--survey", "a", "--target", address)
+    assert f"{address} does not speak TLS; `hearsay --ca FILE codegen`" in spoken.stderr
+    with serving(tmp_path, require_device_token=True) as secret:
+        wrong = ("--target", secret, "--token", "wrong")
         refused = command("codegen", "--survey", "health", *wrong)
-    finally:
-        secret.stop()
-    assert f"{secret.address} does not accept the token, or asks for one" in refused.stderr
+    assert f"{secret} does not accept the token, or asks for one" in refused.stderr
     assert refused.stderr.endswith("; give --token, or set HEARSAY_TOKEN\n")
 
 
-def test_names_and_values_may_be_anything(server: Server) -> None:
-    server.create(ODD)
+def test_names_and_values_may_be_anything(address: str) -> None:
+    create(address, ODD)
     typed = imported(codegen.module(resolved(ODD)))
-    with device(server.address, typed.AGREEMENT, level="open") as client:
+    with device(address, typed.AGREEMENT, level="open") as client:
         answers = {"answers_2": "two", "float": 0, "client_2": 0.5}
         recorded = typed.record_odd(client, from_="yes", class_=33, class__2='a "b"', **answers)
         assert recorded.taken == ("from", "class", "class_", "answers", "float", "client")

@@ -3,7 +3,7 @@
 import csv
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -13,11 +13,11 @@ import pandas as pd
 import pytest
 from collected import DAYS, batch, register
 from command import hearsay
-from serving import serving, submit
+from serving import submit
 
 from hearsay import Analyst
 from hearsay.analyst import Selection
-from hearsay.plans.plan import parse
+from hearsay.plans.plan import Plan, parse
 from hearsay_server.answers.queries import by_level
 from hearsay_server.answers.repeats import of_levels
 from hearsay_server.ingest.intake import Cohort
@@ -62,8 +62,8 @@ MEMO = TOML.replace('title = "How do', 'memo = 1\ntitle = "How do')
 
 
 @pytest.fixture(scope="module")
-def trips(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Analyst]]:
-    with serving(tmp_path_factory.mktemp("data")) as address, Analyst(address) as analyst:
+def trips(address: str) -> Iterator[tuple[str, Analyst]]:
+    with Analyst(address) as analyst:
         _, plan = register(address, TOML)
         rng = np.random.default_rng(5)
         for day, shares in SHARES.items():
@@ -213,21 +213,21 @@ def test_a_memo_that_both_parts_repeat_widens_their_whole_error() -> None:
     assert found.standard_error == pytest.approx(np.sqrt(2) * apart.standard_error)
 
 
-def test_a_change_of_the_levels_shares_is_told(tmp_path: Path) -> None:
-    with serving(tmp_path) as address, Analyst(address) as analyst:
-        _, plan = register(address, TOML)
-        for day, level, rows in (
-            (DAYS[0], "strict", 300), (DAYS[0], "open", 100),
-            (DAYS[1], "strict", 100), (DAYS[1], "open", 300),
-        ):  # fmt: skip
-            submit(address, batch(plan, level, day, {"how": np.zeros(rows, dtype=int)}, rows))
-        parts: list[Selection] = [{"periods": [day]} for day in DAYS[:2]]
-        with pytest.warns(
-            UserWarning, match="level open in the reports went from 25% to 75%|strict"
-        ):
-            analyst.compare("trips", "how", *parts)
-        parts = [{"periods": [day], "levels": ["open"]} for day in DAYS[:2]]
-        assert analyst.compare("trips", "how", *parts).attrs["warning"] == ""
+def test_a_change_of_the_levels_shares_is_told(
+    trips: tuple[str, Analyst], own: Callable[[str], Plan]
+) -> None:
+    address, analyst = trips
+    plan = own(TOML)
+    for day, level, rows in (
+        (DAYS[0], "strict", 300), (DAYS[0], "open", 100),
+        (DAYS[1], "strict", 100), (DAYS[1], "open", 300),
+    ):  # fmt: skip
+        submit(address, batch(plan, level, day, {"how": np.zeros(rows, dtype=int)}, rows))
+    parts: list[Selection] = [{"periods": [day]} for day in DAYS[:2]]
+    with pytest.warns(UserWarning, match="level open in the reports went from 25% to 75%|strict"):
+        analyst.compare(plan.survey, "how", *parts)
+    parts = [{"periods": [day], "levels": ["open"]} for day in DAYS[:2]]
+    assert analyst.compare(plan.survey, "how", *parts).attrs["warning"] == ""
 
 
 # --- the command -------------------------------------------------------------------------------

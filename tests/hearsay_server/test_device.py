@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from command import hearsay
+from serving import Survey
 
 from hearsay import Caps, Delivery
 from support import Server, device
@@ -75,10 +76,10 @@ def test_a_ledger_can_be_made_and_looked_into(server: Server, tmp_path: Path) ->
     assert sent["at"].split("T")[0] in narrow
 
 
-def test_epsilon_and_answers_dropped_have_different_names(server: Server, tmp_path: Path) -> None:
+def test_epsilon_and_answers_dropped_have_different_names(survey: Survey, tmp_path: Path) -> None:
     file = tmp_path / "ledger.db"
     run("device", "create", file)
-    with device(server.address, "health", ledger=file) as client:
+    with device(survey.address, survey.name, ledger=file) as client:
         for _ in range(2):
             client.record(smokes="no")
     lines = [line.strip("│ ") for line in run("device", "show", file).splitlines()]
@@ -88,20 +89,20 @@ def test_epsilon_and_answers_dropped_have_different_names(server: Server, tmp_pa
     assert counted in lines
 
 
-def test_a_person_whom_the_ledger_does_not_know_is_refused(server: Server, tmp_path: Path) -> None:
+def test_a_person_whom_the_ledger_does_not_know_is_refused(survey: Survey, tmp_path: Path) -> None:
     file = tmp_path / "ledger.db"
     run("device", "create", file)
     known = "the ledger knows no person 'ann'; it keeps names as hashes only, so it cannot list "
     known += "them. People that it knows, besides the device's own user: "
     assert f"{known}0\n" in refusal("device", "show", file, "--person", "ann")
-    with device(server.address, "health", ledger=file) as client:
+    with device(survey.address, survey.name, ledger=file) as client:
         client.person("bob", level="strict").grant()
         client.person("eve", level="strict").grant()
     assert f"{known}2\n" in refusal("device", "show", file, "--person", "ann")
     assert "consent granted" in run("device", "show", file, "--person", "bob")
 
 
-def test_looking_leaves_no_file_behind(server: Server, tmp_path: Path) -> None:
+def test_looking_leaves_no_file_behind(survey: Survey, tmp_path: Path) -> None:
     """Neither beside a closed ledger, nor one in use, nor a copy of one that was in use."""
     folder, copied = tmp_path / "device", tmp_path / "copied"
     folder.mkdir()
@@ -109,7 +110,7 @@ def test_looking_leaves_no_file_behind(server: Server, tmp_path: Path) -> None:
     file = folder / "ledger.db"
     run("device", "create", file)
     later = Delivery(batch_age=60.0)  # so that the answer is in the log while it is copied
-    with device(server.address, "health", ledger=file, delivery=later) as client:
+    with device(survey.address, survey.name, ledger=file, delivery=later) as client:
         assert client.record(smokes="no")
         in_use = sorted(folder.iterdir())
         for name in ("ledger.db", "ledger.db-wal"):

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_cli import hearsay
+from command import hearsay
+from serving import Survey
 
 from hearsay import InvalidInput
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.explain import Explanation, explain
 from ldp.testing import SeededCoins
-from support import SURVEY, Server
+from support import SURVEY
 
 DELICATE = SURVEY.replace('mechanism = "krr"', "").replace(
     '"sometimes", "yes"]', '"sometimes", "yes"]\nsensitive = ["yes"]'
@@ -109,13 +110,13 @@ def test_what_it_prints_fits_80_columns(tmp_path: Path) -> None:
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
-def test_the_default_level_is_marked(server: Server, tmp_path: Path) -> None:
-    file = tmp_path / "survey.toml"
+def test_the_default_level_is_marked(survey: Survey, tmp_path: Path) -> None:
+    file, target = tmp_path / "survey.toml", ("--target", survey.address)
     named = SURVEY.replace('title = "A', 'default_level = "strict"\ntitle = "A')
     file.write_text(named.replace("health", "habits"))
     marked = "strict = 1 (default), open = 4\n"
     assert marked in hearsay("survey", "explain", file).stdout
-    assert hearsay("survey", "create", file, "--target", server.address).returncode == 0
-    assert marked in hearsay("survey", "show", "habits", "--target", server.address).stdout
-    shown = hearsay("survey", "show", "health", "--target", server.address).stdout
+    assert hearsay("survey", "create", file, *target).returncode == 0
+    assert marked in hearsay("survey", "show", "habits", *target).stdout
+    shown = hearsay("survey", "show", survey.name, *target).stdout
     assert "strict = 1, open = 4\n" in shown

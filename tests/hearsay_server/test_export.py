@@ -2,7 +2,7 @@
 
 import base64
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import analysed
@@ -215,19 +215,24 @@ def test_rows_stay_whole_and_are_mixed_over_batches(
     assert not one_batch  # a message is no part of a batch
 
 
-def test_a_message_is_of_a_whole_period_or_of_many_batches(tmp_path: Path) -> None:
-    with serving(tmp_path / "data") as address, Analyst(address) as analyst:
-        _, plan = register(address, DAILY)
-        answers = {"smokes": np.zeros(2, dtype=np.int64)}
-        sent = [batch(plan, "open", day, answers, seed) for seed, day in enumerate(DAYS * 45)]
-        more = [batch(plan, "open", DAYS[1], answers, seed) for seed in range(85)]
-        submit(address, *sent, *more)
-        streamed = list(analyst.chunks("daily"))[1:]
-        assert [(chunk.period, chunk.rows) for chunk in streamed] == [
-            (DAYS[0], 90),
-            (DAYS[1], 260),  # 128 batches and the two that would be a message by themselves
-            (DAYS[2], 90),
-        ]
+@pytest.fixture
+def daily(own: Callable[[str], Plan]) -> Plan:
+    """The survey of `DAILY`, by a name of this test's own."""
+    return own(DAILY)
+
+
+def test_a_message_is_of_a_whole_period_or_of_many_batches(address: str, daily: Plan) -> None:
+    answers = {"smokes": np.zeros(2, dtype=np.int64)}
+    sent = [batch(daily, "open", day, answers, seed) for seed, day in enumerate(DAYS * 45)]
+    more = [batch(daily, "open", DAYS[1], answers, seed) for seed in range(85)]
+    submit(address, *sent, *more)
+    with Analyst(address) as analyst:
+        streamed = list(analyst.chunks(daily.survey))[1:]
+    assert [(chunk.period, chunk.rows) for chunk in streamed] == [
+        (DAYS[0], 90),
+        (DAYS[1], 260),  # 128 batches and the two that would be a message by themselves
+        (DAYS[2], 90),
+    ]
 
 
 def test_nothing_of_a_batch_but_its_rows_is_streamed(exported: Exported) -> None:
@@ -236,22 +241,16 @@ def test_nothing_of_a_batch_but_its_rows_is_streamed(exported: Exported) -> None
         assert not any(stored_batch.id in data for stored_batch in exported.batches)
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> Iterator[tuple[str, Plan]]:
-    with serving(tmp_path / "data") as address:
-        _, plan = register(address, SURVEY)
-        yield address, plan
-
-
 def test_an_export_appears_whole_or_not_at_all(
-    small: tuple[str, Plan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    address: str, daily: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address, plan = small
+    survey, file = daily.survey, tmp_path / "file"
+    file.touch()
     answers = {"smokes": np.zeros(5, dtype=np.int64)}
     with Analyst(address) as analyst:
-        with pytest.raises(NotReady, match="there are no such rows of 'health' stored"):
-            export(analyst, "health", tmp_path / "out")
-        submit(address, batch(plan, "strict", "once", answers, 1))
+        with pytest.raises(NotReady, match=f"there are no such rows of '{survey}' stored"):
+            export(analyst, survey, tmp_path / "out")
+        submit(address, batch(daily, "strict", DAYS[0], answers, 1))
 
         def fail(*_: object) -> None:
             raise OSError("the disk is full")
@@ -259,41 +258,41 @@ def test_an_export_appears_whole_or_not_at_all(
         with monkeypatch.context() as patch:
             patch.setattr("hearsay_server.answers.export.os.fsync", fail)
             with pytest.raises(StorageFailed, match=r"cannot use .*out: the disk is full"):
-                export(analyst, "health", tmp_path / "out")
-        assert [path.name for path in tmp_path.iterdir()] == ["data"]
-        assert export(analyst, "health", tmp_path / "out").rows == 5
+                export(analyst, survey, tmp_path / "out")
+        assert list(tmp_path.iterdir()) == [file]
+        assert export(analyst, survey, tmp_path / "out").rows == 5
         with pytest.raises(InvalidInput, match="exists: name a folder that does not"):
-            export(analyst, "health", (tmp_path / "out").as_uri())
+            export(analyst, survey, (tmp_path / "out").as_uri())
         with pytest.raises(StorageFailed, match=r"cannot use .*File exists"):
-            export(analyst, "health", tmp_path / "data" / "hearsay.db" / "out")
+            export(analyst, survey, file / "out")
 
 
-def test_the_command_exports_the_selected_levels_and_periods(tmp_path: Path) -> None:
-    with serving(tmp_path / "data") as address:
-        _, plan = register(address, DAILY)
-        for seed, (level, day, rows) in enumerate(
-            [("strict", DAYS[0], 5), ("strict", DAYS[1], 7), ("open", DAYS[0], 11)]
-        ):
-            answers = {"smokes": np.zeros(rows, dtype=np.int64)}
-            submit(address, batch(plan, level, day, answers, seed))
-        for number, (selection, rows) in enumerate(
-            {
-                (): 23,
-                ("--level", "strict"): 12,
-                ("--level", "strict", "--level", "open"): 23,
-                ("--period", DAYS[0]): 16,
-                ("--level", "strict", "--from", DAYS[1]): 7,
-            }.items()
-        ):
-            to = tmp_path / str(number)
-            done = command("export", "daily", *selection, "--to", to, "--target", address)
-            assert done.returncode == 0, done.stderr
-            assert sum(pq.read_table(file).num_rows for file in to.rglob("*.parquet")) == rows
-        lax = ("--level", "lax", "--to", tmp_path / "lax")
-        refused = command("export", "daily", *lax, "--target", address)
-        assert refused.returncode == 1
-        assert "level must be one of strict, open, got 'lax'" in refused.stderr
-        assert not (tmp_path / "lax").exists()
+def test_the_command_exports_the_selected_levels_and_periods(
+    address: str, daily: Plan, tmp_path: Path
+) -> None:
+    for seed, (level, day, rows) in enumerate(
+        [("strict", DAYS[0], 5), ("strict", DAYS[1], 7), ("open", DAYS[0], 11)]
+    ):
+        answers = {"smokes": np.zeros(rows, dtype=np.int64)}
+        submit(address, batch(daily, level, day, answers, seed))
+    for number, (selection, rows) in enumerate(
+        {
+            (): 23,
+            ("--level", "strict"): 12,
+            ("--level", "strict", "--level", "open"): 23,
+            ("--period", DAYS[0]): 16,
+            ("--level", "strict", "--from", DAYS[1]): 7,
+        }.items()
+    ):
+        to = tmp_path / str(number)
+        done = command("export", daily.survey, *selection, "--to", to, "--target", address)
+        assert done.returncode == 0, done.stderr
+        assert sum(pq.read_table(file).num_rows for file in to.rglob("*.parquet")) == rows
+    lax = ("--level", "lax", "--to", tmp_path / "lax")
+    refused = command("export", daily.survey, *lax, "--target", address)
+    assert refused.returncode == 1
+    assert "level must be one of strict, open, got 'lax'" in refused.stderr
+    assert not (tmp_path / "lax").exists()
 
 
 def test_a_large_survey_is_written_in_parts_and_little_of_it_waits(
@@ -380,15 +379,13 @@ def test_exporting_needs_an_analysts_token(tmp_path: Path) -> None:
             assert len(analyst.rows("health")) == 5
 
 
-def test_many_small_chunks_become_one_row_group(exported: Exported, tmp_path: Path) -> None:
+def test_many_small_chunks_become_one_row_group(address: str, daily: Plan, tmp_path: Path) -> None:
     """As devices send them, a batch a row: many small row groups would take long to read."""
-    with serving(tmp_path / "data") as address:
-        _, plan = register(address, toml())
-        level, answers = next(iter(plan.levels)), {"colour_krr": np.array([1])}
-        for _ in range(2):
-            submit(address, *(batch(plan, level, DAYS[0], answers, seed) for seed in range(150)))
-        with Analyst(address) as analyst:
-            assert sum(chunk.period == DAYS[0] for chunk in analyst.chunks("all")) > 1
-            export(analyst, "all", tmp_path / "rows")
+    answers = {"smokes": np.array([1])}
+    for _ in range(2):
+        submit(address, *(batch(daily, "open", DAYS[0], answers, seed) for seed in range(150)))
+    with Analyst(address) as analyst:
+        assert sum(chunk.period == DAYS[0] for chunk in analyst.chunks(daily.survey)) > 1
+        export(analyst, daily.survey, tmp_path / "rows")
     for file in (tmp_path / "rows").rglob("*.parquet"):
         assert pq.ParquetFile(file).num_row_groups == 1

@@ -3,16 +3,19 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 from collected import DAYS, batch, register
 from command import hearsay as command
-from serving import connected, serving, submit
+from postgres import Postgres
+from serving import connected, own_name, serving, submit
 
 from dpsgd.reports.rows import Rows
 from hearsay import Analyst
+from hearsay.plans.plan import Plan
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, collector_pb2_grpc
 from hearsay_server.storage import retention
 from hearsay_server.storage.store import Store
@@ -26,15 +29,27 @@ from hearsay_server.answers.folders import open_folder  # noqa: E402
 from hearsay_server.answers.manifest import Manifest  # noqa: E402
 
 
-class Collection:
-    """A server of the survey "daily", to which batches come, and the exports of it."""
+@dataclass(frozen=True)
+class Served:
+    """A server, and where it stores what comes."""
 
-    def __init__(self, address: str, where: Path | str, folder: Path) -> None:
-        self.address = address
-        self.where = where
-        _, self.plan = register(address, DAILY)
+    address: str
+    where: Path | str
+
+
+class Collection:
+    """A survey like "daily", to which batches come, and the exports of it."""
+
+    def __init__(self, served: Served, survey: str, folder: Path) -> None:
+        self.address = served.address
+        self.where = served.where
+        self.survey = survey
+        self.plan = self.register()
         self._folder = folder
         self._sent = 0
+
+    def register(self) -> Plan:
+        return register(self.address, DAILY.replace("daily", self.survey))[1]
 
     def send(self, day: str, rows: int, id_: bytes | None = None, level: str = "strict") -> bytes:
         """Send a batch; return its id."""
@@ -47,7 +62,7 @@ class Collection:
         return made.id
 
     def forget(self, day: str, id_: bytes) -> None:
-        request = collector_pb2.ForgetRequest(survey="daily", period=day, ids=[id_])
+        request = collector_pb2.ForgetRequest(survey=self.survey, period=day, ids=[id_])
         with connected(self.address) as channel:
             collector_pb2_grpc.CollectorStub(channel).Forget(request, timeout=20)
 
@@ -55,7 +70,7 @@ class Collection:
         """Export into a folder of this name, since that of another."""
         before = self._folder / since if since else None
         with Analyst(self.address) as analyst:
-            return export(analyst, "daily", self._folder / to, since=before, **selection)  # type: ignore[arg-type]
+            return export(analyst, self.survey, self._folder / to, since=before, **selection)  # type: ignore[arg-type]
 
     def tallies(self, to: str) -> dict[tuple[str, str], Tally]:
         """Return the tallies of the rows that an export's manifest lists, by level and period."""
@@ -76,7 +91,7 @@ class Collection:
     def stored(self) -> dict[tuple[str, str], Tally]:
         """Return the server's own tallies."""
         with closing(Store(self.where)) as store:
-            tallies = store.tallies("daily", "smokes")
+            tallies = store.tallies(self.survey, "smokes")
         return {(cohort.level, cohort.period): tally for cohort, tally in tallies.items()}
 
     def own_periods(self, to: str) -> set[str]:
@@ -84,11 +99,24 @@ class Collection:
         return {file.name[:10] for file in (self._folder / to).glob("*.parquet")}
 
 
-@pytest.fixture
-def collection(where: Path | str, tmp_path: Path) -> Iterator[Collection]:
-    database = {"database": where} if isinstance(where, str) else {}
-    with serving(tmp_path / "data", **database) as address:
-        yield Collection(address, where, tmp_path)
+@pytest.fixture(scope="module")
+def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("sqlite")
+    with serving(folder) as address:
+        yield Served(address, folder)
+
+
+@pytest.fixture(scope="module")
+def on_postgresql(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) -> Iterator[Served]:
+    url = postgres.create()
+    with serving(tmp_path_factory.mktemp("postgresql"), database=url) as address:
+        yield Served(address, url)
+
+
+@pytest.fixture(params=["on_sqlite", "on_postgresql"])
+def collection(request: pytest.FixtureRequest, tmp_path: Path) -> Collection:
+    """A survey of this test's own, at either server of this module."""
+    return Collection(request.getfixturevalue(request.param), own_name(request), tmp_path)
 
 
 def test_an_export_since_another_writes_the_periods_that_changed(collection: Collection) -> None:
@@ -185,13 +213,13 @@ def test_a_survey_that_was_created_again_has_none_of_its_old_rows(
     collection.send(DAYS[0], 7)
     collection.export("1")
     with connected(collection.address) as channel:
-        request = admin_pb2.DeleteSurveyRequest(survey="daily")
+        request = admin_pb2.DeleteSurveyRequest(survey=collection.survey)
         admin_pb2_grpc.AdminStub(channel).DeleteSurvey(request, timeout=20)
     with closing(Store(collection.where)) as store:
         for step in retention.left_over(store.database):
             while step():
                 pass
-    register(collection.address, DAILY)
+    collection.register()
     collection.send(DAYS[1], 5)
     assert collection.export("2", since="1") == Exported(5)
     assert collection.tallies("2") == collection.stored()
@@ -199,9 +227,8 @@ def test_a_survey_that_was_created_again_has_none_of_its_old_rows(
 
 
 @pytest.fixture
-def local(tmp_path: Path) -> Iterator[Collection]:
-    with serving(tmp_path / "data") as address:
-        yield Collection(address, tmp_path / "data", tmp_path)
+def local(on_sqlite: Served, tmp_path: Path, request: pytest.FixtureRequest) -> Collection:
+    return Collection(on_sqlite, own_name(request), tmp_path)
 
 
 def test_periods_that_are_not_asked_for_stay_as_they_were(local: Collection) -> None:
@@ -243,7 +270,7 @@ def test_an_export_of_another_survey_or_levels_is_not_continued(
     submit(local.address, batch(plan, "strict", "once", answers, 1))
     with Analyst(local.address) as analyst:
         export(analyst, "health", tmp_path / "health")
-    with pytest.raises(InvalidInput, match="is an export of 'health', not of 'daily'"):
+    with pytest.raises(InvalidInput, match=f"is an export of 'health', not of '{local.survey}'"):
         local.export("3", since="health")
     assert not (tmp_path / "3").exists()
     with pytest.raises(InvalidInput, match="nowhere is no whole export"):
@@ -254,15 +281,20 @@ def test_the_command_continues_an_export(local: Collection, tmp_path: Path) -> N
     target = ("--target", local.address)
     local.send(DAYS[0], 7)
     first = (tmp_path / "1").as_uri()
-    assert "7 rows of daily" in command("export", "daily", "--to", first, *target).stdout
+    assert (
+        f"7 rows of {local.survey}"
+        in command("export", local.survey, "--to", first, *target).stdout
+    )
     local.send(DAYS[1], 5)
-    done = command("export", "daily", "--to", tmp_path / "2", "--since", first, *target)
-    assert "5 rows of daily" in done.stdout
+    done = command("export", local.survey, "--to", tmp_path / "2", "--since", first, *target)
+    assert f"5 rows of {local.survey}" in done.stdout
     assert local.tallies("2") == local.stored()
     assert Rows.read(tmp_path / "2").n == 12  # for private training
     with closing(Store(local.where)) as store:
         retention.drop_some(store.database, 10**6)
-    done = command("export", "daily", "--to", tmp_path / "3", "--since", tmp_path / "2", *target)
+    done = command(
+        "export", local.survey, "--to", tmp_path / "3", "--since", tmp_path / "2", *target
+    )
     assert done.returncode == 0
     assert f"has dropped rows of 2 periods since, {DAYS[0]} to {DAYS[1]}" in done.stderr
     assert local.tallies("3") == local.stored()

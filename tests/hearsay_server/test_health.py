@@ -140,7 +140,7 @@ def test_a_database_that_is_gone_is_waited_for(tmp_path: Path, postgres: Postgre
             assert dict(error.value.trailing_metadata())["retry-after-ms"] == "5000"
         assert becomes(channel, NOT_SERVING)
         assert status(channel, LIVE) == SERVING
-        time.sleep(2)  # probes go on in vain
+        time.sleep(0.5)  # probes go on in vain
         postgres.start()
         assert becomes(channel, SERVING)
         assert next(analyst.Estimate(question, timeout=20)).reports == 1

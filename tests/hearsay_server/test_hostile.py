@@ -14,7 +14,17 @@ from typing import Any
 
 import grpc
 import pytest
-from serving import batch, connected, held, register, serving, submit, tokens_of
+from serving import (
+    Survey,
+    batch,
+    connected,
+    held,
+    register,
+    registered,
+    serving,
+    submit,
+    tokens_of,
+)
 
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2, collector_pb2_grpc
 from support import FROM_NOTHING, Server, wait_until
@@ -24,9 +34,9 @@ IDLE = 1000
 HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"  # how a client begins
 
 
-def stored(address: str, revision: bytes, number: int) -> bool:
+def stored(survey: Survey, number: int) -> bool:
     """Tell whether the server takes a good batch: the sign that it lives."""
-    return [r.status for r in submit(address, batch(revision, number))] == [Result.STORED]
+    return [r.status for r in submit(survey.address, survey.batch(number))] == [Result.STORED]
 
 
 def refusal(address: str, *batches: collector_pb2.Batch) -> Any:
@@ -47,12 +57,10 @@ def plugged(address: str) -> socket.socket:
     return socket.create_connection((host, int(port)))
 
 
-def test_a_message_of_64_mb_is_refused_unread(tmp_path: Path) -> None:
-    with serving(tmp_path) as address:
-        revision = register(address)
-        error = refusal(address, batch(revision, 1, rows=64 << 20))
-        assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert stored(address, revision, 2)
+def test_a_message_of_64_mb_is_refused_unread(survey: Survey) -> None:
+    error = refusal(survey.address, survey.batch(1, rows=64 << 20))
+    assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert stored(survey, 2)
 
 
 def test_a_batch_of_too_many_rows_is_refused_for_good(tmp_path: Path) -> None:
@@ -84,18 +92,17 @@ def test_more_than_the_rate_is_told_when_to_come_again(tmp_path: Path) -> None:
         assert {r.status for r in results} == {Result.STORED}
 
 
-def test_a_long_name_is_not_quoted_whole(tmp_path: Path) -> None:
-    with serving(tmp_path) as address, connected(address) as channel:
-        revision = register(address)
+def test_a_long_name_is_not_quoted_whole(survey: Survey) -> None:
+    with connected(survey.address) as channel:
         collector = collector_pb2_grpc.CollectorStub(channel)
         for name in ("n" * 100_000, "\u2603" * 100_000):
             with pytest.raises(grpc.RpcError) as error:
                 collector.GetPlan(collector_pb2.GetPlanRequest(survey=name), timeout=20)
             assert error.value.code() == grpc.StatusCode.NOT_FOUND
             assert error.value.details().startswith(f"there is no survey '{name[:10]}")
-            odd = batch(revision, 1)
+            odd = survey.batch(1)
             odd.survey = name
-            (result,) = submit(address, odd)
+            (result,) = submit(survey.address, odd)
             assert result.reason == collector_pb2.UNKNOWN_SURVEY
             assert len(result.detail) < 3000
 
@@ -127,11 +134,11 @@ def test_a_thousand_idle_connections_disturb_nobody(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, before)
         address = stack.enter_context(serving(tmp_path))
-        revision = register(address)
+        survey = registered(address)
         idle = [stack.enter_context(plugged(address)) for _ in range(IDLE)]
         for connection in idle[::2]:  # these speak HTTP/2 and then say nothing
             connection.sendall(HTTP2)
-        assert stored(address, revision, 1)
+        assert stored(survey, 1)
         assert all(connection.recv(1) for connection in idle[::2])  # all were let in
 
 
@@ -157,18 +164,16 @@ def test_idle_connections_are_closed_after_a_while(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_random_bytes_on_the_port_end_their_connection_only(tmp_path: Path, seed: int) -> None:
+def test_random_bytes_on_the_port_end_their_connection_only(survey: Survey, seed: int) -> None:
     chance = random.Random(seed)
-    with serving(tmp_path) as address:
-        revision = register(address)
-        for number in range(40):
-            with plugged(address) as connection, contextlib.suppress(ConnectionError):
-                connection.sendall(HTTP2 * (number % 2) + chance.randbytes(2000))
-                connection.shutdown(socket.SHUT_WR)
-                connection.settimeout(5)
-                while connection.recv(4096):
-                    pass
-        assert stored(address, revision, 1)
+    for number in range(40):
+        with plugged(survey.address) as connection, contextlib.suppress(ConnectionError):
+            connection.sendall(HTTP2 * (number % 2) + chance.randbytes(2000))
+            connection.shutdown(socket.SHUT_WR)
+            connection.settimeout(5)
+            while connection.recv(4096):
+                pass
+    assert stored(survey, 1)
 
 
 @contextlib.contextmanager

@@ -2,16 +2,16 @@
 
 import json
 import math
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from collected import DAYS, VALUES, batch, register
 from command import hearsay
-from serving import serving, submit
+from serving import submit
 
 from hearsay import Analyst
+from hearsay.plans.plan import Plan
 from hearsay_server.storage.store import Store
 from ldp import InvalidInput
 
@@ -41,18 +41,18 @@ step = 1
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(tmp_path_factory.mktemp("data")) as found:
-        _, plan = register(found, TOML)
-        for level, day, rows in (("strict", DAYS[2], 30), ("strict", DAYS[0], 60)):
-            answers = {"colour": np.zeros(rows, dtype=int), "size": np.zeros(rows)}
-            submit(found, batch(plan, level, day, answers, rows))
-        submit(found, batch(plan, "open", DAYS[0], {"size": np.zeros(9)}, 1))
-        yield found
+def listed(address: str) -> str:
+    """The server, with reports of the survey of `TOML`."""
+    _, plan = register(address, TOML)
+    for level, day, rows in (("strict", DAYS[2], 30), ("strict", DAYS[0], 60)):
+        answers = {"colour": np.zeros(rows, dtype=int), "size": np.zeros(rows)}
+        submit(address, batch(plan, level, day, answers, rows))
+    submit(address, batch(plan, "open", DAYS[0], {"size": np.zeros(9)}, 1))
+    return address
 
 
-def test_surveys_attributes_levels_and_reports_are_frames(address: str) -> None:
-    with Analyst(address) as analyst:
+def test_surveys_attributes_levels_and_reports_are_frames(listed: str) -> None:
+    with Analyst(listed) as analyst:
         surveys = analyst.surveys()
         attributes = analyst.attributes("listed")
         levels = analyst.levels("listed")
@@ -86,12 +86,14 @@ def test_surveys_attributes_levels_and_reports_are_frames(address: str) -> None:
     assert ("colour", "open") not in reports.columns
 
 
-def test_a_survey_without_reports_has_none_to_list(tmp_path: Path) -> None:
-    with serving(tmp_path) as address, Analyst(address) as analyst:
-        register(address, TOML)
-        assert analyst.reports("listed").empty
-        assert analyst.attributes("listed")["reports"].tolist() == [0, 0]
-        assert "reports  of" not in hearsay("survey", "show", "listed", "--target", address).stdout
+def test_a_survey_without_reports_has_none_to_list(
+    address: str, own: Callable[[str], Plan]
+) -> None:
+    survey = own(TOML).survey
+    with Analyst(address) as analyst:
+        assert analyst.reports(survey).empty
+        assert analyst.attributes(survey)["reports"].tolist() == [0, 0]
+    assert "reports  of" not in hearsay("survey", "show", survey, "--target", address).stdout
 
 
 def test_numbers_of_reports_are_those_of_the_tallies(store: Store) -> None:
@@ -109,13 +111,13 @@ def test_numbers_of_reports_are_those_of_the_tallies(store: Store) -> None:
     assert store.reports(stored) == expected
 
 
-def test_the_command_shows_questions_with_their_reports(address: str) -> None:
-    shown = hearsay("survey", "show", "listed", "--target", address, COLUMNS="160").stdout
+def test_the_command_shows_questions_with_their_reports(listed: str) -> None:
+    shown = hearsay("survey", "show", "listed", "--target", listed, COLUMNS="160").stdout
     assert f"reports  of 2 periods, {DAYS[0]} to {DAYS[2]}" in shown
     assert "Which <colour> do you like?" in shown
     assert ", ".join(VALUES) in shown
     assert "reports, strict" in shown
-    document = json.loads(hearsay("survey", "show", "listed", "--json", "--target", address).stdout)
+    document = json.loads(hearsay("survey", "show", "listed", "--json", "--target", listed).stdout)
     assert document["records"] == 99
     assert document["reports"][0] == {
         "attribute": "colour",

@@ -113,9 +113,14 @@ def tallied(plan: Plan, column: collector_pb2.Column) -> Tally:
 
 
 @pytest.fixture(scope="module")
-def collected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collected]:
-    with serving(tmp_path_factory.mktemp("data")) as address, Analyst(address) as analyst:
-        yield Collected(address, analyst)
+def analyst(address: str) -> Iterator[Analyst]:
+    with Analyst(address) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def collected(address: str, analyst: Analyst) -> Collected:
+    return Collected(address, analyst)
 
 
 def command(collected: Collected, *arguments: object) -> CompletedProcess[str]:
@@ -309,59 +314,62 @@ def test_a_recovered_estimate_is_tagged_with_its_assumption(collected: Collected
 # --- forgeries ---------------------------------------------------------------------------------
 
 
-def test_honest_reports_are_not_suspected_and_forged_ones_are(tmp_path: Any) -> None:
-    with serving(tmp_path / "data") as address, Analyst(address) as analyst:
-        _, plan = register(address, TOML)
-        submit(address, batch(plan, "strict", DAYS[0], people(5000, 1), 1))
-        honest = analyst.suspicions("asked", "colour")
-        assert set(honest.index.get_level_values("test")) == {
-            "norm_sub_gap",
-            "support_sizes",
-            "together",
-        }
-        assert (honest["reports"] == 5000).all()
-        assert (honest["p_value"] > 0.001).all()
-        raw = analyst.estimate("asked", "colour", method="inverse_variance")["estimate"]
-        assert honest.attrs["targets"] == raw.nlargest(3).index.tolist()
-        codes = np.tile(np.array([0b11100011, 0b11], dtype=np.uint8), (300, 1))  # seven values
-        forged = batch(plan, "strict", DAYS[0], {"colour": np.zeros(300, dtype=np.int64)}, 2)
-        forged.columns[0].codes = codes.tobytes()
-        submit(address, forged)
-        attacked = analyst.suspicions("asked", "colour", targets=["v0", "v1", "v8", "v9"])
-        assert attacked["p_value"].max() < 1e-3
-        with pytest.raises(InvalidInput, match="forged krr reports look like honest ones"):
-            analyst.suspicions("asked", "shape")
-        with pytest.raises(InvalidInput, match="'height' is a number"):
-            analyst.suspicions("asked", "height")
-        with pytest.raises(InvalidInput, match="must be one of v0"):
-            analyst.suspicions("asked", "colour", targets=["v0", "w1"])
-        with pytest.raises(NotReady, match="no such reports"):
-            analyst.suspicions("asked", "colour", levels=["open"])
+def test_honest_reports_are_not_suspected_and_forged_ones_are(
+    address: str, analyst: Analyst, own: Callable[[str], Plan]
+) -> None:
+    plan = own(TOML)
+    submit(address, batch(plan, "strict", DAYS[0], people(5000, 1), 1))
+    honest = analyst.suspicions(plan.survey, "colour")
+    assert set(honest.index.get_level_values("test")) == {
+        "norm_sub_gap",
+        "support_sizes",
+        "together",
+    }
+    assert (honest["reports"] == 5000).all()
+    assert (honest["p_value"] > 0.001).all()
+    raw = analyst.estimate(plan.survey, "colour", method="inverse_variance")["estimate"]
+    assert honest.attrs["targets"] == raw.nlargest(3).index.tolist()
+    codes = np.tile(np.array([0b11100011, 0b11], dtype=np.uint8), (300, 1))  # seven values
+    forged = batch(plan, "strict", DAYS[0], {"colour": np.zeros(300, dtype=np.int64)}, 2)
+    forged.columns[0].codes = codes.tobytes()
+    submit(address, forged)
+    attacked = analyst.suspicions(plan.survey, "colour", targets=["v0", "v1", "v8", "v9"])
+    assert attacked["p_value"].max() < 1e-3
+    with pytest.raises(InvalidInput, match="forged krr reports look like honest ones"):
+        analyst.suspicions(plan.survey, "shape")
+    with pytest.raises(InvalidInput, match="'height' is a number"):
+        analyst.suspicions(plan.survey, "height")
+    with pytest.raises(InvalidInput, match="must be one of v0"):
+        analyst.suspicions(plan.survey, "colour", targets=["v0", "w1"])
+    with pytest.raises(NotReady, match="no such reports"):
+        analyst.suspicions(plan.survey, "colour", levels=["open"])
 
 
-def test_a_level_of_one_report_fails_no_test_of_another(tmp_path: Any) -> None:
-    with serving(tmp_path / "data") as address, Analyst(address) as analyst:
-        _, plan = register(address, TOML)
-        for level, rows in (("strict", 500), ("open", 1)):
-            answers = {"colour": people(rows, 1)["colour"]}
-            submit(address, batch(plan, level, DAYS[0], answers, 1))
-        with pytest.warns(UserWarning, match="too few reports for norm_sub_gap at open"):
-            tested = analyst.suspicions("asked", "colour")
-        assert set(tested.loc["strict"].index) == {"norm_sub_gap", "support_sizes", "together"}
-        assert set(tested.loc["open"].index) == {"support_sizes", "together"}
+def test_a_level_of_one_report_fails_no_test_of_another(
+    address: str, analyst: Analyst, own: Callable[[str], Plan]
+) -> None:
+    plan = own(TOML)
+    for level, rows in (("strict", 500), ("open", 1)):
+        answers = {"colour": people(rows, 1)["colour"]}
+        submit(address, batch(plan, level, DAYS[0], answers, 1))
+    with pytest.warns(UserWarning, match="too few reports for norm_sub_gap at open"):
+        tested = analyst.suspicions(plan.survey, "colour")
+    assert set(tested.loc["strict"].index) == {"norm_sub_gap", "support_sizes", "together"}
+    assert set(tested.loc["open"].index) == {"support_sizes", "together"}
 
 
-def test_repeated_memos_are_tested_one_period_at_a_time(tmp_path: Any) -> None:
+def test_repeated_memos_are_tested_one_period_at_a_time(
+    address: str, analyst: Analyst, own: Callable[[str], Plan]
+) -> None:
     toml = TOML.replace('name = "colour"', 'name = "colour"\nmemo = 1.0')
-    with serving(tmp_path / "data") as address, Analyst(address) as analyst:
-        _, plan = register(address, toml)
-        for seed, day in enumerate(DAYS[:2]):
-            answers = {"colour": people(500, seed)["colour"]}
-            submit(address, batch(plan, "open", day, answers, seed))
-        with pytest.raises(InvalidInput, match="ask for one period"):
-            analyst.suspicions("asked", "colour")
-        one = analyst.suspicions("asked", "colour", periods=DAYS[:1])
-        assert (one["reports"] == 500).all()
+    plan = own(toml)
+    for seed, day in enumerate(DAYS[:2]):
+        answers = {"colour": people(500, seed)["colour"]}
+        submit(address, batch(plan, "open", day, answers, seed))
+    with pytest.raises(InvalidInput, match="ask for one period"):
+        analyst.suspicions(plan.survey, "colour")
+    one = analyst.suspicions(plan.survey, "colour", periods=DAYS[:1])
+    assert (one["reports"] == 500).all()
 
 
 # --- numbers -----------------------------------------------------------------------------------
@@ -433,21 +441,22 @@ def test_a_distribution_that_cannot_be_had_is_refused(
 # --- live --------------------------------------------------------------------------------------
 
 
-def test_a_watched_estimate_comes_again_when_reports_came_in(tmp_path: Any) -> None:
-    with serving(tmp_path / "data") as address, Analyst(address) as analyst:
-        _, plan = register(address, TOML)
-        watched = analyst.watch("asked", "shape", interval=0.1)
-        first = batch(plan, "open", DAYS[0], people(90, 1), 1)
-        threading.Timer(0.3, submit, (address, first)).start()  # there is nothing yet
-        assert next(watched).attrs["reports"] == 60
-        submit(address, batch(plan, "open", DAYS[1], people(90, 2), 2))
-        again = next(watched)
-        assert again.attrs["reports"] == 120
-        now = analyst.estimate("asked", "shape")
-        assert np.array_equal(again.to_numpy(), now.to_numpy())
-        watched.close()
-        with pytest.raises(InvalidInput, match="the interval must be at least"):
-            next(analyst.watch("asked", "shape", interval=0.01))
+def test_a_watched_estimate_comes_again_when_reports_came_in(
+    address: str, analyst: Analyst, own: Callable[[str], Plan]
+) -> None:
+    plan = own(TOML)
+    watched = analyst.watch(plan.survey, "shape", interval=0.1)
+    first = batch(plan, "open", DAYS[0], people(90, 1), 1)
+    threading.Timer(0.3, submit, (address, first)).start()  # there is nothing yet
+    assert next(watched).attrs["reports"] == 60
+    submit(address, batch(plan, "open", DAYS[1], people(90, 2), 2))
+    again = next(watched)
+    assert again.attrs["reports"] == 120
+    now = analyst.estimate(plan.survey, "shape")
+    assert np.array_equal(again.to_numpy(), now.to_numpy())
+    watched.close()
+    with pytest.raises(InvalidInput, match="the interval must be at least"):
+        next(analyst.watch(plan.survey, "shape", interval=0.01))
 
 
 def test_a_stopping_server_lets_watchers_go(tmp_path: Any) -> None:
@@ -493,7 +502,7 @@ def test_a_bound_that_the_survey_declares_makes_estimates_more_precise(
 
 
 def test_an_answer_is_computed_once_until_reports_come_in(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    address: str, analyst: Analyst, own: Callable[[str], Plan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     computed: list[object] = []
     real = Analyses.run
@@ -503,17 +512,16 @@ def test_an_answer_is_computed_once_until_reports_come_in(
         return await real(these, work, **begun)
 
     monkeypatch.setattr(Analyses, "run", counted)
-    with serving(tmp_path / "data") as address, Analyst(address) as analyst:
-        _, plan = register(address, TOML)
-        submit(address, batch(plan, "open", DAYS[0], people(90, 1), 1))
-        first = analyst.query("asked", "shape")
-        assert analyst.query("asked", "shape") == first
-        assert len(computed) == 1
-        analyst.query("asked", "shape", confidence=0.9)
-        assert len(computed) == 2
-        submit(address, batch(plan, "open", DAYS[0], people(90, 2), 2))
-        assert analyst.query("asked", "shape").reports == 120
-        assert len(computed) == 3
+    plan = own(TOML)
+    submit(address, batch(plan, "open", DAYS[0], people(90, 1), 1))
+    first = analyst.query(plan.survey, "shape")
+    assert analyst.query(plan.survey, "shape") == first
+    assert len(computed) == 1
+    analyst.query(plan.survey, "shape", confidence=0.9)
+    assert len(computed) == 2
+    submit(address, batch(plan, "open", DAYS[0], people(90, 2), 2))
+    assert analyst.query(plan.survey, "shape").reports == 120
+    assert len(computed) == 3
 
 
 # --- the command -------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from google.protobuf import descriptor_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from serving import batch, held
+from serving import Survey, connected, create, held, registered
 
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from hearsay_server.storage.store import Store
@@ -21,10 +22,25 @@ from support import SURVEY, Server, at_once, wait_until
 Result = collector_pb2.Result
 
 
-def batches(server: Server, count: int) -> list[collector_pb2.Batch]:
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server in a process of its own, for the tests that need not stop or hold it."""
+    running = Server(tmp_path_factory.mktemp("shared") / "data")
+    running.start()
+    yield running.address
+    running.stop()
+
+
+@pytest.fixture
+def calls(survey: Survey) -> Iterator[collector_pb2_grpc.CollectorStub]:
+    """The calls of devices at the server that is shared."""
+    with connected(survey.address) as channel:
+        yield collector_pb2_grpc.CollectorStub(channel)
+
+
+def batches(survey: Survey, count: int) -> list[collector_pb2.Batch]:
     """Batches of one row that say yes, no, sometimes, yes, ..."""
-    revision = server.show("health").status.revision
-    return [batch(revision, number, code=(number + 2) % 3) for number in range(count)]
+    return [survey.batch(number, code=(number + 2) % 3) for number in range(count)]
 
 
 def statuses(response: collector_pb2.SubmitResponse) -> list[str]:
@@ -40,30 +56,30 @@ def tally(server: Server) -> list[int]:
 
 
 def test_good_and_bad_batches_of_one_request_are_told_apart(
-    server: Server, collector: collector_pb2_grpc.CollectorStub
+    survey: Survey, calls: collector_pb2_grpc.CollectorStub
 ) -> None:
-    good, again, bad = [*batches(server, 1), *batches(server, 1), *batches(server, 2)[1:]]
+    good, again, bad = [*batches(survey, 1), *batches(survey, 1), *batches(survey, 2)[1:]]
     bad.columns[0].codes = b"\x09"
-    response = collector.Submit(collector_pb2.SubmitRequest(batches=[good, bad, again]))
+    response = calls.Submit(collector_pb2.SubmitRequest(batches=[good, bad, again]))
     assert statuses(response) == ["STORED", "REFUSED", "DUPLICATE"]
     assert response.results[1].reason == collector_pb2.Reason.BAD_CODES
     assert response.results[1].detail == "'smokes': a krr code must be below 3, got 9"
-    assert server.show("health").status.records == 1
+    assert survey.status().records == 1
 
 
 def test_a_refused_batch_may_come_again_mended(
-    server: Server, collector: collector_pb2_grpc.CollectorStub
+    survey: Survey, calls: collector_pb2_grpc.CollectorStub
 ) -> None:
-    (sent,) = batches(server, 1)
+    (sent,) = batches(survey, 1)
     codes, sent.columns[0].codes = sent.columns[0].codes, b"\x09"
     request = collector_pb2.SubmitRequest(batches=[sent])
-    assert statuses(collector.Submit(request)) == ["REFUSED"]
+    assert statuses(calls.Submit(request)) == ["REFUSED"]
     request.batches[0].columns[0].codes = codes
-    assert statuses(collector.Submit(request)) == ["STORED"]
+    assert statuses(calls.Submit(request)) == ["STORED"]
 
 
 def test_a_restart_changes_nothing(server: Server) -> None:
-    sent = batches(server, 100)
+    sent = batches(registered(server.address), 100)
     with server.channel() as channel:
         stub = collector_pb2_grpc.CollectorStub(channel)
         stub.Submit(collector_pb2.SubmitRequest(batches=sent))
@@ -81,48 +97,48 @@ def test_a_restart_changes_nothing(server: Server) -> None:
 
 
 def test_concurrent_replays_of_one_batch_count_once(
-    server: Server, collector: collector_pb2_grpc.CollectorStub
+    survey: Survey, calls: collector_pb2_grpc.CollectorStub
 ) -> None:
-    request = collector_pb2.SubmitRequest(batches=batches(server, 1))
-    calls = [collector.Submit.future(request) for _ in range(50)]
-    answers = [statuses(call.result())[0] for call in calls]
+    request = collector_pb2.SubmitRequest(batches=batches(survey, 1))
+    sending = [calls.Submit.future(request) for _ in range(50)]
+    answers = [statuses(call.result())[0] for call in sending]
     assert sorted(answers) == ["DUPLICATE"] * 49 + ["STORED"]
 
 
 def test_a_client_that_goes_away_does_not_disturb_the_others(
-    server: Server, collector: collector_pb2_grpc.CollectorStub
+    survey: Survey, calls: collector_pb2_grpc.CollectorStub
 ) -> None:
-    sent = batches(server, 40)
-    calls = [collector.Submit.future(collector_pb2.SubmitRequest(batches=[b])) for b in sent]
-    for call in calls[::2]:
+    sent = batches(survey, 40)
+    sending = [calls.Submit.future(collector_pb2.SubmitRequest(batches=[b])) for b in sent]
+    for call in sending[::2]:
         call.cancel()
-    assert {statuses(call.result())[0] for call in calls[1::2]} == {"STORED"}
-    again = collector.Submit(collector_pb2.SubmitRequest(batches=sent))
+    assert {statuses(call.result())[0] for call in sending[1::2]} == {"STORED"}
+    again = calls.Submit(collector_pb2.SubmitRequest(batches=sent))
     assert set(statuses(again)) <= {"STORED", "DUPLICATE"}
-    assert server.show("health").status.records == 40
+    assert survey.status().records == 40
 
 
-def test_an_empty_request_is_refused(collector: collector_pb2_grpc.CollectorStub) -> None:
+def test_an_empty_request_is_refused(calls: collector_pb2_grpc.CollectorStub) -> None:
     with pytest.raises(grpc.RpcError) as error:
-        collector.Submit(collector_pb2.SubmitRequest())
+        calls.Submit(collector_pb2.SubmitRequest())
     assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     assert error.value.details() == "a request holds 1 to 256 batches, got 0"
 
 
 def test_a_request_of_too_many_batches_is_refused_whole(
-    server: Server, collector: collector_pb2_grpc.CollectorStub
+    survey: Survey, calls: collector_pb2_grpc.CollectorStub
 ) -> None:
     with pytest.raises(grpc.RpcError) as error:
-        collector.Submit(collector_pb2.SubmitRequest(batches=batches(server, 257)))
+        calls.Submit(collector_pb2.SubmitRequest(batches=batches(survey, 257)))
     assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     assert error.value.details() == "a request holds 1 to 256 batches, got 257"
-    assert server.show("health").status.records == 0
+    assert survey.status().records == 0
 
 
 def test_more_than_the_server_will_hold_is_turned_away_and_may_come_again(
     server: Server, collector: collector_pb2_grpc.CollectorStub
 ) -> None:
-    sent = batches(server, 256 * 20)
+    sent = batches(registered(server.address), 256 * 20)
     requests = [
         collector_pb2.SubmitRequest(batches=sent[start : start + 256])
         for start in range(0, len(sent), 256)
@@ -141,24 +157,24 @@ def test_more_than_the_server_will_hold_is_turned_away_and_may_come_again(
 
 
 def test_an_id_with_other_content_is_no_duplicate(
-    server: Server, collector: collector_pb2_grpc.CollectorStub
+    survey: Survey, calls: collector_pb2_grpc.CollectorStub
 ) -> None:
-    first, second = batches(server, 2)
+    first, second = batches(survey, 2)
     second.id = first.id
-    response = collector.Submit(collector_pb2.SubmitRequest(batches=[first]))
+    response = calls.Submit(collector_pb2.SubmitRequest(batches=[first]))
     assert statuses(response) == ["STORED"]
-    response = collector.Submit(collector_pb2.SubmitRequest(batches=[second]))
+    response = calls.Submit(collector_pb2.SubmitRequest(batches=[second]))
     assert statuses(response) == ["REFUSED"]
     assert response.results[0].reason == collector_pb2.Reason.BAD_ID
     assert f"another batch has the id {first.id.hex()}" in response.results[0].detail
 
 
-def test_surveys_are_registered_while_devices_send(server: Server) -> None:
-    sent = iter(batches(server, 300))
+def test_surveys_are_registered_while_devices_send(survey: Survey) -> None:
+    sent = iter(batches(survey, 300))
     failed: list[str] = []
 
     def send(mine: list[collector_pb2.Batch]) -> None:
-        with server.channel() as channel:
+        with connected(survey.address) as channel:
             stub = collector_pb2_grpc.CollectorStub(channel)
             for each in mine:
                 response = stub.Submit(collector_pb2.SubmitRequest(batches=[each]))
@@ -168,17 +184,17 @@ def test_surveys_are_registered_while_devices_send(server: Server) -> None:
 
     def register() -> None:
         for number in range(30):
-            server.create(SURVEY.replace('"health"', f'"survey_{number}"'))
+            registered(survey.address, f"{survey.name}_{number}")
 
     at_once(register, *(partial(send, share) for share in shares))
     assert failed == []
-    assert server.show("health").status.records == 300
+    assert survey.status().records == 300
 
 
 def test_sigterm_answers_the_calls_under_way_and_exits_cleanly(
     server: Server, collector: collector_pb2_grpc.CollectorStub
 ) -> None:
-    sent = batches(server, 20)
+    sent = batches(registered(server.address), 20)
     with held(server.folder):  # only then can anything be stored
         calls = [collector.Submit.future(collector_pb2.SubmitRequest(batches=[b])) for b in sent]
         with server.channel() as channel:  # another client has been answered: the calls are in
@@ -203,23 +219,24 @@ def test_sigterm_does_not_wait_for_watchers_of_health(server: Server) -> None:
         assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
 
 
-def test_registering_the_same_survey_again_is_fine_and_another_is_not(server: Server) -> None:
-    assert server.create() == server.create()
+def test_registering_the_same_survey_again_is_fine_and_another_is_not(survey: Survey) -> None:
+    assert registered(survey.address, survey.name) == survey
+    other = SURVEY.replace('"health"', f'"{survey.name}"').replace("high = 60", "high = 61")
     with pytest.raises(grpc.RpcError) as error:
-        server.create(SURVEY.replace("high = 60", "high = 61"))
+        create(survey.address, other)
     assert error.value.code() == grpc.StatusCode.ALREADY_EXISTS
-    assert "a survey 'health' exists, with another plan" in error.value.details()
+    assert f"a survey '{survey.name}' exists, with another plan" in error.value.details()
 
 
-def test_the_server_resolves_and_refuses_a_survey_itself(server: Server) -> None:
+def test_the_server_resolves_and_refuses_a_survey_itself(address: str) -> None:
     with pytest.raises(grpc.RpcError) as error:
-        server.create(SURVEY.replace("strict = 1.0", "strict = -1.0"))
+        create(address, SURVEY.replace("strict = 1.0", "strict = -1.0"))
     assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     assert error.value.details() == "levels.strict: epsilon must be finite and > 0, got -1.0"
 
 
-def test_health_and_reflection_answer(server: Server) -> None:
-    with server.channel() as channel:
+def test_health_and_reflection_answer(address: str) -> None:
+    with connected(address) as channel:
         health = health_pb2_grpc.HealthStub(channel)
         for name in ("", "hearsay.v1.Collector", "hearsay.v1.Analyst", "hearsay.v1.Admin"):
             answer = health.Check(health_pb2.HealthCheckRequest(service=name))
@@ -241,7 +258,7 @@ def test_health_and_reflection_answer(server: Server) -> None:
 def test_a_broken_disk_is_not_acknowledged(
     server: Server, collector: collector_pb2_grpc.CollectorStub
 ) -> None:
-    (sent,) = batches(server, 1)
+    (sent,) = batches(registered(server.address), 1)
     with held(server.folder), pytest.raises(grpc.RpcError) as error:
         collector.Submit(collector_pb2.SubmitRequest(batches=[sent]), timeout=20)
     assert error.value.code() == grpc.StatusCode.UNAVAILABLE
@@ -257,7 +274,7 @@ def test_every_answer_to_a_device_has_the_servers_time(tmp_path: Path) -> None:
     server.start()
     try:
         server.create()
-        (sent,) = batches(server, 1)
+        (sent,) = batches(registered(server.address), 1)
         calls = (
             ("GetPlan", collector_pb2.GetPlanRequest(survey="health")),
             ("Submit", collector_pb2.SubmitRequest(batches=[sent])),

@@ -70,7 +70,7 @@ def collected(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collected]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     address = f"http://127.0.0.1:{server.server_port}"
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from command import hearsay
+from serving import Survey, submit
 from stored import add, batch, register, remembered
 
-from hearsay.v1 import collector_pb2, collector_pb2_grpc
+from hearsay.v1 import collector_pb2
 from hearsay_server.storage.store import Store
-from support import Server
 
 
 def place(where: Path | str) -> list[object]:
@@ -71,20 +71,19 @@ def test_a_folder_without_data_is_said_and_not_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_survey_is_closed_and_deleted_by_command(server: Server) -> None:
-    with server.channel() as channel:
-        stub = collector_pb2_grpc.CollectorStub(channel)
-        stub.Submit(collector_pb2.SubmitRequest(batches=[batch(1)]))
-        target = ["--target", server.address]
-        assert hearsay("survey", "close", "health", *target).returncode == 0
-        assert server.show("health").status.closed
-        (late,) = stub.Submit(collector_pb2.SubmitRequest(batches=[batch(2)])).results
-        assert late.reason == collector_pb2.PERIOD_CLOSED
-        done = hearsay("survey", "close", "health", "--period", "2026", *target)
-        assert "the survey has the one period 'once', got '2026'" in done.stderr
-        done = hearsay("survey", "delete", "health", "--yes", *target)
-        assert done.stdout == "health is deleted, with 1 records in 1 batches\n"
-        done = hearsay("survey", "delete", "health", "--yes", *target)
-        assert "there is no survey 'health' here" in done.stderr
-        (gone,) = stub.Submit(collector_pb2.SubmitRequest(batches=[batch(1)])).results
-        assert gone.reason == collector_pb2.UNKNOWN_SURVEY
+def test_a_survey_is_closed_and_deleted_by_command(survey: Survey) -> None:
+    first, second = survey.batch(1), survey.batch(2)
+    target = ["--target", survey.address]
+    submit(survey.address, first)
+    assert hearsay("survey", "close", survey.name, *target).returncode == 0
+    assert survey.status().closed
+    (late,) = submit(survey.address, second)
+    assert late.reason == collector_pb2.PERIOD_CLOSED
+    done = hearsay("survey", "close", survey.name, "--period", "2026", *target)
+    assert "the survey has the one period 'once', got '2026'" in done.stderr
+    done = hearsay("survey", "delete", survey.name, "--yes", *target)
+    assert done.stdout == f"{survey.name} is deleted, with 1 records in 1 batches\n"
+    done = hearsay("survey", "delete", survey.name, "--yes", *target)
+    assert f"there is no survey '{survey.name}' here" in done.stderr
+    (gone,) = submit(survey.address, first)
+    assert gone.reason == collector_pb2.UNKNOWN_SURVEY
