@@ -186,6 +186,17 @@ def test_a_plan_marked_with_what_nobody_sees_is_refused(invisible: str) -> None:
         plan_of(one_question(["no", "yes"], title=f"Our survey{invisible}"))
 
 
+@pytest.mark.parametrize("title", ["Our survey ", " Our survey", "Our  survey", "Our\xa0survey"])
+def test_a_plan_marked_by_spaces_that_look_alike_is_refused(title: str) -> None:
+    transport = Liar(plan_of(one_question(["no", "yes"], title="Our survey")))
+    transport.bytes_now = _retitled(transport.bytes_now, title)
+    with device(transport) as client:
+        assert not client.wait_ready(0.5)
+        assert client.status().reason is Reason.PLAN_REFUSED
+        assert not client.record(answer="no")
+    assert not transport.batches
+
+
 def _retitled(plan: bytes, title: str) -> bytes:
     from hearsay.v1 import plan_pb2
 
