@@ -191,6 +191,31 @@ def test_a_flush_keeps_to_the_back_off() -> None:
     assert len(transport.batches) == 1
 
 
+def test_a_turn_in_which_nothing_is_due_reads_the_ledger_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    used: list[str] = []
+    for name in ("read", "write"):
+        real = getattr(Store, name)
+
+        def count(store: Store, work: Any, name: str = name, real: Any = real) -> Any:
+            used.append(name)
+            return real(store, work)
+
+        monkeypatch.setattr(Store, name, count)
+    monkeypatch.setattr(Sender, "start", lambda _: True)  # this test takes the turns
+    delivery = Delivery(batch_age=3600.0)
+    client = new_client(_transport(), Agreement.on(_plan()), delivery=delivery)
+    for people in range(3):
+        del used[:]
+        assert client._device.sender._turn() > 1.0
+        assert used == ["read"]
+        person = client.person(str(people))
+        person.grant()
+        assert person.record(smokes="no")
+    client.close(0)
+
+
 def test_a_close_keeps_to_the_retry_delay_of_the_server(file: Path) -> None:
     with Collector(_plan()) as collector:
         collector.received.answers = [Unreachable("busy", retry_after=60.0)]
