@@ -223,7 +223,7 @@ def _other_bounds(plan: plan_pb2.Plan, choose: Random, _: int) -> None:
         numbers = [a for a in plan.survey.attributes if a.HasField("numeric")]
         attribute = choose.choice(numbers or [attribute])
     numeric = attribute.numeric
-    match choose.randrange(5):
+    match choose.randrange(6):
         case 0:
             numeric.low, numeric.high = numeric.high, numeric.low
         case 1:
@@ -236,6 +236,8 @@ def _other_bounds(plan: plan_pb2.Plan, choose: Random, _: int) -> None:
             numeric.high = math.nextafter(numeric.low, math.inf)
         case 4:
             numeric.low, numeric.high = choose.choice(((-8.9e307, 8.9e307), (0.0, 1.7e308)))
+        case 5:
+            numeric.step = choose.choice((*_EXTREMES, (numeric.high - numeric.low) / 3))
     numeric.clamp = choose.random() < 0.5
 
 

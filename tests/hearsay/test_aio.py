@@ -3,7 +3,8 @@
 import asyncio
 import time
 
-from hearsay import MEMORY, Delivery, Reason
+import hearsay
+from hearsay import MEMORY, Delivery, Reason, aio
 from hearsay.aio import Client
 from support import Server
 
@@ -22,6 +23,8 @@ def test_the_loop_goes_on_while_a_client_waits(server: Server) -> None:
             assert client.status().reason is Reason.NO_CONSENT
             await client.grant()
             assert await client.wait_ready()
+            assert (client.level, client.record_epsilon) == ("strict", 1.0)
+            assert client.plan.survey == "health"
             assert client.record(smokes="no", age=30).taken == ("smokes", "age")
             other = client.person("other", level="open")
             await other.grant()
@@ -47,3 +50,13 @@ def test_the_loop_goes_on_while_a_client_waits(server: Server) -> None:
 
     asyncio.run(main())
     assert server.show("health").status.records == 2
+
+
+def test_everything_has_the_name_that_it_has_without_asyncio() -> None:
+    def public(kind: type) -> set[str]:
+        return {name for name in dir(kind) if not name.startswith("_")}
+
+    of_the_process = {"before_fork", "after_fork", "end"}
+    assert public(aio.Person) == public(hearsay.Person)
+    assert public(aio.Client) == public(hearsay.Client) - of_the_process
+    assert {"wait_ready", "spendings", "set_caps"} <= public(hearsay.Person)

@@ -186,6 +186,17 @@ def test_a_plan_marked_with_what_nobody_sees_is_refused(invisible: str) -> None:
         plan_of(one_question(["no", "yes"], title=f"Our survey{invisible}"))
 
 
+@pytest.mark.parametrize("title", ["Our survey ", " Our survey", "Our  survey", "Our\xa0survey"])
+def test_a_plan_marked_by_spaces_that_look_alike_is_refused(title: str) -> None:
+    transport = Liar(plan_of(one_question(["no", "yes"], title="Our survey")))
+    transport.bytes_now = _retitled(transport.bytes_now, title)
+    with device(transport) as client:
+        assert not client.wait_ready(0.5)
+        assert client.status().reason is Reason.PLAN_REFUSED
+        assert not client.record(answer="no")
+    assert not transport.batches
+
+
 def _retitled(plan: bytes, title: str) -> bytes:
     from hearsay.v1 import plan_pb2
 
@@ -235,12 +246,13 @@ def test_an_app_that_ships_a_revision_takes_it_over_the_one_kept(file: Path) -> 
 DEVICE = """
 import os, sys, time
 os.environ["HEARSAY_TESTING"] = "1"
-from hearsay import Client, FileAnchor
+from hearsay import Caps, Client, FileAnchor
 from hearsay.testing import RecordingTransport
-plan, file, name, wait, anchor = sys.argv[1:]
+plan, file, name, wait, anchor, life = sys.argv[1:]
 transport = RecordingTransport(open(plan, "rb").read())
 client = Client(transport, "survey", ledger=file, level="standard", epsilon=1.0, consent=True,
-                anchor=FileAnchor(anchor) if anchor else None)
+                anchor=FileAnchor(anchor) if anchor else None,
+                caps=Caps(life=float(life)) if life else Caps())
 client.wait_ready(5.0)
 person = client.person(name, level="standard")
 person.grant()
@@ -254,7 +266,13 @@ client.close()
 
 
 def live(
-    plan: Path, file: Path, *, name: str = "ann", kill: bool = False, anchor: str = ""
+    plan: Path,
+    file: Path,
+    *,
+    name: str = "ann",
+    kill: bool = False,
+    anchor: str = "",
+    life: str = "",
 ) -> tuple[str, set[str]]:
     """Let a process answer and send, then close or be killed.
 
@@ -262,7 +280,7 @@ def live(
     """
     command = [sys.executable, "-c", DEVICE, str(plan), str(file), name]
     with subprocess.Popen(
-        [*command, "wait" if kill else "", anchor],
+        [*command, "wait" if kill else "", anchor, life],
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
@@ -297,19 +315,29 @@ def test_a_ledger_without_its_log_spends_no_more(tmp_path: Path, file: Path, los
         assert left <= anns | bobs  # at most the same bytes again, which count once
 
 
-def test_a_complete_old_copy_is_known_by_its_anchor(tmp_path: Path, file: Path) -> None:
+@pytest.mark.parametrize(
+    ("period", "life", "reason"),
+    [
+        ("", "", "lost_ledger"),
+        pytest.param("P1D", "20", "lost_ledger", marks=pytest.mark.slow),
+        pytest.param("P1D", "", "new_ledger", marks=pytest.mark.slow),
+    ],
+)
+def test_a_complete_old_copy_is_known_by_its_anchor(
+    tmp_path: Path, file: Path, period: str, life: str, reason: str
+) -> None:
     """The adversary restores a complete backup, again and again."""
     plan = tmp_path / "plan"
-    plan.write_bytes(plan_of(one_question(["no", "yes"], period="")))
+    plan.write_bytes(plan_of(one_question(["no", "yes"], period=period)))
     anchor = str(tmp_path / "anchor")
     with device(Liar(plan.read_bytes()), ledger=file, anchor=FileAnchor(anchor)):
         pass
     shutil.copy(file, tmp_path / "backup")
-    answered, left = live(plan, file, anchor=anchor)
+    answered, left = live(plan, file, anchor=anchor, life=life)
     assert (answered, len(left)) == ("answer ready", 1)
     for _ in range(3):
         shutil.copy(tmp_path / "backup", file)
-        assert live(plan, file, anchor=anchor) == ("lost_ledger", set())
+        assert live(plan, file, anchor=anchor, life=life) == (reason, set())
 
 
 def test_a_clock_in_the_future_shuts_nothing(file: Path) -> None:

@@ -157,6 +157,7 @@ numeric = st.fixed_dictionaries(
         "low": st.sampled_from([0.0, -1e300, -1e-300, 5.0]),
         "width": st.sampled_from([1e-280, 1.0, 1e10, 1e300]),
         "clamp": st.booleans(),
+        "steps": st.sampled_from([0, 0, 3, 40]),
     }
 )
 
@@ -171,6 +172,7 @@ def survey(attributes: Sequence[dict[str, Any]], period: str = "", budget: str =
             lines += [f'mechanism = "{each["mechanism"]}"', "[attributes.numeric]"]
             lines += [f"low = {each['low']!r}", f"high = {each['low'] + each['width']!r}"]
             lines += [f"clamp = {str(each['clamp']).lower()}"]
+            lines += [f"step = {each['width'] / each['steps']!r}"] if each.get("steps") else []
             continue
         memo = each["memo"] if period and not each["sensitive"] else 0
         plain = not each["sensitive"] and memo <= 1
@@ -590,6 +592,14 @@ ASKED: Sequence[dict[str, Any]] = [
     {"kind": "categorical", "k": 3, "mechanism": "auto", "sensitive": True, "memo": 0},
     {"kind": "numeric", "mechanism": "laplace", "low": 0.0, "width": 1.0, "clamp": False},
     {"kind": "numeric", "mechanism": "piecewise", "low": -1e300, "width": 1e300, "clamp": True},
+    {
+        "kind": "numeric",
+        "mechanism": "square_wave",
+        "low": 0.0,
+        "width": 10.0,
+        "clamp": False,
+        "steps": 10,
+    },
 ]
 hostile_server = given(
     attributes=st.lists(st.sampled_from(ASKED), min_size=1, max_size=3),

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from hostile import device, one_question, plan_of
+from moody import Moody, listening
+from serving import register, serving, tokens_of
 
 from hearsay import (
     MEMORY,
@@ -69,12 +71,21 @@ def test_drops_are_told_as_they_happen() -> None:
 
 def test_the_first_drop_of_each_reason_is_seen_without_any_configuration() -> None:
     script = (
-        "from hearsay import Client, MEMORY\n"
-        "c = Client('127.0.0.1:1', 's', ledger=MEMORY, level='x', epsilon=1.0)\n"
-        "for _ in range(3): c.record(mood='good')\n"
+        "import sys\n"
+        "from hearsay import Agreement, Client, MEMORY\n"
+        "agreement = Agreement.on(bytes.fromhex(sys.argv[1]))\n"
+        "c = Client('127.0.0.1:1', agreement, ledger=MEMORY, level='standard')\n"
+        "for _ in range(3): c.record(answer='good')\n"
+        "c.grant()\n"
+        "for _ in range(3): c.record(answer='good', other='good')\n"
+        "c.revoke()\n"
+        "for _ in range(3): c.record(answer='good')\n"
     )
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert ended.stderr.count("drops answers (no_consent)") == 1
+    ended = subprocess.run(
+        [sys.executable, "-c", script, PLAN.hex()], capture_output=True, text=True
+    )
+    for reason in ("no_consent", "unknown", "spent", "revoked"):
+        assert ended.stderr.count(f"drops answers ({reason})") == 1, (reason, ended.stderr)
     assert "good" not in ended.stderr
     assert ended.stdout == ""
 
@@ -117,13 +128,16 @@ def test_a_disabled_client_takes_and_sends_nothing(
 
 
 def test_the_environment_names_server_and_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Collector(PLAN) as collector:
-        monkeypatch.setenv("HEARSAY_TARGET", collector.address)
+    servicer = Moody(PLAN)
+    with listening(servicer) as address:
+        monkeypatch.setenv("HEARSAY_TARGET", address)
         monkeypatch.setenv("HEARSAY_TOKEN", "secret")
-        with Client(
-            survey="survey", ledger=MEMORY, consent=True, epsilon=1.0, level="standard"
-        ) as client:
-            assert client.wait_ready()
+        for choices in ({}, {"token": "mine"}):
+            with device(None, **choices) as client:
+                assert client.wait_ready()
+                assert client.record(answer="no")
+                assert client.flush()
+    assert servicer.tokens == ["Bearer secret", "Bearer mine"]
     monkeypatch.delenv("HEARSAY_TARGET")
     with pytest.raises(InvalidInput, match="HEARSAY_TARGET"):
         Client(survey="survey", ledger=MEMORY, epsilon=1.0)
@@ -196,6 +210,36 @@ def test_the_status_tells_why_the_server_is_not_reached(server: Server) -> None:
             assert status.transport
             assert client.delivery.last_error
             client.close(0)
+
+
+def test_the_status_tells_of_a_wrong_token(tmp_path: Path) -> None:
+    tokens = tokens_of(tmp_path)
+    _, admin = tokens.create("admin")
+    with serving(tmp_path, require_device_token=True) as address:
+        register(address, admin)
+        for token in (None, "hearsay-guess"):
+            with device(address, delivery=QUICK, token=token) as client:
+                wait_until(lambda client=client: client.status().reason is not Reason.NO_PLAN)
+                status = client.status()
+                assert status.reason is Reason.BAD_TOKEN
+                assert "does not accept the token" in status.transport
+                assert client.delivery.last_error == status.transport
+                assert client.record(answer="no").dropped == {"answer": "bad_token"}
+                client.close(0)
+
+
+def test_a_module_with_the_plan_needs_no_server_to_take_answers(file: Path) -> None:
+    away = f"127.0.0.1:{free_port()}"
+    agreement = Agreement.on(PLAN)
+    with Client(away, agreement, level="standard", ledger=file, consent=True) as client:
+        assert client.status().ready
+        assert client.record(answer="no").taken == ("answer",)
+        client.close(0)
+    with Collector(PLAN) as collector:
+        known = {"level": "standard", "ledger": file, "consent": True}
+        with Client(collector.address, agreement, **known) as client:
+            assert client.flush()
+        assert sum(batch.rows for batch in collector.received.batches) == 1
 
 
 def test_a_server_that_goes_away_is_said_beside_a_plan_that_is_known() -> None:

@@ -75,11 +75,17 @@ def test_interrupting_record_flush_and_close_500_times_breaks_nothing(file: Path
     transport = RecordingTransport(PLAN)
     chance = random.Random(1)
     interruptions: dict[str, int] = dict.fromkeys(("record", "flush", "close"), 0)
-    taken = 0
+    taken = raised = 0
+
+    def raise_and_count() -> None:
+        nonlocal raised
+        raised += 1
+        raise Interrupted
+
     client = connected(transport, file)
     assert client.wait_ready()
     number = 0
-    with alarms(interrupt):
+    with alarms(raise_and_count):
         while min(interruptions.values()) < 100 or sum(interruptions.values()) < 500:
             number += 1
             person = client.person(str(number), level="standard")
@@ -99,6 +105,7 @@ def test_interrupting_record_flush_and_close_500_times_breaks_nothing(file: Path
                     signal.setitimer(signal.ITIMER_REAL, 0)
             except Interrupted:
                 interruptions[which] += 1
+            assert raised == sum(interruptions.values()), "an exception did not reach the host"
             check_unlocked(file)
             if which == "close":
                 client.close(1.0)

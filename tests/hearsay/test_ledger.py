@@ -3,6 +3,7 @@
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator
+from concurrent import futures
 from functools import partial
 from pathlib import Path
 
@@ -270,6 +271,24 @@ def test_a_ledger_that_is_locked_drops_the_answer_and_recovers(server: Server, f
         assert client.status().ready
         assert client.record(smokes="no").taken == ("smokes",)
         assert client.counters["locked"] == 1
+
+
+@pytest.mark.parametrize(("record_wait", "is_taken"), [(0.05, False), (30.0, True)])
+def test_an_answer_waits_for_others_as_long_as_the_app_says(
+    server: Server, file: Path, record_wait: float, is_taken: bool
+) -> None:
+    delivery = Delivery(record_wait=record_wait)
+    with (
+        device(server.address, "health", ledger=file, delivery=delivery) as client,
+        futures.ThreadPoolExecutor(1) as pool,
+    ):
+        with locked(file):
+            recording = pool.submit(client.record, smokes="no")
+            futures.wait([recording], 0.5 if is_taken else 20.0)
+            assert recording.done() is not is_taken
+        recorded = recording.result(20)
+        assert bool(recorded) is is_taken
+        assert recorded.dropped == ({} if is_taken else {"smokes": "locked"})
 
 
 def test_a_damaged_ledger_is_set_aside_and_fails_closed(server: Server, file: Path) -> None:

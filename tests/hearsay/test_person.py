@@ -156,6 +156,7 @@ def test_without_a_level_of_their_own_people_have_the_clients(
         assert ann.wait_ready()
         ann.record(answer="yes")
         assert ann.spendings()[0].life == 0.5
+        assert (ann.level, ann.record_epsilon) == ("strict", 0.5)
 
 
 def test_a_person_needs_a_name(transport: RecordingTransport) -> None:
@@ -181,7 +182,8 @@ def test_a_survey_may_name_the_level_until_somebody_chooses() -> None:
         assert client.wait_ready()
         assert client.level == "strict"
         assert client.record(answer="yes")
-        chosen = client.person("ann", level="open")
+        chosen, other = client.person("ann", level="open"), client.person("bob")
+        assert (chosen.level, other.level) == ("open", "strict")
         chosen.grant()
         assert chosen.record(answer="yes")
         assert client.flush()

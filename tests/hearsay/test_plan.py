@@ -471,7 +471,12 @@ def test_every_text_of_a_survey_is_searched_for_what_cannot_be_seen(place: str) 
         ("\U0010fffd", "U+10FFFD, a private-use character"),
         ("\u2028", "U+2028, a line separator"),
         ("\u2029", "U+2029, a paragraph separator"),
+        ("\xa0", "U+00A0, a space other than U+0020"),
+        ("\u2003", "U+2003, a space other than U+0020"),
+        ("\u3000", "U+3000, a space other than U+0020"),
         ("\u034f", "U+034F, an invisible character"),
+        ("\u2800", "U+2800, an invisible character"),
+        ("\U0001d159", "U+1D159, an invisible character"),
         ("\u3164", "U+3164, an invisible character"),
         ("\ufe0f", "U+FE0F, an invisible character"),
         ("\U000e01ef", "U+E01EF, an invisible character"),
@@ -483,6 +488,18 @@ def test_the_error_names_the_character_that_cannot_be_seen(character: str, code:
 
     with pytest.raises(InvalidInput, match=f"^title: .* contains {re.escape(code)}: expected"):
         plan.parse(changed(spoil))
+
+
+@pytest.mark.parametrize("text", [" zoo", "zoo ", " ", "a  zoo", "a\u0308  zoo"])
+@pytest.mark.parametrize("place", PLACES)
+def test_spaces_that_nobody_sees_are_refused(place: str, text: str) -> None:
+    with pytest.raises(InvalidInput, match=f"^{re.escape(place)}: '.*' has a space at its begin"):
+        plan.parse(changed(lambda message: write(message, place, text)))
+
+
+def test_single_spaces_between_words_are_taken() -> None:
+    title = "How was the day, \u00e9t\u00e9 or not?"
+    assert plan.parse(changed(lambda message: write(message, "title", title))).title == title
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,25 @@
 """When the background thread sends, and what: seen by a transport that keeps it."""
 
+import contextlib
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hearsay import Caps, Client, Delivery, InvalidInput, Reason, Unreachable
+from hearsay import (
+    MEMORY,
+    Agreement,
+    Caps,
+    Client,
+    Delivery,
+    InvalidInput,
+    Reason,
+    Unreachable,
+)
 from hearsay.choices import Agreed, Choices
 from hearsay.recording.consent import Consent
 from hearsay.recording.counters import Counters
@@ -177,6 +189,90 @@ def test_a_flush_keeps_to_the_back_off() -> None:
         assert not client.close(20)
         assert time.monotonic() - begin < 10
     assert len(transport.batches) == 1
+
+
+def test_a_turn_in_which_nothing_is_due_reads_the_ledger_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    used: list[str] = []
+    for name in ("read", "write"):
+        real = getattr(Store, name)
+
+        def count(store: Store, work: Any, name: str = name, real: Any = real) -> Any:
+            used.append(name)
+            return real(store, work)
+
+        monkeypatch.setattr(Store, name, count)
+    monkeypatch.setattr(Sender, "start", lambda _: True)  # this test takes the turns
+    delivery = Delivery(batch_age=3600.0)
+    client = new_client(_transport(), Agreement.on(_plan()), delivery=delivery)
+    for people in range(3):
+        del used[:]
+        assert client._device.sender._turn() > 1.0
+        assert used == ["read"]
+        person = client.person(str(people))
+        person.grant()
+        assert person.record(smokes="no")
+    client.close(0)
+
+
+def test_a_close_keeps_to_the_retry_delay_of_the_server(file: Path) -> None:
+    with Collector(_plan()) as collector:
+        collector.received.answers = [Unreachable("busy", retry_after=60.0)]
+        client = new_client(collector.address, "health", ledger=file, delivery=QUICK)
+        assert client.wait_ready()
+        client.record(smokes="no")
+        assert not client.flush(5.0)
+        begin = time.monotonic()
+        assert not client.close(20.0)
+        assert time.monotonic() - begin < 10
+        assert len(collector.received.batches) == 1
+        assert client.outbox()  # what waits is in the file
+
+
+@contextlib.contextmanager
+def _no_thread_starts() -> Iterator[None]:
+    """Let the system refuse every new thread of this process: its stack fits no memory."""
+    before = threading.stack_size(1 << 46)
+    try:
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            threading.Thread(target=int).start()
+        yield
+    finally:
+        threading.stack_size(before)
+
+
+def test_without_a_thread_answers_are_taken_and_nobody_waits() -> None:
+    transport = _transport()
+    agreement = Agreement.on(_plan())
+    client = Client(transport, agreement, level="strict", ledger=MEMORY, consent=True)
+    with _no_thread_starts():
+        assert client.record(smokes="no").taken == ("smokes",)
+        begin = time.monotonic()
+        assert not client.flush(20.0)
+        client.revoke()
+        client.grant()
+        assert client.record(age=30).taken == ("age",)
+        assert time.monotonic() - begin < 10
+    assert not transport.batches
+    assert client.flush()  # with the thread that starts now
+    assert client.close()
+    assert sum(batch.rows for batch in transport.batches) == 1
+
+
+def test_a_close_without_a_thread_ends_and_leaves_what_waits(file: Path) -> None:
+    agreement = Agreement.on(_plan())
+    choices: dict[str, Any] = {"level": "strict", "ledger": file, "consent": True}
+    with _no_thread_starts():
+        client = Client(_transport(), agreement, **choices)
+        assert client.record(smokes="no").taken == ("smokes",)
+        begin = time.monotonic()
+        assert not client.close(20.0)
+        assert time.monotonic() - begin < 10
+    transport = _transport()
+    with Client(transport, agreement, **choices) as client:
+        assert client.flush()
+    assert sum(batch.rows for batch in transport.batches) == 1
 
 
 def test_a_survey_that_comes_later_is_found_without_a_restart(server: Server) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Concatenate, ParamSpec, Self
 
 import hearsay as blocking
 from hearsay.choices import Caps
+from hearsay.plans.plan import Plan
 from hearsay.recording.ledger import Recorded, Spending
 from hearsay.recording.outbox import Outbox
 from hearsay.sending.sender import DeliveryState
@@ -59,6 +60,16 @@ class Person:
         """Set the person's own caps."""
         await asyncio.to_thread(self._person.set_caps, caps)
 
+    @property
+    def level(self) -> str:
+        """The person's level, as `hearsay.Person.level`."""
+        return self._person.level
+
+    @property
+    def record_epsilon(self) -> float:
+        """The most epsilon that one of the person's records spends."""
+        return self._person.record_epsilon
+
 
 class Client(Person):
     """A `hearsay.Client` whose methods that wait are coroutines, with the same guarantee.
@@ -98,6 +109,11 @@ class Client(Person):
     def outbox(self) -> Outbox:
         """Return the waiting reports and sent batches, decoded."""
         return self._client.outbox()
+
+    @property
+    def plan(self) -> Plan:
+        """The survey's plan; raises as `hearsay.Client.plan` where there is none."""
+        return self._client.plan
 
     @property
     def delivery(self) -> DeliveryState:

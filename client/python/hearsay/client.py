@@ -308,17 +308,6 @@ class Client(Person):
             raise keeper.no_plan()
         return keeper.plan
 
-    @property
-    def level(self) -> str:
-        """The level of the device's own user: the chosen one, or else the survey's default.
-        Raises as `plan` where there is no plan."""
-        return self._terms().level.name
-
-    @property
-    def record_epsilon(self) -> float:
-        """The most epsilon that one record spends; raises as `plan` where there is no plan."""
-        return self._terms().record_epsilon
-
     def _is_empty(self) -> bool:
         try:
             return not outbox.left(self._device.store, self._device.agreed.survey)

@@ -232,6 +232,20 @@ class Person:
         except HearsayError:
             return ()
 
+    @property
+    def level(self) -> str:
+        """The person's level: the chosen one, or else the client's, or else the survey's default.
+
+        Raises `NotReady` where there is no plan, and `PlanRefused` where it was refused;
+        `InvalidInput` where it has no such level.
+        """
+        return self._terms().level.name
+
+    @property
+    def record_epsilon(self) -> float:
+        """The most epsilon that one of the person's records spends. Raises as `level`."""
+        return self._terms().record_epsilon
+
     def _check_open(self) -> None:
         device = self._device
         if device.state is Reason.CLOSED:

@@ -37,6 +37,7 @@ _REFUSED_CATEGORIES = {
     "Cs": "a surrogate",
     "Zl": "a line separator",
     "Zp": "a paragraph separator",
+    "Zs": "a space other than U+0020",
 }
 
 _INVISIBLE = (
@@ -45,14 +46,17 @@ _INVISIBLE = (
     (0x17B4, 0x17B5),
     (0x180B, 0x180F),
     (0x2065, 0x2065),
+    (0x2800, 0x2800),
     (0x3164, 0x3164),
     (0xFE00, 0xFE0F),
     (0xFFA0, 0xFFA0),
     (0xFFF0, 0xFFF8),
+    (0x1D159, 0x1D159),
     (0xE0000, 0xE0FFF),
 )
 """Code points of other categories that show nothing by themselves: Default_Ignorable_Code_Point of
-the Unicode character database, DerivedCoreProperties.txt."""
+the Unicode character database, DerivedCoreProperties.txt, the empty pattern of Braille and the null
+notehead."""
 
 # An error about an answer names its type only: messages end up in logs and crash reports, and
 # the answer must not.
@@ -409,9 +413,16 @@ def _texts(survey: survey_pb2.Survey) -> Iterator[tuple[str, str]]:
 
 def _check_text(place: str, text: str) -> None:
     """Raise `InvalidInput` for text that another text can look exactly like."""
+    if text.startswith(" ") or text.endswith(" ") or "  " in text:
+        raise InvalidInput(
+            f"{place}: {text!r} has a space at its beginning or end, or two in a row: "
+            "expected single spaces between words"
+        )
     if text.isascii() and text.isprintable():
         return
     for character in text:
+        if character == " ":
+            continue
         code = ord(character)
         kind = _REFUSED_CATEGORIES.get(unicodedata.category(character))
         if kind is None and any(first <= code <= last for first, last in _INVISIBLE):

@@ -29,15 +29,15 @@ class Points:
         if not (math.isfinite(self.step) and self.step > 0):
             raise InvalidInput(f"step must be finite and > 0, got {self.step!r}")
         steps = (self.high - self.low) / self.step
+        if steps > MAX_POINTS - 0.5:  # infinity is: of a subnormal step, say
+            raise InvalidInput(
+                f"there may be {MAX_POINTS} points, got {steps + 1:.10g}: take a step of "
+                f"{(self.high - self.low) / (MAX_POINTS - 1):.10g} or more"
+            )
         if not (steps > _NEAR and abs(steps - round(steps)) <= _NEAR):
             raise InvalidInput(
                 f"whole steps must lead from {self.low:.10g} to {self.high:.10g}, "
                 f"got a step of {self.step:.10g}"
-            )
-        if steps > MAX_POINTS - 0.5:
-            raise InvalidInput(
-                f"there may be {MAX_POINTS} points, got {round(steps) + 1}: take a step of "
-                f"{(self.high - self.low) / (MAX_POINTS - 1):.10g} or more"
             )
 
     def __len__(self) -> int:
