@@ -128,6 +128,11 @@ class Bookkeeper:
                     f"{name}: has another parameter than when make_private was called: change "
                     "values in place, by load_state_dict without assign"
                 )
+            if piece.parameter.device != self.anchor.device:
+                raise InvalidInput(
+                    f"{name}: was on {self.anchor.device} when make_private was called, and is on "
+                    f"{piece.parameter.device}: move the module before"
+                )
             key = piece.key
             if key in self._booked:
                 gradient = self._booked[key][1].merge(gradient)

@@ -61,7 +61,7 @@ class CurrentPolicy(ClippingPolicy):
         count = float(self._count)
         if source is None:
             return count
-        noise = torch.empty(1, dtype=source.dtype)
+        noise = torch.empty(1, dtype=source.dtype, device="cpu")
         source.fill(noise)
         deviation = self.policy.deviation(self._batch)
         rounding = Grid.for_sums(0.5, 1) if secure else Rounding.for_noise(deviation)

@@ -105,10 +105,13 @@ def _weight_gradients(
     if form and layer.weight.numel() <= inputs.shape[1:].numel() + outputs.shape[1:].numel():
         return formed()
     squares = new_totals((len(outputs),), outputs.device)
-    gradients = outputs.new_empty(0)  # memory for every part
+    gradients: Tensor | None = None  # memory for every part
     for part, patches, grads in _parts(layer, padding, inputs, outputs):
         if form:
-            gradients = torch.matmul(grads, patches, out=gradients[: len(patches)])
+            if gradients is None:
+                gradients = torch.matmul(grads, patches)
+            else:
+                gradients = torch.matmul(grads, patches, out=gradients[: len(patches)])
             Dense(gradients).add_squared_norms(squares[part])
         else:
             each = gram_squares(patches.flatten(0, 1), grads.mT.flatten(0, 1))

@@ -175,7 +175,7 @@ class NoisePrefetcher:
             rounding.release(bare(part), bare(noise.to(part.device)), deviation, divisor)
 
     def _draw(self, fill: Callable[[Values], None]) -> Tensor:
-        values = torch.empty(sum(self._sizes), dtype=self._source.dtype)
+        values = torch.empty(sum(self._sizes), dtype=self._source.dtype, device="cpu")
         fill(values)
         return values
 

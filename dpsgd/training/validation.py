@@ -25,8 +25,14 @@ def check_module(module: nn.Module) -> None:
             faults.append(f"{name or 'the module'} ({type(layer).__name__}) {reason}")
     if faults:
         raise InvalidInput("; ".join(faults))
-    if not any(p.requires_grad for p in module.parameters()):
+    devices = {p.device for p in module.parameters() if p.requires_grad}
+    if not devices:
         raise InvalidInput("the module has no parameters that require a gradient")
+    if len(devices) > 1:
+        raise InvalidInput(
+            f"the module's parameters are on {', '.join(sorted(map(str, devices)))}: move it to "
+            "one device, and train on several by DistributedDataParallel"
+        )
 
 
 def _fault(layer: nn.Module) -> str | None:

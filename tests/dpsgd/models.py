@@ -23,6 +23,10 @@ class Made(nn.Module):
         return self.run(self, x)
 
 
+def _later(length: int, device: torch.device) -> Tensor:
+    return torch.triu(torch.ones(length, length, dtype=torch.bool, device=device), 1)
+
+
 class Attending(nn.Module):
     def __init__(self, causal: bool = False, padded: bool = False, **options: object) -> None:
         super().__init__()
@@ -32,7 +36,7 @@ class Attending(nn.Module):
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         length = x.shape[1]
-        mask = torch.triu(torch.ones(length, length, dtype=torch.bool), 1) if self.causal else None
+        mask = _later(length, x.device) if self.causal else None
         padding = (y[:, :, 0] > 0.5) if self.padded else None
         keys = x if self.causal else y
         out, weights = self.attention(
@@ -72,7 +76,7 @@ class Language(nn.Module):
         self.positions = positions
 
     def forward(self, tokens: Tensor) -> Tensor:
-        places = torch.arange(tokens.shape[1])
+        places = torch.arange(tokens.shape[1], device=tokens.device)
         if self.positions == "rows of one":
             places = places[None]
         elif self.positions == "expanded":

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from unittest.mock import patch
 
 import torch
+from devices import moved
 from torch import Tensor, nn
 
 from dpsgd.clipping.clipped_sums import Bookkeeper
@@ -51,7 +52,8 @@ def energy(output: object) -> Tensor:
     """A loss that adds up over samples, and tells all values of an output apart."""
     first = output[0] if isinstance(output, tuple) else output
     assert isinstance(first, Tensor)
-    weights = torch.arange(first.shape[1:].numel(), dtype=first.dtype).view(first.shape[1:])
+    weights = torch.arange(first.shape[1:].numel(), dtype=first.dtype, device=first.device)
+    weights = weights.view(first.shape[1:])
     return ((first - 0.3 * torch.cos(weights)) ** 2).sum() + (first * torch.sin(weights)).sum()
 
 
@@ -98,26 +100,35 @@ def check(
     loss: Loss = energy,
     batch_dim: int = 0,
     tolerance: float = 1e-8,
+    device: torch.device | None = None,
 ) -> None:
-    """Assert that norms and the sum of clipped gradients are those of the loop."""
+    """Assert that norms and the sum of clipped gradients are those of the loop.
+
+    The loop runs where module and inputs are, the book-keeper on `device` if that is given.
+    """
     gradients = by_loop(copy.deepcopy(module), inputs, loss, batch_dim)
     norms = torch.stack([torch.cat([g.flatten() for g in sample]).norm() for sample in gradients])
     assert norms.max() > 0
     if any(p.dtype == torch.float32 for p in module.parameters() if p.requires_grad):
         norms = norms.float()  # of parameters of several types, the narrowest
+    home = inputs[0].device
+    if device is not None:
+        module, inputs = moved(module, device), tuple(x.to(device) for x in inputs)
     most = (norms.median().item() or norms.max().item()) * 0.9
     policy = Recording(most)
     keeper = keep(module, policy, batch_dim=batch_dim)
     for _ in range(2):  # the second time without a probe
         loss(module(*inputs)).backward()
-        torch.testing.assert_close(policy.norms, norms, rtol=tolerance, atol=tolerance)
+        assert policy.norms.device == inputs[0].device
+        torch.testing.assert_close(policy.norms.to(home), norms, rtol=tolerance, atol=tolerance)
         factors = torch.clamp(most / norms, max=1)
         expected = [
             sum(f * g[j] for f, g in zip(factors, gradients, strict=True))
             for j in range(len(gradients[0]))
         ]
         for ours, theirs in zip(keeper.take_sums(), expected, strict=True):
-            torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
+            assert ours.device == inputs[0].device
+            torch.testing.assert_close(ours.to(home), theirs, rtol=tolerance, atol=tolerance)
     assert all(p.grad is None for p in module.parameters())
 
 

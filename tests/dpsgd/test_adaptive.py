@@ -80,6 +80,12 @@ def test_the_count_has_its_own_noise(secure: bool) -> None:
     assert abs(float(counts.std()) / 15 - 1) < 4 / math.sqrt(2 * 4000)
 
 
+def test_a_default_device_is_not_where_the_count_gets_its_noise() -> None:
+    clipping = CurrentPolicy(QuantileClipping(1.0), batch=300)
+    with torch.device("meta"):
+        assert clipping.count(KeystreamNoise(SeededCoins(8)), secure=False) != 0
+
+
 def test_the_accountant_is_told_of_what_was_asked_for() -> None:
     engine, module, optimizer, loader = wide(QuantileClipping(1.0), torch.ones(64, 3), 32)
     for (x,) in loader:

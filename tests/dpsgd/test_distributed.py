@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from devices import CUDA
 from oracle import by_loop
 from two_processes import BATCH, RECORDS, inputs, model
 
@@ -20,11 +21,15 @@ SCRIPT = Path(__file__).with_name("two_processes.py")
 Seen = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Seen, Seen]:
+@pytest.fixture(scope="module", params=["cpu", CUDA])
+def ranks(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Seen, Seen]:
     folder = tmp_path_factory.mktemp("ranks")
     command = [sys.executable, "-W", "ignore", str(SCRIPT)]
-    processes = [subprocess.Popen([*command, str(rank), str(folder)]) for rank in range(2)]
+    processes = [
+        subprocess.Popen([*command, str(rank), str(folder), request.param]) for rank in range(2)
+    ]
     assert [process.wait(timeout=300) for process in processes] == [0, 0]
     one, other = (torch.load(folder / f"{rank}.pt") for rank in range(2))
     return one, other

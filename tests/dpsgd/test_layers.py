@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
+from cases import BATCH, LAYERS, OTHERS, ids
 from models import (
     Adapted,
     Attending,
@@ -15,19 +16,14 @@ from models import (
     Language,
     Made,
     Mine,
-    Overlapping,
-    Own,
-    Steps,
     branches,
     twice,
 )
-from oracle import Case, Recording, batch_of, check, energy, energy_second, keep
+from oracle import Recording, batch_of, check, energy, energy_second, keep
 from torch import Tensor, nn
 
 from dpsgd.clipping.policies import FlatClipping
 from dpsgd.gradients.persample import Outer
-
-BATCH = 5
 
 
 @pytest.fixture(autouse=True)
@@ -38,112 +34,19 @@ def _float64() -> Iterator[None]:
     torch.set_default_dtype(torch.float32)
 
 
-def ids(*shape: int, below: int = 11) -> Tensor:
-    return torch.randint(below, shape)
-
-
-CASES: dict[str, Case] = {
-    "rows of a weight and all of it": (Overlapping, (3, 4)),
-    "RNN cell": (lambda: Steps(nn.RNNCell(4, 3)), (3, 4)),
-    "RNN cell, ReLU, without bias": (
-        lambda: Steps(nn.RNNCell(4, 3, bias=False, nonlinearity="relu")),
-        (3, 4),
-    ),
-    "LSTM cell": (lambda: Steps(nn.LSTMCell(4, 3)), (3, 4)),
-    "GRU cell": (lambda: Steps(nn.GRUCell(4, 3)), (3, 4)),
-    "linear": (lambda: nn.Linear(4, 3), (4,)),
-    "linear without bias": (lambda: nn.Linear(4, 3, bias=False), (4,)),
-    "linear of rank 3": (lambda: nn.Linear(4, 3), (6, 4)),
-    "linear of rank 4": (lambda: nn.Linear(4, 3), (2, 3, 4)),
-    "wide linear, few positions": (lambda: nn.Linear(40, 30), (3, 40)),
-    "as many positions as samples": (lambda: nn.Linear(4, 3), (BATCH, 4)),
-    "two linears, an in-place ReLU between": (
-        lambda: nn.Sequential(nn.Linear(4, 6), nn.ReLU(inplace=True), nn.Linear(6, 2)),
-        (4,),
-    ),
-    "conv1d": (lambda: nn.Conv1d(3, 4, 3), (3, 9)),
-    "conv1d, every option": (
-        lambda: nn.Conv1d(4, 6, 3, stride=2, padding=2, dilation=2, groups=2),
-        (4, 11),
-    ),
-    "conv2d": (lambda: nn.Conv2d(3, 4, 3), (3, 6, 7)),
-    "conv2d, every option": (
-        lambda: nn.Conv2d(4, 6, (3, 2), stride=(2, 1), padding=(2, 1), dilation=(1, 2), groups=2),
-        (4, 7, 6),
-    ),
-    "depthwise conv2d": (lambda: nn.Conv2d(4, 8, 3, groups=4, bias=False), (4, 6, 6)),
-    "conv2d of few positions": (lambda: nn.Conv2d(8, 12, 3, groups=2, stride=2), (8, 5, 5)),
-    "conv3d": (
-        lambda: nn.Conv3d(2, 4, (1, 2, 3), padding=1, groups=2, stride=(1, 2, 1)),
-        (2, 3, 4, 5),
-    ),
-    "conv2d padded to the same, unevenly": (
-        lambda: nn.Conv2d(2, 3, (4, 3), padding="same", dilation=(1, 2)),
-        (2, 7, 8),
-    ),
-    **{
-        f"conv{n}d padded {mode}": (
-            lambda n=n, mode=mode: (nn.Conv1d, nn.Conv2d, nn.Conv3d)[n - 1](
-                2, 3, 3, padding=1, padding_mode=mode
-            ),
-            (2, *[4] * n),
-        )
-        for n in (1, 2, 3)
-        for mode in ("circular", "reflect", "replicate")
-    },
-    "conv2d, convolved again": (
-        lambda: nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.Tanh(), nn.Conv2d(3, 2, 3)),
-        (2, 6, 6),
-    ),
-    "embedding": (lambda: nn.Embedding(11, 3), lambda: ids(BATCH, 6)),
-    "embedding of one id": (lambda: nn.Embedding(11, 3), lambda: ids(BATCH)),
-    "embedding, long": (lambda: nn.Embedding(11, 2), lambda: ids(BATCH, 9)),
-    "embedding of rank 3": (lambda: nn.Embedding(11, 3), lambda: ids(BATCH, 2, 3)),
-    "embedding with padding": (
-        lambda: nn.Embedding(4, 3, padding_idx=1),
-        lambda: ids(BATCH, 6, below=4),
-    ),
-    "sparse embedding": (lambda: nn.Embedding(11, 3, sparse=True), lambda: ids(BATCH, 6)),
-    "bag of sums": (lambda: nn.EmbeddingBag(11, 3, mode="sum"), lambda: ids(BATCH, 6)),
-    "bag of means": (lambda: nn.EmbeddingBag(11, 3, mode="mean"), lambda: ids(BATCH, 6)),
-    "bag with padding": (
-        lambda: nn.EmbeddingBag(4, 3, mode="mean", padding_idx=2),
-        lambda: ids(BATCH, 6, below=4),
-    ),
-    "layer norm": (lambda: nn.LayerNorm(4), (4,)),
-    "layer norm of two dimensions": (lambda: nn.LayerNorm((3, 4)), (2, 3, 4)),
-    "layer norm without bias": (lambda: nn.LayerNorm(4, bias=False), (3, 4)),
-    "rms norm": (lambda: nn.RMSNorm(4), (3, 4)),
-    "group norm": (lambda: nn.GroupNorm(2, 4), (4, 3, 3)),
-    "group norm of channels": (lambda: nn.GroupNorm(2, 4), (4,)),
-    "instance norm 1d": (lambda: nn.InstanceNorm1d(4, affine=True), (4, 6)),
-    "instance norm 2d": (lambda: nn.InstanceNorm2d(4, affine=True), (4, 3, 3)),
-    "instance norm 3d": (lambda: nn.InstanceNorm3d(4, affine=True), (4, 2, 3, 2)),
-    "rnn": (lambda: nn.RNN(3, 4, batch_first=True), (6, 3)),
-    "rnn of relu": (
-        lambda: nn.RNN(3, 4, 2, nonlinearity="relu", batch_first=True, bias=False),
-        (6, 3),
-    ),
-    "lstm": (lambda: nn.LSTM(3, 4, batch_first=True), (6, 3)),
-    "deep lstm both ways": (lambda: nn.LSTM(3, 4, 2, batch_first=True, bidirectional=True), (6, 3)),
-    "gru": (lambda: nn.GRU(3, 4, batch_first=True), (6, 3)),
-    "gru both ways": (lambda: nn.GRU(3, 4, 2, batch_first=True, bidirectional=True), (6, 3)),
-}
-
-
 def made(name: str) -> tuple[nn.Module, Tensor]:
-    layer, inputs = CASES[name]
+    layer, inputs = LAYERS[name]
     return layer(), batch_of(BATCH, inputs)
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same'")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", LAYERS)
 def test_norms_and_clipped_sums_are_those_of_a_loop(name: str) -> None:
     check(*made(name))
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same'")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", LAYERS)
 def test_no_sample_moves_the_sum_by_more_than_the_norm(name: str) -> None:
     module, given = made(name)
     keeper = keep(module, FlatClipping(0.01))
@@ -157,7 +60,7 @@ def test_no_sample_moves_the_sum_by_more_than_the_norm(name: str) -> None:
 @pytest.mark.filterwarnings("ignore:Using padding='same'")
 @pytest.mark.filterwarnings("ignore:Initializing zero-element")
 @pytest.mark.parametrize("probed", [False, True], ids=["first", "later"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", LAYERS)
 def test_a_batch_of_no_samples_adds_nothing(name: str, probed: bool) -> None:
     module, given = made(name)
     keeper = keep(module, Recording(1.0), reduction="mean")
@@ -314,15 +217,6 @@ def test_a_frozen_part_of_a_layer_has_no_part_in_the_norm(
     module = layer()
     module.get_parameter(frozen).requires_grad_(False)
     check(module, torch.randn(BATCH, *shape))
-
-
-OTHERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
-    "bare parameter": (Own, (2, 4)),
-    "PReLU": (lambda: nn.Sequential(nn.Linear(4, 3), nn.PReLU(3)), (4,)),
-    "transposed convolution": (lambda: nn.ConvTranspose2d(2, 3, 2), (2, 4, 4)),
-    "weight norm": (lambda: nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)), (4,)),
-    "subclass": (lambda: Mine(4, 3), (4,)),
-}
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")

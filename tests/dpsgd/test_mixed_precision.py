@@ -6,8 +6,8 @@ import warnings
 
 import pytest
 import torch
-from models import Adapted, Attending, Language, Made, Own, twice
-from oracle import Case, Recording, batch_of, by_loop, energy, keep
+from cases import MIXED, MIXED_BATCH
+from oracle import Recording, batch_of, by_loop, energy, keep
 from private import make, model
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
@@ -15,42 +15,12 @@ from torch.utils.data import TensorDataset
 
 from dpsgd import PrivacyEngine
 
-BATCH = 4
 
-CASES: dict[str, Case] = {
-    "linear": (lambda: nn.Linear(8, 6), (8,)),
-    "linear by Gram": (lambda: nn.Linear(40, 30), (3, 40)),
-    "conv formed": (lambda: nn.Conv2d(2, 3, 3), (2, 6, 6)),
-    "conv by Gram": (
-        lambda: nn.Conv2d(8, 12, 3, stride=2, padding_mode="circular", padding=1),
-        (8, 4, 4),
-    ),
-    "norms": (
-        lambda: nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.RMSNorm(8), nn.GroupNorm(2, 8)),
-        (8,),
-    ),
-    "embedding and head tied": (
-        lambda: Language("expanded"),
-        lambda: torch.randint(17, (BATCH, 5)),
-    ),
-    "lstm": (lambda: nn.LSTM(3, 4, batch_first=True), (5, 3)),
-    "gru": (lambda: nn.GRU(3, 4, 2, batch_first=True), (5, 3)),
-    "attention": (
-        lambda: Made(lambda self, x: self.attending(x, x), attending=Attending(causal=True)),
-        (6, 4),
-    ),
-    "bag": (lambda: nn.EmbeddingBag(11, 3, mode="mean"), lambda: torch.randint(11, (BATCH, 6))),
-    "reused": (lambda: twice(nn.Linear(5, 5)), (5,)),
-    "adapted": (lambda: Adapted(nn.Linear(6, 4), 2), (3, 6)),
-    "no rule": (Own, (2, 4)),
-}
-
-
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", MIXED)
 def test_under_autocast_norms_are_those_of_a_loop(name: str) -> None:
     torch.manual_seed(11)
-    build, inputs = CASES[name]
-    module, given = build(), batch_of(BATCH, inputs)
+    build, inputs = MIXED[name]
+    module, given = build(), batch_of(MIXED_BATCH, inputs)
 
     def loss(output: object) -> torch.Tensor:
         with torch.autocast("cpu", enabled=False):

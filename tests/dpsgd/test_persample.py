@@ -73,13 +73,27 @@ def test_a_norm_of_a_tied_table_that_cancels_is_rounded_upwards() -> None:
     assert (squared_norms(form).sqrt() >= exact).all()
 
 
-def test_the_norm_of_many_values_is_not_too_small() -> None:
-    # Values of one sign, and a total of float32 that soon takes in only part of each.
-    values = torch.rand(2, 4_000_000) + 0.5
-    norms = squared_norms(Dense(values)).sqrt()
-    exact = values.double().norm(dim=1)
-    torch.testing.assert_close(norms, exact, rtol=1e-7, atol=0)
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["cpu", "elsewhere"])
+@pytest.mark.parametrize("value", [None, 0.7, 0.30001], ids=["random", "0.7", "0.30001"])
+def test_the_norm_of_many_values_is_not_too_small(value: float | None, elsewhere: bool) -> None:
+    # Values of one sign, and a total of float32 that soon takes in only part of each. Equal ones
+    # are all rounded to the same side.
+    many = torch.rand(2, 4_000_000) + 0.5 if value is None else torch.full((2, 1_000_033), value)
+    norms = squared_norms(Dense(many), elsewhere=elsewhere).sqrt()
+    exact = many.double().norm(dim=1)
+    torch.testing.assert_close(norms, exact, rtol=1e-5 if elsewhere else 1e-7, atol=0)
     assert (FlatClipping(1.0).factors(norms.float()[None])[0] * exact <= 1).all()
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["cpu", "elsewhere"])
+@pytest.mark.parametrize("size", [1, 63, 64, 65])
+def test_the_norm_of_an_outer_product_is_not_too_small(size: int, elsewhere: bool) -> None:
+    inputs, outputs = torch.full((2, size), 0.30001), torch.full((2, 10_007), 0.7)
+    form = Outer(inputs, outputs, torch.Size((10_007, size)))
+    norms = squared_norms(form, elsewhere=elsewhere).sqrt()
+    exact = inputs.double().norm(dim=1) * outputs.double().norm(dim=1)
+    assert (norms >= exact * (1 - 1e-12)).all()
+    assert (norms <= exact * (1 + 2e-5)).all()
 
 
 def test_the_norm_of_many_rows_is_not_too_small() -> None:

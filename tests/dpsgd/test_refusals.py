@@ -51,6 +51,11 @@ def test_layers_that_mix_samples_are_refused(layer: nn.Module, advice: str) -> N
         make(module=nn.Sequential(nn.Linear(4, 4), layer))
 
 
+def test_parameters_on_several_devices_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="parameters are on cpu, meta: move it to one device"):
+        make(module=nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2, device="meta")))
+
+
 @pytest.mark.filterwarnings("ignore")  # torch warns of two of them itself
 @pytest.mark.parametrize(
     ("wrap", "advice"),

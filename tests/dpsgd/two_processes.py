@@ -1,6 +1,8 @@
 """One of two processes that train together: run as a script, it saves what it saw.
 
-python two_processes.py RANK FOLDER
+python two_processes.py RANK FOLDER DEVICE
+
+Both are on the same device: gloo adds up tensors of a GPU that two processes share, NCCL does not.
 """
 
 import sys
@@ -19,6 +21,7 @@ from ldp import InvalidInput
 
 RECORDS, BATCH = 60, 6
 """Of all data, and of one process's part of a batch."""
+DEVICE = torch.device(sys.argv[3] if __name__ == "__main__" else "cpu")
 
 
 def inputs() -> torch.Tensor:
@@ -39,7 +42,7 @@ class Buffered(nn.Linear):
 def made(
     module: nn.Module, dataset: TensorDataset, **options: Any
 ) -> tuple[PrivacyEngine, nn.Module, torch.optim.Optimizer, Any]:
-    parallel = DistributedDataParallel(module)
+    parallel = DistributedDataParallel(module.to(DEVICE))
     engine = PrivacyEngine(secure_mode=options.pop("secure_mode", False))
     options = {"noise_multiplier": 3.0, "max_grad_norm": 0.5} | options
     batch = options.pop("batch_size", BATCH)
@@ -53,13 +56,13 @@ def made(
 
 
 def gradient(module: nn.Module) -> torch.Tensor:
-    return torch.cat([p.grad.flatten() for p in module.parameters()])
+    return torch.cat([p.grad.flatten() for p in module.parameters()]).cpu()
 
 
 def noise_alone(rank: int, secure: bool) -> dict[str, Any]:
     """Gradients of zero, so that all that is released is noise."""
     module = nn.Linear(100, 200, bias=False)
-    dataset = TensorDataset(torch.zeros(RECORDS, 100))
+    dataset = TensorDataset(torch.zeros(RECORDS, 100, device=DEVICE))
     _, module, optimizer, loader = made(module, dataset, secure_mode=secure)
     (x,) = next(iter(loader))
     module(x).sum().backward()
@@ -70,7 +73,7 @@ def noise_alone(rank: int, secure: bool) -> dict[str, Any]:
 def training(rank: int) -> dict[str, Any]:
     """A training with hardly any noise, in physical batches of 2, and what it drew."""
     torch.manual_seed(rank)  # of no importance: DistributedDataParallel starts all alike
-    dataset = TensorDataset(inputs(), torch.arange(RECORDS))
+    dataset = TensorDataset(inputs().to(DEVICE), torch.arange(RECORDS))
     engine, module, optimizer, loader = made(
         model(),
         dataset,
@@ -80,7 +83,7 @@ def training(rank: int) -> dict[str, Any]:
     )
     steps: list[dict[str, Any]] = []
     drawn: list[int] = []
-    before = [p.detach().clone() for p in module.parameters()]
+    before = [p.detach().cpu().clone() for p in module.parameters()]
     for x, number in loader:
         drawn += number.tolist()
         optimizer.zero_grad()
@@ -88,19 +91,19 @@ def training(rank: int) -> dict[str, Any]:
         optimizer.step()
         if next(module.parameters()).grad is not None:
             steps.append({"drawn": drawn, "before": before, "gradient": gradient(module)})
-            drawn, before = [], [p.detach().clone() for p in module.parameters()]
+            drawn, before = [], [p.detach().cpu().clone() for p in module.parameters()]
     return {"steps": steps, "epsilon": engine.get_epsilon(1e-5), "history": engine.state_dict()}
 
 
 def sampling(rank: int) -> dict[str, Any]:
     """The records of many batches."""
-    dataset = TensorDataset(inputs(), torch.arange(RECORDS))
+    dataset = TensorDataset(inputs().to(DEVICE), torch.arange(RECORDS))
     *_, loader = made(model(), dataset)
     return {"drawn": [number.tolist() for _ in range(200) for _, number in loader]}
 
 
 def adaptive(rank: int) -> dict[str, Any]:
-    dataset = TensorDataset(inputs())
+    dataset = TensorDataset(inputs().to(DEVICE))
     engine, module, optimizer, loader = made(
         model(),
         dataset,
@@ -112,16 +115,16 @@ def adaptive(rank: int) -> dict[str, Any]:
         (module(x) ** 2).sum(1).mean().backward()
         optimizer.step()
         norms.append(engine.max_grad_norm)
-    return {"norms": norms, "weights": [p.detach() for p in module.parameters()]}
+    return {"norms": norms, "weights": [p.detach().cpu() for p in module.parameters()]}
 
 
 def calibrated(rank: int) -> dict[str, Any]:
-    parallel = DistributedDataParallel(model())
+    parallel = DistributedDataParallel(model().to(DEVICE))
     engine = PrivacyEngine()
     parallel, optimizer, loader = engine.make_private_with_epsilon(
         module=parallel,
         optimizer=torch.optim.SGD(parallel.parameters(), lr=0.1),
-        data_loader=DataLoader(TensorDataset(inputs()), batch_size=BATCH),
+        data_loader=DataLoader(TensorDataset(inputs().to(DEVICE)), batch_size=BATCH),
         target_epsilon=2.0,
         target_delta=1e-5,
         epochs=2,
@@ -138,7 +141,7 @@ def refusals(rank: int) -> dict[str, str]:
     """What each is told where they do not agree, or could wait for each other in vain."""
     from torch.distributed.fsdp import fully_shard  # two seconds to load, for this alone
 
-    dataset = TensorDataset(inputs())
+    dataset = TensorDataset(inputs().to(DEVICE))
     found = {}
 
     def attempt(name: str, step: bool = False, **options: Any) -> None:
@@ -158,10 +161,10 @@ def refusals(rank: int) -> dict[str, str]:
     attempt("secure", secure_mode=bool(rank))
     attempt("fixed", sampling="fixed")
     wrapped = {
-        "unused": DistributedDataParallel(model(), find_unused_parameters=True),
-        "inside": nn.Sequential(DistributedDataParallel(model())),
-        "buffers": DistributedDataParallel(Buffered(1, 1)),
-        "sharded": fully_shard(model()),
+        "unused": DistributedDataParallel(model().to(DEVICE), find_unused_parameters=True),
+        "inside": nn.Sequential(DistributedDataParallel(model().to(DEVICE))),
+        "buffers": DistributedDataParallel(Buffered(1, 1).to(DEVICE)),
+        "sharded": fully_shard(model().to(DEVICE)),
     }
     for name, module in wrapped.items():
         try:
