@@ -1,0 +1,113 @@
+/** The registry of all mechanisms that a plan can have. */
+
+import type { Coins } from "../coins.js";
+import { certainlyAtMost, fromDouble, logAbove, MAX_EPSILON } from "../core/exact.js";
+import { InvalidInput } from "../errors.js";
+import { hadamard } from "./hadamard.js";
+import { krr } from "./krr.js";
+import { Integers, type Kind, type Mechanism, type Parts } from "./mechanism.js";
+import { onebit, windowed } from "./numbers.js";
+import { subset } from "./subset.js";
+import { unary } from "./unary.js";
+
+export type { Mechanism, Rounds } from "./mechanism.js";
+
+/** The mechanisms that most surveys use: they are there at once. */
+const COMMON: Readonly<Record<string, Kind>> = {
+  krr,
+  unary,
+  hadamard,
+  subset,
+  onebit,
+  piecewise: windowed,
+  square_wave: windowed,
+};
+
+/** The names of the others, which are loaded when a plan has one. */
+const RARE = [
+  "cms dbitflip hashing hcms hrr hybrid krr_chain laplace loloha ordered",
+  "policy_subsets policy_table policy_unary projective she table unary_chain",
+]
+  .join(" ")
+  .split(" ");
+
+/** Return a kind of mechanism by its name in a plan; throw `InvalidInput` for an unknown name. */
+async function named(name: string): Promise<Kind> {
+  if (Object.hasOwn(COMMON, name)) return COMMON[name]!;
+  if (RARE.includes(name)) return (await import("./rare.js")).RARE[name]!;
+  throw new InvalidInput(`unknown mechanism ${JSON.stringify(name)}: use the version that the server has`);
+}
+
+/** Throw `InvalidInput` unless epsilon is in (0, 32]. */
+export function checkEpsilon(epsilon: number, what = "epsilon"): void {
+  if (!(epsilon > 0 && epsilon <= MAX_EPSILON)) {
+    throw new InvalidInput(`${what} must be finite, > 0 and at most ${MAX_EPSILON}, got ${epsilon}`);
+  }
+}
+
+/**
+ * Build a mechanism from its name, epsilon and integers in a plan, certified in exact arithmetic.
+ *
+ * Throws `InvalidInput` for an unknown name, for missing or unknown integers or such outside their ranges,
+ * and where the integers exceed epsilon, or the policy among them.
+ */
+export async function build(
+  name: string,
+  epsilon: number,
+  parameters: ReadonlyMap<string, readonly bigint[]>,
+): Promise<Mechanism> {
+  const kind = await named(name);
+  checkEpsilon(epsilon, `${name}: epsilon`);
+  checkFields(name, kind, parameters);
+  const parts = kind.make(new Integers(name, parameters), epsilon);
+  // A mechanism with a policy has checked it, pair by pair, and epsilon with it.
+  if (!parts.policy && !certainlyAtMost(parts.ratio, fromDouble(epsilon))) {
+    throw new InvalidInput(
+      `${name}: the integers give epsilon ${logAbove(parts.ratio)}, more than the ${epsilon} they were meant for`,
+    );
+  }
+  return complete(name, epsilon, parameters, parts);
+}
+
+function checkFields(name: string, kind: Kind, parameters: ReadonlyMap<string, readonly bigint[]>): void {
+  const single = new Map(kind.fields.map((field) => [field.replace("*", ""), !field.endsWith("*")]));
+  if (parameters.size !== single.size || ![...parameters.keys()].every((field) => single.has(field))) {
+    throw new InvalidInput(`${name} takes the integers ${[...single.keys()]}, got ${[...parameters.keys()]}`);
+  }
+  for (const [field, values] of parameters) {
+    if (!values.some(Boolean)) throw new InvalidInput(`${name}: ${field} must not be left out of a plan`);
+    if (single.get(field) && values.length !== 1) {
+      throw new InvalidInput(`${name}: ${field} is one integer, got ${values.length}`);
+    }
+  }
+}
+
+function complete(
+  name: string,
+  epsilon: number,
+  integers: ReadonlyMap<string, readonly bigint[]>,
+  { k, width, ratio, policy, rounds, draw }: Parts,
+): Mechanism {
+  return {
+    name,
+    epsilon,
+    input: k ? "category" : "number",
+    k: k ?? 0,
+    width,
+    ratio,
+    policy,
+    rounds,
+    integers,
+    randomize(value: number, coins: Coins): Uint8Array {
+      checkValue(name, k, value);
+      return draw(value, coins);
+    },
+  };
+}
+
+/** Throw `InvalidInput`, without the value, unless it is a category 0..k-1, or without k in [-1, 1]. */
+export function checkValue(name: string, k: number | undefined, value: number): void {
+  if (k ? !(Number.isInteger(value) && value >= 0 && value < k) : !(value >= -1 && value <= 1)) {
+    throw new InvalidInput(`${name}: the value must be ${k ? `a category below ${k}` : "in [-1, 1]"}`);
+  }
+}

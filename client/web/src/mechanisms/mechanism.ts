@@ -1,0 +1,167 @@
+/** The interface of every local randomizer, and what all of them check. */
+
+import type { Coins } from "../coins.js";
+import { compare, type Fraction, fraction, ONE } from "../core/exact.js";
+import { threshold, type Threshold } from "../core/draws.js";
+import { InvalidInput } from "../errors.js";
+import type { Policy } from "./policy.js";
+
+/**
+ * An epsilon-LDP local randomizer by its exact integers; with a `policy`, one that keeps the policy.
+ *
+ * Guarantee: for every code and every two inputs, the ratio of the code's probabilities is at most
+ * e^epsilon (or as the policy says). `build` has certified that in exact integers.
+ */
+export interface Mechanism {
+  /** The name in a plan. */
+  readonly name: string;
+  /** The epsilon that the plan states; the integers realise at most this. */
+  readonly epsilon: number;
+  /** What is randomised: a category 0..k-1, or a number in [-1, 1]. */
+  readonly input: "category" | "number";
+  /** The number of categories; 0 for numbers. */
+  readonly k: number;
+  /** The bytes of one code: the same for every input. */
+  readonly width: number;
+  /** The largest exact ratio of two inputs' probabilities of one code, of those that a policy protects. */
+  readonly ratio: Fraction;
+  /** The policy that is kept instead of one epsilon for all pairs of categories. */
+  readonly policy: Policy | undefined;
+  /** The two rounds, if there are two: a memo for life, then a report of it. */
+  readonly rounds: Rounds | undefined;
+  /** The exact integers, as the plan has them. */
+  readonly integers: ReadonlyMap<string, readonly bigint[]>;
+  /** Return the code of one report, `width` bytes; throw `InvalidInput` outside the domain. */
+  randomize(value: number, coins: Coins): Uint8Array;
+}
+
+/** What a mechanism whose reports share a permanent answer does; `Memoizer` says when. */
+export interface Rounds {
+  /** The largest ratio of two categories' probabilities of one memo. */
+  readonly ratio: Fraction;
+  /** Whether a report is its memo with fresh noise, rather than the memo itself. */
+  readonly noisy: boolean;
+  /** The number of bytes that a device draws for life, possibly 0. */
+  readonly deviceBytes: number;
+  /** Draw the bytes that a device keeps for life, before any answer. */
+  enroll(coins: Coins): Uint8Array;
+  /** Return the key of a category's memo; throw `InvalidInput` for bytes that `enroll` cannot give. */
+  key(device: Uint8Array, value: number): number;
+  /** Draw a memo, in the form of a code; throw as `key` does. */
+  memoize(device: Uint8Array, value: number, coins: Coins): Uint8Array;
+  /** Draw a report of a memo; throw `InvalidInput` for a memo that is no code. */
+  report(memo: Uint8Array, coins: Coins): Uint8Array;
+}
+
+/** What a kind of mechanism makes of its integers, for `build` to certify and complete. */
+export interface Parts {
+  /** The number of categories; absent for a mechanism of numbers. */
+  readonly k?: number;
+  readonly width: number;
+  readonly ratio: Fraction;
+  readonly policy?: Policy;
+  readonly rounds?: Rounds;
+  /** Draw the code of an input that was checked. */
+  draw(value: number, coins: Coins): Uint8Array;
+}
+
+/** A kind of mechanism: the names of its integers (a list's with "*"), and its maker. */
+export interface Kind {
+  readonly fields: readonly string[];
+  /** Check the integers, all but the ratio; throw `InvalidInput`. */
+  make(given: Integers, epsilon: number): Parts;
+}
+
+/** The integers of one mechanism in a plan, read with their ranges. */
+export class Integers {
+  constructor(
+    readonly name: string,
+    private readonly values: ReadonlyMap<string, readonly bigint[]>,
+  ) {}
+
+  /** Return a list of integers. */
+  list(field: string): readonly bigint[] {
+    return this.values.get(field)!;
+  }
+
+  /** Return one integer in low..high, both at most 2^53; throw `InvalidInput` outside. */
+  within(field: string, low: number, high: number): number {
+    const value = this.list(field)[0]!;
+    if (value < low || value > high) {
+      throw new InvalidInput(`${this.name}: ${field} must lie in ${low}..${high}, got ${value}`);
+    }
+    return Number(value);
+  }
+
+  /** Return the number of categories, 2..largest. */
+  categories(largest: number): number {
+    return this.within("k", 2, largest);
+  }
+
+  /** Return one probability over 2^64, strictly between 0 and `below`. */
+  chance(field: string, below = ONE): Chance {
+    return chance(this.name, field, this.list(field)[0]!, below);
+  }
+
+  /** Throw `InvalidInput` with a reason unless `holds`. */
+  check(holds: boolean, reason: string): void {
+    if (!holds) throw new InvalidInput(`${this.name}: ${reason}`);
+  }
+}
+
+/** A probability over 2^64, strictly between 0 and 1: exactly, and ready to toss. */
+export interface Chance extends Threshold {
+  readonly t: bigint;
+}
+
+/** Return a probability; throw `InvalidInput` unless it lies strictly between 0 and `below`. */
+export function chance(name: string, field: string, t: bigint, below = ONE): Chance {
+  if (t <= 0n || t >= below) {
+    throw new InvalidInput(`${name}: ${field} must lie strictly between 0 and ${below}, got ${t}`);
+  }
+  return { t, ...threshold(t) };
+}
+
+/** Half of `ONE`: a coin below it tells the truth more often than not. */
+export const HALF = ONE / 2n;
+
+/** Return (ONE - flip) / flip, the ratio of an answer that is inverted with a chance. */
+export function flipRatio(flip: Chance): Fraction {
+  return fraction(ONE - flip.t, flip.t);
+}
+
+/** Return include outside / ((ONE - include) inside): a code of `inside` codes against one of the others. */
+export function includeRatio(include: Chance, inside: number, outside: number): Fraction {
+  return fraction(include.t * BigInt(outside), (ONE - include.t) * BigInt(inside));
+}
+
+/** Return the largest of one fraction or more. */
+export function largestOf(fractions: readonly Fraction[]): Fraction {
+  return fractions.reduce((a, b) => (compare(a, b) < 0 ? b : a));
+}
+
+/** Return the bytes of an integer of `codes` different codes: 1, 2, 4 or 8. */
+export function widthOf(codes: number): number {
+  return [1, 2, 4].find((width) => codes <= 2 ** (8 * width)) ?? 8;
+}
+
+/** Write an integer below 2^53 into `width` bytes of an array, the least significant first; return the array. */
+export function littleEndian(value: number, width: number, bytes = new Uint8Array(width), at = 0): Uint8Array {
+  for (let i = 0; i < width; i++) {
+    bytes[at + i] = value; // modulo 256
+    value = Math.floor(value / 256);
+  }
+  return bytes;
+}
+
+/** Return the integer below 2^53 that bytes hold, the least significant first. */
+export function fromLittleEndian(bytes: Uint8Array): number {
+  return bytes.reduceRight((value, byte) => value * 256 + byte, 0);
+}
+
+/** Return whether an integer below 2^32 has an odd number of ones. */
+export function isOdd(x: number): boolean {
+  let odd = false;
+  for (; x; x &= x - 1) odd = !odd;
+  return odd;
+}

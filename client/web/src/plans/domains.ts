@@ -1,0 +1,131 @@
+/** The domains of answers: categories and numbers. Errors about an answer tell its type only. */
+
+import type { Coins } from "../coins.js";
+import { uniform, word } from "../core/draws.js";
+import { InvalidInput } from "../errors.js";
+import { Points } from "./points.js";
+
+/** Values with a smaller epsilon. */
+export interface Class {
+  readonly values: readonly string[];
+  readonly scale: number;
+}
+
+/**
+ * An answer that is one of `values`: at least two, all different, none empty.
+ *
+ * Where `sensitive` are given, the other values are ordinary: a report may reveal them. `classes` have a
+ * smaller epsilon. Throws `InvalidInput` for values, sensitive ones or classes that contradict each other.
+ */
+export class Categorical {
+  readonly kind = "categorical";
+  private readonly categories: ReadonlyMap<string, number>;
+
+  constructor(
+    readonly values: readonly string[],
+    readonly sensitive: readonly string[] = [],
+    readonly classes: readonly Class[] = [],
+  ) {
+    this.categories = new Map(values.map((value, category) => [value, category]));
+    const listed = [...sensitive, ...classes.flatMap((each) => each.values)];
+    const problem =
+      values.length < 2
+        ? "values must be at least two"
+        : this.categories.has("")
+          ? "values must not be empty strings"
+          : this.categories.size < values.length
+            ? "values must differ"
+            : sensitive.length && classes.length
+              ? "give sensitive values or classes, not both"
+              : !listed.every((value) => this.categories.has(value))
+                ? "what is sensitive or in a class must be one of the values"
+                : new Set(listed).size < listed.length
+                  ? "a value is in two classes, or twice in one"
+                  : !classes.every((each) => each.values.length)
+                    ? "a class needs values"
+                    : !classes.every(({ scale }) => scale > 0 && scale <= 1)
+                      ? "the scale of a class must lie in (0, 1]"
+                      : classes.length && listed.length === values.length && classes.every(({ scale }) => scale < 1)
+                        ? "some values must have all of epsilon: give a class the scale 1"
+                        : "";
+    if (problem) throw new InvalidInput(problem);
+  }
+
+  /** The values that a report may reveal. */
+  get ordinary(): readonly string[] {
+    return this.sensitive.length ? this.values.filter((value) => !this.sensitive.includes(value)) : [];
+  }
+
+  /** Return the category of an answer: a value, or an integer that spells one; throw `InvalidInput` for another. */
+  encode(answer: unknown): number {
+    const category = this.categories.get(spelled(answer) ?? "");
+    if (category === undefined) {
+      const shown = this.values.length <= 8 ? this.values : [...this.values.slice(0, 7), "..."];
+      throw new InvalidInput(`must be one of ${shown.join(", ")}, got another ${typeof answer}`);
+    }
+    return category;
+  }
+
+  /** Return a category drawn uniformly: it takes the place of an answer outside the domain. */
+  anything(coins: Coins): number {
+    return uniform(this.values.length, coins);
+  }
+}
+
+/** Return the text of an answer that is one, or an integer of at most 63 bits. */
+function spelled(answer: unknown): string | undefined {
+  if (typeof answer === "string") return answer;
+  const integer = typeof answer === "number" && Number.isInteger(answer) ? BigInt(answer) : answer;
+  if (typeof integer !== "bigint" || integer >= 1n << 63n || -integer >= 1n << 63n) return undefined;
+  return integer.toString();
+}
+
+/**
+ * An answer that is a number in [low, high]; with `clamp`, others move to the nearer end.
+ *
+ * With a `step` a number counts as the last of the points low, low + step, ..., high that is not above it.
+ * Throws `InvalidInput` for a range that is none, and as `Points`.
+ */
+export class Numeric {
+  readonly kind = "numeric";
+  /** The points that answers take; undefined where they can be any number in the range. */
+  readonly points: Points | undefined;
+
+  constructor(
+    readonly low: number,
+    readonly high: number,
+    readonly clamp: boolean,
+    readonly step = 0,
+  ) {
+    if (!(low < high && Number.isFinite(high - low))) {
+      throw new InvalidInput(`low and high must be finite with low < high, got ${low} and ${high}`);
+    }
+    this.points = step === 0 ? undefined : new Points(low, high, step);
+  }
+
+  /** Return an answer on the scale [-1, 1] of the mechanisms; throw `InvalidInput` for one outside the domain. */
+  encode(answer: unknown): number {
+    if (typeof answer !== "number" && typeof answer !== "bigint") {
+      throw new InvalidInput(`must be a number, got a ${typeof answer}`);
+    }
+    const value = Number(answer);
+    if (!Number.isFinite(value)) throw new InvalidInput("must be finite, got nan or an infinity");
+    const { low, high } = this;
+    if (!this.clamp && !(low <= value && value <= high)) {
+      throw new InvalidInput(`must lie in [${low}, ${high}], got one outside`);
+    }
+    if (this.points) return this.points.place(this.points.atOrBelow(value));
+    const share = (value - low) / (high - low);
+    return Math.min(1, Math.max(-1, 2 * share - 1));
+  }
+
+  /** Return a place in [-1, 1] drawn uniformly, of the points or of 2^53 numbers; see `Categorical.anything`. */
+  anything(coins: Coins): number {
+    if (this.points) return this.points.place(uniform(this.points.length, coins));
+    const drawn = word(coins) & ((1n << 53n) - 1n); // modulo 2^53, which divides 2^64
+    return (2 * Number(drawn)) / (2 ** 53 - 1) - 1;
+  }
+}
+
+/** What an attribute's answers can be. */
+export type Domain = Categorical | Numeric;

@@ -1,0 +1,251 @@
+/**
+ * A survey's plan as values, which devices execute.
+ *
+ * Building it checks it: every mechanism's epsilon is computed again from its integers, so the server is
+ * not trusted with privacy. Python's `hearsay.plans.plan.parse` accepts and refuses the same bytes.
+ */
+
+import type { Coins } from "../coins.js";
+import { compare, fromDouble, ONE } from "../core/exact.js";
+import { InvalidInput } from "../errors.js";
+import { build, type Mechanism } from "../mechanisms/index.js";
+import { Budget } from "./budget.js";
+import { Categorical, type Domain, Numeric } from "./domains.js";
+import { Memoizer, sha256 } from "./memo.js";
+import { checkUnit } from "./period.js";
+import {
+  compareBytes,
+  decodePlan,
+  type WireAttribute,
+  type WireLevel,
+  type WireMechanism,
+  type WireSurvey,
+} from "./protobuf.js";
+import { checkText } from "./text.js";
+
+/**
+ * One question of a survey.
+ *
+ * `memo` is 0 where every report is drawn afresh. Otherwise a device keeps one permanent answer per distinct
+ * value, of at most `memo` times a report's epsilon. `cap` is the most epsilon that a report may have at any
+ * level, perhaps Infinity.
+ */
+export interface Attribute {
+  readonly name: string;
+  readonly title: string;
+  readonly domain: Domain;
+  readonly memo: number;
+  readonly cap: number;
+}
+
+/** A named epsilon of one whole record: the mechanism of each attribute, and which of them a record reports. */
+export class Level {
+  constructor(
+    readonly name: string,
+    readonly epsilon: number,
+    readonly mechanisms: ReadonlyMap<string, Mechanism>,
+    readonly budget: Budget,
+    /** The memoizers of the memoised attributes. */
+    readonly memoizers: ReadonlyMap<string, Memoizer>,
+  ) {}
+
+  /** Draw the attributes that one record reports; return their names in order. */
+  draw(coins: Coins): string[] {
+    const names = [...this.mechanisms.keys()];
+    return this.budget.draw(coins).map((j) => names[j]!);
+  }
+}
+
+/**
+ * A survey resolved into exact mechanisms.
+ *
+ * Guarantee: who answers at a level sends reports that are, together, `level.epsilon`-LDP for the whole
+ * record; where an attribute's domain declares sensitive values or classes, its policy takes the place of
+ * its epsilon. All reports of a memoised attribute together, over periods, keep `Memoizer`'s guarantee.
+ */
+export interface Plan {
+  readonly survey: string;
+  readonly title: string;
+  readonly period: string;
+  /** SHA-256 of `data`, in hexadecimal. */
+  readonly revision: string;
+  readonly attributes: ReadonlyMap<string, Attribute>;
+  readonly levels: ReadonlyMap<string, Level>;
+  /** The level that a device uses until the person chooses one; "" where the person must choose. */
+  readonly defaultLevel: string;
+  readonly levelsDifferAtMost: number | undefined;
+  readonly data: Uint8Array;
+}
+
+const MOST_BYTES = 2 ** 22;
+const MOST_ATTRIBUTES = 1024;
+
+/**
+ * Build a plan from its frozen bytes, and check it.
+ *
+ * Throws `InvalidInput`, naming the place:
+ * - where the bytes are no plan, are not the canonical serialisation of their plan, or have fields that this
+ *   version does not know, and where a text contains characters that cannot be seen;
+ * - where a mechanism is unknown, does not fit its attribute, or exceeds its epsilon or the attribute's cap;
+ * - where a level's mechanisms together exceed the level's epsilon, the levels are not those of the survey,
+ *   or the default level is none of them.
+ */
+export async function parsePlan(data: Uint8Array): Promise<Plan> {
+  if (data.length > MOST_BYTES) {
+    throw new InvalidInput(`a plan has at most ${MOST_BYTES} bytes, got ${data.length}`);
+  }
+  const { survey, levels: resolved } = decodePlan(data);
+  if (!survey) throw new InvalidInput("a plan needs a survey");
+  for (const [place, text] of texts(survey)) checkText(place, text);
+  if (survey.attributes.length > MOST_ATTRIBUTES) {
+    throw new InvalidInput(`a survey has at most ${MOST_ATTRIBUTES} attributes, got ${survey.attributes.length}`);
+  }
+  checkUnit(survey.period);
+  const attributes = new Map(survey.attributes.map((wire) => [wire.name, at(wire.name, () => readAttribute(wire, survey.period))]));
+  if (!attributes.size || attributes.size !== survey.attributes.length) {
+    throw new InvalidInput("a plan needs attributes, each with a name of its own");
+  }
+  const levels = new Map<string, Level>();
+  for (const wire of resolved) levels.set(wire.name, await readLevel(wire, attributes));
+  if (!levels.size || levels.size !== resolved.length) {
+    throw new InvalidInput("a plan needs levels, each with a name of its own");
+  }
+  checkLevels(survey, resolved);
+  const most = survey.levels_differ_at_most;
+  if (most !== undefined && !(most >= 0 && most <= 1)) {
+    throw new InvalidInput(`levels_differ_at_most must lie in [0, 1], got ${most}`);
+  }
+  return {
+    survey: survey.name,
+    title: survey.title,
+    period: survey.period,
+    revision: await sha256(data),
+    attributes,
+    levels,
+    defaultLevel: survey.default_level,
+    levelsDifferAtMost: most,
+    data: data.slice(),
+  };
+}
+
+/** Yield each text that an operator writes, after its place in the survey. */
+function* texts(survey: WireSurvey): Generator<[place: string, text: string]> {
+  yield ["name", survey.name];
+  yield ["title", survey.title];
+  yield ["budget", survey.budget];
+  for (const [level] of survey.levels) yield ["levels", level];
+  for (const [i, attribute] of survey.attributes.entries()) {
+    const place = `attributes[${i}]`;
+    yield [`${place}: name`, attribute.name];
+    yield [`${place}: title`, attribute.title];
+    yield [`${place}: mechanism`, attribute.mechanism];
+    for (const value of attribute.categorical?.values ?? []) yield [`${place}: values`, value];
+    for (const [name] of attribute.categorical?.classes ?? []) yield [`${place}: classes`, name];
+  }
+}
+
+/** Run a check; name the place in its `InvalidInput`. */
+function at<T>(place: string, check: () => T): T {
+  try {
+    return check();
+  } catch (error) {
+    throw placed(place, error);
+  }
+}
+
+function placed(place: string, error: unknown): unknown {
+  return error instanceof InvalidInput ? new InvalidInput(`${place}: ${error.message}`) : error;
+}
+
+function readAttribute(wire: WireAttribute, unit: string): Attribute {
+  const { name, title, memo, cap = Infinity, categorical, numeric } = wire;
+  let domain: Domain;
+  if (categorical) {
+    const classes = categorical.classes.map(([, each]) => each);
+    domain = new Categorical(categorical.values, categorical.sensitive, classes);
+  } else if (numeric) domain = new Numeric(numeric.low, numeric.high, numeric.clamp, numeric.step);
+  else throw new InvalidInput("needs a domain: categorical or numeric");
+  if (memo !== 0) {
+    if (!(memo >= 1 && memo < Infinity)) throw new InvalidInput(`memo must be 0, or finite and >= 1, got ${memo}`);
+    if (domain.kind === "numeric") throw new InvalidInput("memo is for categorical answers only");
+    if (domain.sensitive.length || domain.classes.length) {
+      throw new InvalidInput("memo is for values that are all protected alike");
+    }
+    if (!unit) throw new InvalidInput("memo needs a survey with a period: without, nothing is repeated");
+  }
+  return { name, title, domain, memo, cap };
+}
+
+async function readLevel(wire: WireLevel, attributes: ReadonlyMap<string, Attribute>): Promise<Level> {
+  const place = `level ${JSON.stringify(wire.name)}`;
+  if (wire.mechanisms.length !== attributes.size) {
+    throw new InvalidInput(`${place} has ${wire.mechanisms.length} mechanisms for ${attributes.size} attributes`);
+  }
+  const mechanisms = new Map<string, Mechanism>();
+  const memoizers = new Map<string, Memoizer>();
+  for (const [i, attribute] of [...attributes.values()].entries()) {
+    try {
+      const mechanism = await readMechanism(wire.mechanisms[i]!, attribute);
+      mechanisms.set(attribute.name, mechanism);
+      if (attribute.memo) {
+        const memoizer = await Memoizer.of(mechanism);
+        memoizer.check(attribute.memo);
+        memoizers.set(attribute.name, memoizer);
+      }
+    } catch (error) {
+      throw placed(`${place}, ${JSON.stringify(attribute.name)}`, error);
+    }
+  }
+  const epsilons = [...mechanisms.values()].map((mechanism) => mechanism.epsilon);
+  const chances = wire.chances.length ? wire.chances.map((chance) => chance || ONE) : epsilons.map(() => ONE);
+  const budget = at(place, () => new Budget(epsilons, chances));
+  if (!Number.isFinite(wire.epsilon) || compare(budget.spent(), fromDouble(wire.epsilon)) > 0) {
+    throw new InvalidInput(
+      `${place} promises epsilon ${wire.epsilon} for a record, ` +
+        `but the mechanisms of one add up to ${budget.recordEpsilon()}`,
+    );
+  }
+  return new Level(wire.name, wire.epsilon, mechanisms, budget, memoizers);
+}
+
+async function readMechanism(wire: WireMechanism, { domain, cap }: Attribute): Promise<Mechanism> {
+  const { name, epsilon } = wire;
+  const fields = wire.parameters.map((parameter) => parameter.name);
+  if (fields.some((field, i) => i && field <= fields[i - 1]!)) {
+    throw new InvalidInput(`${name}: the parameters must be sorted by name, each there once`);
+  }
+  const mechanism = await build(name, epsilon, new Map(wire.parameters.map((each) => [each.name, each.values])));
+  if (!(epsilon <= cap)) {
+    throw new InvalidInput(`${name} has epsilon ${epsilon}, more than the attribute's cap of ${cap}`);
+  }
+  if (mechanism.input !== (domain.kind === "numeric" ? "number" : "category")) {
+    throw new InvalidInput(`${name} does not fit ${domain.kind} answers`);
+  }
+  if (domain.kind === "categorical") {
+    if (mechanism.k !== domain.values.length) throw new InvalidInput(`${name} does not fit ${domain.values.length} values`);
+    if (mechanism.policy || domain.sensitive.length || domain.classes.length) {
+      (await import("../mechanisms/rare.js")).checkDeclared(mechanism, domain);
+    }
+  }
+  return mechanism;
+}
+
+/** Throw `InvalidInput` unless the plan's levels are those of its survey, in order of epsilon and name. */
+function checkLevels(survey: WireSurvey, resolved: readonly WireLevel[]): void {
+  const utf8 = new TextEncoder();
+  const declared = survey.levels
+    .map(([name, epsilon]) => ({ name, epsilon }))
+    .sort((a, b) => a.epsilon - b.epsilon || compareBytes(utf8.encode(a.name), utf8.encode(b.name)));
+  const isSame = (i: number): boolean =>
+    declared[i]!.name === resolved[i]!.name && declared[i]!.epsilon === resolved[i]!.epsilon;
+  if (declared.length !== resolved.length || !declared.every((_, i) => isSame(i))) {
+    const listed = (levels: readonly { name: string; epsilon: number }[]): string =>
+      levels.map(({ name, epsilon }) => `${name} = ${epsilon}`).join(", ") || "none";
+    throw new InvalidInput(`levels: the survey declares ${listed(declared)}, the plan has ${listed(resolved)}`);
+  }
+  if (survey.default_level && !declared.some(({ name }) => name === survey.default_level)) {
+    throw new InvalidInput(
+      `default_level: expected one of ${declared.map(({ name }) => name).join(", ")}, got ${JSON.stringify(survey.default_level)}`,
+    );
+  }
+}
