@@ -12,7 +12,7 @@ import typer
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pydantic.fields import FieldInfo
 
-from hearsay.sending.transport import call, open_channel
+from hearsay.sending.over_grpc import call, open_channel
 from hearsay_server import config
 from hearsay_server.commands import connect
 from hearsay_server.commands.local import ConfigFile
