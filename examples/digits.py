@@ -42,7 +42,7 @@ from dpsgd import (
     forward_cross_entropy,
 )
 from hearsay import Analyst
-from hearsay.sending.transport import open_channel
+from hearsay.sending.over_grpc import open_channel
 from hearsay.v1 import (
     admin_pb2,
     admin_pb2_grpc,

@@ -24,7 +24,7 @@ from traffic import serving
 import hearsay.plans.plan
 from hearsay import Analyst
 from hearsay.plans.plan import Plan
-from hearsay.sending.transport import open_channel
+from hearsay.sending.over_grpc import open_channel
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, collector_pb2_grpc
 from hearsay_server.answers import spark as sparks
 from hearsay_server.answers.export import export

@@ -10,7 +10,7 @@ from proxied import Nginx
 from serving import batch, connected
 
 from hearsay import MEMORY, Client
-from hearsay.sending.failures import explained, retry_after
+from hearsay.sending.grpc_failures import explained, retry_after
 from hearsay.sending.transport import Tls
 from hearsay.trouble import Reason
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, collector_pb2_grpc

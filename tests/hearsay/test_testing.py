@@ -9,7 +9,7 @@ import pytest
 
 import hearsay
 from hearsay import Delivery, InvalidInput, Unreachable
-from hearsay.sending.transport import GrpcTransport
+from hearsay.sending.over_grpc import GrpcTransport
 from hearsay.testing import Collector, RecordingTransport
 from hearsay.v1 import collector_pb2
 from hearsay_server.surveys import survey as surveys

@@ -12,7 +12,7 @@ from certificates import Authority
 from moody import Moody, listening
 
 from hearsay import MEMORY, Client, InvalidInput, Reason, Tls, Unreachable
-from hearsay.sending.transport import GrpcTransport
+from hearsay.sending.over_grpc import GrpcTransport
 from support import Server, device, new_client, wait_until
 
 

@@ -19,7 +19,8 @@ from moody import listening
 from serving import register, serving, tokens_of
 
 from hearsay import MEMORY, Client, Delivery, InvalidInput, Reason, Tls, Unreachable
-from hearsay.sending.transport import GrpcTransport, check_target, is_loopback, open_channel
+from hearsay.sending.over_grpc import GrpcTransport, check_target, open_channel
+from hearsay.sending.transport import is_loopback
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from support import Server, device, free_port, new_client, wait_until
 
@@ -431,7 +432,7 @@ def test_a_channel_that_was_replaced_connects_no_more() -> None:
 
 FORKING = """
 import contextlib, os, signal, sys
-from hearsay.sending.transport import GrpcTransport
+from hearsay.sending.over_grpc import GrpcTransport
 
 transport = GrpcTransport(sys.argv[1])
 assert transport.get_plan("health", 10).plan

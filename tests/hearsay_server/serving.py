@@ -14,7 +14,8 @@ import grpc
 import pytest
 
 import preloaded
-from hearsay.sending.transport import Tls, open_channel
+from hearsay.sending.over_grpc import open_channel
+from hearsay.sending.transport import Tls
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, collector_pb2_grpc
 from hearsay_server.config import Config
 from hearsay_server.serving.serve import running

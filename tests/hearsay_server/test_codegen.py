@@ -185,7 +185,9 @@ def test_what_keeps_a_server_from_being_asked_is_told(address: str, tmp_path: Pa
     for given, told in (
         (("--target", nobody), f"nothing listens at {nobody}; check that `hearsay serve` runs"),
         (("--target", "no.invalid:1"), "the host name in no.invalid:1 does not resolve; check "),
-        (("--target", "https://a"), 'a target is "host:port"'),
+        (("--target", "dns:a"), 'a target is "host:port"'),
+        (("--target", "https://a/b"), 'a URL is "https://host"'),
+        (("--target", "https://no.invalid"), "the host name in https://no.invalid does not "),
     ):
         done = command("codegen", "--survey", "health", *given)
         assert done.returncode == 1

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
 
-import grpc
 import numpy as np
 
 from hearsay.plans import plan as plans
-from hearsay.sending.transport import Tls, Token, Unreachable, call, open_channel, stream
-from hearsay.v1 import admin_pb2, admin_pb2_grpc, analyst_pb2, analyst_pb2_grpc
+from hearsay.sending.transport import Tls, Token, Unreachable, open_calls
+from hearsay.v1 import admin_pb2, analyst_pb2
 from ldp.errors import InvalidInput, NotReady, needs
 
 if TYPE_CHECKING:
@@ -81,14 +80,13 @@ class Analyst:
         insecure: bool = False,
         timeout: float = 30.0,
     ) -> None:
-        """Connect to "host:port"; each question waits at most `timeout` seconds.
+        """Connect to "host:port", or over HTTP to "https://host"; each question waits at most
+        `timeout` seconds.
 
         `tls` names other files than the system's authorities; `token` is the analyst's, where
         the server asks for one.
         """
-        self._channel: grpc.Channel = open_channel(target, tls=tls, token=token, insecure=insecure)
-        self._stub = analyst_pb2_grpc.AnalystStub(self._channel)
-        self._admin = admin_pb2_grpc.AdminStub(self._channel)
+        self._calls = open_calls(target, tls=tls, token=token, insecure=insecure)
         self._timeout = timeout
 
     def surveys(self) -> "pd.DataFrame":
@@ -388,16 +386,14 @@ class Analyst:
     def list_surveys(self) -> Sequence[admin_pb2.SurveyStatus]:
         """Return the server's surveys as messages, by name."""
         request = admin_pb2.ListSurveysRequest()
-        answer: admin_pb2.ListSurveysResponse = call(
-            self._admin.ListSurveys, request, self._timeout
-        )
-        return answer.surveys
+        kind = admin_pb2.ListSurveysResponse
+        return self._calls.call("Admin/ListSurveys", request, kind, self._timeout).surveys
 
     def show_survey(self, survey: str) -> admin_pb2.ShowSurveyResponse:
         """Return a survey's plan, and how many reports it holds, as a message."""
         request = admin_pb2.ShowSurveyRequest(survey=survey)
-        shown: admin_pb2.ShowSurveyResponse = call(self._admin.ShowSurvey, request, self._timeout)
-        return shown
+        kind = admin_pb2.ShowSurveyResponse
+        return self._calls.call("Admin/ShowSurvey", request, kind, self._timeout)
 
     def query(
         self,
@@ -411,9 +407,8 @@ class Analyst:
         `sums` are sets of values, whose frequencies are summed.
         """
         request = _request(survey, attribute, options, sums)
-        answer: analyst_pb2.EstimateResponse
-        (answer,) = _joined(stream(self._stub.Estimate, request, self._timeout))
-        return answer
+        kind = analyst_pb2.EstimateResponse
+        return _single(self._calls.stream("Analyst/Estimate", request, kind, self._timeout))
 
     def query_by(
         self,
@@ -428,7 +423,8 @@ class Analyst:
             question=_request(survey, attribute, options, sums),
             by=by,
         )
-        return _joined(stream(self._stub.EstimateBy, request, self._timeout))
+        kind = analyst_pb2.EstimateResponse
+        return _joined(self._calls.stream("Analyst/EstimateBy", request, kind, self._timeout))
 
     def watch_query(
         self,
@@ -443,29 +439,27 @@ class Analyst:
         request = analyst_pb2.WatchRequest(
             question=_request(survey, attribute, options, sums), interval=interval
         )
-        return _joined(stream(self._stub.Watch, request))
+        kind = analyst_pb2.EstimateResponse
+        return _joined(self._calls.stream("Analyst/Watch", request, kind))
 
     def query_compare(self, request: analyst_pb2.CompareRequest) -> analyst_pb2.CompareResponse:
         """Return the differences between two parts of the reports as a message."""
-        answer: analyst_pb2.CompareResponse
-        (answer,) = _joined(stream(self._stub.Compare, request, self._timeout))
-        return answer
+        kind = analyst_pb2.CompareResponse
+        return _single(self._calls.stream("Analyst/Compare", request, kind, self._timeout))
 
     def query_distribution(
         self, request: analyst_pb2.DistributionRequest
     ) -> analyst_pb2.DistributionResponse:
         """Return a histogram and quantiles as a message."""
-        answer: analyst_pb2.DistributionResponse = call(
-            self._stub.Distribution, request, self._timeout
-        )
-        return answer
+        kind = analyst_pb2.DistributionResponse
+        return self._calls.call("Analyst/Distribution", request, kind, self._timeout)
 
     def query_suspicions(
         self, request: analyst_pb2.SuspicionsRequest
     ) -> analyst_pb2.SuspicionsResponse:
         """Return the tests for forged reports as a message; waits up to an hour."""
-        answer: analyst_pb2.SuspicionsResponse = call(self._stub.Suspicions, request, _LONG)
-        return answer
+        kind = analyst_pb2.SuspicionsResponse
+        return self._calls.call("Analyst/Suspicions", request, kind, _LONG)
 
     def chunks(
         self,
@@ -481,7 +475,7 @@ class Analyst:
         """
         fields = _fields(selection, Selection)
         request = analyst_pb2.ExportRowsRequest(survey=survey, since=since, **fields)
-        return stream(self._stub.ExportRows, request)
+        return self._calls.stream("Analyst/ExportRows", request, analyst_pb2.ExportRowsResponse)
 
     def _grouped(
         self, survey: str, attribute: str, by: Literal["LEVEL", "PERIOD"], options: Options
@@ -497,7 +491,7 @@ class Analyst:
 
     def close(self) -> None:
         """Close the connection."""
-        self._channel.close()
+        self._calls.close()
 
     def __enter__(self) -> Self:
         return self
@@ -542,6 +536,14 @@ def _joined(messages: Iterator[_Answer]) -> Iterator[_Answer]:
                 answer.more = False
                 answer.MergeFrom(part)
             yield answer
+
+
+def _single(messages: Iterator[_Answer]) -> _Answer:
+    """Return the one answer to a question."""
+    answers = list(_joined(messages))
+    if len(answers) != 1:
+        raise Unreachable(f"the server answered one question with {len(answers)} answers")
+    return answers[0]
 
 
 def _request(

@@ -24,7 +24,7 @@ from hearsay.recording.ledger import Ledger
 from hearsay.recording.outbox import Outbox
 from hearsay.sending.plan_keeper import PlanKeeper
 from hearsay.sending.sender import Delivery, DeliveryState, Sender
-from hearsay.sending.transport import GrpcTransport, Tls, Token, Transport
+from hearsay.sending.transport import Tls, Token, Transport, connect
 from hearsay.storage.anchors import Anchor
 from hearsay.storage.store import Store
 from hearsay.trouble import Reason, Trouble, to_raise
@@ -98,7 +98,8 @@ class Client(Person):
         coins: Coins | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Prepare to answer a survey of the server at "host:port"; return at once.
+        """Prepare to answer a survey of the server at "host:port" (over gRPC) or "https://host"
+        (over HTTP); return at once.
 
         `survey` is the `AGREEMENT` of the module that `hearsay codegen` wrote: then the app
         accepts exactly that plan, whatever the server sends. Or it is the survey's name: then
@@ -118,14 +119,14 @@ class Client(Person):
         (an `AGREEMENT` contains both).
 
         TLS with the system's authorities is used for any host that is not loopback unless
-        `insecure`; `tls`, a `Tls(...)`, names other authorities or a certificate, and is used on
-        loopback, too; `token` proves to the server who calls. Where `target` or `token` is
-        None, the environment's HEARSAY_TARGET and HEARSAY_TOKEN are used. HEARSAY_DISABLED=1 makes
-        a client that takes and sends nothing. `debug`, or HEARSAY_DEBUG=1, logs events to stderr,
-        but no answer and no code. `on_drop` is called, in any thread, with the reason and the
-        number of answers, reports or batches dropped, except for "idle". `strict` is for
-        development: errors that the programmer can fix raise. `coins` and `clock` are for tests
-        and simulations.
+        `insecure`, with which "http://" may name such a host; `tls`, a `Tls(...)`, names other
+        authorities or a certificate, and is used on loopback, too; `token` proves to the server
+        who calls. Where `target` or `token` is None, the environment's HEARSAY_TARGET and
+        HEARSAY_TOKEN are used. HEARSAY_DISABLED=1 makes a client that takes and sends nothing.
+        `debug`, or HEARSAY_DEBUG=1, logs events to stderr, but no answer and no code. `on_drop`
+        is called, in any thread, with the reason and the number of answers, reports or batches
+        dropped, except for "idle". `strict` is for development: errors that the programmer can
+        fix raise. `coins` and `clock` are for tests and simulations.
 
         Raises `InvalidInput` where an argument is missing, contradicts another or is malformed,
         and where a file of `tls` cannot be read.
@@ -137,7 +138,7 @@ class Client(Person):
         clock, coins, withheld = _checked(clock), coins or Coins(), frozenset(withhold)
         disabled = environment.is_set("HEARSAY_DISABLED")
         if disabled:  # nothing is asked for, and no file is made
-            target, ledger = target or "127.0.0.1:1", MEMORY
+            target, ledger = target or "http://127.0.0.1:1", MEMORY
         self._transport = _transport(target, tls, token, insecure)
         file = None if isinstance(ledger, _Memory) else Path(ledger)
         store = Store(file, clock, wait=delivery.record_wait, anchor=anchor)
@@ -405,11 +406,13 @@ def _transport(
     if target is None:
         target = environment.value("HEARSAY_TARGET")
     if target is None:
-        raise InvalidInput('give the server as "host:port", or set HEARSAY_TARGET')
+        raise InvalidInput(
+            'give the server as "host:port" or "https://host", or set HEARSAY_TARGET'
+        )
     if not isinstance(target, str):
         return target
     token = token if token is not None else environment.value("HEARSAY_TOKEN")
-    return GrpcTransport(target, tls=tls, token=token, insecure=insecure)
+    return connect(target, tls=tls, token=token, insecure=insecure)
 
 
 def _checked(clock: Callable[[], datetime]) -> Callable[[], datetime]:

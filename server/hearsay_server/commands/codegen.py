@@ -1,5 +1,6 @@
 """`hearsay codegen`: write a typed Python module with an app's agreement on a survey."""
 
+import contextlib
 import keyword
 import re
 from base64 import b64encode
@@ -13,7 +14,8 @@ import typer
 import hearsay.plans.plan
 from hearsay.agreement import Agreement
 from hearsay.plans.plan import Categorical
-from hearsay.sending.transport import GrpcTransport, Tls, Unreachable
+from hearsay.sending.transport import Tls, Unreachable
+from hearsay.sending.transport import connect as to_server
 from hearsay.trouble import Reason
 from hearsay_server.commands import connect
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, Insecure, Target, Token
@@ -59,6 +61,7 @@ def codegen(
     \b
       hearsay codegen daily.toml --out daily.py
       hearsay codegen --survey daily --target hearsay.example.org:443 --out daily.py
+      hearsay codegen --survey daily --target https://hearsay.example.org --out daily.py
     """
     if file is not None and survey is None:
         plan = surveys.resolve(surveys.from_file(file))
@@ -78,9 +81,10 @@ def codegen(
 
 def _fetched(survey: str, target: str, tls: Tls | None, token: str | None, insecure: bool) -> bytes:
     """Return a survey's plan from a server; where there is none, raise an error with advice."""
-    transport = GrpcTransport(target, tls=tls, token=token, insecure=insecure)
+    transport = to_server(target, tls=tls, token=token, insecure=insecure)
     try:
-        plan: bytes = transport.get_plan(survey, _TIMEOUT).plan
+        with contextlib.closing(transport):
+            plan: bytes = transport.get_plan(survey, _TIMEOUT).plan
     except InvalidInput as error:
         raise InvalidInput(
             f"the server at {target} gives no plan: {error}; `hearsay survey list` names its "

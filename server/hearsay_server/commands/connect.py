@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 DEFAULT_ADDRESS = "127.0.0.1:50051"
 
-Target = Annotated[str, typer.Option(help="The server, as HOST:PORT.")]
+Target = Annotated[str, typer.Option(help="The server, as HOST:PORT, or https://HOST over HTTP.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Insecure = Annotated[bool, typer.Option(help="Forgo TLS for a host that is not loopback.")]
 Token = Annotated[
@@ -66,7 +66,7 @@ def options(
 
 def tls(context: typer.Context) -> "Tls | None":
     """Return the TLS files given by the options before the command; None without any."""
-    from hearsay.sending.transport import Tls  # commands that reach no server do without gRPC
+    from hearsay.sending.transport import Tls  # commands that reach no server do without it
 
     given = context.find_root().params
     if not any(given[name] for name in ("ca", "certificate", "key", "server_name")):

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from hearsay.sending.transport import call, open_channel
+from hearsay.sending.over_grpc import call, open_channel
 from hearsay_server.commands import connect
 from hearsay_server.serving.status import LIVE
 

@@ -1,5 +1,6 @@
 """`hearsay survey`: register, inspect, close and delete surveys."""
 
+import contextlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,8 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 import hearsay.plans.plan
-from hearsay.sending.transport import call, open_channel
-from hearsay.v1 import admin_pb2, admin_pb2_grpc
+from hearsay.sending.transport import open_calls
+from hearsay.v1 import admin_pb2
 from hearsay_server.commands import connect, upkeep
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from hearsay_server.surveys import survey as surveys
@@ -39,10 +40,11 @@ def create_survey(
 ) -> None:
     """Register a survey: resolve it into its plan and freeze that."""
     survey = surveys.from_file(file)
-    with open_channel(target, tls=connect.tls(context), token=token, insecure=insecure) as channel:
-        stub = admin_pb2_grpc.AdminStub(channel)
+    calls = open_calls(target, tls=connect.tls(context), token=token, insecure=insecure)
+    with contextlib.closing(calls):
+        request = admin_pb2.CreateSurveyRequest(survey=survey)
         try:
-            status = call(stub.CreateSurvey, admin_pb2.CreateSurveyRequest(survey=survey), _TIMEOUT)
+            status = calls.call("Admin/CreateSurvey", request, admin_pb2.SurveyStatus, _TIMEOUT)
         except InvalidInput as error:
             raise InvalidInput(f"{file}: {error}") from None
     Console().print(f"{status.survey} is registered, revision {status.revision.hex()[:12]}")
@@ -79,9 +81,10 @@ def list_surveys(
     as_json: AsJson = False,
 ) -> None:
     """List the surveys, with their numbers of batches and records."""
-    with open_channel(target, tls=connect.tls(context), token=token, insecure=insecure) as channel:
-        stub = admin_pb2_grpc.AdminStub(channel)
-        answer = call(stub.ListSurveys, admin_pb2.ListSurveysRequest(), _TIMEOUT)
+    calls = open_calls(target, tls=connect.tls(context), token=token, insecure=insecure)
+    with contextlib.closing(calls):
+        request, kind = admin_pb2.ListSurveysRequest(), admin_pb2.ListSurveysResponse
+        answer = calls.call("Admin/ListSurveys", request, kind, _TIMEOUT)
     if as_json:
         rows = [
             {
@@ -115,9 +118,10 @@ def show_survey(
     as_json: AsJson = False,
 ) -> None:
     """Show what a survey asks, its mechanisms with their epsilon, and what has come in."""
-    with open_channel(target, tls=connect.tls(context), token=token, insecure=insecure) as channel:
-        stub = admin_pb2_grpc.AdminStub(channel)
-        answer = call(stub.ShowSurvey, admin_pb2.ShowSurveyRequest(survey=survey), _TIMEOUT)
+    calls = open_calls(target, tls=connect.tls(context), token=token, insecure=insecure)
+    with contextlib.closing(calls):
+        request, kind = admin_pb2.ShowSurveyRequest(survey=survey), admin_pb2.ShowSurveyResponse
+        answer = calls.call("Admin/ShowSurvey", request, kind, _TIMEOUT)
     plan = hearsay.plans.plan.parse(answer.plan)
     if as_json:
         document = MessageToDict(hearsay.plans.plan.message(answer.plan))

@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from hearsay.sending.transport import call, open_channel
-from hearsay.v1 import admin_pb2, admin_pb2_grpc
+from hearsay.sending.transport import open_calls
+from hearsay.v1 import admin_pb2
 from hearsay_server import config
 from hearsay_server.commands import connect
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
@@ -122,9 +122,10 @@ def close_survey(
     token: Token = None,
 ) -> None:
     """Take no more reports of a survey, for good; its tallies stay."""
-    with open_channel(target, tls=connect.tls(context), token=token, insecure=insecure) as channel:
+    calls = open_calls(target, tls=connect.tls(context), token=token, insecure=insecure)
+    with contextlib.closing(calls):
         request = admin_pb2.CloseSurveyRequest(survey=survey, period=period)
-        call(admin_pb2_grpc.AdminStub(channel).CloseSurvey, request, _TIMEOUT)
+        calls.call("Admin/CloseSurvey", request, admin_pb2.SurveyStatus, _TIMEOUT)
     typer.echo(f"{survey} is closed" + (f" up to {period}" if period else ""))
 
 
@@ -139,7 +140,9 @@ def delete_survey(
     """Delete a survey with all its reports."""
     if not yes:
         typer.confirm(f"Delete {survey} and all its reports, for good?", abort=True)
-    with open_channel(target, tls=connect.tls(context), token=token, insecure=insecure) as channel:
+    calls = open_calls(target, tls=connect.tls(context), token=token, insecure=insecure)
+    with contextlib.closing(calls):
         request = admin_pb2.DeleteSurveyRequest(survey=survey)
-        held = call(admin_pb2_grpc.AdminStub(channel).DeleteSurvey, request, _TIMEOUT)
+        kind = admin_pb2.DeleteSurveyResponse
+        held = calls.call("Admin/DeleteSurvey", request, kind, _TIMEOUT)
     typer.echo(f"{survey} is deleted, with {held.records:,} records in {held.batches:,} batches")

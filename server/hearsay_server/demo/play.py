@@ -25,8 +25,8 @@ from rich.table import Table
 import hearsay.plans.plan
 from hearsay import Analyst
 from hearsay.plans.plan import Categorical, Numeric
-from hearsay.sending.transport import call, open_channel
-from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, survey_pb2
+from hearsay.sending.transport import open_calls
+from hearsay.v1 import admin_pb2, collector_pb2, survey_pb2
 from hearsay_server.demo.devices import Answers, Respondent, Sent, deliver, start
 from hearsay_server.demo.results import Comparison, draw, show
 from hearsay_server.surveys import survey as surveys
@@ -121,9 +121,9 @@ def play(
         address = stack.enter_context(server_process(folder))
         stack.callback(pool.terminate)  # before the server ends, whatever happens
         console.print(f"a server runs at {address}, its data in {folder}")
-        with open_channel(address) as channel:
+        with contextlib.closing(open_calls(address)) as calls:
             request = admin_pb2.CreateSurveyRequest(survey=source.survey)
-            call(admin_pb2_grpc.AdminStub(channel).CreateSurvey, request, 30.0)
+            calls.call("Admin/CreateSurvey", request, admin_pb2.SurveyStatus, 30.0)
         plan = surveys.resolve(source.survey)
         exhibit = _collect(pool, source, address, plan, seed, console)
         results = _ask(source, address)

@@ -1,0 +1,456 @@
+"""Calls over HTTP: the transport of targets such as "https://host".
+
+It speaks the Connect protocol (https://connectrpc.com/docs/protocol) over HTTP/1.1, through the
+standard library alone. Nothing is followed, decompressed, or kept in a jar.
+"""
+
+import http.client
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from google.protobuf.message import DecodeError, Message
+
+from hearsay.sending import failures
+from hearsay.sending.connection import (
+    LARGEST,
+    Answered,
+    Call,
+    Connection,
+    Interrupted,
+    Site,
+    check_length,
+    explained,
+    open_connection,
+    site,
+)
+from hearsay.sending.failures import OUR_FAULT, on_one_line
+from hearsay.sending.transport import Answer, Tls, Token, Unreachable, bearer, malformed, single
+from hearsay.v1 import collector_pb2
+from ldp.errors import InvalidInput, NotReady
+
+_PATH = "/hearsay.v1."
+
+_UNARY, _STREAM = "application/proto", "application/connect+proto"
+
+_ERROR = 64 << 10
+"""Bytes of the largest answer that says why a call failed."""
+
+_LAST = 0x02
+"""The flag of the envelope that ends a stream."""
+
+_IDLE = 8
+"""Connections that are kept for the next calls; more are under way only at once."""
+
+_CODES = {
+    "canceled": "CANCELLED",
+    "unknown": "UNKNOWN",
+    "invalid_argument": "INVALID_ARGUMENT",
+    "deadline_exceeded": "DEADLINE_EXCEEDED",
+    "not_found": "NOT_FOUND",
+    "already_exists": "ALREADY_EXISTS",
+    "permission_denied": "PERMISSION_DENIED",
+    "resource_exhausted": "RESOURCE_EXHAUSTED",
+    "failed_precondition": "FAILED_PRECONDITION",
+    "aborted": "ABORTED",
+    "out_of_range": "OUT_OF_RANGE",
+    "unimplemented": "UNIMPLEMENTED",
+    "internal": "INTERNAL",
+    "unavailable": "UNAVAILABLE",
+    "data_loss": "DATA_LOSS",
+    "unauthenticated": "UNAUTHENTICATED",
+}
+"""gRPC's names of the codes that Connect has."""
+
+
+class _Status(Exception):
+    """The server ended a call with an error of its own."""
+
+    def __init__(self, code: str, details: str, retry_after: float, *, answered: bool) -> None:
+        super().__init__(details)
+        self.code = code
+        self.retry_after = retry_after
+        self.answered = answered
+
+
+class _Server:
+    """A server, and the connections to it that wait for their next call."""
+
+    def __init__(self, target: str, tls: Tls | None, token: Token | None, insecure: bool) -> None:
+        self._idle: list[Connection] = []
+        self.site = site(target, tls=tls, insecure=insecure)
+        self._token = token
+        self._process = os.getpid()
+
+    def unary(
+        self, call: Call, method: str, request: Message, timeout: float, again: bool
+    ) -> bytes:
+        """Return the bytes of the answer to a request.
+
+        With `again` the request goes once more where a connection that was used before turns out
+        to be closed. Raises `_Status`, and `Unreachable` where there is no answer.
+        """
+        body = request.SerializeToString()
+        entries = self._entries(_UNARY, timeout)
+        connection, response = self._asked(call, method, entries, body, again)
+        try:
+            try:
+                self._check(connection, response, _UNARY)
+                answer = connection.body(response, LARGEST)
+            except _Status:
+                self._give_back(connection, response)
+                raise
+            self._give_back(connection, response)
+            return answer
+        except Exception as error:
+            raise self._told(error) from None
+        finally:
+            call.let_go()
+            self._end(connection)
+
+    def stream(
+        self, call: Call, method: str, request: Message, timeout: float | None
+    ) -> Iterator[bytes]:
+        """Yield the bytes of each answer to a request; raise as `unary`."""
+        body = _envelope(request.SerializeToString())
+        entries = self._entries(_STREAM, timeout)
+        connection, response = self._asked(call, method, entries, body, again=True)
+        try:
+            self._check(connection, response, _STREAM)
+            check_length(response)
+            while True:
+                call.room = LARGEST + (LARGEST >> 4)
+                flags, message = _part(response)
+                if flags & _LAST:
+                    break
+                if flags:
+                    raise Answered("with a compressed part, which was not asked for")
+                yield message
+            if (status := _ended(message)) is not None:
+                raise status
+            if not response.read(1):
+                self._give_back(connection, response)
+        except Exception as error:
+            raise self._told(error) from None
+        finally:
+            call.let_go()
+            self._end(connection)
+
+    def close(self) -> None:
+        """Hang up all connections that wait."""
+        while self._idle:
+            self._idle.pop().close()
+
+    __del__ = close  # a socket that is forgotten would be warned of
+
+    def after_fork(self) -> None:
+        """Drop the parent's connections in a forked child."""
+        while self._idle:
+            self._idle.pop().abandon()
+        self._process = os.getpid()
+
+    def _entries(self, kind: str, timeout: float | None) -> list[str]:
+        token = bearer(self._token)
+        entries = [f"Host: {self.site.authority}", f"Content-Type: {kind}"]
+        entries += ["Accept-Encoding: identity", "Connect-Protocol-Version: 1"]
+        if timeout is not None:
+            entries.append(f"Connect-Timeout-Ms: {min(math.ceil(timeout * 1000), 10**10 - 1)}")
+        return entries if token is None else [*entries, f"Authorization: {token}"]
+
+    def _asked(
+        self, call: Call, method: str, entries: list[str], body: bytes, again: bool
+    ) -> tuple[Connection, http.client.HTTPResponse]:
+        """Send a request; return the connection, and the answer whose head was read."""
+        while True:
+            connection, is_new = None, False
+            try:
+                connection = self._waiting()
+                if connection is None:
+                    connection, is_new = open_connection(self.site, call), True
+                request = self._request(connection, method, entries, body)
+                return connection, connection.ask(call, request, "POST")
+            except BaseException as error:
+                if connection is not None:
+                    connection.close(call)
+                    # The server hung up while nothing was under way: it has not read the request.
+                    hung_up = isinstance(error, OSError) and not isinstance(error, TimeoutError)
+                    if again and hung_up and not is_new and not connection.was_answered:
+                        continue
+                if isinstance(error, Exception):
+                    raise self._told(error) from None
+                raise
+
+    def _request(
+        self, connection: Connection, method: str, entries: list[str], body: bytes
+    ) -> bytes:
+        path = _PATH + method
+        if connection.proxy is not None:  # which learns the server from the request's line
+            path = f"http://{self.site.authority}{path}"
+            if connection.proxy.authorization is not None:
+                entries = [*entries, f"Proxy-Authorization: {connection.proxy.authorization}"]
+        head = [f"POST {path} HTTP/1.1", *entries, f"Content-Length: {len(body)}", "", ""]
+        return "\r\n".join(head).encode("ascii") + body
+
+    def _waiting(self) -> Connection | None:
+        """Return a connection that waits for a call, None where none does."""
+        if self._process != os.getpid():
+            self.after_fork()
+        while self._idle:
+            try:
+                connection = self._idle.pop()
+            except IndexError:  # another thread was first
+                break
+            if connection.is_usable():
+                return connection
+            connection.close()
+        return None
+
+    def _give_back(self, connection: Connection, response: http.client.HTTPResponse) -> None:
+        if connection.keeps(response) and len(self._idle) < _IDLE:
+            self._idle.append(connection)
+
+    def _end(self, connection: Connection) -> None:
+        if connection not in self._idle:
+            connection.close()
+
+    def _check(self, connection: Connection, response: http.client.HTTPResponse, kind: str) -> None:
+        """Raise an exception unless this is an answer of the expected content type."""
+        given = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if response.status == 200 and given == kind:
+            return
+        if given == "application/json" and response.status >= 400:
+            found = _json(connection.body(response, _ERROR))
+            if found is not None and str(found.get("code")) in _CODES:
+                raise _status(found, response.headers)
+        raise _foreign(response.status, given, response.headers)
+
+    def _told(self, error: Exception) -> Exception:
+        """Return the error to raise for an exception of a connection."""
+        if isinstance(error, (_Status, Unreachable)):
+            return error
+        if isinstance(error, Interrupted):
+            return Unreachable("the call was interrupted")
+        known = (OSError, http.client.HTTPException, ValueError, Answered)
+        if not isinstance(error, known):
+            return error
+        reason, words = explained(error, self.site)
+        return Unreachable(words, reason=reason)
+
+
+class HttpTransport:
+    """The Collector service of a real server, over HTTP.
+
+    The connection is made when it is needed, and used again for the next call unless that comes
+    more than a minute later. One call at a time.
+    Raises `InvalidInput` unless the target is "https://host[:port]", or "http://" on loopback or
+    with `insecure`, and for files of `tls` that cannot be read.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        tls: Tls | None = None,
+        token: Token | None = None,
+        insecure: bool = False,
+    ) -> None:
+        self._server = _Server(target, tls, token, insecure)
+        self._call: Call | None = None
+        self._usable = True
+
+    def get_plan(self, survey: str, timeout: float) -> collector_pb2.GetPlanResponse:
+        request = collector_pb2.GetPlanRequest(survey=survey)
+        return self._run("GetPlan", request, collector_pb2.GetPlanResponse, timeout)
+
+    def submit(self, batch: collector_pb2.Batch, timeout: float) -> collector_pb2.SubmitResponse:
+        request = collector_pb2.SubmitRequest(batches=[batch])
+        answer = self._run("Submit", request, collector_pb2.SubmitResponse, timeout)
+        return single(answer, self._server.site.url)
+
+    def forget(
+        self, survey: str, period: str, ids: Sequence[bytes], timeout: float
+    ) -> collector_pb2.ForgetResponse:
+        request = collector_pb2.ForgetRequest(survey=survey, period=period, ids=ids)
+        return self._run("Forget", request, collector_pb2.ForgetResponse, timeout)
+
+    def interrupt(self) -> None:
+        call = self._call
+        if call is not None:
+            call.interrupt()
+
+    def close(self) -> None:
+        self.interrupt()
+        self._server.close()
+
+    def after_fork(self, *, usable: bool) -> None:
+        self._server.after_fork()
+        if self._call is not None:
+            _abandoned.append(self._call)
+        self._call = None
+        self._usable = usable
+
+    def _run(self, name: str, request: Message, kind: type[Answer], timeout: float) -> Answer:
+        if not self._usable:
+            raise Unreachable("this process was forked in the middle of a call; others will send")
+        call = self._call = Call(timeout)
+        try:
+            # Plans and batches with their ids: another time changes nothing.
+            data = self._server.unary(call, f"Collector/{name}", request, timeout, again=True)
+        except _Status as status:
+            raise _translated(status, self._server.site) from None
+        finally:
+            self._call = None
+        return _parsed(data, kind, self._server.site)
+
+
+_abandoned: list[Call] = []
+"""The parent's calls in a forked child: what they hold of TLS may have been in the middle of
+something, and is not freed."""
+
+
+class HttpCalls:
+    """`Calls` over HTTP. A question that streams its answers has a connection of its own."""
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        tls: Tls | None = None,
+        token: Token | None = None,
+        insecure: bool = False,
+    ) -> None:
+        """Raise as `HttpTransport`."""
+        self._server = _Server(target, tls, token, insecure)
+
+    def call(self, method: str, request: Message, kind: type[Answer], timeout: float) -> Answer:
+        """Return the answer, as `Calls.call` does."""
+        again = not method.startswith("Admin/")  # which changes things
+        try:
+            data = self._server.unary(Call(timeout), method, request, timeout, again)
+        except _Status as status:
+            raise self._translated(status) from None
+        return _parsed(data, kind, self._server.site)
+
+    def stream(
+        self, method: str, request: Message, kind: type[Answer], timeout: float | None = None
+    ) -> Iterator[Answer]:
+        """Yield the answers, as `Calls.stream` does."""
+        answers = self._server.stream(Call(timeout), method, request, timeout)
+        try:
+            for data in answers:
+                yield _parsed(data, kind, self._server.site)
+        except _Status as status:
+            raise self._translated(status) from None
+        finally:
+            answers.close()  # type: ignore[attr-defined]  # a generator
+
+    def close(self) -> None:
+        """Hang up."""
+        self._server.close()
+
+    def _translated(self, status: _Status) -> Exception:
+        if status.code == "FAILED_PRECONDITION":
+            return NotReady(str(status))
+        return (
+            InvalidInput(str(status))
+            if status.code in OUR_FAULT
+            else _unreachable(status, self._server.site)
+        )
+
+
+def _translated(status: _Status, to: Site) -> Exception:
+    if status.code in OUR_FAULT:
+        return InvalidInput(on_one_line(str(status)))
+    return _unreachable(status, to)
+
+
+def _unreachable(status: _Status, to: Site) -> Unreachable:
+    details, answered = str(status), status.answered
+    reason, words = failures.explained(status.code, details, to.url, answered=answered)
+    return Unreachable(words, status.retry_after, reason)
+
+
+def _parsed(data: bytes, kind: type[Answer], to: Site) -> Answer:
+    try:
+        return kind.FromString(data)
+    except DecodeError:
+        raise malformed(to.url, f"bytes that are no {kind.DESCRIPTOR.name}") from None
+
+
+def _envelope(message: bytes) -> bytes:
+    return b"\0" + len(message).to_bytes(4, "big") + message
+
+
+def _part(response: http.client.HTTPResponse) -> tuple[int, bytes]:
+    """Return the flags and the message of the next envelope of a stream."""
+    head = response.read(5)
+    size = int.from_bytes(head[1:], "big")
+    if size > LARGEST:
+        raise Answered(f"with more than {LARGEST} bytes at once")
+    message = response.read(size) if size else b""
+    if len(head) < 5 or len(message) < size:
+        raise http.client.IncompleteRead(message)
+    return head[0], message
+
+
+def _ended(data: bytes) -> _Status | None:
+    """Return the error in the last envelope of a stream, None where there is none."""
+    found = _json(data)
+    if found is None:
+        raise Answered("with an end that is no JSON")
+    error, metadata = found.get("error"), found.get("metadata")
+    if not isinstance(error, dict):
+        return None
+    metadata = metadata if isinstance(metadata, dict) else {}
+    lower = {str(name).lower(): values for name, values in metadata.items()}
+    said = {
+        name: values[0] for name, values in lower.items() if isinstance(values, list) and values
+    }
+    return _status(error, said)
+
+
+def _json(data: bytes) -> dict[str, Any] | None:
+    """Return an object in JSON; None for bytes that are none."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _status(error: dict[str, Any], said: Any) -> _Status:
+    """Return the status of an error of Connect; `said` are its headers, or its metadata."""
+    message = error.get("message", "")
+    code = _CODES.get(str(error.get("code")), "UNKNOWN")
+    wait, answered = _delay(said)
+    return _Status(code, message if isinstance(message, str) else "", wait, answered=answered)
+
+
+def _delay(said: Any) -> tuple[float, bool]:
+    """Return the seconds for which a server wants to be left alone, and whether it says so."""
+    exact, rough = said.get(failures.RETRY_AFTER), said.get("retry-after")
+    if exact is not None:
+        return failures.delay(str(exact).strip()), True
+    if rough is not None:
+        return failures.delay(str(rough).strip(), unit=1.0), True
+    return 0.0, False
+
+
+def _foreign(status: int, given: str, headers: Any) -> Exception:
+    """Return the error for an answer that is not Connect's: a proxy's, or of another service."""
+    if status in (401, 403):
+        code = "UNAUTHENTICATED" if status == 401 else "PERMISSION_DENIED"
+        return _Status(code, f"status {status} of HTTP", 0.0, answered=True)
+    if status == 407:
+        return Unreachable("the proxy asks for a login, as http://USER:PASSWORD@HOST:PORT")
+    if status == 429 or status >= 500:
+        wait, _ = _delay(headers)
+        return _Status("UNAVAILABLE", f"status {status} of HTTP", wait, answered=True)
+    if 300 <= status < 400:
+        return Answered(
+            f"with a redirect ({status}), which is not followed: give the address itself"
+        )
+    kind = on_one_line(given)[:80] or "no content type"
+    return Answered(f"with status {status} and {kind}: it is no server of Hearsay")
