@@ -5,12 +5,14 @@ import shutil
 import sqlite3
 import stat
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from types import ModuleType
 
+import keyring
 import pytest
 from disks import SmallDisk
+from keyrings.alt.file import PlaintextKeyring
 
 from hearsay.storage.anchors import Anchor, FileAnchor, KeyringAnchor
 from hearsay.storage.new_ledger import create_ledger
@@ -295,25 +297,25 @@ def test_a_keyring_anchor_says_which_package_it_needs(monkeypatch: pytest.Monkey
         KeyringAnchor("app", "ledger")
 
 
-def test_a_keyring_anchor_keeps_bytes_as_text(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # In place of the real package, whose keyrings need a desktop.
-    entries: dict[tuple[str, str], str] = {}
-    keyring = ModuleType("keyring")
-    monkeypatch.setattr(keyring, "get_password", lambda *entry: entries.get(entry), raising=False)
-    monkeypatch.setattr(
-        keyring,
-        "set_password",
-        lambda service, name, text: entries.update({(service, name): text}),
-        raising=False,
-    )
-    monkeypatch.setitem(sys.modules, "keyring", keyring)
+@pytest.fixture
+def in_a_file(tmp_path: Path) -> Iterator[None]:
+    """Let keyring keep its entries in a file, where a desktop has a keyring of its own."""
+    before, kept = keyring.get_keyring(), PlaintextKeyring()
+    kept.file_path = str(tmp_path / "keyring.cfg")
+    keyring.set_keyring(kept)
+    yield
+    keyring.set_keyring(before)
+
+
+@pytest.mark.usefixtures("in_a_file")
+def test_a_keyring_anchor_keeps_bytes_as_text(file: Path) -> None:
     anchor = KeyringAnchor("app", "ledger")
     assert anchor.load() is None
     anchor.store(bytes(range(24)))
-    assert entries == {("app", "ledger"): "AAECAwQFBgcICQoLDA0ODxAREhMUFRYX"}
+    assert keyring.get_password("app", "ledger") == "AAECAwQFBgcICQoLDA0ODxAREhMUFRYX"
     assert anchor.load() == bytes(range(24))
-    entries.clear()
+    keyring.delete_password("app", "ledger")
     send(file, anchor, 2)
     assert lost(file, anchor) == ""
-    entries["app", "ledger"] = "no base64"
+    keyring.set_password("app", "ledger", "no base64")
     assert "used by another ledger" in lost(file, anchor)
