@@ -228,6 +228,7 @@ _TEXTS += ("attribute's mechanism", "values", "classes")
 
 _HIDDEN = "\0\n\x7f\x85\xad\u034f\u115f\u17b4\u180b\u180f\u200b\u202e\u2028\u2029\u2065\u3164"
 _HIDDEN += "\ue000\ufe0f\ufeff\uffa0\ufff8\U000e0041\U000e01ef\U0010fffd"
+_HIDDEN += "\xa0\u1680\u2003\u2800\u3000\U0001d159"
 
 
 def _surveys() -> Listed:
@@ -250,7 +251,11 @@ def _surveys() -> Listed:
         ("\u1100\u1161", "text"),
         ("\uac00", ""),
         ("\u1ea1\u0301", ""),
-        ("\u00a0", ""),
+        ("A b c", ""),
+        (" A", "text"),
+        ("A ", "text"),
+        ("A  b", "text"),
+        ("Caf\u00e9  b", "text"),
         ("\U0001f1eb\U0001f1f7", ""),
     ):
         points = " ".join(f"U+{ord(each):04X}" for each in text)

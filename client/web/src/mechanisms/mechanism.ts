@@ -165,3 +165,10 @@ export function isOdd(x: number): boolean {
   for (; x; x &= x - 1) odd = !odd;
   return odd;
 }
+
+/** Throw `InvalidInput`, without the value, unless it is a category 0..k-1, or without k in [-1, 1]. */
+export function checkValue(name: string, k: number | undefined, value: number): void {
+  if (k ? !(Number.isInteger(value) && value >= 0 && value < k) : !(value >= -1 && value <= 1)) {
+    throw new InvalidInput(`${name}: the value must be ${k ? `a category below ${k}` : "in [-1, 1]"}`);
+  }
+}

@@ -1,6 +1,7 @@
 /** Policies: limits on how well a report may tell any two values apart, in exact integers. */
 
-import { compare, doubleBelow, expBelow, type Fraction, fraction, fromDouble, times } from "../core/exact.js";
+import { compare, expBelow, type Fraction, fraction, fromDouble, times } from "../core/exact.js";
+import { doubleBelow } from "../core/logarithm.js";
 import { InvalidInput } from "../errors.js";
 import type { Categorical } from "../plans/domains.js";
 import type { Mechanism } from "./mechanism.js";
