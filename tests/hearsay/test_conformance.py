@@ -240,7 +240,7 @@ MESSAGES = {
     "bytes": "are no plan",
     "unknown": "fields that this version of hearsay does not know",
     "canonical": "not the canonical serialisation",
-    "text": r"U\+",
+    "text": r"U\+|single spaces|normal form",
     "period": "period must be empty or one of",
     "attributes": "needs attributes, each with a name",
     "domain": "values|class|whole steps|step must|points|low and high|needs a domain|twice",
