@@ -2,12 +2,13 @@
 
 import asyncio
 import functools
+import inspect
 import threading
 import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
-from typing import ParamSpec
+from typing import Concatenate, ParamSpec
 
 import pytest
 import stored
@@ -21,19 +22,6 @@ from hearsay_server.storage.writer import Overloaded, Writer
 
 P = ParamSpec("P")
 LIMITS = Limits()
-
-
-def in_a_loop(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
-    """Run a test that is a coroutine."""
-
-    @functools.wraps(test)
-    def run(*given: P.args, **named: P.kwargs) -> None:
-        async def all_of_it() -> None:
-            await test(*given, **named)
-
-        asyncio.run(all_of_it())
-
-    return run
 
 
 class Slow:
@@ -57,29 +45,47 @@ class Slow:
         return [True] * len(sent)
 
 
+def writing(test: Callable[Concatenate[Slow, Writer, P], Awaitable[None]]) -> Callable[P, None]:
+    """Run a coroutine with a store and a writer to it, which is closed at the end."""
+
+    @functools.wraps(test)
+    def run(*given: P.args, **named: P.kwargs) -> None:
+        async def all_of_it() -> None:
+            store = Slow()
+            feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
+            await test(store, feeding, *given, **named)
+            await feeding.close()
+
+        asyncio.run(all_of_it())
+
+    whole = inspect.signature(test)
+    others = list(whole.parameters.values())[2:]  # for which pytest has the values
+    run.__signature__ = whole.replace(parameters=others)  # type: ignore[attr-defined]
+    return run
+
+
 def batches(count: int, size: int = 0) -> list[collector_pb2.Batch]:
     return [collector_pb2.Batch(id=bytes(16), revision=bytes(size)) for _ in range(count)]
 
 
-@in_a_loop
-async def test_what_arrives_during_a_commit_shares_the_next_one() -> None:
-    store = Slow()
-    feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
+@writing
+async def test_what_arrives_during_a_commit_shares_the_next_one(
+    store: Slow, feeding: Writer
+) -> None:
     calls = [asyncio.create_task(feeding.add(batches(2))) for _ in range(50)]
     await asyncio.sleep(0.1)
     store.free.set()
     assert await asyncio.gather(*calls) == [[True, True]] * 50
     assert sum(store.groups) == 100
     assert len(store.groups) <= 3
-    await feeding.close()
 
 
-@in_a_loop
-async def test_callers_who_come_again_share_every_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+@writing
+async def test_callers_who_come_again_share_every_commit(
+    store: Slow, feeding: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(writer, "_LINGER", 60.0)
-    store = Slow()
     store.free.set()
-    feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
 
     async def call(number: int) -> None:
         for _ in range(10):
@@ -90,13 +96,12 @@ async def test_callers_who_come_again_share_every_commit(monkeypatch: pytest.Mon
     await callers[0]  # who is the first to come each time
     assert store.groups == [8] * 10
     await asyncio.gather(*callers)
-    await feeding.close()
 
 
-@in_a_loop
-async def test_callers_who_do_not_come_again_are_waited_for_a_moment() -> None:
-    store = Slow()
-    feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
+@writing
+async def test_callers_who_do_not_come_again_are_waited_for_a_moment(
+    store: Slow, feeding: Writer
+) -> None:
     gone = [asyncio.create_task(feeding.add(batches(1))) for _ in range(8)]
     await asyncio.sleep(0.05)
     stays = asyncio.create_task(feeding.add(batches(1)))
@@ -107,26 +112,24 @@ async def test_callers_who_do_not_come_again_are_waited_for_a_moment() -> None:
     assert await asyncio.wait_for(stays, 10) == [True]
     assert time.monotonic() - begin > writer._LINGER / 2
     assert store.groups == [8, 1]
-    await feeding.close()
 
 
-@in_a_loop
-async def test_a_caller_who_is_alone_never_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+@writing
+async def test_a_caller_who_is_alone_never_waits(
+    store: Slow, feeding: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(writer, "_LINGER", 60.0)
-    store = Slow()
     store.free.set()
-    feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
     for count in (1, 200, 1, 3):
         await asyncio.wait_for(feeding.add(batches(count)), 10)
     assert store.groups == [1, 200, 1, 3]
-    await feeding.close()
 
 
-@in_a_loop
-async def test_a_full_group_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+@writing
+async def test_a_full_group_waits_for_nobody(
+    store: Slow, feeding: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(writer, "_LINGER", 60.0)
-    store = Slow()
-    feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
     gone = [asyncio.create_task(feeding.add(batches(1))) for _ in range(8)]
     await asyncio.sleep(0.05)
     stay = [asyncio.create_task(feeding.add(batches(256))) for _ in range(2)]
@@ -134,16 +137,13 @@ async def test_a_full_group_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) ->
     store.free.set()
     await asyncio.wait_for(asyncio.gather(*gone, *stay), 10)
     assert store.groups == [8, 512]
-    await feeding.close()
 
 
 @pytest.mark.parametrize(("count", "size"), [(256, 0), (4, 5 << 20)])
-@in_a_loop
+@writing
 async def test_more_than_it_will_hold_is_refused_and_nothing_of_it_taken(
-    count: int, size: int
+    store: Slow, feeding: Writer, count: int, size: int
 ) -> None:
-    store = Slow()
-    feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
     calls = []
     while True:
         calls.append(asyncio.create_task(feeding.add(batches(count, size))))
@@ -158,38 +158,33 @@ async def test_more_than_it_will_hold_is_refused_and_nothing_of_it_taken(
     await asyncio.gather(*calls)
     assert sum(store.groups) == len(calls) * count
     assert await feeding.add(batches(count, size)) == [True] * count  # there is room again
-    await feeding.close()
 
 
-@in_a_loop
+@writing
 async def test_a_request_that_is_larger_than_all_that_may_wait_is_taken_alone(
-    monkeypatch: pytest.MonkeyPatch,
+    store: Slow, feeding: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "_MAX_WAITING_BYTES", 1000)
-    store = Slow()
-    feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
     large = asyncio.create_task(feeding.add(batches(1, 5000)))
     await asyncio.sleep(0)
     with pytest.raises(Overloaded):
         await feeding.add(batches(1, 5000))
     store.free.set()
     assert await large == [True]
-    await feeding.close()
 
 
-@in_a_loop
-async def test_a_failure_is_told_to_all_whom_it_concerns_and_to_nobody_else() -> None:
-    store = Slow()
+@writing
+async def test_a_failure_is_told_to_all_whom_it_concerns_and_to_nobody_else(
+    store: Slow, feeding: Writer
+) -> None:
     store.free.set()
     store.fails = OSError("disk full")
-    feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
     answers = await asyncio.gather(
         feeding.add(batches(1)), feeding.add(batches(3)), return_exceptions=True
     )
     assert [type(answer) for answer in answers] == [OSError, OSError]
     store.fails = None
     assert await feeding.add(batches(1)) == [True]
-    await feeding.close()
 
 
 def test_what_one_request_breaks_is_not_visited_on_those_beside_it(where: Path | str) -> None:
@@ -220,21 +215,18 @@ def test_what_one_request_breaks_is_not_visited_on_those_beside_it(where: Path |
     asyncio.run(test())
 
 
-@in_a_loop
-async def test_a_store_that_answers_nonsense_hangs_nobody() -> None:
-    store = Slow()
+@writing
+async def test_a_store_that_answers_nonsense_hangs_nobody(store: Slow, feeding: Writer) -> None:
     store.add = lambda sent, now, limits: [True]  # type: ignore[method-assign]
-    feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
     with pytest.raises(RuntimeError):
         await feeding.add(batches(3))
     assert await feeding.add(batches(1)) == [True]
-    await feeding.close()
 
 
-@in_a_loop
-async def test_a_caller_that_goes_away_leaves_its_batch_behind() -> None:
-    store = Slow()
-    feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
+@writing
+async def test_a_caller_that_goes_away_leaves_its_batch_behind(
+    store: Slow, feeding: Writer
+) -> None:
     gone = asyncio.create_task(feeding.add(batches(1)))
     stays = asyncio.create_task(feeding.add(batches(1)))
     await asyncio.sleep(0.05)
@@ -245,10 +237,8 @@ async def test_a_caller_that_goes_away_leaves_its_batch_behind() -> None:
     assert sum(store.groups) == 2
 
 
-@in_a_loop
-async def test_closing_writes_what_waits() -> None:
-    store = Slow()
-    feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
+@writing
+async def test_closing_writes_what_waits(store: Slow, feeding: Writer) -> None:
     calls = [asyncio.create_task(feeding.add(batches(1))) for _ in range(10)]
     await asyncio.sleep(0.05)
     threading.Timer(0.2, store.free.set).start()
@@ -283,10 +273,10 @@ def test_each_batch_of_a_group_is_stored_with_its_own_caller_and_answered() -> N
     asyncio.run(test())
 
 
-@in_a_loop
-async def test_the_lag_is_how_long_the_first_of_what_waits_has_waited() -> None:
-    store = Slow()
-    feeding = Writer(store, LIMITS)  # type: ignore[arg-type]
+@writing
+async def test_the_lag_is_how_long_the_first_of_what_waits_has_waited(
+    store: Slow, feeding: Writer
+) -> None:
     assert feeding.lag == 0
     begin = time.monotonic()
     first = asyncio.create_task(feeding.add(batches(1)))
@@ -297,12 +287,11 @@ async def test_the_lag_is_how_long_the_first_of_what_waits_has_waited() -> None:
     store.free.set()
     await asyncio.gather(first, second)
     assert feeding.lag == 0
-    await feeding.close()
 
 
-@in_a_loop
-async def test_who_watches_hears_of_every_commit_and_why_one_failed() -> None:
-    store, heard = Slow(), list[Exception | None]()
+@writing
+async def test_who_watches_hears_of_every_commit_and_why_one_failed(store: Slow, _: Writer) -> None:
+    heard: list[Exception | None] = []
     store.free.set()
     feeding = Writer(store, LIMITS, committed=lambda _seconds, error: heard.append(error))
     await feeding.add([collector_pb2.Batch()])
