@@ -1,0 +1,301 @@
+/** The one plan of a survey: the first that was accepted, kept in the ledger for ever. */
+
+import { type Agreed, type Choices, checkAgreed, type Limits, shown } from "../choices.js";
+import { HearsayError, InvalidInput } from "../errors.js";
+import { sha256 } from "../plans/memo.js";
+import { type Plan, parsePlan } from "../plans/plan.js";
+import type { Ledger } from "../recording/ledger.js";
+import type { SurveyRow } from "../recording/places.js";
+import { checkLimits, mechanismOf, type Terms, termsOf } from "../recording/terms.js";
+import { get, put, transact } from "../storage/store.js";
+import { type Status, statusOf, toThrow, type Unreachable } from "../trouble.js";
+import { Unreachable as NoAnswer } from "../trouble.js";
+import type { Transport } from "./connect.js";
+
+const DAY = 24 * 3600e3;
+
+/** How far the server's time may be behind the clock before the server is asked for it: a page that is
+ * loaded after a while knows only the time that the last one heard. */
+const BEHIND = 12 * 3600e3;
+
+const NEVER: SurveyRow = { plan: new Uint8Array(), fetched: -Infinity, serverTime: 0 };
+
+/**
+ * The plan by which a client randomises, and the server's time. Times in milliseconds since 1970.
+ *
+ * The plan of a survey never changes, so the first one that was accepted is kept and every other one is
+ * refused. Only an app that ships a revision accepts exactly that plan, also where another one was kept
+ * before. Spent epsilon stays spent in either case.
+ */
+export class PlanKeeper {
+  /** The plan, once there is one. */
+  plan: Plan | undefined;
+  /** Why there is no plan. */
+  refused: Status = statusOf("no_plan", "no plan has come yet");
+  /** Why a plan other than the kept plan was refused; "" where none came. */
+  refusedOther = "";
+  /** How the last call to the server failed, in words; "" where it succeeded. */
+  transportError = "";
+  #kept = "";
+  #asked = -Infinity;
+  #heard: { said: number; at: number } | undefined;
+  #looking: Promise<void> | undefined;
+  readonly #terms = new Map<Choices, Terms>();
+
+  /** `choices` and `caps` are the device's own user's, whose record the plan must allow. */
+  constructor(
+    private readonly ledger: Ledger,
+    private readonly transport: Transport,
+    private readonly agreed: Agreed,
+    private readonly choices: Choices,
+    private readonly withheld: ReadonlySet<string>,
+    private readonly caps: Limits,
+    private readonly clock: () => number,
+    private readonly log: (words: string) => void,
+  ) {}
+
+  /** Forget what the ledger said, since another one took its place. */
+  reset(): void {
+    this.plan = undefined;
+    this.#looking = undefined;
+    this.#kept = "";
+    this.refused = statusOf("no_plan", "no plan has come yet");
+  }
+
+  /** The server's time now: its last reported time, plus the time passed since on this page; undefined
+   * where it never reported any. */
+  get serverTime(): number | undefined {
+    return this.#heard && this.#heard.said + performance.now() - this.#heard.at;
+  }
+
+  /** Note the server's time, in seconds; 0 where an answer did not report it. */
+  hear(seconds: number): void {
+    if (seconds > 0) this.#heard = { said: seconds * 1000, at: performance.now() };
+  }
+
+  /** Keep the server's time in the ledger, for the next page; throw `Trouble` where that cannot be. */
+  async keepServerTime(): Promise<void> {
+    if (this.#heard) await this.#note({ serverTime: this.#heard.said });
+  }
+
+  /** Take the device's clock for the server's time; throw `Trouble` where that cannot be kept. */
+  async trustClock(): Promise<void> {
+    this.#heard = { said: this.clock(), at: performance.now() };
+    await this.keepServerTime();
+  }
+
+  /**
+   * Correct the time at which the ledger was made, once the server confirms the clock.
+   *
+   * It was made by a clock that may have been wrong. Where the server's time is known, and the clock
+   * agrees with it to a day, an earlier ledger can have spent up to now, and no further.
+   */
+  async confirmCreated(): Promise<void> {
+    const { serverTime } = this;
+    if (serverTime === undefined || (await this.ledger.isConfirmed())) return;
+    const now = this.clock();
+    if (Math.abs(now - serverTime) <= DAY) await this.ledger.confirmCreated(Math.max(now, serverTime));
+  }
+
+  /** Load the plan from the ledger, or from the app's agreement; throw `Trouble` where the ledger cannot
+   * be read or written. */
+  async look(): Promise<void> {
+    if (this.plan) return;
+    this.#looking ??= this.#look().finally(() => {
+      this.#looking = undefined;
+    });
+    await this.#looking;
+  }
+
+  async #look(): Promise<void> {
+    const { agreed } = this;
+    const [row = NEVER]: SurveyRow[] = await transact(this.ledger.store, "read", () => get(this.ledger.places.survey));
+    if (!this.#heard && row.serverTime > 0) this.#heard = { said: row.serverTime, at: performance.now() };
+    // Where the app asks for another plan than the kept one, its plan is yet to come.
+    if (row.plan.length && (agreed.revision === undefined || agreed.revision === (await sha256(row.plan)))) {
+      try {
+        this.#accept(await this.#accepted(row.plan));
+        this.#asked = row.fetched;
+        return;
+      } catch (error) {
+        this.#refuse(error);
+      }
+    }
+    const shipped = agreed.agreement?.plan;
+    if (!shipped) return;
+    let data: Uint8Array;
+    try {
+      data = Uint8Array.from(atob(shipped), (character) => character.charCodeAt(0));
+    } catch {
+      this.#refuse(new InvalidInput("the agreement's plan is no base64"));
+      return;
+    }
+    await this.#take(data);
+  }
+
+  /** Whether there is no plan, or the server's time is needed. */
+  async lacksSomething(): Promise<boolean> {
+    const known = this.serverTime;
+    if (!this.plan) return true;
+    if (known === undefined) return !(await this.ledger.isConfirmed());
+    return this.clock() - known > BEHIND;
+  }
+
+  /**
+   * Tell whether the server has to be asked for its plan or its time.
+   *
+   * That is so where something is lacking and it was not asked in `retry` milliseconds; and where it was
+   * not asked in `age` milliseconds whether the plan is still the same, unless the app ships that.
+   */
+  async isDue(age: number, retry: number): Promise<boolean> {
+    const since = this.clock() - this.#asked;
+    const fresh = (most: number): boolean => since >= 0 && since < most;
+    if (await this.lacksSomething()) return !fresh(retry);
+    return !this.agreed.agreement?.plan && !fresh(age);
+  }
+
+  /** Ask the server for its plan and its time. Throws `Unreachable` where it does not answer, and
+   * `Trouble` where the ledger cannot keep its answer. */
+  async fetch(timeout: number): Promise<void> {
+    try {
+      const answer = await this.transport.getPlan(this.agreed.survey, timeout);
+      this.succeeded(answer.server_time);
+      if (!(await this.#take(answer.plan))) await this.keepServerTime();
+    } catch (error) {
+      if (!(error instanceof InvalidInput)) throw error; // there is no such survey, say
+      this.failed(new NoAnswer(error.message, "server_refused"));
+    }
+    this.#asked = this.clock();
+  }
+
+  /** Take note of a call that failed. */
+  failed(error: Unreachable): void {
+    if (this.transportError !== error.message) {
+      console.warn(`hearsay: ${shown(this.agreed.survey)}: ${error.message}`);
+    }
+    this.transportError = error.message;
+    if (!this.plan && this.refused.reason !== "plan_refused") this.refused = statusOf(error.reason, error.message);
+  }
+
+  /** Take note of a call that was answered. */
+  succeeded(serverTime: number): void {
+    this.transportError = "";
+    this.hear(serverTime);
+  }
+
+  /** Accept a plan and keep it, unless another one was kept; else keep the reason why not. Return whether
+   * something was written to the ledger. */
+  async #take(data: Uint8Array): Promise<boolean> {
+    if (this.plan) {
+      if ((await sha256(data)) !== this.#kept) {
+        this.#refuse(
+          new InvalidInput(
+            `the plan of ${shown(this.agreed.survey)} changed on the server: revision ` +
+              `${this.plan.revision.slice(0, 12)} was accepted first and stays`,
+          ),
+        );
+      }
+      return false;
+    }
+    try {
+      const plan = await this.#accepted(data);
+      if (this.plan) return this.#take(data);
+      const kept = await this.#keep(data);
+      this.#accept(kept === data ? plan : await this.#accepted(kept));
+      return true;
+    } catch (error) {
+      this.#refuse(error);
+      return false;
+    }
+  }
+
+  /** Keep a plan that was accepted, unless another tab was first: then return that one. */
+  async #keep(data: Uint8Array): Promise<Uint8Array> {
+    const { ledger, agreed } = this;
+    const fetched = this.clock();
+    const serverTime = this.#heard?.said ?? 0;
+    return transact(ledger.store, "strict", function* () {
+      const [row]: (SurveyRow | undefined)[] = yield* get(ledger.places.survey);
+      if (row?.plan.length && agreed.revision === undefined) return row.plan;
+      yield* put(ledger.places.survey, { plan: data, fetched, serverTime } satisfies SurveyRow);
+      return data;
+    });
+  }
+
+  async #note(change: Partial<SurveyRow>): Promise<void> {
+    const { survey } = this.ledger.places;
+    await transact(this.ledger.store, "relaxed", function* () {
+      const [row = NEVER]: SurveyRow[] = yield* get(survey);
+      yield* put(survey, { ...row, ...change });
+    });
+  }
+
+  /** Return the error to throw where there is no plan: it says why. */
+  noPlan(): HearsayError {
+    return toThrow(this.refused.reason, `${this.refused.detail}: wait for waitReady()`);
+  }
+
+  /** Return the terms of a person with these choices. Throws `noPlan()` without a plan, and
+   * `InvalidInput` where the plan has no such choice. */
+  terms(choices: Choices): Terms {
+    if (!this.plan) throw this.noPlan();
+    let known = this.#terms.get(choices);
+    if (known?.plan !== this.plan) this.#terms.set(choices, (known = this.#checked(this.plan, choices)));
+    return known;
+  }
+
+  #checked(plan: Plan, choices: Choices): Terms {
+    const terms = termsOf(plan, choices, this.agreed, this.withheld);
+    checkLimits(terms, this.caps);
+    return terms;
+  }
+
+  /** Parse a plan; throw `InvalidInput` unless it fits the app's agreement and the choices of the
+   * device's own user. If the user chose no level and there is no default, there must be levels that
+   * somebody else could choose. */
+  async #accepted(data: Uint8Array): Promise<Plan> {
+    const plan = await parsePlan(data);
+    checkAgreed(this.agreed, plan, this.withheld);
+    if (this.choices.level !== undefined || plan.defaultLevel) {
+      this.#terms.set(this.choices, this.#checked(plan, this.choices));
+      return plan;
+    }
+    try {
+      this.#checked(plan, least(plan));
+    } catch (error) {
+      throw new InvalidInput(
+        `nobody could answer ${shown(plan.survey)}, whatever level they choose: ${(error as Error).message}`,
+      );
+    }
+    return plan;
+  }
+
+  #accept(plan: Plan): void {
+    this.plan = plan;
+    this.#kept = plan.revision;
+    this.log(`took revision ${plan.revision.slice(0, 12)} of ${shown(plan.survey)}`);
+  }
+
+  #refuse(error: unknown): void {
+    if (!(error instanceof InvalidInput)) throw error;
+    const before = this.plan ? this.refusedOther : this.refused.detail;
+    if (before !== error.message) {
+      console.error(`hearsay: a plan of ${shown(this.agreed.survey)} is refused: ${error.message}`);
+    }
+    if (this.plan) this.refusedOther = error.message; // the plan that was kept holds
+    else this.refused = statusOf("plan_refused", error.message);
+  }
+}
+
+/** Return the choices that spend least: each attribute at the level that spends least on it. */
+function least(plan: Plan): Choices {
+  const levels = [...plan.levels.values()];
+  const loosest = levels.reduce((a, b) => (b.epsilon > a.epsilon ? b : a));
+  return {
+    level: loosest.name,
+    levels: [...plan.attributes.keys()].map((name) => {
+      const epsilon = (level: (typeof levels)[0]): number => mechanismOf(new Map([[name, level]]), name).epsilon;
+      return [name, levels.reduce((a, b) => (epsilon(b) < epsilon(a) ? b : a)).name] as const;
+    }),
+  };
+}
