@@ -139,7 +139,10 @@ export class Client extends Person {
     const clock = checkedClock(options.clock ?? Date.now);
     const coins = options.coins ?? new SystemCoins();
     const places = new Places(agreed.survey);
-    const ledger = new Ledger(store, places, clock, options.vouched, () => keeper.reset());
+    const ledger = new Ledger(store, places, clock, options.vouched, () => {
+      keeper.reset();
+      sender.dropReady();
+    });
     const counters = new Counters(store, places, options.onDrop);
     const consent = new Consent(ledger, clock, counters);
     const keeper = new PlanKeeper(ledger, transport, agreed, choices, withheld, caps, clock, log);
@@ -418,6 +421,10 @@ function deliveryOf(given: Partial<Delivery>): Delivery {
   return delivery;
 }
 
+/** The years 1 to 9999, which periods have names for. */
+const FIRST = Date.parse("0001-01-01T00:00:00Z");
+const LAST = Date.parse("9999-12-31T00:00:00Z");
+
 /** Return a clock that throws `Trouble` where the app's throws, or returns no time. */
 function checkedClock(clock: () => number): () => number {
   return () => {
@@ -427,7 +434,7 @@ function checkedClock(clock: () => number): () => number {
     } catch (error) {
       throw new Trouble("clock", `the clock threw ${nameOf(error)}`);
     }
-    if (typeof now === "number" && Math.abs(now) <= 8.64e15) return now;
+    if (typeof now === "number" && now >= FIRST && now < LAST) return now;
     throw new Trouble("clock", `the clock must return milliseconds since 1970, got ${shown(now)}`);
   };
 }

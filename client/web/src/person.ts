@@ -1,6 +1,6 @@
 /** One person whose answers are recorded: a consent, a level, caps and an account of their own. */
 
-import { type Agreed, type Caps, type Choices, entries, type Limits, limitsOf, noAttribute } from "./choices.js";
+import { type Agreed, type Caps, type Choices, type Limits, limitsOf, noAttribute } from "./choices.js";
 import type { Coins } from "./coins.js";
 import { HearsayError, InvalidInput } from "./errors.js";
 import type { Consent } from "./recording/consent.js";
@@ -84,8 +84,7 @@ export class Person {
   async record(answers: Readonly<Record<string, unknown>>): Promise<Recorded> {
     let given = new Map<string, unknown>();
     try {
-      // Read now: the app may change the object while this waits.
-      given = new Map(entries(answers).filter(([, answer]) => answer !== undefined && answer !== null));
+      given = read(answers);
       const recorded = await this.#record(given);
       this.device.log(`record: took ${recorded.taken.join(", ")}, dropped ${JSON.stringify(recorded.dropped)}`);
       return recorded;
@@ -142,7 +141,6 @@ export class Person {
     const { device } = this;
     if (device.state !== "ready") return;
     device.consent.grant(this.#name);
-    device.ledger.store.persist?.();
     await noted(device.keeper.look());
     await noted(device.consent.catchUp());
     device.sender.wake();
@@ -305,6 +303,25 @@ export class Person {
     }
     return { taken: [], dropped: Object.fromEntries([...given.keys()].map((name) => [name, reason])), invalid: [] };
   }
+}
+
+/** Stands for an answer whose getter threw: it is as good as one outside the domain. */
+const UNREADABLE = Symbol("unreadable");
+
+/** Read the answers now: the app may change the object while `record` waits. */
+function read(answers: Readonly<Record<string, unknown>>): Map<string, unknown> {
+  if (typeof answers !== "object" || answers === null) throw new InvalidInput("answers must be an object");
+  const given = new Map<string, unknown>();
+  for (const name of Object.keys(answers)) {
+    let answer: unknown;
+    try {
+      answer = answers[name];
+    } catch {
+      answer = UNREADABLE;
+    }
+    if (answer !== undefined && answer !== null) given.set(name, answer);
+  }
+  return given;
 }
 
 /** Wait for something to be noted in the ledger; return whether it was. `status` says why not. */

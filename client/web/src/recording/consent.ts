@@ -83,6 +83,7 @@ export class Consent {
   /** Note consent or its end; return how many waiting reports are dropped. */
   async #set(person: string, granted: boolean, forget: boolean): Promise<number> {
     if (granted && (await this.ledger.consents(person))) return 0;
+    if (granted) this.ledger.store.persist?.();
     const { places } = this.ledger;
     const at = this.clock();
     let dropped = 0;

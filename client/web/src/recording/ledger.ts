@@ -65,6 +65,8 @@ export class Ledger {
   #opening: Promise<LedgerRow> | undefined;
   readonly #keys = new Map<string, Promise<string>>();
   readonly #vouched = new Map<string, Promise<boolean>>();
+  /** Then there was a ledger before this one, whatever the app says. */
+  #wasReplaced = false;
 
   /** `vouched` is the app's function; `onReplaced` is called when another ledger took the place. */
   constructor(
@@ -104,7 +106,7 @@ export class Ledger {
       const [ledger, row = NOBODY, queue = EMPTY] = yield* same(place, places.queue);
       const { account, all } = accountOf(row, terms, caps);
       const period = account.enter(terms, now, serverTime, coins);
-      const vouched = row.vouched || (vouches && !row.accounts);
+      const vouched = row.vouched || (vouches() && !row.accounts);
       checkVouched(ledger, vouched, terms, period, all);
       const mask = Number.parseInt(ledger.salt.slice(0, 8), 16);
       const { codes, memos, dropped } = yield* randomize(
@@ -133,7 +135,7 @@ export class Ledger {
       const [ledger, row = NOBODY] = yield* same(Places.person(key));
       const { account, all } = accountOf(row, terms, caps);
       const { period } = account.check(terms, now, serverTime);
-      checkVouched(ledger, row.vouched || (vouches && !row.accounts), terms, period, all);
+      checkVouched(ledger, row.vouched || (vouches() && !row.accounts), terms, period, all);
       return account.resumes(terms, all, now);
     });
   }
@@ -235,6 +237,7 @@ export class Ledger {
         if (again) throw new Trouble("disk", "the ledger was replaced twice");
         this.#opening = undefined;
         this.#keys.clear();
+        this.#wasReplaced = true;
         this.onReplaced();
       }
     }
@@ -287,16 +290,17 @@ export class Ledger {
   }
 
   /** Ask the app, once, whether a person has never answered before. */
-  async #vouches(person: string): Promise<boolean> {
+  async #vouches(person: string): Promise<() => boolean> {
     const { vouched } = this;
-    if (!vouched || (await this.#open()).created === null) return false;
+    if (!vouched || this.#wasReplaced || (await this.#open()).created === null) return () => false;
     let asked = this.#vouched.get(person);
     if (!asked) {
       // An app's function that throws has vouched for nothing.
       asked = (async () => (await vouched(person)) === true)().catch(() => false);
       this.#vouched.set(person, asked);
     }
-    return asked;
+    const said = await asked;
+    return () => said && !this.#wasReplaced;
   }
 }
 

@@ -38,10 +38,8 @@ export interface PersonRow {
 
 export const NOBODY: PersonRow = { accounts: "", consents: [], life: {}, caps: [], vouched: false };
 
-/** The plan of a survey, and the server's time. */
-export interface SurveyRow {
-  /** The one plan that was accepted; empty before. */
-  readonly plan: Uint8Array;
+/** When the server was last asked, and what time it said. */
+export interface TimeRow {
   /** When the plan was last asked for, in milliseconds. */
   readonly fetched: number;
   /** The server's latest time, in milliseconds; 0 where none was heard. */
@@ -99,7 +97,9 @@ export interface BatchRow {
 
 /** The keys of one survey's rows. */
 export class Places {
-  readonly survey: string;
+  /** The bytes of the one plan that was accepted. */
+  readonly plan: string;
+  readonly time: string;
   readonly queue: string;
   readonly counters: string;
   readonly reports: string;
@@ -118,7 +118,8 @@ export class Places {
     } catch {
       throw new InvalidInput("the survey's name is no valid Unicode");
     }
-    this.survey = `survey/${text}`;
+    this.plan = `plan/${text}`;
+    this.time = `time/${text}`;
     this.queue = `queue/${text}`;
     this.counters = `counters/${text}`;
     this.reports = `reports/${text}/`;

@@ -4,12 +4,12 @@ import { type Agreed, type Choices, checkAgreed, type Limits, shown } from "../c
 import { HearsayError, InvalidInput } from "../errors.js";
 import { sha256 } from "../plans/memo.js";
 import { type Plan, parsePlan } from "../plans/plan.js";
+import type { PlanResponse } from "../plans/protobuf.js";
 import type { Ledger } from "../recording/ledger.js";
-import type { SurveyRow } from "../recording/places.js";
+import type { TimeRow } from "../recording/places.js";
 import { checkLimits, mechanismOf, type Terms, termsOf } from "../recording/terms.js";
 import { get, put, transact } from "../storage/store.js";
-import { type Status, statusOf, toThrow, type Unreachable } from "../trouble.js";
-import { Unreachable as NoAnswer } from "../trouble.js";
+import { type Status, statusOf, toThrow, Unreachable } from "../trouble.js";
 import type { Transport } from "./connect.js";
 
 const DAY = 24 * 3600e3;
@@ -18,7 +18,7 @@ const DAY = 24 * 3600e3;
  * loaded after a while knows only the time that the last one heard. */
 const BEHIND = 12 * 3600e3;
 
-const NEVER: SurveyRow = { plan: new Uint8Array(), fetched: -Infinity, serverTime: 0 };
+const NEVER: TimeRow = { fetched: -Infinity, serverTime: 0 };
 
 /**
  * The plan by which a client randomises, and the server's time. Times in milliseconds since 1970.
@@ -75,7 +75,9 @@ export class PlanKeeper {
 
   /** Keep the server's time in the ledger, for the next page; throw `Trouble` where that cannot be. */
   async keepServerTime(): Promise<void> {
-    if (this.#heard) await this.#note({ serverTime: this.#heard.said });
+    const { time } = this.ledger.places;
+    const row: TimeRow = { fetched: this.#asked, serverTime: this.#heard?.said ?? 0 };
+    await transact(this.ledger.store, "relaxed", () => put(time, row));
   }
 
   /** Take the device's clock for the server's time; throw `Trouble` where that cannot be kept. */
@@ -109,13 +111,16 @@ export class PlanKeeper {
 
   async #look(): Promise<void> {
     const { agreed } = this;
-    const [row = NEVER]: SurveyRow[] = await transact(this.ledger.store, "read", () => get(this.ledger.places.survey));
+    const { plan: place, time } = this.ledger.places;
+    const [kept, row = NEVER]: [Uint8Array?, TimeRow?] = await transact(this.ledger.store, "read", function* () {
+      return (yield* get(place, time)) as [Uint8Array?, TimeRow?];
+    });
     if (!this.#heard && row.serverTime > 0) this.#heard = { said: row.serverTime, at: performance.now() };
     // Where the app asks for another plan than the kept one, its plan is yet to come.
-    if (row.plan.length && (agreed.revision === undefined || agreed.revision === (await sha256(row.plan)))) {
+    if (kept && (agreed.revision === undefined || agreed.revision === (await sha256(kept)))) {
       try {
-        this.#accept(await this.#accepted(row.plan));
-        this.#asked = row.fetched;
+        this.#accept(await this.#accepted(kept));
+        this.#asked = Math.max(this.#asked, row.fetched);
         return;
       } catch (error) {
         this.#refuse(error);
@@ -157,15 +162,19 @@ export class PlanKeeper {
   /** Ask the server for its plan and its time. Throws `Unreachable` where it does not answer, and
    * `Trouble` where the ledger cannot keep its answer. */
   async fetch(timeout: number): Promise<void> {
+    let answer: PlanResponse;
     try {
-      const answer = await this.transport.getPlan(this.agreed.survey, timeout);
-      this.succeeded(answer.server_time);
-      if (!(await this.#take(answer.plan))) await this.keepServerTime();
+      answer = await this.transport.getPlan(this.agreed.survey, timeout);
     } catch (error) {
       if (!(error instanceof InvalidInput)) throw error; // there is no such survey, say
-      this.failed(new NoAnswer(error.message, "server_refused"));
+      this.#asked = this.clock();
+      this.failed(new Unreachable(error.message, "server_refused"));
+      return;
     }
     this.#asked = this.clock();
+    this.succeeded(answer.server_time);
+    await this.#take(answer.plan);
+    await this.keepServerTime();
   }
 
   /** Take note of a call that failed. */
@@ -183,9 +192,8 @@ export class PlanKeeper {
     this.hear(serverTime);
   }
 
-  /** Accept a plan and keep it, unless another one was kept; else keep the reason why not. Return whether
-   * something was written to the ledger. */
-  async #take(data: Uint8Array): Promise<boolean> {
+  /** Accept a plan and keep it, unless another one was kept; else keep the reason why not. */
+  async #take(data: Uint8Array): Promise<void> {
     if (this.plan) {
       if ((await sha256(data)) !== this.#kept) {
         this.#refuse(
@@ -195,38 +203,26 @@ export class PlanKeeper {
           ),
         );
       }
-      return false;
+      return;
     }
     try {
       const plan = await this.#accepted(data);
       if (this.plan) return this.#take(data);
       const kept = await this.#keep(data);
       this.#accept(kept === data ? plan : await this.#accepted(kept));
-      return true;
     } catch (error) {
       this.#refuse(error);
-      return false;
     }
   }
 
   /** Keep a plan that was accepted, unless another tab was first: then return that one. */
   async #keep(data: Uint8Array): Promise<Uint8Array> {
     const { ledger, agreed } = this;
-    const fetched = this.clock();
-    const serverTime = this.#heard?.said ?? 0;
     return transact(ledger.store, "strict", function* () {
-      const [row]: (SurveyRow | undefined)[] = yield* get(ledger.places.survey);
-      if (row?.plan.length && agreed.revision === undefined) return row.plan;
-      yield* put(ledger.places.survey, { plan: data, fetched, serverTime } satisfies SurveyRow);
+      const [kept]: (Uint8Array | undefined)[] = yield* get(ledger.places.plan);
+      if (kept && agreed.revision === undefined) return kept;
+      yield* put(ledger.places.plan, data);
       return data;
-    });
-  }
-
-  async #note(change: Partial<SurveyRow>): Promise<void> {
-    const { survey } = this.ledger.places;
-    await transact(this.ledger.store, "relaxed", function* () {
-      const [row = NEVER]: SurveyRow[] = yield* get(survey);
-      yield* put(survey, { ...row, ...change });
     });
   }
 

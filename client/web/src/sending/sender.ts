@@ -81,7 +81,8 @@ interface Flush {
 interface Ready {
   readonly id: string;
   readonly bytes: Uint8Array;
-  readonly at: number;
+  /** Whether the ledger knows that the server may have it. */
+  left: boolean;
   underWay: boolean;
 }
 
@@ -197,7 +198,7 @@ export class Sender {
     let room = this.transport.room;
     for (const [key, ready] of this.#ready) {
       const size = ready.bytes.length + 8; // with its tag and length in the request
-      if (ready.underWay || size > room) continue;
+      if (ready.underWay || !ready.left || size > room) continue;
       room -= size;
       ready.underWay = true;
       leaving.push([key, ready]);
@@ -273,7 +274,7 @@ export class Sender {
       this.#answerFlushes(delay);
       return delay;
     }
-    [this.#failures, this.#notBefore, this.#asked] = [0, 0, false];
+    [this.#failures, this.#notBefore, this.#asked, this.lastError] = [0, 0, false, ""];
     if (everything && waits.consent && (waits.batches || waits.reports)) {
       this.#answerFlushes(AGAIN); // they came meanwhile
       return AGAIN;
@@ -334,8 +335,8 @@ export class Sender {
       if (waits.reports && due) full = await unlessFull(this.#seal());
       else if (!waits.batches) return { wait: undefined, waits };
       const batches = await transact(store, "read", () => list<BatchRow>(places.batches));
-      for (const [key, { id, bytes, at }] of batches) {
-        if (this.#ready.get(key)?.id !== id) this.#ready.set(key, { id, bytes, at, underWay: false });
+      for (const [key, { id, bytes, left }] of batches) {
+        if (this.#ready.get(key)?.id !== id) this.#ready.set(key, { id, bytes, left, underWay: false });
       }
       if (!batches.length) {
         if (full) throw full;
@@ -366,11 +367,12 @@ export class Sender {
     if (!ready || this.#stopped || this.#pauses || !this.consent.maySend) return 0;
     const became = this.#answered.get(ready.id);
     if (became) return this.#settle(key, ready, became);
-    const batch = await transact(this.store, this.isPage ? "read" : "strict", () => outbox.depart(key, ready.id));
+    const batch = await transact(this.store, ready.left ? "read" : "strict", () => outbox.depart(key, ready.id));
     if (!batch) {
       this.#ready.delete(key);
       return undefined; // dropped since: its person took back the consent
     }
+    ready.left = true;
     if (this.#stopped || this.#pauses || !this.consent.maySend) return 0;
     this.log(`send batch ${ready.id.slice(0, 12)}: ${ready.bytes.length} bytes`);
     ready.underWay = true;

@@ -6,6 +6,9 @@ import { type Durability, nameOf, type Store, type Work } from "./store.js";
 const TABLE = "ledger";
 const VERSION = 1;
 
+/** Milliseconds after which a database that does not open is given up for now. */
+const OPENING = 10_000;
+
 /**
  * Keep a ledger in IndexedDB. All tabs and workers of the origin share the database `name`.
  *
@@ -67,9 +70,16 @@ export class IndexedDbStore implements Store {
 function opened(name: string, forget: () => void): Promise<IDBDatabase> {
   return new Promise((resolve, reject) => {
     const request = indexedDB.open(name, VERSION);
+    let late = false;
+    const timer = setTimeout(() => {
+      late = true; // some browsers never answer
+      reject(new Trouble("locked", "the browser did not open the ledger in time"));
+    }, OPENING);
     request.onupgradeneeded = () => request.result.createObjectStore(TABLE);
     request.onsuccess = () => {
+      clearTimeout(timer);
       const database = request.result;
+      if (late) return database.close();
       database.onclose = forget;
       database.onversionchange = () => {
         forget(); // somebody deletes the database, or a later version of the SDK changes it
@@ -77,12 +87,14 @@ function opened(name: string, forget: () => void): Promise<IDBDatabase> {
       };
       resolve(database);
     };
-    request.onerror = () =>
+    request.onerror = () => {
+      clearTimeout(timer);
       reject(
         request.error?.name === "VersionError"
           ? new Trouble("other_schema", "another version of the SDK wrote the ledger")
           : new Trouble("disk", `the ledger cannot be opened: ${nameOf(request.error)}`),
       );
+    };
   });
 }
 
@@ -92,11 +104,10 @@ function driven<T>(transaction: IDBTransaction, work: () => Work<T>, wait: numbe
     const table = transaction.objectStore(TABLE);
     const steps = work();
     let result: T;
-    let fault: { error: unknown } | undefined;
     const fail = (error: unknown): void => {
       try {
         transaction.abort();
-        fault = { error };
+        reject(error); // nothing of it is kept, whenever the event comes
       } catch {
         // it is over already, and its own event says how
       }
@@ -105,20 +116,24 @@ function driven<T>(transaction: IDBTransaction, work: () => Work<T>, wait: numbe
       () => fail(new Trouble("locked", `the ledger was in use for ${wait} ms`)),
       wait,
     );
+    let hasTurn = false;
+    const begun = (): void => {
+      hasTurn = true;
+      clearTimeout(timer);
+    };
     const advance = (answer?: unknown): void => {
       try {
         for (let step = steps.next(answer); ; step = steps.next()) {
           if (step.done) {
             result = step.value;
-            clearTimeout(timer);
-            transaction.commit?.();
+            if (hasTurn) transaction.commit?.(); // it could not be given up after that
             return;
           }
           const each = step.value;
           if (each.op === "put") {
-            table.put(each.value, each.key);
+            table.put(each.value, each.key).onsuccess = begun;
           } else if (each.op === "delete") {
-            table.delete(each.key);
+            table.delete(each.key).onsuccess = begun;
           } else if (each.op === "get") {
             const requests = each.keys.map((key) => table.get(key));
             after(requests, () => advance(requests.map((request) => request.result)));
@@ -140,14 +155,17 @@ function driven<T>(transaction: IDBTransaction, work: () => Work<T>, wait: numbe
       const last = requests.at(-1);
       if (!last) return next();
       last.onsuccess = () => {
-        clearTimeout(timer); // it has its turn
+        begun();
         next();
       };
     };
-    transaction.oncomplete = () => resolve(result);
+    transaction.oncomplete = () => {
+      clearTimeout(timer);
+      resolve(result);
+    };
     transaction.onabort = () => {
       clearTimeout(timer);
-      reject(fault ? fault.error : (transaction.error ?? new Trouble("disk", "the browser ended a transaction")));
+      reject(transaction.error ?? new Trouble("disk", "the browser ended a transaction"));
     };
     advance();
   });
