@@ -173,7 +173,7 @@ export class Collector {
 
   /** The batches that came, each time that they came. */
   get batches(): { bytes: Buffer; batch: Batch; at: number }[] {
-    return this.of("Submit").flatMap(({ body, at }) => fields(body, 1).map((bytes) => ({ bytes, batch: decodeBatch(bytes), at })));
+    return this.of("Submit").flatMap(({ body, at }) => fields(body, 1).map((bytes) => ({ bytes, batch: decodeBatch(new Uint8Array(bytes)), at })));
   }
 
   /** The ids that were to be forgotten. */
@@ -192,7 +192,7 @@ export class Collector {
     };
     this.calls.push(call);
     if (await this.answers(call, response)) return;
-    const time = [16, ...varint(this.serverTime)];
+    const time = [16, ...varint(Math.floor(this.serverTime))];
     if (call.method === "GetPlan") {
       if (!this.plan) return refuse(response, 404, "not_found", "there is no such survey");
       return reply(response, [...field(1, this.plan), ...time]);
@@ -235,6 +235,9 @@ function fields(message: Buffer, wanted: number): Buffer[] {
   }
   return found;
 }
+
+/** An address where nothing listens. */
+export const NOWHERE = "http://127.0.0.1:50009";
 
 /** A clock that a test sets. */
 export class Clock {

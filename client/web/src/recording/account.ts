@@ -148,6 +148,7 @@ export class Account {
         spent: new Map(),
       });
       mine.since ??= now;
+      this.#left = undefined;
       add(mine.answered, bounds(terms.plan.period, period));
     } else {
       // Where these terms drew the attributes, their sum is within their record's epsilon. Otherwise

@@ -59,6 +59,7 @@ export class PlanKeeper {
     this.plan = undefined;
     this.#looking = undefined;
     this.#kept = "";
+    this.#asked = -Infinity;
     this.refused = statusOf("no_plan", "no plan has come yet");
   }
 

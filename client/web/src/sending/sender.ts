@@ -261,6 +261,7 @@ export class Sender {
       const exclusively = this.store.exclusively?.bind(this.store) ?? ((_: string, work: () => Promise<any>) => work());
       sent = await exclusively(`send ${this.places.name}`, () => this.#send(everything));
     } catch (error) {
+      if (this.#pauses || this.#stopped) return AGAIN; // the call was ended, and did not fail
       if (error instanceof Unreachable) this.keeper.failed(error);
       else if (!(error instanceof Trouble)) throw error;
       this.#failed(error.message);
@@ -269,7 +270,7 @@ export class Sender {
     }
     const { wait, waits } = sent;
     if (wait !== undefined || !waits) {
-      if (this.#pauses || this.#stopped) return AGAIN; // the call was ended, and did not fail
+      if (this.#pauses || this.#stopped) return AGAIN;
       const delay = this.#waitAfter(wait ?? 0);
       this.#answerFlushes(delay);
       return delay;
