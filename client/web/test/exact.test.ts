@@ -42,12 +42,13 @@ test("the bound of e^1 is the number of 60 digits before e rounded to 60 digits"
   expect((n * 10n ** 59n) / d).toBe(271828182845904523536028747135266249775724709369995957496696n);
 });
 
-test("the logarithm of a bound is the least double that certifies it", () => {
+test("the logarithm of a ratio is a double whose exponential certifies it, and no more than two above", () => {
   for (const x of [1e-9, 0.1, 1, 2.5, 31.99]) {
-    const ratio = expBelow(fromDouble(x));
-    expect(logAbove(ratio)).toBe(x);
-    expect(certainlyAtMost(ratio, fromDouble(x))).toBe(true);
-    expect(logAbove(fraction(ratio.n + 1n, ratio.d))).toBeGreaterThan(x);
+    for (const ratio of [expBelow(fromDouble(x)), fraction(BigInt(Math.ceil(Math.exp(x) * 2 ** 60)), 2n ** 60n)]) {
+      const epsilon = logAbove(ratio);
+      expect(certainlyAtMost(ratio, fromDouble(epsilon))).toBe(true);
+      expect(certainlyAtMost(ratio, fromDouble(epsilon * (1 - 2 ** -51)))).toBe(false);
+    }
   }
   expect(logAbove(fraction(7n, 7n))).toBe(0);
 });

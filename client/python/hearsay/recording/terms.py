@@ -8,7 +8,7 @@ from types import MappingProxyType
 from hearsay.choices import Agreed, Caps, Choices, no_attribute
 from hearsay.interrupts import is_from_handler
 from hearsay.plans.memo import Memoizer
-from hearsay.plans.plan import Categorical, Level, Plan
+from hearsay.plans.plan import Categorical, Domain, Level, Plan
 from ldp import Coins, InvalidInput
 from ldp.planning.budget import Budget
 
@@ -128,7 +128,11 @@ class Terms:
         It takes the place of an answer outside the domain: whether a report leaves must not
         tell whether there is a value to report.
         """
-        domain = self.plan.attributes[name].domain
+        return Terms.drawn_from(self.plan.attributes[name].domain, coins)
+
+    @staticmethod
+    def drawn_from(domain: Domain, coins: Coins) -> int | float:
+        """Return a value drawn uniformly from a domain, as `anything` does."""
         if isinstance(domain, Categorical):
             return coins.below(len(domain.values))
         if domain.points is not None:

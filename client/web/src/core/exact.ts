@@ -124,12 +124,7 @@ interface Decimal {
  * result is the next smaller one.
  */
 export function expBelow(x: Fraction): Fraction {
-  let { digits, exponent } = exp(roundedDown(x));
-  if (--digits < LEAST) {
-    digits = BEYOND - 1n;
-    exponent--;
-  }
-  return decimal(digits, exponent);
+  return value(before(exp(value(roundedDown(x)))));
 }
 
 /** Tell whether ratio <= e^x can be certified, for a fraction x > 0. */
@@ -137,26 +132,54 @@ export function certainlyAtMost(ratio: Fraction, x: Fraction): boolean {
   return compare(ratio, expBelow(x)) <= 0;
 }
 
-/** Return the smallest double that is certainly not below ln(ratio), for a ratio >= 1. */
+/**
+ * Return the smallest double that is certainly not below ln(ratio), for a ratio >= 1.
+ *
+ * ratio is rounded up to 60 digits, its logarithm to the nearest 60 digits, and the result is the smallest
+ * double that is not below the next larger number of 60 digits.
+ */
 export function logAbove(ratio: Fraction): number {
   const excess = fraction(ratio.n - ratio.d, ratio.d);
   if (excess.n === 0n) return 0;
-  return correct(Math.log1p(approximate(excess)), (x) => x > 0 && certainlyAtMost(ratio, fromDouble(x)));
+  const down = roundedDown(ratio);
+  if (compare(value(down), ratio) < 0) down.digits++;
+  const up = value(down);
+  return correct(Math.log1p(approximate(excess)), (double) => {
+    if (double === 0) return false;
+    // The next number after the rounded logarithm is at most x: the logarithm is below the middle between
+    // the number of 60 digits at x and the one before it.
+    const last = roundedDown(fromDouble(double));
+    const twice = plus(value(last), value(before(last)));
+    return isBelowExp(up, fraction(twice.n, 2n * twice.d));
+  });
 }
 
-function decimal(digits: bigint, exponent: number): Fraction {
+function isBelowExp(ratio: Fraction, x: Fraction): boolean {
+  for (let precision = 320n; ; precision *= 2n) {
+    const [low, high] = expBounds(x, precision);
+    if (ratio.n << precision <= low * ratio.d) return true;
+    if (ratio.n << precision > high * ratio.d) return false;
+  }
+}
+
+function value({ digits, exponent }: Decimal): Fraction {
   const scale = 10n ** BigInt(Math.abs(exponent));
   return exponent < 0 ? fraction(digits, scale) : fraction(digits * scale);
 }
 
+/** Return the next smaller number of 60 digits. */
+function before({ digits, exponent }: Decimal): Decimal {
+  return digits === LEAST ? { digits: BEYOND - 1n, exponent: exponent - 1 } : { digits: digits - 1n, exponent };
+}
+
 /** Return a fraction > 0 rounded down to 60 significant digits. */
-function roundedDown({ n, d }: Fraction): Fraction {
+function roundedDown({ n, d }: Fraction): Decimal {
   // One of two neighbouring exponents gives 60 digits.
   let exponent = n.toString().length - d.toString().length - DIGITS;
   const scaled = (): bigint =>
     exponent < 0 ? (n * 10n ** BigInt(-exponent)) / d : n / (d * 10n ** BigInt(exponent));
   if (scaled() >= BEYOND) exponent++;
-  return decimal(scaled(), exponent);
+  return { digits: scaled(), exponent };
 }
 
 /** Return e^x, for 0 < x <= 128, rounded to the nearest 60 digits; with more bits until it is sure. */

@@ -1,7 +1,7 @@
 /** The interface of every local randomizer, and what all of them check. */
 
 import type { Coins } from "../coins.js";
-import { type Fraction, fraction, ONE } from "../core/exact.js";
+import { compare, type Fraction, fraction, ONE } from "../core/exact.js";
 import { threshold, type Threshold } from "../core/draws.js";
 import { InvalidInput } from "../errors.js";
 import type { Policy } from "./policy.js";
@@ -135,16 +135,20 @@ export function includeRatio(include: Chance, inside: number, outside: number): 
   return fraction(include.t * BigInt(outside), (ONE - include.t) * BigInt(inside));
 }
 
+/** Return the largest of one fraction or more. */
+export function largestOf(fractions: readonly Fraction[]): Fraction {
+  return fractions.reduce((a, b) => (compare(a, b) < 0 ? b : a));
+}
+
 /** Return the bytes of an integer of `codes` different codes: 1, 2, 4 or 8. */
 export function widthOf(codes: number): number {
   return [1, 2, 4].find((width) => codes <= 2 ** (8 * width)) ?? 8;
 }
 
-/** Return an integer below 2^53 in `width` bytes, the least significant first. */
-export function littleEndian(value: number, width: number): Uint8Array {
-  const bytes = new Uint8Array(width);
+/** Write an integer below 2^53 into `width` bytes of an array, the least significant first; return the array. */
+export function littleEndian(value: number, width: number, bytes = new Uint8Array(width), at = 0): Uint8Array {
   for (let i = 0; i < width; i++) {
-    bytes[i] = value; // modulo 256
+    bytes[at + i] = value; // modulo 256
     value = Math.floor(value / 256);
   }
   return bytes;

@@ -188,7 +188,7 @@ export function raiseRatios(worst: Ratios, byClass: readonly (readonly Fraction[
 }
 
 /** Return the larger of a ratio and top / bottom; undefined where the bottom alone is zero. */
-export function raised(ratio: Fraction | undefined, top: Fraction, bottom: Fraction): Fraction | undefined {
+function raised(ratio: Fraction | undefined, top: Fraction, bottom: Fraction): Fraction | undefined {
   if (!top.n || !ratio) return ratio;
   if (!bottom.n) return undefined;
   const here = fraction(top.n * bottom.d, top.d * bottom.n);

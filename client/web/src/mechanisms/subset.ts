@@ -2,7 +2,7 @@
 
 import { coin, distinct } from "../core/draws.js";
 import { ONE } from "../core/exact.js";
-import { includeRatio, type Kind } from "./mechanism.js";
+import { includeRatio, type Kind, littleEndian } from "./mechanism.js";
 import { rowBytes, setBit } from "./unary.js";
 
 /**
@@ -35,12 +35,7 @@ export const subset: Kind = {
         if (masked) {
           for (const member of members) setBit(code, member, true);
         } else {
-          members
-            .sort((a, b) => a - b)
-            .forEach((member, i) => {
-              code[i * bytes] = member;
-              if (bytes === 2) code[i * 2 + 1] = member >> 8;
-            });
+          members.sort((a, b) => a - b).forEach((member, i) => littleEndian(member, bytes, code, i * bytes));
         }
         return code;
       },

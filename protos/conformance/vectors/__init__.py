@@ -1,0 +1,1 @@
+"""The conformance vectors, one module for each kind; `generate.py` writes them."""

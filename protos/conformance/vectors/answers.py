@@ -1,0 +1,261 @@
+"""Vectors of answers on their way to a mechanism: numbers, drawn attributes, periods, batches."""
+
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hearsay.plans import period
+from hearsay.plans.plan import Numeric
+from hearsay.plans.presence import unpack
+from hearsay.recording.batches import together
+from hearsay.v1 import collector_pb2
+from ldp import InvalidInput
+from ldp.core.exact import ONE
+from ldp.planning.budget import Budget
+from vectors.mechanisms import _point
+from vectors.notation import Script, Seeds, double, integer
+
+Case = dict[str, Any]
+
+_GRID = 1024
+
+_DOMAINS = (  # low, high, step, clamp
+    (0.0, 1.0, 0.0, False),
+    (0.0, 1.0, 0.0, True),
+    (-40.0, 60.0, 0.0, False),
+    (0.1, 0.7, 0.0, False),
+    (-1e308, 7e307, 0.0, True),
+    (0.0, 5e-324, 0.0, False),
+    (1e16, 1e16 + 4, 0.0, False),
+    (0.0, 100.0, 1.0, False),
+    (18.0, 99.0, 1.0, True),
+    (0.0, 1.0, 0.1, False),
+    (0.0, 0.3, 0.1, True),
+    (-5.0, 5.0, 2.5, False),
+    (36.0, 42.0, 0.1, False),
+    (0.0, 512.0, 1.0, False),
+    (0.0, 1.0, 1.0, False),
+    (0.5, 3.5, 1.0, False),
+)
+
+_NO_DOMAINS = (
+    (1.0, 1.0, 0.0, False),
+    (1.0, 0.0, 0.0, False),
+    (math.nan, 1.0, 0.0, False),
+    (0.0, math.inf, 0.0, False),
+    (-1.7e308, 1.7e308, 0.0, False),
+    (0.0, 1.0, -0.1, False),
+    (0.0, 1.0, math.nan, False),
+    (0.0, 1.0, math.inf, False),
+    (0.0, 1.0, 0.3, False),
+    (0.0, 1.0, 2.0, False),
+    (0.0, 513.0, 1.0, False),
+    (0.0, 1.0, 1e-3, False),
+    (0.0, 1e-9, 1.0, False),
+)
+
+
+def _answers(domain: Numeric) -> list[float]:
+    low, high, width = domain.low, domain.high, domain.high - domain.low
+    inner = [low + share * width for share in (0.1, 0.25, 1 / 3, 0.5, 0.7, 0.9, 0.999)]
+    edges = [low, high, math.nextafter(low, high), math.nextafter(high, low)]
+    outside = [math.nextafter(low, -math.inf), math.nextafter(high, math.inf), -0.0, 0.0]
+    far = [math.nan, math.inf, -math.inf, 1.7e308, -1.7e308]
+    on_points: list[float] = []
+    if domain.points is not None:
+        for i in (1, 2, len(domain.points) // 2, len(domain.points) - 2):
+            if 0 <= i < len(domain.points):
+                at = low + i * domain.step
+                near = [at * (1 + by) for by in (-1e-5, -1e-8, 1e-8, 1e-5)]
+                on_points += [at, math.nextafter(at, low), math.nextafter(at, high), *near]
+                on_points.append(at + 0.9999985 * domain.step)
+                on_points.append(at + 0.9999995 * domain.step)
+    return [*inner, *edges, *outside, *far, *on_points]
+
+
+def numbers() -> dict[str, list[Case]]:
+    """Return numbers.json."""
+    from hearsay.recording.terms import Terms
+
+    seeds = Seeds("numbers")
+    domains = []
+    for low, high, step, clamp in _DOMAINS:
+        domain = Numeric(low, high, clamp, step)
+        answers: list[list[Any]] = []
+        for answer in _answers(domain):
+            seed = seeds.next()
+            try:
+                place = domain.encode(answer)
+            except InvalidInput:
+                answers.append([double(answer), None, seed.hex(), None])
+                continue
+            point = _point(place, _GRID, Script(seed))
+            answers.append([double(answer), double(place), seed.hex(), point])
+        drawn = []
+        for _ in range(4):
+            seed = seeds.next()
+            coins = Script(seed)
+            drawn.append([seed.hex(), double(float(Terms.drawn_from(domain, coins))), coins.used])
+        points = 0 if domain.points is None else len(domain.points)
+        domains.append(
+            _domain(low, high, step, clamp)
+            | {"points": points, "grid": _GRID, "answers": answers, "anything": drawn}
+        )
+    refused = []
+    for low, high, step, clamp in _NO_DOMAINS:
+        try:
+            Numeric(low, high, clamp, step)
+        except InvalidInput:
+            refused.append(_domain(low, high, step, clamp))
+            continue
+        raise AssertionError(f"{low}, {high}, {step} is a domain")
+    return {"domains": domains, "refused": refused}
+
+
+def _domain(low: float, high: float, step: float, clamp: bool) -> Case:
+    return {"low": double(low), "high": double(high), "step": double(step), "clamp": clamp}
+
+
+def arcs() -> dict[str, list[Case]]:
+    """Return arcs.json."""
+    third = ONE // 3
+    levels = []
+    for chances in (
+        (third, third, ONE - 2 * third),
+        (ONE // 2, ONE // 2),
+        (1, ONE - 1),
+        (ONE, ONE // 4, ONE - ONE // 4),
+        (ONE // 4 * 3, ONE // 4 * 3, ONE // 2, ONE),
+        (ONE - 1, ONE - 1, 2),
+        (ONE // 5,) * 4 + (ONE - 4 * (ONE // 5),),
+    ):
+        budget = Budget((1.0,) * len(chances), chances)
+        edges = {start + by for start in budget._starts for by in (-1, 0, 1)}
+        edges |= {
+            start + chance + by
+            for start, chance in zip(budget._starts, chances, strict=True)
+            for by in (-1, 0)
+        }
+        coins = Script(b"arcs")
+        words = sorted({edge % ONE for edge in edges} | {0, ONE - 1}) + coins.words(6).tolist()
+        draws = []
+        for word in words:
+            drawn = budget.draw(Script(stream=int(word).to_bytes(8, "little")))
+            draws.append([integer(word), list(drawn)])
+        levels.append({"chances": [integer(c % ONE) for c in chances], "draws": draws})
+    return {"levels": levels}
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def _at(moment: datetime) -> int:
+    return (moment - _EPOCH) // _MILLISECOND
+
+
+def periods() -> dict[str, list[Any]]:
+    """Return periods.json."""
+    moments = [
+        datetime(2026, 7, 4, 13, 45, tzinfo=UTC),
+        datetime(1970, 1, 1, tzinfo=UTC),
+        datetime(1999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC),
+        datetime(2024, 2, 29, 12, tzinfo=UTC),
+        datetime(2000, 2, 29, tzinfo=UTC),
+        datetime(2100, 2, 28, 23, 59, 59, 999_000, tzinfo=UTC),
+        datetime(2100, 3, 1, tzinfo=UTC),
+        datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC),
+        datetime(9998, 12, 31, tzinfo=UTC),
+    ]
+    # The days around the ends of years, which weeks of ISO 8601 cut: 53 of them in 2020 and 2026.
+    for year in (*range(2018, 2034), 2099, 2100, 2101):
+        first = datetime(year, 1, 1, tzinfo=UTC)
+        moments += [first + timedelta(days=day) for day in (-3, -1, 0, 2, 3)]
+        moments += [first - _MILLISECOND, first + timedelta(days=3, hours=23, minutes=59)]
+    instants: list[Any] = []
+    named: dict[tuple[str, str], None] = {}
+    for unit in ("", "PT1H", "P1D", "P1W", "P1M", "P1Y"):
+        for moment in moments[: None if unit else 1]:
+            name = period.label(unit, moment)
+            instants.append([unit, _at(moment), name])
+            named[unit, name] = None
+    found: list[Any] = []
+    for unit, name in named:
+        if unit:
+            ends = [_at(period.start(unit, name)), _at(period.end(unit, name))]
+        else:
+            ends = [None, None]  # type: ignore[list-item]
+        found.append([unit, name, *ends])
+    refused = [
+        *(("", name) for name in ("", "twice", "2026")),
+        *(("PT1H", name) for name in ("2026-07-04", "2026-07-04T24", "2026-07-04T1", "once")),
+        *(("P1D", name) for name in ("2026-7-4", "2026-02-29", "2026-07-04T13", "2026-00-10")),
+        *(("P1W", name) for name in ("2025-W53", "2026-W00", "2026-W54", "2026-W7", "2026-27")),
+        *(("P1M", name) for name in ("2026-13", "2026-7", "2026-07-01", "26-07")),
+        *(("P1Y", name) for name in ("26", "2026-01", "02026", "year")),
+    ]
+    for unit, name in refused:
+        try:
+            period.start(unit, name)
+        except InvalidInput:
+            continue
+        raise AssertionError(f"{name} is a period of {unit}")
+    return {"instants": instants, "periods": found, "refused": [list(each) for each in refused]}
+
+
+def batches() -> dict[str, list[Case]]:
+    """Return batches.json."""
+    coins = Script(b"batches")
+    found = []
+
+    def code(width: int) -> bytes:
+        return bytes(coins._bytes(width))
+
+    one = [("smokes", "strict", 1)]
+    both = [*one, ("age", "strict", 2)]
+    loose = [("smokes", "open", 1), ("age", "open", 2)]
+    mixed = [("smokes", "open", 1), ("age", "strict", 2)]
+    accents = [("\u00e9", "\U0001f600", 1), ("\uffee", "b", 1), ("a", "\uffee", 1)]
+    for rows in (
+        [one],
+        [both],
+        [both] * 2,
+        [both, one],
+        [one, both, loose, one],
+        [both, loose, mixed] * 3,
+        [one] * 8 + [both] + [one] * 8,
+        [[("wide", "strict", 300)]] * 3,
+        [accents, accents[:1], accents[1:]],
+        [one] * 600,
+    ):
+        reports = []
+        shown = []
+        for row in rows:
+            report = collector_pb2.Batch(
+                survey="health", revision=bytes(range(32)), period="2026-W27", rows=1
+            )
+            for attribute, level, width in row:
+                report.columns.add(attribute=attribute, level=level, codes=code(width))
+            reports.append(report)
+            shown.append(
+                [
+                    {"attribute": c.attribute, "level": c.level, "code": c.codes.hex()}
+                    for c in report.columns
+                ]
+            )
+        batch = together(reports)
+        batch.id = code(16)
+        assert sum(int(unpack(c.present, batch.rows).sum()) for c in batch.columns) == sum(
+            map(len, rows)
+        )
+        found.append(
+            {
+                "survey": batch.survey,
+                "revision": batch.revision.hex(),
+                "period": batch.period,
+                "id": batch.id.hex(),
+                "rows": shown,
+                "bytes": batch.SerializeToString(deterministic=True).hex(),
+            }
+        )
+    return {"batches": found}

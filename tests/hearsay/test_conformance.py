@@ -1,0 +1,315 @@
+"""The SDK computes what protos/conformance says, as does the text of docs/wire-mechanisms.md."""
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import generate
+import pytest
+import wire_reference as reference
+from vectors.mechanisms import _picked, _point
+from vectors.notation import Script, written
+
+from hearsay import InvalidInput
+from hearsay.plans import period
+from hearsay.plans.memo import Memoizer
+from hearsay.plans.plan import Numeric
+from hearsay.recording.batches import only, together
+from hearsay.recording.terms import Terms
+from hearsay.v1 import collector_pb2
+from ldp import Mechanism, build
+from ldp.core.exact import ONE, exp_bounds, log_upper
+from ldp.core.mechanism import Categorical
+from ldp.mechanisms import IN_PLANS
+from ldp.planning.budget import Budget
+
+HERE = Path(__file__).resolve().parent.parent.parent / "protos" / "conformance"
+
+Case = Mapping[str, Any]
+
+
+@cache
+def vectors(file: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads((HERE / file).read_text(encoding="utf-8"))
+    return found
+
+
+def cases(file: str, key: str) -> Sequence[Any]:
+    found: Sequence[Any] = vectors(file)[key]
+    return found
+
+
+def double(text: str) -> float:
+    (number,) = struct.unpack(">d", bytes.fromhex(text))
+    return float(number)
+
+
+def bits(number: float) -> str:
+    return struct.pack(">d", number).hex()
+
+
+def ratio(pair: Sequence[str]) -> Fraction:
+    return Fraction(int(pair[0]), int(pair[1]))
+
+
+def integers(case: Case) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(map(int, row)) for name, row in case["integers"].items()}
+
+
+def built(case: Case) -> Mechanism:
+    return build(case["name"], double(case["epsilon"]), integers(case))
+
+
+def value_of(shown: Any) -> Any:
+    return double(shown) if isinstance(shown, str) else shown
+
+
+def named(case: Case) -> str:
+    return f"{case['name']}-{case['width']}"
+
+
+# --- the files themselves -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", generate.FILES)
+def test_the_files_are_what_the_script_writes(file: str) -> None:
+    made = written(generate.FILES[file]())
+    assert made == (HERE / file).read_text(encoding="utf-8"), "run protos/conformance/generate.py"
+
+
+def test_no_other_file_is_there_and_all_are_small() -> None:
+    there = {path.name for path in HERE.glob("*.json")}
+    assert there == set(generate.FILES)
+    assert sum((HERE / name).stat().st_size for name in there) < 1 << 20
+
+
+def test_every_mechanism_of_a_survey_has_codes_and_checks() -> None:
+    wanted = set(IN_PLANS) - {"rappor"}  # no plan has one: a survey's values are a list
+    assert {case["name"] for case in cases("codes.json", "mechanisms")} == wanted
+    for answer in (True, False):
+        decided = {c["name"] for c in cases("checks.json", "checks") if c["accepted"] is answer}
+        assert decided >= wanted
+    refused = {c["name"] for c in cases("checks.json", "checks") if c.get("reason") == "epsilon"}
+    assert refused == wanted
+
+
+def test_every_value_of_a_small_domain_has_codes() -> None:
+    for case in cases("codes.json", "mechanisms"):
+        if case["input"] == "category" and (k := int(case["integers"]["k"][0])) <= 16:
+            assert {value for value, *_ in case["codes"]} == set(range(k))
+
+
+# --- draws and codes ----------------------------------------------------------------------------
+
+
+def drawn_by_us(case: Case, coins: Script) -> object:
+    match case["draw"]:
+        case "coin":
+            return coins.bernoulli(int(case["threshold"]))
+        case "uniform":
+            return str(coins.below(int(case["bound"])))
+        case "pick":
+            return _picked(list(map(int, case["weights"])), coins)
+        case "toss":
+            return coins.toss(int(case["threshold"]), case["count"]).tobytes().hex()
+        case "distinct":
+            return coins.distinct(case["count"], case["size"]).tolist()
+        case "point":
+            return _point(double(case["x"]), case["grid"], coins)
+    raise AssertionError(case["draw"])
+
+
+def drawn_by_the_text(case: Case, stream: reference.Stream) -> object:
+    match case["draw"]:
+        case "coin":
+            return stream.coin(int(case["threshold"]))
+        case "uniform":
+            return str(stream.uniform(int(case["bound"])))
+        case "pick":
+            return stream.pick(list(map(int, case["weights"])))
+        case "toss":
+            return stream.toss(int(case["threshold"]), case["count"]).hex()
+        case "distinct":
+            return stream.distinct(case["count"], case["size"])
+        case "point":
+            return stream.point(double(case["x"]), case["grid"])
+    raise AssertionError(case["draw"])
+
+
+def test_each_draw_takes_these_bytes_of_its_stream() -> None:
+    for case in cases("draws.json", "draws"):
+        stream = bytes.fromhex(case["stream"])
+        coins = Script(stream=stream)
+        assert drawn_by_us(case, coins) == case["result"], case
+        text = reference.Stream(stream, literal=True)
+        assert drawn_by_the_text(case, text) == case["result"], case
+        assert coins.used == text.used == len(stream), case
+
+
+@pytest.mark.parametrize("case", cases("codes.json", "mechanisms"), ids=named)
+def test_codes_are_drawn_as_the_vectors_say(case: Case) -> None:
+    mechanism = built(case)
+    assert mechanism.code_bytes == case["width"]
+    for shown, seed, code, used in case["codes"]:
+        coins = Script(bytes.fromhex(seed))
+        drawn = mechanism.randomize(value_of(shown), coins)
+        assert mechanism.encode_one(drawn).hex() == code
+        assert coins.used == used
+        mechanism.decode(bytes.fromhex(code), 1)
+
+
+@pytest.mark.parametrize("case", cases("codes.json", "mechanisms"), ids=named)
+def test_codes_are_drawn_as_the_text_says(case: Case) -> None:
+    for shown, seed, code, used in case["codes"]:
+        stream = reference.Stream(bytes.fromhex(seed))
+        drawn = reference.code(case["name"], integers(case), value_of(shown), stream)
+        assert (drawn.hex(), stream.used) == (code, used)
+
+
+@pytest.mark.parametrize("case", cases("lives.json", "mechanisms"), ids=named)
+def test_memos_are_drawn_as_the_vectors_say(case: Case) -> None:
+    mechanism = built(case)
+    assert isinstance(mechanism, Categorical)
+    memoizer = Memoizer(mechanism)
+    assert bits(memoizer.epsilon) == case["memo_epsilon"]
+    for life in case["lives"]:
+        coins = Script(bytes.fromhex(life["seed"]))
+        device = memoizer.enroll(coins)
+        assert device.hex() == life["device"]
+        assert len(device) == case["device"]
+        for each in life["memos"]:
+            assert memoizer.key(device, each["value"]) == each["key"]
+            memo = memoizer.memoize(device, each["value"], coins)
+            assert memo.hex() == each["memo"]
+            assert [memoizer.report(memo, coins).hex() for _ in range(2)] == each["reports"]
+        assert coins.used == life["used"]
+
+
+@pytest.mark.parametrize("case", cases("lives.json", "mechanisms"), ids=named)
+def test_memos_are_drawn_as_the_text_says(case: Case) -> None:
+    name, given = case["name"], integers(case)
+    for life in case["lives"]:
+        stream = reference.Stream(bytes.fromhex(life["seed"]))
+        device = reference.enroll(name, given, stream)
+        assert device.hex() == life["device"]
+        for each in life["memos"]:
+            assert reference.key(name, given, device, each["value"]) == each["key"]
+            memo = reference.memoize(name, given, device, each["value"], stream)
+            assert memo.hex() == each["memo"]
+            reports = [reference.report(name, given, memo, stream).hex() for _ in range(2)]
+            assert reports == each["reports"]
+        assert stream.used == life["used"]
+
+
+# --- exact checks -------------------------------------------------------------------------------
+
+
+def test_bounds_of_the_exponential_are_those_of_the_vectors() -> None:
+    for case in cases("bounds.json", "exponentials"):
+        digits, exponent = map(int, case["bound"])
+        assert 10**59 <= digits < 10**60
+        assert exp_bounds(ratio(case["x"]))[0] == digits * Fraction(10) ** exponent
+
+
+def test_epsilons_of_ratios_are_those_of_the_vectors() -> None:
+    for case in cases("bounds.json", "logarithms"):
+        assert bits(log_upper(ratio(case["ratio"]))) == case["epsilon"]
+
+
+def test_mechanisms_are_accepted_and_refused_as_the_vectors_say() -> None:
+    for case in cases("checks.json", "checks"):
+        try:
+            built(case)
+        except InvalidInput as error:
+            assert not case["accepted"], f"{case['name']}, {case['note']}: {error}"
+            exceeds = "the integers give epsilon" in str(error) or "told apart" in str(error)
+            assert (case["reason"] == "epsilon") == exceeds
+        else:
+            assert case["accepted"], f"{case['name']}, {case['note']}"
+
+
+# --- answers ------------------------------------------------------------------------------------
+
+
+def test_numbers_find_their_place_as_the_vectors_say() -> None:
+    for case in cases("numbers.json", "domains"):
+        low, high, step = (double(case[name]) for name in ("low", "high", "step"))
+        domain = Numeric(low, high, case["clamp"], step)
+        for answer, place, seed, point in case["answers"]:
+            if place is None:
+                with pytest.raises(InvalidInput):
+                    domain.encode(double(answer))
+                continue
+            assert bits(domain.encode(double(answer))) == place
+            assert _point(double(place), case["grid"], Script(bytes.fromhex(seed))) == point
+            text = reference.Stream(bytes.fromhex(seed))
+            assert text.point(double(place), case["grid"]) == point
+        for seed, place, used in case["anything"]:
+            coins = Script(bytes.fromhex(seed))
+            assert bits(float(Terms.drawn_from(domain, coins))) == place
+            assert coins.used == used
+    for case in cases("numbers.json", "refused"):
+        low, high, step = (double(case[name]) for name in ("low", "high", "step"))
+        with pytest.raises(InvalidInput):
+            Numeric(low, high, case["clamp"], step)
+
+
+def test_a_word_draws_the_attributes_that_the_vectors_say() -> None:
+    for case in cases("arcs.json", "levels"):
+        chances = tuple(int(chance) or ONE for chance in case["chances"])
+        budget = Budget((1.0,) * len(chances), chances)
+        for word, drawn in case["draws"]:
+            stream = int(word).to_bytes(8, "little")
+            assert list(budget.draw(Script(stream=stream))) == drawn
+            # The text: attribute j's arc starts at the sum of the chances before it.
+            starts = [sum(chances[:j]) for j in range(len(chances))]
+            inside = [j for j, start in enumerate(starts) if (int(word) - start) % ONE < chances[j]]
+            assert inside == drawn
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def at(milliseconds: int) -> datetime:
+    return EPOCH + timedelta(milliseconds=milliseconds)
+
+
+def test_periods_have_the_names_and_ends_of_the_vectors() -> None:
+    for unit, instant, name in cases("periods.json", "instants"):
+        assert period.label(unit, at(instant)) == name
+    for unit, name, start, end in cases("periods.json", "periods"):
+        if unit:
+            assert (period.start(unit, name), period.end(unit, name)) == (at(start), at(end))
+    for unit, name in cases("periods.json", "refused"):
+        with pytest.raises(InvalidInput):
+            period.start(unit, name)
+
+
+def test_reports_make_the_bytes_of_a_batch_and_come_out_of_them() -> None:
+    for case in cases("batches.json", "batches"):
+        reports = []
+        for row in case["rows"]:
+            report = collector_pb2.Batch(
+                survey=case["survey"],
+                revision=bytes.fromhex(case["revision"]),
+                period=case["period"],
+                rows=1,
+            )
+            for cell in row:
+                code = bytes.fromhex(cell["code"])
+                report.columns.add(attribute=cell["attribute"], level=cell["level"], codes=code)
+            reports.append(report)
+        batch = together(reports)
+        batch.id = bytes.fromhex(case["id"])
+        data = bytes.fromhex(case["bytes"])
+        assert batch.SerializeToString(deterministic=True) == data
+        parsed = collector_pb2.Batch.FromString(data)
+        for row in (0, len(reports) - 1):
+            alone = only(parsed, [row])
+            shown = {(c["attribute"], c["level"], c["code"]) for c in case["rows"][row]}
+            assert {(c.attribute, c.level, c.codes.hex()) for c in alone.columns} == shown

@@ -1,0 +1,519 @@
+"""The mechanisms written once more, from docs/wire-mechanisms.md alone, slowly and plainly.
+
+Nothing of ldp is used: where this and ldp draw the same codes from the same bytes, the page says
+enough for a client in another language.
+"""
+
+import hashlib
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+
+ONE = 2**64
+Integers = Mapping[str, Sequence[int]]
+
+
+class Stream:
+    """The bytes of a seed's stream, or literal ones."""
+
+    def __init__(self, seed: bytes, *, literal: bool = False) -> None:
+        self.used = 0
+        self._bytes = self._literal(seed) if literal else self._blocks(seed)
+
+    @staticmethod
+    def _literal(data: bytes) -> Iterator[int]:
+        yield from data
+
+    @staticmethod
+    def _blocks(seed: bytes) -> Iterator[int]:
+        n = 0
+        while True:
+            yield from hashlib.sha256(seed + n.to_bytes(8, "little")).digest()
+            n += 1
+
+    def take(self, count: int) -> bytes:
+        self.used += count
+        return bytes(next(self._bytes) for _ in range(count))
+
+    def word(self) -> int:
+        return int.from_bytes(self.take(8), "little")
+
+    def coin(self, t: int) -> bool:
+        return self.word() < t
+
+    def uniform(self, m: int) -> int:
+        while True:
+            word = self.word()
+            if word < ONE - ONE % m:
+                return word % m
+
+    def pick(self, weights: Sequence[int]) -> int:
+        u = self.word()
+        return next(y for y in range(len(weights)) if u < sum(weights[: y + 1]))
+
+    def toss(self, t: int, n: int) -> bytes:
+        heads = bytes(n)
+        if t == ONE:
+            return b"\xff" * n
+        still_open = b"\xff" * n
+        while t > 0 and any(still_open):
+            drawn = self.take(n)
+            still = bytes(a & b for a, b in zip(still_open, drawn, strict=True))
+            if t >= 2**63:
+                decided = (a ^ b for a, b in zip(still_open, still, strict=True))
+                heads = bytes(a | b for a, b in zip(heads, decided, strict=True))
+            still_open = still
+            t = 2 * t % ONE
+        return heads
+
+    def distinct(self, n: int, s: int) -> list[int]:
+        added: list[int] = []
+        for last in range(n - s, n):
+            i = self.uniform(last + 1)
+            added.append(last if i in added else i)
+        return sorted(added)
+
+    def point(self, x: float, grid: int) -> int:
+        r = (Fraction(x) + 1) / 2 * grid
+        i = r.numerator // r.denominator
+        return i + int(self.coin(int((r - i) * ONE)))
+
+
+def integer_width(count: int) -> int:
+    return next(width for width in (1, 2, 4, 8) if count <= 2 ** (8 * width))
+
+
+def little(number: int, width: int) -> bytes:
+    return number.to_bytes(width, "little")
+
+
+def ones(x: int) -> int:
+    return bin(x).count("1")
+
+
+def bits_of(data: bytes, count: int) -> list[int]:
+    return [data[v // 8] >> v % 8 & 1 for v in range(count)]
+
+
+def packed(bits: Sequence[int]) -> bytes:
+    out = bytearray((len(bits) + 7) // 8)
+    for v, bit in enumerate(bits):
+        out[v // 8] |= int(bit) << v % 8
+    return bytes(out)
+
+
+def power_of_two(least: int) -> int:
+    power = 1
+    while power < least:
+        power *= 2
+    return power
+
+
+# --- one code -----------------------------------------------------------------------------------
+
+
+def krr(k: int, resample: int, v: int, s: Stream) -> int:
+    return s.uniform(k) if s.coin(resample) else v
+
+
+def unary(k: int, own: int, other: int, v: int, s: Stream) -> list[int]:
+    bits = bits_of(s.toss(other, (k + 7) // 8), k)
+    bits[v] = int(s.coin(own))
+    return bits
+
+
+def second_round(bits: Sequence[int], own: int, other: int, s: Stream) -> list[int]:
+    n, width = len(bits), (len(bits) + 7) // 8
+    z = bits_of(s.toss(other, width), n)
+    if own + other == ONE:
+        return [b ^ c for b, c in zip(bits, z, strict=True)]
+    o = bits_of(s.toss(own, width), n)
+    return [c if b else d for b, c, d in zip(bits, o, z, strict=True)]
+
+
+def bucket(a: int, b: int, v: int, prime: int, buckets: int) -> int:
+    return (a * v + b) % prime * buckets // prime
+
+
+def hrr(k: int, flip: int, v: int, s: Stream) -> int:
+    row = 1 + s.uniform(power_of_two(k) - 1)
+    bit = ones(row & v) % 2
+    return 2 * (row - 1) + (bit ^ int(s.coin(flip)))
+
+
+def hadamard(k: int, blocks: int, include: int, v: int, s: Stream) -> int:
+    width = power_of_two(-(-k // blocks) + 1)
+    h, block, c = width // 2, v % blocks, 1 + v // blocks
+    own_set = [y for y in range(width) if ones(y & c) % 2 == 0] if width <= 64 else None
+    inside = s.coin(include)
+    d = s.uniform(h if inside else blocks * width - h)
+    if not inside and d >= h:
+        o, y = divmod(d - h, width)
+        return (o + (o >= block)) * width + y
+    low = c & -c
+    y = d // low * 2 * low + d % low
+    if (ones(y & c) % 2 == 0) != inside:
+        y += low
+    if own_set is not None:
+        assert (y in own_set) == inside
+    return block * width + y
+
+
+def subset(k: int, size: int, include: int, v: int, s: Stream) -> bytes:
+    own = s.coin(include)
+    others = s.distinct(k - 1, size - 1 if own else size)
+    chosen = {i if i < v else i + 1 for i in others} | ({v} if own else set())
+    width = 1 if k <= 256 else 2
+    if (k + 7) // 8 <= size * width:
+        return packed([int(x in chosen) for x in range(k)])
+    return b"".join(little(x, width) for x in sorted(chosen))
+
+
+class Field:
+    """The field of q elements: a prime, or p^m as polynomials modulo x^m - r(x)."""
+
+    def __init__(self, q: int) -> None:
+        self.q = q
+        p = next(p for p in range(2, q + 1) if q % p == 0)
+        self.p, self.m = p, 1
+        while p**self.m < q:
+            self.m += 1
+        if self.m > 1:
+            self.r = next(r for r in range(1, q) if self._is_primitive(r))
+
+    def _is_primitive(self, r: int) -> bool:
+        x, power, order = self.p, self.p, 1
+        while power != 1:
+            power = self._times_x(power, r)
+            order += 1
+            if order >= self.q or power == 0:
+                return False
+        return order == self.q - 1 and x > 1
+
+    def _times_x(self, a: int, r: int) -> int:
+        top, shifted = a // self.p ** (self.m - 1), a * self.p % self.q
+        for _ in range(top):
+            shifted = self._plus(shifted, r)
+        return shifted
+
+    def _plus(self, a: int, b: int) -> int:
+        total, place = 0, 1
+        for _ in range(self.m):
+            total += (a // place + b // place) % self.p * place
+            place *= self.p
+        return total
+
+    def add(self, a: int, b: int) -> int:
+        return (a + b) % self.q if self.m == 1 else self._plus(a, b)
+
+    def multiply(self, a: int, b: int) -> int:
+        if self.m == 1:
+            return a * b % self.q
+        product = 0
+        for place in range(self.m - 1, -1, -1):
+            product = self._times_x(product, self.r)
+            for _ in range(b // self.p**place % self.p):
+                product = self._plus(product, a)
+        return product
+
+    def negative(self, a: int) -> int:
+        if self.m == 1:
+            return -a % self.q
+        return sum(-(a // self.p**i) % self.p * self.p**i for i in range(self.m))
+
+    def inverse(self, a: int) -> int:
+        power, exponent, square = 1, self.q - 2, a
+        while exponent:
+            if exponent % 2:
+                power = self.multiply(power, square)
+            square, exponent = self.multiply(square, square), exponent // 2
+        return power
+
+
+def projective(k: int, q: int, t: int, include: int, v: int, s: Stream) -> int:
+    field = Field(q)
+
+    def vector(number: int) -> list[int]:
+        f = 0
+        while number >= (q ** (f + 1) - 1) // (q - 1):
+            f += 1
+        rest = number - (q**f - 1) // (q - 1)
+        return [0] * (t - 1 - f) + [1] + [rest // q**i % q for i in range(f - 1, -1, -1)]
+
+    x = vector(v)
+    leading = x.index(1)
+    on = s.coin(include)
+    y = [0] * t
+    while not any(y):
+        drawn = s.uniform(q**t)
+        y = [drawn // q**i % q for i in range(t - 1, -1, -1)]
+        rest = 0
+        for j in range(t):
+            if j != leading:
+                rest = field.add(rest, field.multiply(x[j], y[j]))
+        y[leading] = field.add(0 if on else 1, field.negative(rest))
+    first = next(j for j in range(t) if y[j])
+    scale = field.inverse(y[first])
+    f = t - 1 - first
+    number = (q**f - 1) // (q - 1)
+    for digit in y[first + 1 :]:
+        f -= 1
+        number += field.multiply(scale, digit) * q**f
+    return number
+
+
+def sketched(i: Integers, v: int, s: Stream) -> tuple[int, int]:
+    (prime,), (buckets,), (seed,) = i["prime"], i["buckets"], i["seed"]
+    function = s.uniform(i["hashes"][0])
+    digest = hashlib.sha256(struct.pack("<QQ", seed, function)).digest()
+    a, b, c = (word % prime for word in struct.unpack("<QQQ", digest[:24]))
+    return function, (a * v * v + b * v + c) % prime * buckets // prime
+
+
+def classes_of(i: Integers) -> tuple[list[int], int]:
+    (k,), policy = i["k"], i["policy"]
+    return list(policy[1 : 1 + k]), policy[0]
+
+
+def policy_subsets(i: Integers, v: int, s: Stream) -> bytes:
+    classes, count = classes_of(i)
+    types = len(i["sizes"]) // count
+    own = classes[v]
+    event = s.pick(i["weights"][2 * types * own : 2 * types * (own + 1)])
+    t, inside = event % types, event < types
+    chosen = {v} if inside else set()
+    for a in range(count):
+        others = [x for x, b in enumerate(classes) if b == a and x != v]
+        wanted = i["sizes"][count * t + a] - (1 if a == own and inside else 0)
+        if wanted:
+            chosen |= {others[place] for place in s.distinct(len(others), wanted)}
+    return bytes([t]) + packed([int(x in chosen) for x in range(len(classes))])
+
+
+def policy_unary(i: Integers, v: int, s: Stream) -> bytes:
+    classes, count = classes_of(i)
+    bits = [0] * len(classes)
+    for a in range(count):
+        tossed = bits_of(s.toss(i["other"][a], (len(classes) + 7) // 8), len(classes))
+        bits = [tossed[x] if classes[x] == a else bit for x, bit in enumerate(bits)]
+    bits[v] = int(s.coin(i["own"][classes[v]]))
+    return packed(bits)
+
+
+def window(i: Integers, point: int, s: Stream) -> int:
+    (grid,), (size,), (resample,) = i["grid"], i["window"], i["resample"]
+    return s.uniform(grid + size) if s.coin(resample) else point + s.uniform(size)
+
+
+def laplace(i: Integers, x: float, s: Stream) -> int:
+    (grid,), tails = i["grid"], i["tails"]
+    point = s.point(x, grid)
+    # At least j steps, and at least j + 1: exactly j. The ends hold all noise beyond them.
+    exactly = [tails[j] - tails[j + 1] for j in range(grid)]
+    side = [*exactly[1:], tails[grid]]
+    noise = s.pick([*reversed(side), exactly[0], *side]) - grid
+    return min(grid, max(0, point + noise))
+
+
+def table(i: Integers, v: int, s: Stream) -> bytes:
+    (k,), weights = i["k"], i["weights"]
+    m = len(weights) // k
+    return little(s.pick(weights[m * v : m * (v + 1)]), integer_width(m))
+
+
+def code(name: str, i: Integers, value: float, s: Stream) -> bytes:
+    """Return one code of a mechanism, by its integers, from a stream."""
+    return CODES[name](i, value, s)
+
+
+def _one(i: Integers, *names: str) -> list[int]:
+    return [i[name][0] for name in names]
+
+
+def _krr(i: Integers, v: int, s: Stream) -> bytes:
+    k, resample = _one(i, "k", "resample")
+    return little(krr(k, resample, v, s), integer_width(k))
+
+
+def _unary(i: Integers, v: int, s: Stream) -> bytes:
+    return packed(unary(*_one(i, "k", "own", "other"), v, s))
+
+
+def _she(i: Integers, v: int, s: Stream) -> bytes:
+    weights = i["weights"]
+    levels = [s.pick(weights) for _ in range(i["k"][0])]
+    levels[v] = len(weights) - 1 - levels[v]
+    return bytes(levels)
+
+
+def _hashing(i: Integers, v: int, s: Stream) -> bytes:
+    buckets, prime, resample = _one(i, "buckets", "prime", "resample")
+    a, b = s.uniform(prime), s.uniform(prime)
+    y = krr(buckets, resample, bucket(a, b, v, prime, buckets), s)
+    width = integer_width(max(prime**2 * buckets, 2**32))
+    return little((a * prime + b) * buckets + y, width)
+
+
+def _hrr(i: Integers, v: int, s: Stream) -> bytes:
+    k, flip = _one(i, "k", "flip")
+    return little(hrr(k, flip, v, s), integer_width(2 * (power_of_two(k) - 1)))
+
+
+def _hadamard(i: Integers, v: int, s: Stream) -> bytes:
+    k, blocks, include = _one(i, "k", "blocks", "include")
+    points = blocks * power_of_two(-(-k // blocks) + 1)
+    return little(hadamard(k, blocks, include, v, s), integer_width(points))
+
+
+def _projective(i: Integers, v: int, s: Stream) -> bytes:
+    k, q, t, include = _one(i, "k", "order", "dimension", "include")
+    return little(projective(k, q, t, include, v, s), integer_width((q**t - 1) // (q - 1)))
+
+
+def _cms(i: Integers, v: int, s: Stream) -> bytes:
+    function, h = sketched(i, v, s)
+    flip = i["flip"][0]
+    return little(function, 4) + packed(unary(i["buckets"][0], ONE - flip, flip, h, s))
+
+
+def _hcms(i: Integers, v: int, s: Stream) -> bytes:
+    function, h = sketched(i, v, s)
+    hashes, buckets, flip = _one(i, "hashes", "buckets", "flip")
+    codes = 2 * (power_of_two(buckets) - 1)
+    return little(codes * function + hrr(buckets, flip, h, s), integer_width(hashes * codes))
+
+
+def _onebit(i: Integers, x: float, s: Stream) -> bytes:
+    point = s.point(x, 1)
+    return bytes([point ^ int(s.coin(i["flip"][0]))])
+
+
+def _window(i: Integers, x: float, s: Stream) -> bytes:
+    grid, size = _one(i, "grid", "window")
+    return little(window(i, s.point(x, grid), s), integer_width(grid + size))
+
+
+def _hybrid(i: Integers, x: float, s: Stream) -> bytes:
+    grid, size, flip, onebit = _one(i, "grid", "window", "flip", "onebit")
+    point = s.point(x, grid)
+    if s.coin(onebit):
+        drawn = int(s.uniform(grid) < point) ^ int(s.coin(flip))
+    else:
+        drawn = 2 + window(i, point, s)
+    return little(drawn, integer_width(2 + grid + size))
+
+
+def _laplace(i: Integers, x: float, s: Stream) -> bytes:
+    return little(laplace(i, x, s), integer_width(i["grid"][0] + 1))
+
+
+def _lasting(i: Integers, v: int, s: Stream, name: str) -> bytes:
+    device = enroll(name, i, s)
+    return report(name, i, memoize(name, i, device, v, s), s)
+
+
+CODES: Mapping[str, Callable[..., bytes]] = {
+    "krr": _krr,
+    "unary": _unary,
+    "she": _she,
+    "hashing": _hashing,
+    "hrr": _hrr,
+    "hadamard": _hadamard,
+    "subset": lambda i, v, s: subset(*_one(i, "k", "size", "include"), v, s),
+    "projective": _projective,
+    "cms": _cms,
+    "hcms": _hcms,
+    "ordered": table,
+    "table": table,
+    "policy_table": table,
+    "policy_subsets": policy_subsets,
+    "policy_unary": policy_unary,
+    "dbitflip": lambda i, v, s: _lasting(i, v, s, "dbitflip"),
+    "krr_chain": lambda i, v, s: _lasting(i, v, s, "krr_chain"),
+    "unary_chain": lambda i, v, s: _lasting(i, v, s, "unary_chain"),
+    "loloha": lambda i, v, s: _lasting(i, v, s, "loloha"),
+    "onebit": _onebit,
+    "piecewise": _window,
+    "square_wave": _window,
+    "hybrid": _hybrid,
+    "laplace": _laplace,
+}
+
+
+# --- memos --------------------------------------------------------------------------------------
+
+
+def _loloha_width(i: Integers) -> int:
+    buckets, prime = _one(i, "buckets", "prime")
+    return integer_width(max(prime**2 * buckets, 2**32))
+
+
+def _split(device: bytes, width: int) -> list[int]:
+    return [
+        int.from_bytes(device[at : at + width], "little") for at in range(0, len(device), width)
+    ]
+
+
+def enroll(name: str, i: Integers, s: Stream) -> bytes:
+    """Return the bytes that a device draws for life."""
+    if name == "dbitflip":
+        k, d = _one(i, "k", "d")
+        return b"".join(little(c, integer_width(2 * k)) for c in s.distinct(k, d))
+    if name == "loloha":
+        prime = i["prime"][0]
+        a, b = s.uniform(prime), s.uniform(prime)
+        return little(a * prime + b, _loloha_width(i))
+    return b""
+
+
+def _device_bucket(i: Integers, device: bytes, v: int) -> int:
+    buckets, prime = _one(i, "buckets", "prime")
+    a, b = divmod(int.from_bytes(device, "little"), prime)
+    return bucket(a, b, v, prime, buckets)
+
+
+def key(name: str, i: Integers, device: bytes, v: int) -> int:
+    """Return the key of a category's memo."""
+    if name == "loloha":
+        return _device_bucket(i, device, v)
+    if name == "dbitflip":
+        k = i["k"][0]
+        return v if v in _split(device, integer_width(2 * k)) else k
+    return v
+
+
+def memoize(name: str, i: Integers, device: bytes, v: int, s: Stream) -> bytes:
+    """Return a memo, as the bytes of a code."""
+    if name == "krr_chain":
+        k, permanent = _one(i, "k", "permanent")
+        return little(krr(k, permanent, v, s), integer_width(k))
+    if name == "unary_chain":
+        own, other = i["permanent"]
+        return packed(unary(i["k"][0], own, other, v, s))
+    if name == "loloha":
+        buckets, permanent = _one(i, "buckets", "permanent")
+        y = krr(buckets, permanent, _device_bucket(i, device, v), s)
+        return little(int.from_bytes(device, "little") * buckets + y, _loloha_width(i))
+    if name == "dbitflip":
+        k, d, flip = _one(i, "k", "d", "flip")
+        width = integer_width(2 * k)
+        flips = bits_of(s.toss(flip, (d + 7) // 8), d)
+        asked = _split(device, width)
+        answers = (2 * c + (int(c == v) ^ flips[j]) for j, c in enumerate(asked))
+        return b"".join(little(answer, width) for answer in answers)
+    return code(name, i, v, s)
+
+
+def report(name: str, i: Integers, memo: bytes, s: Stream) -> bytes:
+    """Return a report of a memo, as the bytes of a code."""
+    if name == "krr_chain":
+        k, instantaneous = _one(i, "k", "instantaneous")
+        return little(krr(k, instantaneous, int.from_bytes(memo, "little"), s), len(memo))
+    if name == "unary_chain":
+        own, other = i["instantaneous"]
+        return packed(second_round(bits_of(memo, i["k"][0]), own, other, s))
+    if name == "loloha":
+        buckets, instantaneous = _one(i, "buckets", "instantaneous")
+        function, y = divmod(int.from_bytes(memo, "little"), buckets)
+        return little(function * buckets + krr(buckets, instantaneous, y, s), len(memo))
+    return memo
