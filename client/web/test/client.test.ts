@@ -1,6 +1,6 @@
 import "fake-indexeddb/auto";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { type Agreement, Client, type ClientOptions, IndexedDbStore, MemoryStore } from "../src/index.js";
+import { type Agreement, Client, type ClientOptions, IndexedDbStore, MemoryStore, type Work } from "../src/index.js";
 import {
   categorical,
   clientOf,
@@ -608,7 +608,7 @@ test("a transaction that fails half-way spends nothing and queues nothing", asyn
   for (let failing = 0; failing < 4; failing++) {
     const spy = vi.spyOn(store, "run").mockImplementation((work) => {
       let puts = 0;
-      return run(function* () {
+      return run(function* (): Work<any> {
         const steps = work();
         let step = steps.next();
         while (!step.done) {
@@ -616,7 +616,7 @@ test("a transaction that fails half-way spends nothing and queues nothing", asyn
           step = steps.next(yield step.value);
         }
         return step.value;
-      } as never);
+      });
     });
     expect((await client.record({ mood: "good", walked: 1 })).taken.length).toBe(failing < 3 ? 0 : 2);
     spy.mockRestore();

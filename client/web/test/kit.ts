@@ -81,7 +81,7 @@ export const MOODS = ["bad", "so-so", "good"];
 export function planOf(draft: Draft = {}): Uint8Array {
   const attributes = draft.attributes ?? [categorical("mood", MOODS), numeric("walked", 0, 20, true)];
   const levels = Object.entries(draft.levels ?? { strict: 1, loose: 4 }).sort(([, a], [, b]) => a - b);
-  const share = draft.chances ? Number(draft.chances.reduce((a, b) => a + b) / ONE) : attributes.length;
+  const share = draft.chances?.length ? Number(draft.chances.reduce((a, b) => a + b) / ONE) : attributes.length;
   const mechanisms =
     draft.mechanisms ??
     ((_, epsilon) =>

@@ -1,8 +1,9 @@
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeEach, expect, test, vi } from "vitest";
 import { Collector, NOON, planOf, QUICK, readyOf, until } from "../kit.js";
 
 // These hold what the client does in the events. That a browser then sends is shown in Chromium.
 
+const { fetch } = globalThis;
 const page = new EventTarget();
 let visibility = "visible";
 const fetched: { init: RequestInit; url: string }[] = [];
@@ -15,7 +16,6 @@ beforeEach(() => {
   vi.stubGlobal("document", document);
   vi.stubGlobal("addEventListener", page.addEventListener.bind(page));
   vi.stubGlobal("removeEventListener", page.removeEventListener.bind(page));
-  const { fetch } = globalThis;
   fetched.length = 0;
   vi.stubGlobal("fetch", (url: string, init: RequestInit) => {
     fetched.push({ url, init });
@@ -25,7 +25,10 @@ beforeEach(() => {
 
 afterEach(() => {
   vi.restoreAllMocks();
-  vi.unstubAllGlobals();
+});
+
+afterAll(() => {
+  vi.unstubAllGlobals(); // clients are closed after each test, with the events of the page
 });
 
 const began = performance.now();
