@@ -18,7 +18,7 @@ from vectors.notation import Script, written
 from hearsay import InvalidInput
 from hearsay.plans import period
 from hearsay.plans.memo import Memoizer
-from hearsay.plans.plan import Numeric
+from hearsay.plans.plan import Numeric, parse
 from hearsay.recording.batches import only, together
 from hearsay.recording.terms import Terms
 from hearsay.v1 import collector_pb2
@@ -213,12 +213,15 @@ def test_bounds_of_the_exponential_are_those_of_the_vectors() -> None:
     for case in cases("bounds.json", "exponentials"):
         digits, exponent = map(int, case["bound"])
         assert 10**59 <= digits < 10**60
-        assert exp_bounds(ratio(case["x"]))[0] == digits * Fraction(10) ** exponent
+        bound = digits * Fraction(10) ** exponent
+        assert exp_bounds(ratio(case["x"]))[0] == bound
+        assert reference.exponential_bound(ratio(case["x"])) == bound
 
 
 def test_epsilons_of_ratios_are_those_of_the_vectors() -> None:
     for case in cases("bounds.json", "logarithms"):
         assert bits(log_upper(ratio(case["ratio"]))) == case["epsilon"]
+        assert bits(reference.logarithm(ratio(case["ratio"]))) == case["epsilon"]
 
 
 def test_mechanisms_are_accepted_and_refused_as_the_vectors_say() -> None:
@@ -233,6 +236,44 @@ def test_mechanisms_are_accepted_and_refused_as_the_vectors_say() -> None:
             assert case["accepted"], f"{case['name']}, {case['note']}"
 
 
+MESSAGES = {
+    "bytes": "are no plan",
+    "unknown": "fields that this version of hearsay does not know",
+    "canonical": "not the canonical serialisation",
+    "text": r"U\+",
+    "period": "period must be empty or one of",
+    "attributes": "needs attributes, each with a name",
+    "domain": "values|class|whole steps|step must|points|low and high|needs a domain|twice",
+    "memo": "memo",
+    "levels": "needs levels, each|^levels: |mechanisms for",
+    "chances": "budget has one epsilon|chances must sum",
+    "epsilon": "promises epsilon",
+    "mechanism": "^level '.*', '.*': (?!.*(does not fit|another policy|cap of|a memo))",
+    "fit": "does not fit",
+    "policy": "keeps another policy",
+    "cap": "attribute's cap",
+    "default_level": "^default_level",
+    "levels_differ": "^levels_differ_at_most",
+}
+
+
+@pytest.mark.parametrize("case", cases("plans.json", "plans"), ids=lambda case: str(case["note"]))
+def test_plans_are_accepted_and_refused_as_the_vectors_say(case: Case) -> None:
+    data = bytes.fromhex(case["plan"])
+    if not case["accepted"]:
+        with pytest.raises(InvalidInput, match=MESSAGES[case["reason"]]):
+            parse(data)
+        return
+    plan = parse(data)
+    assert plan.revision.hex() == case["revision"]
+    epsilons = {name: bits(level.budget.record_epsilon) for name, level in plan.levels.items()}
+    assert epsilons == case["record_epsilon"]
+
+
+def test_every_reason_to_refuse_a_plan_has_vectors() -> None:
+    assert {case.get("reason") for case in cases("plans.json", "plans")} == {None, *MESSAGES}
+
+
 # --- answers ------------------------------------------------------------------------------------
 
 
@@ -241,14 +282,16 @@ def test_numbers_find_their_place_as_the_vectors_say() -> None:
         low, high, step = (double(case[name]) for name in ("low", "high", "step"))
         domain = Numeric(low, high, case["clamp"], step)
         for answer, place, seed, point in case["answers"]:
+            text = reference.place(low, high, step, case["clamp"], double(answer))
+            assert (None if text is None else bits(text)) == place
             if place is None:
                 with pytest.raises(InvalidInput):
                     domain.encode(double(answer))
                 continue
             assert bits(domain.encode(double(answer))) == place
             assert _point(double(place), case["grid"], Script(bytes.fromhex(seed))) == point
-            text = reference.Stream(bytes.fromhex(seed))
-            assert text.point(double(place), case["grid"]) == point
+            stream = reference.Stream(bytes.fromhex(seed))
+            assert stream.point(double(place), case["grid"]) == point
         for seed, place, used in case["anything"]:
             coins = Script(bytes.fromhex(seed))
             assert bits(float(Terms.drawn_from(domain, coins))) == place

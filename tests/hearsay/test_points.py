@@ -125,6 +125,7 @@ def test_even_bins() -> None:
         (math.inf, "step must be finite and > 0"),
         (7.0, "whole steps must lead from 0 to 10, got a step of 7"),
         (20.0, "whole steps must lead from 0 to 10, got a step of 20"),
+        (5e-324, "whole steps must lead from 0 to 10"),  # a quotient beyond all doubles
         (0.01, r"there may be 513 points, got 1001: take a step of 0\.01953125 or more"),
     ],
 )

@@ -168,9 +168,8 @@ def _policy_unary(rng: random.Random) -> PolicyUnary:
 
 def _table(rng: random.Random) -> Mechanism:
     k = _k(rng, 20)
-    rows = [
-        [rng.uniform(0.5, 1) + 2 * (x == y) for y in range(k + rng.randint(0, 4))] for x in range(k)
-    ]
+    codes = k + rng.randint(0, 4)
+    rows = [[rng.uniform(0.5, 1) + 2 * (x == y) for y in range(codes)] for x in range(k)]
     return ChannelTable.from_rows(8.0, [[p / sum(row) for p in row] for row in rows])
 
 

@@ -517,3 +517,108 @@ def report(name: str, i: Integers, memo: bytes, s: Stream) -> bytes:
         function, y = divmod(int.from_bytes(memo, "little"), buckets)
         return little(function * buckets + krr(buckets, instantaneous, y, s), len(memo))
     return memo
+
+
+# --- the exact check ----------------------------------------------------------------------------
+
+_BITS = 700
+"""Bits after the point of sums that are then rounded to 60 digits, some 200 bits."""
+
+
+def sixty(x: Fraction, how: Callable[[Fraction], int]) -> Fraction:
+    """Round a positive fraction to 60 significant digits."""
+    unit = Fraction(10) ** (len(str(x.numerator)) - len(str(x.denominator)) - 62)
+    while x / unit >= 10**60:
+        unit *= 10
+    return how(x / unit) * unit
+
+
+def down(x: Fraction) -> int:
+    return x.numerator // x.denominator
+
+
+def up(x: Fraction) -> int:
+    return -(-x.numerator // x.denominator)
+
+
+def nearest(low: Fraction, high: Fraction) -> Fraction:
+    """Round to 60 digits a number between two bounds; both must round alike."""
+    half = Fraction(1, 2)
+    rounded = {sixty(x, lambda each: down(each + half)) for x in (low, high)}
+    assert len(rounded) == 1, "more bits are needed"
+    return rounded.pop()
+
+
+def neighbour(x: Fraction, by: int) -> Fraction:
+    """Return the next larger (1) or smaller (-1) number of 60 digits."""
+    unit = Fraction(10) ** -70
+    while x / unit >= 10**60:
+        unit *= 10
+    if by < 0 and x / unit == 10**59:
+        unit /= 10
+    return x + by * unit
+
+
+def exponential_bound(x: Fraction) -> Fraction:
+    """Return L: what a ratio is compared with."""
+    x = sixty(x, down)
+    halvings = 0
+    while x > 1:
+        x, halvings = x / 2, halvings + 1
+    one = 1 << _BITS
+    step = down(x * one)
+    total = term = one
+    n = 0
+    while term:
+        n += 1
+        term = term * step // (one * n)
+        total += term
+    low, high = Fraction(total, one), Fraction(total + 2 * n + 2, one)
+    for _ in range(halvings):
+        low, high = (Fraction(round_((each * each) * one), one) for each, round_ in
+                     ((low, down), (high, up)))  # fmt: skip
+    return neighbour(nearest(low, high), -1)
+
+
+def logarithm(ratio: Fraction) -> float:
+    """Return the epsilon that is charged for a ratio."""
+    if ratio == 1:
+        return 0.0
+    r = sixty(ratio, up)
+    halvings = 0
+    while r > 2:
+        r, halvings = r / 2, halvings + 1
+    low, high = (a + halvings * b for a, b in zip(_log(r), _log(Fraction(2)), strict=True))
+    found = neighbour(nearest(low, high), 1)
+    near = found.numerator / found.denominator
+    while Fraction(near) < found:
+        (bits,) = struct.unpack("<q", struct.pack("<d", near))
+        (near,) = struct.unpack("<d", struct.pack("<q", bits + 1))
+    return near
+
+
+def _log(r: Fraction) -> tuple[Fraction, Fraction]:
+    """Return bounds of ln(r), 1 < r <= 2: ln(r) = 2 (z + z^3/3 + z^5/5 + ...), z = (r-1)/(r+1)."""
+    one = 1 << _BITS
+    z = down((r - 1) / (r + 1) * one)
+    square, power, total, n = z * z // one, z, 0, 1
+    while power:
+        total += power // n
+        power, n = power * square // one, n + 2
+    return Fraction(2 * total, one), Fraction(2 * total + 8 * n, one)
+
+
+# --- numbers ------------------------------------------------------------------------------------
+
+
+def place(low: float, high: float, step: float, clamp: bool, x: float) -> float | None:
+    """Return where a number lies in [-1, 1]; None where it is outside the domain."""
+    if x != x or x in (float("inf"), float("-inf")) or (not clamp and not low <= x <= high):
+        return None
+    if not step:
+        s = (x - low) / (high - low)
+        return max(-1.0, min(1.0, 2.0 * s - 1.0))
+    n = round((high - low) / step)
+    x = max(low, min(high, x))
+    i = min(n, int((x - low) / (high - low) * n + 0.000001))
+    return 2.0 * i / n - 1.0

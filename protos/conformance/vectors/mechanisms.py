@@ -378,7 +378,7 @@ def checks() -> dict[str, list[Case]]:
     for made in every():
         seen[made.name] = seen.get(made.name, 0) + 1
         count = sum(map(len, made.integers.values()))
-        if seen[made.name] > 2 or count > 120:
+        if seen[made.name] > (1 if made.guarantee == "policy" else 2) or count > 100:
             continue
         name, epsilon, given = made.name, made.epsilon, made.integers
         found.append(_outcome(name, epsilon, given, "as calibrated"))
@@ -399,7 +399,7 @@ def checks() -> dict[str, list[Case]]:
                         changed = given | {key: tuple(moved)}
                         found.append(_outcome(name, epsilon, changed, note))
             if len(row) > 1:
-                for place in range(min(len(row) - 1, 6)):
+                for place in range(min(len(row) - 1, 4)):
                     for by in (-1, 1):
                         moved = [*row]
                         moved[place], moved[place + 1] = moved[place] - by, moved[place + 1] + by

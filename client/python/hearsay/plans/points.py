@@ -29,7 +29,7 @@ class Points:
         if not (math.isfinite(self.step) and self.step > 0):
             raise InvalidInput(f"step must be finite and > 0, got {self.step!r}")
         steps = (self.high - self.low) / self.step
-        if not (steps > _NEAR and abs(steps - round(steps)) <= _NEAR):
+        if not (_NEAR < steps < math.inf and abs(steps - round(steps)) <= _NEAR):
             raise InvalidInput(
                 f"whole steps must lead from {self.low:.10g} to {self.high:.10g}, "
                 f"got a step of {self.step:.10g}"

@@ -8,13 +8,13 @@
 import type { Coins } from "../coins.js";
 import { fromDouble, ONE } from "./exact.js";
 
-/** An integer 0..2^64 - 1 as two of 32 bits, ready to be compared with words. */
+/** An integer 0..2^64 as two, the low one of 32 bits, ready to be compared with words. */
 export interface Threshold {
   readonly high: number;
   readonly low: number;
 }
 
-/** Return the threshold of an integer in 0..2^64 - 1. */
+/** Return the threshold of an integer in 0..2^64. */
 export function threshold(value: bigint): Threshold {
   return { high: Number(value >> 32n), low: Number(value & 0xffffffffn) };
 }
@@ -39,7 +39,7 @@ const EASY = 2 ** 26;
 
 /** Draw words until one is below 2^64 - 2^64 mod m; return it modulo m, for 1 <= m <= 2^32. */
 export function uniform(m: number, coins: Coins): number {
-  if (m > EASY) return uniformOfMany(BigInt(m), coins);
+  if (m > EASY) return Number(uniformOfMany(BigInt(m), coins));
   const half = WORD % m;
   const rejected = (half * half) % m; // 2^64 mod m
   for (;;) {
@@ -49,10 +49,11 @@ export function uniform(m: number, coins: Coins): number {
   }
 }
 
-function uniformOfMany(m: bigint, coins: Coins): number {
+/** Draw as `uniform`, for 1 <= m <= 2^64. */
+export function uniformOfMany(m: bigint, coins: Coins): bigint {
   for (;;) {
     const drawn = word(coins);
-    if (drawn < ONE - (ONE % m)) return Number(drawn % m);
+    if (drawn < ONE - (ONE % m)) return drawn % m;
   }
 }
 
@@ -89,14 +90,14 @@ export function pick({ highs, lows }: Weights, coins: Coins): number {
 }
 
 /**
- * Draw 8 n coins, packed in n bytes, each 1 with probability exactly t / 2^64, for t > 0.
+ * Draw 8 n coins, packed in n bytes, each 1 with probability exactly t / 2^64.
  *
  * Each coin is a number that falls below t / 2^64. The bits of all numbers are compared with those of t
  * together, from the highest: each round draws n bytes, whose ones say which undecided numbers agree.
  */
 export function toss(t: Threshold, n: number, coins: Coins): Uint8Array {
   const padded = (n + 3) & ~3; // so that 32 coins are compared at a time
-  const heads = new Uint32Array(padded / 4);
+  const heads = new Uint32Array(padded / 4).fill(t.high < WORD ? 0 : -1); // no coin is drawn for 0 and 2^64
   const open = new Uint32Array(padded / 4).fill(-1);
   const drawn = new Uint32Array(padded / 4);
   const drawnBytes = new Uint8Array(drawn.buffer, 0, n);

@@ -1,0 +1,227 @@
+/** The SDK computes what protos/conformance says. The ledger's histories have a test of their own. */
+
+import { readFileSync } from "node:fs";
+import { describe, expect, test } from "vitest";
+import { coin, cumulated, distinct, pick, point, threshold, toss, uniform, uniformOfMany } from "../src/core/draws.js";
+import { compare, expBelow, type Fraction, fraction, fromDouble, logAbove } from "../src/core/exact.js";
+import { InvalidInput } from "../src/errors.js";
+import { build, type Mechanism } from "../src/mechanisms/index.js";
+import { Budget } from "../src/plans/budget.js";
+import { Numeric } from "../src/plans/domains.js";
+import { Memoizer } from "../src/plans/memo.js";
+import { end, label, start } from "../src/plans/period.js";
+import { parsePlan } from "../src/plans/plan.js";
+import { type Batch, decodeBatch, encodeBatch } from "../src/plans/protobuf.js";
+import type { Coins } from "../src/coins.js";
+import { CountedCoins, LiteralCoins, ScriptedCoins } from "./scripted.js";
+
+// eslint-disable-next-line @typescript-eslint/no-explicit-any -- the vectors are JSON of many forms
+type Case = any;
+
+const vectors = (file: string): Case =>
+  JSON.parse(readFileSync(new URL(`../../../protos/conformance/${file}`, import.meta.url), "utf8"));
+
+const unhex = (text: string): Uint8Array => new Uint8Array(Buffer.from(text, "hex"));
+const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString("hex");
+const double = (text: string): number => Buffer.from(text, "hex").readDoubleBE();
+const bits = (x: number): string => {
+  const bytes = Buffer.alloc(8);
+  bytes.writeDoubleBE(x);
+  return bytes.toString("hex");
+};
+const ratio = ([n, d]: string[]): Fraction => fraction(BigInt(n!), BigInt(d!));
+const scripted = (seed: string): CountedCoins => new CountedCoins(new ScriptedCoins(unhex(seed)));
+
+const built = ({ name, epsilon, integers }: Case): Promise<Mechanism> =>
+  build(
+    name,
+    double(epsilon),
+    new Map(Object.entries(integers as Record<string, string[]>).map(([field, values]) => [field, values.map(BigInt)])),
+  );
+const valueOf = (value: number | string): number => (typeof value === "string" ? double(value) : value);
+
+/** Return what a check throws: its message where that is an `InvalidInput`, undefined where it throws nothing. */
+async function refusal(check: () => unknown): Promise<string | undefined> {
+  try {
+    await check();
+    return undefined;
+  } catch (error) {
+    if (error instanceof InvalidInput) return error.message;
+    throw error;
+  }
+}
+
+function draw(given: Case, coins: Coins): unknown {
+  switch (given.draw) {
+    case "coin":
+      return coin(threshold(BigInt(given.threshold)), coins);
+    case "uniform":
+      return String(uniformOfMany(BigInt(given.bound), coins));
+    case "pick":
+      return pick(cumulated(given.weights.map(BigInt)), coins);
+    case "toss":
+      return hex(toss(threshold(BigInt(given.threshold)), given.count, coins));
+    case "distinct":
+      return [...distinct(given.count, given.size, coins)].sort((a, b) => a - b);
+    case "point":
+      return point(double(given.x), given.grid, coins);
+    default:
+      throw new Error(given.draw);
+  }
+}
+
+describe("draws", () => {
+  test.each(vectors("draws.json").draws as Case[])("$draw takes the bytes of its stream", (given) => {
+    const stream = unhex(given.stream);
+    const coins = new CountedCoins(new LiteralCoins(stream));
+    expect(draw(given, coins)).toEqual(given.result);
+    expect(coins.used).toBe(stream.length);
+  });
+
+  test("uniform draws the same in doubles as in BigInts", () => {
+    for (const given of vectors("draws.json").draws as Case[]) {
+      if (given.draw !== "uniform" || BigInt(given.bound) > 2n ** 32n) continue;
+      const coins = new CountedCoins(new LiteralCoins(unhex(given.stream)));
+      expect(String(uniform(Number(given.bound), coins))).toBe(given.result);
+    }
+  });
+});
+
+test.each(vectors("codes.json").mechanisms as Case[])("codes of $name, $width bytes wide, are those of the vectors", async (given) => {
+  const mechanism = await built(given);
+  expect([mechanism.input, mechanism.width]).toEqual([given.input, given.width]);
+  for (const [value, seed, code, used] of given.codes) {
+    const coins = scripted(seed);
+    expect(hex(mechanism.randomize(valueOf(value), coins))).toBe(code);
+    expect(coins.used).toBe(used);
+  }
+});
+
+test.each(vectors("lives.json").mechanisms as Case[])("memos of $name, $width bytes wide, are those of the vectors", async (given) => {
+  const memoizer = await Memoizer.of(await built(given));
+  expect(memoizer.mechanism.rounds?.deviceBytes ?? 0).toBe(given.device);
+  expect(bits(memoizer.epsilon)).toBe(given.memo_epsilon);
+  for (const life of given.lives) {
+    const coins = scripted(life.seed);
+    const device = memoizer.enroll(coins);
+    expect(hex(device)).toBe(life.device);
+    for (const { value, key, memo, reports } of life.memos) {
+      expect(memoizer.key(device, value)).toBe(key);
+      const drawn = memoizer.memoize(device, value, coins);
+      expect(hex(drawn)).toBe(memo);
+      for (const report of reports) expect(hex(memoizer.report(drawn, coins))).toBe(report);
+    }
+    expect(coins.used).toBe(life.used);
+  }
+});
+
+test("bounds of e^x and of ln(ratio) are those of the vectors", () => {
+  const { exponentials, logarithms } = vectors("bounds.json");
+  for (const { x, bound } of exponentials) {
+    const [digits, exponent] = bound.map(BigInt) as [bigint, bigint];
+    const expected = exponent < 0n ? fraction(digits, 10n ** -exponent) : fraction(digits * 10n ** exponent);
+    expect(compare(expBelow(ratio(x)), expected)).toBe(0);
+  }
+  for (const { ratio: given, epsilon } of logarithms) expect(bits(logAbove(ratio(given)))).toBe(epsilon);
+});
+
+test("mechanisms are accepted and refused as the vectors say", async () => {
+  for (const given of vectors("checks.json").checks as Case[]) {
+    const message = await refusal(() => built(given));
+    expect(message === undefined, `${given.name}, ${given.note}: ${message}`).toBe(given.accepted);
+  }
+});
+
+test("plans are parsed or refused as the vectors say", async () => {
+  for (const given of vectors("plans.json").plans as Case[]) {
+    const message = await refusal(() => parsePlan(unhex(given.plan)));
+    expect(message === undefined, `${given.note}: ${message}`).toBe(given.accepted);
+    if (!given.accepted) continue;
+    const plan = await parsePlan(unhex(given.plan));
+    expect(plan.revision).toBe(given.revision);
+    const epsilons = [...plan.levels].map(([name, level]) => [name, bits(level.budget.recordEpsilon())]);
+    expect(Object.fromEntries(epsilons)).toEqual(given.record_epsilon);
+  }
+});
+
+test("numbers take the places and points of the vectors", async () => {
+  const { domains, refused } = vectors("numbers.json");
+  const domainOf = ({ low, high, clamp, step }: Case): Numeric => new Numeric(double(low), double(high), clamp, double(step));
+  for (const given of domains) {
+    const domain = domainOf(given);
+    expect(domain.points?.length ?? 0).toBe(given.points);
+    for (const [answer, place, seed, at] of given.answers) {
+      if (place === null) {
+        expect(await refusal(() => domain.encode(double(answer)))).toBeDefined();
+        continue;
+      }
+      const found = domain.encode(double(answer));
+      expect(bits(found)).toBe(place);
+      expect(point(found, given.grid, scripted(seed))).toBe(at);
+    }
+    for (const [seed, place, used] of given.anything) {
+      const coins = scripted(seed);
+      expect(bits(domain.anything(coins))).toBe(place);
+      expect(coins.used).toBe(used);
+    }
+  }
+  for (const given of refused) expect(await refusal(() => domainOf(given))).toBeDefined();
+});
+
+test("a word draws the attributes of the vectors", () => {
+  for (const { chances, draws } of vectors("arcs.json").levels as Case[]) {
+    const exact = chances.map((chance: string) => BigInt(chance) || 1n << 64n);
+    const budget = new Budget(
+      exact.map(() => 1),
+      exact,
+    );
+    for (const [word, drawn] of draws) {
+      const stream = new DataView(new ArrayBuffer(8));
+      stream.setBigUint64(0, BigInt(word), true);
+      expect(budget.draw(new LiteralCoins(new Uint8Array(stream.buffer)))).toEqual(drawn);
+    }
+  }
+});
+
+test("periods have the names, starts and ends of the vectors", async () => {
+  const { instants, periods, refused } = vectors("periods.json");
+  for (const [unit, at, name] of instants) expect(label(unit, at)).toBe(name);
+  for (const [unit, name, first, last] of periods) {
+    expect([start(unit, name), end(unit, name)]).toEqual([first ?? -Infinity, last ?? Infinity]);
+  }
+  for (const [unit, name] of refused) expect(await refusal(() => start(unit, name)), `${unit} ${name}`).toBeDefined();
+});
+
+test("batches are read and written in the bytes of the vectors", () => {
+  for (const given of vectors("batches.json").batches as Case[]) {
+    const batch = decodeBatch(unhex(given.bytes));
+    expect(hex(encodeBatch(batch))).toBe(given.bytes);
+    expect([batch.survey, hex(batch.revision), batch.period, hex(batch.id)]).toEqual([
+      given.survey,
+      given.revision,
+      given.period,
+      given.id,
+    ]);
+    expect(rowsOf(batch)).toEqual(given.rows.map(sorted));
+  }
+});
+
+const sorted = (row: Case[]): Case[] => [...row].sort((a, b) => (a.attribute < b.attribute ? -1 : 1));
+
+/** Return the reports of each row of a batch, sorted by attribute. */
+function rowsOf({ rows, columns }: Batch): Case[][] {
+  const found: Case[][] = Array.from({ length: rows }, () => []);
+  for (const { attribute, level, codes, present } of columns) {
+    const here = [...found.keys()].filter((r) => !present.length || (present[r >> 3]! >> (r & 7)) & 1);
+    const width = codes.length / here.length;
+    here.forEach((r, i) => found[r]!.push({ attribute, level, code: hex(codes.subarray(i * width, (i + 1) * width)) }));
+  }
+  return found.map(sorted);
+}
+
+test("a double is its fraction in every vector", () => {
+  for (const { epsilon } of vectors("codes.json").mechanisms as Case[]) {
+    const { n, d } = fromDouble(double(epsilon));
+    expect(Number(n) / Number(d)).toBe(double(epsilon));
+  }
+});
