@@ -292,7 +292,7 @@ export class Client extends Person {
     const left = this.#store.inMemory ? await this.#left() : 0;
     if (left) device.counters.add("lost", left, `a client ended, and ${left} reports that it had in memory are lost`);
     try {
-      await device.counters.keep();
+      if (await device.ledger.exists()) await device.counters.keep();
     } catch (error) {
       console.warn(`hearsay: the counters could not be kept: ${nameOf(error)}`);
     }

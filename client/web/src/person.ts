@@ -222,9 +222,11 @@ export class Person {
     this.device.clock(); // which throws where it cannot be used
     await keeper.look();
     await consent.catchUp();
+    if (!keeper.plan || !(await this.device.ledger.exists())) {
+      if (!(await consent.has(this.#name))) throw new Trouble("no_consent");
+    }
     await keeper.confirmCreated();
     if (!keeper.plan) {
-      if (!(await consent.has(this.#name))) throw new Trouble("no_consent");
       sender.wake();
       throw new Trouble(keeper.refused.reason, keeper.refused.detail);
     }

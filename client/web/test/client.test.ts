@@ -1,6 +1,6 @@
 import "fake-indexeddb/auto";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { type Agreement, Client, type ClientOptions, IndexedDbStore, MemoryStore, type Work } from "../src/index.js";
+import { type Agreement, Client, type ClientOptions, IndexedDbStore, MemoryStore, type Store, type Work } from "../src/index.js";
 import {
   categorical,
   clientOf,
@@ -81,6 +81,46 @@ test("nothing happens without consent: the server is not even asked", async () =
   expect(server.calls).toEqual([]);
   await client.grant();
   expect(await client.waitReady()).toBe(true);
+});
+
+test("nothing is kept before somebody consents, also where the app ships the plan", async () => {
+  const inner = new MemoryStore();
+  const writes: string[] = [];
+  const store: Store = {
+    run(work, durability) {
+      if (durability !== "read") writes.push(durability);
+      return inner.run(work);
+    },
+    inMemory: true,
+  };
+  const client = clientOf(NOWHERE, { agreement: agreementOn(planOf()), consent: false, store });
+  expect((await client.status()).reason).toBe("no_consent");
+  expect((await client.record({ mood: "good" })).dropped).toEqual({ mood: "no_consent" });
+  expect([await client.flush(100), (await client.outbox()).reports, await client.spendings()]).toEqual([
+    true,
+    [],
+    expect.anything(),
+  ]);
+  expect(writes).toEqual([]);
+  await client.grant();
+  expect((await client.record({ mood: "good" })).taken).toEqual(["mood"]);
+});
+
+test("a flush waits for what was recorded before it, also while another one is under way", async () => {
+  const server = await Collector.start();
+  const client = await readyOf(server.url, { delivery: { ...QUICK, batchAge: 60_000 } });
+  for (let i = 0; i < 15; i++) {
+    const person = client.person(`p${i}`);
+    await person.grant();
+    await person.record({ mood: "good" });
+    const first = client.flush();
+    if (i % 2) await new Promise((resolve) => setTimeout(resolve, i / 2));
+    await person.record({ walked: 1 });
+    const second = client.flush();
+    expect(await second).toBe(true);
+    expect((await client.outbox()).reports).toEqual([]);
+    await first;
+  }
 });
 
 test("an attribute is randomised once per period, person and ledger, however many record at once", async () => {

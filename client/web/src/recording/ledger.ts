@@ -141,9 +141,8 @@ export class Ledger {
   }
 
   /** Return the epsilon spent and left of each attribute, in the plan's order. */
-  spendings(person: string, terms: Terms, caps: Limits, now: number): Promise<Spending[]> {
-    return this.#run("read", person, function* (same, key) {
-      const [, row = NOBODY] = yield* same(Places.person(key));
+  async spendings(person: string, terms: Terms, caps: Limits, now: number): Promise<Spending[]> {
+    const of = (row: PersonRow): Spending[] => {
       const account = new Account(row.accounts, terms.plan.survey);
       const all = [caps, ...own(row, terms.plan.survey)];
       const period = label(terms.plan.period, now);
@@ -158,6 +157,11 @@ export class Ledger {
           answered: account.wasReported(period, name),
         };
       });
+    };
+    if (!(await this.exists())) return of(NOBODY);
+    return this.#run("read", person, function* (same, key) {
+      const [, row = NOBODY] = yield* same(Places.person(key));
+      return of(row);
     });
   }
 
@@ -186,9 +190,18 @@ export class Ledger {
     });
   }
 
+  /** Whether there is a ledger. None is made before somebody consents: until then the browser keeps
+   * nothing but an empty database. */
+  async exists(): Promise<boolean> {
+    if (this.#opening) return true;
+    const [row] = await transact(this.store, "read", () => get(LEDGER));
+    return row !== undefined;
+  }
+
   /** Tell whether a person consents to this survey. */
-  consents(person: string): Promise<boolean> {
+  async consents(person: string): Promise<boolean> {
     const { places } = this;
+    if (!(await this.exists())) return false;
     return this.#run("read", person, function* (same, key) {
       const [, row = NOBODY] = yield* same(Places.person(key));
       return row.consents.includes(places.name);

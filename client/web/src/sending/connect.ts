@@ -93,10 +93,15 @@ export class Transport {
       late = true;
       call.abort();
     }, timeout);
+    // Waited for beside the answer: after a collection of garbage Node 20 may forget whose signal it was.
+    const ended = new Promise<never>((_, reject) => {
+      call.signal.addEventListener("abort", () => reject(new Error("ended")));
+    });
+    ended.catch(() => {});
     this.#calls.add(call);
     this.#alive += alive;
     try {
-      const response = await fetch(this.#base + method, {
+      const asked = fetch(this.#base + method, {
         method: "POST",
         headers: this.#headers(timeout),
         body: body as Uint8Array<ArrayBuffer>,
@@ -107,8 +112,9 @@ export class Transport {
         redirect: "error",
         referrerPolicy: "no-referrer",
       });
+      const response = await Promise.race([asked, ended]);
       const kind = response.headers.get("content-type")?.split(";", 1)[0]?.trim();
-      const data = await this.#read(response);
+      const data = await this.#read(response, ended);
       if (response.status !== 200) throw this.#refused(response, kind, data);
       if (kind !== "application/proto") throw this.#malformed(`content of the type ${onOneLine(kind ?? "")}`);
       try {
@@ -150,17 +156,21 @@ export class Transport {
   }
 
   /** Return an answer's bytes; throw `Unreachable` where they are too many. */
-  async #read(response: Response): Promise<Uint8Array> {
+  async #read(response: Response, ended: Promise<never>): Promise<Uint8Array> {
     const parts: Uint8Array[] = [];
     let size = 0;
     const reader = response.body?.getReader();
-    for (let part = await reader?.read(); part && !part.done; part = await reader?.read()) {
-      size += part.value.length;
-      if (size > LARGEST) {
-        reader?.cancel().catch(() => {});
-        throw this.#malformed(`more than ${LARGEST} bytes`);
+    try {
+      for (;;) {
+        const part = await Promise.race([reader?.read(), ended]);
+        if (!part || part.done) break;
+        size += part.value.length;
+        if (size > LARGEST) throw this.#malformed(`more than ${LARGEST} bytes`);
+        parts.push(part.value);
       }
-      parts.push(part.value);
+    } catch (error) {
+      reader?.cancel().catch(() => {});
+      throw error;
     }
     const all = new Uint8Array(size);
     for (const part of parts.reverse()) all.set(part, (size -= part.length));

@@ -219,6 +219,8 @@ export class PlanKeeper {
   /** Keep a plan that was accepted, unless another tab was first: then return that one. */
   async #keep(data: Uint8Array): Promise<Uint8Array> {
     const { ledger, agreed } = this;
+    // A plan that the app ships is kept once there is a ledger: nothing is before somebody consents.
+    if (agreed.revision !== undefined && !(await ledger.exists())) return data;
     return transact(ledger.store, "strict", function* () {
       const [kept]: (Uint8Array | undefined)[] = yield* get(ledger.places.plan);
       if (kept && agreed.revision === undefined) return kept;

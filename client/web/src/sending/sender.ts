@@ -255,7 +255,8 @@ export class Sender {
       this.#answerFlushes(Infinity);
       return IDLE; // the event "online" comes first
     }
-    const everything = this.#flushes.length > 0;
+    const flushes = [...this.#flushes]; // one that comes later may wait for later reports
+    const everything = flushes.length > 0;
     let sent: { wait: number | undefined; waits: outbox.Waiting | undefined };
     try {
       const exclusively = this.store.exclusively?.bind(this.store) ?? ((_: string, work: () => Promise<any>) => work());
@@ -280,10 +281,10 @@ export class Sender {
       this.#answerFlushes(AGAIN); // they came meanwhile
       return AGAIN;
     }
-    if (everything) this.#answerFlushes(Infinity, true);
+    for (const flush of flushes) flush.answer(true);
     const idle = waits.forgets ? Math.min(IDLE, Math.max(AGAIN, this.#forgetAt - performance.now())) : IDLE;
     if (!waits.reports) {
-      return (await this.keeper.lacksSomething()) ? Math.min(idle, this.delivery.longestWait) : idle;
+      return waits.consent && (await this.keeper.lacksSomething()) ? Math.min(idle, this.delivery.longestWait) : idle;
     }
     const age = this.clock() - waits.oldest;
     return Math.min(Math.max(10, this.delivery.batchAge - age), this.delivery.longestWait, idle);
@@ -306,9 +307,9 @@ export class Sender {
   }
 
   /** Answer the flushes that time out before the next try. */
-  #answerFlushes(nextTry: number, sent = false): void {
+  #answerFlushes(nextTry: number): void {
     const until = performance.now() + nextTry;
-    for (const flush of this.#flushes) if (flush.deadline < until) flush.answer(sent);
+    for (const flush of this.#flushes) if (flush.deadline < until) flush.answer(false);
   }
 
   /** Send due batches; return no `wait` where none of them is left, else the milliseconds that the server
@@ -318,12 +319,12 @@ export class Sender {
     await this.#leaving;
     await this.keeper.look();
     await unlessFull(this.consent.catchUp());
-    await unlessFull(this.counters.keep(KEEP));
     for (;;) {
       let full: Trouble | undefined;
       let waits = await transact(store, "read", () => outbox.waiting(places, delivery.batchRows));
       if (waits.forgets) waits = { ...waits, forgets: !(await this.#forget()) };
       if (!waits.consent || this.#stopped) return { wait: undefined, waits };
+      await unlessFull(this.counters.keep(KEEP));
       if (await this.keeper.isDue(delivery.planAge, delivery.longestWait)) {
         full = await unlessFull(this.keeper.fetch(delivery.timeout));
       }
@@ -336,6 +337,10 @@ export class Sender {
       if (waits.reports && due) full = await unlessFull(this.#seal());
       else if (!waits.batches) return { wait: undefined, waits };
       const batches = await transact(store, "read", () => list<BatchRow>(places.batches));
+      for (const [key, ready] of this.#ready) {
+        // Another tab has sent it.
+        if (!ready.underWay && !batches.some(([other]) => other === key)) this.#ready.delete(key);
+      }
       for (const [key, { id, bytes, left }] of batches) {
         if (this.#ready.get(key)?.id !== id) this.#ready.set(key, { id, bytes, left, underWay: false });
       }
@@ -365,6 +370,7 @@ export class Sender {
   /** Submit one batch; return nothing once it left the queue, else the milliseconds to wait. */
   async #deliver(key: string): Promise<number | undefined> {
     const ready = this.#ready.get(key);
+    if (ready?.underWay) await this.#leaving;
     if (!ready || this.#stopped || this.#pauses || !this.consent.maySend) return 0;
     const became = this.#answered.get(ready.id);
     if (became) return this.#settle(key, ready, became);
