@@ -1,0 +1,175 @@
+/** Choices made before any answer is known: the app's agreement, a person's level, the caps. */
+
+import { type Agreement, checkAgreement } from "./agreement.js";
+import { type Fraction, fraction, fromDouble, plus, times } from "./core/exact.js";
+import { InvalidInput } from "./errors.js";
+import { end } from "./plans/period.js";
+import type { Plan } from "./plans/plan.js";
+
+/**
+ * Upper limits on epsilon, set by an app or a person; what is left out sets no limit.
+ *
+ * `life` is for all that a person ever reports from this ledger, over all its surveys; `until` spreads
+ * it over the time until the end of that year, month or day (UTC): "2027", "2027-12" or "2027-12-31".
+ * A period's answers are then taken once the epsilon spent before is at most the share of `life` that
+ * corresponds to the time that has passed; the first answers at once. When that time is over, all that
+ * is left may be spent at once. `attribute` is for one report of an attribute, and `attributeLife` for
+ * all of them.
+ */
+export interface Caps {
+  readonly life?: number;
+  readonly until?: string;
+  readonly attribute?: Readonly<Record<string, number>>;
+  readonly attributeLife?: Readonly<Record<string, number>>;
+}
+
+/** Caps that were checked, with the end of the time over which `life` is spread, in milliseconds. */
+export interface Limits {
+  readonly life: number | undefined;
+  readonly ends: number | undefined;
+  readonly attribute: ReadonlyMap<string, number>;
+  readonly attributeLife: ReadonlyMap<string, number>;
+}
+
+const UNITS: readonly [string, RegExp][] = [
+  ["P1Y", /^\d{4}$/],
+  ["P1M", /^\d{4}-\d\d$/],
+  ["P1D", /^\d{4}-\d\d-\d\d$/],
+];
+
+/** Return caps as limits; throw `InvalidInput` unless each is finite and >= 0, and `until` is a period. */
+export function limitsOf(caps: Caps): Limits {
+  const { life, until } = checked(caps, ["life", "until", "attribute", "attributeLife"], "caps");
+  const maps = [entries(caps.attribute), entries(caps.attributeLife)];
+  for (const [name, cap] of [...(life === undefined ? [] : [["life", life]]), ...maps.flat()]) {
+    if (!(typeof cap === "number" && cap >= 0 && cap < Infinity)) {
+      throw new InvalidInput(`the cap ${name} must be finite and >= 0, got ${cap}`);
+    }
+  }
+  let ends: number | undefined;
+  if (until !== undefined) {
+    const [unit] = UNITS.find(([, form]) => form.test(`${until}`)) ?? [];
+    if (!unit || life === undefined) {
+      throw new InvalidInput(
+        `until spreads a cap for life (give life, too) up to a year, month or day such as "2027-12", got ${shown(until)}`,
+      );
+    }
+    ends = end(unit, until as string);
+  }
+  const [attribute, attributeLife] = maps.map((each) => new Map(each as [string, number][]));
+  return { life: life as number | undefined, ends, attribute: attribute!, attributeLife: attributeLife! };
+}
+
+/** Tell whether a cap depends on all epsilon that was ever spent. */
+export function countForLife(limits: Limits): boolean {
+  return limits.life !== undefined || limits.attributeLife.size > 0;
+}
+
+/** An app's agreement on a survey, which holds whatever its server sends. */
+export interface Agreed {
+  readonly survey: string;
+  /** The most that one record may spend; undefined where an `agreement` lists the levels. */
+  readonly epsilon: number | undefined;
+  readonly revision: string | undefined;
+  readonly mayReveal: ReadonlyMap<string, readonly string[]>;
+  readonly mayTellChanges: readonly string[];
+  readonly agreement: Agreement | undefined;
+}
+
+/**
+ * Throw `InvalidInput` unless the plan fits the agreement.
+ *
+ * That is: it is of this survey and revision, has the domains and levels of the agreement, and could
+ * neither reveal a value nor tell when an answer changes unless `mayReveal` or `mayTellChanges` allows
+ * it. Attributes that are withheld are never sent.
+ */
+export function checkAgreed(agreed: Agreed, plan: Plan, withheld: ReadonlySet<string>): void {
+  if (plan.survey !== agreed.survey) {
+    throw new InvalidInput(`asked for the survey ${shown(agreed.survey)}, got ${shown(plan.survey)}`);
+  }
+  if (agreed.agreement) checkAgreement(agreed.agreement, plan);
+  if (agreed.revision !== undefined && plan.revision !== agreed.revision) {
+    throw new InvalidInput(
+      `expected revision ${agreed.revision} of ${shown(plan.survey)}, the server has ${plan.revision}`,
+    );
+  }
+  for (const name of [...agreed.mayReveal.keys(), ...agreed.mayTellChanges, ...withheld]) {
+    if (!plan.attributes.has(name)) throw new InvalidInput(noAttribute(plan, name));
+  }
+  for (const [name, { domain, memo }] of plan.attributes) {
+    if (withheld.has(name) || domain.kind !== "categorical") continue;
+    if (memo && !agreed.mayTellChanges.includes(name)) {
+      throw new InvalidInput(
+        `answers to ${shown(name)} are memoised, so reports tell when they change; if that is meant, ` +
+          `pass mayTellChanges: [${shown(name)}]`,
+      );
+    }
+    const allowed = agreed.mayReveal.get(name) ?? [];
+    const revealed = domain.ordinary.filter((value) => !allowed.includes(value));
+    if (revealed.length) {
+      throw new InvalidInput(
+        `a report of ${shown(name)} may reveal ${revealed.join(" or ")}; if that is meant, ` +
+          `pass mayReveal: {${shown(name)}: ${shown(domain.ordinary)}}`,
+      );
+    }
+  }
+}
+
+/** One person's level (undefined: the survey's default), and levels chosen for some attributes. */
+export interface Choices {
+  readonly level: string | undefined;
+  readonly levels: readonly (readonly [string, string])[];
+}
+
+/** Return choices; throw `InvalidInput` for a level that is no name. */
+export function choicesOf(level: unknown, levels: unknown): Choices {
+  const found = entries(levels);
+  for (const each of [level ?? "", ...found.map(([, other]) => other)]) {
+    if (typeof each !== "string") throw new InvalidInput(`a level is a name, got ${shown(each)}`);
+  }
+  return { level: (level ?? undefined) as string | undefined, levels: found as [string, string][] };
+}
+
+/** Return the error message for an attribute that a plan lacks. */
+export function noAttribute(plan: Plan, name: string): string {
+  return `${shown(plan.survey)} has no attribute ${shown(name)}; it has ${[...plan.attributes.keys()].join(", ")}`;
+}
+
+/** How often each epsilon was spent, by attribute. */
+export type Spent = ReadonlyMap<string, ReadonlyMap<number, number>>;
+
+/** Return the exact sum of epsilons, given how often each was spent. */
+export function total(spent: Iterable<ReadonlyMap<number, number>>): Fraction {
+  let found = fraction(0n);
+  for (const byEpsilon of spent) {
+    for (const [epsilon, often] of byEpsilon) {
+      found = plus(found, times(fromDouble(epsilon), fraction(BigInt(often))));
+    }
+  }
+  return found;
+}
+
+/** Return a value as an error shows it, cut short. */
+export function shown(value: unknown): string {
+  const text = value === undefined ? "absent" : (JSON.stringify(value) ?? typeof value);
+  return text.length <= 200 ? text : `${text.slice(0, 200)}...`;
+}
+
+/** Return the entries of a plain object that maps names; throw `InvalidInput` for anything else. */
+export function entries(map: unknown): [string, unknown][] {
+  if (map === undefined) return [];
+  if (typeof map !== "object" || map === null || Array.isArray(map)) {
+    throw new InvalidInput(`expected an object such as {name: ...}, got ${shown(map)}`);
+  }
+  return Object.entries(map);
+}
+
+/** Return an object whose keys are all known; throw `InvalidInput` for others, such as misspelt ones. */
+export function checked<T extends object>(given: T, known: readonly string[], what: string): T {
+  for (const [name] of entries(given)) {
+    if (!known.includes(name)) {
+      throw new InvalidInput(`${what} has no ${shown(name)}; it has ${known.join(", ")}`);
+    }
+  }
+  return given;
+}

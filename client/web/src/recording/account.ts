@@ -1,0 +1,310 @@
+/** One person's privacy accounts: epsilon spent, and whether one more report fits; no storage. */
+
+import { type Limits, type Spent, total } from "../choices.js";
+import type { Coins } from "../coins.js";
+import { compare, type Fraction, fraction, fromDouble, plus, sum, times } from "../core/exact.js";
+import { end, label, start } from "../plans/period.js";
+import { Trouble } from "../trouble.js";
+import { cost, type Terms } from "./terms.js";
+
+/** How far a period may begin after, or have ended before, the server's time, in milliseconds. */
+const AHEAD = 24 * 3600e3;
+
+/** Answered time ranges that an account remembers. Beyond that the two earliest are merged, which also
+ * closes the time between them. */
+const STRETCHES = 32;
+
+/** The last moment that a date can have: the one period of a survey without a unit ends there. */
+const FOREVER = 8.64e15;
+
+/** `life` is what reports really cost; `calls` is the same, as if a memoised attribute needed one memo
+ * only, whatever the answers. */
+export type Kind = "life" | "calls";
+
+type Times = Map<string, Map<number, number>>;
+
+interface Survey {
+  /** The latest period ("": none), when it was entered, and by which revision. */
+  period: string;
+  entered: number;
+  revision: string;
+  /** When the first answer was recorded; absent before. */
+  since?: number;
+  /** The attributes that were drawn for the period. */
+  drawn: string[];
+  /** The epsilon of each attribute that was reported in the period. */
+  spent: Map<string, number>;
+  /** The time ranges of the answered periods. */
+  answered: [number, number][];
+  /** How many times each epsilon was ever spent, by attribute. */
+  life: Times;
+  calls: Times;
+  /** The costs in the period. */
+  costs: Record<Kind, number[]>;
+}
+
+/**
+ * One person's accounts, by survey, as the ledger keeps them; the methods act on one survey.
+ *
+ * Whether a report is dropped goes by `calls`, so it never depends on an answer: where only `life` is
+ * exhausted, a random value is reported.
+ */
+export class Account {
+  readonly #all: Map<string, Survey>;
+  readonly #mine: Survey;
+  #left: Fraction | undefined;
+
+  /** Read the accounts from what `dump` returned; "" is a person without any. */
+  constructor(stored: string, survey: string) {
+    this.#all = new Map(stored ? (JSON.parse(stored, revived) as [string, Survey][]) : []);
+    let mine = this.#all.get(survey);
+    if (!mine) {
+      mine = {
+        period: "",
+        entered: 0,
+        revision: "",
+        drawn: [],
+        spent: new Map(),
+        answered: [],
+        life: new Map(),
+        calls: new Map(),
+        costs: { life: [], calls: [] },
+      };
+      this.#all.set(survey, mine);
+    }
+    this.#mine = mine;
+  }
+
+  /** Return the accounts of all surveys as text, for the ledger. */
+  dump(): string {
+    // Maps, because an attribute may be called "__proto__", and what is spent on it must count.
+    return JSON.stringify([...this.#all], (_, value) => (value instanceof Map ? { map: [...value] } : value));
+  }
+
+  /** How many times each epsilon was spent, by attribute of this survey. */
+  get life(): Spent {
+    return this.#mine.life;
+  }
+
+  /** Tell whether an attribute was reported in a period. */
+  wasReported(period: string, name: string): boolean {
+    return this.#mine.period === period && this.#mine.spent.has(name);
+  }
+
+  /**
+   * Return the name of the period at `now`, and whether an answer would enter it anew.
+   *
+   * Throws `Trouble` where it may not be answered: it was answered before, it begins more than a day
+   * after the server's time (undefined: not known), or it is before one that was answered and the
+   * server does not confirm it. Times in milliseconds since 1970.
+   */
+  check(terms: Terms, now: number, serverTime: number | undefined): { period: string; begins: boolean } {
+    const { plan } = terms;
+    const mine = this.#mine;
+    const period = label(plan.period, now);
+    const [begin, until] = bounds(plan.period, period);
+    if (serverTime !== undefined && plan.period && begin > serverTime + AHEAD) {
+      throw new Trouble(
+        "clock",
+        `the clock shows ${period}, more than a day after the server's time, ${new Date(serverTime).toISOString()}; ` +
+          "if the clock is right, reach the server or call trustClock()",
+      );
+    }
+    const revised = mine.revision !== plan.revision;
+    if (mine.period === period && !revised) return { period, begins: false };
+    const { answered } = mine;
+    if (answered.some(([first, last]) => begin < last && first < until)) {
+      if (revised) {
+        throw new Trouble(
+          "plan_changed",
+          `${period} was answered by revision ${mine.revision.slice(0, 12)}: the new plan counts from the next period on`,
+        );
+      }
+      throw new Trouble("clock", `the clock shows ${period}, which was answered and left`);
+    }
+    const last = answered.at(-1);
+    if (last && begin < last[1] && !(serverTime !== undefined && until > serverTime - AHEAD)) {
+      throw new Trouble(
+        "clock",
+        `the clock shows ${period}, and a later period was answered already; if the clock is right, ` +
+          "reach the server or call trustClock()",
+      );
+    }
+    return { period, begins: true };
+  }
+
+  /** Enter the period of `now`, drawing its attributes where it begins; return its name. Throws
+   * `Trouble` as `check`, with nothing changed. */
+  enter(terms: Terms, now: number, serverTime: number | undefined, coins: Coins): string {
+    const { period, begins } = this.check(terms, now, serverTime);
+    const mine = this.#mine;
+    if (begins) {
+      Object.assign(mine, {
+        period,
+        entered: now,
+        costs: { life: [], calls: [] },
+        revision: terms.plan.revision,
+        drawn: terms.draw(coins),
+        spent: new Map(),
+      });
+      mine.since ??= now;
+      this.#left = undefined;
+      add(mine.answered, bounds(terms.plan.period, period));
+    } else {
+      // Where these terms drew the attributes, their sum is within their record's epsilon. Otherwise
+      // other terms drew them, or reported some already.
+      this.#left = minus(fromDouble(terms.recordEpsilon), sum(mine.spent.values()));
+    }
+    return period;
+  }
+
+  /** Tell whether the record of this period reports an attribute. */
+  isDrawn(name: string): boolean {
+    return this.#mine.drawn.includes(name);
+  }
+
+  /** Tell whether an attribute may still be reported in this period. */
+  mayReport(name: string, epsilon: number): boolean {
+    return !this.#mine.spent.has(name) && (!this.#left || compare(fromDouble(epsilon), this.#left) <= 0);
+  }
+
+  /** Return the epsilon charged to `calls` for a report; of memos only the first costs. */
+  callsCost(terms: Terms, name: string): number {
+    return terms.memoizers.has(name) && this.#mine.calls.has(name) ? 0 : cost(terms, name);
+  }
+
+  /** Tell whether the caps for life allow `epsilon` more. */
+  allows(kind: Kind, name: string, epsilon: number, limits: readonly Limits[]): boolean {
+    return !epsilon || limits.every((each) => this.#allows(kind, name, fromDouble(epsilon), each));
+  }
+
+  #allows(kind: Kind, name: string, epsilon: Fraction, { life, ends, attributeLife }: Limits): boolean {
+    if (life !== undefined) {
+      const ever = this.#ever(kind);
+      if (compare(plus(ever, epsilon), fromDouble(life)) > 0) return false;
+      if (ends !== undefined) {
+        const before = minus(ever, sum(this.#mine.costs[kind]));
+        if (compare(before, this.#share(life, ends, this.#mine.entered)) > 0) return false;
+      }
+    }
+    const cap = attributeLife.get(name);
+    return cap === undefined || compare(plus(total(only(this.#mine[kind], name)), epsilon), fromDouble(cap)) <= 0;
+  }
+
+  /**
+   * Return the earliest time to enter a period whose answers the pace of the caps for life allows, in
+   * milliseconds; undefined where it allows answers now, and where waiting cannot help: a cap for life
+   * is used up, or the survey has one period only.
+   */
+  resumes(terms: Terms, limits: readonly Limits[], now: number): number | undefined {
+    const ever = this.#ever("calls");
+    const answered = [...terms.levels.keys()].filter((name) => !terms.withheld.has(name));
+    const least = Math.min(...answered.map((name) => this.callsCost(terms, name)));
+    const paced = limits.filter((each) => each.life !== undefined);
+    const next = plus(ever, fromDouble(least < Infinity ? least : 0));
+    if (!(ever.n && least > 0 && terms.plan.period) || paced.some((c) => compare(next, fromDouble(c.life!)) > 0)) {
+      return undefined;
+    }
+    const period = label(terms.plan.period, now);
+    const moments = [now];
+    let [at, before] = [now, ever];
+    if (this.#mine.period === period) {
+      at = this.#mine.entered;
+      moments[0] = bounds(terms.plan.period, period)[1];
+      before = minus(before, sum(this.#mine.costs.calls));
+    }
+    let blocked = false;
+    for (const { life, ends } of paced) {
+      if (ends === undefined) continue;
+      blocked ||= compare(before, this.#share(life!, ends, at)) > 0;
+      const first = this.#first;
+      const [n, d] = [ever.n * fromDouble(life!).d * BigInt(ends - first), ever.d * fromDouble(life!).n];
+      moments.push(first + Number((n + d - 1n) / d));
+    }
+    return blocked ? Math.max(...moments) : undefined;
+  }
+
+  /** Return the part of a paced cap whose time has passed at `at`. */
+  #share(life: number, ends: number, at: number): Fraction {
+    const [passed, all] = [Math.floor(at - this.#first), ends - this.#first];
+    if (all <= 0 || passed >= all) return fromDouble(life);
+    // The clock may be before the first answer's time: then nothing has passed.
+    return times(fromDouble(life), fraction(BigInt(Math.max(0, passed)), BigInt(all)));
+  }
+
+  /** When a pace begins: at the person's first answer. */
+  get #first(): number {
+    return Math.floor(Math.min(...[...this.#all.values()].map((each) => each.since ?? Infinity)));
+  }
+
+  #ever(kind: Kind): Fraction {
+    return total([...this.#all.values()].flatMap((each) => [...each[kind].values()]));
+  }
+
+  /** Note a report of `epsilon` in this period, and charge its costs. */
+  report(name: string, epsilon: number, costs: Readonly<Record<Kind, number>>): void {
+    const mine = this.#mine;
+    mine.spent.set(name, epsilon);
+    if (this.#left) this.#left = minus(this.#left, fromDouble(epsilon));
+    for (const kind of ["life", "calls"] as const) {
+      const spent = costs[kind];
+      if (!spent) continue;
+      const often = mine[kind].get(name) ?? new Map<number, number>();
+      mine[kind].set(name, often.set(spent, (often.get(spent) ?? 0) + 1));
+      mine.costs[kind].push(spent);
+    }
+  }
+
+  /** Return the epsilon that the caps for life leave an attribute; undefined without such caps. */
+  left(name: string, limits: readonly Limits[]): number | undefined {
+    const left: number[] = [];
+    for (const { life, attributeLife } of limits) {
+      const cap = attributeLife.get(name);
+      if (life !== undefined) left.push(below(life, this.#ever("life")));
+      if (cap !== undefined) left.push(below(cap, total(only(this.#mine.life, name))));
+    }
+    return left.length ? Math.min(...left) : undefined;
+  }
+}
+
+/** Return cap - spent as a double, for people; at least 0. */
+function below(cap: number, spent: Fraction): number {
+  const { n, d } = minus(fromDouble(cap), spent);
+  return n <= 0n ? 0 : Number((n << 64n) / d) / 2 ** 64;
+}
+
+function minus(a: Fraction, b: Fraction): Fraction {
+  return plus(a, fraction(-b.n, b.d));
+}
+
+function only(spent: Spent, name: string): ReadonlyMap<number, number>[] {
+  const found = spent.get(name);
+  return found ? [found] : [];
+}
+
+/** Return when a period begins and ends. */
+function bounds(unit: string, name: string): [number, number] {
+  return [Math.max(-FOREVER, start(unit, name)), Math.min(FOREVER, end(unit, name))];
+}
+
+/** Add a time range that overlaps no other, and join it with adjacent ones. */
+function add(answered: [number, number][], stretch: [number, number]): void {
+  answered.push(stretch);
+  answered.sort(([a], [b]) => a - b);
+  for (let i = answered.length - 1; i > 0; i--) {
+    if (answered[i - 1]![1] === answered[i]![0]) join(answered, i);
+  }
+  while (answered.length > STRETCHES) join(answered, 1);
+}
+
+/** Make one range of a range and the one before it. */
+function join(answered: [number, number][], at: number): void {
+  answered[at - 1]![1] = answered[at]![1];
+  answered.splice(at, 1);
+}
+
+function revived(_: string, value: unknown): unknown {
+  return typeof value === "object" && value !== null && "map" in value && !Array.isArray(value)
+    ? new Map(value.map as [unknown, unknown][])
+    : value;
+}

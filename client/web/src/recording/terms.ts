@@ -1,0 +1,121 @@
+/** The terms on which one person's answers are taken: a plan at the person's levels. */
+
+import { type Agreed, type Choices, type Limits, noAttribute, shown } from "../choices.js";
+import type { Coins } from "../coins.js";
+import { HearsayError, InvalidInput } from "../errors.js";
+import type { Mechanism } from "../mechanisms/mechanism.js";
+import type { Memoizer } from "../plans/memo.js";
+import type { Level, Plan } from "../plans/plan.js";
+import { nameOf } from "../storage/store.js";
+
+/** A plan as one person executes it: each attribute's level, and what a record spends. */
+export interface Terms {
+  readonly plan: Plan;
+  readonly level: Level;
+  /** The level of each attribute. */
+  readonly levels: ReadonlyMap<string, Level>;
+  readonly withheld: ReadonlySet<string>;
+  /** The memoizers of the memoised attributes. */
+  readonly memoizers: ReadonlyMap<string, Memoizer>;
+  /** The most that one record spends: all attributes that it can report together. */
+  readonly recordEpsilon: number;
+  /** Draw the attributes that one record reports. */
+  draw(coins: Coins): string[];
+}
+
+/**
+ * Return the terms of one person under a plan that was agreed to.
+ *
+ * Throws `InvalidInput` where the plan lacks a level or attribute, or a record at these levels spends
+ * more than the loosest of them, or than the app agreed to.
+ */
+export function termsOf(plan: Plan, choices: Choices, agreed: Agreed, withheld: ReadonlySet<string>): Terms {
+  if (choices.level === undefined && !plan.defaultLevel) {
+    throw new InvalidInput(
+      `${shown(plan.survey)} has no default level: choose one of ${[...plan.levels.keys()].join(", ")}`,
+    );
+  }
+  const named = (name: string): Level => {
+    const level = plan.levels.get(name);
+    if (level) return level;
+    throw new InvalidInput(`level must be one of ${[...plan.levels.keys()].join(", ")}, got ${shown(name)}`);
+  };
+  const level = named(choices.level ?? plan.defaultLevel);
+  const names = [...plan.attributes.keys()];
+  const levels = new Map(names.map((name) => [name, level]));
+  for (const [name, other] of choices.levels) {
+    if (!levels.has(name)) throw new InvalidInput(noAttribute(plan, name));
+    levels.set(name, named(other));
+  }
+  let { budget } = level;
+  for (const [position, [name, chosen]] of [...levels].entries()) {
+    if (chosen !== level) budget = budget.withEpsilon(position, mechanismOf(levels, name).epsilon);
+  }
+  const memoizers = new Map<string, Memoizer>();
+  for (const [name, chosen] of levels) {
+    const memoizer = chosen.memoizers.get(name);
+    if (memoizer) memoizers.set(name, memoizer);
+  }
+  const reported = [...names.keys()].filter((j) => !withheld.has(names[j]!));
+  const recordEpsilon = budget.recordEpsilon(new Set(reported));
+  const allowed = Math.max(...[level, ...levels.values()].map((each) => each.epsilon));
+  if (recordEpsilon > allowed) {
+    throw new InvalidInput(
+      `these levels together spend epsilon ${recordEpsilon} on a record, more than the loosest of them, ` +
+        `${allowed}: the plan does not go by levels`,
+    );
+  }
+  if (agreed.epsilon !== undefined && recordEpsilon > agreed.epsilon) {
+    throw new InvalidInput(
+      `a record of ${shown(plan.survey)} would spend epsilon ${recordEpsilon}, and the app allows ` +
+        `epsilon: ${agreed.epsilon}`,
+    );
+  }
+  const draw = (coins: Coins): string[] => budget.draw(coins).map((j) => names[j]!);
+  return { plan, level, levels, withheld, memoizers, recordEpsilon, draw };
+}
+
+/** Return the mechanism of an attribute of the plan at its level. */
+export function mechanismOf(levels: ReadonlyMap<string, Level>, name: string): Mechanism {
+  return levels.get(name)!.mechanisms.get(name)!;
+}
+
+/** Return the epsilon of a report of an attribute, or for a memoised one of a new memo. */
+export function cost(terms: Terms, name: string): number {
+  return (terms.memoizers.get(name) ?? mechanismOf(terms.levels, name)).epsilon;
+}
+
+/** Tell whether a lost ledger can never be made good: the survey has one period only, or memos that
+ * were lost would have to be repeated. */
+export function isForLife(terms: Terms): boolean {
+  return !terms.plan.period || [...terms.memoizers.keys()].some((name) => !terms.withheld.has(name));
+}
+
+/** Throw `InvalidInput` where one report may spend more than its cap allows, or a cap is for an
+ * attribute that the survey lacks. */
+export function checkLimits(terms: Terms, limits: Limits): void {
+  for (const name of [...limits.attribute.keys(), ...limits.attributeLife.keys()]) {
+    if (!terms.levels.has(name)) throw new InvalidInput(`a cap of ${shown(name)}: ${noAttribute(terms.plan, name)}`);
+  }
+  for (const [name, cap] of limits.attribute) {
+    const { epsilon } = mechanismOf(terms.levels, name);
+    if (epsilon > cap && !terms.withheld.has(name)) {
+      throw new InvalidInput(
+        `level ${shown(terms.levels.get(name)!.name)} spends epsilon ${epsilon} on ${shown(name)}, above the cap of ${cap}`,
+      );
+    }
+  }
+}
+
+/** Return an answer as the attribute's mechanisms take it; throw `InvalidInput`, without repeating the
+ * answer, where it is outside the domain. */
+export function encode(plan: Plan, name: string, answer: unknown): number {
+  try {
+    return plan.attributes.get(name)!.domain.encode(answer);
+  } catch (error) {
+    // The answer is an object of the app's, whose methods may throw.
+    throw new InvalidInput(
+      error instanceof HearsayError ? `${name} ${error.message}` : `${name} cannot be read: ${nameOf(error)}`,
+    );
+  }
+}

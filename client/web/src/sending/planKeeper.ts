@@ -1,0 +1,300 @@
+/** The one plan of a survey: the first that was accepted, kept in the ledger for ever. */
+
+import { type Agreed, type Choices, checkAgreed, type Limits, shown } from "../choices.js";
+import { HearsayError, InvalidInput } from "../errors.js";
+import { sha256 } from "../plans/memo.js";
+import { type Plan, parsePlan } from "../plans/plan.js";
+import type { PlanResponse } from "../plans/protobuf.js";
+import type { Ledger } from "../recording/ledger.js";
+import type { TimeRow } from "../recording/places.js";
+import { checkLimits, mechanismOf, type Terms, termsOf } from "../recording/terms.js";
+import { get, put, transact } from "../storage/store.js";
+import { type Status, statusOf, toThrow, Unreachable } from "../trouble.js";
+import type { Transport } from "./connect.js";
+
+const DAY = 24 * 3600e3;
+
+/** How far the server's time may be behind the clock before the server is asked for it: a page that is
+ * loaded after a while knows only the time that the last one heard. */
+const BEHIND = 12 * 3600e3;
+
+const NEVER: TimeRow = { fetched: -Infinity, serverTime: 0 };
+
+/**
+ * The plan by which a client randomises, and the server's time. Times in milliseconds since 1970.
+ *
+ * The plan of a survey never changes, so the first one that was accepted is kept and every other one is
+ * refused. Only an app that ships a revision accepts exactly that plan, also where another one was kept
+ * before. Spent epsilon stays spent in either case.
+ */
+export class PlanKeeper {
+  /** The plan, once there is one. */
+  plan: Plan | undefined;
+  /** Why there is no plan. */
+  refused: Status = statusOf("no_plan", "no plan has come yet");
+  /** Why a plan other than the kept plan was refused; "" where none came. */
+  refusedOther = "";
+  /** How the last call to the server failed, in words; "" where it succeeded. */
+  transportError = "";
+  #kept = "";
+  #asked = -Infinity;
+  #heard: { said: number; at: number } | undefined;
+  #looking: Promise<void> | undefined;
+  readonly #terms = new Map<Choices, Terms>();
+
+  /** `choices` and `caps` are the device's own user's, whose record the plan must allow. */
+  constructor(
+    private readonly ledger: Ledger,
+    private readonly transport: Transport,
+    private readonly agreed: Agreed,
+    private readonly choices: Choices,
+    private readonly withheld: ReadonlySet<string>,
+    private readonly caps: Limits,
+    private readonly clock: () => number,
+    private readonly log: (words: string) => void,
+  ) {}
+
+  /** Forget what the ledger said, since another one took its place. */
+  reset(): void {
+    this.plan = undefined;
+    this.#looking = undefined;
+    this.#kept = "";
+    this.#asked = -Infinity;
+    this.refused = statusOf("no_plan", "no plan has come yet");
+  }
+
+  /** The server's time now: its last reported time, plus the time passed since on this page; undefined
+   * where it never reported any. */
+  get serverTime(): number | undefined {
+    return this.#heard && this.#heard.said + performance.now() - this.#heard.at;
+  }
+
+  /** Note the server's time, in seconds; 0 where an answer did not report it. */
+  hear(seconds: number): void {
+    if (seconds > 0) this.#heard = { said: seconds * 1000, at: performance.now() };
+  }
+
+  /** Keep the server's time in the ledger, for the next page; throw `Trouble` where that cannot be. */
+  async keepServerTime(): Promise<void> {
+    const { time } = this.ledger.places;
+    const row: TimeRow = { fetched: this.#asked, serverTime: this.#heard?.said ?? 0 };
+    await transact(this.ledger.store, "relaxed", () => put(time, row));
+  }
+
+  /** Take the device's clock for the server's time; throw `Trouble` where that cannot be kept. */
+  async trustClock(): Promise<void> {
+    this.#heard = { said: this.clock(), at: performance.now() };
+    await this.keepServerTime();
+  }
+
+  /**
+   * Correct the time at which the ledger was made, once the server confirms the clock.
+   *
+   * It was made by a clock that may have been wrong. Where the server's time is known, and the clock
+   * agrees with it to a day, an earlier ledger can have spent up to now, and no further.
+   */
+  async confirmCreated(): Promise<void> {
+    const { serverTime } = this;
+    if (serverTime === undefined || (await this.ledger.isConfirmed())) return;
+    const now = this.clock();
+    if (Math.abs(now - serverTime) <= DAY) await this.ledger.confirmCreated(Math.max(now, serverTime));
+  }
+
+  /** Load the plan from the ledger, or from the app's agreement; throw `Trouble` where the ledger cannot
+   * be read or written. */
+  async look(): Promise<void> {
+    if (this.plan) return;
+    this.#looking ??= this.#look().finally(() => {
+      this.#looking = undefined;
+    });
+    await this.#looking;
+  }
+
+  async #look(): Promise<void> {
+    const { agreed } = this;
+    const { plan: place, time } = this.ledger.places;
+    const [kept, row = NEVER]: [Uint8Array?, TimeRow?] = await transact(this.ledger.store, "read", function* () {
+      return (yield* get(place, time)) as [Uint8Array?, TimeRow?];
+    });
+    if (!this.#heard && row.serverTime > 0) this.#heard = { said: row.serverTime, at: performance.now() };
+    // Where the app asks for another plan than the kept one, its plan is yet to come.
+    if (kept && (agreed.revision === undefined || agreed.revision === (await sha256(kept)))) {
+      try {
+        this.#accept(await this.#accepted(kept));
+        this.#asked = Math.max(this.#asked, row.fetched);
+        return;
+      } catch (error) {
+        this.#refuse(error);
+      }
+    }
+    const shipped = agreed.agreement?.plan;
+    if (!shipped) return;
+    let data: Uint8Array;
+    try {
+      data = Uint8Array.from(atob(shipped), (character) => character.charCodeAt(0));
+    } catch {
+      this.#refuse(new InvalidInput("the agreement's plan is no base64"));
+      return;
+    }
+    await this.#take(data);
+  }
+
+  /** Whether there is no plan, or the server's time is needed. */
+  async lacksSomething(): Promise<boolean> {
+    const known = this.serverTime;
+    if (!this.plan) return true;
+    if (known === undefined) return !(await this.ledger.isConfirmed());
+    return this.clock() - known > BEHIND;
+  }
+
+  /**
+   * Tell whether the server has to be asked for its plan or its time.
+   *
+   * That is so where something is lacking and it was not asked in `retry` milliseconds; and where it was
+   * not asked in `age` milliseconds whether the plan is still the same, unless the app ships that.
+   */
+  async isDue(age: number, retry: number): Promise<boolean> {
+    const since = this.clock() - this.#asked;
+    const fresh = (most: number): boolean => since >= 0 && since < most;
+    if (await this.lacksSomething()) return !fresh(retry);
+    return !this.agreed.agreement?.plan && !fresh(age);
+  }
+
+  /** Ask the server for its plan and its time. Throws `Unreachable` where it does not answer, and
+   * `Trouble` where the ledger cannot keep its answer. */
+  async fetch(timeout: number): Promise<void> {
+    let answer: PlanResponse;
+    try {
+      answer = await this.transport.getPlan(this.agreed.survey, timeout);
+    } catch (error) {
+      if (!(error instanceof InvalidInput)) throw error; // there is no such survey, say
+      this.#asked = this.clock();
+      this.failed(new Unreachable(error.message, "server_refused"));
+      return;
+    }
+    this.#asked = this.clock();
+    this.succeeded(answer.server_time);
+    await this.#take(answer.plan);
+    await this.keepServerTime();
+  }
+
+  /** Take note of a call that failed. */
+  failed(error: Unreachable): void {
+    if (this.transportError !== error.message) {
+      console.warn(`hearsay: ${shown(this.agreed.survey)}: ${error.message}`);
+    }
+    this.transportError = error.message;
+    if (!this.plan && this.refused.reason !== "plan_refused") this.refused = statusOf(error.reason, error.message);
+  }
+
+  /** Take note of a call that was answered. */
+  succeeded(serverTime: number): void {
+    this.transportError = "";
+    this.hear(serverTime);
+  }
+
+  /** Accept a plan and keep it, unless another one was kept; else keep the reason why not. */
+  async #take(data: Uint8Array): Promise<void> {
+    if (this.plan) {
+      if ((await sha256(data)) !== this.#kept) {
+        this.#refuse(
+          new InvalidInput(
+            `the plan of ${shown(this.agreed.survey)} changed on the server: revision ` +
+              `${this.plan.revision.slice(0, 12)} was accepted first and stays`,
+          ),
+        );
+      }
+      return;
+    }
+    try {
+      const plan = await this.#accepted(data);
+      if (this.plan) return this.#take(data);
+      const kept = await this.#keep(data);
+      this.#accept(kept === data ? plan : await this.#accepted(kept));
+    } catch (error) {
+      this.#refuse(error);
+    }
+  }
+
+  /** Keep a plan that was accepted, unless another tab was first: then return that one. */
+  async #keep(data: Uint8Array): Promise<Uint8Array> {
+    const { ledger, agreed } = this;
+    // A plan that the app ships is kept once there is a ledger: nothing is before somebody consents.
+    if (agreed.revision !== undefined && !(await ledger.exists())) return data;
+    return transact(ledger.store, "strict", function* () {
+      const [kept]: (Uint8Array | undefined)[] = yield* get(ledger.places.plan);
+      if (kept && agreed.revision === undefined) return kept;
+      yield* put(ledger.places.plan, data);
+      return data;
+    });
+  }
+
+  /** Return the error to throw where there is no plan: it says why. */
+  noPlan(): HearsayError {
+    return toThrow(this.refused.reason, `${this.refused.detail}: wait for waitReady()`);
+  }
+
+  /** Return the terms of a person with these choices. Throws `noPlan()` without a plan, and
+   * `InvalidInput` where the plan has no such choice. */
+  terms(choices: Choices): Terms {
+    if (!this.plan) throw this.noPlan();
+    let known = this.#terms.get(choices);
+    if (known?.plan !== this.plan) this.#terms.set(choices, (known = this.#checked(this.plan, choices)));
+    return known;
+  }
+
+  #checked(plan: Plan, choices: Choices): Terms {
+    const terms = termsOf(plan, choices, this.agreed, this.withheld);
+    checkLimits(terms, this.caps);
+    return terms;
+  }
+
+  /** Parse a plan; throw `InvalidInput` unless it fits the app's agreement and the choices of the
+   * device's own user. If the user chose no level and there is no default, there must be levels that
+   * somebody else could choose. */
+  async #accepted(data: Uint8Array): Promise<Plan> {
+    const plan = await parsePlan(data);
+    checkAgreed(this.agreed, plan, this.withheld);
+    if (this.choices.level !== undefined || plan.defaultLevel) {
+      this.#terms.set(this.choices, this.#checked(plan, this.choices));
+      return plan;
+    }
+    try {
+      this.#checked(plan, least(plan));
+    } catch (error) {
+      throw new InvalidInput(
+        `nobody could answer ${shown(plan.survey)}, whatever level they choose: ${(error as Error).message}`,
+      );
+    }
+    return plan;
+  }
+
+  #accept(plan: Plan): void {
+    this.plan = plan;
+    this.#kept = plan.revision;
+    this.log(`took revision ${plan.revision.slice(0, 12)} of ${shown(plan.survey)}`);
+  }
+
+  #refuse(error: unknown): void {
+    if (!(error instanceof InvalidInput)) throw error;
+    const before = this.plan ? this.refusedOther : this.refused.detail;
+    if (before !== error.message) {
+      console.error(`hearsay: a plan of ${shown(this.agreed.survey)} is refused: ${error.message}`);
+    }
+    if (this.plan) this.refusedOther = error.message; // the plan that was kept holds
+    else this.refused = statusOf("plan_refused", error.message);
+  }
+}
+
+/** Return the choices that spend least: each attribute at the level that spends least on it. */
+function least(plan: Plan): Choices {
+  const levels = [...plan.levels.values()];
+  const loosest = levels.reduce((a, b) => (b.epsilon > a.epsilon ? b : a));
+  return {
+    level: loosest.name,
+    levels: [...plan.attributes.keys()].map((name) => {
+      const epsilon = (level: (typeof levels)[0]): number => mechanismOf(new Map([[name, level]]), name).epsilon;
+      return [name, levels.reduce((a, b) => (epsilon(b) < epsilon(a) ? b : a)).name] as const;
+    }),
+  };
+}

@@ -1,0 +1,128 @@
+import { afterAll, afterEach, beforeEach, expect, test, vi } from "vitest";
+import { Collector, NOON, planOf, QUICK, readyOf, until } from "../kit.js";
+
+// These hold what the client does in the events. That a browser then sends is shown in Chromium.
+
+const { fetch } = globalThis;
+const page = new EventTarget();
+let visibility = "visible";
+const fetched: { init: RequestInit; url: string }[] = [];
+
+beforeEach(() => {
+  vi.spyOn(console, "warn").mockImplementation(() => {});
+  visibility = "visible";
+  const document = new EventTarget();
+  Object.defineProperty(document, "visibilityState", { get: () => visibility });
+  vi.stubGlobal("document", document);
+  vi.stubGlobal("addEventListener", page.addEventListener.bind(page));
+  vi.stubGlobal("removeEventListener", page.removeEventListener.bind(page));
+  fetched.length = 0;
+  vi.stubGlobal("fetch", (url: string, init: RequestInit) => {
+    fetched.push({ url, init });
+    return fetch(url, init);
+  });
+});
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+afterAll(() => {
+  vi.unstubAllGlobals(); // clients are closed after each test, with the events of the page
+});
+
+const began = performance.now();
+const clock = (): number => NOON + performance.now() - began;
+
+const hide = (): void => {
+  visibility = "hidden";
+  document.dispatchEvent(new Event("visibilitychange"));
+};
+
+test("what was sealed leaves in the event itself, in one call that outlives the page", async () => {
+  const server = await Collector.start();
+  const client = await readyOf(server.url, { clock, delivery: { ...QUICK, firstWait: 60_000 } });
+  server.answers = ({ method }, response) => method === "Submit" && !!response.destroy();
+  await client.record({ mood: "good" });
+  await until(async () => (await client.outbox()).batches.length === 1 && server.of("Submit").length === 1);
+  await until(async () => (await client.delivery()).lastError !== "");
+  server.answers = () => false;
+  const before = fetched.length;
+  hide();
+  // Nothing was awaited: this is still the same task.
+  expect(fetched).toHaveLength(before + 1);
+  expect(fetched.at(-1)!.init.keepalive).toBe(true);
+  page.dispatchEvent(new Event("pagehide"));
+  expect(fetched).toHaveLength(before + 1); // it is under way
+  // The page stayed, so the answer is taken.
+  await until(async () => (await client.counters()).stored === 1);
+  const [first, second] = server.batches;
+  expect(second!.bytes).toEqual(first!.bytes);
+  expect((await client.outbox()).batches).toEqual([]);
+});
+
+test("what was not sealed does not leave in the event, and nothing leaves after a revocation", async () => {
+  const server = await Collector.start();
+  const slow = { ...QUICK, batchAge: 60_000, firstWait: 60_000 };
+  const client = await readyOf(server.url, { clock, delivery: slow });
+  await client.record({ mood: "good" });
+  const before = fetched.length;
+  hide();
+  expect(fetched).toHaveLength(before);
+  const other = await readyOf(server.url, { clock, delivery: { ...slow, batchAge: 10 } });
+  server.answers = ({ method }, response) => method === "Submit" && !!response.destroy();
+  await other.record({ mood: "good" });
+  await until(() => server.of("Submit").length === 1);
+  await until(async () => (await other.delivery()).lastError !== "");
+  const revoked = other.revoke();
+  const calls = fetched.length;
+  page.dispatchEvent(new Event("pagehide"));
+  await revoked;
+  page.dispatchEvent(new Event("pagehide"));
+  expect(fetched).toHaveLength(calls);
+});
+
+test("no more than 60 KiB leave in the events, whatever waits", async () => {
+  const values = Array.from({ length: 1 << 16 }, (_, i) => String(i)); // a code has 8 KiB
+  const one = 2n ** 64n;
+  const { categorical } = await import("../kit.js");
+  const unary = {
+    name: "unary",
+    epsilon: 2,
+    parameters: [
+      { name: "k", values: [1n << 16n] },
+      { name: "other", values: [one / 4n] },
+      { name: "own", values: [one / 2n] },
+    ],
+  };
+  const server = await Collector.start(
+    planOf({ attributes: [categorical("page", values)], levels: { only: 2 }, mechanisms: () => [unary] }),
+  );
+  const client = await readyOf(server.url, { delivery: { ...QUICK, batchBytes: 20_000, firstWait: 60_000 } });
+  server.answers = ({ method }, response) => method === "Submit" && !!response.destroy();
+  for (let i = 0; i < 12; i++) {
+    const person = client.person(`p${i}`);
+    await person.grant();
+    await person.record({ page: "1" });
+  }
+  void client.flush(100);
+  await until(async () => (await client.outbox()).batches.length >= 5);
+  await until(async () => (await client.delivery()).lastError !== "");
+  const before = fetched.length;
+  hide();
+  page.dispatchEvent(new Event("pagehide"));
+  const bodies = fetched.slice(before).map(({ init }) => (init.body as Uint8Array).length);
+  expect(bodies.length).toBeGreaterThan(0);
+  const all = bodies.reduce((a, b) => a + b);
+  expect(all).toBeLessThanOrEqual(60 << 10);
+  expect(all).toBeGreaterThan(40 << 10);
+});
+
+test("a closed client hears no events", async () => {
+  const server = await Collector.start();
+  const remove = vi.fn(globalThis.removeEventListener);
+  vi.stubGlobal("removeEventListener", remove);
+  const client = await readyOf(server.url, { clock });
+  await client.close(1);
+  expect(remove.mock.calls.map(([name]) => name).sort()).toEqual(["online", "pagehide"]);
+});
