@@ -32,9 +32,12 @@ def coins() -> SeededCoins:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    """A server of this test's own, with the survey of `SURVEY`."""
-    running = Server(tmp_path / "data")
+def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A server of this test's own, with the survey of `SURVEY`.
+
+    A parameter says what devices reach it over, "grpc" or "http".
+    """
+    running = Server(tmp_path / "data", over=getattr(request, "param", "grpc"))
     running.start()
     running.create()
     yield running

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hearsay import MEMORY, Agreement, Client
@@ -104,22 +105,43 @@ def device(target: str | Transport, survey: str | Agreement, **choices: Any) -> 
     return client
 
 
+over_both = pytest.mark.parametrize("server", ["grpc", "http"], indirect=True)
+"""Runs a test twice: its devices reach the server over gRPC, and over HTTP."""
+
+
 class Server:
     """A real `hearsay serve` process on one port, which can be killed and started again."""
 
     def __init__(
-        self, folder: Path, *options: str, command: Sequence[str] = (), address: str = ""
+        self,
+        folder: Path,
+        *options: str,
+        command: Sequence[str] = (),
+        address: str = "",
+        over: str = "grpc",
     ) -> None:
         """Serve a folder, with options and, instead of `hearsay`, another command of Python's.
 
-        `address` is that of a server to share the port with (`--share-port`).
+        `address` is that of a server to share the port with (`--share-port`). Devices reach it at
+        `target`: over "grpc", or over "http", at which it then listens, too.
         """
         self.folder = folder
-        self._options = options
+        self.over = over
+        self._http = f"127.0.0.1:{free_port()}" if over == "http" else ""
+        self._options = (*options, *(("--http", self._http) if self._http else ()))
         self._command = command
         self.address = address or f"127.0.0.1:{free_port()}"
         self._process: subprocess.Popen[str] | Preloaded | None = None
         self.log = ""
+
+    @property
+    def target(self) -> str:
+        """What a device is given to reach this server."""
+        return self.to(self._http or self.address)
+
+    def to(self, address: str) -> str:
+        """Return a target at any address, over what devices reach this server by."""
+        return f"http://{address}" if self.over == "http" else address
 
     def start(self) -> None:
         serve = ["serve", "--listen", self.address, "--data", str(self.folder), *self._options]

@@ -12,6 +12,22 @@ from hearsay import create_ledger
 
 __all__ = ["moody", "small_disk"]
 
+DELIVERY = {
+    "test_aio",
+    "test_exit",
+    "test_faults",
+    "test_fork",
+    "test_killed",
+    "test_power",
+}
+"""Tests of what is sent: each runs over both transports. Elsewhere some do, as they say."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    name = metafunc.module.__name__.rpartition(".")[2]
+    if name in DELIVERY and "server" in metafunc.fixturenames:
+        metafunc.parametrize("server", ["grpc", "http"], indirect=True)
+
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:

@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
+from connecting import over_http
 
 from hearsay import Delivery
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
@@ -80,7 +81,7 @@ def listening(
 
 @pytest.fixture
 def moody(server: Server) -> Iterator[tuple[Moody, str]]:
-    """A moody server with the plan of "health", and its address."""
+    """A moody server with the plan of "health", and what a device reaches it at."""
     servicer = Moody(server.show("health").plan)
-    with listening(servicer) as address:
-        yield servicer, address
+    with (over_http if server.over == "http" else listening)(servicer) as target:
+        yield servicer, target

@@ -12,7 +12,7 @@ from support import Server
 def test_the_loop_goes_on_while_a_client_waits(server: Server) -> None:
     async def main() -> None:
         async with Client(
-            server.address,
+            server.target,
             "health",
             level="strict",
             epsilon=64.0,

@@ -16,7 +16,17 @@ from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from ldp import Coins
 from ldp.errors import InvalidInput, NotReady, PlanRefused
 from ldp.testing import SeededCoins
-from support import DAILY, SURVEY, Calendar, Server, at_once, device, new_client, wait_until
+from support import (
+    DAILY,
+    SURVEY,
+    Calendar,
+    Server,
+    at_once,
+    device,
+    new_client,
+    over_both,
+    wait_until,
+)
 
 TODAY = datetime.now(UTC).replace(hour=12)
 YESTERDAY = TODAY - timedelta(days=1)
@@ -24,19 +34,20 @@ YESTERDAY = TODAY - timedelta(days=1)
 
 def answered(server: Server, level: str, people: int, **answers: object) -> None:
     """Have people who share a device answer "health" at a level, with coins that repeat."""
-    with device(server.address, "health", level=level, coins=SeededCoins(people)) as client:
+    with device(server.target, "health", level=level, coins=SeededCoins(people)) as client:
         for number in range(people):
             person(client, str(number), level).record(**answers)
     assert client.counters["stored"] > 0
 
 
+@over_both
 def test_answers_become_statistics(server: Server) -> None:
     for number in range(60):
         coins = SeededCoins(number)
-        with device(server.address, "health", level="open", coins=coins) as client:
+        with device(server.target, "health", level="open", coins=coins) as client:
             assert client.record(smokes="yes", age=30 + number / 2).taken == ("smokes", "age")
         assert client.counters == {"recorded": 1, "stored": 1}
-    with Analyst(server.address) as analyst:
+    with Analyst(server.target) as analyst:
         frame = analyst.estimate("health", "smokes")
         assert list(frame.columns)[:4] == ["estimate", "standard_error", "low", "high"]
         assert list(frame.index) == ["no", "sometimes", "yes"]
@@ -47,8 +58,9 @@ def test_answers_become_statistics(server: Server) -> None:
         assert abs(mean["estimate"] - 44.75) < 4 * mean["standard_error"]
 
 
+@over_both
 def test_what_leaves_the_device_can_be_looked_at(server: Server) -> None:
-    with device(server.address, "health") as client:
+    with device(server.target, "health") as client:
         client.record(smokes="no")
         (report,) = client.outbox().reports
         assert report.rows == 1
@@ -68,7 +80,7 @@ def test_what_leaves_the_device_can_be_looked_at(server: Server) -> None:
 def test_a_batchs_size_does_not_depend_on_the_answers(server: Server) -> None:
     sizes = set()
     for smokes, age in (("no", 20), ("yes", 60), ("sometimes", 33.3)):
-        with device(server.address, "health") as client:
+        with device(server.target, "health") as client:
             client.record(smokes=smokes, age=age)
             sizes.add(client.outbox().reports[0].ByteSize())
     assert len(sizes) == 1
@@ -78,7 +90,7 @@ def test_an_attribute_is_randomised_once_per_period(server: Server) -> None:
     server.create(DAILY)
     calendar = Calendar()
     calendar.now = YESTERDAY
-    with device(server.address, "daily", clock=calendar) as client:
+    with device(server.target, "daily", clock=calendar) as client:
         assert client.record(smokes="no").taken == ("smokes",)
         assert client.record(smokes="yes", age=30).taken == ("age",)
         assert client.record(smokes="yes").taken == ()
@@ -102,7 +114,7 @@ def test_rows_of_a_batch_are_in_random_order(server: Server) -> None:
     calendar = Calendar()
     orders = set()
     for _ in range(20):
-        with device(server.address, "daily", clock=calendar) as client:
+        with device(server.target, "daily", clock=calendar) as client:
             client.record(smokes="no")
             client.record(age=30)
             assert client.flush()
@@ -112,7 +124,7 @@ def test_rows_of_a_batch_are_in_random_order(server: Server) -> None:
 
 
 def test_withheld_answers_are_not_sent(server: Server) -> None:
-    with device(server.address, "health") as client:
+    with device(server.target, "health") as client:
         assert client.record(smokes=None, age=25).taken == ("age",)
         assert [c.attribute for c in client.outbox().reports[0].columns] == ["age"]
         assert client.record().taken == ()
@@ -130,7 +142,7 @@ def test_withheld_answers_are_not_sent(server: Server) -> None:
 def test_a_bad_answer_is_refused_before_anything_is_spent(
     server: Server, answers: dict[str, object], message: str
 ) -> None:
-    with device(server.address, "health") as client:
+    with device(server.target, "health") as client:
         good: dict[str, object] = {"smokes": "no", "age": 30}
         with pytest.raises(InvalidInput, match=f"^{message}$"):
             client.record(**{**good, **answers})
@@ -142,8 +154,8 @@ def test_a_grant_that_another_process_noted_first_drops_nothing(
     server: Server, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (
-        device(server.address, "health", ledger=file) as first,
-        device(server.address, "health", ledger=file) as second,
+        device(server.target, "health", ledger=file) as first,
+        device(server.target, "health", ledger=file) as second,
     ):
         assert person(first, "ann").record(smokes="no")
         # The second looks before the first has noted, and writes after it has recorded.
@@ -153,7 +165,7 @@ def test_a_grant_that_another_process_noted_first_drops_nothing(
 
 
 def test_a_closed_client_records_nothing(server: Server) -> None:
-    client = device(server.address, "health")
+    client = device(server.target, "health")
     assert client.close()
     assert client.close()
     with pytest.raises(InvalidInput, match="this client is closed"):
@@ -161,21 +173,21 @@ def test_a_closed_client_records_nothing(server: Server) -> None:
 
 
 def test_a_level_above_what_the_app_or_a_cap_allows_is_refused(server: Server) -> None:
-    device(server.address, "health", epsilon=1.0).close()
+    device(server.target, "health", epsilon=1.0).close()
     with pytest.raises(
         PlanRefused, match="'health' would spend epsilon 4, and the app allows epsilon=2"
     ):
-        device(server.address, "health", level="open", epsilon=2.0)
-    device(server.address, "health", caps=Caps(attribute={"age": 0.5})).close()
+        device(server.target, "health", level="open", epsilon=2.0)
+    device(server.target, "health", caps=Caps(attribute={"age": 0.5})).close()
     with pytest.raises(PlanRefused, match=r"'strict' spends epsilon 0.5 on 'age', .* cap of 0.4"):
-        device(server.address, "health", caps=Caps(attribute={"age": 0.4}))
+        device(server.target, "health", caps=Caps(attribute={"age": 0.4}))
     with pytest.raises(InvalidInput, match="the cap life must be finite and >= 0, got nan"):
         Caps(life=float("nan"))
 
 
 def test_an_attribute_may_have_a_level_of_its_own(server: Server) -> None:
     open_ = {"age": "open"}
-    with device(server.address, "health", levels=open_) as client:
+    with device(server.target, "health", levels=open_) as client:
         assert client.record_epsilon == 0.5 + 2.0
         client.record(smokes="no", age=30)
         (report,) = client.outbox().reports
@@ -185,17 +197,17 @@ def test_an_attribute_may_have_a_level_of_its_own(server: Server) -> None:
         ]
     assert client.counters["stored"] == 1
     with pytest.raises(PlanRefused, match=r"would spend epsilon 2\.5, .* allows epsilon=2$"):
-        device(server.address, "health", levels=open_, epsilon=2.0)
+        device(server.target, "health", levels=open_, epsilon=2.0)
     with pytest.raises(PlanRefused, match="'health' has no attribute 'drinks'"):
-        device(server.address, "health", levels={"drinks": "open"})
+        device(server.target, "health", levels={"drinks": "open"})
     with pytest.raises(PlanRefused, match="level must be one of strict, open, got 'lax'"):
-        device(server.address, "health", levels={"age": "lax"})
+        device(server.target, "health", levels={"age": "lax"})
 
 
 def test_what_is_spent_for_life_stays_under_its_cap(server: Server) -> None:
     server.create(DAILY)
     calendar = Calendar()
-    with device(server.address, "daily", caps=Caps(life=1.5), clock=calendar) as client:
+    with device(server.target, "daily", caps=Caps(life=1.5), clock=calendar) as client:
         calendar.now = YESTERDAY
         assert client.record(smokes="no", age=30).taken == ("smokes", "age")  # 0.5 each
         calendar.now = TODAY
@@ -213,7 +225,7 @@ def test_a_sampled_record_reports_what_was_drawn_whatever_the_answers(server: Se
     seen = set()
     for number in range(30):
         coins = SeededCoins(number)
-        with device(server.address, "daily", coins=coins, clock=Calendar()) as client:
+        with device(server.target, "daily", coins=coins, clock=Calendar()) as client:
             first = client.record(smokes="no").taken + client.record(age=30).taken
             assert len(first) == 1
             assert client.record(smokes="yes", age=20).taken == ()  # the other is not drawn either
@@ -231,19 +243,19 @@ def test_nothing_is_revealed_that_the_app_did_not_allow(server: Server) -> None:
     with pytest.raises(
         PlanRefused, match=r"a report of 'smokes' may reveal no or sometimes; .*may_reveal="
     ):
-        device(server.address, "delicate")
+        device(server.target, "delicate")
     with pytest.raises(PlanRefused, match="a report of 'smokes' may reveal sometimes; "):
-        device(server.address, "delicate", may_reveal={"smokes": ["no", "yes"]})
+        device(server.target, "delicate", may_reveal={"smokes": ["no", "yes"]})
     with pytest.raises(PlanRefused, match="'delicate' has no attribute 'drinks'"):
-        device(server.address, "delicate", may_reveal={"drinks": ["no"]})
+        device(server.target, "delicate", may_reveal={"drinks": ["no"]})
     ordinary = {"smokes": ["no", "sometimes"]}
     with device(
-        server.address, "delicate", level="open", may_reveal=ordinary, coins=SeededCoins(1)
+        server.target, "delicate", level="open", may_reveal=ordinary, coins=SeededCoins(1)
     ) as client:
         for number in range(200):
             answer = ("no", "yes", "no", "no")[number % 4]
             person(client, str(number), "open").record(smokes=answer)
-    with Analyst(server.address) as analyst:
+    with Analyst(server.target) as analyst:
         frame = analyst.estimate("delicate", "smokes")
         truth = [0.75, 0.0, 0.25]
         assert (abs(frame["estimate"] - truth) <= 4 * frame["standard_error"]).all()
@@ -253,7 +265,7 @@ def test_nothing_is_revealed_that_the_app_did_not_allow(server: Server) -> None:
 def test_levels_that_differ_are_not_pooled_in_silence(server: Server) -> None:
     answered(server, "strict", 120, smokes="no")
     answered(server, "open", 120, smokes="yes")
-    with Analyst(server.address) as analyst:
+    with Analyst(server.target) as analyst:
         frame = analyst.estimate("health", "smokes")
         assert frame.attrs["method"] == "stratified"
         assert frame.attrs["homogeneity"] < 0.01
@@ -273,29 +285,31 @@ def test_levels_that_differ_are_not_pooled_in_silence(server: Server) -> None:
 def test_an_analyst_may_choose_how_levels_are_pooled(server: Server) -> None:
     for level in ("strict", "open"):
         answered(server, level, 30, smokes="no", age=40)
-    with Analyst(server.address) as analyst:
+    with Analyst(server.target) as analyst:
         for method in ("mle", "gls", "inverse_variance", "scalar"):
             frame = analyst.estimate("health", "smokes", method=method)
             assert frame.attrs["method"] == method
             assert abs(frame.loc["no", "estimate"] - 1) < 4 * frame.loc["no", "standard_error"]
 
 
+@over_both
 def test_an_unknown_survey_or_level_is_refused(server: Server) -> None:
     with pytest.raises(InvalidInput, match="there is no survey 'wealth' here"):
-        device(server.address, "wealth")
+        device(server.target, "wealth")
     with pytest.raises(PlanRefused, match="level must be one of strict, open, got 'lax'"):
-        device(server.address, "health", level="lax")
+        device(server.target, "health", level="lax")
 
 
+@over_both
 def test_no_server_is_no_error_and_nothing_is_lost(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = device(server.address, "health", delivery=QUICK)
+    client = device(server.target, "health", delivery=QUICK)
     server.stop()
-    other = new_client(server.address, "health")
+    other = new_client(server.target, "health")
     assert not other.wait_ready(timeout=0.5)
     wait_until(lambda: other.status().reason is Reason.UNREACHABLE)
-    nobody = f"nothing listens at {server.address}"
+    nobody = f"nothing listens at {server.target}"
     assert (other.status().detail, other.status().transport) == (nobody, nobody)
     recorded = other.record(smokes="no")
     assert (recorded.taken, recorded.dropped) == ((), {"smokes": "unreachable"})
@@ -319,8 +333,9 @@ def test_no_server_is_no_error_and_nothing_is_lost(
     client.close()
 
 
+@over_both
 def test_a_server_that_lost_the_answer_counts_a_retry_once(server: Server) -> None:
-    client = device(server.address, "health")
+    client = device(server.target, "health")
     client.record(smokes="no", age=40)
     sender = client._device.sender
     pause = object()
@@ -337,23 +352,25 @@ def test_a_server_that_lost_the_answer_counts_a_retry_once(server: Server) -> No
     assert server.show("health").status.records == 1
 
 
+@over_both
 def test_a_refused_batch_is_dropped_counted_and_logged(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.create(DAILY)
     calendar = Calendar()
     calendar.now = datetime(1999, 1, 1, tzinfo=UTC)
-    with device(server.address, "daily", clock=calendar) as client:
+    with device(server.target, "daily", clock=calendar) as client:
         client.record(smokes="no")
         assert client.flush()
         assert client.counters["period_closed"] == 1
     assert "the period '1999-01-01'" in caplog.text
 
 
+@over_both
 def test_what_may_be_taken_later_stays_queued(
     server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = device(server.address, "health", delivery=QUICK)
+    client = device(server.target, "health", delivery=QUICK)
     client.record(smokes="no")
     right, server.folder = server.folder, tmp_path / "wrong"
     server.stop()
@@ -374,6 +391,7 @@ def answer(*statuses: int) -> collector_pb2.SubmitResponse:
     return collector_pb2.SubmitResponse(results=results)
 
 
+@over_both
 def test_answers_of_no_known_kind_neither_raise_nor_end_a_batch(
     moody: tuple[Moody, str],
 ) -> None:
@@ -387,6 +405,7 @@ def test_answers_of_no_known_kind_neither_raise_nor_end_a_batch(
         assert client.counters["refused"] == 1
 
 
+@over_both
 def test_one_batch_without_an_answer_does_not_hold_up_the_next(
     moody: tuple[Moody, str], server: Server
 ) -> None:
@@ -414,15 +433,15 @@ def test_a_plan_of_another_survey_is_refused(moody: tuple[Moody, str]) -> None:
 
 def test_a_plan_can_be_pinned(server: Server) -> None:
     revision = server.show("health").status.revision.hex()
-    device(server.address, "health", revision=revision).close()
+    device(server.target, "health", revision=revision).close()
     with pytest.raises(PlanRefused, match=f"expected revision 'abc' of 'health', .* {revision}"):
-        device(server.address, "health", revision="abc")
+        device(server.target, "health", revision="abc")
 
 
 def test_what_is_lost_at_the_close_is_said(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = device(server.address, "health")
+    client = device(server.target, "health")
     client.record(smokes="no")
     server.stop()
     assert not client.close(timeout=0.1)
@@ -433,8 +452,9 @@ def test_what_is_lost_at_the_close_is_said(
     assert time.monotonic() - begin < 10
 
 
+@over_both
 def test_a_flush_waits_for_another_one_no_longer_than_it_was_told(server: Server) -> None:
-    client = device(server.address, "health", delivery=QUICK)
+    client = device(server.target, "health", delivery=QUICK)
     client.record(smokes="no")
     server.stop()
     other = threading.Thread(target=client.flush, kwargs={"timeout": 20})
@@ -450,31 +470,32 @@ def test_a_flush_waits_for_another_one_no_longer_than_it_was_told(server: Server
 
 def test_an_attribute_may_have_any_name(server: Server) -> None:
     server.create(SURVEY.replace('"health"', '"selves"').replace('"smokes"', '"self"'))
-    with device(server.address, "selves") as client:
+    with device(server.target, "selves") as client:
         assert client.record(**{"self": "no"}).taken == ("self",)
 
 
 def test_seeded_simulations_do_not_share_batch_ids(server: Server) -> None:
     for _ in range(2):
         coins = SeededCoins(1)
-        with device(server.address, "health", coins=coins) as client:
+        with device(server.target, "health", coins=coins) as client:
             client.record(smokes="no")
         assert client.counters["stored"] == 1
 
 
+@over_both
 def test_a_proxy_of_the_environment_does_not_see_loopback(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
-    with device(server.address, "health") as client:
+    with device(server.target, "health") as client:
         client.record(smokes="no")
     assert client.counters["stored"] == 1
 
 
 def test_threads_share_a_client(server: Server) -> None:
     server.create(DAILY)
-    client = device(server.address, "daily", clock=Calendar())
+    client = device(server.target, "daily", clock=Calendar())
     taken = []
 
     def work() -> None:
@@ -487,10 +508,11 @@ def test_threads_share_a_client(server: Server) -> None:
     assert server.show("daily").status.records == 1
 
 
+@over_both
 def test_a_client_that_is_dropped_ends_its_thread_and_leaves_what_waits(
     server: Server, file: Path
 ) -> None:
-    client = device(server.address, "health", ledger=file)
+    client = device(server.target, "health", ledger=file)
     client.record(smokes="no")
     thread = client._device.sender._thread
     assert thread is not None
@@ -498,7 +520,7 @@ def test_a_client_that_is_dropped_ends_its_thread_and_leaves_what_waits(
     thread.join(20)
     assert not thread.is_alive()
     assert not Path(f"{file}-wal").exists()  # closed, and moved into the file
-    with device(server.address, "health", ledger=file) as client:
+    with device(server.target, "health", ledger=file) as client:
         assert client.flush()
     assert server.show("health").status.records == 1
 
@@ -506,7 +528,7 @@ def test_a_client_that_is_dropped_ends_its_thread_and_leaves_what_waits(
 def test_what_a_dropped_client_had_in_memory_is_lost_and_said(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = device(server.address, "health")
+    client = device(server.target, "health")
     client.record(smokes="no")
     thread = client._device.sender._thread
     assert thread is not None
@@ -515,8 +537,9 @@ def test_what_a_dropped_client_had_in_memory_is_lost_and_said(
     assert "1 reports that it had in memory are lost" in caplog.text
 
 
+@over_both
 def test_analysts_are_told_what_is_wrong(server: Server) -> None:
-    with Analyst(server.address) as analyst:
+    with Analyst(server.target) as analyst:
         with pytest.raises(InvalidInput, match="no survey 'wealth' here"):
             analyst.estimate("wealth", "smokes")
         with pytest.raises(InvalidInput, match="'health' has no attribute 'drinks'; it has smokes"):
@@ -525,21 +548,21 @@ def test_analysts_are_told_what_is_wrong(server: Server) -> None:
             analyst.estimate("health", "smokes")
         with pytest.raises(InvalidInput, match="level must be one of strict, open, got 'lax'"):
             analyst.estimate("health", "smokes", levels=["lax"])
-        device(server.address, "health").close()
-        with device(server.address, "health") as client:
+        device(server.target, "health").close()
+        with device(server.target, "health") as client:
             client.record(smokes="no")
         with pytest.raises(InvalidInput, match="confidence must lie strictly between 0 and 1"):
             analyst.estimate("health", "smokes", confidence=95)
     server.stop(signal.SIGKILL)
-    with Analyst(server.address, timeout=0.5) as analyst, pytest.raises(Unreachable):
+    with Analyst(server.target, timeout=0.5) as analyst, pytest.raises(Unreachable):
         analyst.estimate("health", "smokes")
 
 
 def test_levels_can_be_looked_at_one_by_one(server: Server, tmp_path: Path) -> None:
     for level in ("strict", "open", "open"):
-        with device(server.address, "health", level=level) as client:
+        with device(server.target, "health", level=level) as client:
             client.record(smokes="no")
-    with Analyst(server.address) as analyst:
+    with Analyst(server.target) as analyst:
         assert analyst.estimate("health", "smokes").attrs["reports"] == 3
         assert analyst.estimate("health", "smokes", levels=["open"]).attrs["reports"] == 2
         answer = analyst.query("health", "smokes")

@@ -27,7 +27,7 @@ NEEDS = [f"{name}=={version(name)}" for name in ("grpcio", "protobuf")] + ["nump
 def prepared(server: Server, file: Path) -> Path:
     """Return a new ledger that has the plan already, so that no server is needed to record."""
     create_ledger(file)
-    device(server.address, "health", epsilon=1.0, ledger=file).close()
+    device(server.target, "health", epsilon=1.0, ledger=file).close()
     return file
 
 
@@ -37,10 +37,10 @@ def ledger(server: Server, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def silent() -> Iterator[str]:
-    """The address of a server that takes connections and never answers."""
+def silent(server: Server) -> Iterator[str]:
+    """A target that takes connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        yield server.to(f"127.0.0.1:{listener.getsockname()[1]}")
 
 
 def seconds_to_end(address: str, ledger: Path, python: str = sys.executable) -> float:
@@ -71,12 +71,12 @@ def test_a_server_that_never_answers_does_not_keep_a_process(ledger: Path, silen
     assert seconds_to_end(silent, ledger) < ENDS_WITHIN
 
 
-def test_a_port_where_nothing_listens_does_not_keep_a_process(ledger: Path) -> None:
-    assert seconds_to_end(f"127.0.0.1:{free_port()}", ledger) < ENDS_WITHIN
+def test_a_port_where_nothing_listens_does_not_keep_a_process(server: Server, ledger: Path) -> None:
+    assert seconds_to_end(server.to(f"127.0.0.1:{free_port()}"), ledger) < ENDS_WITHIN
 
 
 def test_what_waits_is_sent_as_the_process_ends(server: Server, ledger: Path) -> None:
-    assert seconds_to_end(server.address, ledger) < ENDS_WITHIN
+    assert seconds_to_end(server.target, ledger) < ENDS_WITHIN
     assert server.show("health").status.records == 1
     assert batches_answered(ledger) == 1
 
@@ -120,8 +120,8 @@ def test_a_process_of_another_python_ends_as_soon(
         pytest.skip(f"there is no other Python {minor} here")
     for number, (name, python) in enumerate(found.items(), 1):
         there = with_grpc(python, tmp_path / name)
-        for target in (silent, f"127.0.0.1:{free_port()}", server.address):
-            ledger = prepared(server, tmp_path / f"{name} {target}.db")
+        for target in (silent, server.to(f"127.0.0.1:{free_port()}"), server.target):
+            ledger = prepared(server, tmp_path / f"{name} {target.rpartition(':')[2]}.db")
             assert seconds_to_end(target, ledger, there) < ENDS_WITHIN, (name, target)
         assert server.show("health").status.records == number
         assert batches_answered(ledger) == 1

@@ -22,7 +22,7 @@ from support import DAILY, Calendar, Server, device, new_client, wait_until
 
 def test_a_full_disk_drops_answers_and_recovers(server: Server, small_disk: SmallDisk) -> None:
     file = small_disk.ledger()
-    with device(server.address, "health", ledger=file, delivery=QUICK) as client:
+    with device(server.target, "health", ledger=file, delivery=QUICK) as client:
         people = [person(client, str(number)) for number in range(100)]
         first, last = person(client, "first"), person(client, "last")
         assert first.record(smokes="no").taken == ("smokes",)
@@ -44,7 +44,7 @@ def test_a_full_disk_drops_answers_and_recovers(server: Server, small_disk: Smal
 
 def test_many_people_record_on_a_small_disk(server: Server, small_disk: SmallDisk) -> None:
     file = small_disk.ledger()
-    with device(server.address, "health", ledger=file, delivery=QUICK) as client:
+    with device(server.target, "health", ledger=file, delivery=QUICK) as client:
         server.stop()
         for number in range(80):
             assert person(client, str(number)).record(smokes="no")
@@ -59,7 +59,7 @@ def test_what_is_in_a_batch_leaves_from_a_full_disk(
 ) -> None:
     file = small_disk.ledger()
     anchor = FileAnchor(tmp_path / "anchor") if anchored else None
-    with device(server.address, "health", ledger=file, delivery=QUICK, anchor=anchor) as client:
+    with device(server.target, "health", ledger=file, delivery=QUICK, anchor=anchor) as client:
         server.stop()
         assert client.record(smokes="no")
         assert not client.flush(timeout=0.2)
@@ -82,11 +82,11 @@ def test_a_read_only_disk_takes_nothing_and_raises_nothing(
     server: Server, small_disk: SmallDisk
 ) -> None:
     file = small_disk.ledger()
-    with device(server.address, "health", ledger=file):
+    with device(server.target, "health", ledger=file):
         pass
     small_disk.make_read_only()
     for ledger in (file, small_disk.folder / "new.db"):
-        with new_client(server.address, "health", ledger=ledger) as client:
+        with new_client(server.target, "health", ledger=ledger) as client:
             assert client.record(smokes="no").taken == ()
             assert client.status().reason is Reason.DISK
             assert client.counters["disk"] == 1
@@ -97,7 +97,7 @@ def test_a_folder_that_is_none_takes_nothing_and_raises_nothing(
 ) -> None:
     (tmp_path / "file").write_text("")
     file = tmp_path / "file" / "ledger.db"
-    with new_client(server.address, "health", ledger=file) as client:
+    with new_client(server.target, "health", ledger=file) as client:
         assert client.record(smokes="no").taken == ()
         assert client.status().reason is Reason.DISK
         client.close(0)
@@ -107,7 +107,7 @@ def test_what_the_queue_does_not_hold_is_dropped_oldest_first(server: Server, fi
     server.create(DAILY)
     calendar = Calendar(-30)
     few = Delivery(max_reports=5, first_wait=0.05, longest_wait=0.1, batch_age=0.05)
-    with device(server.address, "daily", ledger=file, clock=calendar, delivery=few) as client:
+    with device(server.target, "daily", ledger=file, clock=calendar, delivery=few) as client:
         server.stop()
         for _ in range(20):
             assert client.record(smokes="no").taken == ("smokes",)
@@ -125,7 +125,7 @@ def test_what_the_queue_does_not_hold_is_dropped_oldest_first(server: Server, fi
 
 def test_the_queue_is_bounded_in_bytes_too(server: Server) -> None:
     small = Delivery(max_bytes=1000)
-    client = device(server.address, "health", delivery=small)
+    client = device(server.target, "health", delivery=small)
     server.stop()
     for number in range(40):
         person(client, str(number)).record(smokes="no")
@@ -238,7 +238,7 @@ def test_the_exit_of_the_process_is_bounded_and_loses_nothing(server: Server, fi
     code = f"""
 import time
 from hearsay import MEMORY, Client, Delivery
-client = Client({server.address!r}, "health", level="strict", epsilon=64.0,
+client = Client({server.target!r}, "health", level="strict", epsilon=64.0,
                 ledger={str(file)!r}, consent=True, delivery=Delivery(batch_age=3600.0))
 assert client.wait_ready()
 client.record(smokes="no")
@@ -256,7 +256,7 @@ client.record(smokes="no")
     )
     assert time.monotonic() - float(done.stdout) < 10
     server.start()
-    with new_client(server.address, "health", ledger=file, consent=False) as client:
+    with new_client(server.target, "health", ledger=file, consent=False) as client:
         assert client.flush(timeout=20)
     assert server.show("health").status.records == 2
 
@@ -352,7 +352,7 @@ class Unhashable(str):
 
 def test_the_log_does_not_grow_while_the_server_is_away(server: Server, file: Path) -> None:
     few = Delivery(max_reports=50, first_wait=0.05, longest_wait=0.1)
-    with device(server.address, "health", ledger=file, delivery=few) as client:
+    with device(server.target, "health", ledger=file, delivery=few) as client:
         server.stop()
         longest = 0
         people = [person(client, str(number)) for number in range(100)]
@@ -384,8 +384,8 @@ def test_one_surveys_queue_does_not_drop_anothers_reports(server: Server, file: 
     never = Delivery(batch_age=3600.0)
     few = Delivery(batch_age=3600.0, max_reports=2)
     with (
-        device(server.address, "health", ledger=file, delivery=never) as one,
-        device(server.address, "daily", ledger=file, delivery=few) as other,
+        device(server.target, "health", ledger=file, delivery=never) as one,
+        device(server.target, "daily", ledger=file, delivery=few) as other,
     ):
         for number in range(5):
             person(one, str(number)).record(smokes="no")

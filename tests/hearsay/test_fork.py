@@ -22,7 +22,7 @@ def test_eight_threads_and_forks_in_the_middle_report_every_event_once(
     file = tmp_path / "ledger.db"
     oracle.prepare(server, file)
     script = str(Path(__file__).with_name("forker.py"))
-    command = [sys.executable, script, server.address, str(file), kind, str(oracle.events)]
+    command = [sys.executable, script, server.target, str(file), kind, str(oracle.events)]
     subprocess.run(command, check=True, timeout=120)
     server.stop()
     oracle.check_all(oracle.counts(server))
@@ -34,17 +34,17 @@ def test_forks_in_the_middle_of_calls_leave_children_that_send(
 ) -> None:
     file, forks = tmp_path / "ledger.db", 150
     create_ledger(file)
-    with new_client(server.address, "health", ledger=file) as client:
+    with new_client(server.target, "health", ledger=file) as client:
         assert client.wait_ready()
     script = str(Path(__file__).with_name("many_forks.py"))
     subprocess.run(
-        [sys.executable, script, server.address, str(file), str(forks)], check=True, timeout=120
+        [sys.executable, script, server.target, str(file), str(forks)], check=True, timeout=120
     )
     assert server.show("health").status.records == 5 * forks
 
 
 def test_a_ledger_in_memory_stays_with_the_process_that_has_it(server: Server) -> None:
-    client = device(server.address, "health", strict=False)
+    client = device(server.target, "health", strict=False)
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:

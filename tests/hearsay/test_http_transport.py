@@ -211,19 +211,42 @@ def test_an_answer_has_the_servers_time_and_one_result(fake: Fake, url: str) -> 
     transport.close()
 
 
-def test_calls_share_a_connection_which_ends_with_the_transport(fake: Fake, url: str) -> None:
+def test_transports_share_a_connection_and_not_their_tokens(fake: Fake, url: str) -> None:
     relay = Relay(url.removeprefix("http://"))
-    transport = HttpTransport(f"http://{relay.address}", token=lambda: "a")
-    for _ in range(3):
-        transport.get_plan("health", 10)
+    for token in ("a", lambda: "b", None):
+        transport = HttpTransport(f"http://{relay.address}", token=token)
+        for _ in range(2):
+            transport.get_plan("health", 10)
+        transport.close()
     assert relay.opened == 1
-    assert fake.tokens == ["Bearer a"] * 3
-    transport.close()
-    wait_until(lambda: relay.living() == 0)
-    assert transport.get_plan("health", 10).plan == b"health"
-    assert relay.opened == 2
-    transport.close()
+    assert fake.tokens == ["Bearer a"] * 2 + ["Bearer b"] * 2 + [""] * 2
     relay.close()
+
+
+def test_a_connection_that_nothing_uses_is_closed_when_another_is_opened(
+    fake: Fake, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (Relay(url.removeprefix("http://")) for _ in range(2))
+    HttpTransport(f"http://{first.address}").get_plan("health", 10)
+    HttpTransport(f"http://{second.address}").get_plan("health", 10)
+    assert first.living() == 1
+    monkeypatch.setattr("hearsay.sending.over_http.UNUSED", 0.0)
+    HttpTransport(url).get_plan("health", 10)
+    wait_until(lambda: first.living() == 0)
+    for relay in (first, second):
+        relay.close()
+
+
+def test_an_analyst_hangs_up(tmp_path: Path) -> None:
+    with answering(tmp_path) as door:
+        relay = Relay(f"127.0.0.1:{door.port}")
+        for _ in range(2):
+            with Analyst(f"http://{relay.address}") as analyst:
+                analyst.list_surveys()
+                analyst.list_surveys()
+            wait_until(lambda: relay.living() == 0)
+        assert relay.opened == 2
+        relay.close()
 
 
 def test_a_request_shows_what_it_must_and_no_more() -> None:
@@ -621,7 +644,7 @@ def test_a_connection_that_the_server_closed_is_replaced_without_a_word(
     for number in range(3):
         assert transport.get_plan("health", 10).plan == b"health"
         assert relay.opened == number + 1
-        (waiting,) = transport._server._idle
+        (waiting,) = transport._server.pool.waiting
         socket.socket.shutdown(waiting._socket, socket.SHUT_RD)  # as if the end had come
     assert len(fake.tokens) == 3
     transport.close()
@@ -678,7 +701,7 @@ def test_what_comes_after_an_answer_is_no_answer_to_the_next_request() -> None:
         transport = HttpTransport(url)
         for _ in range(3):
             assert transport.get_plan("health", 10).plan == b"health"
-            assert not transport._server._idle
+            assert not transport._server.pool.waiting
         transport.close()
 
     def late(line: socket.socket) -> None:
@@ -701,7 +724,7 @@ def test_a_connection_that_waited_for_long_is_not_trusted(
     transport = HttpTransport(f"http://{relay.address}")
     transport.get_plan("health", 10)
     relay.let_die()  # and nobody is told
-    monkeypatch.setattr("hearsay.sending.connection._UNUSED", 0.0)
+    monkeypatch.setattr("hearsay.sending.connection.UNUSED", 0.0)
     assert transport.get_plan("health", 10).plan == b"health"
     transport.close()
     relay.close()
@@ -1057,8 +1080,8 @@ for _ in range(50):
         os._exit(1)
     assert transport.get_plan("health", 10).plan
     assert os.waitpid(child, 0)[1] == 0
-connection, = transport._server._idle
-print(transport.get_plan("health", 10).server_time, transport._server._idle == [connection])
+connection, = transport._server.pool.waiting
+print(transport.get_plan("health", 10).server_time, transport._server.pool.waiting == [connection])
 """
 
 
@@ -1165,7 +1188,7 @@ def test_an_analyst_may_ask_from_several_threads(tmp_path: Path) -> None:
         with futures.ThreadPoolExecutor(12) as pool:
             found = list(pool.map(lambda _: analyst.show_survey("health").status.survey, range(60)))
         assert found == ["health"] * 60
-        assert 1 <= len(analyst._calls._server._idle) <= 8  # type: ignore[attr-defined]
+        assert 1 <= len(analyst._calls._server.pool.waiting) <= 8  # type: ignore[attr-defined]
 
 
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: application/connect+proto\r\n"

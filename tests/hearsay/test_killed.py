@@ -53,7 +53,7 @@ def test_killing_device_and_server_loses_nothing_and_repeats_nothing(
     chance = random.Random(5)
     script = str(Path(__file__).with_name("victim.py"))
     zygote = subprocess.Popen(
-        [sys.executable, script, server.address, str(file), oracle.kind, str(oracle.events)],
+        [sys.executable, script, server.target, str(file), oracle.kind, str(oracle.events)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -91,7 +91,7 @@ def test_killing_device_and_server_loses_nothing_and_repeats_nothing(
     assert recorded() > oracle.events // 2  # the killing was in the middle of things
     clock = Clock(LEASE)
     clock.day = recorded() // oracle.persons
-    with oracle.client(server.address, file, clock) as client:
+    with oracle.client(server.target, file, clock) as client:
         for event in range(recorded(), oracle.events):
             oracle.record(client, clock, event)
         assert client.flush(timeout=60)

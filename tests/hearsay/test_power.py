@@ -75,11 +75,11 @@ def test_what_was_sent_is_spent_after_a_failed_sync_and_a_power_cut(
     disk.mkdir()
     fickle = {"FICKLE_FOLDER": str(folder), "FICKLE_DISK": str(disk), "LD_PRELOAD": str(shim)}
     for persons, failing in phases:
-        command = [sys.executable, "-c", PHASE, server.address, str(folder), persons, failing]
+        command = [sys.executable, "-c", PHASE, server.target, str(folder), persons, failing]
         subprocess.run(command, check=True, env={**os.environ, **fickle})
     everybody = " ".join(persons for persons, _ in phases).split()
     assert server.show("health").status.records == len(everybody)
-    client = device(server.address, "health", ledger=disk / "ledger.db")
+    client = device(server.target, "health", ledger=disk / "ledger.db")
     for name in everybody:
         assert person(client, name).record(smokes="no").taken == ()
     assert client.counters["spent"] == len(everybody)
@@ -120,7 +120,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> FickleDisk:
 def test_a_log_that_the_disk_went_back_on_is_set_aside_and_nothing_of_it_leaves(
     server: Server, tmp_path: Path, file: Path, disk: FickleDisk
 ) -> None:
-    client = device(server.address, "health", ledger=file)
+    client = device(server.target, "health", ledger=file)
     person(client, "ann").record(smokes="no")
     assert client.flush()
     log = Path(f"{file}-wal")
@@ -137,7 +137,7 @@ def test_a_log_that_the_disk_went_back_on_is_set_aside_and_nothing_of_it_leaves(
     assert found.value.status.reason is Reason.CORRUPT
     client.close(0)
     assert len(list(tmp_path.glob("ledger.db.corrupt-*"))) >= 1
-    with new_client(server.address, "health", ledger=file) as again:
+    with new_client(server.target, "health", ledger=file) as again:
         assert not again.wait_ready(2.0)
         assert again.status().reason is Reason.LOST_LEDGER
         assert person(again, "ann").record(smokes="no").taken == ()

@@ -31,7 +31,7 @@ from hearsay.trouble import Trouble
 from hearsay.v1 import collector_pb2
 from hearsay_server.surveys import survey as surveys
 from ldp import Coins
-from support import DAILY, SURVEY, Calendar, Server, new_client, wait_until
+from support import DAILY, SURVEY, Calendar, Server, new_client, over_both, wait_until
 
 
 def _plan(toml: str = SURVEY) -> bytes:
@@ -276,9 +276,10 @@ def test_a_close_without_a_thread_ends_and_leaves_what_waits(file: Path) -> None
     assert sum(batch.rows for batch in transport.batches) == 1
 
 
+@over_both
 def test_a_survey_that_comes_later_is_found_without_a_restart(server: Server) -> None:
     soon = Delivery(batch_age=0.02, longest_wait=0.05)
-    with new_client(server.address, "late", delivery=soon) as client:
+    with new_client(server.target, "late", delivery=soon) as client:
         assert not client.wait_ready()
         status = client.status()
         assert (status.reason, status.detail) == (

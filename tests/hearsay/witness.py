@@ -58,7 +58,7 @@ class Oracle:
         """Make the survey, and a ledger that has its plan and consent."""
         server.create(self.toml)
         create_ledger(file)
-        with self.client(server.address, file, Clock(), consent=True) as client:
+        with self.client(server.target, file, Clock(), consent=True) as client:
             assert client.wait_ready()
 
     def client(self, address: str, file: str | Path, clock: "Clock", **choices: Any) -> Client:

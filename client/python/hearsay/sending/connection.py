@@ -26,7 +26,7 @@ LARGEST = 5 << 20
 _AROUND = 256 << 10
 """Bytes of an answer beside its message: headers, the sizes of chunks, answers before the last."""
 
-_UNUSED = 60.0
+UNUSED = 60.0
 """Seconds without a call after which a connection is not used again: a router on the way may have
 forgotten it, and all that is sent on it may be lost in silence."""
 
@@ -292,12 +292,15 @@ class Connection:
     def keeps(self, response: http.client.HTTPResponse) -> bool:
         """Tell whether another call can be made after an answer that was read to its end."""
         self._used = time.monotonic()
-        self._reader.call = None
         return response.isclosed() and not response.will_close and self._reader.is_empty
+
+    def waited(self) -> float:
+        """Return the seconds since the last call."""
+        return time.monotonic() - self._used
 
     def is_usable(self) -> bool:
         """Tell whether the server has neither hung up nor said anything since the last call."""
-        if time.monotonic() - self._used > _UNUSED:
+        if self.waited() >= UNUSED:
             return False
         try:
             self._socket.setblocking(False)

@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError, Message
 from hearsay.sending import failures
 from hearsay.sending.connection import (
     LARGEST,
+    UNUSED,
     Answered,
     Call,
     Connection,
@@ -41,8 +42,8 @@ _ERROR = 64 << 10
 _LAST = 0x02
 """The flag of the envelope that ends a stream."""
 
-_IDLE = 8
-"""Connections that are kept for the next calls; more are under way only at once."""
+_MOST = 8
+"""Connections to a server that are kept for the next calls; more are under way only at once."""
 
 _CODES = {
     "canceled": "CANCELLED",
@@ -75,14 +76,67 @@ class _Status(Exception):
         self.answered = answered
 
 
-class _Server:
-    """A server, and the connections to it that wait for their next call."""
+class _Pool:
+    """Connections to a server that wait for their next call. Safe from several threads."""
 
-    def __init__(self, target: str, tls: Tls | None, token: Token | None, insecure: bool) -> None:
-        self._idle: list[Connection] = []
-        self.site = site(target, tls=tls, insecure=insecure)
-        self._token = token
+    def __init__(self) -> None:
+        self.waiting: list[Connection] = []
         self._process = os.getpid()
+
+    def take(self) -> Connection | None:
+        """Return a connection that can be used, None where there is none."""
+        self.after_fork()
+        while (connection := self._pop()) is not None:
+            if connection.is_usable():
+                return connection
+            connection.close()
+        return None
+
+    def put(self, connection: Connection) -> bool:
+        """Let a connection wait for its next call, unless enough do; return whether it does."""
+        if len(self.waiting) >= _MOST:
+            return False
+        self.waiting.append(connection)
+        return True
+
+    def close(self, waited: float = 0.0) -> None:
+        """Hang up the connections that have waited for so many seconds."""
+        self.after_fork()
+        for _ in range(len(self.waiting)):
+            if (connection := self._pop()) is None:
+                break
+            if connection.waited() >= waited:
+                connection.close()
+            else:
+                self.waiting.append(connection)
+
+    def after_fork(self) -> None:
+        """Drop the parent's connections, in a forked child."""
+        if self._process != os.getpid():
+            while (connection := self._pop()) is not None:
+                connection.abandon()
+            self._process = os.getpid()
+
+    def _pop(self) -> Connection | None:
+        try:
+            return self.waiting.pop(0)
+        except IndexError:  # another thread may have been first
+            return None
+
+
+_shared: dict[Site, _Pool] = {}
+"""The connections that the transports of this process share."""
+
+
+class _Server:
+    """A server, and how its methods are called."""
+
+    def __init__(
+        self, target: str, tls: Tls | None, token: Token | None, insecure: bool, *, shared: bool
+    ) -> None:
+        self.site = site(target, tls=tls, insecure=insecure)
+        self.pool = _shared.setdefault(self.site, _Pool()) if shared else _Pool()
+        self._token = token
 
     def unary(
         self, call: Call, method: str, request: Message, timeout: float, again: bool
@@ -96,19 +150,12 @@ class _Server:
         entries = self._entries(_UNARY, timeout)
         connection, response = self._asked(call, method, entries, body, again)
         try:
-            try:
-                self._check(connection, response, _UNARY)
-                answer = connection.body(response, LARGEST)
-            except _Status:
-                self._give_back(connection, response)
-                raise
-            self._give_back(connection, response)
-            return answer
+            self._check(connection, response, _UNARY)
+            return connection.body(response, LARGEST)
         except Exception as error:
             raise self._told(error) from None
         finally:
-            call.let_go()
-            self._end(connection)
+            self._end(call, connection, response)
 
     def stream(
         self, call: Call, method: str, request: Message, timeout: float | None
@@ -130,26 +177,11 @@ class _Server:
                 yield message
             if (status := _ended(message)) is not None:
                 raise status
-            if not response.read(1):
-                self._give_back(connection, response)
+            response.read(1)  # the end of the last chunk
         except Exception as error:
             raise self._told(error) from None
         finally:
-            call.let_go()
-            self._end(connection)
-
-    def close(self) -> None:
-        """Hang up all connections that wait."""
-        while self._idle:
-            self._idle.pop().close()
-
-    __del__ = close  # a socket that is forgotten would be warned of
-
-    def after_fork(self) -> None:
-        """Drop the parent's connections in a forked child."""
-        while self._idle:
-            self._idle.pop().abandon()
-        self._process = os.getpid()
+            self._end(call, connection, response)
 
     def _entries(self, kind: str, timeout: float | None) -> list[str]:
         token = bearer(self._token)
@@ -166,8 +198,10 @@ class _Server:
         while True:
             connection, is_new = None, False
             try:
-                connection = self._waiting()
+                connection = self.pool.take()
                 if connection is None:
+                    for pool in list(_shared.values()):
+                        pool.close(UNUSED)
                     connection, is_new = open_connection(self.site, call), True
                 request = self._request(connection, method, entries, body)
                 return connection, connection.ask(call, request, "POST")
@@ -193,26 +227,10 @@ class _Server:
         head = [f"POST {path} HTTP/1.1", *entries, f"Content-Length: {len(body)}", "", ""]
         return "\r\n".join(head).encode("ascii") + body
 
-    def _waiting(self) -> Connection | None:
-        """Return a connection that waits for a call, None where none does."""
-        if self._process != os.getpid():
-            self.after_fork()
-        while self._idle:
-            try:
-                connection = self._idle.pop()
-            except IndexError:  # another thread was first
-                break
-            if connection.is_usable():
-                return connection
-            connection.close()
-        return None
-
-    def _give_back(self, connection: Connection, response: http.client.HTTPResponse) -> None:
-        if connection.keeps(response) and len(self._idle) < _IDLE:
-            self._idle.append(connection)
-
-    def _end(self, connection: Connection) -> None:
-        if connection not in self._idle:
+    def _end(self, call: Call, connection: Connection, response: http.client.HTTPResponse) -> None:
+        """Keep a connection for the next call where it can be used again; else hang up."""
+        call.let_go()
+        if not (connection.keeps(response) and self.pool.put(connection)):
             connection.close()
 
     def _check(self, connection: Connection, response: http.client.HTTPResponse, kind: str) -> None:
@@ -242,8 +260,9 @@ class _Server:
 class HttpTransport:
     """The Collector service of a real server, over HTTP.
 
-    The connection is made when it is needed, and used again for the next call unless that comes
-    more than a minute later. One call at a time.
+    The connection is made when it is needed, and used again for the next call of any transport of
+    the process with the same URL and TLS files, unless that comes more than a minute later; each
+    call carries its own transport's `token`. One call at a time.
     Raises `InvalidInput` unless the target is "https://host[:port]", or "http://" on loopback or
     with `insecure`, and for files of `tls` that cannot be read.
     """
@@ -256,7 +275,7 @@ class HttpTransport:
         token: Token | None = None,
         insecure: bool = False,
     ) -> None:
-        self._server = _Server(target, tls, token, insecure)
+        self._server = _Server(target, tls, token, insecure, shared=True)
         self._call: Call | None = None
         self._usable = True
 
@@ -282,10 +301,9 @@ class HttpTransport:
 
     def close(self) -> None:
         self.interrupt()
-        self._server.close()
 
     def after_fork(self, *, usable: bool) -> None:
-        self._server.after_fork()
+        self._server.pool.after_fork()
         if self._call is not None:
             _abandoned.append(self._call)
         self._call = None
@@ -322,7 +340,7 @@ class HttpCalls:
         insecure: bool = False,
     ) -> None:
         """Raise as `HttpTransport`."""
-        self._server = _Server(target, tls, token, insecure)
+        self._server = _Server(target, tls, token, insecure, shared=False)
 
     def call(self, method: str, request: Message, kind: type[Answer], timeout: float) -> Answer:
         """Return the answer, as `Calls.call` does."""
@@ -348,7 +366,11 @@ class HttpCalls:
 
     def close(self) -> None:
         """Hang up."""
-        self._server.close()
+        self._server.pool.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_server"):  # a socket that is forgotten would be warned of
+            self.close()
 
     def _translated(self, status: _Status) -> Exception:
         if status.code == "FAILED_PRECONDITION":
