@@ -21,7 +21,6 @@ from ldp.errors import NotReady, StorageFailed
 from support import DAILY
 
 pq = pytest.importorskip("pyarrow.parquet")
-pytest.importorskip("moto")
 
 from objects import ObjectStore, object_store  # noqa: E402
 
@@ -44,6 +43,7 @@ with Analyst(sys.argv[1]) as analyst:
 
 @pytest.fixture(scope="module")
 def objects() -> Iterator[ObjectStore]:
+    pytest.importorskip("moto")  # not as the tests are collected: it takes a while
     with object_store() as found:
         yield found
 
