@@ -1,29 +1,18 @@
 """The devices that tests run on."""
 
+import os
+
 import pytest
 import torch
-from standin import NAME, register
+from standin import NAME
 from torch import nn
-from torch.utils import backend_registration
 
+CHOSEN = os.environ.get("DPSGD_TEST_DEVICE", "cuda")
+"""Where the tests of other devices than a CPU run: "cuda", or the stand-in's name."""
 CUDA = pytest.param(
     "cuda",
     marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU with CUDA"),
 )
-STANDIN = pytest.param(
-    NAME,
-    marks=pytest.mark.skipif(
-        not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
-        reason="this torch has no devices made in Python",
-    ),
-)
-
-
-def ready(name: str) -> torch.device:
-    """Return the device of this name, ready for use."""
-    if name == NAME:
-        register()
-    return torch.device(name, 0)
 
 
 def moved(module: nn.Module, device: torch.device) -> nn.Module:

@@ -1,7 +1,8 @@
-"""Private training on a device that is not the CPU: a GPU where there is one, and a stand-in.
+"""Private training on a device that is not the CPU.
 
-The stand-in (`standin.py`) shows on every machine that tensors stay where they belong. Only a GPU
-shows how it rounds, and that is what the tests of `gpu` are for.
+On a GPU with CUDA. `test_standin.py` runs the tests that take a `device` on the stand-in as well,
+which shows on every machine that tensors stay where they belong. Only a GPU shows how it computes
+and rounds: that is for those that take a `gpu`.
 """
 
 import copy
@@ -15,9 +16,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import standin
 import torch
 from cases import BATCH, LAYERS, MIXED, MIXED_BATCH, OTHERS
-from devices import CUDA, STANDIN, ready
+from devices import CHOSEN
 from models import Attending, Bags, Language, twice
 from oracle import Recording, batch_of, by_loop, check, energy, keep
 from private import data, make, model
@@ -38,23 +40,29 @@ from dpsgd.noise.sources import GeneratorNoise
 from ldp import InvalidInput
 from ldp.testing import SeededCoins
 
+if CHOSEN == standin.NAME:
+    standin.register()  # before the first backward pass, which starts a thread for each device
+elif not torch.cuda.is_available():
+    pytest.skip("needs a GPU with CUDA", allow_module_level=True)
 
-@pytest.fixture(params=[STANDIN, CUDA])
-def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.device:
-    found = ready(request.param)
-    if found.type != "cuda":  # torch has no generators of devices made in Python
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> torch.device:
+    if CHOSEN == standin.NAME:  # torch has no generators of devices made in Python
 
         def seeded(self: GeneratorNoise, _device: torch.device) -> None:
             self._generator = torch.Generator()
             self._generator.manual_seed(int.from_bytes(os.urandom(7), "little"))
 
         monkeypatch.setattr(GeneratorNoise, "__init__", seeded)
-    return found
+    return torch.device(CHOSEN, 0)
 
 
-@pytest.fixture(params=[CUDA])
-def gpu(request: pytest.FixtureRequest) -> torch.device:
-    return ready(request.param)
+@pytest.fixture
+def gpu() -> torch.device:
+    if CHOSEN != "cuda":
+        pytest.skip("needs a GPU with CUDA")
+    return torch.device("cuda", 0)
 
 
 @pytest.fixture(autouse=True)
