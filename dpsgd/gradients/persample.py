@@ -23,6 +23,9 @@ from ldp import InvalidInput
 
 _SLACK = 16.0
 """Rounding errors allowed for in a norm by Gram matrices, in units of the type's epsilon."""
+_WIDTH = 8192
+"""Values of a row that a matrix product may add up in their own type: `_SLACK` covers what products
+of a CPU lose on so many equal values, and not on 400,000."""
 _PIECE = 64
 """Squares that a device other than a CPU may add up in the values' own type."""
 
@@ -299,11 +302,22 @@ def gram_squares(inputs: Tensor, outputs: Tensor) -> Tensor:
 
     The two Gram matrices may cancel each other; a bound on the rounding error is added.
     """
-    left, right = inputs @ inputs.mT, outputs @ outputs.mT
-    squares = torch.linalg.vecdot(left.flatten(1), right.flatten(1))
-    diagonals = _diagonal(left, inputs.shape[2]) * _diagonal(right, outputs.shape[2])
+    left, right = _gram(inputs), _gram(outputs)
+    both = torch.promote_types(left.dtype, right.dtype)
+    squares = torch.linalg.vecdot(left.to(both).flatten(1), right.to(both).flatten(1))
+    diagonals = _diagonal(left, inputs) * _diagonal(right, outputs)
     largest = diagonals.sqrt().sum(1).square()
-    return _rounded_up(squares, largest, squares.dtype)
+    return _rounded_up(squares, largest, inputs.dtype)
+
+
+def _gram(rows: Tensor) -> Tensor:
+    """Return the products of all pairs of rows, (b, T, T), from (b, T, d)."""
+    if rows.shape[2] <= _WIDTH:
+        return rows @ rows.mT
+    gram = rows.new_zeros((*rows.shape[:2], rows.shape[1]), dtype=torch.float64)
+    for part in rows.split(_WIDTH, 2):
+        gram += part @ part.mT
+    return gram
 
 
 def _rounded_up(squares: Tensor, largest: Tensor, dtype: torch.dtype) -> Tensor:
@@ -403,9 +417,9 @@ def _rows(values: Tensor, totals: Totals) -> Tensor:
     return values.flatten(1).contiguous() if values.ndim > 1 else values[:, None]
 
 
-def _diagonal(gram: Tensor, values: int) -> Tensor:
-    """Return the Gram matrices' diagonals, rounded up: squared norms of `values` numbers."""
-    return gram.diagonal(dim1=1, dim2=2) + least_square(values, gram.dtype)
+def _diagonal(gram: Tensor, rows: Tensor) -> Tensor:
+    """Return the diagonals of the Gram matrices of rows, rounded up: the rows' squared norms."""
+    return gram.diagonal(dim1=1, dim2=2) + least_square(rows.shape[2], rows.dtype)
 
 
 def _drop(values: Tensor, dropped: Tensor) -> Tensor:

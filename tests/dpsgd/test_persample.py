@@ -63,6 +63,15 @@ def test_a_norm_that_cancels_is_rounded_upwards() -> None:
     assert (FlatClipping(1.0).factors(norms[None])[0] * exact <= 1).all()
 
 
+@pytest.mark.parametrize("width", [8192, 400_000])
+def test_a_norm_by_gram_matrices_of_wide_rows_is_not_too_small(width: int) -> None:
+    for a, b in ((0.7, 0.30001), (0.70001, 1.1), (0.333, 0.777)):
+        inputs, outputs = torch.full((1, 2, width), a), torch.full((1, 2, 3), b)
+        exact = math.sqrt(width * 3) * 2 * inputs[0, 0, 0].item() * outputs[0, 0, 0].item()
+        for rows in ((inputs, outputs), (outputs, inputs)):
+            assert gram_squares(*rows).double().sqrt() >= exact * (1 - 1e-7)
+
+
 def test_a_norm_of_a_tied_table_that_cancels_is_rounded_upwards() -> None:
     torch.manual_seed(3)
     inputs, ids = torch.randn(200, 1, 60), torch.randint(V, (200, 1))
