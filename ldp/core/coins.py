@@ -179,9 +179,8 @@ class Coins:
         if len(bounds) <= _SEVERAL:
             return [self.below(bound) for bound in bounds]
         words = self.words(len(bounds))
-        each = np.arange(bounds.start, bounds.stop, dtype=np.uint64)
-        # Not below 2**64 - 2**64 mod bound, in 64-bit arithmetic.
-        if not (words > ~((~each + np.uint64(1)) % each)).any():
+        if int(words.max()) < ONE - bounds[-1]:  # then no bound rejects any
+            each = np.arange(bounds.start, bounds.stop, dtype=np.uint64)
             drawn: list[int] = (words % each).tolist()
             return drawn
         stream = chain(words.tolist(), iter(lambda: int(self.words(1)[0]), None))

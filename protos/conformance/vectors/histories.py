@@ -445,10 +445,19 @@ def _of_clocks() -> list[Case]:
             *_beginning(),
             _clock(_NOON + _DAY),
             _record(x="a", y="b"),
-            _fetch("daily", _NOON + 5 * _DAY),
+            # The server confirms a period that ended less than a day before its time.
+            _fetch("daily", midnight + _DAY + 60_000),
             _clock(_NOON),
             _refused("clock"),
-            _fetch("daily", _NOON),
+            _fetch("daily", midnight + _DAY - 60_000),
+            _record(x="a", y="b"),
+        ),
+        _history(
+            "a period that begins a minute more than a day after the server's time",
+            *_beginning(time=midnight - _DAY - 60_000),
+            _clock(midnight + _HOUR),
+            _refused("clock"),
+            _fetch("daily", midnight - _DAY),
             _record(x="a", y="b"),
         ),
         _history(
@@ -560,6 +569,13 @@ def _of_caps() -> list[Case]:
             _spent(2, 0.2),
             plan="tenth",
             caps={"life": double(0.3)},
+        ),
+        _history(
+            "ten tenths are more than 1, though sums of doubles say they are not",
+            *_beginning("tenth"),
+            *_days(10, *[taken] * 9, spent),
+            plan="tenth",
+            caps={"life": double(1.0)},
         ),
         _history(
             "a cap that is the next larger double allows them",
