@@ -23,9 +23,9 @@ from ldp import InvalidInput
 
 _SLACK = 16.0
 """Rounding errors allowed for in a norm by Gram matrices, in units of the type's epsilon."""
-_WIDTH = 8192
+_WIDTH = 2048
 """Values of a row that a matrix product may add up in their own type: `_SLACK` covers what products
-of a CPU lose on so many equal values, and not on 400,000."""
+of a CPU lose on so many equal values, and not on 4,096."""
 _PIECE = 64
 """Squares that a device other than a CPU may add up in the values' own type."""
 
