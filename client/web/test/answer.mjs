@@ -9,7 +9,8 @@ import { createInterface } from "node:readline";
 
 import { BlockCoins } from "../dist/coins.js";
 import { coin, cumulated, distinct, pick, point, threshold, toss, uniform } from "../dist/core/draws.js";
-import { expBelow, fraction, logAbove } from "../dist/core/exact.js";
+import { expBelow, fraction } from "../dist/core/exact.js";
+import { logAbove } from "../dist/core/logarithm.js";
 import { InvalidInput } from "../dist/errors.js";
 import { build } from "../dist/mechanisms/index.js";
 import { Numeric } from "../dist/plans/domains.js";

@@ -3,7 +3,8 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { coin, cumulated, distinct, pick, point, threshold, toss, uniform, uniformOfMany } from "../src/core/draws.js";
-import { compare, expBelow, type Fraction, fraction, fromDouble, logAbove } from "../src/core/exact.js";
+import { compare, expBelow, type Fraction, fraction, fromDouble } from "../src/core/exact.js";
+import { logAbove } from "../src/core/logarithm.js";
 import { InvalidInput } from "../src/errors.js";
 import { build, type Mechanism } from "../src/mechanisms/index.js";
 import { Budget } from "../src/plans/budget.js";

@@ -3,13 +3,12 @@ import {
   certainlyAtMost,
   compare,
   doubleAbove,
-  doubleBelow,
   expBelow,
   fraction,
   fromDouble,
-  logAbove,
   sum,
 } from "../src/core/exact.js";
+import { doubleBelow, logAbove } from "../src/core/logarithm.js";
 
 const doubles = [0, 1, -1, 0.1, 1 / 3, 5e-324, 2.2250738585072014e-308, 1.7976931348623157e308, 31.999999999999996, 2 ** 60];
 

@@ -75,14 +75,8 @@ export function doubleAbove(x: Fraction): number {
   return correct(approximate(x), (double) => compare(fromDouble(double), x) >= 0);
 }
 
-/** Return the largest double that is not above a fraction >= 0. */
-export function doubleBelow(x: Fraction): number {
-  const above = doubleAbove(x);
-  return compare(fromDouble(above), x) > 0 ? neighbour(above, -1) : above;
-}
-
 /** Return a double near a fraction >= 0 of any size. */
-function approximate({ n, d }: Fraction): number {
+export function approximate({ n, d }: Fraction): number {
   const shift = 64 - (length(n) - length(d));
   const quotient = shift > 0 ? (n << BigInt(shift)) / d : n / (d << BigInt(-shift));
   return Number(quotient) * 2 ** (-shift >> 1) * 2 ** (-shift - (-shift >> 1));
@@ -91,7 +85,7 @@ function approximate({ n, d }: Fraction): number {
 const length = (n: bigint): number => n.toString(2).length;
 
 /** Return the smallest double >= 0 that is `enough`, which all above it are too, from a near one. */
-function correct(near: number, enough: (double: number) => boolean): number {
+export function correct(near: number, enough: (double: number) => boolean): number {
   let double = Math.max(near, 0);
   while (!enough(double)) double = neighbour(double, 1);
   while (double > 0 && enough(neighbour(double, -1))) double = neighbour(double, -1);
@@ -99,7 +93,7 @@ function correct(near: number, enough: (double: number) => boolean): number {
 }
 
 /** Return the double next to a double >= 0, in a direction 1 or -1. */
-function neighbour(double: number, direction: 1 | -1): number {
+export function neighbour(double: number, direction: 1 | -1): number {
   bits.setFloat64(0, double);
   bits.setBigUint64(0, bits.getBigUint64(0) + BigInt(direction));
   return bits.getFloat64(0);
@@ -112,7 +106,7 @@ const LEAST = 10n ** BigInt(DIGITS - 1); // the least number of 60 digits
 const BEYOND = 10n * LEAST;
 
 /** A decimal number: digits times 10^exponent. */
-interface Decimal {
+export interface Decimal {
   digits: bigint;
   exponent: number;
 }
@@ -132,48 +126,19 @@ export function certainlyAtMost(ratio: Fraction, x: Fraction): boolean {
   return compare(ratio, expBelow(x)) <= 0;
 }
 
-/**
- * Return the smallest double that is certainly not below ln(ratio), for a ratio >= 1.
- *
- * ratio is rounded up to 60 digits, its logarithm to the nearest 60 digits, and the result is the smallest
- * double that is not below the next larger number of 60 digits.
- */
-export function logAbove(ratio: Fraction): number {
-  const excess = fraction(ratio.n - ratio.d, ratio.d);
-  if (excess.n === 0n) return 0;
-  const down = roundedDown(ratio);
-  if (compare(value(down), ratio) < 0) down.digits++;
-  const up = value(down);
-  return correct(Math.log1p(approximate(excess)), (double) => {
-    if (double === 0) return false;
-    // The next number after the rounded logarithm is at most x: the logarithm is below the middle between
-    // the number of 60 digits at x and the one before it.
-    const last = roundedDown(fromDouble(double));
-    const twice = plus(value(last), value(before(last)));
-    return isBelowExp(up, fraction(twice.n, 2n * twice.d));
-  });
-}
-
-function isBelowExp(ratio: Fraction, x: Fraction): boolean {
-  for (let precision = 320n; ; precision *= 2n) {
-    const [low, high] = expBounds(x, precision);
-    if (ratio.n << precision <= low * ratio.d) return true;
-    if (ratio.n << precision > high * ratio.d) return false;
-  }
-}
-
-function value({ digits, exponent }: Decimal): Fraction {
+/** Return a decimal number as a fraction. */
+export function value({ digits, exponent }: Decimal): Fraction {
   const scale = 10n ** BigInt(Math.abs(exponent));
   return exponent < 0 ? fraction(digits, scale) : fraction(digits * scale);
 }
 
 /** Return the next smaller number of 60 digits. */
-function before({ digits, exponent }: Decimal): Decimal {
+export function before({ digits, exponent }: Decimal): Decimal {
   return digits === LEAST ? { digits: BEYOND - 1n, exponent: exponent - 1 } : { digits: digits - 1n, exponent };
 }
 
 /** Return a fraction > 0 rounded down to 60 significant digits. */
-function roundedDown({ n, d }: Fraction): Decimal {
+export function roundedDown({ n, d }: Fraction): Decimal {
   // One of two neighbouring exponents gives 60 digits.
   let exponent = n.toString().length - d.toString().length - DIGITS;
   const scaled = (): bigint =>
@@ -192,7 +157,7 @@ function exp(x: Fraction): Decimal {
 }
 
 /** Return bounds of e^x times 2^precision: a Taylor series of x / 512, squared nine times. */
-function expBounds({ n, d }: Fraction, precision: bigint): [bigint, bigint] {
+export function expBounds({ n, d }: Fraction, precision: bigint): [bigint, bigint] {
   const one = 1n << precision;
   const x = ((n << precision) / d) >> 9n;
   let term = one;

@@ -1,35 +1,38 @@
 /** The registry of all mechanisms that a plan can have. */
 
 import type { Coins } from "../coins.js";
-import { certainlyAtMost, fromDouble, logAbove, MAX_EPSILON } from "../core/exact.js";
+import { certainlyAtMost, fromDouble, MAX_EPSILON } from "../core/exact.js";
 import { InvalidInput } from "../errors.js";
-import { hadamard } from "./hadamard.js";
+import { hybrid } from "./hybrid.js";
 import { krr } from "./krr.js";
-import { Integers, type Kind, type Mechanism, type Parts } from "./mechanism.js";
+import { checkValue, Integers, type Kind, type Mechanism, type Parts } from "./mechanism.js";
 import { onebit, windowed } from "./numbers.js";
 import { subset } from "./subset.js";
 import { unary } from "./unary.js";
 
 export type { Mechanism, Rounds } from "./mechanism.js";
 
-/** The mechanisms that most surveys use: they are there at once. */
+/** The mechanisms that "auto" and most surveys choose: they are there at once. */
 const COMMON: Readonly<Record<string, Kind>> = {
   krr,
   unary,
-  hadamard,
   subset,
   onebit,
+  hybrid,
   piecewise: windowed,
   square_wave: windowed,
 };
 
 /** The names of the others, which are loaded when a plan has one. */
 const RARE = [
-  "cms dbitflip hashing hcms hrr hybrid krr_chain laplace loloha ordered",
+  "cms dbitflip hadamard hashing hcms hrr krr_chain laplace loloha ordered",
   "policy_subsets policy_table policy_unary projective she table unary_chain",
 ]
   .join(" ")
   .split(" ");
+
+/** The names of all mechanisms that a plan can have. */
+export const NAMES: readonly string[] = [...Object.keys(COMMON), ...RARE];
 
 /** Return a kind of mechanism by its name in a plan; throw `InvalidInput` for an unknown name. */
 async function named(name: string): Promise<Kind> {
@@ -60,10 +63,11 @@ export async function build(
   checkEpsilon(epsilon, `${name}: epsilon`);
   checkFields(name, kind, parameters);
   const parts = kind.make(new Integers(name, parameters), epsilon);
+  const { n, d } = parts.ratio;
   // A mechanism with a policy has checked it, pair by pair, and epsilon with it.
   if (!parts.policy && !certainlyAtMost(parts.ratio, fromDouble(epsilon))) {
     throw new InvalidInput(
-      `${name}: the integers give epsilon ${logAbove(parts.ratio)}, more than the ${epsilon} they were meant for`,
+      `${name}: the integers give epsilon ${Math.log(Number(n) / Number(d))}, more than the ${epsilon} they were meant for`,
     );
   }
   return complete(name, epsilon, parameters, parts);
@@ -103,11 +107,4 @@ function complete(
       return draw(value, coins);
     },
   };
-}
-
-/** Throw `InvalidInput`, without the value, unless it is a category 0..k-1, or without k in [-1, 1]. */
-export function checkValue(name: string, k: number | undefined, value: number): void {
-  if (k ? !(Number.isInteger(value) && value >= 0 && value < k) : !(value >= -1 && value <= 1)) {
-    throw new InvalidInput(`${name}: the value must be ${k ? `a category below ${k}` : "in [-1, 1]"}`);
-  }
 }

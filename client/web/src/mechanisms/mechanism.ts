@@ -103,9 +103,14 @@ export class Integers {
     return chance(this.name, field, this.list(field)[0]!, below);
   }
 
-  /** Throw `InvalidInput` with a reason unless `holds`. */
-  check(holds: boolean, reason: string): void {
-    if (!holds) throw new InvalidInput(`${this.name}: ${reason}`);
+  /**
+   * Throw `InvalidInput` that names the fields at fault unless `holds`.
+   *
+   * What they must be is in docs/wire-mechanisms.md: texts would be a tenth of a page's download, for plans
+   * that only a faulty server has.
+   */
+  check(holds: boolean, fields: string): void {
+    if (!holds) throw new InvalidInput(`${this.name}: ${fields}: expected what docs/wire-mechanisms.md says`);
   }
 }
 
@@ -164,4 +169,11 @@ export function isOdd(x: number): boolean {
   let odd = false;
   for (; x; x &= x - 1) odd = !odd;
   return odd;
+}
+
+/** Throw `InvalidInput`, without the value, unless it is a category 0..k-1, or without k in [-1, 1]. */
+export function checkValue(name: string, k: number | undefined, value: number): void {
+  if (k ? !(Number.isInteger(value) && value >= 0 && value < k) : !(value >= -1 && value <= 1)) {
+    throw new InvalidInput(`${name}: the value must be ${k ? `a category below ${k}` : "in [-1, 1]"}`);
+  }
 }

@@ -1,6 +1,7 @@
 /** Policies: limits on how well a report may tell any two values apart, in exact integers. */
 
-import { compare, doubleBelow, expBelow, type Fraction, fraction, fromDouble, times } from "../core/exact.js";
+import { compare, expBelow, type Fraction, fraction, fromDouble, times } from "../core/exact.js";
+import { doubleBelow } from "../core/logarithm.js";
 import { InvalidInput } from "../errors.js";
 import type { Categorical } from "../plans/domains.js";
 import type { Mechanism } from "./mechanism.js";
@@ -67,8 +68,7 @@ export class Policy {
     const size = Number(integers[0] ?? 0n);
     if (size < 1 || size > MAX_CLASSES || integers.length < 1 + size + size * size) {
       throw new InvalidInput(
-        `a policy is its number of classes, 1..${MAX_CLASSES}, every value's class and all distances, got ` +
-          `${integers.length} integers for ${size} classes`,
+        `a policy is its number of classes, every value's class and all distances, got ${size} classes`,
       );
     }
     const flat = integers.slice(-size * size);

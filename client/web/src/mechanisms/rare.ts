@@ -2,10 +2,10 @@
 
 import { krrChain, unaryChain } from "./chains.js";
 import { dbitflip } from "./dbitflip.js";
+import { hadamard } from "./hadamard.js";
 import { hashing } from "./hashing.js";
 import { she } from "./histogram.js";
 import { hrr } from "./hrr.js";
-import { hybrid } from "./hybrid.js";
 import { laplace } from "./laplace.js";
 import { loloha } from "./loloha.js";
 import type { Kind } from "./mechanism.js";
@@ -21,10 +21,10 @@ export { checkDeclared } from "./policy.js";
 export const RARE: Readonly<Record<string, Kind>> = {
   cms,
   dbitflip,
+  hadamard,
   hashing,
   hcms,
   hrr,
-  hybrid,
   krr_chain: krrChain,
   laplace,
   loloha,

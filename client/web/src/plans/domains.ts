@@ -28,27 +28,24 @@ export class Categorical {
   ) {
     this.categories = new Map(values.map((value, category) => [value, category]));
     const listed = [...sensitive, ...classes.flatMap((each) => each.values)];
-    const problem =
-      values.length < 2
-        ? "values must be at least two"
-        : this.categories.has("")
-          ? "values must not be empty strings"
-          : this.categories.size < values.length
-            ? "values must differ"
-            : sensitive.length && classes.length
-              ? "give sensitive values or classes, not both"
-              : !listed.every((value) => this.categories.has(value))
-                ? "what is sensitive or in a class must be one of the values"
-                : new Set(listed).size < listed.length
-                  ? "a value is in two classes, or twice in one"
-                  : !classes.every((each) => each.values.length)
-                    ? "a class needs values"
-                    : !classes.every(({ scale }) => scale > 0 && scale <= 1)
-                      ? "the scale of a class must lie in (0, 1]"
-                      : classes.length && listed.length === values.length && classes.every(({ scale }) => scale < 1)
-                        ? "some values must have all of epsilon: give a class the scale 1"
-                        : "";
-    if (problem) throw new InvalidInput(problem);
+    const isWhole = listed.length === values.length;
+    check(values.length >= 2, "values must be at least two");
+    check(!this.categories.has(""), "values must not be empty strings");
+    check(this.categories.size === values.length, "values must differ");
+    check(!sensitive.length || !classes.length, "give sensitive values or classes, not both");
+    check(
+      listed.every((value) => this.categories.has(value)),
+      "what is sensitive or in a class must be one of the values",
+    );
+    check(new Set(listed).size === listed.length, "a value is in two classes, or twice in one");
+    for (const each of classes) {
+      check(each.values.length > 0, "a class needs values");
+      check(each.scale > 0 && each.scale <= 1, "the scale of a class must lie in (0, 1]");
+    }
+    check(
+      !classes.length || !isWhole || classes.some(({ scale }) => scale === 1),
+      "some values must have all of epsilon: give a class the scale 1",
+    );
   }
 
   /** The values that a report may reveal. */
@@ -70,6 +67,10 @@ export class Categorical {
   anything(coins: Coins): number {
     return uniform(this.values.length, coins);
   }
+}
+
+function check(holds: boolean, reason: string): void {
+  if (!holds) throw new InvalidInput(reason);
 }
 
 /** Return the text of an answer that is one, or an integer of at most 63 bits. */

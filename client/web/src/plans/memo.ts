@@ -1,10 +1,11 @@
 /** Memos: the permanent answers that a device keeps, and the epsilon that each costs. */
 
 import type { Coins } from "../coins.js";
-import { compare, fromDouble, logAbove, times } from "../core/exact.js";
+import { compare, fromDouble, times } from "../core/exact.js";
+import { logAbove } from "../core/logarithm.js";
 import { InvalidInput } from "../errors.js";
-import { checkValue } from "../mechanisms/index.js";
-import type { Mechanism } from "../mechanisms/mechanism.js";
+import { checkValue, type Mechanism } from "../mechanisms/mechanism.js";
+import { sha256 } from "./digest.js";
 
 /**
  * Draw memos and reports of a memoised attribute at one level, and tell their epsilon.
@@ -87,10 +88,4 @@ export class Memoizer {
     if (device.length !== size) throw new InvalidInput(`${name}: a device keeps ${size} bytes, got ${device.length}`);
     checkValue(name, k, category);
   }
-}
-
-/** Return the SHA-256 of bytes in hexadecimal. */
-export async function sha256(data: Uint8Array): Promise<string> {
-  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", data as Uint8Array<ArrayBuffer>));
-  return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

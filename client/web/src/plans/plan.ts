@@ -10,8 +10,9 @@ import { compare, fromDouble, ONE } from "../core/exact.js";
 import { InvalidInput } from "../errors.js";
 import { build, type Mechanism } from "../mechanisms/index.js";
 import { Budget } from "./budget.js";
+import { sha256 } from "./digest.js";
 import { Categorical, type Domain, Numeric } from "./domains.js";
-import { Memoizer, sha256 } from "./memo.js";
+import type { Memoizer } from "./memo.js";
 import { checkUnit } from "./period.js";
 import {
   compareBytes,
@@ -188,6 +189,7 @@ async function readLevel(wire: WireLevel, attributes: ReadonlyMap<string, Attrib
       const mechanism = await readMechanism(wire.mechanisms[i]!, attribute);
       mechanisms.set(attribute.name, mechanism);
       if (attribute.memo) {
+        const { Memoizer } = await import("./memo.js"); // few surveys have memos
         const memoizer = await Memoizer.of(mechanism);
         memoizer.check(attribute.memo);
         memoizers.set(attribute.name, memoizer);

@@ -2,19 +2,10 @@
 
 import { InvalidInput } from "../errors.js";
 
-/** How a field is written; "double?" and "message" are written whenever they are there. */
-type Type = "string" | "bytes" | "bool" | "uint" | "double" | "double?" | "raw" | "uints" | "packed" | "message";
-
-/** A field: its number, name and type, whether it is repeated, and the fields of a message. */
-type Field = readonly [number: number, name: string, type: Type, many?: "many" | "map" | undefined, inner?: Schema];
-
-/** The fields of a message, in the order of their numbers. */
-type Schema = readonly Field[];
-
-type Values = Record<string, unknown>;
-
 const utf8 = new TextEncoder();
 const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+type Values = Record<string, unknown>;
 
 // --- the messages of protos/hearsay/v1 ------------------------------------------------------------
 
@@ -116,96 +107,67 @@ export interface ForgetResponse {
   server_time: number;
 }
 
-const CLASS: Schema = [
-  [1, "values", "string", "many"],
-  [2, "scale", "double"],
-];
-const CATEGORICAL: Schema = [
-  [1, "values", "string", "many"],
-  [2, "sensitive", "string", "many"],
-  [3, "classes", "message", "map", CLASS],
-];
-const NUMERIC: Schema = [
-  [1, "low", "double"],
-  [2, "high", "double"],
-  [3, "clamp", "bool"],
-  [4, "step", "double"],
-];
-const ATTRIBUTE: Schema = [
-  [1, "name", "string"],
-  [2, "title", "string"],
-  [3, "weight", "raw"],
-  [4, "categorical", "message", undefined, CATEGORICAL],
-  [5, "numeric", "message", undefined, NUMERIC],
-  [6, "mechanism", "string"],
-  [7, "cap", "double?"],
-  [8, "memo", "double"],
-];
-const SURVEY: Schema = [
-  [1, "name", "string"],
-  [2, "title", "string"],
-  [3, "period", "string"],
-  [4, "levels", "double", "map"],
-  [5, "attributes", "message", "many", ATTRIBUTE],
-  [6, "budget", "string"],
-  [7, "default_level", "string"],
-  [8, "levels_differ_at_most", "double?"],
-];
-const PARAMETER: Schema = [
-  [1, "name", "string"],
-  [2, "values", "packed"],
-];
-const MECHANISM: Schema = [
-  [1, "name", "string"],
-  [2, "epsilon", "double"],
-  [3, "parameters", "message", "many", PARAMETER],
-];
-const LEVEL: Schema = [
-  [1, "name", "string"],
-  [2, "epsilon", "double"],
-  [3, "mechanisms", "message", "many", MECHANISM],
-  [4, "chances", "packed"],
-];
-const PLAN: Schema = [
-  [1, "survey", "message", undefined, SURVEY],
-  [2, "levels", "message", "many", LEVEL],
-];
-const COLUMN: Schema = [
-  [1, "attribute", "string"],
-  [2, "level", "string"],
-  [3, "codes", "bytes"],
-  [4, "present", "bytes"],
-];
-const BATCH: Schema = [
-  [1, "id", "bytes"],
-  [2, "survey", "string"],
-  [3, "revision", "bytes"],
-  [4, "period", "string"],
-  [5, "rows", "uint"],
-  [6, "columns", "message", "many", COLUMN],
-];
-const PLAN_RESPONSE: Schema = [
-  [1, "plan", "bytes"],
-  [2, "server_time", "uint"],
-];
-const RESULT: Schema = [
-  [1, "status", "uint"],
-  [2, "reason", "uint"],
-  [3, "detail", "string"],
-];
-const SUBMIT_RESPONSE: Schema = [
-  [1, "results", "message", "many", RESULT],
-  [2, "server_time", "uint"],
-];
-const FORGET_REQUEST: Schema = [
-  [1, "survey", "string"],
-  [2, "period", "string"],
-  [3, "ids", "bytes", "many"],
-];
-const FORGET_RESPONSE: Schema = [
-  [1, "results", "uints"],
-  [2, "server_time", "uint"],
-];
+/**
+ * The fields of each message, numbered from 1 in this order, as name:type.
+ *
+ * A small type is s (string), b (bytes), t (bool), u (integer of up to 53 bits), d (double), o (optional double),
+ * r (8 bytes that are a double), e (packed enums) or p (packed 64-bit integers); a capital names a message. "*"
+ * says repeated, "%" a map from strings.
+ */
+const MESSAGES: Readonly<Record<string, string>> = {
+  Class: "values:s* scale:d",
+  Categorical: "values:s* sensitive:s* classes:Class%",
+  Numeric: "low:d high:d clamp:t step:d",
+  Attribute: "name:s title:s weight:r categorical:Categorical numeric:Numeric mechanism:s cap:o memo:d",
+  Survey: "name:s title:s period:s levels:d% attributes:Attribute* budget:s default_level:s levels_differ_at_most:o",
+  Parameter: "name:s values:p",
+  Mechanism: "name:s epsilon:d parameters:Parameter*",
+  Level: "name:s epsilon:d mechanisms:Mechanism* chances:p",
+  Plan: "survey:Survey levels:Level*",
+  Column: "attribute:s level:s codes:b present:b",
+  Batch: "id:b survey:s revision:b period:s rows:u columns:Column*",
+  PlanRequest: "survey:s",
+  PlanResponse: "plan:b server_time:u",
+  SubmitRequest: "batches:b*",
+  Result: "status:u reason:u detail:s",
+  SubmitResponse: "results:Result* server_time:u",
+  ForgetRequest: "survey:s period:s ids:b*",
+  ForgetResponse: "results:e server_time:u",
+};
+
+interface Field {
+  readonly number: number;
+  readonly name: string;
+  readonly type: string;
+  readonly many: string;
+  readonly wire: number;
+}
+
+const VARINT = 0;
+const FIXED = 1;
+const LENGTH = 2;
+
+const cache = new Map<string, Field[]>();
+
+function fieldsOf(message: string): Field[] {
+  let fields = cache.get(message);
+  if (!fields) {
+    fields = MESSAGES[message]!.split(" ").map((text, i) => {
+      const [, name, type, many] = /(\w+):(\w+)(.?)/.exec(text) as unknown as [string, string, string, string];
+      return fieldOf(i + 1, name, type, many);
+    });
+    cache.set(message, fields);
+  }
+  return fields;
+}
+
+function fieldOf(number: number, name: string, type: string, many = ""): Field {
+  const wire = many === "%" ? LENGTH : "tu".includes(type) ? VARINT : "dor".includes(type) ? FIXED : LENGTH;
+  return { number, name, type, many, wire };
+}
+
+/** The fields of a map's entry. */
+const entryOf = (type: string): Field[] => [fieldOf(1, "key", "s"), fieldOf(2, "value", type)];
 
 /**
  * Return a plan's bytes as a message.
@@ -214,11 +176,11 @@ const FORGET_RESPONSE: Schema = [
  * the canonical serialisation of their plan: a server could mark a device by such differences.
  */
 export function decodePlan(data: Uint8Array): WirePlan {
-  const plan = decode(PLAN, data, true) as unknown as WirePlan;
+  const plan = decode(fieldsOf("Plan"), data, true) as unknown as WirePlan;
   if (plan.survey?.attributes.some((each) => each.categorical && each.numeric)) {
     throw new InvalidInput("an attribute has two domains");
   }
-  const canonical = encode(PLAN, plan as unknown as Values);
+  const canonical = encode("Plan", plan as unknown as Values);
   if (canonical.length !== data.length || canonical.some((byte, i) => byte !== data[i])) {
     throw new InvalidInput(
       `these ${data.length} bytes are not the canonical serialisation of their plan: ` +
@@ -230,207 +192,174 @@ export function decodePlan(data: Uint8Array): WirePlan {
 
 /** Return a plan as its canonical bytes. */
 export function encodePlan(plan: WirePlan): Uint8Array {
-  return encode(PLAN, plan as unknown as Values);
+  return encode("Plan", plan as unknown as Values);
 }
 
 /** Return a batch as its canonical bytes. */
 export function encodeBatch(batch: Batch): Uint8Array {
-  return encode(BATCH, batch as unknown as Values);
+  return encode("Batch", batch as unknown as Values);
 }
 
 /** Return a batch by its bytes; throw `InvalidInput` where they are none. */
 export function decodeBatch(data: Uint8Array): Batch {
-  return decode(BATCH, data) as unknown as Batch;
+  return decode(fieldsOf("Batch"), data) as unknown as Batch;
 }
 
 /** Return a GetPlanRequest as bytes. */
 export function encodeGetPlanRequest(survey: string): Uint8Array {
-  return encode([[1, "survey", "string"]], { survey });
+  return encode("PlanRequest", { survey });
 }
 
 /** Return a GetPlanResponse by its bytes; throw `InvalidInput` where they are none. */
 export function decodeGetPlanResponse(data: Uint8Array): PlanResponse {
-  return decode(PLAN_RESPONSE, data) as unknown as PlanResponse;
+  return decode(fieldsOf("PlanResponse"), data) as unknown as PlanResponse;
 }
 
 /** Return a SubmitRequest of batches that are encoded already, as bytes. */
 export function encodeSubmitRequest(batches: readonly Uint8Array[]): Uint8Array {
-  return encode([[1, "batches", "bytes", "many"]], { batches });
+  return encode("SubmitRequest", { batches });
 }
 
 /** Return a SubmitResponse by its bytes; throw `InvalidInput` where they are none. */
 export function decodeSubmitResponse(data: Uint8Array): SubmitResponse {
-  return decode(SUBMIT_RESPONSE, data) as unknown as SubmitResponse;
+  return decode(fieldsOf("SubmitResponse"), data) as unknown as SubmitResponse;
 }
 
 /** Return a ForgetRequest as bytes. */
 export function encodeForgetRequest(request: ForgetRequest): Uint8Array {
-  return encode(FORGET_REQUEST, request as unknown as Values);
+  return encode("ForgetRequest", request as unknown as Values);
 }
 
 /** Return a ForgetResponse by its bytes; throw `InvalidInput` where they are none. */
 export function decodeForgetResponse(data: Uint8Array): ForgetResponse {
-  return decode(FORGET_RESPONSE, data) as unknown as ForgetResponse;
+  return decode(fieldsOf("ForgetResponse"), data) as unknown as ForgetResponse;
 }
 
 // --- writing --------------------------------------------------------------------------------------
 
-const VARINT = 0;
-const FIXED = 1;
-const LENGTH = 2;
-
-const wireType = (type: Type): number =>
-  type === "bool" || type === "uint" ? VARINT : type === "double" || type === "double?" || type === "raw" ? FIXED : LENGTH;
-
-function encode(schema: Schema, values: Values): Uint8Array {
-  const out: number[] = [];
-  write(schema, values, out);
-  return Uint8Array.from(out);
+function encode(message: string, values: Values): Uint8Array {
+  return Uint8Array.from(write(fieldsOf(message), values, []));
 }
 
-function write(schema: Schema, values: Values, out: number[]): void {
-  for (const field of schema) {
-    const [number, name, type, many, inner] = field;
+function write(fields: readonly Field[], values: Values, out: number[]): number[] {
+  for (const field of fields) {
+    const { name, type, many } = field;
     const value = values[name];
-    if (many === "many") {
+    if (many === "*") {
       for (const each of value as unknown[]) writeField(field, each, out);
-    } else if (many === "map") {
-      const entries = (value as [string, unknown][]).map(([key, each]) => [utf8.encode(key), each] as const);
-      for (const [key, each] of entries.sort(([a], [b]) => compareBytes(a, b))) {
-        const entry: number[] = []; // both fields are written, also where they have their default
-        writeField([1, "", "bytes"], key, entry);
-        writeField([2, "", type, undefined, inner!], each, entry);
-        writeField([number, "", "bytes"], entry, out);
+    } else if (many) {
+      const entries = (value as [string, unknown][]).map((entry) => [utf8.encode(entry[0]), entry] as const);
+      for (const [, [key, each]] of entries.sort(([a], [b]) => compareBytes(a, b))) {
+        const [first, second] = entryOf(type); // both are written, also where they have their default
+        const entry = writeField(second!, each, writeField(first!, key, []));
+        writeField({ ...field, type: "b" }, entry, out);
       }
-    } else if (value !== undefined && !isDefault(type, value)) {
-      writeField(field, value, out);
-    }
-  }
-}
-
-/** Compare two arrays of bytes in lexical order, as the keys of maps are sorted. */
-export function compareBytes(a: Uint8Array, b: Uint8Array): number {
-  for (let i = 0; i < Math.min(a.length, b.length); i++) {
-    if (a[i] !== b[i]) return a[i]! - b[i]!;
-  }
-  return a.length - b.length;
-}
-
-function isDefault(type: Type, value: unknown): boolean {
-  if (type === "double") return Object.is(value, 0); // -0 is written
-  if (type === "double?" || type === "raw" || type === "message") return false;
-  return !value || (value as { length?: number }).length === 0;
-}
-
-function writeField([number, , type, , inner]: Field, value: unknown, out: number[]): void {
-  const wire = wireType(type);
-  writeVarint(BigInt((number << 3) | wire), out);
-  if (wire === VARINT) {
-    writeVarint(BigInt(value as number | boolean), out);
-    return;
-  }
-  const content = contentOf(type, inner, value);
-  if (wire === LENGTH) writeVarint(BigInt(content.length), out);
-  for (let i = 0; i < content.length; i++) out.push(content[i]!);
-}
-
-function contentOf(type: Type, inner: Schema | undefined, value: unknown): ArrayLike<number> {
-  if (type === "string") return utf8.encode(value as string);
-  if (type === "bytes" || type === "raw") return value as ArrayLike<number>;
-  const out: number[] = [];
-  if (type === "message") write(inner!, value as Values, out);
-  else if (type === "packed" || type === "uints") {
-    for (const each of value as bigint[]) writeVarint(BigInt(each), out);
-  } else {
-    const bytes = new DataView(new ArrayBuffer(8));
-    bytes.setFloat64(0, value as number, true);
-    return new Uint8Array(bytes.buffer);
+    } else if (!isDefault(type, value)) writeField(field, value, out);
   }
   return out;
 }
 
-function writeVarint(value: bigint, out: number[]): void {
+/** Compare two arrays of bytes in lexical order, as the keys of maps are sorted. */
+export function compareBytes(a: Uint8Array, b: Uint8Array): number {
+  const at = a.findIndex((byte, i) => byte !== b[i]);
+  return at < 0 ? a.length - b.length : a[at]! - (b[at] ?? -1);
+}
+
+/** Return whether a value is not written: fields with presence are where they are there. */
+function isDefault(type: string, value: unknown): boolean {
+  if (value === undefined || Object.is(value, 0)) return value === undefined || type !== "o";
+  return value === false || (value as { length?: number }).length === 0;
+}
+
+function writeField({ number, type, wire }: Field, value: unknown, out: number[]): number[] {
+  writeVarint((number << 3) | wire, out);
+  if (wire === VARINT) return writeVarint(value as number, out);
+  const content = contentOf(type, value);
+  if (wire === LENGTH) writeVarint(content.length, out);
+  for (let i = 0; i < content.length; i++) out.push(content[i]!);
+  return out;
+}
+
+function contentOf(type: string, value: unknown): ArrayLike<number> {
+  if (type === "s") return utf8.encode(value as string);
+  if (type === "b" || type === "r") return value as ArrayLike<number>;
+  if (type === "p" || type === "e") return (value as bigint[]).reduce<number[]>((out, each) => writeVarint(each, out), []);
+  if (type.length > 1) return write(fieldsOf(type), value as Values, []);
+  const bytes = new DataView(new ArrayBuffer(8));
+  bytes.setFloat64(0, value as number, true);
+  return new Uint8Array(bytes.buffer);
+}
+
+function writeVarint(number: bigint | number | boolean, out: number[]): number[] {
+  let value = BigInt(number);
   for (; value > 127n; value >>= 7n) out.push(Number(value & 127n) | 128);
   out.push(Number(value));
+  return out;
 }
 
 // --- reading --------------------------------------------------------------------------------------
 
-/** Return the fields of a message; `strict` refuses fields that the schema lacks, and repetitions. */
-function decode(schema: Schema, data: Uint8Array, strict = false): Values {
+const DEFAULTS: Readonly<Record<string, unknown>> = { s: "", b: new Uint8Array(), t: false, u: 0, d: 0 };
+
+/** Return the fields of a message; `strict` refuses fields that are unknown, and repetitions. */
+function decode(fields: readonly Field[], data: Uint8Array, strict = false): Values {
   const reader = new Reader(data);
   const values: Values = {};
-  for (const [, name, type, many] of schema) {
-    if (many || type === "packed" || type === "uints") values[name] = [];
-    else if (type !== "message" && type !== "double?" && type !== "raw") values[name] = DEFAULTS[type];
-  }
-  const seen = new Set<number>();
+  for (const { name, type, many } of fields) values[name] = many || type === "p" || type === "e" ? [] : DEFAULTS[type];
+  const seen = new Set<unknown>();
   while (!reader.isDone) {
     const tag = Number(reader.varint());
-    const field = schema.find(([number, , type, many]) => tag === ((number << 3) | (many === "map" ? LENGTH : wireType(type))));
+    const field = fields.find(({ number, wire }) => tag === ((number << 3) | wire));
     if (!field) {
       if (strict) throw new InvalidInput(`the plan has a field that this version does not know (tag ${tag})`);
-      readUnknown(schema, values, tag, reader);
+      readUnknown(fields, values, tag, reader);
       continue;
     }
-    const [number, name, type, many, inner] = field;
-    if (strict && !many && seen.has(number)) throw new InvalidInput(`the plan has ${name} twice`);
-    seen.add(number);
-    const value = (many === "map" ? readEntry : readField)(type, inner, reader, strict);
-    if (many) {
-      const list = values[name] as unknown[];
-      if (many === "map" && list.some((entry) => (entry as unknown[])[0] === (value as unknown[])[0])) {
-        throw new InvalidInput(`${name} has a key twice`);
-      }
-      list.push(value);
-    } else if (type === "packed" || type === "uints") values[name] = (values[name] as unknown[]).concat(value);
+    const { name, type, many } = field;
+    let value = readField(many === "%" ? "b" : type, reader, strict);
+    if (many === "%") {
+      const entry = decode(entryOf(type), value as Uint8Array, strict);
+      value = [entry.key, entry.value ?? decode(fieldsOf(type), new Uint8Array())];
+    }
+    const once = many === "%" ? (value as unknown[])[0] : many ? {} : field;
+    if (strict && seen.has(once)) throw new InvalidInput(`the plan has ${name} twice`);
+    seen.add(once);
+    if (many) (values[name] as unknown[]).push(value);
     else values[name] = value;
   }
   return values;
 }
 
-const DEFAULTS = { string: "", bytes: new Uint8Array(), bool: false, uint: 0, double: 0 };
-
-/** Skip a field that the schema lacks; but take an enum of a repeated field that is not packed. */
-function readUnknown(schema: Schema, values: Values, tag: number, reader: Reader): void {
+/** Skip a field that is unknown; but take an enum of a repeated field that is not packed. */
+function readUnknown(fields: readonly Field[], values: Values, tag: number, reader: Reader): void {
   const wire = tag & 7;
   if (wire === VARINT) {
-    const value = reader.varint();
-    const unpacked = schema.find(([number, , type]) => type === "uints" && number === tag >> 3);
-    if (unpacked) (values[unpacked[1]] as number[]).push(Number(value));
-  } else if (wire === LENGTH) reader.take(Number(reader.varint()));
+    const value = Number(reader.varint());
+    const unpacked = fields.find(({ number, type }) => type === "e" && number === tag >> 3);
+    if (unpacked) values[unpacked.name] = [...(values[unpacked.name] as number[]), value];
+  } else if (wire === LENGTH) reader.content();
   else if (wire === FIXED || wire === 5) reader.take(wire === FIXED ? 8 : 4);
   else throw new InvalidInput(`no field of protobuf has the wire type ${wire}`);
 }
 
-function readEntry(type: Type, inner: Schema | undefined, reader: Reader, strict: boolean): unknown {
-  const schema: Schema = [
-    [1, "key", "string"],
-    [2, "value", type, undefined, inner!],
-  ];
-  const { key, value } = decode(schema, reader.take(Number(reader.varint())), strict);
-  return [key, value ?? decode(inner!, new Uint8Array())];
-}
-
-function readField(type: Type, inner: Schema | undefined, reader: Reader, strict: boolean): unknown {
-  if (type === "bool") return reader.varint() !== 0n;
-  if (type === "uint") return Number(BigInt.asIntN(64, reader.varint()));
-  const content = reader.take(wireType(type) === FIXED ? 8 : Number(reader.varint()));
-  if (type === "bytes" || type === "raw") return content.slice();
-  if (type === "message") return decode(inner!, content, strict);
-  if (type === "string") {
+function readField(type: string, reader: Reader, strict: boolean): unknown {
+  if (type === "t") return reader.varint() !== 0n;
+  if (type === "u") return Number(BigInt.asIntN(64, reader.varint()));
+  const content = "dor".includes(type) ? reader.take(8) : reader.content();
+  if (type === "b" || type === "r") return content.slice();
+  if (type === "s") {
     try {
       return text.decode(content);
     } catch {
       throw new InvalidInput("a text is not valid UTF-8");
     }
   }
-  if (type === "packed" || type === "uints") {
-    const numbers = new Reader(content);
-    const values: (bigint | number)[] = [];
-    while (!numbers.isDone) values.push(type === "packed" ? numbers.varint() : Number(numbers.varint()));
-    return values;
+  if (type === "p" || type === "e") {
+    const numbers: (bigint | number)[] = [];
+    for (const rest = new Reader(content); !rest.isDone; ) numbers.push(type === "p" ? rest.varint() : Number(rest.varint()));
+    return numbers;
   }
+  if (type.length > 1) return decode(fieldsOf(type), content, strict);
   return new DataView(content.buffer, content.byteOffset).getFloat64(0, true);
 }
 
@@ -446,6 +375,10 @@ class Reader {
   take(count: number): Uint8Array {
     if (count > this.data.length - this.at) throw new InvalidInput("these bytes end within a field of protobuf");
     return this.data.subarray(this.at, (this.at += count));
+  }
+
+  content(): Uint8Array {
+    return this.take(Number(this.varint()));
   }
 
   varint(): bigint {
