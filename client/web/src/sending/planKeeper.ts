@@ -2,14 +2,14 @@
 
 import { type Agreed, type Choices, checkAgreed, type Limits, shown } from "../choices.js";
 import { HearsayError, InvalidInput } from "../errors.js";
-import { sha256 } from "../plans/memo.js";
-import { type Plan, parsePlan } from "../plans/plan.js";
+import { sha256 } from "../plans/digest.js";
+import type { Plan } from "../plans/plan.js";
 import type { PlanResponse } from "../plans/protobuf.js";
 import type { Ledger } from "../recording/ledger.js";
 import type { TimeRow } from "../recording/places.js";
 import { checkLimits, mechanismOf, type Terms, termsOf } from "../recording/terms.js";
-import { get, put, transact } from "../storage/store.js";
-import { type Status, statusOf, toThrow, Unreachable } from "../trouble.js";
+import { get, nameOf, put, transact } from "../storage/store.js";
+import { type Status, statusOf, toThrow, Trouble, Unreachable } from "../trouble.js";
 import type { Transport } from "./connect.js";
 
 const DAY = 24 * 3600e3;
@@ -253,7 +253,7 @@ export class PlanKeeper {
    * device's own user. If the user chose no level and there is no default, there must be levels that
    * somebody else could choose. */
   async #accepted(data: Uint8Array): Promise<Plan> {
-    const plan = await parsePlan(data);
+    const plan = await parsed(data);
     checkAgreed(this.agreed, plan, this.withheld);
     if (this.choices.level !== undefined || plan.defaultLevel) {
       this.#terms.set(this.choices, this.#checked(plan, this.choices));
@@ -283,6 +283,17 @@ export class PlanKeeper {
     }
     if (this.plan) this.refusedOther = error.message; // the plan that was kept holds
     else this.refused = statusOf("plan_refused", error.message);
+  }
+}
+
+/** Build a plan from its bytes, as `parsePlan`; throw `Trouble` where a part of the SDK is not to be had. */
+async function parsed(data: Uint8Array): Promise<Plan> {
+  try {
+    // With the mechanisms this is as large as the rest, and a page needs it only once somebody answers.
+    return await (await import("../plans/plan.js")).parsePlan(data);
+  } catch (error) {
+    if (error instanceof HearsayError) throw error;
+    throw new Trouble("no_plan", `a part of the SDK could not be loaded: ${nameOf(error)}`);
   }
 }
 
