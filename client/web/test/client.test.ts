@@ -1,6 +1,7 @@
 import "fake-indexeddb/auto";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { type Agreement, Client, type ClientOptions, IndexedDbStore, MemoryStore, type Store, type Work } from "../src/index.js";
+import { list } from "../src/storage/store.js";
 import {
   categorical,
   clientOf,
@@ -528,6 +529,24 @@ test("a cap for life stops new memos and not old ones: a random value is reporte
   expect(codes).toHaveLength(4);
   expect([codes[3], codes[2]]).toEqual([codes[0], codes[1]]); // both new ones are the blank memo
   expect((await client.spendings())[0]).toMatchObject({ reports: 1, left: expect.closeTo(0, 9) });
+});
+
+test("which values have a memo stands in the ledger under hashes only", async () => {
+  const attributes = [categorical("mood", MOODS, { memo: 1 })];
+  const server = await Collector.start(
+    planOf({ attributes, levels: { only: 1 }, mechanisms: (_, epsilon) => [krr(3, epsilon)] }),
+  );
+  const keys: string[] = [];
+  for (let i = 0; i < 2; i++) {
+    const store = new MemoryStore();
+    const client = await readyOf(server.url, { mayTellChanges: ["mood"], store });
+    await client.record({ mood: "so-so" });
+    const kept = await store.run(() => list("memos/"));
+    keys.push(...kept.map(([key]) => key.split("/").at(-1)!).filter((key) => key !== "device"));
+  }
+  expect(keys).toHaveLength(2);
+  expect(keys[0]).not.toBe(keys[1]); // each ledger has a salt of its own
+  for (const key of keys) expect(key).toMatch(/^[0-9a-f]{32}$/);
 });
 
 test("a new profile takes nothing in its first period, once the server's time is known", async () => {

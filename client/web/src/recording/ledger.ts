@@ -108,13 +108,12 @@ export class Ledger {
       const period = account.enter(terms, now, serverTime, coins);
       const vouched = row.vouched || (vouches() && !row.accounts);
       checkVouched(ledger, vouched, terms, period, all);
-      const mask = Number.parseInt(ledger.salt.slice(0, 8), 16);
       const { codes, memos, dropped } = yield* randomize(
         values,
         terms,
         account,
         all,
-        { places, person: key, mask },
+        { places, person: key, salt: unhex(ledger.salt) },
         coins,
       );
       yield* put(place, { ...row, accounts: account.dump(), vouched } satisfies PersonRow);

@@ -7,7 +7,7 @@
 
 import type { Coins } from "../coins.js";
 import { uniform } from "../core/draws.js";
-import { type Batch, encodeBatch } from "../plans/protobuf.js";
+import { type Batch, compareBytes, encodeBatch } from "../plans/protobuf.js";
 import { get, list, put, remove, type Work } from "../storage/store.js";
 import {
   type BatchRow,
@@ -199,6 +199,8 @@ function shuffled<T>(values: readonly T[], coins: Coins): T[] {
   return found;
 }
 
+const utf8 = new TextEncoder();
+
 /** What tells a batch from others. */
 interface Head {
   readonly id: string;
@@ -228,7 +230,8 @@ export function together(survey: string, head: Head, rows: readonly Row[]): Batc
       column.codes[row] = code.codes;
     }
   }
-  const inOrder = [...columns].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, column]) => column);
+  const named = [...columns].map(([name, column]) => [utf8.encode(name), column] as const);
+  const inOrder = named.sort(([a], [b]) => compareBytes(a, b)).map(([, column]) => column);
   return {
     id: unhex(head.id),
     survey,
