@@ -64,6 +64,7 @@ class Life {
   #vouched: boolean;
   #time: number;
   #answer = "";
+  #paused = -Infinity;
 
   constructor(
     private readonly history: History,
@@ -77,7 +78,11 @@ class Life {
     server.serverTime = 0;
     server.answers = ({ method }, response) => {
       if (method === "GetPlan" && !server.plan) refuse(response, 503, "unavailable", "not reached");
-      else if (method !== "GetPlan" && !this.#answer) throw new Error("a call while nothing may be sent");
+      else if (method !== "GetPlan" && !this.#answer) {
+        // One that was ended by the pause may still come.
+        if (performance.now() > this.#paused + 500) throw new Error("a call while nothing may be sent");
+        response.destroy();
+      }
       else if (method === "Submit" && this.#answer === "unreachable") response.destroy();
       else {
         if (method === "Submit") server.statuses.push(STATUSES[this.#answer]!);
@@ -187,6 +192,7 @@ class Life {
     const ends = !["unreachable", "retry"].includes(event.answer);
     expect(await this.client.flush(ends ? 10_000 : 200)).toBe(!event.left);
     this.#device.sender.pause();
+    this.#paused = performance.now();
     this.#answer = "";
     const now = new Map<string, { batch: Batch; again: boolean }>();
     for (const { batch, bytes } of this.server.batches.slice(before)) {

@@ -3,7 +3,6 @@
 import { type Caps, countForLife, type Limits, limitsOf } from "../choices.js";
 import type { Coins } from "../coins.js";
 import { InvalidInput } from "../errors.js";
-import { label, start } from "../plans/period.js";
 import { type Durability, get, put, type Store, transact, type Work } from "../storage/store.js";
 import { Trouble } from "../trouble.js";
 import { Account } from "./account.js";
@@ -107,13 +106,13 @@ export class Ledger {
       const { account, all } = accountOf(row, terms, caps);
       const period = account.enter(terms, now, serverTime, coins);
       const vouched = row.vouched || (vouches() && !row.accounts);
-      checkVouched(ledger, vouched, terms, period, all);
+      checkVouched(ledger, vouched, terms, now, all);
       const { codes, memos, dropped } = yield* randomize(
         values,
         terms,
         account,
         all,
-        { places, person: key, salt: unhex(ledger.salt) },
+        { places, person: key, salt: ledger.salt },
         coins,
       );
       yield* put(place, { ...row, accounts: account.dump(), vouched } satisfies PersonRow);
@@ -133,8 +132,8 @@ export class Ledger {
     return this.#run("read", person, function* (same, key) {
       const [ledger, row = NOBODY] = yield* same(Places.person(key));
       const { account, all } = accountOf(row, terms, caps);
-      const { period } = account.check(terms, now, serverTime);
-      checkVouched(ledger, row.vouched || (vouches() && !row.accounts), terms, period, all);
+      account.check(terms, now, serverTime);
+      checkVouched(ledger, row.vouched || (vouches() && !row.accounts), terms, now, all);
       return account.resumes(terms, all, now);
     });
   }
@@ -144,7 +143,7 @@ export class Ledger {
     const of = (row: PersonRow): Spending[] => {
       const account = new Account(row.accounts, terms.plan.survey);
       const all = [caps, ...own(row, terms.plan.survey)];
-      const period = label(terms.plan.period, now);
+      const { name: period } = terms.periodAt(now);
       return [...terms.levels.keys()].map((name) => {
         const spent = [...(account.life.get(name) ?? [])];
         return {
@@ -345,7 +344,7 @@ function checkVouched(
   { created, confirmed }: LedgerRow,
   vouched: boolean,
   terms: Terms,
-  period: string,
+  now: number,
   limits: readonly Limits[],
 ): void {
   if (created === null || vouched) return;
@@ -358,7 +357,8 @@ function checkVouched(
     );
   }
   if (!confirmed) throw new Trouble("new_ledger", `${why}, by a clock that the server has not confirmed yet`);
-  if (start(terms.plan.period, period) <= created) {
-    throw new Trouble("new_ledger", `${why}: an earlier one may have spent in ${period} already`);
+  const { name, begin } = terms.periodAt(now);
+  if (begin <= created) {
+    throw new Trouble("new_ledger", `${why}: an earlier one may have spent in ${name} already`);
   }
 }

@@ -5,7 +5,7 @@ import type { Coins } from "../coins.js";
 import type { Memoizer } from "../plans/memo.js";
 import { get, put, type Work } from "../storage/store.js";
 import type { Account } from "./account.js";
-import type { Code, Places } from "./places.js";
+import { type Code, type Places, unhex } from "./places.js";
 import { mechanismOf, type Terms } from "./terms.js";
 
 /** What is drawn for one record. */
@@ -32,7 +32,7 @@ export function* randomize(
   terms: Terms,
   account: Account,
   limits: readonly Limits[],
-  place: { places: Places; person: string; salt: Uint8Array },
+  place: { places: Places; person: string; salt: string },
   coins: Coins,
 ): Work<Drawn> {
   const drawn: Drawn = { codes: [], memos: [], dropped: new Map() };
@@ -54,7 +54,7 @@ export function* randomize(
     let life: number;
     if (memoizer) {
       const prefix = place.places.memos(place.person, name, memoizer.identity);
-      const memos = new Memos(prefix, place.salt, memoizer, drawn.memos, () => domain.anything(coins), coins);
+      const memos = new Memos(prefix, unhex(place.salt), memoizer, drawn.memos, () => domain.anything(coins), coins);
       const affordable = account.allows("life", name, memoizer.epsilon, limits);
       const { memo, isNew } = yield* memos.of(given, affordable);
       life = isNew ? memoizer.epsilon : 0;

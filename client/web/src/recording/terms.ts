@@ -5,6 +5,7 @@ import type { Coins } from "../coins.js";
 import { HearsayError, InvalidInput } from "../errors.js";
 import type { Mechanism } from "../mechanisms/mechanism.js";
 import type { Memoizer } from "../plans/memo.js";
+import { end, label, start } from "../plans/period.js";
 import type { Level, Plan } from "../plans/plan.js";
 import { nameOf } from "../storage/store.js";
 
@@ -21,6 +22,33 @@ export interface Terms {
   readonly recordEpsilon: number;
   /** Draw the attributes that one record reports. */
   draw(coins: Coins): string[];
+  /** Return the period that a time is in, in milliseconds since 1970. */
+  periodAt(now: number): Period;
+}
+
+/** A period: its name, and when it begins and ends, as dates can have it. */
+export interface Period {
+  readonly name: string;
+  readonly begin: number;
+  readonly end: number;
+}
+
+/** The last moment that a date can have: the one period of a survey without a unit ends there. */
+const FOREVER = 8.64e15;
+
+/** Return a function that names the period of a time, and remembers the last hour that it was asked for:
+ * most records of a page are of one. */
+function periodsOf(unit: string): (now: number) => Period {
+  let last: { hour: number; period: Period } | undefined;
+  return (now) => {
+    const hour = Math.floor(now / 3600e3);
+    if (last?.hour !== hour) {
+      const name = label(unit, now);
+      const [begin, until] = [Math.max(-FOREVER, start(unit, name)), Math.min(FOREVER, end(unit, name))];
+      last = { hour, period: { name, begin, end: until } };
+    }
+    return last.period;
+  };
 }
 
 /**
@@ -72,7 +100,7 @@ export function termsOf(plan: Plan, choices: Choices, agreed: Agreed, withheld: 
     );
   }
   const draw = (coins: Coins): string[] => budget.draw(coins).map((j) => names[j]!);
-  return { plan, level, levels, withheld, memoizers, recordEpsilon, draw };
+  return { plan, level, levels, withheld, memoizers, recordEpsilon, draw, periodAt: periodsOf(plan.period) };
 }
 
 /** Return the mechanism of an attribute of the plan at its level. */
