@@ -166,6 +166,9 @@ export function entries(map: unknown): [string, unknown][] {
 
 /** Return an object whose keys are all known; throw `InvalidInput` for others, such as misspelt ones. */
 export function checked<T extends object>(given: T, known: readonly string[], what: string): T {
+  if (typeof given !== "object" || given === null) {
+    throw new InvalidInput(`${what} is given as an object of ${known.join(", ")}, got ${shown(given)}`);
+  }
   for (const [name] of entries(given)) {
     if (!known.includes(name)) {
       throw new InvalidInput(`${what} has no ${shown(name)}; it has ${known.join(", ")}`);

@@ -773,6 +773,20 @@ test.each<[string, Record<string, unknown>, RegExp]>([
   expect(make).toThrow(expect.objectContaining({ name: "InvalidInput" }));
 });
 
+test.each([undefined, null, "https://hearsay.example", 1])("a client of %o is refused at once", (options) => {
+  expect(() => new Client(options as never)).toThrow(/a client is given as an object of url, survey/);
+});
+
+test("times may be as long as a number can be", async () => {
+  const server = await Collector.start();
+  const long = { batchAge: Infinity, timeout: Infinity, longestWait: 1e15, firstWait: 20, planAge: Infinity };
+  const client = await readyOf(server.url, { delivery: long, store: new IndexedDbStore(`long ${made++}`, Infinity), vouched: () => true });
+  expect((await client.record({ mood: "good" })).taken).toEqual(["mood"]);
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  expect(server.batches).toEqual([]);
+  expect(await client.flush(Infinity)).toBe(true);
+});
+
 test("loopback may be spoken to without TLS, and any host where the app says so", () => {
   for (const url of ["http://localhost:1", "http://127.0.0.1", "http://127.1.2.3:9", "http://[::1]:9", "https://x"]) {
     expect(() => new Client({ ...GOOD, url, disabled: true })).not.toThrow();

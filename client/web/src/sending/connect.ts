@@ -13,6 +13,7 @@ import {
   type SubmitResponse,
 } from "../plans/protobuf.js";
 import { nameOf } from "../storage/store.js";
+import { after } from "../timers.js";
 import { type Reason, Unreachable } from "../trouble.js";
 
 /** The secret that proves to a server who calls; a function is asked at every call. */
@@ -89,10 +90,10 @@ export class Transport {
     const call = new AbortController();
     const alive = body.length <= this.room ? body.length : 0;
     let late = false;
-    const timer = setTimeout(() => {
+    const timer = after(timeout, () => {
       late = true;
       call.abort();
-    }, timeout);
+    });
     // Waited for beside the answer: after a collection of garbage Node 20 may forget whose signal it was.
     const ended = new Promise<never>((_, reject) => {
       call.signal.addEventListener("abort", () => reject(new Error("ended")));
@@ -138,7 +139,7 @@ export class Transport {
     const headers: Record<string, string> = {
       "content-type": "application/proto",
       "connect-protocol-version": "1",
-      "connect-timeout-ms": String(Math.ceil(timeout)),
+      "connect-timeout-ms": String(Math.min(Math.ceil(timeout), 9_999_999_999)), // at most 10 digits
     };
     if (this.token === undefined) return headers;
     let token: unknown;

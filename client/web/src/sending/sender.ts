@@ -7,6 +7,7 @@ import type { Counters } from "../recording/counters.js";
 import * as outbox from "../recording/outbox.js";
 import { type BatchRow, type Places, unhex } from "../recording/places.js";
 import { list, nameOf, type Store, transact } from "../storage/store.js";
+import { after, type Timer } from "../timers.js";
 import { Trouble, Unreachable } from "../trouble.js";
 import { onOneLine, type Transport } from "./connect.js";
 import type { PlanKeeper } from "./planKeeper.js";
@@ -90,7 +91,7 @@ interface Ready {
 export class Sender {
   lastSuccess: number | undefined;
   lastError = "";
-  #timer: ReturnType<typeof setTimeout> | undefined;
+  #timer: Timer | undefined;
   #due = Infinity;
   #turning = false;
   #again = false;
@@ -128,10 +129,10 @@ export class Sender {
     if (due >= this.#due) return;
     clearTimeout(this.#timer);
     this.#due = due;
-    this.#timer = setTimeout(() => {
+    this.#timer = after(delay, () => {
       this.#due = Infinity;
       void this.#run();
-    }, delay);
+    });
     // In Node a process may end while nothing but the next look is to come.
     (this.#timer as { unref?: () => void }).unref?.();
   }
@@ -141,7 +142,7 @@ export class Sender {
   flush(timeout: number): Promise<boolean> {
     if (this.#stopped) return Promise.resolve(false);
     return new Promise((resolve) => {
-      const late = setTimeout(() => flush.answer(false), timeout);
+      const late = after(timeout, () => flush.answer(false));
       const flush: Flush = {
         deadline: performance.now() + timeout,
         answer: (sent) => {
