@@ -80,10 +80,10 @@ class Life {
       if (method === "GetPlan" && !server.plan) refuse(response, 503, "unavailable", "not reached");
       else if (method !== "GetPlan" && !this.#answer) {
         // One that was ended by the pause may still come.
-        if (performance.now() > this.#paused + 500) throw new Error("a call while nothing may be sent");
+        if (performance.now() > this.#paused + 500)
+          throw new Error("a call while nothing may be sent");
         response.destroy();
-      }
-      else if (method === "Submit" && this.#answer === "unreachable") response.destroy();
+      } else if (method === "Submit" && this.#answer === "unreachable") response.destroy();
       else {
         if (method === "Submit") server.statuses.push(STATUSES[this.#answer]!);
         return false;
@@ -98,7 +98,15 @@ class Life {
   }
 
   #begin(): void {
-    const { level, epsilon, revision, withhold, may_tell_changes, max_reports, caps = {} } = this.#options;
+    const {
+      level,
+      epsilon,
+      revision,
+      withhold,
+      may_tell_changes,
+      max_reports,
+      caps = {},
+    } = this.#options;
     const limits: Caps = {
       ...(caps.life !== undefined && { life: double(caps.life) }),
       ...(caps.until !== undefined && { until: caps.until }),
@@ -118,7 +126,12 @@ class Life {
       ...(revision !== undefined && { revision: REVISIONS[revision]! }),
       vouched: () => vouched,
       clock: () => this.#time,
-      delivery: { batchAge: 1e15, firstWait: 5, longestWait: 10, maxReports: max_reports ?? 10_000 },
+      delivery: {
+        batchAge: 1e15,
+        firstWait: 5,
+        longestWait: 10,
+        maxReports: max_reports ?? 10_000,
+      },
     });
     this.#device.sender.pause();
   }
@@ -222,7 +235,11 @@ function shown(batch: Batch, again: boolean): unknown {
     plan: REVISIONS.indexOf(hex(batch.revision)),
     period: batch.period,
     rows: batch.rows,
-    columns: batch.columns.map((c) => [c.attribute, c.level, c.present.length ? present(c.present) : batch.rows]),
+    columns: batch.columns.map((c) => [
+      c.attribute,
+      c.level,
+      c.present.length ? present(c.present) : batch.rows,
+    ]),
     again,
   });
 }
@@ -233,17 +250,21 @@ function shownAs({ plan, period, rows, columns, again }: any): unknown {
   return [plan, period, rows, columns, again];
 }
 
-test.each(CONTENT.histories.map((history) => [history.note, history] as const))("%s", async (_, history) => {
-  const life = new Life(history, await Collector.start());
-  onTestFinished(async () => {
-    await life.client.close(0);
-  });
-  for (const [number, event] of history.events.entries()) {
-    try {
-      await life.happens(event);
-    } catch (error) {
-      (error as Error).message += `\nevent ${number}: ${JSON.stringify(event)}; ${JSON.stringify(await life.client.status())}`;
-      throw error;
+test.each(CONTENT.histories.map((history) => [history.note, history] as const))(
+  "%s",
+  async (_, history) => {
+    const life = new Life(history, await Collector.start());
+    onTestFinished(async () => {
+      await life.client.close(0);
+    });
+    for (const [number, event] of history.events.entries()) {
+      try {
+        await life.happens(event);
+      } catch (error) {
+        (error as Error).message +=
+          `\nevent ${number}: ${JSON.stringify(event)}; ${JSON.stringify(await life.client.status())}`;
+        throw error;
+      }
     }
-  }
-});
+  },
+);

@@ -71,11 +71,20 @@ test("what left is spent after a power cut, whatever relaxed transactions are lo
 
 test("a memo that was reported is not drawn again after a power cut", async () => {
   const attributes = [categorical("mood", MOODS, { memo: 1 })];
-  const plan = planOf({ attributes, levels: { only: 1 }, mechanisms: (_, epsilon) => [krr(3, epsilon)] });
+  const plan = planOf({
+    attributes,
+    levels: { only: 1 },
+    mechanisms: (_, epsilon) => [krr(3, epsilon)],
+  });
   const server = await Collector.start(plan);
   for (let run = 0; run < 12; run++) {
     const clock = new Clock();
-    const options = { store: new Cuttable(), vouched: () => true, mayTellChanges: ["mood"], clock: clock.read };
+    const options = {
+      store: new Cuttable(),
+      vouched: () => true,
+      mayTellChanges: ["mood"],
+      clock: clock.read,
+    };
     const codes: number[] = [];
     for (let day = 0; day < 2; day++) {
       const client = await readyOf(server.url, options);

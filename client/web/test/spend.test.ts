@@ -17,9 +17,19 @@ test("what left was spent, to the last bit, at most once a day and within every 
   for (let run = 0; run < 6; run++) {
     const [store, clock] = [new MemoryStore(), new Clock()];
     const life = [0.1, 0.25, 0.9, 3, 7, 20][run]!;
-    const options = { store, clock: clock.read, caps: { life }, delivery: { ...QUICK, batchAge: 60_000 } };
+    const options = {
+      store,
+      clock: clock.read,
+      caps: { life },
+      delivery: { ...QUICK, batchAge: 60_000 },
+    };
     const clients = ["low", "mid", "high"].map((level) =>
-      clientOf(server.url, { ...options, levels: { mood: level }, level: level === "high" ? "mid" : level, epsilon: 3 }),
+      clientOf(server.url, {
+        ...options,
+        levels: { mood: level },
+        level: level === "high" ? "mid" : level,
+        epsilon: 3,
+      }),
     );
     clients.push(clientOf(other.url, { ...options, survey: "other" }));
     for (const client of clients) await client.waitReady();
@@ -57,12 +67,17 @@ test("what left was spent, to the last bit, at most once a day and within every 
     }
     expect(compare(sum(spent), fromDouble(life))).toBeLessThanOrEqual(0);
     for (const [day, epsilons] of days) {
-      const most = day.startsWith("0") ? Math.max(...clients.slice(0, 3).map((c) => c.recordEpsilon)) : 0.3;
+      const most = day.startsWith("0")
+        ? Math.max(...clients.slice(0, 3).map((c) => c.recordEpsilon))
+        : 0.3;
       expect(compare(sum(epsilons), fromDouble(most))).toBeLessThanOrEqual(0);
     }
     const told = await Promise.all([clients[0]!, clients[3]!].map((client) => client.spendings()));
     const life2 = told.flat().reduce((all, each) => all + each.life, 0);
-    expect(life2).toBeCloseTo(spent.reduce((a, b) => a + b, 0), 9);
+    expect(life2).toBeCloseTo(
+      spent.reduce((a, b) => a + b, 0),
+      9,
+    );
     expect(told.flat().reduce((all, each) => all + each.reports, 0)).toBe(spent.length);
   }
 }, 30_000);

@@ -42,7 +42,11 @@ interface Survey {
 type List = [string, [number, number][]][];
 
 /** A survey's account as the ledger keeps it. */
-type Kept = Omit<Survey, "spent" | "life" | "calls"> & { spent: [string, number][]; life: List; calls: List };
+type Kept = Omit<Survey, "spent" | "life" | "calls"> & {
+  spent: [string, number][];
+  life: List;
+  calls: List;
+};
 
 /**
  * One person's accounts, by survey, as the ledger keeps them; the methods act on one survey.
@@ -57,7 +61,11 @@ export class Account {
 
   /** Read the accounts from what `dump` returned; "" is a person without any. */
   constructor(stored: string, survey: string) {
-    this.#all = new Map(stored ? (JSON.parse(stored) as [string, Kept][]).map(([name, kept]) => [name, read(kept)]) : []);
+    this.#all = new Map(
+      stored
+        ? (JSON.parse(stored) as [string, Kept][]).map(([name, kept]) => [name, read(kept)])
+        : [],
+    );
     let mine = this.#all.get(survey);
     if (!mine) {
       mine = {
@@ -103,7 +111,11 @@ export class Account {
    * after the server's time (undefined: not known), or it is before one that was answered and the
    * server does not confirm it. Times in milliseconds since 1970.
    */
-  check(terms: Terms, now: number, serverTime: number | undefined): { period: string; begins: boolean } {
+  check(
+    terms: Terms,
+    now: number,
+    serverTime: number | undefined,
+  ): { period: string; begins: boolean } {
     const { plan } = terms;
     const mine = this.#mine;
     const { name: period, begin, end: until } = terms.periodAt(now);
@@ -170,7 +182,9 @@ export class Account {
 
   /** Tell whether an attribute may still be reported in this period. */
   mayReport(name: string, epsilon: number): boolean {
-    return !this.#mine.spent.has(name) && (!this.#left || compare(fromDouble(epsilon), this.#left) <= 0);
+    return (
+      !this.#mine.spent.has(name) && (!this.#left || compare(fromDouble(epsilon), this.#left) <= 0)
+    );
   }
 
   /** Return the epsilon charged to `calls` for a report; of memos only the first costs. */
@@ -183,7 +197,12 @@ export class Account {
     return !epsilon || limits.every((each) => this.#allows(kind, name, fromDouble(epsilon), each));
   }
 
-  #allows(kind: Kind, name: string, epsilon: Fraction, { life, ends, attributeLife }: Limits): boolean {
+  #allows(
+    kind: Kind,
+    name: string,
+    epsilon: Fraction,
+    { life, ends, attributeLife }: Limits,
+  ): boolean {
     if (life !== undefined) {
       const ever = this.#ever(kind);
       if (compare(plus(ever, epsilon), fromDouble(life)) > 0) return false;
@@ -193,7 +212,10 @@ export class Account {
       }
     }
     const cap = attributeLife.get(name);
-    return cap === undefined || compare(plus(total(only(this.#mine[kind], name)), epsilon), fromDouble(cap)) <= 0;
+    return (
+      cap === undefined ||
+      compare(plus(total(only(this.#mine[kind], name)), epsilon), fromDouble(cap)) <= 0
+    );
   }
 
   /**
@@ -207,7 +229,10 @@ export class Account {
     const least = Math.min(...answered.map((name) => this.callsCost(terms, name)));
     const paced = limits.filter((each) => each.life !== undefined);
     const next = plus(ever, fromDouble(least < Infinity ? least : 0));
-    if (!(ever.n && least > 0 && terms.plan.period) || paced.some((c) => compare(next, fromDouble(c.life!)) > 0)) {
+    if (
+      !(ever.n && least > 0 && terms.plan.period) ||
+      paced.some((c) => compare(next, fromDouble(c.life!)) > 0)
+    ) {
       return undefined;
     }
     const period = terms.periodAt(now);
@@ -223,7 +248,10 @@ export class Account {
       if (ends === undefined) continue;
       blocked ||= compare(before, this.#share(life!, ends, at)) > 0;
       const first = this.#first;
-      const [n, d] = [ever.n * fromDouble(life!).d * BigInt(ends - first), ever.d * fromDouble(life!).n];
+      const [n, d] = [
+        ever.n * fromDouble(life!).d * BigInt(ends - first),
+        ever.d * fromDouble(life!).n,
+      ];
       moments.push(first + Number((n + d - 1n) / d));
     }
     return blocked ? Math.max(...moments) : undefined;
@@ -314,5 +342,10 @@ function mapped(list: List): Times {
 }
 
 function read(kept: Kept): Survey {
-  return { ...kept, spent: new Map(kept.spent), life: mapped(kept.life), calls: mapped(kept.calls) };
+  return {
+    ...kept,
+    spent: new Map(kept.spent),
+    life: mapped(kept.life),
+    calls: mapped(kept.calls),
+  };
 }

@@ -7,7 +7,17 @@ import { type Durability, get, put, type Store, transact, type Work } from "../s
 import { Trouble } from "../trouble.js";
 import { Account } from "./account.js";
 import * as outbox from "./outbox.js";
-import { EMPTY, hex, LEDGER, type LedgerRow, NOBODY, type PersonRow, Places, unhex, VERSION } from "./places.js";
+import {
+  EMPTY,
+  hex,
+  LEDGER,
+  type LedgerRow,
+  NOBODY,
+  type PersonRow,
+  Places,
+  unhex,
+  VERSION,
+} from "./places.js";
 import { randomize } from "./randomize.js";
 import { checkLimits, cost, isForLife, type Terms } from "./terms.js";
 
@@ -119,7 +129,15 @@ export class Ledger {
       const taken = codes.map((code) => code.attribute);
       if (!taken.length) return { taken, dropped, rows: 0, size: 0, overflow: 0 };
       const { revision } = terms.plan;
-      const report = { at: now, person: key, period, revision, size: outbox.sizeOf(codes), codes, memos };
+      const report = {
+        at: now,
+        person: key,
+        period,
+        revision,
+        size: outbox.sizeOf(codes),
+        codes,
+        memos,
+      };
       const { queue: after, overflow } = yield* outbox.add(places, queue, report, limits);
       return { taken, dropped, rows: after.rows, size: after.size, overflow };
     });
@@ -127,7 +145,12 @@ export class Ledger {
 
   /** Throw `Trouble` where `record` would, without writing; return the time from which the pace of a cap
    * allows answers, as `Account.resumes` does. */
-  async check(person: string, terms: Terms, { now, serverTime }: Moment, caps: Limits): Promise<number | undefined> {
+  async check(
+    person: string,
+    terms: Terms,
+    { now, serverTime }: Moment,
+    caps: Limits,
+  ): Promise<number | undefined> {
     const vouches = await this.#vouches(person);
     return this.#run("read", person, function* (same, key) {
       const [ledger, row = NOBODY] = yield* same(Places.person(key));
@@ -166,7 +189,10 @@ export class Ledger {
   /** Keep a person's caps: `life` and `until` for all surveys, the others for this one. */
   setOwnCaps(person: string, caps: Caps): Promise<void> {
     const { life: most, until, ...others } = caps;
-    const life = { ...(most !== undefined && { life: most }), ...(until !== undefined && { until }) };
+    const life = {
+      ...(most !== undefined && { life: most }),
+      ...(until !== undefined && { until }),
+    };
     return this.changePerson(person, (row, survey) => ({
       ...row,
       life,
@@ -277,7 +303,10 @@ export class Ledger {
       )
       .then((row) => {
         if (row.version === VERSION) return row;
-        throw new Trouble("other_schema", `the ledger has schema ${row.version}, this version reads ${VERSION}`);
+        throw new Trouble(
+          "other_schema",
+          `the ledger has schema ${row.version}, this version reads ${VERSION}`,
+        );
       });
     this.#opening.catch(() => {
       this.#opening = undefined;
@@ -326,7 +355,11 @@ function own(row: PersonRow, survey: string): Limits[] {
 }
 
 /** Return an account and the caps in force; throw `Trouble` where no answer may be taken. */
-function accountOf(row: PersonRow, terms: Terms, caps: Limits): { account: Account; all: Limits[] } {
+function accountOf(
+  row: PersonRow,
+  terms: Terms,
+  caps: Limits,
+): { account: Account; all: Limits[] } {
   const { survey } = terms.plan;
   if (!row.consents.includes(survey)) throw new Trouble("no_consent");
   const mine = own(row, survey);
@@ -356,7 +389,8 @@ function checkVouched(
         "answered before says so by vouched",
     );
   }
-  if (!confirmed) throw new Trouble("new_ledger", `${why}, by a clock that the server has not confirmed yet`);
+  if (!confirmed)
+    throw new Trouble("new_ledger", `${why}, by a clock that the server has not confirmed yet`);
   const { name, begin } = terms.periodAt(now);
   if (begin <= created) {
     throw new Trouble("new_ledger", `${why}: an earlier one may have spent in ${name} already`);

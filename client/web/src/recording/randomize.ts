@@ -54,7 +54,14 @@ export function* randomize(
     let life: number;
     if (memoizer) {
       const prefix = place.places.memos(place.person, name, memoizer.identity);
-      const memos = new Memos(prefix, unhex(place.salt), memoizer, drawn.memos, () => domain.anything(coins), coins);
+      const memos = new Memos(
+        prefix,
+        unhex(place.salt),
+        memoizer,
+        drawn.memos,
+        () => domain.anything(coins),
+        coins,
+      );
       const affordable = account.allows("life", name, memoizer.epsilon, limits);
       const { memo, isNew } = yield* memos.of(given, affordable);
       life = isNew ? memoizer.epsilon : 0;
@@ -96,7 +103,8 @@ class Memos {
    */
   *of(value: number | undefined, affordable: boolean): Work<{ memo: Uint8Array; isNew: boolean }> {
     const [kept, blank] = yield* get(this.prefix + DEVICE, this.prefix + BLANK);
-    const device: Uint8Array = kept ?? (yield* this.#keep(DEVICE, this.memoizer.enroll(this.coins)));
+    const device: Uint8Array =
+      kept ?? (yield* this.#keep(DEVICE, this.memoizer.enroll(this.coins)));
     if (value !== undefined) {
       const key = this.memoizer.hidden(this.salt, this.memoizer.key(device, value));
       const [memo] = yield* get(this.prefix + key);

@@ -97,7 +97,8 @@ export class PlanKeeper {
     const { serverTime } = this;
     if (serverTime === undefined || (await this.ledger.isConfirmed())) return;
     const now = this.clock();
-    if (Math.abs(now - serverTime) <= DAY) await this.ledger.confirmCreated(Math.max(now, serverTime));
+    if (Math.abs(now - serverTime) <= DAY)
+      await this.ledger.confirmCreated(Math.max(now, serverTime));
   }
 
   /** Load the plan from the ledger, or from the app's agreement; throw `Trouble` where the ledger cannot
@@ -113,10 +114,15 @@ export class PlanKeeper {
   async #look(): Promise<void> {
     const { agreed } = this;
     const { plan: place, time } = this.ledger.places;
-    const [kept, row = NEVER]: [Uint8Array?, TimeRow?] = await transact(this.ledger.store, "read", function* () {
-      return (yield* get(place, time)) as [Uint8Array?, TimeRow?];
-    });
-    if (!this.#heard && row.serverTime > 0) this.#heard = { said: row.serverTime, at: performance.now() };
+    const [kept, row = NEVER]: [Uint8Array?, TimeRow?] = await transact(
+      this.ledger.store,
+      "read",
+      function* () {
+        return (yield* get(place, time)) as [Uint8Array?, TimeRow?];
+      },
+    );
+    if (!this.#heard && row.serverTime > 0)
+      this.#heard = { said: row.serverTime, at: performance.now() };
     // Where the app asks for another plan than the kept one, its plan is yet to come.
     if (kept && (agreed.revision === undefined || agreed.revision === (await sha256(kept)))) {
       try {
@@ -184,7 +190,8 @@ export class PlanKeeper {
       console.warn(`hearsay: ${shown(this.agreed.survey)}: ${error.message}`);
     }
     this.transportError = error.message;
-    if (!this.plan && this.refused.reason !== "plan_refused") this.refused = statusOf(error.reason, error.message);
+    if (!this.plan && this.refused.reason !== "plan_refused")
+      this.refused = statusOf(error.reason, error.message);
   }
 
   /** Take note of a call that was answered. */
@@ -239,7 +246,8 @@ export class PlanKeeper {
   terms(choices: Choices): Terms {
     if (!this.plan) throw this.noPlan();
     let known = this.#terms.get(choices);
-    if (known?.plan !== this.plan) this.#terms.set(choices, (known = this.#checked(this.plan, choices)));
+    if (known?.plan !== this.plan)
+      this.#terms.set(choices, (known = this.#checked(this.plan, choices)));
     return known;
   }
 
@@ -281,7 +289,8 @@ export class PlanKeeper {
     if (before !== error.message) {
       console.error(`hearsay: a plan of ${shown(this.agreed.survey)} is refused: ${error.message}`);
     }
-    if (this.plan) this.refusedOther = error.message; // the plan that was kept holds
+    if (this.plan)
+      this.refusedOther = error.message; // the plan that was kept holds
     else this.refused = statusOf("plan_refused", error.message);
   }
 }
@@ -304,7 +313,8 @@ function least(plan: Plan): Choices {
   return {
     level: loosest.name,
     levels: [...plan.attributes.keys()].map((name) => {
-      const epsilon = (level: (typeof levels)[0]): number => mechanismOf(new Map([[name, level]]), name).epsilon;
+      const epsilon = (level: (typeof levels)[0]): number =>
+        mechanismOf(new Map([[name, level]]), name).epsilon;
       return [name, levels.reduce((a, b) => (epsilon(b) < epsilon(a) ? b : a)).name] as const;
     }),
   };

@@ -113,7 +113,9 @@ function driven<T>(transaction: IDBTransaction, work: () => Work<T>, wait: numbe
         // it is over already, and its own event says how
       }
     };
-    const timer = after(wait, () => fail(new Trouble("locked", `the ledger was in use for ${wait} ms`)));
+    const timer = after(wait, () =>
+      fail(new Trouble("locked", `the ledger was in use for ${wait} ms`)),
+    );
     let hasTurn = false;
     const begun = (): void => {
       hasTurn = true;
@@ -141,7 +143,9 @@ function driven<T>(transaction: IDBTransaction, work: () => Work<T>, wait: numbe
             const most = each.limit === Infinity ? undefined : each.limit;
             const keys = table.getAllKeys(range, most);
             const values = table.getAll(range, most);
-            answered([keys, values], () => advance(keys.result.map((key, i) => [key, values.result[i]])));
+            answered([keys, values], () =>
+              advance(keys.result.map((key, i) => [key, values.result[i]])),
+            );
             return;
           }
         }

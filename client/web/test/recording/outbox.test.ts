@@ -22,9 +22,12 @@ const rowsOf = ({ rows }: Case) =>
     codes: row.map(({ attribute, level, code }) => ({ attribute, level, codes: unhex(code) })),
   }));
 
-test.each(CASES.map((given, i) => [i, given] as const))("reports become the batch of the vectors (%i)", (_, given) => {
-  expect(hex(encodeBatch(together(given.survey, given, rowsOf(given))))).toBe(given.bytes);
-});
+test.each(CASES.map((given, i) => [i, given] as const))(
+  "reports become the batch of the vectors (%i)",
+  (_, given) => {
+    expect(hex(encodeBatch(together(given.survey, given, rowsOf(given))))).toBe(given.bytes);
+  },
+);
 
 test("a report takes no more bytes in a batch than it is counted with", () => {
   for (const given of CASES) {
