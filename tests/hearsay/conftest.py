@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from disks import small_disk
 from moody import moody
+from two_sdks import Twin
 
 from hearsay import create_ledger
 
@@ -44,3 +45,10 @@ def quiet() -> Iterator[None]:
     logger.setLevel(logging.NOTSET)
     for handler in [each for each in logger.handlers if each.get_name() == "hearsay-debug"]:
         logger.removeHandler(handler)
+
+
+@pytest.fixture(scope="module")
+def twin() -> Iterator[Twin]:
+    """The TypeScript SDK, asked through pipes; for tests that skip where `why_missing` says why."""
+    with Twin() as process:
+        yield process

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import random
 import shutil
 import struct
@@ -43,6 +44,9 @@ from ldp.core.exact import ONE
 from ldp.core.policy import Policy
 from ldp.mechanisms.numbers.mean import MeanMechanism
 from ldp.planning.design import design
+
+REPORTS = int(os.environ.get("HEARSAY_FUZZ_REPORTS", "20000"))
+"""How many reports the long comparison draws: HEARSAY_FUZZ_REPORTS=1000000 for the full one."""
 
 WEB = Path(__file__).parents[2] / "client" / "web"
 
@@ -89,7 +93,7 @@ class Twin:
 
 
 class ScriptedCoins(Coins):
-    """Coins whose stream is SHA-256(seed, 0), SHA-256(seed, 1), ..., and which count what is used."""
+    """Coins whose stream is SHA-256(seed, 0), SHA-256(seed, 1), ..., and that count used bytes."""
 
     def __init__(self, seed: bytes) -> None:
         self._seed, self._block, self._left, self.used = seed, 0, b"", 0
@@ -251,7 +255,7 @@ MAKERS: dict[str, Callable[[random.Random], Mechanism]] = {
 
 
 def mechanisms(rng: random.Random) -> Iterator[Mechanism]:
-    """Yield random mechanisms of all kinds in turn, half of them with integers of no calibration."""
+    """Yield random mechanisms of all kinds in turn, half of them with uncalibrated integers."""
     while True:
         for make in MAKERS.values():
             try:
@@ -290,7 +294,7 @@ PROBABILITIES = {
 def spoiled(
     mechanism: Mechanism, rng: random.Random
 ) -> tuple[str, float, dict[str, tuple[int, ...]]]:
-    """Return the mechanism as a plan has it, with one integer, or its epsilon, moved a little or a lot."""
+    """Return the mechanism as a plan has it, with one integer, or its epsilon, moved."""
     integers, epsilon = dict(mechanism.integers), mechanism.epsilon
     field = rng.choice(sorted(integers))
     values = list(integers[field])

@@ -47,7 +47,11 @@ export function checkAgreement(agreement: Agreement, plan: Plan): void {
         `the app expects ${shown(agreed)}`,
     );
   };
-  const differ = (place: string, agreed: object | undefined, offered: [string, unknown][]): void => {
+  const differ = (
+    place: string,
+    agreed: object | undefined,
+    offered: [string, unknown][],
+  ): void => {
     const [mine, theirs] = [new Map(Object.entries(agreed ?? {})), new Map(offered)];
     for (const key of [...mine.keys(), ...theirs.keys()]) {
       differs(`${place}[${shown(key)}]`, mine.get(key), theirs.get(key));
@@ -56,7 +60,11 @@ export function checkAgreement(agreement: Agreement, plan: Plan): void {
   differs("survey", agreement.survey, plan.survey);
   differs("period", agreement.period, plan.period);
   differ("domains", agreement.domains, domains);
-  differ("levels", agreement.levels, [...plan.levels].map(([name, level]) => [name, level.epsilon]));
+  differ(
+    "levels",
+    agreement.levels,
+    [...plan.levels].map(([name, level]) => [name, level.epsilon]),
+  );
   differs("defaultLevel", agreement.defaultLevel ?? "", plan.defaultLevel);
   differ("mayReveal", agreement.mayReveal, mayReveal);
   differs("mayTellChanges", agreement.mayTellChanges ?? [], mayTellChanges);

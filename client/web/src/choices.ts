@@ -57,7 +57,12 @@ export function limitsOf(caps: Caps): Limits {
     ends = end(unit, until as string);
   }
   const [attribute, attributeLife] = maps.map((each) => new Map(each as [string, number][]));
-  return { life: life as number | undefined, ends, attribute: attribute!, attributeLife: attributeLife! };
+  return {
+    life: life as number | undefined,
+    ends,
+    attribute: attribute!,
+    attributeLife: attributeLife!,
+  };
 }
 
 /** Tell whether a cap depends on all epsilon that was ever spent. */
@@ -85,7 +90,9 @@ export interface Agreed {
  */
 export function checkAgreed(agreed: Agreed, plan: Plan, withheld: ReadonlySet<string>): void {
   if (plan.survey !== agreed.survey) {
-    throw new InvalidInput(`asked for the survey ${shown(agreed.survey)}, got ${shown(plan.survey)}`);
+    throw new InvalidInput(
+      `asked for the survey ${shown(agreed.survey)}, got ${shown(plan.survey)}`,
+    );
   }
   if (agreed.agreement) checkAgreement(agreed.agreement, plan);
   if (agreed.revision !== undefined && plan.revision !== agreed.revision) {
@@ -166,6 +173,11 @@ export function entries(map: unknown): [string, unknown][] {
 
 /** Return an object whose keys are all known; throw `InvalidInput` for others, such as misspelt ones. */
 export function checked<T extends object>(given: T, known: readonly string[], what: string): T {
+  if (typeof given !== "object" || given === null) {
+    throw new InvalidInput(
+      `${what} is given as an object of ${known.join(", ")}, got ${shown(given)}`,
+    );
+  }
   for (const [name] of entries(given)) {
     if (!known.includes(name)) {
       throw new InvalidInput(`${what} has no ${shown(name)}; it has ${known.join(", ")}`);

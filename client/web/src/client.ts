@@ -1,15 +1,7 @@
 /** The device's client: randomise answers on the device, and send only randomised reports. */
 
 import type { Agreement } from "./agreement.js";
-import {
-  type Agreed,
-  type Caps,
-  checked,
-  choicesOf,
-  entries,
-  limitsOf,
-  shown,
-} from "./choices.js";
+import { type Agreed, type Caps, checked, choicesOf, entries, limitsOf, shown } from "./choices.js";
 import { type Coins, SystemCoins } from "./coins.js";
 import { InvalidInput } from "./errors.js";
 import { type Device, Person } from "./person.js";
@@ -133,7 +125,9 @@ export class Client extends Person {
     const store = options.store ?? usualStore();
     if (typeof store.run !== "function") throw new InvalidInput("store must have the method run");
     if (typeof globalThis.crypto?.subtle === "undefined") {
-      throw new InvalidInput("there is no crypto.subtle here: a page needs https, or to be on localhost");
+      throw new InvalidInput(
+        "there is no crypto.subtle here: a page needs https, or to be on localhost",
+      );
     }
     const log = options.debug ? (words: string) => console.debug(`hearsay: ${words}`) : () => {};
     const clock = checkedClock(options.clock ?? Date.now);
@@ -202,7 +196,10 @@ export class Client extends Person {
    * them by a keyed hash of `name`. Without `level` and `levels` the client's hold. */
   person(
     name: string,
-    own: { readonly level?: string | undefined; readonly levels?: Readonly<Record<string, string>> } = {},
+    own: {
+      readonly level?: string | undefined;
+      readonly levels?: Readonly<Record<string, string>>;
+    } = {},
   ): Person {
     if (typeof name !== "string" || !name) throw new InvalidInput("a person needs a name");
     checked(own, ["level", "levels"], "a person");
@@ -222,7 +219,8 @@ export class Client extends Person {
     try {
       await this.device.keeper.trustClock();
     } catch (error) {
-      if (error instanceof Trouble) throw toThrow(error.reason, `the clock's time could not be kept: ${error.message}`);
+      if (error instanceof Trouble)
+        throw toThrow(error.reason, `the clock's time could not be kept: ${error.message}`);
       throw error;
     }
   }
@@ -258,7 +256,11 @@ export class Client extends Person {
     } catch (error) {
       if (!(error instanceof Trouble)) throw error;
     }
-    return { lastSuccess: sender.lastSuccess, lastError: sender.lastError || keeper.transportError, oldest };
+    return {
+      lastSuccess: sender.lastSuccess,
+      lastError: sender.lastError || keeper.transportError,
+      oldest,
+    };
   }
 
   /**
@@ -290,7 +292,12 @@ export class Client extends Person {
     device.sender.stop();
     this.#stop();
     const left = this.#store.inMemory ? await this.#left() : 0;
-    if (left) device.counters.add("lost", left, `a client ended, and ${left} reports that it had in memory are lost`);
+    if (left)
+      device.counters.add(
+        "lost",
+        left,
+        `a client ended, and ${left} reports that it had in memory are lost`,
+      );
     try {
       if (await device.ledger.exists()) await device.counters.keep();
     } catch (error) {
@@ -325,7 +332,9 @@ export class Client extends Person {
 
   async #left(): Promise<number> {
     try {
-      const [queue = EMPTY] = await transact(this.#store, "read", () => get(this.device.ledger.places.queue));
+      const [queue = EMPTY] = await transact(this.#store, "read", () =>
+        get(this.device.ledger.places.queue),
+      );
       return queue.rows;
     } catch {
       return 1; // it cannot be told, so it is not said to be empty
@@ -344,7 +353,13 @@ function usualStore(): Store {
 function agreedOf(options: ClientOptions): Agreed {
   const { survey, agreement, epsilon, revision } = options;
   if (agreement !== undefined) {
-    if (survey !== undefined || epsilon !== undefined || revision !== undefined || options.mayReveal || options.mayTellChanges) {
+    if (
+      survey !== undefined ||
+      epsilon !== undefined ||
+      revision !== undefined ||
+      options.mayReveal ||
+      options.mayTellChanges
+    ) {
       throw new InvalidInput(
         "the agreement contains survey, epsilons, revision, mayReveal and mayTellChanges: leave them out",
       );
@@ -381,17 +396,22 @@ function agreedOf(options: ClientOptions): Agreed {
   };
 }
 
-const AGREEMENT = "survey revision period domains levels defaultLevel mayReveal mayTellChanges plan".split(" ");
+const AGREEMENT =
+  "survey revision period domains levels defaultLevel mayReveal mayTellChanges plan".split(" ");
 
 function checkName(survey: unknown): asserts survey is string {
   if (typeof survey !== "string" || !survey) {
-    throw new InvalidInput("give agreement, which `hearsay codegen --typescript` wrote, or survey, a name");
+    throw new InvalidInput(
+      "give agreement, which `hearsay codegen --typescript` wrote, or survey, a name",
+    );
   }
 }
 
 function checkRevision(revision: unknown): void {
   if (typeof revision !== "string" || !/^[0-9a-f]{64}$/.test(revision)) {
-    throw new InvalidInput(`revision must be 64 lower-case hexadecimal digits, got ${shown(revision)}`);
+    throw new InvalidInput(
+      `revision must be 64 lower-case hexadecimal digits, got ${shown(revision)}`,
+    );
   }
 }
 
@@ -403,7 +423,9 @@ function names(given: unknown, what: string): readonly string[] {
 }
 
 function lists(given: unknown, what: string): Map<string, readonly string[]> {
-  return new Map(entries(given).map(([name, values]) => [name, names(values, `${what}[${shown(name)}]`)]));
+  return new Map(
+    entries(given).map(([name, values]) => [name, names(values, `${what}[${shown(name)}]`)]),
+  );
 }
 
 function expect(options: ClientOptions, name: keyof ClientOptions, kind: string): void {
@@ -416,7 +438,8 @@ function expect(options: ClientOptions, name: keyof ClientOptions, kind: string)
 function deliveryOf(given: Partial<Delivery>): Delivery {
   const delivery = { ...USUAL, ...checked(given, Object.keys(USUAL), "delivery") };
   for (const [name, value] of entries(delivery)) {
-    if (!(typeof value === "number" && value > 0)) throw new InvalidInput(`${name} must be > 0, got ${shown(value)}`);
+    if (!(typeof value === "number" && value > 0))
+      throw new InvalidInput(`${name} must be > 0, got ${shown(value)}`);
   }
   return delivery;
 }

@@ -1,6 +1,13 @@
 /** One person whose answers are recorded: a consent, a level, caps and an account of their own. */
 
-import { type Agreed, type Caps, type Choices, type Limits, limitsOf, noAttribute } from "./choices.js";
+import {
+  type Agreed,
+  type Caps,
+  type Choices,
+  type Limits,
+  limitsOf,
+  noAttribute,
+} from "./choices.js";
 import type { Coins } from "./coins.js";
 import { HearsayError, InvalidInput } from "./errors.js";
 import type { Consent } from "./recording/consent.js";
@@ -13,7 +20,14 @@ import { nameOf } from "./storage/store.js";
 import { type Reason, type Status, statusOf, toThrow, Trouble } from "./trouble.js";
 
 /** Reasons that may pass by themselves while `waitReady` waits for a plan. */
-const PASSING: readonly Reason[] = ["no_plan", "locked", "unreachable", "name_not_found", "tls", "clock"];
+const PASSING: readonly Reason[] = [
+  "no_plan",
+  "locked",
+  "unreachable",
+  "name_not_found",
+  "tls",
+  "clock",
+];
 
 /** Reasons that a strict client throws, since the programmer can mend them. */
 const MENDABLE: readonly Reason[] = ["plan_refused", "server_refused", "closed"];
@@ -86,7 +100,9 @@ export class Person {
     try {
       given = read(answers);
       const recorded = await this.#record(given);
-      this.device.log(`record: took ${recorded.taken.join(", ")}, dropped ${JSON.stringify(recorded.dropped)}`);
+      this.device.log(
+        `record: took ${recorded.taken.join(", ")}, dropped ${JSON.stringify(recorded.dropped)}`,
+      );
       return recorded;
     } catch (error) {
       return this.#notRecorded(given, error);
@@ -107,7 +123,8 @@ export class Person {
       await new Promise((resolve) => setTimeout(resolve, LOOK));
       status = await this.status();
     }
-    if (this.device.strict && MENDABLE.includes(status.reason)) throw toThrow(status.reason, status.detail);
+    if (this.device.strict && MENDABLE.includes(status.reason))
+      throw toThrow(status.reason, status.detail);
     return status.ready;
   }
 
@@ -182,7 +199,8 @@ export class Person {
     try {
       await this.device.ledger.setOwnCaps(this.#name, caps);
     } catch (error) {
-      if (error instanceof Trouble) throw toThrow(error.reason, `the caps could not be kept: ${error.message}`);
+      if (error instanceof Trouble)
+        throw toThrow(error.reason, `the caps could not be kept: ${error.message}`);
       throw error;
     }
   }
@@ -210,7 +228,8 @@ export class Person {
 
   #checkOpen(): void {
     const { state, consent } = this.device;
-    if (state === "closed") throw new Trouble("closed", "this client is closed; make a new one to record");
+    if (state === "closed")
+      throw new Trouble("closed", "this client is closed; make a new one to record");
     if (state !== "ready") throw new Trouble(state);
     if (consent.isRevoked(this.#name)) throw new Trouble("no_consent");
   }
@@ -275,11 +294,16 @@ export class Person {
     );
     for (const [name, reason] of done.dropped) dropped.set(name, reason);
     if (done.overflow) device.counters.add("overflow", done.overflow);
-    if (done.taken.length) device.sender.wake(done.rows >= batchRows || done.size >= batchBytes ? 0 : batchAge);
+    if (done.taken.length)
+      device.sender.wake(done.rows >= batchRows || done.size >= batchBytes ? 0 : batchAge);
     return this.#outcome(done.taken, dropped, invalid);
   }
 
-  #outcome(taken: readonly string[], dropped: ReadonlyMap<string, string>, replaced: readonly string[]): Recorded {
+  #outcome(
+    taken: readonly string[],
+    dropped: ReadonlyMap<string, string>,
+    replaced: readonly string[],
+  ): Recorded {
     const { counters } = this.device;
     const invalid = replaced.filter((name) => taken.includes(name));
     if (taken.length) counters.add("recorded");
@@ -303,7 +327,11 @@ export class Person {
       console.error(`hearsay: an answer could not be recorded: ${nameOf(error)}`);
       counters.add(reason, Math.max(1, given.size));
     }
-    return { taken: [], dropped: Object.fromEntries([...given.keys()].map((name) => [name, reason])), invalid: [] };
+    return {
+      taken: [],
+      dropped: Object.fromEntries([...given.keys()].map((name) => [name, reason])),
+      invalid: [],
+    };
   }
 }
 
@@ -312,7 +340,8 @@ const UNREADABLE = Symbol("unreadable");
 
 /** Read the answers now: the app may change the object while `record` waits. */
 function read(answers: Readonly<Record<string, unknown>>): Map<string, unknown> {
-  if (typeof answers !== "object" || answers === null) throw new InvalidInput("answers must be an object");
+  if (typeof answers !== "object" || answers === null)
+    throw new InvalidInput("answers must be an object");
   const given = new Map<string, unknown>();
   for (const name of Object.keys(answers)) {
     let answer: unknown;

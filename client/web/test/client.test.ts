@@ -1,6 +1,15 @@
 import "fake-indexeddb/auto";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { type Agreement, Client, type ClientOptions, IndexedDbStore, MemoryStore, type Store, type Work } from "../src/index.js";
+import {
+  type Agreement,
+  Client,
+  type ClientOptions,
+  IndexedDbStore,
+  MemoryStore,
+  type Store,
+  type Work,
+} from "../src/index.js";
+import { list } from "../src/storage/store.js";
 import {
   categorical,
   clientOf,
@@ -53,7 +62,9 @@ test("an answer is queued, sent, and acknowledged, and what left can be looked a
   const recorded = await client.record({ mood: "good", walked: 3 });
   expect(recorded).toEqual({ taken: ["mood", "walked"], dropped: {}, invalid: [] });
   const { reports } = await client.outbox();
-  expect(reports.map(({ rows, period, survey }) => [rows, period, survey])).toEqual([[1, "2026-01-01", "daily"]]);
+  expect(reports.map(({ rows, period, survey }) => [rows, period, survey])).toEqual([
+    [1, "2026-01-01", "daily"],
+  ]);
   expect(reports[0]!.columns.map((column) => [column.attribute, column.level])).toEqual([
     ["mood", "strict"],
     ["walked", "strict"],
@@ -61,7 +72,9 @@ test("an answer is queued, sent, and acknowledged, and what left can be looked a
   expect(await client.flush()).toBe(true);
   const outbox = await client.outbox();
   expect([outbox.reports, outbox.batches]).toEqual([[], []]);
-  expect(outbox.sent.map(({ became, batch }) => [became, batch])).toEqual([["stored", server.batches[0]!.batch]]);
+  expect(outbox.sent.map(({ became, batch }) => [became, batch])).toEqual([
+    ["stored", server.batches[0]!.batch],
+  ]);
   expect(server.batches[0]!.batch.columns).toEqual(reports[0]!.columns);
   expect(await client.counters()).toEqual({ recorded: 1, stored: 1 });
   expect((await client.delivery()).lastSuccess).toBeGreaterThan(0);
@@ -76,7 +89,11 @@ test("nothing happens without consent: the server is not even asked", async () =
   const client = clientOf(server.url, { consent: false });
   expect(await client.waitReady(200)).toBe(false);
   expect((await client.status()).reason).toBe("no_consent");
-  expect(await client.record({ mood: "good" })).toEqual({ taken: [], dropped: { mood: "no_consent" }, invalid: [] });
+  expect(await client.record({ mood: "good" })).toEqual({
+    taken: [],
+    dropped: { mood: "no_consent" },
+    invalid: [],
+  });
   expect(await client.flush(500)).toBe(true);
   expect(server.calls).toEqual([]);
   await client.grant();
@@ -96,11 +113,11 @@ test("nothing is kept before somebody consents, also where the app ships the pla
   const client = clientOf(NOWHERE, { agreement: agreementOn(planOf()), consent: false, store });
   expect((await client.status()).reason).toBe("no_consent");
   expect((await client.record({ mood: "good" })).dropped).toEqual({ mood: "no_consent" });
-  expect([await client.flush(100), (await client.outbox()).reports, await client.spendings()]).toEqual([
-    true,
-    [],
-    expect.anything(),
-  ]);
+  expect([
+    await client.flush(100),
+    (await client.outbox()).reports,
+    await client.spendings(),
+  ]).toEqual([true, [], expect.anything()]);
   expect(writes).toEqual([]);
   await client.grant();
   expect((await client.record({ mood: "good" })).taken).toEqual(["mood"]);
@@ -145,7 +162,9 @@ test("many people of many tabs are counted once each", async () => {
   const server = await Collector.start();
   const name = `crowd ${made++}`;
   const tabs = await Promise.all(
-    [0, 1, 2].map(() => readyOf(server.url, { store: new IndexedDbStore(name), vouched: () => true })),
+    [0, 1, 2].map(() =>
+      readyOf(server.url, { store: new IndexedDbStore(name), vouched: () => true }),
+    ),
   );
   await Promise.all(
     tabs.map(async (tab) => {
@@ -157,7 +176,12 @@ test("many people of many tabs are counted once each", async () => {
     }),
   );
   for (const tab of tabs) expect(await tab.flush()).toBe(true);
-  const ids = new Map(server.batches.map(({ batch, bytes }) => [Buffer.from(batch.id).toString("hex"), { batch, bytes }]));
+  const ids = new Map(
+    server.batches.map(({ batch, bytes }) => [
+      Buffer.from(batch.id).toString("hex"),
+      { batch, bytes },
+    ]),
+  );
   for (const { batch, bytes } of server.batches) {
     expect(bytes).toEqual(ids.get(Buffer.from(batch.id).toString("hex"))!.bytes);
   }
@@ -216,12 +240,17 @@ test("what one person takes back leaves what others said", async () => {
 
 test("a sealed batch that has not left keeps the others' rows; one that may have left is dropped whole", async () => {
   const server = await Collector.start();
-  const client = await readyOf(server.url, { delivery: { ...QUICK, batchAge: 60_000, batchRows: 2 } });
+  const client = await readyOf(server.url, {
+    delivery: { ...QUICK, batchAge: 60_000, batchRows: 2 },
+  });
   const people = ["ann", "bob", "cid", "dan"].map((name) => client.person(name));
   for (const each of people) await each.grant();
-  server.answers = ({ method }, response) => method === "Submit" && !response.writeHead(503).end().closed;
+  server.answers = ({ method }, response) =>
+    method === "Submit" && !response.writeHead(503).end().closed;
   for (const each of people) await each.record({ mood: "good" });
-  await until(async () => (await client.outbox()).batches.length === 2 && server.of("Submit").length > 0);
+  await until(
+    async () => (await client.outbox()).batches.length === 2 && server.of("Submit").length > 0,
+  );
   const tried = new Set(server.batches.map(({ batch }) => Buffer.from(batch.id).toString("hex")));
   expect(tried.size).toBe(1); // the second one has not left: the first failed
   for (const each of people.slice(0, 1)) await each.revoke({ forget: true });
@@ -241,7 +270,9 @@ test("each person has a level and caps of their own", async () => {
   const ann = client.person("ann", { level: "loose", levels: { walked: "strict" } });
   await ann.grant();
   await ann.record({ mood: "good", walked: 1 });
-  expect((await client.outbox()).reports.at(-1)!.columns.map((c) => [c.attribute, c.level])).toEqual([
+  expect(
+    (await client.outbox()).reports.at(-1)!.columns.map((c) => [c.attribute, c.level]),
+  ).toEqual([
     ["mood", "loose"],
     ["walked", "strict"],
   ]);
@@ -256,23 +287,33 @@ test("each person has a level and caps of their own", async () => {
   await expect(bob.setCaps({ life: -1 })).rejects.toThrow("finite and >= 0");
   const eve = client.person("eve", { level: "none" });
   await eve.grant();
-  expect(await eve.status()).toMatchObject({ reason: "plan_refused", detail: /level must be one of strict, loose/ });
+  expect(await eve.status()).toMatchObject({
+    reason: "plan_refused",
+    detail: /level must be one of strict, loose/,
+  });
 });
 
 test("an answer outside the domain is replaced by a random one, and counted on the device alone", async () => {
   const server = await Collector.start();
   const drops: unknown[] = [];
-  const client = await readyOf(server.url, { onDrop: (reason, count) => drops.push([reason, count]) });
+  const client = await readyOf(server.url, {
+    onDrop: (reason, count) => drops.push([reason, count]),
+  });
   const seen: string[] = [];
   for (let i = 0; i < 300; i++) {
     const person = client.person(`p${i}`, { level: "loose" });
     await person.grant();
     const recorded = await person.record({ mood: "elsewhere", walked: Number.NaN });
-    expect(recorded).toEqual({ taken: ["mood", "walked"], dropped: {}, invalid: ["mood", "walked"] });
+    expect(recorded).toEqual({
+      taken: ["mood", "walked"],
+      dropped: {},
+      invalid: ["mood", "walked"],
+    });
   }
   expect(await client.flush()).toBe(true);
   for (const { batch } of server.batches) {
-    for (const code of batch.columns.find((c) => c.attribute === "mood")!.codes) seen.push(MOODS[code]!);
+    for (const code of batch.columns.find((c) => c.attribute === "mood")!.codes)
+      seen.push(MOODS[code]!);
   }
   const counts = MOODS.map((mood) => seen.filter((each) => each === mood).length);
   // Uniform: 100 each, with a standard deviation of 8.2.
@@ -321,9 +362,9 @@ test("no answer is in what the console is told, whatever the answer does", async
   await client.record({ mood: "xyzzy" });
   await client.flush();
   expect(debugged.mock.calls.length).toBeGreaterThan(3);
-  expect(JSON.stringify([debugged.mock.calls, warned.mock.calls, vi.mocked(console.error).mock.calls])).not.toContain(
-    "xyzzy",
-  );
+  expect(
+    JSON.stringify([debugged.mock.calls, warned.mock.calls, vi.mocked(console.error).mock.calls]),
+  ).not.toContain("xyzzy");
 });
 
 test("drops are told as they happen, and each reason is warned of once", async () => {
@@ -349,14 +390,20 @@ test("drops are told as they happen, and each reason is warned of once", async (
     ["spent", 1],
     ["spent", 1],
   ]);
-  expect(warned.mock.calls.filter(([words]: unknown[]) => String(words).includes("(spent)"))).toHaveLength(1);
+  expect(
+    warned.mock.calls.filter(([words]: unknown[]) => String(words).includes("(spent)")),
+  ).toHaveLength(1);
   expect(client.recordEpsilon).toBe(0.5); // what is withheld costs nothing
 });
 
 test("null and undefined are withheld, and an empty record spends nothing", async () => {
   const server = await Collector.start();
   const client = await readyOf(server.url);
-  expect(await client.record({ mood: null, walked: undefined })).toEqual({ taken: [], dropped: {}, invalid: [] });
+  expect(await client.record({ mood: null, walked: undefined })).toEqual({
+    taken: [],
+    dropped: {},
+    invalid: [],
+  });
   expect((await client.record({ mood: "good" })).taken).toEqual(["mood"]);
 });
 
@@ -383,16 +430,30 @@ test("the app's agreement with the plan inside works before a server was ever re
   expect(await client.waitReady()).toBe(true);
   expect((await client.record({ mood: "good" })).taken).toEqual(["mood"]);
   expect(await client.flush(300)).toBe(false);
-  expect((await client.delivery()).lastError).toMatch("nothing listens at the server at 127.0.0.1:50009");
+  expect((await client.delivery()).lastError).toMatch(
+    "nothing listens at the server at 127.0.0.1:50009",
+  );
   expect((await client.status()).transport).toMatch("nothing listens");
   expect(await client.counters()).toEqual({ recorded: 1 });
   expect([client.level, client.plan.revision]).toEqual(["strict", agreement.revision]);
 });
 
 test.each<[string, Partial<Agreement>, RegExp]>([
-  ["domain", { domains: { mood: ["bad", "good"], walked: [0, 20] } }, /domains\["mood"\] is \["bad","so-so","good"\]/],
-  ["range", { domains: { mood: MOODS, walked: [0, 21] } }, /domains\["walked"\] is \[0,20\], the app expects \[0,21\]/],
-  ["attribute", { domains: { mood: MOODS } }, /domains\["walked"\] is \[0,20\], the app expects absent/],
+  [
+    "domain",
+    { domains: { mood: ["bad", "good"], walked: [0, 20] } },
+    /domains\["mood"\] is \["bad","so-so","good"\]/,
+  ],
+  [
+    "range",
+    { domains: { mood: MOODS, walked: [0, 21] } },
+    /domains\["walked"\] is \[0,20\], the app expects \[0,21\]/,
+  ],
+  [
+    "attribute",
+    { domains: { mood: MOODS } },
+    /domains\["walked"\] is \[0,20\], the app expects absent/,
+  ],
   ["level", { levels: { strict: 1, loose: 3 } }, /levels\["loose"\] is 4, the app expects 3/],
   ["default", { defaultLevel: "loose" }, /defaultLevel is "strict", the app expects "loose"/],
   ["period", { period: "P1W" }, /period is "P1D", the app expects "P1W"/],
@@ -409,7 +470,12 @@ test("the first plan is kept and any other refused, also after a reload", async 
   const server = await Collector.start();
   const store = fresh();
   const clock = new Clock();
-  const options = { store, vouched: () => true, clock: clock.read, delivery: { ...QUICK, planAge: 1000 } };
+  const options = {
+    store,
+    vouched: () => true,
+    clock: clock.read,
+    delivery: { ...QUICK, planAge: 1000 },
+  };
   const first = await readyOf(server.url, options);
   server.plan = planOf({ title: "another" });
   await until(async () => {
@@ -441,7 +507,10 @@ test("an app that ships a revision takes that plan over the one kept, from the n
   expect((await second.spendings()).map(({ life }) => life)).toEqual([0.5, 0.5]);
   const wrong = clientOf(server.url, { ...options, store: fresh(), revision: "0".repeat(64) });
   expect(await wrong.waitReady()).toBe(false);
-  expect(await wrong.status()).toMatchObject({ reason: "plan_refused", detail: /expected revision 0{64}/ });
+  expect(await wrong.status()).toMatchObject({
+    reason: "plan_refused",
+    detail: /expected revision 0{64}/,
+  });
 });
 
 test("a plan that costs more than the app allows is refused, at whichever level", async () => {
@@ -465,13 +534,19 @@ test("without a default somebody must choose a level, and a plan that nobody cou
   const server = await Collector.start(planOf({ defaultLevel: "" }));
   const client = clientOf(server.url);
   expect(await client.waitReady(500)).toBe(false);
-  expect(await client.status()).toMatchObject({ reason: "plan_refused", detail: /no default level/ });
+  expect(await client.status()).toMatchObject({
+    reason: "plan_refused",
+    detail: /no default level/,
+  });
   const ann = client.person("ann", { level: "strict" });
   await ann.grant();
   expect((await ann.record({ mood: "good" })).taken).toEqual(["mood"]);
   const poor = clientOf(server.url, { epsilon: 0.1 });
   await poor.waitReady(500);
-  expect(await poor.status()).toMatchObject({ reason: "plan_refused", detail: /nobody could answer/ });
+  expect(await poor.status()).toMatchObject({
+    reason: "plan_refused",
+    detail: /nobody could answer/,
+  });
 });
 
 test("values may be revealed, and changes told, only where the app says so", async () => {
@@ -482,7 +557,10 @@ test("values may be revealed, and changes told, only where the app says so", asy
   const server = await Collector.start(memoised);
   const client = clientOf(server.url);
   await client.waitReady(500);
-  expect(await client.status()).toMatchObject({ reason: "plan_refused", detail: /pass mayTellChanges: \["mood"\]/ });
+  expect(await client.status()).toMatchObject({
+    reason: "plan_refused",
+    detail: /pass mayTellChanges: \["mood"\]/,
+  });
   const allowed = clientOf(server.url, { mayTellChanges: ["mood"] });
   expect(await allowed.waitReady()).toBe(true);
 });
@@ -517,7 +595,11 @@ test("a cap for life stops new memos and not old ones: a random value is reporte
     planOf({ attributes, levels: { only: 1 }, mechanisms: (_, epsilon) => [krr(3, epsilon)] }),
   );
   const clock = new Clock();
-  const client = await readyOf(server.url, { mayTellChanges: ["mood"], clock: clock.read, caps: { life: 1 } });
+  const client = await readyOf(server.url, {
+    mayTellChanges: ["mood"],
+    clock: clock.read,
+    caps: { life: 1 },
+  });
   for (const mood of ["good", "bad", "so-so", "good"]) {
     expect((await client.record({ mood })).taken).toEqual(["mood"]);
     clock.now += DAY;
@@ -528,6 +610,24 @@ test("a cap for life stops new memos and not old ones: a random value is reporte
   expect(codes).toHaveLength(4);
   expect([codes[3], codes[2]]).toEqual([codes[0], codes[1]]); // both new ones are the blank memo
   expect((await client.spendings())[0]).toMatchObject({ reports: 1, left: expect.closeTo(0, 9) });
+});
+
+test("which values have a memo stands in the ledger under hashes only", async () => {
+  const attributes = [categorical("mood", MOODS, { memo: 1 })];
+  const server = await Collector.start(
+    planOf({ attributes, levels: { only: 1 }, mechanisms: (_, epsilon) => [krr(3, epsilon)] }),
+  );
+  const keys: string[] = [];
+  for (let i = 0; i < 2; i++) {
+    const store = new MemoryStore();
+    const client = await readyOf(server.url, { mayTellChanges: ["mood"], store });
+    await client.record({ mood: "so-so" });
+    const kept = await store.run(() => list("memos/"));
+    keys.push(...kept.map(([key]) => key.split("/").at(-1)!).filter((key) => key !== "device"));
+  }
+  expect(keys).toHaveLength(2);
+  expect(keys[0]).not.toBe(keys[1]); // each ledger has a salt of its own
+  for (const key of keys) expect(key).toMatch(/^[0-9a-f]{32}$/);
 });
 
 test("a new profile takes nothing in its first period, once the server's time is known", async () => {
@@ -584,7 +684,11 @@ test("storage that is cleared while a page is open is a lost ledger, whatever th
   const server = await Collector.start();
   const name = `cleared ${made++}`;
   const clock = new Clock();
-  const client = await readyOf(server.url, { store: new IndexedDbStore(name), clock: clock.read, vouched: () => true });
+  const client = await readyOf(server.url, {
+    store: new IndexedDbStore(name),
+    clock: clock.read,
+    vouched: () => true,
+  });
   expect((await client.record({ mood: "good" })).taken).toEqual(["mood"]);
   await client.flush();
   await new Promise((resolve) => {
@@ -614,7 +718,12 @@ test("a clock set back shuts the ledger until it has caught up, and the server's
 });
 
 test.each<[string, () => unknown]>([
-  ["throws", () => { throw new Error("no"); }],
+  [
+    "throws",
+    () => {
+      throw new Error("no");
+    },
+  ],
   ["returns no number", () => new Date()],
   ["returns NaN", () => Number.NaN],
   ["returns a time beyond all calendars", () => 9e15],
@@ -631,9 +740,14 @@ test("a storage that fails drops answers, says so, and recovers", async () => {
   const store = new MemoryStore();
   const client = await readyOf(server.url, { store });
   const { run } = store;
-  vi.spyOn(store, "run").mockImplementation(() => Promise.reject(new DOMException("full of 'good'", "QuotaExceededError")));
+  vi.spyOn(store, "run").mockImplementation(() =>
+    Promise.reject(new DOMException("full of 'good'", "QuotaExceededError")),
+  );
   expect((await client.record({ mood: "good" })).dropped).toEqual({ mood: "disk" });
-  expect(await client.status()).toMatchObject({ reason: "disk", detail: "the ledger cannot be used: QuotaExceededError" });
+  expect(await client.status()).toMatchObject({
+    reason: "disk",
+    detail: "the ledger cannot be used: QuotaExceededError",
+  });
   expect(await client.outbox()).toEqual({ reports: [], batches: [], sent: [] });
   await expect(client.setCaps({ life: 1 })).rejects.toMatchObject({ name: "StorageFailed" });
   vi.mocked(store.run).mockImplementation(run);
@@ -652,13 +766,16 @@ test("a transaction that fails half-way spends nothing and queues nothing", asyn
         const steps = work();
         let step = steps.next();
         while (!step.done) {
-          if (step.value.op === "put" && puts++ === failing) throw new DOMException("", "AbortError");
+          if (step.value.op === "put" && puts++ === failing)
+            throw new DOMException("", "AbortError");
           step = steps.next(yield step.value);
         }
         return step.value;
       });
     });
-    expect((await client.record({ mood: "good", walked: 1 })).taken.length).toBe(failing < 3 ? 0 : 2);
+    expect((await client.record({ mood: "good", walked: 1 })).taken.length).toBe(
+      failing < 3 ? 0 : 2,
+    );
     spy.mockRestore();
     const answered = (await client.spendings()).map((each) => each.answered);
     expect(answered).toEqual(failing < 3 ? [false, false] : [true, true]);
@@ -671,7 +788,9 @@ test("consent is revoked at once even if it cannot be noted, and a grant does no
   const store = new MemoryStore();
   const client = await readyOf(server.url, { store, delivery: { ...QUICK, batchAge: 60_000 } });
   await client.record({ mood: "good" });
-  const spy = vi.spyOn(store, "run").mockImplementation(() => Promise.reject(new DOMException("", "UnknownError")));
+  const spy = vi
+    .spyOn(store, "run")
+    .mockImplementation(() => Promise.reject(new DOMException("", "UnknownError")));
   await client.revoke();
   spy.mockRestore();
   await client.grant();
@@ -686,7 +805,11 @@ test("a disabled client takes and sends nothing, and touches no storage", async 
   const run = vi.spyOn(store, "run");
   const client = clientOf(NOWHERE, { store, disabled: true });
   expect((await client.record({ mood: "good" })).dropped).toEqual({ mood: "disabled" });
-  expect([(await client.status()).reason, await client.flush(), await client.close()]).toEqual(["disabled", true, true]);
+  expect([(await client.status()).reason, await client.flush(), await client.close()]).toEqual([
+    "disabled",
+    true,
+    true,
+  ]);
   expect(run).not.toHaveBeenCalled();
 });
 
@@ -708,14 +831,24 @@ test("making a client takes less than a millisecond of the thread, once the code
   const times: number[] = [];
   for (let i = 0; i < 50; i++) {
     const began = performance.now();
-    const client = new Client({ url: NOWHERE, survey: "daily", epsilon: 1, store: new MemoryStore() });
+    const client = new Client({
+      url: NOWHERE,
+      survey: "daily",
+      epsilon: 1,
+      store: new MemoryStore(),
+    });
     times.push(performance.now() - began);
     void client.close(1);
   }
   expect(times.sort((a, b) => a - b)[25]).toBeLessThan(1);
 });
 
-const GOOD: ClientOptions = { url: "https://hearsay.example", survey: "daily", epsilon: 1, store: new MemoryStore() };
+const GOOD: ClientOptions = {
+  url: "https://hearsay.example",
+  survey: "daily",
+  epsilon: 1,
+  store: new MemoryStore(),
+};
 
 test.each<[string, Record<string, unknown>, RegExp]>([
   ["no URL", { url: "hearsay.example" }, /url must be the server's/],
@@ -732,10 +865,18 @@ test.each<[string, Record<string, unknown>, RegExp]>([
   ["epsilon 0", { epsilon: 0 }, /epsilon must be finite and > 0, got 0/],
   ["epsilon as text", { epsilon: "1" }, /epsilon must be finite and > 0, got "1"/],
   ["a revision that is none", { revision: "ABC" }, /revision must be 64/],
-  ["an agreement and epsilon", { agreement: agreementOn(planOf()), survey: undefined }, /leave them out/],
+  [
+    "an agreement and epsilon",
+    { agreement: agreementOn(planOf()), survey: undefined },
+    /leave them out/,
+  ],
   ["a misspelt option", { mayreveal: {} }, /a client has no "mayreveal"; it has url/],
   ["mayReveal as a list", { mayReveal: ["a"] }, /expected an object/],
-  ["mayReveal with a text", { mayReveal: { a: "no" } }, /mayReveal\["a"\] must be a list of names, got "no"/],
+  [
+    "mayReveal with a text",
+    { mayReveal: { a: "no" } },
+    /mayReveal\["a"\] must be a list of names, got "no"/,
+  ],
   ["mayTellChanges as text", { mayTellChanges: "a" }, /mayTellChanges must be a list of names/],
   ["withhold as text", { withhold: "a" }, /withhold must be a list of names/],
   ["a level that is no name", { level: 1 }, /a level is a name, got 1/],
@@ -754,11 +895,48 @@ test.each<[string, Record<string, unknown>, RegExp]>([
   expect(make).toThrow(expect.objectContaining({ name: "InvalidInput" }));
 });
 
+test.each([undefined, null, "https://hearsay.example", 1])(
+  "a client of %o is refused at once",
+  (options) => {
+    expect(() => new Client(options as never)).toThrow(
+      /a client is given as an object of url, survey/,
+    );
+  },
+);
+
+test("times may be as long as a number can be", async () => {
+  const server = await Collector.start();
+  const long = {
+    batchAge: Infinity,
+    timeout: Infinity,
+    longestWait: 1e15,
+    firstWait: 20,
+    planAge: Infinity,
+  };
+  const client = await readyOf(server.url, {
+    delivery: long,
+    store: new IndexedDbStore(`long ${made++}`, Infinity),
+    vouched: () => true,
+  });
+  expect((await client.record({ mood: "good" })).taken).toEqual(["mood"]);
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  expect(server.batches).toEqual([]);
+  expect(await client.flush(Infinity)).toBe(true);
+});
+
 test("loopback may be spoken to without TLS, and any host where the app says so", () => {
-  for (const url of ["http://localhost:1", "http://127.0.0.1", "http://127.1.2.3:9", "http://[::1]:9", "https://x"]) {
+  for (const url of [
+    "http://localhost:1",
+    "http://127.0.0.1",
+    "http://127.1.2.3:9",
+    "http://[::1]:9",
+    "https://x",
+  ]) {
     expect(() => new Client({ ...GOOD, url, disabled: true })).not.toThrow();
   }
-  expect(() => new Client({ ...GOOD, url: "http://x", insecure: true, disabled: true })).not.toThrow();
+  expect(
+    () => new Client({ ...GOOD, url: "http://x", insecure: true, disabled: true }),
+  ).not.toThrow();
 });
 
 test("in Node a store must be given; where there is IndexedDB, it is the default", () => {
@@ -780,7 +958,9 @@ test("a person needs a name, and only known choices", () => {
 });
 
 test("a number of no use as an attribute's bound is no obstacle to others", async () => {
-  const server = await Collector.start(planOf({ attributes: [numeric("a", -1e300, 1e300), categorical("b", ["x", "y"])] }));
+  const server = await Collector.start(
+    planOf({ attributes: [numeric("a", -1e300, 1e300), categorical("b", ["x", "y"])] }),
+  );
   const client = await readyOf(server.url);
   expect((await client.record({ a: 1e299, b: "x" })).taken).toEqual(["a", "b"]);
 });

@@ -44,7 +44,12 @@ export function onebit(epsilon: number): WireMechanism {
 }
 
 /** Two rounds; a memo is given `permanent`, a report of it `instantaneous` as the chances of a fresh draw. */
-export function chain(k: number, epsilon: number, permanent: number, instantaneous: number): WireMechanism {
+export function chain(
+  k: number,
+  epsilon: number,
+  permanent: number,
+  instantaneous: number,
+): WireMechanism {
   return {
     name: "krr_chain",
     epsilon,
@@ -56,8 +61,19 @@ export function chain(k: number, epsilon: number, permanent: number, instantaneo
   };
 }
 
-export function categorical(name: string, values: string[], more: Partial<WireAttribute> = {}): WireAttribute {
-  return { name, title: "", categorical: { values, sensitive: [], classes: [] }, mechanism: "", memo: 0, ...more };
+export function categorical(
+  name: string,
+  values: string[],
+  more: Partial<WireAttribute> = {},
+): WireAttribute {
+  return {
+    name,
+    title: "",
+    categorical: { values, sensitive: [], classes: [] },
+    mechanism: "",
+    memo: 0,
+    ...more,
+  };
 }
 
 export function numeric(name: string, low: number, high: number, clamp = false): WireAttribute {
@@ -79,9 +95,16 @@ export const MOODS = ["bad", "so-so", "good"];
 
 /** Return the bytes of a plan: by default a mood and a walk, once a day, at two levels. */
 export function planOf(draft: Draft = {}): Uint8Array {
-  const attributes = draft.attributes ?? [categorical("mood", MOODS), numeric("walked", 0, 20, true)];
-  const levels = Object.entries(draft.levels ?? { strict: 1, loose: 4 }).sort(([, a], [, b]) => a - b);
-  const share = draft.chances?.length ? Number(draft.chances.reduce((a, b) => a + b) / ONE) : attributes.length;
+  const attributes = draft.attributes ?? [
+    categorical("mood", MOODS),
+    numeric("walked", 0, 20, true),
+  ];
+  const levels = Object.entries(draft.levels ?? { strict: 1, loose: 4 }).sort(
+    ([, a], [, b]) => a - b,
+  );
+  const share = draft.chances?.length
+    ? Number(draft.chances.reduce((a, b) => a + b) / ONE)
+    : attributes.length;
   const mechanisms =
     draft.mechanisms ??
     ((_, epsilon) =>
@@ -98,14 +121,12 @@ export function planOf(draft: Draft = {}): Uint8Array {
       budget: "",
       default_level: draft.defaultLevel ?? levels[0]![0],
     },
-    levels: levels.map(
-      ([name, epsilon]): WireLevel => ({
-        name,
-        epsilon,
-        mechanisms: mechanisms(name, epsilon),
-        chances: draft.chances ?? [],
-      }),
-    ),
+    levels: levels.map(([name, epsilon]): WireLevel => ({
+      name,
+      epsilon,
+      mechanisms: mechanisms(name, epsilon),
+      chances: draft.chances ?? [],
+    })),
   });
 }
 
@@ -173,7 +194,9 @@ export class Collector {
 
   /** The batches that came, each time that they came. */
   get batches(): { bytes: Buffer; batch: Batch; at: number }[] {
-    return this.of("Submit").flatMap(({ body, at }) => fields(body, 1).map((bytes) => ({ bytes, batch: decodeBatch(new Uint8Array(bytes)), at })));
+    return this.of("Submit").flatMap(({ body, at }) =>
+      fields(body, 1).map((bytes) => ({ bytes, batch: decodeBatch(new Uint8Array(bytes)), at })),
+    );
   }
 
   /** The ids that were to be forgotten. */
@@ -198,9 +221,17 @@ export class Collector {
       return reply(response, [...field(1, this.plan), ...time]);
     }
     if (call.method === "Forget") {
-      return reply(response, [...field(1, fields(call.body, 3).map(() => 1)), ...time]);
+      return reply(response, [
+        ...field(
+          1,
+          fields(call.body, 3).map(() => 1),
+        ),
+        ...time,
+      ]);
     }
-    const results = fields(call.body, 1).map(() => field(1, [8, ...varint(this.statuses.shift() ?? 1)]));
+    const results = fields(call.body, 1).map(() =>
+      field(1, [8, ...varint(this.statuses.shift() ?? 1)]),
+    );
     reply(response, [...results.flat(), ...time]);
   }
 }
@@ -216,13 +247,15 @@ export function refuse(
   message: string,
   headers: Record<string, string> = {},
 ): void {
-  response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify({ code, message }));
+  response
+    .writeHead(status, { "content-type": "application/json", ...headers })
+    .end(JSON.stringify({ code, message }));
 }
 
 /** Return the contents of a field of bytes in a message of such fields. */
 function fields(message: Buffer, wanted: number): Buffer[] {
   const found: Buffer[] = [];
-  for (let at = 0; at < message.length; ) {
+  for (let at = 0; at < message.length;) {
     const tag = message[at++]!;
     let size = 0;
     for (let shift = 0; ; shift += 7) {

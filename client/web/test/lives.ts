@@ -8,7 +8,20 @@ import { expect } from "vitest";
 import { type Coins, SystemCoins } from "../src/coins.js";
 import { type Batch, type Client, IndexedDbStore, MemoryStore, type Store } from "../src/index.js";
 import type { WireAttribute, WireMechanism } from "../src/plans/protobuf.js";
-import { categorical, chain, clientOf, Clock, Collector, DAY, krr, MOODS, numeric, onebit, planOf, refuse } from "./kit.js";
+import {
+  categorical,
+  chain,
+  clientOf,
+  Clock,
+  Collector,
+  DAY,
+  krr,
+  MOODS,
+  numeric,
+  onebit,
+  planOf,
+  refuse,
+} from "./kit.js";
 import { ScriptedCoins } from "./scripted.js";
 
 /** Answers outside every domain. */
@@ -28,13 +41,27 @@ export const OUTSIDE: unknown[] = [
   { valueOf: () => 1 },
   new Date(Number.NaN),
   new String("good"),
-  new Proxy({}, { get: () => { throw new Error("no"); } }),
-  { toString: () => { throw new Error("no"); }, [Symbol.toPrimitive]: () => { throw new Error("no"); } },
+  new Proxy(
+    {},
+    {
+      get: () => {
+        throw new Error("no");
+      },
+    },
+  ),
+  {
+    toString: () => {
+      throw new Error("no");
+    },
+    [Symbol.toPrimitive]: () => {
+      throw new Error("no");
+    },
+  },
 ];
 
 /** Integers that a seed gives: the same calls in both runs. */
 function* integers(seed: number): Generator<number> {
-  for (let state = seed + 1; ; ) {
+  for (let state = seed + 1; ;) {
     state = (state * 48_271) % 2_147_483_647;
     yield state;
   }
@@ -80,7 +107,8 @@ export async function live(seed: number, which: number, play: Play): Promise<unk
     attributes: play.attributes,
     levels: { low: 4, high: 8 },
     chances: play.chances,
-    mechanisms: (_, epsilon) => play.attributes.map((attribute) => play.mechanism(attribute, epsilon / 4)),
+    mechanisms: (_, epsilon) =>
+      play.attributes.map((attribute) => play.mechanism(attribute, epsilon / 4)),
   });
   const server = await Collector.start(plan);
   const clock = new Clock();
@@ -128,7 +156,9 @@ export async function live(seed: number, which: number, play: Play): Promise<unk
       const given = next(4);
       const value = next(1000);
       if (!given) continue; // left out, in both runs
-      const inside = domain ? domain.values[(value + which * (i + 1)) % domain.values.length] : ((value + which * 7) % 21) - 0.5;
+      const inside = domain
+        ? domain.values[(value + which * (i + 1)) % domain.values.length]
+        : ((value + which * 7) % 21) - 0.5;
       const outside = OUTSIDE[(value + which) % OUTSIDE.length];
       answers[name] = (given === 1 && which) || given === 2 ? outside : inside;
     }
@@ -177,18 +207,27 @@ const fresh = (attribute: WireAttribute, epsilon: number): WireMechanism =>
 export const PLAYS: [string, Play][] = [
   [
     "of fresh reports",
-    { attributes: [moods[0]!, numeric("walked", 0, 20)], mechanism: fresh, memoised: false, chances: [], lasts: true },
+    {
+      attributes: [moods[0]!, numeric("walked", 0, 20)],
+      mechanism: fresh,
+      memoised: false,
+      chances: [],
+      lasts: true,
+    },
   ],
-  ["that sample attributes", { attributes: moods, mechanism: fresh, memoised: false, chances: [half, half], lasts: false }],
+  [
+    "that sample attributes",
+    { attributes: moods, mechanism: fresh, memoised: false, chances: [half, half], lasts: false },
+  ],
   [
     "with memos",
     {
       attributes: memoised,
-      mechanism: ({ categorical: domain }, epsilon) => chain(domain!.values.length, epsilon, 0.9, 0.9),
+      mechanism: ({ categorical: domain }, epsilon) =>
+        chain(domain!.values.length, epsilon, 0.9, 0.9),
       memoised: true,
       chances: [],
       lasts: false,
     },
   ],
 ];
-

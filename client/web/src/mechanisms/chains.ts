@@ -36,7 +36,7 @@ export const krrChain: Kind = {
       memoize: (_, value, coins) => littleEndian(drawKrr(k, permanent, value, coins), width),
       report(memo, coins) {
         const value = fromLittleEndian(memo);
-        given.check(value < k, `a code is below ${k}`);
+        given.check(value < k, "memo");
         return littleEndian(drawKrr(k, instantaneous, value, coins), width);
       },
     };
@@ -87,7 +87,7 @@ export const unaryChain: Kind = {
       key: (_, value) => value,
       memoize: (_, value, coins) => drawUnary(k, p, q, value, coins),
       report(memo, coins) {
-        given.check((memo[width - 1]! & ~(0xff >> (-k & 7))) === 0, `a code has no bit beyond its ${k}`);
+        given.check((memo[width - 1]! & ~(0xff >> (-k & 7))) === 0, "memo");
         return flipRow(memo, k, own, other, coins);
       },
     };
@@ -105,14 +105,14 @@ function flipRow(row: Uint8Array, columns: number, own: Chance, other: Chance, c
 
 function readPair(given: Integers, field: string): [own: Chance, other: Chance] {
   const [own, other, ...more] = given.list(field);
-  given.check(own !== undefined && other !== undefined && !more.length, `${field} is a pair (own, other)`);
+  given.check(own !== undefined && other !== undefined && !more.length, field);
   const pair: [Chance, Chance] = [chance(given.name, field, own!), chance(given.name, field, other!)];
-  given.check(other! < own!, `${field}: other must be below own`);
+  given.check(other! < own!, field);
   return pair;
 }
 
 function checkRound(given: Integers, ratio: Fraction): void {
-  given.check(certainlyAtMost(ratio, fraction(BigInt(MAX_EPSILON))), "a round may have epsilon 32 at most");
+  given.check(certainlyAtMost(ratio, fraction(BigInt(MAX_EPSILON))), "permanent, instantaneous");
 }
 
 /** Return the draw of a device that answers but once: both rounds in turn. */

@@ -69,7 +69,7 @@ export function bucketOf(residue: number, prime: number, buckets: number): numbe
 /** Return the prime of hash functions; throw `InvalidInput` unless it is one, at least k and buckets. */
 export function readPrime(given: Integers, k: number, buckets: number): number {
   const prime = given.within("prime", Math.max(k, buckets), MAX_PRIME);
-  given.check(isPrime(prime), `prime must be a prime, got ${prime}`);
+  given.check(isPrime(prime), "prime");
   return prime;
 }
 

@@ -16,10 +16,10 @@ export const she: Kind = {
     const k = given.categories(2 ** 16);
     const weights = given.list("weights");
     const last = weights.length - 1;
-    given.check(last >= 1 && last <= 255, `a grid has 2..256 levels, got ${weights.length}`);
+    given.check(last >= 1 && last <= 255, "weights");
     checkWeights(given, weights);
     const mean = weights.reduce((sum, weight, y) => sum + BigInt(y) * weight, 0n);
-    given.check(2n * mean < BigInt(last) * ONE, "the weights must put other categories lower");
+    given.check(2n * mean < BigInt(last) * ONE, "weights");
     const ratio = largestOf(weights.map((weight, y) => fraction(weight, weights[last - y]!)));
     const levels = cumulated(weights);
     return {
@@ -39,5 +39,5 @@ export const she: Kind = {
 /** Throw `InvalidInput` unless weights are positive and sum to 2^64. */
 export function checkWeights(given: Integers, weights: readonly bigint[]): void {
   const sum = weights.reduce((a, b) => a + b, 0n);
-  given.check(sum === ONE && weights.every((weight) => weight > 0n), "weights must be positive and sum to 2^64");
+  given.check(sum === ONE && weights.every((weight) => weight > 0n), "weights");
 }

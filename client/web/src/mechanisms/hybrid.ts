@@ -17,7 +17,7 @@ export const hybrid: Kind = {
     const { grid, codes } = window;
     const flip = given.chance("flip", HALF);
     const onebit = given.chance("onebit");
-    given.check(2 + codes <= 2 ** 16, `there may be 65536 different codes, got ${2 + codes}`);
+    given.check(2 + codes <= 2 ** 16, "grid, window");
     const width = widthOf(2 + codes);
     return {
       width,

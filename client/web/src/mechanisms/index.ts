@@ -31,6 +31,9 @@ const RARE = [
   .join(" ")
   .split(" ");
 
+/** The names of all mechanisms that a plan can have. */
+export const NAMES: readonly string[] = [...Object.keys(COMMON), ...RARE];
+
 /** Return a kind of mechanism by its name in a plan; throw `InvalidInput` for an unknown name. */
 async function named(name: string): Promise<Kind> {
   if (Object.hasOwn(COMMON, name)) return COMMON[name]!;

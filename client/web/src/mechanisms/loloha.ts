@@ -21,12 +21,12 @@ export const loloha: Kind = {
     // Python builds the local hashing of the same form, whose k-RR must have a coin for epsilon.
     const { n, d } = expBelow(fromDouble(epsilon));
     const many = BigInt(buckets);
-    given.check(many * ONE * d <= (ONE - 1n) * (n + (many - 1n) * d), `epsilon is too small, got ${epsilon}`);
+    given.check(many * ONE * d <= (ONE - 1n) * (n + (many - 1n) * d), "epsilon");
 
     /** Return the function of a device; throw `InvalidInput` where it is none. */
     const read = (device: Uint8Array): number => {
       const drawn = Number(integer(device));
-      given.check(drawn < prime ** 2, `a hash function is below ${prime ** 2}`);
+      given.check(drawn < prime ** 2, "device");
       return drawn;
     };
     const rounds: Rounds = {
@@ -41,7 +41,7 @@ export const loloha: Kind = {
       },
       report(memo, coins) {
         const code = integer(memo);
-        given.check(code < BigInt(prime) ** 2n * many, "a code is beyond the functions and buckets");
+        given.check(code < BigInt(prime) ** 2n * many, "memo");
         return hashes.code(Number(code / many), drawKrr(buckets, instantaneous, Number(code % many), coins));
       },
     };

@@ -103,9 +103,14 @@ export class Integers {
     return chance(this.name, field, this.list(field)[0]!, below);
   }
 
-  /** Throw `InvalidInput` with a reason unless `holds`. */
-  check(holds: boolean, reason: string): void {
-    if (!holds) throw new InvalidInput(`${this.name}: ${reason}`);
+  /**
+   * Throw `InvalidInput` that names the fields at fault unless `holds`.
+   *
+   * What they must be is in docs/wire-mechanisms.md: texts would be a tenth of a page's download, for plans
+   * that only a faulty server has.
+   */
+  check(holds: boolean, fields: string): void {
+    if (!holds) throw new InvalidInput(`${this.name}: ${fields}: expected what docs/wire-mechanisms.md says`);
   }
 }
 

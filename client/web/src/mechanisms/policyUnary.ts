@@ -20,10 +20,10 @@ export const policyUnary: Kind = {
     const policy = readPolicy(given, k);
     const [own, other] = [given.list("own"), given.list("other")];
     const size = policy.members.length;
-    given.check(own.length === size && other.length === size, `one pair of own and other for each of ${size} classes`);
+    given.check(own.length === size && other.length === size, "own, other");
     given.check(
       own.every((p, a) => other[a]! < p),
-      "other must be below own in every class",
+      "own, other",
     );
     const ratios = own.map((p, a) =>
       own.map((r, b) => (other[a]! ? fraction(p * (ONE - other[b]!), other[a]! * (ONE - r)) : undefined)),

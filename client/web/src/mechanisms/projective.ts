@@ -2,6 +2,7 @@
 
 import { coin, uniform } from "../core/draws.js";
 import { ONE } from "../core/exact.js";
+import { InvalidInput } from "../errors.js";
 import { fieldOf } from "./field.js";
 import { includeRatio, type Kind, littleEndian, widthOf } from "./mechanism.js";
 
@@ -19,12 +20,11 @@ export const projective: Kind = {
     const field = fieldOf(order);
     const points = pointsOf(order, dimension);
     if (!field || order ** dimension > 2 ** 32 || points < k || points > 2 ** 24) {
-      given.check(false, `no space of ${k}..2^24 points has order ${order} and dimension ${dimension}`);
-      throw new Error("unreachable");
+      throw new InvalidInput(`projective: no space of ${k}..2^24 points has order ${order} and dimension ${dimension}`);
     }
     const include = given.chance("include");
     const on = pointsOf(order, dimension - 1);
-    given.check(include.t * BigInt(points) > BigInt(on) * ONE, "include must exceed a hyperplane's share of the points");
+    given.check(include.t * BigInt(points) > BigInt(on) * ONE, "include");
     const width = widthOf(points);
 
     /** Return a number to the base `order` as a vector, the most significant digit first. */

@@ -17,7 +17,7 @@ const rotated = (x: number, by: number): number => (x >>> by) | (x << (32 - by))
 /**
  * Return the SHA-256 of at most 55 bytes, 32 bytes.
  *
- * It hashes nothing secret here: the hash functions of a sketch are public. Source: FIPS 180-4.
+ * It takes the same steps for every message of a length. Source: FIPS 180-4.
  */
 export function sha256OfShort(message: Uint8Array): Uint8Array {
   const block = new DataView(new ArrayBuffer(64));

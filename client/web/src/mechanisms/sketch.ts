@@ -70,7 +70,7 @@ function readSketch(given: Integers): Sketch {
   const k = given.categories(2 ** 20);
   const hashes = given.within("hashes", 1, 2 ** 16);
   const buckets = given.within("buckets", 2, 2 ** 15);
-  given.check(hashes * buckets <= 2 ** 24, "hashes * buckets must be at most 2^24");
+  given.check(hashes * buckets <= 2 ** 24, "hashes, buckets");
   const [seed] = given.list("seed") as [bigint];
   const prime = readPrime(given, k, buckets);
   const flip = given.chance("flip", HALF);

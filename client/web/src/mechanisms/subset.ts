@@ -18,7 +18,7 @@ export const subset: Kind = {
     const k = given.categories(2 ** 16);
     const size = given.within("size", 1, Math.floor(k / 2));
     const include = given.chance("include");
-    given.check(include.t * BigInt(k) > BigInt(size) * ONE, "include must exceed 2^64 size / k");
+    given.check(include.t * BigInt(k) > BigInt(size) * ONE, "include");
     const bytes = k <= 256 ? 1 : 2;
     const masked = rowBytes(k) <= size * bytes;
     const width = masked ? rowBytes(k) : size * bytes;

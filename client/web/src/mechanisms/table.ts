@@ -38,12 +38,12 @@ export const policyTable: Kind = {
     for (const row of rows) {
       given.check(
         row.reduce((a, b) => a + b) === ONE && row.every((weight) => weight < ONE),
-        "each row must sum to 2^64, of weights below it",
+        "weights",
       );
     }
     given.check(
       rows[0]!.every((_, y) => rows.some((row) => row[y])),
-      "no category can cause one of the codes",
+      "weights",
     );
     checkRank(given, rows);
     const policy = readPolicy(given, rows.length);
@@ -54,7 +54,7 @@ export const policyTable: Kind = {
 /** Return a mechanism's policy; throw `InvalidInput` where it is none, or not one for k values. */
 export function readPolicy(given: Integers, k: number): Policy {
   const policy = Policy.fromIntegers(given.list("policy"));
-  given.check(policy.k === k, `the policy is for ${policy.k} values, k is ${k}`);
+  given.check(policy.k === k, "policy");
   return policy;
 }
 
@@ -76,13 +76,13 @@ function readRows(given: Integers, largest: number): Rows {
   const size = weights.length / k;
   given.check(
     Number.isInteger(size) && size >= k && weights.length <= 2 ** 16,
-    `${k} rows of equally many weights, ${k} or more and 65536 in all, are expected, got ${weights.length} weights`,
+    "weights",
   );
   return Array.from({ length: k }, (_, x) => weights.slice(size * x, size * (x + 1)));
 }
 
 function checkRank(given: Integers, rows: Rows): void {
-  given.check(areIndependent(rows.map((row) => row.map(Number))), "the table does not tell all categories apart");
+  given.check(areIndependent(rows.map((row) => row.map(Number))), "weights");
 }
 
 function drawing(rows: Rows): Pick<Parts, "k" | "width" | "draw"> & { k: number } {

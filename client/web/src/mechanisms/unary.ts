@@ -16,7 +16,7 @@ export const unary: Kind = {
   make(given) {
     const k = given.categories(2 ** 20);
     const [own, other] = [given.chance("own"), given.chance("other")];
-    given.check(other.t < own.t, "other must be below own");
+    given.check(other.t < own.t, "other");
     return {
       k,
       width: rowBytes(k),

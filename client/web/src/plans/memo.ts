@@ -5,6 +5,7 @@ import { compare, fromDouble, times } from "../core/exact.js";
 import { logAbove } from "../core/logarithm.js";
 import { InvalidInput } from "../errors.js";
 import { checkValue, type Mechanism } from "../mechanisms/mechanism.js";
+import { sha256OfShort } from "../mechanisms/sha256.js";
 import { sha256 } from "./digest.js";
 
 /**
@@ -66,6 +67,18 @@ export class Memoizer {
   key(device: Uint8Array, category: number): number {
     this.checkInput(device, category);
     return this.mechanism.rounds?.key(device, category) ?? category;
+  }
+
+  /**
+   * Return a key as a ledger keeps it, hashed with the ledger's salt (16 bytes).
+   *
+   * Against a glance only: who has the ledger has the salt, and the values are few.
+   */
+  hidden(salt: Uint8Array, key: number): string {
+    const message = new Uint8Array(salt.length + 8);
+    message.set(salt);
+    new DataView(message.buffer).setFloat64(salt.length, key);
+    return Array.from(sha256OfShort(message).subarray(0, 16), (byte) => byte.toString(16).padStart(2, "0")).join("");
   }
 
   /** Return a fresh memo, in the form of a code; throw `InvalidInput` as `key` does. */

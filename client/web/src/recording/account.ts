@@ -3,7 +3,6 @@
 import { type Limits, type Spent, total } from "../choices.js";
 import type { Coins } from "../coins.js";
 import { compare, type Fraction, fraction, fromDouble, plus, sum, times } from "../core/exact.js";
-import { end, label, start } from "../plans/period.js";
 import { Trouble } from "../trouble.js";
 import { cost, type Terms } from "./terms.js";
 
@@ -13,9 +12,6 @@ const AHEAD = 24 * 3600e3;
 /** Answered time ranges that an account remembers. Beyond that the two earliest are merged, which also
  * closes the time between them. */
 const STRETCHES = 32;
-
-/** The last moment that a date can have: the one period of a survey without a unit ends there. */
-const FOREVER = 8.64e15;
 
 /** `life` is what reports really cost; `calls` is the same, as if a memoised attribute needed one memo
  * only, whatever the answers. */
@@ -43,6 +39,15 @@ interface Survey {
   costs: Record<Kind, number[]>;
 }
 
+type List = [string, [number, number][]][];
+
+/** A survey's account as the ledger keeps it. */
+type Kept = Omit<Survey, "spent" | "life" | "calls"> & {
+  spent: [string, number][];
+  life: List;
+  calls: List;
+};
+
 /**
  * One person's accounts, by survey, as the ledger keeps them; the methods act on one survey.
  *
@@ -56,7 +61,11 @@ export class Account {
 
   /** Read the accounts from what `dump` returned; "" is a person without any. */
   constructor(stored: string, survey: string) {
-    this.#all = new Map(stored ? (JSON.parse(stored, revived) as [string, Survey][]) : []);
+    this.#all = new Map(
+      stored
+        ? (JSON.parse(stored) as [string, Kept][]).map(([name, kept]) => [name, read(kept)])
+        : [],
+    );
     let mine = this.#all.get(survey);
     if (!mine) {
       mine = {
@@ -77,8 +86,12 @@ export class Account {
 
   /** Return the accounts of all surveys as text, for the ledger. */
   dump(): string {
-    // Maps, because an attribute may be called "__proto__", and what is spent on it must count.
-    return JSON.stringify([...this.#all], (_, value) => (value instanceof Map ? { map: [...value] } : value));
+    return JSON.stringify(
+      [...this.#all].map(([survey, mine]) => [
+        survey,
+        { ...mine, spent: [...mine.spent], life: listed(mine.life), calls: listed(mine.calls) },
+      ]),
+    );
   }
 
   /** How many times each epsilon was spent, by attribute of this survey. */
@@ -98,11 +111,14 @@ export class Account {
    * after the server's time (undefined: not known), or it is before one that was answered and the
    * server does not confirm it. Times in milliseconds since 1970.
    */
-  check(terms: Terms, now: number, serverTime: number | undefined): { period: string; begins: boolean } {
+  check(
+    terms: Terms,
+    now: number,
+    serverTime: number | undefined,
+  ): { period: string; begins: boolean } {
     const { plan } = terms;
     const mine = this.#mine;
-    const period = label(plan.period, now);
-    const [begin, until] = bounds(plan.period, period);
+    const { name: period, begin, end: until } = terms.periodAt(now);
     if (serverTime !== undefined && plan.period && begin > serverTime + AHEAD) {
       throw new Trouble(
         "clock",
@@ -149,7 +165,8 @@ export class Account {
       });
       mine.since ??= now;
       this.#left = undefined;
-      add(mine.answered, bounds(terms.plan.period, period));
+      const { begin, end } = terms.periodAt(now);
+      add(mine.answered, [begin, end]);
     } else {
       // Where these terms drew the attributes, their sum is within their record's epsilon. Otherwise
       // other terms drew them, or reported some already.
@@ -165,7 +182,9 @@ export class Account {
 
   /** Tell whether an attribute may still be reported in this period. */
   mayReport(name: string, epsilon: number): boolean {
-    return !this.#mine.spent.has(name) && (!this.#left || compare(fromDouble(epsilon), this.#left) <= 0);
+    return (
+      !this.#mine.spent.has(name) && (!this.#left || compare(fromDouble(epsilon), this.#left) <= 0)
+    );
   }
 
   /** Return the epsilon charged to `calls` for a report; of memos only the first costs. */
@@ -178,7 +197,12 @@ export class Account {
     return !epsilon || limits.every((each) => this.#allows(kind, name, fromDouble(epsilon), each));
   }
 
-  #allows(kind: Kind, name: string, epsilon: Fraction, { life, ends, attributeLife }: Limits): boolean {
+  #allows(
+    kind: Kind,
+    name: string,
+    epsilon: Fraction,
+    { life, ends, attributeLife }: Limits,
+  ): boolean {
     if (life !== undefined) {
       const ever = this.#ever(kind);
       if (compare(plus(ever, epsilon), fromDouble(life)) > 0) return false;
@@ -188,7 +212,10 @@ export class Account {
       }
     }
     const cap = attributeLife.get(name);
-    return cap === undefined || compare(plus(total(only(this.#mine[kind], name)), epsilon), fromDouble(cap)) <= 0;
+    return (
+      cap === undefined ||
+      compare(plus(total(only(this.#mine[kind], name)), epsilon), fromDouble(cap)) <= 0
+    );
   }
 
   /**
@@ -202,15 +229,18 @@ export class Account {
     const least = Math.min(...answered.map((name) => this.callsCost(terms, name)));
     const paced = limits.filter((each) => each.life !== undefined);
     const next = plus(ever, fromDouble(least < Infinity ? least : 0));
-    if (!(ever.n && least > 0 && terms.plan.period) || paced.some((c) => compare(next, fromDouble(c.life!)) > 0)) {
+    if (
+      !(ever.n && least > 0 && terms.plan.period) ||
+      paced.some((c) => compare(next, fromDouble(c.life!)) > 0)
+    ) {
       return undefined;
     }
-    const period = label(terms.plan.period, now);
+    const period = terms.periodAt(now);
     const moments = [now];
     let [at, before] = [now, ever];
-    if (this.#mine.period === period) {
+    if (this.#mine.period === period.name) {
       at = this.#mine.entered;
-      moments[0] = bounds(terms.plan.period, period)[1];
+      moments[0] = period.end;
       before = minus(before, sum(this.#mine.costs.calls));
     }
     let blocked = false;
@@ -218,7 +248,10 @@ export class Account {
       if (ends === undefined) continue;
       blocked ||= compare(before, this.#share(life!, ends, at)) > 0;
       const first = this.#first;
-      const [n, d] = [ever.n * fromDouble(life!).d * BigInt(ends - first), ever.d * fromDouble(life!).n];
+      const [n, d] = [
+        ever.n * fromDouble(life!).d * BigInt(ends - first),
+        ever.d * fromDouble(life!).n,
+      ];
       moments.push(first + Number((n + d - 1n) / d));
     }
     return blocked ? Math.max(...moments) : undefined;
@@ -282,11 +315,6 @@ function only(spent: Spent, name: string): ReadonlyMap<number, number>[] {
   return found ? [found] : [];
 }
 
-/** Return when a period begins and ends. */
-function bounds(unit: string, name: string): [number, number] {
-  return [Math.max(-FOREVER, start(unit, name)), Math.min(FOREVER, end(unit, name))];
-}
-
 /** Add a time range that overlaps no other, and join it with adjacent ones. */
 function add(answered: [number, number][], stretch: [number, number]): void {
   answered.push(stretch);
@@ -303,8 +331,21 @@ function join(answered: [number, number][], at: number): void {
   answered.splice(at, 1);
 }
 
-function revived(_: string, value: unknown): unknown {
-  return typeof value === "object" && value !== null && "map" in value && !Array.isArray(value)
-    ? new Map(value.map as [unknown, unknown][])
-    : value;
+/** Return how often each epsilon was spent as lists. Lists are kept, and maps are used, because an attribute
+ * may be called "__proto__", and what is spent on it must count. */
+function listed(spent: Times): List {
+  return [...spent].map(([name, often]) => [name, [...often]]);
+}
+
+function mapped(list: List): Times {
+  return new Map(list.map(([name, often]) => [name, new Map(often)]));
+}
+
+function read(kept: Kept): Survey {
+  return {
+    ...kept,
+    spent: new Map(kept.spent),
+    life: mapped(kept.life),
+    calls: mapped(kept.calls),
+  };
 }

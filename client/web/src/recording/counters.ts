@@ -66,7 +66,8 @@ export class Counters {
     try {
       await transact(this.store, "relaxed", () => outbox.count(this.places, found));
     } catch (error) {
-      for (const [name, number] of Object.entries(found)) this.#new[name] = (this.#new[name] ?? 0) + number;
+      for (const [name, number] of Object.entries(found))
+        this.#new[name] = (this.#new[name] ?? 0) + number;
       throw error;
     }
   }
@@ -80,7 +81,8 @@ export class Counters {
       // `status` says why
     }
     const found = { ...kept };
-    for (const [name, number] of Object.entries(this.#new)) found[name] = (found[name] ?? 0) + number;
+    for (const [name, number] of Object.entries(this.#new))
+      found[name] = (found[name] ?? 0) + number;
     return found;
   }
 }

@@ -3,12 +3,21 @@
 import { type Caps, countForLife, type Limits, limitsOf } from "../choices.js";
 import type { Coins } from "../coins.js";
 import { InvalidInput } from "../errors.js";
-import { label, start } from "../plans/period.js";
 import { type Durability, get, put, type Store, transact, type Work } from "../storage/store.js";
 import { Trouble } from "../trouble.js";
 import { Account } from "./account.js";
 import * as outbox from "./outbox.js";
-import { EMPTY, hex, LEDGER, type LedgerRow, NOBODY, type PersonRow, Places, unhex, VERSION } from "./places.js";
+import {
+  EMPTY,
+  hex,
+  LEDGER,
+  type LedgerRow,
+  NOBODY,
+  type PersonRow,
+  Places,
+  unhex,
+  VERSION,
+} from "./places.js";
 import { randomize } from "./randomize.js";
 import { checkLimits, cost, isForLife, type Terms } from "./terms.js";
 
@@ -107,21 +116,28 @@ export class Ledger {
       const { account, all } = accountOf(row, terms, caps);
       const period = account.enter(terms, now, serverTime, coins);
       const vouched = row.vouched || (vouches() && !row.accounts);
-      checkVouched(ledger, vouched, terms, period, all);
-      const mask = Number.parseInt(ledger.salt.slice(0, 8), 16);
+      checkVouched(ledger, vouched, terms, now, all);
       const { codes, memos, dropped } = yield* randomize(
         values,
         terms,
         account,
         all,
-        { places, person: key, mask },
+        { places, person: key, salt: ledger.salt },
         coins,
       );
       yield* put(place, { ...row, accounts: account.dump(), vouched } satisfies PersonRow);
       const taken = codes.map((code) => code.attribute);
       if (!taken.length) return { taken, dropped, rows: 0, size: 0, overflow: 0 };
       const { revision } = terms.plan;
-      const report = { at: now, person: key, period, revision, size: outbox.sizeOf(codes), codes, memos };
+      const report = {
+        at: now,
+        person: key,
+        period,
+        revision,
+        size: outbox.sizeOf(codes),
+        codes,
+        memos,
+      };
       const { queue: after, overflow } = yield* outbox.add(places, queue, report, limits);
       return { taken, dropped, rows: after.rows, size: after.size, overflow };
     });
@@ -129,13 +145,18 @@ export class Ledger {
 
   /** Throw `Trouble` where `record` would, without writing; return the time from which the pace of a cap
    * allows answers, as `Account.resumes` does. */
-  async check(person: string, terms: Terms, { now, serverTime }: Moment, caps: Limits): Promise<number | undefined> {
+  async check(
+    person: string,
+    terms: Terms,
+    { now, serverTime }: Moment,
+    caps: Limits,
+  ): Promise<number | undefined> {
     const vouches = await this.#vouches(person);
     return this.#run("read", person, function* (same, key) {
       const [ledger, row = NOBODY] = yield* same(Places.person(key));
       const { account, all } = accountOf(row, terms, caps);
-      const { period } = account.check(terms, now, serverTime);
-      checkVouched(ledger, row.vouched || (vouches() && !row.accounts), terms, period, all);
+      account.check(terms, now, serverTime);
+      checkVouched(ledger, row.vouched || (vouches() && !row.accounts), terms, now, all);
       return account.resumes(terms, all, now);
     });
   }
@@ -145,7 +166,7 @@ export class Ledger {
     const of = (row: PersonRow): Spending[] => {
       const account = new Account(row.accounts, terms.plan.survey);
       const all = [caps, ...own(row, terms.plan.survey)];
-      const period = label(terms.plan.period, now);
+      const { name: period } = terms.periodAt(now);
       return [...terms.levels.keys()].map((name) => {
         const spent = [...(account.life.get(name) ?? [])];
         return {
@@ -168,7 +189,10 @@ export class Ledger {
   /** Keep a person's caps: `life` and `until` for all surveys, the others for this one. */
   setOwnCaps(person: string, caps: Caps): Promise<void> {
     const { life: most, until, ...others } = caps;
-    const life = { ...(most !== undefined && { life: most }), ...(until !== undefined && { until }) };
+    const life = {
+      ...(most !== undefined && { life: most }),
+      ...(until !== undefined && { until }),
+    };
     return this.changePerson(person, (row, survey) => ({
       ...row,
       life,
@@ -279,7 +303,10 @@ export class Ledger {
       )
       .then((row) => {
         if (row.version === VERSION) return row;
-        throw new Trouble("other_schema", `the ledger has schema ${row.version}, this version reads ${VERSION}`);
+        throw new Trouble(
+          "other_schema",
+          `the ledger has schema ${row.version}, this version reads ${VERSION}`,
+        );
       });
     this.#opening.catch(() => {
       this.#opening = undefined;
@@ -328,7 +355,11 @@ function own(row: PersonRow, survey: string): Limits[] {
 }
 
 /** Return an account and the caps in force; throw `Trouble` where no answer may be taken. */
-function accountOf(row: PersonRow, terms: Terms, caps: Limits): { account: Account; all: Limits[] } {
+function accountOf(
+  row: PersonRow,
+  terms: Terms,
+  caps: Limits,
+): { account: Account; all: Limits[] } {
   const { survey } = terms.plan;
   if (!row.consents.includes(survey)) throw new Trouble("no_consent");
   const mine = own(row, survey);
@@ -346,7 +377,7 @@ function checkVouched(
   { created, confirmed }: LedgerRow,
   vouched: boolean,
   terms: Terms,
-  period: string,
+  now: number,
   limits: readonly Limits[],
 ): void {
   if (created === null || vouched) return;
@@ -358,8 +389,10 @@ function checkVouched(
         "answered before says so by vouched",
     );
   }
-  if (!confirmed) throw new Trouble("new_ledger", `${why}, by a clock that the server has not confirmed yet`);
-  if (start(terms.plan.period, period) <= created) {
-    throw new Trouble("new_ledger", `${why}: an earlier one may have spent in ${period} already`);
+  if (!confirmed)
+    throw new Trouble("new_ledger", `${why}, by a clock that the server has not confirmed yet`);
+  const { name, begin } = terms.periodAt(now);
+  if (begin <= created) {
+    throw new Trouble("new_ledger", `${why}: an earlier one may have spent in ${name} already`);
   }
 }

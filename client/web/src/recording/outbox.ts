@@ -7,7 +7,7 @@
 
 import type { Coins } from "../coins.js";
 import { uniform } from "../core/draws.js";
-import { type Batch, encodeBatch } from "../plans/protobuf.js";
+import { type Batch, compareBytes, encodeBatch } from "../plans/protobuf.js";
 import { get, list, put, remove, type Work } from "../storage/store.js";
 import {
   type BatchRow,
@@ -89,7 +89,10 @@ export function* waiting(places: Places, most: number): Work<Waiting> {
 /** Return the most bytes that a report takes in a batch. */
 export function sizeOf(codes: readonly Code[]): number {
   // A character takes at most 3 bytes in UTF-8; the tags, lengths and presence bits less than 16.
-  return codes.reduce((size, c) => size + c.codes.length + 3 * (c.attribute.length + c.level.length) + 16, 64);
+  return codes.reduce(
+    (size, c) => size + c.codes.length + 3 * (c.attribute.length + c.level.length) + 16,
+    64,
+  );
 }
 
 /** Queue a report, and drop the oldest while more than `limits` (reports, bytes) wait; return the queue
@@ -101,7 +104,12 @@ export function* add(
   limits: readonly [number, number],
 ): Work<{ queue: QueueRow; overflow: number }> {
   yield* put(places.reports + ordered(queue.next), report);
-  let now = { ...queue, next: queue.next + 1, rows: queue.rows + 1, size: queue.size + report.size };
+  let now = {
+    ...queue,
+    next: queue.next + 1,
+    rows: queue.rows + 1,
+    size: queue.size + report.size,
+  };
   let overflow = 0;
   while (now.rows > limits[0] || now.size > limits[1]) {
     const { queue: less, rows } = yield* dropOldest(places, now, report.at);
@@ -115,7 +123,11 @@ export function* add(
 
 /** Drop a survey's oldest batch or, where there is none, report; a batch that may have left is kept
  * among the sent ones, and its id for the server to forget. */
-function* dropOldest(places: Places, queue: QueueRow, at: number): Work<{ queue: QueueRow; rows: number }> {
+function* dropOldest(
+  places: Places,
+  queue: QueueRow,
+  at: number,
+): Work<{ queue: QueueRow; rows: number }> {
   const [batch] = yield* list<BatchRow>(places.batches, 1);
   if (!batch) {
     const [report] = yield* list<ReportRow>(places.reports, 1);
@@ -143,7 +155,13 @@ function* dropOldest(places: Places, queue: QueueRow, at: number): Work<{ queue:
  * all that was spent on a batch is on the disk with it, even if a relaxed transaction before is not.
  * `leaves` tells that a page may send them without looking here again: then they count as having left.
  */
-export function* seal(places: Places, rows: number, size: number, leaves: boolean, coins: Coins): Work<boolean> {
+export function* seal(
+  places: Places,
+  rows: number,
+  size: number,
+  leaves: boolean,
+  coins: Coins,
+): Work<boolean> {
   const batches = yield* list<BatchRow>(places.batches);
   const found = yield* list<ReportRow>(places.reports, rows);
   const free = UNANSWERED - batches.filter(([, batch]) => !batch.putOff).length;
@@ -174,7 +192,11 @@ export function* seal(places: Places, rows: number, size: number, leaves: boolea
   return found.length === rows;
 }
 
-function grouped(found: [string, ReportRow][], rows: number, size: number): [string, ReportRow][][] {
+function grouped(
+  found: [string, ReportRow][],
+  rows: number,
+  size: number,
+): [string, ReportRow][][] {
   const groups: [string, ReportRow][][] = [];
   const open = new Map<string, { group: [string, ReportRow][]; filled: number }>();
   for (const each of found) {
@@ -198,6 +220,8 @@ function shuffled<T>(values: readonly T[], coins: Coins): T[] {
   }
   return found;
 }
+
+const utf8 = new TextEncoder();
 
 /** What tells a batch from others. */
 interface Head {
@@ -228,7 +252,8 @@ export function together(survey: string, head: Head, rows: readonly Row[]): Batc
       column.codes[row] = code.codes;
     }
   }
-  const inOrder = [...columns].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, column]) => column);
+  const named = [...columns].map(([name, column]) => [utf8.encode(name), column] as const);
+  const inOrder = named.sort(([a], [b]) => compareBytes(a, b)).map(([, column]) => column);
   return {
     id: unhex(head.id),
     survey,
@@ -277,18 +302,36 @@ export function* putOff(key: string, id: string): Work<void> {
 }
 
 /** Remove a batch with a final answer from the queue, and count it; return whether it was there. */
-export function* settle(places: Places, key: string, id: string, became: string, at: number): Work<boolean> {
+export function* settle(
+  places: Places,
+  key: string,
+  id: string,
+  became: string,
+  at: number,
+): Work<boolean> {
   const [batch, queue = EMPTY] = yield* get(key, places.queue);
   if (batch?.id !== id) return false;
   yield* remove(key);
-  const now = yield* remember(places, less(queue, batch.rows.length, batch.size), at, became, batch);
+  const now = yield* remember(
+    places,
+    less(queue, batch.rows.length, batch.size),
+    at,
+    became,
+    batch,
+  );
   yield* put(places.queue, now);
   yield* count(places, { [became]: 1 });
   return true;
 }
 
 /** Keep a batch among the last that left. */
-function* remember(places: Places, queue: QueueRow, at: number, became: string, row: BatchRow): Work<QueueRow> {
+function* remember(
+  places: Places,
+  queue: QueueRow,
+  at: number,
+  became: string,
+  row: BatchRow,
+): Work<QueueRow> {
   const batch = together(places.name, row, row.rows);
   yield* put(places.sent + ordered(queue.next), { at, became, batch } satisfies Sent);
   const sent = [...queue.sent, row.size];

@@ -5,7 +5,7 @@ import type { Coins } from "../coins.js";
 import type { Memoizer } from "../plans/memo.js";
 import { get, put, type Work } from "../storage/store.js";
 import type { Account } from "./account.js";
-import type { Code, Places } from "./places.js";
+import { type Code, type Places, unhex } from "./places.js";
 import { mechanismOf, type Terms } from "./terms.js";
 
 /** What is drawn for one record. */
@@ -21,7 +21,7 @@ export interface Drawn {
  * Randomise the answers that the account and caps allow, in a transaction.
  *
  * `values` are as mechanisms take them; undefined stands for an answer outside the domain. The account
- * spends the epsilon of each answer. `mask` hides the keys of memos from a glance.
+ * spends the epsilon of each answer. `salt` is the ledger's.
  *
  * Guarantee: each code is drawn by a mechanism of the plan from the answer, or from a value drawn
  * uniformly from the domain where there is no answer or no epsilon left for its memo; which codes are
@@ -32,7 +32,7 @@ export function* randomize(
   terms: Terms,
   account: Account,
   limits: readonly Limits[],
-  place: { places: Places; person: string; mask: number },
+  place: { places: Places; person: string; salt: string },
   coins: Coins,
 ): Work<Drawn> {
   const drawn: Drawn = { codes: [], memos: [], dropped: new Map() };
@@ -54,7 +54,14 @@ export function* randomize(
     let life: number;
     if (memoizer) {
       const prefix = place.places.memos(place.person, name, memoizer.identity);
-      const memos = new Memos(prefix, place.mask, memoizer, drawn.memos, () => domain.anything(coins), coins);
+      const memos = new Memos(
+        prefix,
+        unhex(place.salt),
+        memoizer,
+        drawn.memos,
+        () => domain.anything(coins),
+        coins,
+      );
       const affordable = account.allows("life", name, memoizer.epsilon, limits);
       const { memo, isNew } = yield* memos.of(given, affordable);
       life = isNew ? memoizer.epsilon : 0;
@@ -81,7 +88,7 @@ const BLANK = "blank";
 class Memos {
   constructor(
     private readonly prefix: string,
-    private readonly mask: number,
+    private readonly salt: Uint8Array,
     private readonly memoizer: Memoizer,
     private readonly drawn: string[],
     private readonly anything: () => number,
@@ -96,9 +103,10 @@ class Memos {
    */
   *of(value: number | undefined, affordable: boolean): Work<{ memo: Uint8Array; isNew: boolean }> {
     const [kept, blank] = yield* get(this.prefix + DEVICE, this.prefix + BLANK);
-    const device: Uint8Array = kept ?? (yield* this.#keep(DEVICE, this.memoizer.enroll(this.coins)));
+    const device: Uint8Array =
+      kept ?? (yield* this.#keep(DEVICE, this.memoizer.enroll(this.coins)));
     if (value !== undefined) {
-      const key = this.#hidden(this.memoizer.key(device, value));
+      const key = this.memoizer.hidden(this.salt, this.memoizer.key(device, value));
       const [memo] = yield* get(this.prefix + key);
       if (memo) return { memo, isNew: false };
       if (affordable) return { memo: yield* this.#draw(key, device, value), isNew: true };
@@ -114,11 +122,5 @@ class Memos {
     yield* put(this.prefix + key, bytes);
     this.drawn.push(this.prefix + key);
     return bytes;
-  }
-
-  #hidden(key: number): string {
-    // Against a glance only: who has the ledger has the mask, and the values are few. A hash would have
-    // to be synchronous here, and `crypto.subtle` is not.
-    return ((key ^ this.mask) >>> 0).toString(16);
   }
 }

@@ -5,6 +5,7 @@ import type { Coins } from "../coins.js";
 import { HearsayError, InvalidInput } from "../errors.js";
 import type { Mechanism } from "../mechanisms/mechanism.js";
 import type { Memoizer } from "../plans/memo.js";
+import { end, label, start } from "../plans/period.js";
 import type { Level, Plan } from "../plans/plan.js";
 import { nameOf } from "../storage/store.js";
 
@@ -21,6 +22,36 @@ export interface Terms {
   readonly recordEpsilon: number;
   /** Draw the attributes that one record reports. */
   draw(coins: Coins): string[];
+  /** Return the period that a time is in, in milliseconds since 1970. */
+  periodAt(now: number): Period;
+}
+
+/** A period: its name, and when it begins and ends, as dates can have it. */
+export interface Period {
+  readonly name: string;
+  readonly begin: number;
+  readonly end: number;
+}
+
+/** The last moment that a date can have: the one period of a survey without a unit ends there. */
+const FOREVER = 8.64e15;
+
+/** Return a function that names the period of a time, and remembers the last hour that it was asked for:
+ * most records of a page are of one. */
+function periodsOf(unit: string): (now: number) => Period {
+  let last: { hour: number; period: Period } | undefined;
+  return (now) => {
+    const hour = Math.floor(now / 3600e3);
+    if (last?.hour !== hour) {
+      const name = label(unit, now);
+      const [begin, until] = [
+        Math.max(-FOREVER, start(unit, name)),
+        Math.min(FOREVER, end(unit, name)),
+      ];
+      last = { hour, period: { name, begin, end: until } };
+    }
+    return last.period;
+  };
 }
 
 /**
@@ -29,7 +60,12 @@ export interface Terms {
  * Throws `InvalidInput` where the plan lacks a level or attribute, or a record at these levels spends
  * more than the loosest of them, or than the app agreed to.
  */
-export function termsOf(plan: Plan, choices: Choices, agreed: Agreed, withheld: ReadonlySet<string>): Terms {
+export function termsOf(
+  plan: Plan,
+  choices: Choices,
+  agreed: Agreed,
+  withheld: ReadonlySet<string>,
+): Terms {
   if (choices.level === undefined && !plan.defaultLevel) {
     throw new InvalidInput(
       `${shown(plan.survey)} has no default level: choose one of ${[...plan.levels.keys()].join(", ")}`,
@@ -38,7 +74,9 @@ export function termsOf(plan: Plan, choices: Choices, agreed: Agreed, withheld: 
   const named = (name: string): Level => {
     const level = plan.levels.get(name);
     if (level) return level;
-    throw new InvalidInput(`level must be one of ${[...plan.levels.keys()].join(", ")}, got ${shown(name)}`);
+    throw new InvalidInput(
+      `level must be one of ${[...plan.levels.keys()].join(", ")}, got ${shown(name)}`,
+    );
   };
   const level = named(choices.level ?? plan.defaultLevel);
   const names = [...plan.attributes.keys()];
@@ -72,7 +110,16 @@ export function termsOf(plan: Plan, choices: Choices, agreed: Agreed, withheld: 
     );
   }
   const draw = (coins: Coins): string[] => budget.draw(coins).map((j) => names[j]!);
-  return { plan, level, levels, withheld, memoizers, recordEpsilon, draw };
+  return {
+    plan,
+    level,
+    levels,
+    withheld,
+    memoizers,
+    recordEpsilon,
+    draw,
+    periodAt: periodsOf(plan.period),
+  };
 }
 
 /** Return the mechanism of an attribute of the plan at its level. */
@@ -88,14 +135,17 @@ export function cost(terms: Terms, name: string): number {
 /** Tell whether a lost ledger can never be made good: the survey has one period only, or memos that
  * were lost would have to be repeated. */
 export function isForLife(terms: Terms): boolean {
-  return !terms.plan.period || [...terms.memoizers.keys()].some((name) => !terms.withheld.has(name));
+  return (
+    !terms.plan.period || [...terms.memoizers.keys()].some((name) => !terms.withheld.has(name))
+  );
 }
 
 /** Throw `InvalidInput` where one report may spend more than its cap allows, or a cap is for an
  * attribute that the survey lacks. */
 export function checkLimits(terms: Terms, limits: Limits): void {
   for (const name of [...limits.attribute.keys(), ...limits.attributeLife.keys()]) {
-    if (!terms.levels.has(name)) throw new InvalidInput(`a cap of ${shown(name)}: ${noAttribute(terms.plan, name)}`);
+    if (!terms.levels.has(name))
+      throw new InvalidInput(`a cap of ${shown(name)}: ${noAttribute(terms.plan, name)}`);
   }
   for (const [name, cap] of limits.attribute) {
     const { epsilon } = mechanismOf(terms.levels, name);
@@ -115,7 +165,9 @@ export function encode(plan: Plan, name: string, answer: unknown): number {
   } catch (error) {
     // The answer is an object of the app's, whose methods may throw.
     throw new InvalidInput(
-      error instanceof HearsayError ? `${name} ${error.message}` : `${name} cannot be read: ${nameOf(error)}`,
+      error instanceof HearsayError
+        ? `${name} ${error.message}`
+        : `${name} cannot be read: ${nameOf(error)}`,
     );
   }
 }

@@ -13,6 +13,7 @@ import {
   type SubmitResponse,
 } from "../plans/protobuf.js";
 import { nameOf } from "../storage/store.js";
+import { after } from "../timers.js";
 import { type Reason, Unreachable } from "../trouble.js";
 
 /** The secret that proves to a server who calls; a function is asked at every call. */
@@ -65,14 +66,29 @@ export class Transport {
   /** Submit batches, given their bytes; return one result for each. The call is begun before this
    * returns, and outlives the page where the batches are small enough. */
   async submit(batches: readonly Uint8Array[], timeout: number): Promise<SubmitResponse> {
-    const answer = await this.#call("Submit", encodeSubmitRequest(batches), decodeSubmitResponse, timeout);
+    const answer = await this.#call(
+      "Submit",
+      encodeSubmitRequest(batches),
+      decodeSubmitResponse,
+      timeout,
+    );
     if (answer.results.length === batches.length) return answer;
     throw this.#malformed(`${batches.length} batches with ${answer.results.length} results`);
   }
 
   /** Ask the server to delete the batches with these ids, and never to take them. */
-  forget(survey: string, period: string, ids: Uint8Array[], timeout: number): Promise<ForgetResponse> {
-    return this.#call("Forget", encodeForgetRequest({ survey, period, ids }), decodeForgetResponse, timeout);
+  forget(
+    survey: string,
+    period: string,
+    ids: Uint8Array[],
+    timeout: number,
+  ): Promise<ForgetResponse> {
+    return this.#call(
+      "Forget",
+      encodeForgetRequest({ survey, period, ids }),
+      decodeForgetResponse,
+      timeout,
+    );
   }
 
   /** How many more bytes a call may have to outlive the page. */
@@ -85,14 +101,19 @@ export class Transport {
     for (const call of this.#calls) call.abort();
   }
 
-  async #call<T>(method: string, body: Uint8Array, decode: (data: Uint8Array) => T, timeout: number): Promise<T> {
+  async #call<T>(
+    method: string,
+    body: Uint8Array,
+    decode: (data: Uint8Array) => T,
+    timeout: number,
+  ): Promise<T> {
     const call = new AbortController();
     const alive = body.length <= this.room ? body.length : 0;
     let late = false;
-    const timer = setTimeout(() => {
+    const timer = after(timeout, () => {
       late = true;
       call.abort();
-    }, timeout);
+    });
     // Waited for beside the answer: after a collection of garbage Node 20 may forget whose signal it was.
     const ended = new Promise<never>((_, reject) => {
       call.signal.addEventListener("abort", () => reject(new Error("ended")));
@@ -116,7 +137,8 @@ export class Transport {
       const kind = response.headers.get("content-type")?.split(";", 1)[0]?.trim();
       const data = await this.#read(response, ended);
       if (response.status !== 200) throw this.#refused(response, kind, data);
-      if (kind !== "application/proto") throw this.#malformed(`content of the type ${onOneLine(kind ?? "")}`);
+      if (kind !== "application/proto")
+        throw this.#malformed(`content of the type ${onOneLine(kind ?? "")}`);
       try {
         return decode(data);
       } catch {
@@ -138,7 +160,7 @@ export class Transport {
     const headers: Record<string, string> = {
       "content-type": "application/proto",
       "connect-protocol-version": "1",
-      "connect-timeout-ms": String(Math.ceil(timeout)),
+      "connect-timeout-ms": String(Math.min(Math.ceil(timeout), 9_999_999_999)), // at most 10 digits
     };
     if (this.token === undefined) return headers;
     let token: unknown;
@@ -191,7 +213,10 @@ export class Transport {
       }
     }
     if (response.status === 401 || response.status === 403) {
-      return new Unreachable(`${this.#name} does not accept the token, or asks for one: ${told} (${code})`, "bad_token");
+      return new Unreachable(
+        `${this.#name} does not accept the token, or asks for one: ${told} (${code})`,
+        "bad_token",
+      );
     }
     if (OUR_FAULT.includes(code)) return new InvalidInput(told);
     const asked = response.headers.get("retry-after-ms") ?? "";
@@ -206,7 +231,10 @@ export class Transport {
   }
 
   #malformed(what: string): Unreachable {
-    return new Unreachable(`${this.#name} answers with ${what}: is it Hearsay's?`, "server_refused");
+    return new Unreachable(
+      `${this.#name} answers with ${what}: is it Hearsay's?`,
+      "server_refused",
+    );
   }
 
   /** Return the error for a call without an answer. */
@@ -249,13 +277,22 @@ export function serverUrl(text: unknown, insecure: boolean): URL {
   } catch {
     // refused below
   }
-  if (typeof text !== "string" || !url || !/^https?:$/.test(url.protocol) || url.username || url.password) {
+  if (
+    typeof text !== "string" ||
+    !url ||
+    !/^https?:$/.test(url.protocol) ||
+    url.username ||
+    url.password
+  ) {
     throw new InvalidInput('url must be the server\'s, such as "https://hearsay.example"');
   }
-  if (url.search || url.hash) throw new InvalidInput("url must have neither a query nor a fragment");
+  if (url.search || url.hash)
+    throw new InvalidInput("url must have neither a query nor a fragment");
   const isLoopback = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(url.hostname);
   if (url.protocol === "http:" && !isLoopback && !insecure) {
-    throw new InvalidInput(`${url.origin} would be read and forged on the way: use https, or pass insecure: true`);
+    throw new InvalidInput(
+      `${url.origin} would be read and forged on the way: use https, or pass insecure: true`,
+    );
   }
   return url;
 }

@@ -24,7 +24,8 @@ export function listen(name: string, heard: Heard): { tell(): void; stop(): void
   const leave = (): void => heard.leave();
   const online = (): void => heard.online();
   // Nothing is sent on the channel but that something changed.
-  const channel = isPage() && typeof BroadcastChannel === "function" ? new BroadcastChannel(name) : undefined;
+  const channel =
+    isPage() && typeof BroadcastChannel === "function" ? new BroadcastChannel(name) : undefined;
   if (channel) channel.onmessage = () => heard.changed();
   addEventListener("online", online);
   if (isPage()) {

@@ -2,14 +2,14 @@
 
 import { type Agreed, type Choices, checkAgreed, type Limits, shown } from "../choices.js";
 import { HearsayError, InvalidInput } from "../errors.js";
-import { sha256 } from "../plans/memo.js";
-import { type Plan, parsePlan } from "../plans/plan.js";
+import { sha256 } from "../plans/digest.js";
+import type { Plan } from "../plans/plan.js";
 import type { PlanResponse } from "../plans/protobuf.js";
 import type { Ledger } from "../recording/ledger.js";
 import type { TimeRow } from "../recording/places.js";
 import { checkLimits, mechanismOf, type Terms, termsOf } from "../recording/terms.js";
-import { get, put, transact } from "../storage/store.js";
-import { type Status, statusOf, toThrow, Unreachable } from "../trouble.js";
+import { get, nameOf, put, transact } from "../storage/store.js";
+import { type Status, statusOf, toThrow, Trouble, Unreachable } from "../trouble.js";
 import type { Transport } from "./connect.js";
 
 const DAY = 24 * 3600e3;
@@ -97,7 +97,8 @@ export class PlanKeeper {
     const { serverTime } = this;
     if (serverTime === undefined || (await this.ledger.isConfirmed())) return;
     const now = this.clock();
-    if (Math.abs(now - serverTime) <= DAY) await this.ledger.confirmCreated(Math.max(now, serverTime));
+    if (Math.abs(now - serverTime) <= DAY)
+      await this.ledger.confirmCreated(Math.max(now, serverTime));
   }
 
   /** Load the plan from the ledger, or from the app's agreement; throw `Trouble` where the ledger cannot
@@ -113,10 +114,15 @@ export class PlanKeeper {
   async #look(): Promise<void> {
     const { agreed } = this;
     const { plan: place, time } = this.ledger.places;
-    const [kept, row = NEVER]: [Uint8Array?, TimeRow?] = await transact(this.ledger.store, "read", function* () {
-      return (yield* get(place, time)) as [Uint8Array?, TimeRow?];
-    });
-    if (!this.#heard && row.serverTime > 0) this.#heard = { said: row.serverTime, at: performance.now() };
+    const [kept, row = NEVER]: [Uint8Array?, TimeRow?] = await transact(
+      this.ledger.store,
+      "read",
+      function* () {
+        return (yield* get(place, time)) as [Uint8Array?, TimeRow?];
+      },
+    );
+    if (!this.#heard && row.serverTime > 0)
+      this.#heard = { said: row.serverTime, at: performance.now() };
     // Where the app asks for another plan than the kept one, its plan is yet to come.
     if (kept && (agreed.revision === undefined || agreed.revision === (await sha256(kept)))) {
       try {
@@ -184,7 +190,8 @@ export class PlanKeeper {
       console.warn(`hearsay: ${shown(this.agreed.survey)}: ${error.message}`);
     }
     this.transportError = error.message;
-    if (!this.plan && this.refused.reason !== "plan_refused") this.refused = statusOf(error.reason, error.message);
+    if (!this.plan && this.refused.reason !== "plan_refused")
+      this.refused = statusOf(error.reason, error.message);
   }
 
   /** Take note of a call that was answered. */
@@ -239,7 +246,8 @@ export class PlanKeeper {
   terms(choices: Choices): Terms {
     if (!this.plan) throw this.noPlan();
     let known = this.#terms.get(choices);
-    if (known?.plan !== this.plan) this.#terms.set(choices, (known = this.#checked(this.plan, choices)));
+    if (known?.plan !== this.plan)
+      this.#terms.set(choices, (known = this.#checked(this.plan, choices)));
     return known;
   }
 
@@ -253,7 +261,7 @@ export class PlanKeeper {
    * device's own user. If the user chose no level and there is no default, there must be levels that
    * somebody else could choose. */
   async #accepted(data: Uint8Array): Promise<Plan> {
-    const plan = await parsePlan(data);
+    const plan = await parsed(data);
     checkAgreed(this.agreed, plan, this.withheld);
     if (this.choices.level !== undefined || plan.defaultLevel) {
       this.#terms.set(this.choices, this.#checked(plan, this.choices));
@@ -281,8 +289,20 @@ export class PlanKeeper {
     if (before !== error.message) {
       console.error(`hearsay: a plan of ${shown(this.agreed.survey)} is refused: ${error.message}`);
     }
-    if (this.plan) this.refusedOther = error.message; // the plan that was kept holds
+    if (this.plan)
+      this.refusedOther = error.message; // the plan that was kept holds
     else this.refused = statusOf("plan_refused", error.message);
+  }
+}
+
+/** Build a plan from its bytes, as `parsePlan`; throw `Trouble` where a part of the SDK is not to be had. */
+async function parsed(data: Uint8Array): Promise<Plan> {
+  try {
+    // With the mechanisms this is as large as the rest, and a page needs it only once somebody answers.
+    return await (await import("../plans/plan.js")).parsePlan(data);
+  } catch (error) {
+    if (error instanceof HearsayError) throw error;
+    throw new Trouble("no_plan", `a part of the SDK could not be loaded: ${nameOf(error)}`);
   }
 }
 
@@ -293,7 +313,8 @@ function least(plan: Plan): Choices {
   return {
     level: loosest.name,
     levels: [...plan.attributes.keys()].map((name) => {
-      const epsilon = (level: (typeof levels)[0]): number => mechanismOf(new Map([[name, level]]), name).epsilon;
+      const epsilon = (level: (typeof levels)[0]): number =>
+        mechanismOf(new Map([[name, level]]), name).epsilon;
       return [name, levels.reduce((a, b) => (epsilon(b) < epsilon(a) ? b : a)).name] as const;
     }),
   };

@@ -7,6 +7,7 @@ import type { Counters } from "../recording/counters.js";
 import * as outbox from "../recording/outbox.js";
 import { type BatchRow, type Places, unhex } from "../recording/places.js";
 import { list, nameOf, type Store, transact } from "../storage/store.js";
+import { after, type Timer } from "../timers.js";
 import { Trouble, Unreachable } from "../trouble.js";
 import { onOneLine, type Transport } from "./connect.js";
 import type { PlanKeeper } from "./planKeeper.js";
@@ -90,7 +91,7 @@ interface Ready {
 export class Sender {
   lastSuccess: number | undefined;
   lastError = "";
-  #timer: ReturnType<typeof setTimeout> | undefined;
+  #timer: Timer | undefined;
   #due = Infinity;
   #turning = false;
   #again = false;
@@ -128,10 +129,10 @@ export class Sender {
     if (due >= this.#due) return;
     clearTimeout(this.#timer);
     this.#due = due;
-    this.#timer = setTimeout(() => {
+    this.#timer = after(delay, () => {
       this.#due = Infinity;
       void this.#run();
-    }, delay);
+    });
     // In Node a process may end while nothing but the next look is to come.
     (this.#timer as { unref?: () => void }).unref?.();
   }
@@ -141,7 +142,7 @@ export class Sender {
   flush(timeout: number): Promise<boolean> {
     if (this.#stopped) return Promise.resolve(false);
     return new Promise((resolve) => {
-      const late = setTimeout(() => flush.answer(false), timeout);
+      const late = after(timeout, () => flush.answer(false));
       const flush: Flush = {
         deadline: performance.now() + timeout,
         answer: (sent) => {
@@ -211,7 +212,8 @@ export class Sender {
     );
     this.#leaving = call
       .then(async (answer) => {
-        for (const [i, [key, ready]] of leaving.entries()) await this.#take(key, ready, answer.results[i]!);
+        for (const [i, [key, ready]] of leaving.entries())
+          await this.#take(key, ready, answer.results[i]!);
         this.keeper.succeeded(answer.server_time);
       })
       .catch((error) => this.log(`what left with the page was not answered: ${words(error)}`))
@@ -259,7 +261,9 @@ export class Sender {
     const everything = flushes.length > 0;
     let sent: { wait: number | undefined; waits: outbox.Waiting | undefined };
     try {
-      const exclusively = this.store.exclusively?.bind(this.store) ?? ((_: string, work: () => Promise<any>) => work());
+      const exclusively =
+        this.store.exclusively?.bind(this.store) ??
+        ((_: string, work: () => Promise<any>) => work());
       sent = await exclusively(`send ${this.places.name}`, () => this.#send(everything));
     } catch (error) {
       if (this.#pauses || this.#stopped) return AGAIN; // the call was ended, and did not fail
@@ -282,9 +286,13 @@ export class Sender {
       return AGAIN;
     }
     for (const flush of flushes) flush.answer(true);
-    const idle = waits.forgets ? Math.min(IDLE, Math.max(AGAIN, this.#forgetAt - performance.now())) : IDLE;
+    const idle = waits.forgets
+      ? Math.min(IDLE, Math.max(AGAIN, this.#forgetAt - performance.now()))
+      : IDLE;
     if (!waits.reports) {
-      return waits.consent && (await this.keeper.lacksSomething()) ? Math.min(idle, this.delivery.longestWait) : idle;
+      return waits.consent && (await this.keeper.lacksSomething())
+        ? Math.min(idle, this.delivery.longestWait)
+        : idle;
     }
     const age = this.clock() - waits.oldest;
     return Math.min(Math.max(10, this.delivery.batchAge - age), this.delivery.longestWait, idle);
@@ -342,7 +350,8 @@ export class Sender {
         if (!ready.underWay && !batches.some(([other]) => other === key)) this.#ready.delete(key);
       }
       for (const [key, { id, bytes, left }] of batches) {
-        if (this.#ready.get(key)?.id !== id) this.#ready.set(key, { id, bytes, left, underWay: false });
+        if (this.#ready.get(key)?.id !== id)
+          this.#ready.set(key, { id, bytes, left, underWay: false });
       }
       if (!batches.length) {
         if (full) throw full;
@@ -374,7 +383,9 @@ export class Sender {
     if (!ready || this.#stopped || this.#pauses || !this.consent.maySend) return 0;
     const became = this.#answered.get(ready.id);
     if (became) return this.#settle(key, ready, became);
-    const batch = await transact(this.store, ready.left ? "read" : "strict", () => outbox.depart(key, ready.id));
+    const batch = await transact(this.store, ready.left ? "read" : "strict", () =>
+      outbox.depart(key, ready.id),
+    );
     if (!batch) {
       this.#ready.delete(key);
       return undefined; // dropped since: its person took back the consent
@@ -437,11 +448,18 @@ export class Sender {
     const { store, places, transport, delivery } = this;
     for (const { period, ids } of await transact(store, "read", () => outbox.toForget(places))) {
       try {
-        const answer = await transport.forget(places.name, period, ids.map(unhex), delivery.timeout);
+        const answer = await transport.forget(
+          places.name,
+          period,
+          ids.map(unhex),
+          delivery.timeout,
+        );
         this.keeper.succeeded(answer.server_time);
       } catch (error) {
         if (!(error instanceof Unreachable || error instanceof InvalidInput)) throw error;
-        console.warn(`hearsay: the server has not forgotten yet, and is asked again: ${error.message}`);
+        console.warn(
+          `hearsay: the server has not forgotten yet, and is asked again: ${error.message}`,
+        );
         const asked = error instanceof Unreachable ? error.retryAfter : 0;
         this.#forgetAt = performance.now() + this.#backOff(this.#forgetFailures++, asked);
         return false;
@@ -453,7 +471,8 @@ export class Sender {
   }
 
   #failed(why: string): void {
-    if (this.lastError !== why) this.log(`nothing was delivered, and it will be tried again: ${why}`);
+    if (this.lastError !== why)
+      this.log(`nothing was delivered, and it will be tried again: ${why}`);
     this.lastError = why;
   }
 }

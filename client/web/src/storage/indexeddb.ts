@@ -1,6 +1,7 @@
 /** A ledger in the browser's IndexedDB, shared by the tabs and workers of an origin. */
 
 import { Trouble } from "../trouble.js";
+import { after } from "../timers.js";
 import { type Durability, nameOf, type Store, type Work } from "./store.js";
 
 const TABLE = "ledger";
@@ -112,9 +113,8 @@ function driven<T>(transaction: IDBTransaction, work: () => Work<T>, wait: numbe
         // it is over already, and its own event says how
       }
     };
-    const timer = setTimeout(
-      () => fail(new Trouble("locked", `the ledger was in use for ${wait} ms`)),
-      wait,
+    const timer = after(wait, () =>
+      fail(new Trouble("locked", `the ledger was in use for ${wait} ms`)),
     );
     let hasTurn = false;
     const begun = (): void => {
@@ -136,14 +136,16 @@ function driven<T>(transaction: IDBTransaction, work: () => Work<T>, wait: numbe
             table.delete(each.key).onsuccess = begun;
           } else if (each.op === "get") {
             const requests = each.keys.map((key) => table.get(key));
-            after(requests, () => advance(requests.map((request) => request.result)));
+            answered(requests, () => advance(requests.map((request) => request.result)));
             return;
           } else {
             const range = IDBKeyRange.bound(each.prefix, `${each.prefix}\uffff`);
             const most = each.limit === Infinity ? undefined : each.limit;
             const keys = table.getAllKeys(range, most);
             const values = table.getAll(range, most);
-            after([keys, values], () => advance(keys.result.map((key, i) => [key, values.result[i]])));
+            answered([keys, values], () =>
+              advance(keys.result.map((key, i) => [key, values.result[i]])),
+            );
             return;
           }
         }
@@ -151,7 +153,7 @@ function driven<T>(transaction: IDBTransaction, work: () => Work<T>, wait: numbe
         fail(error);
       }
     };
-    const after = (requests: IDBRequest[], next: () => void): void => {
+    const answered = (requests: IDBRequest[], next: () => void): void => {
       const last = requests.at(-1);
       if (!last) return next();
       last.onsuccess = () => {

@@ -24,7 +24,10 @@ export class MemoryStore implements Store {
 
   async run<T>(work: () => Work<T>): Promise<T> {
     if (processId() !== this.#process) {
-      throw new Trouble("forked", "the ledger is in the memory of another process: use one that lasts");
+      throw new Trouble(
+        "forked",
+        "the ledger is in the memory of another process: use one that lasts",
+      );
     }
     const undo: (() => void)[] = [];
     const steps = work();

@@ -74,7 +74,11 @@ export function* remove(key: string): Work<void> {
  * Run a transaction. What `work` throws comes through; throws `Trouble`, with nothing changed, where
  * the store fails.
  */
-export async function transact<T>(store: Store, durability: Durability, work: () => Work<T>): Promise<T> {
+export async function transact<T>(
+  store: Store,
+  durability: Durability,
+  work: () => Work<T>,
+): Promise<T> {
   let fault: { error: unknown } | undefined;
   function* guarded(): Work<T> {
     try {

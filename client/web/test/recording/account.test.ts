@@ -29,7 +29,8 @@ function live(account: Account, t: Terms, now: number, caps: Caps = {}): number[
   for (const [name, level] of t.levels) {
     const { epsilon } = level.mechanisms.get(name)!;
     const calls = account.callsCost(t, name);
-    if (!account.mayReport(name, epsilon) || !account.allows("calls", name, calls, limits)) continue;
+    if (!account.mayReport(name, epsilon) || !account.allows("calls", name, calls, limits))
+      continue;
     account.report(name, epsilon, { calls, life: calls });
     spent.push(epsilon);
   }
@@ -82,7 +83,9 @@ test("going back needs the server's word", async () => {
 test("a period that begins more than a day after the server's time is refused, and not remembered", async () => {
   const t = await terms();
   const account = new Account("", "daily");
-  expect(() => account.enter(t, NOON + 3 * DAY, NOON, coins)).toThrow("more than a day after the server's time");
+  expect(() => account.enter(t, NOON + 3 * DAY, NOON, coins)).toThrow(
+    "more than a day after the server's time",
+  );
   expect(account.enter(t, NOON, NOON, coins)).toBe("2026-01-01");
 });
 
@@ -114,7 +117,9 @@ test("a cap for all reports of one attribute leaves the others alone", async () 
   const account = new Account("", "daily");
   const t = await terms({}, "strict");
   const caps = { attributeLife: { mood: 1 } };
-  expect([0, 1, 2, 3].map((day) => live(account, t, NOON + day * DAY, caps).length)).toEqual([2, 2, 1, 1]);
+  expect([0, 1, 2, 3].map((day) => live(account, t, NOON + day * DAY, caps).length)).toEqual([
+    2, 2, 1, 1,
+  ]);
   expect(account.left("mood", [limitsOf(caps)])).toBe(0);
   expect(account.left("walked", [limitsOf(caps)])).toBeUndefined();
 });
@@ -156,12 +161,17 @@ test("a survey of one period may be answered once, and its stretch is kept", asy
 
 test("what is spent on an attribute counts whatever the attribute is called", async () => {
   const names = ["__proto__", "constructor", "toString", "map", "hasOwnProperty"];
-  const t = await terms({ attributes: names.map((name) => categorical(name, ["x", "y"])), levels: { only: 5 } });
+  const t = await terms({
+    attributes: names.map((name) => categorical(name, ["x", "y"])),
+    levels: { only: 5 },
+  });
   let account = new Account("", "__proto__");
   expect(live(account, t, NOON)).toHaveLength(5);
   account = new Account(account.dump(), "__proto__");
   expect(live(account, t, NOON)).toEqual([]);
-  expect(live(account, t, NOON + DAY, { attributeLife: Object.fromEntries([["__proto__", 1]]) })).toHaveLength(4);
+  expect(
+    live(account, t, NOON + DAY, { attributeLife: Object.fromEntries([["__proto__", 1]]) }),
+  ).toHaveLength(4);
 });
 
 test("the draw of a record survives being kept", async () => {

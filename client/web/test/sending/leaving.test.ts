@@ -44,7 +44,9 @@ test("what was sealed leaves in the event itself, in one call that outlives the 
   const client = await readyOf(server.url, { clock, delivery: { ...QUICK, firstWait: 60_000 } });
   server.answers = ({ method }, response) => method === "Submit" && !!response.destroy();
   await client.record({ mood: "good" });
-  await until(async () => (await client.outbox()).batches.length === 1 && server.of("Submit").length === 1);
+  await until(
+    async () => (await client.outbox()).batches.length === 1 && server.of("Submit").length === 1,
+  );
   await until(async () => (await client.delivery()).lastError !== "");
   server.answers = () => false;
   const before = fetched.length;
@@ -96,9 +98,15 @@ test("no more than 60 KiB leave in the events, whatever waits", async () => {
     ],
   };
   const server = await Collector.start(
-    planOf({ attributes: [categorical("page", values)], levels: { only: 2 }, mechanisms: () => [unary] }),
+    planOf({
+      attributes: [categorical("page", values)],
+      levels: { only: 2 },
+      mechanisms: () => [unary],
+    }),
   );
-  const client = await readyOf(server.url, { delivery: { ...QUICK, batchBytes: 20_000, firstWait: 60_000 } });
+  const client = await readyOf(server.url, {
+    delivery: { ...QUICK, batchBytes: 20_000, firstWait: 60_000 },
+  });
   server.answers = ({ method }, response) => method === "Submit" && !!response.destroy();
   for (let i = 0; i < 12; i++) {
     const person = client.person(`p${i}`);

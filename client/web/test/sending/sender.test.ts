@@ -1,7 +1,18 @@
 import "fake-indexeddb/auto";
 import { afterEach, beforeEach, expect, onTestFinished, test, vi } from "vitest";
 import { IndexedDbStore, MemoryStore } from "../../src/index.js";
-import { categorical, Collector, clientOf, NOON, planOf, QUICK, readyOf, refuse, reply, until } from "../kit.js";
+import {
+  categorical,
+  Collector,
+  clientOf,
+  NOON,
+  planOf,
+  QUICK,
+  readyOf,
+  refuse,
+  reply,
+  until,
+} from "../kit.js";
 
 beforeEach(() => {
   vi.spyOn(console, "warn").mockImplementation(() => {});
@@ -22,14 +33,17 @@ test("a batch leaves by itself soon after a record, and when it has rows or byte
   await client.record({ mood: "good" });
   await until(() => server.batches.length === 1, 1000);
   for (const delivery of [{ batchRows: 3 }, { batchBytes: 300 }]) {
-    const other = await readyOf(server.url, { delivery: { ...QUICK, batchAge: 60_000, ...delivery } });
+    const other = await readyOf(server.url, {
+      delivery: { ...QUICK, batchAge: 60_000, ...delivery },
+    });
     const before = server.batches.length;
     for (const name of ["a", "b", "c"]) {
       const person = other.person(name);
       await person.grant();
       await person.record({ mood: "good" });
     }
-    const rows = (): number => server.batches.slice(before).reduce((sum, { batch }) => sum + batch.rows, 0);
+    const rows = (): number =>
+      server.batches.slice(before).reduce((sum, { batch }) => sum + batch.rows, 0);
     await until(() => rows() === 3, 1000);
   }
 });
@@ -100,18 +114,33 @@ test.each<[string, (response: import("node:http").ServerResponse) => unknown]>([
   ["no result", (r) => reply(r, [])],
   ["two results", (r) => reply(r, [10, 2, 8, 1, 10, 2, 8, 1])],
   ["bytes that are no message", (r) => reply(r, [255, 255, 255])],
-  ["HTML of a portal", (r) => r.writeHead(200, { "content-type": "text/html" }).end("<p>Log in</p>")],
+  [
+    "HTML of a portal",
+    (r) => r.writeHead(200, { "content-type": "text/html" }).end("<p>Log in</p>"),
+  ],
   ["a redirect", (r) => r.writeHead(302, { location: "http://127.0.0.1:1/" }).end()],
   ["a status of another server", (r) => r.writeHead(500).end("oops")],
-  ["an error that is no JSON", (r) => r.writeHead(503, { "content-type": "application/json" }).end("{")],
-  ["an error of another form", (r) => r.writeHead(503, { "content-type": "application/json" }).end('[{"a":1}]')],
+  [
+    "an error that is no JSON",
+    (r) => r.writeHead(503, { "content-type": "application/json" }).end("{"),
+  ],
+  [
+    "an error of another form",
+    (r) => r.writeHead(503, { "content-type": "application/json" }).end('[{"a":1}]'),
+  ],
   ["an argument that it does not like", (r) => refuse(r, 400, "invalid_argument", "no")],
-  ["a cut-off body", (r) => r.writeHead(200, { "content-type": "application/proto", "content-length": 100 }).write("x") && r.destroy()],
+  [
+    "a cut-off body",
+    (r) =>
+      r.writeHead(200, { "content-type": "application/proto", "content-length": 100 }).write("x") &&
+      r.destroy(),
+  ],
 ])("a server that answers with %s neither throws nor ends a batch", async (_, answer) => {
   const server = await Collector.start();
   const client = await readyOf(server.url);
   let wrong = 2;
-  server.answers = ({ method }, response) => method === "Submit" && wrong-- > 0 && (answer(response), true);
+  server.answers = ({ method }, response) =>
+    method === "Submit" && wrong-- > 0 && (answer(response), true);
   await client.record({ mood: "good" });
   expect(await client.flush(5000)).toBe(true);
   expect(server.batches).toHaveLength(3);
@@ -129,9 +158,12 @@ test("an answer that never ends is given up, by its size or its time", async () 
     response.on("close", () => clearInterval(drip));
     return true;
   };
-  await until(async () => /more than 5242880 bytes|did not answer in time/.test((await client.status()).transport));
+  await until(async () =>
+    /more than 5242880 bytes|did not answer in time/.test((await client.status()).transport),
+  );
   expect(chunks).toBeLessThan(40);
-  server.answers = (_, response) => !!response.writeHead(200, { "content-type": "application/proto" }).write("x");
+  server.answers = (_, response) =>
+    !!response.writeHead(200, { "content-type": "application/proto" }).write("x");
   await until(async () => /did not answer in time/.test((await client.status()).transport));
 });
 
@@ -159,12 +191,16 @@ test("no try comes before the server asked for it, and a flush keeps to that", a
 
 test("tries are further and further apart while the server is away", async () => {
   const server = await Collector.start();
-  const client = await readyOf(server.url, { clock, delivery: { ...QUICK, firstWait: 40, longestWait: 5000 } });
+  const client = await readyOf(server.url, {
+    clock,
+    delivery: { ...QUICK, firstWait: 40, longestWait: 5000 },
+  });
   server.answers = ({ method }, response) => method === "Submit" && !!response.destroy();
   await client.record({ mood: "good" });
   await until(() => server.of("Submit").length >= 5);
   const at = server.of("Submit").map((call) => call.at);
-  for (const [i, least] of [20, 40, 80, 160].entries()) expect(at[i + 1]! - at[i]!).toBeGreaterThan(least - 2);
+  for (const [i, least] of [20, 40, 80, 160].entries())
+    expect(at[i + 1]! - at[i]!).toBeGreaterThan(least - 2);
 });
 
 test("the token and the protocol are in every call, and nothing else that tells who calls", async () => {
@@ -173,7 +209,10 @@ test("the token and the protocol are in every call, and nothing else that tells 
   const client = await readyOf(server.url, { token: () => `token ${++asked}` });
   await client.record({ mood: "good" });
   await client.flush();
-  expect(server.calls.map(({ headers }) => headers.authorization)).toEqual(["Bearer token 1", "Bearer token 2"]);
+  expect(server.calls.map(({ headers }) => headers.authorization)).toEqual([
+    "Bearer token 1",
+    "Bearer token 2",
+  ]);
   for (const { headers } of server.calls) {
     expect(headers["content-type"]).toBe("application/proto");
     expect(headers["connect-protocol-version"]).toBe("1");
@@ -182,7 +221,13 @@ test("the token and the protocol are in every call, and nothing else that tells 
 });
 
 test.each<[string, string | (() => string), RegExp]>([
-  ["throws", () => { throw new Error("s3cret"); }, /no token could be had: Error/],
+  [
+    "throws",
+    () => {
+      throw new Error("s3cret");
+    },
+    /no token could be had: Error/,
+  ],
   ["is no text", () => 1 as never, /not printable ASCII/],
   ["has a line break", "a\r\nx-evil: 1", /not printable ASCII/],
 ])("a token that %s is told, and not repeated", async (_, token, message) => {
@@ -314,7 +359,11 @@ test("a report that is too large to outlive the page goes all the same", async (
       { name: "weights", values: [3n << 62n, 1n << 62n] },
     ],
   };
-  const plan = planOf({ attributes: [categorical("page", values)], levels: { only: 2.2 }, mechanisms: () => [she] });
+  const plan = planOf({
+    attributes: [categorical("page", values)],
+    levels: { only: 2.2 },
+    mechanisms: () => [she],
+  });
   const server = await Collector.start(plan);
   const client = clientOf(server.url);
   await client.waitReady(15_000);

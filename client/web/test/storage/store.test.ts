@@ -10,7 +10,8 @@ const STORES: [string, () => Store][] = [
   ["IndexedDbStore", () => new IndexedDbStore(`ledger ${made++}`)],
 ];
 
-const all = (prefix: string, limit?: number) => (): Work<[string, unknown][]> => list(prefix, limit);
+const all = (prefix: string, limit?: number) => (): Work<[string, unknown][]> =>
+  list(prefix, limit);
 
 test.each(STORES)("%s gives back what was put, and nothing for other keys", async (_, make) => {
   const store = make();
@@ -26,50 +27,58 @@ test.each(STORES)("%s lists by prefix, in the order of keys, up to a limit", asy
     yield* remove("a/x/2");
   }, "relaxed");
   const keys = async (prefix: string, limit?: number) =>
-    (await store.run(all(prefix, limit), "read")).map(([key, value]) => (key === value ? key : "wrong"));
+    (await store.run(all(prefix, limit), "read")).map(([key, value]) =>
+      key === value ? key : "wrong",
+    );
   expect(await keys("a/x/")).toEqual(["a/x/1", "a/x/10", "a/x/3"]);
   expect(await keys("a/x/", 2)).toEqual(["a/x/1", "a/x/10"]);
   expect(await keys("b/")).toEqual(["b/x/0"]);
   expect(await keys("c/")).toEqual([]);
 });
 
-test.each(STORES)("%s changes nothing where the work throws, at whichever step", async (_, make) => {
-  const store = make();
-  await store.run(() => put("a/1", "before"), "relaxed");
-  await store.run(() => put("a/2", "kept"), "relaxed");
-  for (let step = 0; step < 5; step++) {
-    const work = function* (): Work<void> {
-      if (step === 0) throw new RangeError("mine");
-      yield* put("a/1", "after");
-      if (step === 1) throw new RangeError("mine");
-      yield* remove("a/2");
-      if (step === 2) throw new RangeError("mine");
-      yield* get("a/1");
-      if (step === 3) throw new RangeError("mine");
-      yield* put("a/3", "new");
-      yield* put("a/1", "again");
-      throw new RangeError("mine");
-    };
-    await expect(transact(store, "strict", work)).rejects.toThrow(new RangeError("mine"));
-    expect(await store.run(all("a/"), "read")).toEqual([
-      ["a/1", "before"],
-      ["a/2", "kept"],
-    ]);
-  }
-});
+test.each(STORES)(
+  "%s changes nothing where the work throws, at whichever step",
+  async (_, make) => {
+    const store = make();
+    await store.run(() => put("a/1", "before"), "relaxed");
+    await store.run(() => put("a/2", "kept"), "relaxed");
+    for (let step = 0; step < 5; step++) {
+      const work = function* (): Work<void> {
+        if (step === 0) throw new RangeError("mine");
+        yield* put("a/1", "after");
+        if (step === 1) throw new RangeError("mine");
+        yield* remove("a/2");
+        if (step === 2) throw new RangeError("mine");
+        yield* get("a/1");
+        if (step === 3) throw new RangeError("mine");
+        yield* put("a/3", "new");
+        yield* put("a/1", "again");
+        throw new RangeError("mine");
+      };
+      await expect(transact(store, "strict", work)).rejects.toThrow(new RangeError("mine"));
+      expect(await store.run(all("a/"), "read")).toEqual([
+        ["a/1", "before"],
+        ["a/2", "kept"],
+      ]);
+    }
+  },
+);
 
-test.each(STORES)("%s lets transactions that begin at once see each other's changes whole", async (_, make) => {
-  const store = make();
-  const add = function* (): Work<number> {
-    const [before = 0] = yield* get("n/1");
-    const [again = 0] = yield* get("n/1");
-    expect(again).toBe(before);
-    yield* put("n/1", before + 1);
-    return before;
-  };
-  const found = await Promise.all(Array.from({ length: 50 }, () => store.run(add, "relaxed")));
-  expect(found.sort((a, b) => a - b)).toEqual([...Array(50).keys()]);
-});
+test.each(STORES)(
+  "%s lets transactions that begin at once see each other's changes whole",
+  async (_, make) => {
+    const store = make();
+    const add = function* (): Work<number> {
+      const [before = 0] = yield* get("n/1");
+      const [again = 0] = yield* get("n/1");
+      expect(again).toBe(before);
+      yield* put("n/1", before + 1);
+      return before;
+    };
+    const found = await Promise.all(Array.from({ length: 50 }, () => store.run(add, "relaxed")));
+    expect(found.sort((a, b) => a - b)).toEqual([...Array(50).keys()]);
+  },
+);
 
 test("two IndexedDbStores of one name are one ledger", async () => {
   const [a, b] = [new IndexedDbStore("shared"), new IndexedDbStore("shared")];
@@ -107,7 +116,9 @@ test("a transaction that gets no turn in time changes nothing and is told as loc
   const holding = holder.run(function* () {
     while (holds) yield* get("a/1"); // keeps the transaction alive
   }, "relaxed");
-  await expect(store.run(() => put("a/1", 1), "relaxed")).rejects.toMatchObject({ reason: "locked" });
+  await expect(store.run(() => put("a/1", 1), "relaxed")).rejects.toMatchObject({
+    reason: "locked",
+  });
   holds = false;
   await holding;
   expect(await store.run(() => get("a/1"), "read")).toEqual([undefined]);
@@ -139,5 +150,8 @@ test("an error of the storage is told as disk, without its message", async () =>
   };
   const error = await transact(store, "read", () => get("a")).catch((each) => each);
   expect(error).toBeInstanceOf(Trouble);
-  expect(error).toMatchObject({ reason: "disk", message: "the ledger cannot be used: QuotaExceededError" });
+  expect(error).toMatchObject({
+    reason: "disk",
+    message: "the ledger cannot be used: QuotaExceededError",
+  });
 });

@@ -1,0 +1,217 @@
+"""Random plans, and plans that one change has spoiled or not."""
+
+import math
+import random
+from collections.abc import Iterator
+
+from hearsay.v1 import plan_pb2, survey_pb2
+from hearsay_server.surveys.survey import resolve
+from ldp import InvalidInput
+from ldp.core.exact import ONE
+
+
+def random_survey(rng: random.Random) -> survey_pb2.Survey:
+    """Return a survey that may or may not have a plan."""
+    survey = survey_pb2.Survey(
+        name="health", title=rng.choice(("", "Wie geht es?", "Çà va?")), period="P1D"
+    )
+    for level in rng.sample(("strict", "standard", "loose"), rng.randint(1, 3)):
+        survey.levels[level] = rng.choice((0.5, 1.0, 2.0, rng.uniform(0.3, 8)))
+    survey.default_level = rng.choice(("", next(iter(survey.levels))))
+    survey.budget = rng.choice(("", "split", "sample", "auto"))
+    if rng.random() < 0.3:
+        survey.levels_differ_at_most = rng.choice((0.0, 0.25, 1.0))
+    for position in range(rng.randint(1, 4)):
+        attribute = survey.attributes.add(name=f"q{position}", title="Question?")
+        if rng.random() < 0.3:
+            attribute.weight = rng.uniform(0.5, 3)
+        if rng.random() < 0.2:
+            attribute.cap = rng.uniform(0.5, 3)
+        if rng.random() < 0.3:
+            numeric = attribute.numeric
+            numeric.low, numeric.high, numeric.clamp = -2.5, 7.5, rng.random() < 0.5
+            numeric.step = rng.choice((0, 0.5, 1.25))
+            attribute.mechanism = rng.choice(
+                ("", "onebit", "piecewise", "hybrid", "laplace", "square_wave")
+            )
+            continue
+        k = rng.randint(2, 30)
+        attribute.categorical.values.extend(f"v{i}" for i in range(k))
+        match rng.randrange(5):
+            case 0:
+                attribute.categorical.sensitive.extend(
+                    rng.sample(attribute.categorical.values, rng.randint(1, min(3, k)))
+                )
+            case 1:
+                inner = attribute.categorical.classes["private"]
+                inner.scale = rng.choice((0.5, rng.uniform(0.2, 1)))
+                inner.values.extend(rng.sample(attribute.categorical.values, rng.randint(1, k - 1)))
+            case 2:
+                attribute.memo = rng.choice((1, 2, 3.5))
+            case _:
+                attribute.mechanism = rng.choice(
+                    (
+                        "",
+                        "krr",
+                        "oue",
+                        "sue",
+                        "olh",
+                        "hrr",
+                        "hadamard",
+                        "subset",
+                        "she",
+                        "projective",
+                        "cms",
+                        "hcms",
+                        "ordered",
+                        "dbitflip",
+                    )
+                )
+    return survey
+
+
+def plans(rng: random.Random) -> Iterator[bytes]:
+    while True:
+        try:
+            yield resolve(random_survey(rng))
+        except InvalidInput:
+            continue
+
+
+def spoil(data: bytes, rng: random.Random) -> bytes:
+    """Return a plan's bytes after one change: to a field, to an integer, or to the bytes."""
+    if rng.random() < 0.25:  # of the bytes themselves: seldom canonical, often no plan
+        at = rng.randrange(len(data))
+        match rng.randrange(4):
+            case 0:
+                return data[:at] + bytes([rng.randrange(256)]) + data[at + 1 :]
+            case 1:
+                return data[:at] + data[at + 1 :]
+            case 2:
+                return data[:at] + bytes([rng.randrange(256)]) + data[at:]
+            case _:
+                return data + rng.choice((data, b"\x0a\x00", b"\x12\x00", b"\x18\x01", b"\x08"))
+    plan = plan_pb2.Plan.FromString(data)
+    survey, level = plan.survey, rng.choice(plan.levels)
+    attribute, mechanism = rng.choice(survey.attributes), rng.choice(level.mechanisms)
+    parameter = rng.choice(mechanism.parameters)
+    where = rng.randrange(len(parameter.values))
+    odd = rng.choice(
+        (
+            "",
+            "a\u0301",
+            "\u00e1",
+            "x\u200b",
+            "\ufe0f",
+            "\n",
+            "\u3164",
+            "é",
+            "日本",
+            "\U000e0100",
+            "\ue000",
+        )
+    )
+    changes = [
+        lambda: parameter.values.__setitem__(where, min(ONE - 1, parameter.values[where] + 1)),
+        lambda: parameter.values.__setitem__(where, max(0, parameter.values[where] - 1)),
+        lambda: parameter.values.append(1),
+        lambda: parameter.values.pop(),
+        lambda: setattr(parameter, "name", rng.choice(("k", "flip", "zz", ""))),
+        lambda: mechanism.parameters.reverse(),
+        lambda: mechanism.parameters.append(parameter),
+        lambda: mechanism.parameters.remove(parameter),
+        lambda: setattr(
+            mechanism,
+            "epsilon",
+            rng.choice(
+                (
+                    0,
+                    -1.0,
+                    math.nan,
+                    math.inf,
+                    32.5,
+                    math.nextafter(mechanism.epsilon, 0),
+                    math.nextafter(mechanism.epsilon, 99),
+                )
+            ),
+        ),
+        lambda: setattr(
+            mechanism,
+            "name",
+            rng.choice(("rappor", "gaussian", "krr", "unary", "", "KRR", "constructor")),
+        ),
+        lambda: setattr(
+            level,
+            "epsilon",
+            rng.choice((0, math.nan, math.inf, 7.0, math.nextafter(level.epsilon, 0))),
+        ),
+        lambda: setattr(level, "name", rng.choice(("strict", "", odd))),
+        lambda: survey.levels.__setitem__(
+            "loose", rng.choice((level.epsilon, 9.0, math.nan, math.inf, 0.0))
+        ),
+        lambda: survey.levels.__setitem__(odd, 1.0),
+        lambda: level.chances.append(rng.choice((0, 1, ONE // 2, ONE - 1))),
+        lambda: level.chances.__delitem__(slice(None)),
+        lambda: level.mechanisms.append(mechanism),
+        lambda: level.mechanisms.reverse(),
+        lambda: plan.levels.append(level),
+        lambda: plan.levels.reverse(),
+        lambda: plan.levels.__delitem__(slice(None)),
+        lambda: survey.attributes.append(attribute),
+        lambda: survey.attributes.reverse(),
+        lambda: setattr(survey, "period", rng.choice(("", "PT1H", "P2D", "constructor", "P1Y"))),
+        lambda: setattr(survey, "default_level", rng.choice(("", "loose", "none", odd))),
+        lambda: setattr(
+            survey,
+            "levels_differ_at_most",
+            rng.choice((0.0, -0.0, 1.0, -1e-9, 1.0000001, math.nan)),
+        ),
+        lambda: setattr(survey, rng.choice(("name", "title", "budget")), odd),
+        lambda: setattr(attribute, rng.choice(("name", "title", "mechanism")), odd),
+        lambda: setattr(
+            attribute, "memo", rng.choice((0, -0.0, 0.5, 1, 2, 1e9, math.inf, math.nan))
+        ),
+        lambda: setattr(
+            attribute,
+            "cap",
+            rng.choice(
+                (
+                    0.0,
+                    mechanism.epsilon,
+                    math.nextafter(mechanism.epsilon, 0),
+                    math.inf,
+                    math.nan,
+                    -1.0,
+                )
+            ),
+        ),
+        lambda: setattr(attribute, "weight", rng.choice((0.0, -0.0, math.nan, math.inf, 3.0))),
+        lambda: attribute.ClearField("categorical"),
+        lambda: attribute.categorical.values.append(rng.choice(("v0", "", odd))),
+        lambda: attribute.categorical.sensitive.append(rng.choice(("v0", "v1", "none"))),
+        lambda: attribute.categorical.classes["other"].values.append(
+            rng.choice(("v0", "v1", "none"))
+        ),
+        lambda: setattr(
+            attribute.categorical.classes["private"],
+            "scale",
+            rng.choice((0.0, 0.25, 1.0, 1.5, 1e-300, math.nan)),
+        ),
+        lambda: setattr(attribute.categorical.classes[odd], "scale", 0.5),
+        lambda: setattr(
+            attribute.numeric,
+            "step",
+            rng.choice((0, -0.0, 0.1, 3.3, 1e-9, -1.0, math.nan, math.inf)),
+        ),
+        lambda: setattr(
+            attribute.numeric, "high", rng.choice((8.0, -2.5, -9.0, math.nan, math.inf, 1.7e308))
+        ),
+        lambda: setattr(
+            attribute.numeric, "low", rng.choice((-2.5, 0.0, -1.7e308, math.nan, -math.inf))
+        ),
+        lambda: setattr(attribute.numeric, "clamp", True),
+    ]
+    rng.choice(changes)()
+    if rng.random() < 0.1:
+        rng.choice(changes)()
+    return plan.SerializeToString(deterministic=True)
