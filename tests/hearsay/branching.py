@@ -36,6 +36,8 @@ class BranchingCoins(Coins):
         return choice
 
     def bernoulli(self, threshold: int) -> bool:
+        if threshold in (0, ONE):  # one way only
+            return threshold == ONE
         heads = Fraction(threshold, ONE)
         return self._choose([1 - heads, heads]) == 1
 

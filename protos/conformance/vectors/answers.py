@@ -226,7 +226,7 @@ def batches() -> dict[str, list[Case]]:
         [one] * 8 + [both] + [one] * 8,
         [[("wide", "strict", 300)]] * 3,
         [accents, accents[:1], accents[1:]],
-        [one] * 300,
+        [one] * 100,
     ):
         reports = []
         shown = []

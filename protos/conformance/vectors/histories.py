@@ -1,0 +1,846 @@
+"""Histories of a device: what happens, and what must follow by docs/wire-ledger.md.
+
+What follows is written by hand here, not computed by a client.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from hearsay.plans.plan import mechanism_message
+from hearsay.v1 import plan_pb2, survey_pb2
+from ldp import Mechanism
+from ldp import mechanisms as m
+from ldp.core.exact import ONE
+from vectors.notation import double
+
+Case = dict[str, Any]
+
+
+def _plan(
+    survey: str,
+    period: str,
+    levels: dict[str, float],
+    questions: dict[str, Any],
+    *,
+    title: str = "",
+    chances: tuple[int, ...] = (),
+    memo: float = 0.0,
+) -> str:
+    """Return a plan's bytes: `questions` makes the mechanism of each, of three values."""
+    wire = survey_pb2.Survey(name=survey, title=title, period=period, levels=levels)
+    for name in questions:
+        attribute = wire.attributes.add(name=name, memo=memo)
+        attribute.categorical.values.extend(["a", "b", "c"])
+    plan = plan_pb2.Plan(survey=wire)
+    for name, epsilon in sorted(levels.items(), key=lambda item: (item[1], item[0])):
+        level = plan.levels.add(name=name, epsilon=epsilon, chances=chances)
+        share = epsilon if chances else epsilon / len(questions)
+        for make in questions.values():
+            level.mechanisms.add().CopyFrom(mechanism_message(make(share)))
+    return plan.SerializeToString(deterministic=True).hex()
+
+
+def _krr(epsilon: float) -> Mechanism:
+    return m.KRR(3, epsilon)
+
+
+def _chain(epsilon: float) -> Mechanism:
+    return m.KRRChain.calibrate(3, epsilon, 2 * epsilon)
+
+
+_TWO = {"x": _krr, "y": _krr}
+_LEVELS = {"strict": 1.0, "open": 4.0}
+_THIRD = ONE // 3
+
+_PLANS = {
+    "daily": _plan("daily", "P1D", _LEVELS, _TWO),
+    "daily again": _plan("daily", "P1D", _LEVELS, _TWO, title="Another title"),
+    "hourly": _plan("hourly", "PT1H", _LEVELS, _TWO),
+    "weekly": _plan("weekly", "P1W", _LEVELS, _TWO),
+    "monthly": _plan("monthly", "P1M", _LEVELS, _TWO),
+    "yearly": _plan("yearly", "P1Y", _LEVELS, _TWO),
+    "once": _plan("once", "", _LEVELS, _TWO),
+    "tenth": _plan("tenth", "P1D", {"strict": 0.1}, {"x": _krr}),
+    "sampled": _plan(
+        "sampled",
+        "P1D",
+        _LEVELS,
+        {"x": _krr, "y": _krr, "z": _krr},
+        chances=(_THIRD, _THIRD, ONE - 2 * _THIRD),
+    ),
+    "memos": _plan("memos", "P1D", {"strict": 1.0}, {"x": _chain}, memo=2.5),
+    "kept": _plan("kept", "P1D", {"strict": 1.0}, {"x": _krr}, memo=1.0),
+}
+_INDEX = {name: index for index, name in enumerate(_PLANS)}
+
+_HOUR = 3_600_000
+_DAY = 24 * _HOUR
+
+
+def _ms(year: int, month: int, day: int, hour: int = 12, minute: int = 0) -> int:
+    return int(datetime(year, month, day, hour, minute, tzinfo=UTC).timestamp()) * 1000
+
+
+_NOON = _ms(2026, 7, 4)
+
+
+# --- events -------------------------------------------------------------------------------------
+
+
+def _grant(person: str = "") -> Case:
+    return {"do": "grant", "person": person}
+
+
+def _revoke(person: str = "", *, forget: bool = False) -> Case:
+    return {"do": "revoke", "person": person, "forget": forget}
+
+
+def _fetch(plan: str, time: int | None = None) -> Case:
+    return {"do": "fetch", "plan": _INDEX[plan], "server_time": time}
+
+
+def _clock(time: int) -> Case:
+    return {"do": "clock", "time": time}
+
+
+def _record(
+    person: str = "", *, invalid: str = "", dropped: Case | None = None, **answers: str
+) -> Case:
+    """Record answers: all that are not dropped are taken."""
+    left_out = dropped or {}
+    return {
+        "do": "record",
+        "person": person,
+        "answers": answers,
+        "taken": sorted(set(answers) - set(left_out)),
+        "dropped": left_out,
+        "invalid": sorted(invalid.split()),
+    }
+
+
+def _refused(reason: str, person: str = "") -> Case:
+    """Record an answer to each question of two, none of which is taken."""
+    return _record(person, x="a", y="b", dropped={"x": reason, "y": reason})
+
+
+def _one_refused(reason: str) -> Case:
+    return _record(x="a", dropped={"x": reason})
+
+
+def _sampled(counts: dict[str, int]) -> Case:
+    """Record an answer to each question of three, of which an unknown one was drawn."""
+    return {
+        "do": "record",
+        "person": "",
+        "answers": {"x": "a", "y": "b", "z": "c"},
+        "counts": counts,
+    }
+
+
+def _restart(**options: Any) -> Case:
+    return {"do": "restart", "options": options}
+
+
+def _lose() -> Case:
+    return {"do": "lose"}
+
+
+def _batch(plan: str, period: str, rows: int, columns: Case, *, again: bool = False) -> Case:
+    """A batch: `columns` has the rows of each attribute and level, as "x/strict"."""
+    listed = [[*name.split("/"), count] for name, count in sorted(columns.items())]
+    return {"plan": _INDEX[plan], "period": period, "rows": rows, "columns": listed, "again": again}
+
+
+def _send(*offered: Case, answer: str = "stored", left: int = 0) -> Case:
+    return {"do": "send", "answer": answer, "offered": list(offered), "left": left}
+
+
+def _forgets(count: int) -> Case:
+    return {"do": "forgets", "ids": count}
+
+
+def _spent(reports: int, life: float, attribute: str = "x") -> Case:
+    return {"do": "spent", "attribute": attribute, "reports": reports, "life": double(life)}
+
+
+_BOTH = {"x/strict": 1, "y/strict": 1}
+
+
+def _beginning(plan: str = "daily", time: int | None = _NOON) -> list[Case]:
+    return [_grant(), _fetch(plan, time)]
+
+
+def _history(note: str, *events: Case, plan: str = "daily", **settings: Any) -> Case:
+    start = settings.pop("start", _NOON)
+    vouched = settings.pop("vouched", True)
+    return {
+        "note": note,
+        "survey": plan.split()[0],
+        "vouched": vouched,
+        "start": start,
+        "options": settings,
+        "events": list(events),
+    }
+
+
+# --- histories ----------------------------------------------------------------------------------
+
+
+def _of_one_period() -> list[Case]:
+    return [
+        _history(
+            "an attribute is reported once in a period",
+            *_beginning(),
+            _record(x="a", y="b"),
+            _refused("spent"),
+            _send(_batch("daily", "2026-07-04", 1, _BOTH)),
+            _refused("spent"),
+            _send(),
+        ),
+        _history(
+            "an attribute that was not answered may be answered later in the period",
+            *_beginning(),
+            _record(x="a"),
+            _record(x="a", y="b", dropped={"x": "spent"}),
+            _send(_batch("daily", "2026-07-04", 2, {"x/strict": 1, "y/strict": 1})),
+        ),
+        _history(
+            "a restart does not begin the period anew",
+            *_beginning(),
+            _record(x="a"),
+            _restart(),
+            _record(x="b", y="b", dropped={"x": "spent"}),
+            _restart(),
+            _refused("spent"),
+            _send(_batch("daily", "2026-07-04", 2, {"x/strict": 1, "y/strict": 1})),
+        ),
+        _history(
+            "the next period is a new one",
+            *_beginning(),
+            _record(x="a", y="b"),
+            _clock(_NOON + _DAY),
+            _record(x="a", y="b"),
+            _send(_batch("daily", "2026-07-04", 1, _BOTH), _batch("daily", "2026-07-05", 1, _BOTH)),
+        ),
+        _history(
+            "the last moment of a period belongs to it, and the next to the next",
+            *_beginning(),
+            _clock(_ms(2026, 7, 5, 0) - 1),
+            _record(x="a", y="b"),
+            _clock(_ms(2026, 7, 5, 0)),
+            _record(x="a", y="b"),
+            _send(_batch("daily", "2026-07-04", 1, _BOTH), _batch("daily", "2026-07-05", 1, _BOTH)),
+        ),
+        _history(
+            "unknown and withheld attributes, and answers outside the domain",
+            *_beginning(),
+            _record(
+                x="no such value",
+                y="b",
+                w="a",
+                invalid="x",
+                dropped={"w": "unknown", "y": "withheld"},
+            ),
+            _send(_batch("daily", "2026-07-04", 1, {"x/strict": 1})),
+            withhold=["y"],
+        ),
+        _history(
+            "a looser level in the same period adds no more than its epsilon",
+            *_beginning(),
+            _record(x="a"),
+            _restart(level="open"),
+            _record(x="a", y="b", dropped={"x": "spent"}),
+            _send(_batch("daily", "2026-07-04", 2, {"x/strict": 1, "y/open": 1})),
+        ),
+        _history(
+            "a stricter level in the same period takes nothing where too much is spent",
+            *_beginning(),
+            _record(x="a"),
+            _restart(level="strict"),
+            _record(y="b", dropped={"y": "spent"}),
+            _clock(_NOON + _DAY),
+            _record(x="a", y="b"),
+            _send(
+                _batch("daily", "2026-07-04", 1, {"x/open": 1}),
+                _batch("daily", "2026-07-05", 1, _BOTH),
+            ),
+            level="open",
+        ),
+        _history(
+            "one attribute is drawn of three, and stays drawn after a restart",
+            *_beginning("sampled"),
+            _sampled({"taken": 1, "idle": 2}),
+            _sampled({"spent": 1, "idle": 2}),
+            _restart(),
+            _sampled({"spent": 1, "idle": 2}),
+            _restart(level="open"),
+            _sampled({"spent": 1, "idle": 2}),
+            _clock(_NOON + _DAY),
+            _sampled({"taken": 1, "idle": 2}),
+            plan="sampled",
+        ),
+        _history(
+            "a survey without a period is answered once",
+            *_beginning("once"),
+            _record(x="a"),
+            _clock(_NOON + 400 * _DAY),
+            _record(x="a", y="b", dropped={"x": "spent"}),
+            _restart(),
+            _refused("spent"),
+            _send(_batch("once", "once", 2, {"x/strict": 1, "y/strict": 1})),
+            plan="once",
+        ),
+    ]
+
+
+def _of_periods() -> list[Case]:
+    found = []
+    for unit, before, after, names in (
+        (
+            "hourly",
+            _ms(2026, 12, 31, 23, 59),
+            _ms(2027, 1, 1, 0),
+            ("2026-12-31T23", "2027-01-01T00"),
+        ),
+        ("weekly", _ms(2027, 1, 3, 23, 59), _ms(2027, 1, 4, 0), ("2026-W53", "2027-W01")),
+        ("monthly", _ms(2028, 2, 29), _ms(2028, 3, 1, 0), ("2028-02", "2028-03")),
+        ("yearly", _ms(2026, 12, 31, 23, 59), _ms(2027, 1, 1, 0), ("2026", "2027")),
+    ):
+        found.append(
+            _history(
+                f"a survey that is answered {unit}",
+                *_beginning(unit, before),
+                _record(x="a", y="b"),
+                _refused("spent"),
+                _clock(after),
+                _record(x="a", y="b"),
+                _send(*(_batch(unit, name, 1, _BOTH) for name in names)),
+                plan=unit,
+                start=before,
+            )
+        )
+    return found
+
+
+def _of_plans() -> list[Case]:
+    return [
+        _history(
+            "without a plan nothing is taken",
+            _grant(),
+            _refused("no_plan"),
+            _fetch("daily", _NOON),
+            _record(x="a", y="b"),
+        ),
+        _history(
+            "the first plan stays, whatever the server sends later",
+            *_beginning(),
+            _record(x="a"),
+            _fetch("daily again", _NOON),
+            _record(y="b"),
+            _restart(),
+            _fetch("daily again", _NOON),
+            _refused("spent"),
+            _clock(_NOON + _DAY),
+            _record(x="a", y="b"),
+            _send(
+                _batch("daily", "2026-07-04", 2, {"x/strict": 1, "y/strict": 1}),
+                _batch("daily", "2026-07-05", 1, _BOTH),
+            ),
+        ),
+        _history(
+            "a plan that spends more than was agreed to is refused",
+            *_beginning(),
+            _refused("plan_refused"),
+            _restart(level="strict"),
+            _fetch("daily", _NOON),
+            _record(x="a", y="b"),
+            level="open",
+            epsilon=double(3.99),
+        ),
+        _history(
+            "an app that ships another revision takes it, but not in a period that was answered",
+            *_beginning(),
+            _record(x="a"),
+            _restart(revision=_INDEX["daily again"]),
+            _fetch("daily again", _NOON),
+            _refused("plan_changed"),
+            _clock(_NOON + _DAY),
+            _record(x="a", y="b"),
+            _send(
+                _batch("daily", "2026-07-04", 1, {"x/strict": 1}),
+                _batch("daily again", "2026-07-05", 1, _BOTH),
+            ),
+        ),
+        _history(
+            "an app that ships a revision refuses every other plan",
+            *_beginning("daily again"),
+            _refused("plan_refused"),
+            _fetch("daily", _NOON),
+            _record(x="a", y="b"),
+            revision=_INDEX["daily"],
+        ),
+        _history(
+            "memos need the app's agreement",
+            *_beginning("memos"),
+            _one_refused("plan_refused"),
+            plan="memos",
+        ),
+    ]
+
+
+def _of_clocks() -> list[Case]:
+    midnight = _ms(2026, 7, 5, 0)
+    gaps = [_clock_and_record(_NOON + 2 * n * _DAY) for n in range(34)]
+    end = _NOON + 66 * _DAY
+    return [
+        _history(
+            "a period that begins a day after the server's time, and one that begins later",
+            *_beginning(time=midnight - _DAY + 5000),
+            _clock(midnight + _HOUR),
+            _record(x="a", y="b"),
+            _clock(midnight + _DAY + _HOUR),
+            _refused("clock"),
+            _fetch("daily", midnight + 60_000),
+            _record(x="a", y="b"),
+        ),
+        _history(
+            "a clock far ahead, put right",
+            *_beginning(),
+            _clock(_NOON + 365 * _DAY),
+            _refused("clock"),
+            _restart(),
+            _refused("clock"),
+            _clock(_NOON),
+            _record(x="a", y="b"),
+        ),
+        _history(
+            "while the server's time is not known any period may be entered",
+            *_beginning(time=None),
+            _clock(_NOON + 365 * _DAY),
+            _record(x="a", y="b"),
+            _clock(_NOON),
+            _refused("clock"),
+            _fetch("daily", _NOON),
+            _record(x="a", y="b"),
+            _clock(_NOON + 365 * _DAY),
+            _refused("clock"),
+        ),
+        _history(
+            "a period that was answered and left is not answered again",
+            *_beginning(),
+            _record(x="a"),
+            _clock(_NOON + _DAY),
+            _record(x="a"),
+            _clock(_NOON),
+            _refused("clock"),
+            _fetch("daily", _NOON),
+            _refused("clock"),
+            _restart(),
+            _refused("clock"),
+            _clock(_NOON + _DAY),
+            _record(y="b"),
+        ),
+        _history(
+            "a clock that is put back over a period that was not answered",
+            *_beginning(),
+            _clock(_NOON + _DAY),
+            _record(x="a", y="b"),
+            _fetch("daily", _NOON + 5 * _DAY),
+            _clock(_NOON),
+            _refused("clock"),
+            _fetch("daily", _NOON),
+            _record(x="a", y="b"),
+        ),
+        _history(
+            "32 stretches of answered periods are remembered; the earliest are joined",
+            *_beginning(time=end),
+            *(event for pair in gaps for event in pair),
+            _fetch("daily", _NOON + _DAY),
+            _clock(_NOON + _DAY),
+            _refused("clock"),
+            _clock(_NOON + 3 * _DAY),
+            _refused("clock"),
+            _fetch("daily", _NOON + 5 * _DAY),
+            _clock(_NOON + 5 * _DAY),
+            _record(x="a", y="b"),
+        ),
+    ]
+
+
+def _clock_and_record(time: int) -> tuple[Case, Case]:
+    return _clock(time), _record(x="a", y="b")
+
+
+def _of_ledgers() -> list[Case]:
+    return [
+        _history(
+            "a ledger that nobody vouches for takes nothing before a new period",
+            *_beginning(time=None),
+            _refused("new_ledger"),
+            _clock(_NOON + _DAY),
+            _refused("new_ledger"),
+            _fetch("daily", _NOON + _DAY),
+            _refused("new_ledger"),
+            _clock(_NOON + 2 * _DAY),
+            _record(x="a", y="b"),
+            vouched=False,
+        ),
+        _history(
+            "a ledger is as young as the server says, where that is later",
+            *_beginning(time=_ms(2026, 7, 5, 1)),
+            _refused("new_ledger"),
+            _clock(_ms(2026, 7, 5, 2)),
+            _refused("new_ledger"),
+            _clock(_ms(2026, 7, 6, 0)),
+            _record(x="a", y="b"),
+            vouched=False,
+            start=_ms(2026, 7, 4, 23),
+        ),
+        _history(
+            "a lost ledger is a new one",
+            *_beginning(),
+            _record(x="a"),
+            _lose(),
+            _grant(),
+            _fetch("daily", _NOON),
+            _refused("new_ledger"),
+            _clock(_NOON + _DAY),
+            _record(x="a", y="b"),
+            _send(_batch("daily", "2026-07-05", 1, _BOTH)),
+        ),
+        _history(
+            "a survey without a period is not answered from a new ledger",
+            *_beginning("once"),
+            _refused("lost_ledger"),
+            _clock(_NOON + 400 * _DAY),
+            _refused("lost_ledger"),
+            plan="once",
+            vouched=False,
+        ),
+        _history(
+            "memos are not drawn again",
+            *_beginning("memos"),
+            _clock(_NOON + 2 * _DAY),
+            _fetch("memos", _NOON + 2 * _DAY),
+            _one_refused("lost_ledger"),
+            plan="memos",
+            vouched=False,
+            may_tell_changes=["x"],
+        ),
+        _history(
+            "a cap for life needs a ledger that knows it",
+            *_beginning(),
+            _clock(_NOON + 2 * _DAY),
+            _fetch("daily", _NOON + 2 * _DAY),
+            _refused("lost_ledger"),
+            _restart(caps={}),
+            _clock(_NOON + 3 * _DAY),
+            _record(x="a", y="b"),
+            vouched=False,
+            caps={"life": double(10.0)},
+        ),
+    ]
+
+
+def _days(count: int, *events: Case) -> list[Case]:
+    """Return the events of so many days, beginning today, one a day."""
+    found = []
+    for day, event in enumerate(events[:count]):
+        found += [_clock(_NOON + day * _DAY), _fetch("tenth", _NOON + day * _DAY), event]
+    return found
+
+
+def _of_caps() -> list[Case]:
+    taken, spent = _record(x="a"), _one_refused("spent")
+    return [
+        _history(
+            "three tenths are more than 0.3",
+            *_beginning("tenth"),
+            *_days(4, taken, taken, spent, spent),
+            _spent(2, 0.2),
+            plan="tenth",
+            caps={"life": double(0.3)},
+        ),
+        _history(
+            "a cap that is the next larger double allows them",
+            *_beginning("tenth"),
+            *_days(4, taken, taken, taken, spent),
+            plan="tenth",
+            caps={"life": double(0.1 + 0.2)},
+        ),
+        _history(
+            "a cap for life of one attribute",
+            *_beginning(),
+            _record(x="a", y="b"),
+            _clock(_NOON + _DAY),
+            _record(x="a", y="b", dropped={"x": "spent"}),
+            _send(
+                _batch("daily", "2026-07-04", 1, _BOTH),
+                _batch("daily", "2026-07-05", 1, {"y/strict": 1}),
+            ),
+            caps={"attribute_life": {"x": double(0.75)}},
+        ),
+        _history(
+            "a cap of 0",
+            *_beginning(),
+            _refused("spent"),
+            caps={"life": double(0.0)},
+        ),
+        _history(
+            "a cap for one report that the level exceeds",
+            *_beginning(),
+            _refused("plan_refused"),
+            _restart(level="strict"),
+            _fetch("daily", _NOON),
+            _record(x="a", y="b"),
+            level="open",
+            caps={"attribute": {"x": double(1.0)}},
+        ),
+        _history(
+            "a pace spreads the cap over its days",
+            # From the first answer to the end of 2026-07-14: ten days and a half, for 1.06.
+            *_beginning("tenth"),
+            *_days(4, taken, taken, taken, taken),
+            plan="tenth",
+            caps={"life": double(1.06), "until": "2026-07-14"},
+        ),
+        _history(
+            "a pace that is slower than the answers",
+            # 0.21 in ten days and a half: a tenth takes five days.
+            *_beginning("tenth"),
+            *_days(6, taken, spent, spent, spent, spent, spent),
+            _clock(_NOON + 6 * _DAY),
+            _fetch("tenth", _NOON + 6 * _DAY),
+            taken,
+            plan="tenth",
+            caps={"life": double(0.21), "until": "2026-07-14"},
+        ),
+    ]
+
+
+def _of_memos() -> list[Case]:
+    def answers(*values: str) -> list[Case]:
+        found = []
+        for day, value in enumerate(values):
+            found += [
+                _clock(_NOON + day * _DAY),
+                _fetch("memos", _NOON + day * _DAY),
+                _record(x=value, invalid="" if value in "abc" else "x"),
+            ]
+        return found
+
+    memo = m.KRRChain.calibrate(3, 1.0, 2.0).memo_epsilon
+    return [
+        _history(
+            "an answer that stays costs one memo",
+            *_beginning("memos"),
+            *answers("a", "a", "a"),
+            _restart(),
+            _spent(1, memo),
+            plan="memos",
+            may_tell_changes=["x"],
+        ),
+        _history(
+            "a new answer costs another memo, and an old one nothing",
+            *_beginning("memos"),
+            *answers("a", "b", "a", "b"),
+            _spent(2, 2 * memo),
+            plan="memos",
+            may_tell_changes=["x"],
+        ),
+        _history(
+            "an answer outside the domain costs nothing",
+            *_beginning("memos"),
+            *answers("none", "none", "a", "none"),
+            _spent(1, memo),
+            plan="memos",
+            may_tell_changes=["x"],
+        ),
+        _history(
+            "beyond the cap for life a new answer is reported by a random value's memo",
+            *_beginning("memos"),
+            *answers("a", "b", "c", "b", "a"),
+            _spent(1, memo),
+            _send(*(_batch("memos", f"2026-07-0{day}", 1, {"x/strict": 1}) for day in range(4, 9))),
+            plan="memos",
+            may_tell_changes=["x"],
+            caps={"life": double(3.0)},
+        ),
+        _history(
+            "a cap below one memo takes nothing",
+            *_beginning("memos"),
+            _one_refused("spent"),
+            plan="memos",
+            may_tell_changes=["x"],
+            caps={"attribute_life": {"x": double(1.5)}},
+        ),
+        _history(
+            "a mechanism without rounds reports its memo",
+            *_beginning("kept"),
+            _record(x="a"),
+            _clock(_NOON + _DAY),
+            _record(x="a"),
+            _clock(_NOON + 2 * _DAY),
+            _fetch("kept", _NOON + 2 * _DAY),
+            _record(x="b"),
+            _spent(2, 2 * m.KRR(3, 1.0).realised_epsilon),
+            {
+                **_send(*(_batch("kept", f"2026-07-0{d}", 1, {"x/strict": 1}) for d in (4, 5, 6))),
+                "alike": [[0, 1]],
+            },
+            plan="kept",
+            may_tell_changes=["x"],
+        ),
+    ]
+
+
+def _of_sending() -> list[Case]:
+    first = _batch("daily", "2026-07-04", 1, _BOTH)
+    again = {**first, "again": True}
+    retried = [
+        _history(
+            f"a batch that is answered {answer} goes again with the same id and bytes",
+            *_beginning(),
+            _record(x="a", y="b"),
+            _send(first, answer=answer, left=1),
+            _clock(_NOON + _DAY),
+            _restart(),
+            _record(x="a", y="b"),
+            _send(again, _batch("daily", "2026-07-05", 1, _BOTH)),
+            _send(),
+        )
+        for answer in ("unreachable", "retry")
+    ]
+    final = [
+        _history(
+            f"a batch that is answered {answer} is done",
+            *_beginning(),
+            _record(x="a", y="b"),
+            _send(first, answer=answer),
+            _send(),
+        )
+        for answer in ("duplicate", "refused")
+    ]
+    return [
+        *retried,
+        *final,
+        _history(
+            "the queue drops the oldest",
+            *_beginning(),
+            _record(x="a", y="b"),
+            _clock(_NOON + _DAY),
+            _record(x="a", y="b"),
+            _clock(_NOON + 2 * _DAY),
+            _fetch("daily", _NOON + 2 * _DAY),
+            _record(x="a"),
+            _send(
+                _batch("daily", "2026-07-05", 1, _BOTH),
+                _batch("daily", "2026-07-06", 1, {"x/strict": 1}),
+            ),
+            max_reports=2,
+        ),
+        _history(
+            "reports of one period go together, whoever made them",
+            *_beginning(),
+            _grant("ann"),
+            _grant("bob"),
+            _record(x="a", y="b"),
+            _record("ann", x="b"),
+            _record("bob", x="c", y="c"),
+            _refused("spent", "bob"),
+            _send(_batch("daily", "2026-07-04", 3, {"x/strict": 3, "y/strict": 2})),
+        ),
+    ]
+
+
+def _of_consent() -> list[Case]:
+    first = _batch("daily", "2026-07-04", 1, _BOTH)
+    return [
+        _history(
+            "without consent nothing is taken",
+            _fetch("daily", _NOON),
+            _refused("no_consent"),
+            _grant(),
+            _record(x="a", y="b"),
+        ),
+        _history(
+            "who revokes is not sent, and a new grant brings nothing back",
+            *_beginning(),
+            _record(x="a"),
+            _revoke(),
+            _refused("no_consent"),
+            _send(),
+            _grant(),
+            _record(x="a", y="b", dropped={"x": "spent"}),
+            _send(_batch("daily", "2026-07-04", 1, {"y/strict": 1})),
+        ),
+        _history(
+            "a revocation outlives a restart",
+            *_beginning(),
+            _revoke(),
+            _restart(),
+            _refused("no_consent"),
+        ),
+        _history(
+            "who revokes leaves others' reports alone",
+            *_beginning(),
+            _grant("ann"),
+            _record(x="a", y="b"),
+            _record("ann", x="b", y="b"),
+            _revoke("ann"),
+            _refused("no_consent", "ann"),
+            _send(first),
+        ),
+        _history(
+            "a batch that may have left is dropped whole, and forgotten on demand",
+            *_beginning(),
+            _grant("ann"),
+            _record(x="a", y="b"),
+            _record("ann", x="b"),
+            _send(
+                _batch("daily", "2026-07-04", 2, {"x/strict": 2, "y/strict": 1}),
+                answer="unreachable",
+                left=2,
+            ),
+            _revoke("ann", forget=True),
+            _send(),
+            _forgets(1),
+        ),
+        _history(
+            "without that nothing is forgotten",
+            *_beginning(),
+            _grant("ann"),
+            _record(x="a", y="b"),
+            _send(first, answer="unreachable", left=1),
+            _revoke(),
+            _send(),
+            _forgets(0),
+        ),
+        _history(
+            "a batch that was acknowledged stays counted",
+            *_beginning(),
+            _grant("ann"),
+            _record(x="a", y="b"),
+            _send(first),
+            _revoke(forget=True),
+            _send(),
+            _forgets(0),
+        ),
+    ]
+
+
+def histories() -> dict[str, list[Any]]:
+    """Return histories.json."""
+    found = [
+        *_of_one_period(),
+        *_of_periods(),
+        *_of_plans(),
+        *_of_clocks(),
+        *_of_ledgers(),
+        *_of_caps(),
+        *_of_memos(),
+        *_of_sending(),
+        *_of_consent(),
+    ]
+    assert len({history["note"] for history in found}) == len(found)
+    return {"plans": list(_PLANS.values()), "histories": found}
