@@ -18,7 +18,7 @@ from hearsay.sending.failures import ASKS, MISTRUSTS, on_one_line
 from hearsay.sending.proxies import Proxy, proxy_of
 from hearsay.sending.transport import Tls, Unreachable, check_tls, is_loopback
 from hearsay.trouble import Reason
-from ldp.errors import InvalidInput
+from ldp.errors import HearsayError, InvalidInput
 
 LARGEST = 5 << 20
 """Bytes of the largest message that is read: a plan has 4 MiB, and a little comes with it."""
@@ -51,11 +51,11 @@ _NO_TLS = (
 """Parts of OpenSSL's names for bytes that are not of TLS."""
 
 
-class Interrupted(Exception):
+class Interrupted(HearsayError):
     """Another thread has ended the call."""
 
 
-class Answered(Exception):
+class Answered(HearsayError):
     """The other end has answered, and not as a server of ours does; the message says how."""
 
 
