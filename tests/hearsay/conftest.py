@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 from disks import small_disk
+from http_servers import authority, fake, secure, url
 from moody import moody
 
 from hearsay import create_ledger
 
-__all__ = ["moody", "small_disk"]
+__all__ = ["authority", "fake", "moody", "secure", "small_disk", "url"]
 
 DELIVERY = {
     "test_aio",
