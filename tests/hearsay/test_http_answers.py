@@ -3,8 +3,11 @@
 import contextlib
 import socket
 import threading
+import time
+from collections import Counter
 from concurrent import futures
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import grpc
@@ -252,6 +255,39 @@ def test_an_answer_that_is_none_is_told(answer: bytes, words: str, reason: str) 
     assert error.reason == reason
     assert error.retry_after == 0.0
     assert len(str(error)) < 500
+
+
+CHUNKED = GOOD + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % len(PLAN) + PLAN + b"\r\n0\r\n\r\n"
+REFUSAL = (
+    b"HTTP/1.1 503 No\r\nretry-after-ms: 5\r\nContent-Type: application/json\r\n"
+    b'Content-Length: 23\r\n\r\n{"code": "unavailable"}'
+)
+
+
+def test_whatever_bytes_come_nothing_else_is_raised_and_no_time_is_lost() -> None:
+    chance = Random(22)
+    answer = [b""]
+    pieces = (b"\r\n", b"0", b"-", b": ", b"Content-Length: 1\r\n", b"\0", b"\xff", b"{", b"200")
+    became = Counter[str]()
+    with speaking(lambda line: line.sendall(answer[0])) as url:
+        transport = HttpTransport(url)
+        for _ in range(600):
+            mutated = bytearray(chance.choice((WHOLE, CHUNKED, REFUSAL)))
+            for _ in range(chance.randint(1, 4)):
+                begin = chance.randrange(len(mutated) + 1)
+                end = min(len(mutated), begin + chance.choice((0, 0, 1, 2, 30)))
+                mutated[begin:end] = chance.choice((b"", *pieces))
+            answer[0] = bytes(mutated)
+            began = time.monotonic()
+            try:
+                transport.get_plan("health", 2.0)
+                became["an answer"] += 1
+            except (InvalidInput, Unreachable) as error:
+                became[type(error).__name__] += 1
+                assert str(error).isprintable()
+            assert time.monotonic() - began < 4
+    assert became["an answer"] > 5
+    assert became["Unreachable"] > 200
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,13 @@ from over_http import answering
 from serving import register, tokens_of
 from test_transport import Fake
 
-from hearsay import InvalidInput, Reason, Tls
+from hearsay import Analyst, InvalidInput, Reason, Tls
 from hearsay.sending.over_http import HttpTransport
 from hearsay.sending.proxies import proxy_of
-from support import free_port, new_client, wait_until
+from hearsay.sending.transport import open_calls
+from hearsay.v1 import admin_pb2
+from hearsay_server.surveys import survey as surveys
+from support import SURVEY, free_port, new_client, wait_until
 
 
 def test_a_wrong_token_is_told(tmp_path: Path) -> None:
@@ -336,3 +339,28 @@ def test_a_caller_of_a_cgi_script_names_no_proxy() -> None:
     environ = {"HTTP_PROXY": "evil.example:80"}
     assert proxy_of("http", "a.example", 80, environ) is not None
     assert proxy_of("http", "a.example", 80, {**environ, "REQUEST_METHOD": "GET"}) is None
+
+
+def test_a_device_and_an_admin_reach_a_real_server_over_tls_on_both_sides(
+    authority: Authority, tmp_path: Path
+) -> None:
+    certificate, key = tmp_path / "server.crt", tmp_path / "server.key"
+    mine = tmp_path / "mine.crt", tmp_path / "mine.key"
+    for files in ((certificate, key), mine):
+        authority.issue(*files)
+    keys = {"tls_certificate": certificate, "tls_key": key, "tls_client_ca": authority.file}
+    with answering(tmp_path / "data", **keys) as door:
+        url = f"https://localhost:{door.port}"
+        tls = Tls(authority.file, *mine)
+        survey = surveys.from_toml(SURVEY, "test.toml")
+        with contextlib.closing(open_calls(url, tls=tls)) as calls:
+            request = admin_pb2.CreateSurveyRequest(survey=survey)
+            calls.call("Admin/CreateSurvey", request, admin_pb2.SurveyStatus, 20)
+        with new_client(url, "health", tls=tls) as client:
+            assert client.wait_ready(), client.status()
+            assert client.record(smokes="no")
+            assert client.flush()
+        with Analyst(url, tls=tls) as analyst:
+            assert analyst.show_survey("health").status.records == 1
+        stranger = failure(HttpTransport(url, tls=Tls(authority.file)))
+        assert "a client certificate: give Tls(certificate=, key=)" in str(stranger)

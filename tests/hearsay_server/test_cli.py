@@ -17,7 +17,7 @@ import hearsay as sdk
 import hearsay_server
 import ldp
 from hearsay_server import cli
-from support import SURVEY, Server, device
+from support import SURVEY, Server, device, over_both
 
 PACKAGES = (ldp, dpsgd, sdk, hearsay_server)
 
@@ -31,23 +31,24 @@ def answered(server: Server) -> Server:
     return server
 
 
+@over_both
 def test_a_survey_is_registered_listed_and_shown(server: Server, tmp_path: Path) -> None:
     file = tmp_path / "habits.toml"
     file.write_text(SURVEY.replace("health", "habits"))
-    created = hearsay("survey", "create", file, "--target", server.address)
+    created = hearsay("survey", "create", file, "--target", server.target)
     assert created.returncode == 0
     assert created.stdout.startswith("habits is registered, revision ")
-    listed = hearsay("survey", "list", "--json", "--target", server.address)
+    listed = hearsay("survey", "list", "--json", "--target", server.target)
     assert [(s["survey"], s["records"]) for s in json.loads(listed.stdout)] == [
         ("habits", 0),
         ("health", 0),
     ]
-    assert "habits" in hearsay("survey", "list", "--target", server.address).stdout
-    shown = hearsay("survey", "show", "habits", "--target", server.address).stdout
+    assert "habits" in hearsay("survey", "list", "--target", server.target).stdout
+    shown = hearsay("survey", "show", "habits", "--target", server.target).stdout
     assert "whole record" in shown
     assert "onebit" in shown
     plan = json.loads(
-        hearsay("survey", "show", "habits", "--json", "--target", server.address).stdout
+        hearsay("survey", "show", "habits", "--json", "--target", server.target).stdout
     )
     assert [level["name"] for level in plan["levels"]] == ["strict", "open"]
 
@@ -169,3 +170,10 @@ def test_the_version_is_the_distributions() -> None:
 def test_types_are_shipped(package: ModuleType) -> None:
     assert package.__file__ is not None
     assert (Path(package.__file__).parent / "py.typed").is_file()
+
+
+def test_health_is_asked_over_grpc() -> None:
+    for target in ("http://127.0.0.1:1", "https://a.example"):
+        done = hearsay("health", "--target", target)
+        assert done.returncode == 1
+        assert done.stderr.startswith("hearsay: health is asked over gRPC, at HOST:PORT; ")

@@ -14,7 +14,7 @@ from hearsay import InvalidInput
 from hearsay.agreement import Agreement
 from hearsay_server.commands import codegen
 from hearsay_server.surveys import survey as surveys
-from support import SURVEY, Server, device, free_port
+from support import SURVEY, Server, device, free_port, over_both
 
 ODD = r"""
 name = "odd"
@@ -163,13 +163,14 @@ def test_the_revision_is_that_of_a_server(toml: str, tmp_path: Path, server: Ser
     assert fetched.stdout == source
 
 
+@over_both
 def test_a_survey_comes_from_a_file_or_a_server(server: Server, tmp_path: Path) -> None:
     (tmp_path / "survey.toml").write_text(SURVEY)
     for given in ((), (tmp_path / "survey.toml", "--survey", "health")):
         done = command("codegen", *given)
         assert done.returncode == 1
         assert "give the survey's file, or --survey with its name: one of them" in done.stderr
-    unknown = command("codegen", "--survey", "drinks", "--target", server.address)
+    unknown = command("codegen", "--survey", "drinks", "--target", server.target)
     assert unknown.returncode == 1
     assert "there is no survey 'drinks' here; `hearsay survey list`" in unknown.stderr
     lost = command("codegen", tmp_path / "survey.toml", "--out", tmp_path / "no" / "typed.py")

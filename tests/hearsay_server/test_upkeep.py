@@ -10,7 +10,7 @@ from stored import add, batch, register, remembered
 
 from hearsay.v1 import collector_pb2, collector_pb2_grpc
 from hearsay_server.storage.store import Store
-from support import Server
+from support import Server, over_both
 
 
 def place(where: Path | str) -> list[object]:
@@ -71,11 +71,12 @@ def test_a_folder_without_data_is_said_and_not_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@over_both
 def test_a_survey_is_closed_and_deleted_by_command(server: Server) -> None:
     with server.channel() as channel:
         stub = collector_pb2_grpc.CollectorStub(channel)
         stub.Submit(collector_pb2.SubmitRequest(batches=[batch(1)]))
-        target = ["--target", server.address]
+        target = ["--target", server.target]
         assert hearsay("survey", "close", "health", *target).returncode == 0
         assert server.show("health").status.closed
         (late,) = stub.Submit(collector_pb2.SubmitRequest(batches=[batch(2)])).results

@@ -12,13 +12,15 @@ import typer
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pydantic.fields import FieldInfo
 
-from hearsay.sending.over_grpc import call, open_channel
+from hearsay.sending.over_grpc import call, check_target, open_channel
+from hearsay.sending.transport import is_url
 from hearsay_server import config
 from hearsay_server.commands import connect
 from hearsay_server.commands.local import ConfigFile
 from hearsay_server.serving import logs
 from hearsay_server.serving import serve as serving
 from hearsay_server.serving.health import LIVE
+from ldp.errors import InvalidInput
 
 with contextlib.suppress(ImportError):  # it is made for CPython on Unix
     from uvloop import new_event_loop
@@ -80,6 +82,9 @@ def health(
     ] = False,
 ) -> None:
     """Ask a server whether it can take reports; exit with 1 where it cannot."""
+    if is_url(target):
+        raise InvalidInput("health is asked over gRPC, at HOST:PORT; over HTTP ask for /readyz")
+    check_target(target)
     with open_channel(target, tls=connect.tls(context), insecure=insecure) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)  # its types are those of an aio server
         request = health_pb2.HealthCheckRequest(service=LIVE if live else "")
