@@ -264,10 +264,26 @@ def test_a_child_has_a_connection_of_its_own_and_leaves_the_parents(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_child_that_was_forked_in_a_call_leaves_sending_to_others(url: str) -> None:
-    transport = HttpTransport(url)
-    transport.after_fork(usable=False)
-    assert "forked in the middle of a call" in str(failure(transport))
+def test_a_child_that_was_forked_in_a_call_leaves_it_and_sending_to_others(
+    fake: Fake, secure: str, authority: Authority
+) -> None:
+    fake.may_answer.clear()
+    transport = HttpTransport(secure, tls=Tls(authority.file))
+    with futures.ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(transport.get_plan, "health", 20)
+        assert fake.asked.acquire(timeout=10)
+        pid = os.fork()
+        if pid == 0:
+            with contextlib.suppress(BaseException):
+                descriptors = len([*Path("/proc/self/fd").iterdir()])
+                transport.after_fork(usable=False)
+                assert len([*Path("/proc/self/fd").iterdir()]) == descriptors - 1
+                failed = failure(transport)
+                os._exit(7 if "forked in the middle of a call" in str(failed) else 1)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+        fake.may_answer.set()
+        assert waiting.result(10).plan == b"health"
 
 
 def test_an_analyst_in_a_forked_child_has_connections_of_its_own(tmp_path: Path) -> None:

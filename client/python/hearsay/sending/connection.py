@@ -5,8 +5,10 @@ import http.client
 import ipaddress
 import queue
 import socket
+import ssl
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from hearsay.sending.failures import on_one_line
@@ -63,6 +65,18 @@ class Call:
         """Make this the socket that an interruption shuts down."""
         self._socket = sock
         self.left()  # an interruption before this line did not know the socket
+
+    def secure(self, wrap: Callable[[], ssl.SSLSocket]) -> ssl.SSLSocket:
+        """Attend to the socket with TLS that takes the place of the one without."""
+        with self._lock:
+            secured = self._socket = wrap()
+        return secured
+
+    def abandon(self) -> None:
+        """Close the descriptor of a forked child; the parent's call goes on."""
+        # The lock may be held by a thread of the parent, which is not there.
+        if self._socket is not None:
+            _close_descriptor(self._socket)
 
     def let_go(self) -> None:
         """Forget the socket, which may be closed then."""
@@ -257,9 +271,7 @@ class Connection:
 
     def abandon(self) -> None:
         """Close the descriptor of a forked child; the parent's connection goes on."""
-        # Not `close` of the socket: TLS would have its say on what is the parent's connection.
-        with contextlib.suppress(OSError):
-            socket.close(self._socket.detach())
+        _close_descriptor(self._socket)
 
     def _send(self, call: Call, request: bytes) -> None:
         rest = memoryview(request)
@@ -278,6 +290,12 @@ def check_length(response: http.client.HTTPResponse) -> None:
         raise Answered(
             f"with the content encoding {on_one_line(coding)!r}, which was not asked for"
         )
+
+
+def _close_descriptor(sock: socket.socket) -> None:
+    # Not `close` of the socket: TLS would have its say on what is the parent's connection.
+    with contextlib.suppress(OSError):
+        socket.close(sock.detach())
 
 
 def _is_address(host: str) -> bool:

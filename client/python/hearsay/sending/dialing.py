@@ -165,9 +165,9 @@ def _secured(sock: socket.socket, to: Site, call: Call) -> ssl.SSLSocket:
     except InvalidInput as error:
         raise Unreachable(str(error), reason=Reason.TLS) from None
     name = to.host if to.tls is None or to.tls.server_name is None else to.tls.server_name
-    with call._lock:
-        secured = context.wrap_socket(sock, server_hostname=name, do_handshake_on_connect=False)
-        call._socket = secured
+    secured = call.secure(
+        lambda: context.wrap_socket(sock, server_hostname=name, do_handshake_on_connect=False)
+    )
     try:
         secured.settimeout(call.left())
         secured.do_handshake()

@@ -303,6 +303,7 @@ class HttpTransport:
     def after_fork(self, *, usable: bool) -> None:
         self._server.pool.after_fork()
         if self._call is not None:
+            self._call.abandon()
             _abandoned.append(self._call)
         self._call = None
         self._usable = usable
