@@ -9,6 +9,7 @@ it and is closed; the server is a process, and its time does not count.
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -54,6 +55,9 @@ LIVES = """
 import json, sys, time
 import hearsay
 target, count = sys.argv[1], int(sys.argv[2])
+if target.startswith("/"):
+    from hearsay.testing import RecordingTransport
+    target = RecordingTransport(open(target, "rb").read())
 
 def live():
     choices = {"level": "strict", "epsilon": 64.0, "ledger": hearsay.MEMORY, "consent": True}
@@ -76,7 +80,11 @@ print(json.dumps([1e3 * first, 1e3 * each]))
 def ran(code: str, *arguments: str) -> object:
     """Return what a process of its own prints."""
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], check=True, capture_output=True, text=True
+        [sys.executable, "-c", code, *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "HEARSAY_TESTING": "1"},
     )
     return json.loads(done.stdout)
 
@@ -86,15 +94,19 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="three turns, of fewer lives")
     rounds, lives = (3, 40) if parser.parse_args().quick else (9, 200)
     imports: dict[str, list[float]] = {name: [] for name in IMPORTS}
-    first: dict[str, list[float]] = {"HTTP": [], "gRPC": []}
-    later: dict[str, list[float]] = {"HTTP": [], "gRPC": []}
+    first: dict[str, list[float]] = {"HTTP": [], "gRPC": [], "no transport": []}
+    later: dict[str, list[float]] = {name: [] for name in first}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=Path.cwd())))
         server = stack.enter_context(serving(folder, over_http=True))
         with closing(open_calls(server.address)) as calls:
             request = admin_pb2.CreateSurveyRequest(survey=surveys.from_toml(SURVEY, "mood.toml"))
             calls.call("Admin/CreateSurvey", request, admin_pb2.SurveyStatus, 30.0)
-        targets = {"HTTP": f"http://{server.http}", "gRPC": server.address}
+            asked, kind = admin_pb2.ShowSurveyRequest(survey="mood"), admin_pb2.ShowSurveyResponse
+            plan = folder / "plan"
+            plan.write_bytes(calls.call("Admin/ShowSurvey", asked, kind, 30.0).plan)
+        http = f"http://{server.http}"
+        targets = {"HTTP": http, "gRPC": server.address, "no transport": str(plan)}
         for number in range(rounds + 1):
             for name, line in IMPORTS.items():
                 taken = ran(IMPORT.format(line))
@@ -107,7 +119,7 @@ def main() -> None:
                 if number:
                     first[name].append(found[0])
                     later[name].append(found[1])
-    out = f"\nprocessor time, ms    {'median':>9}{'least':>9}\n"
+    out = f"\nprocessor time, ms      {'median':>9}{'least':>9}\n"
     for name, values in imports.items():
         out += row(f"import {name}", values)
     for name in targets:
@@ -120,7 +132,7 @@ def main() -> None:
 
 
 def row(name: str, values: list[float]) -> str:
-    return f"{name:24}{statistics.median(values):>7.1f}{min(values):>9.1f}\n"
+    return f"{name:26}{statistics.median(values):>7.1f}{min(values):>9.1f}\n"
 
 
 if __name__ == "__main__":

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 from disks import small_disk
+from http_servers import authority, fake, secure, url
 from moody import moody
 from two_sdks import Twin
 
 from hearsay import create_ledger
 
-__all__ = ["moody", "small_disk"]
+__all__ = ["authority", "fake", "moody", "secure", "small_disk", "url"]
 
 DELIVERY = {
     "test_aio",

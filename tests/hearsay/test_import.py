@@ -5,7 +5,18 @@ import os
 import subprocess
 import sys
 
-HEAVY = {"scipy", "pandas", "torch", "sqlalchemy", "matplotlib", "typer", "rich", "statsmodels"}
+HEAVY = {
+    "grpc",
+    "ssl",
+    "scipy",
+    "pandas",
+    "torch",
+    "sqlalchemy",
+    "matplotlib",
+    "typer",
+    "rich",
+    "statsmodels",
+}
 
 
 def _run(code: str) -> object:
@@ -22,19 +33,19 @@ def test_importing_the_sdk_imports_nothing_heavy() -> None:
     assert {name.partition(".")[0] for name in modules} & HEAVY == set()
 
 
-def test_importing_the_sdk_costs_little_beyond_numpy_and_grpc() -> None:
-    # Against the import of numpy and grpc in the same process, so that the machine cancels out:
-    # they take 0.1 s where this takes 0.08; 150 ms beyond them is the budget.
+def test_importing_the_sdk_costs_little_beyond_numpy() -> None:
+    # Against the import of numpy in the same process, so that the machine cancels out: it takes
+    # 0.065 s of processor time where this takes 0.1.
     code = """
 import json, time
-begin = time.perf_counter()
-import numpy, grpc
-middle = time.perf_counter()
+begin = time.process_time()
+import numpy
+middle = time.process_time()
 import hearsay
-print(json.dumps([middle - begin, time.perf_counter() - middle]))
+print(json.dumps([middle - begin, time.process_time() - middle]))
 """
     ratios = []
     for _ in range(5):
         floor, ours = _run(code)  # type: ignore[misc]
         ratios.append(ours / floor)
-    assert min(ratios) < 1.0
+    assert min(ratios) < 2.0

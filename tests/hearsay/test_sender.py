@@ -162,8 +162,9 @@ def test_a_server_is_asked_again_when_its_plan_is_old_and_another_plan_is_refuse
         assert [batch.revision for batch in transport.batches] == [before]
 
 
-def test_a_flush_keeps_to_the_retry_delay_of_the_server() -> None:
-    with Collector(_plan()) as collector:
+@pytest.mark.parametrize("http", [False, True])
+def test_a_flush_keeps_to_the_retry_delay_of_the_server(http: bool) -> None:
+    with Collector(_plan(), http=http) as collector:
         collector.received.answers = [Unreachable("busy", retry_after=3.0)]
         with new_client(collector.address, "health", delivery=QUICK) as client:
             assert client.wait_ready()

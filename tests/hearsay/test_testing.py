@@ -9,7 +9,7 @@ import pytest
 
 import hearsay
 from hearsay import Delivery, InvalidInput, Unreachable
-from hearsay.sending.over_grpc import GrpcTransport
+from hearsay.sending.transport import connect
 from hearsay.testing import Collector, RecordingTransport
 from hearsay.v1 import collector_pb2
 from hearsay_server.surveys import survey as surveys
@@ -61,8 +61,9 @@ def test_a_lost_answer_is_told_and_counted_once(plan: bytes) -> None:
     assert transport.tally("smokes", "open").n == 1
 
 
-def test_a_collector_in_this_process_is_a_real_server(plan: bytes) -> None:
-    with Collector(plan) as collector:
+@pytest.mark.parametrize("http", [False, True])
+def test_a_collector_in_this_process_is_a_real_server(plan: bytes, http: bool) -> None:
+    with Collector(plan, http=http) as collector:
         collector.received.answers = [Unreachable("busy", retry_after=0.2)]
         with device(collector.address, "health", level="open", delivery=QUICK) as client:
             client.record(smokes="yes", age=41)
@@ -76,9 +77,10 @@ def test_a_collector_in_this_process_is_a_real_server(plan: bytes) -> None:
     assert collector.received.tally("age", "open").n == 1
 
 
-def test_answers_have_the_time_that_a_test_sets(plan: bytes) -> None:
-    with Collector(plan) as collector:
-        transport = GrpcTransport(collector.address)
+@pytest.mark.parametrize("http", [False, True])
+def test_answers_have_the_time_that_a_test_sets(plan: bytes, http: bool) -> None:
+    with Collector(plan, http=http) as collector:
+        transport = connect(collector.address)
         assert abs(transport.get_plan("health", 10).server_time - time.time()) < 60
         collector.received.server_time = 7
         assert transport.get_plan("health", 10).server_time == 7
@@ -86,8 +88,9 @@ def test_answers_have_the_time_that_a_test_sets(plan: bytes) -> None:
         assert transport.forget("health", "once", [b"1"], 10).server_time == 7
 
 
-def test_revoking_reaches_the_collector(plan: bytes) -> None:
-    with Collector(plan) as collector:
+@pytest.mark.parametrize("http", [False, True])
+def test_revoking_reaches_the_collector(plan: bytes, http: bool) -> None:
+    with Collector(plan, http=http) as collector:
         retry = collector_pb2.Result(status=collector_pb2.Result.RETRY)
         collector.received.answers = [retry] * 100
         with device(collector.address, "health", level="open", delivery=QUICK) as client:

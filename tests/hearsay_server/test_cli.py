@@ -18,7 +18,7 @@ import hearsay as sdk
 import hearsay_server
 import ldp
 from hearsay_server import cli
-from support import SURVEY, device
+from support import SURVEY, Server, device, over_both
 
 PACKAGES = (ldp, dpsgd, sdk, hearsay_server)
 
@@ -48,6 +48,22 @@ def test_a_survey_is_registered_listed_and_shown(survey: Survey, tmp_path: Path)
     assert "onebit" in shown
     plan = json.loads(hearsay("survey", "show", "habits", "--json", *target).stdout)
     assert [level["name"] for level in plan["levels"]] == ["strict", "open"]
+
+
+@over_both
+def test_commands_call_either_door(server: Server, tmp_path: Path) -> None:
+    file, target = tmp_path / "habits.toml", ("--target", server.target)
+    file.write_text(SURVEY.replace("health", "habits"))
+    assert hearsay("survey", "create", file, *target).returncode == 0
+    with device(server.target, "habits", level="open") as client:
+        client.record(smokes="no")
+    assert json.loads(hearsay("survey", "list", "--json", *target).stdout)[0]["records"] == 1
+    assert json.loads(hearsay("query", "habits", "smokes", "--json", *target).stdout)
+    module = hearsay("codegen", "--survey", "habits", *target).stdout
+    assert module == hearsay("codegen", file).stdout
+    assert hearsay("survey", "close", "habits", *target).returncode == 0
+    done = hearsay("survey", "delete", "habits", "--yes", *target)
+    assert done.stdout == "habits is deleted, with 1 records in 1 batches\n"
 
 
 def test_a_bad_survey_file_ends_with_one_line_that_names_it(address: str, tmp_path: Path) -> None:
@@ -168,3 +184,10 @@ def test_the_version_is_the_distributions() -> None:
 def test_types_are_shipped(package: ModuleType) -> None:
     assert package.__file__ is not None
     assert (Path(package.__file__).parent / "py.typed").is_file()
+
+
+def test_health_is_asked_over_grpc() -> None:
+    for target in ("http://127.0.0.1:1", "https://a.example"):
+        done = hearsay("health", "--target", target)
+        assert done.returncode == 1
+        assert done.stderr.startswith("hearsay: health is asked over gRPC, at HOST:PORT; ")

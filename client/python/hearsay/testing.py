@@ -4,21 +4,26 @@ Nothing in `hearsay` imports this module, and it imports only where tests run: a
 records into a list instead of sending must not reach users by accident.
 """
 
+import contextlib
+import json
+import math
 import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent import futures
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
-import grpc
+from google.protobuf.message import DecodeError, Message
 
 from hearsay.plans import presence
 from hearsay.plans.plan import Plan, parse
+from hearsay.sending.failures import RETRY_AFTER
 from hearsay.sending.transport import Unreachable
-from hearsay.v1 import collector_pb2, collector_pb2_grpc
+from hearsay.v1 import collector_pb2
 from ldp import InvalidInput, Tally
 
 if not {"pytest", "unittest"} & set(sys.modules) and os.environ.get("HEARSAY_TESTING") != "1":
@@ -116,25 +121,21 @@ class RecordingTransport:
 
 
 class Collector:
-    """A real gRPC server in this process, on a free port of 127.0.0.1, that keeps all batches.
+    """A real server in this process, on a free port of 127.0.0.1, that keeps all batches.
 
-    Use it as a context; give a client its `address`. `received` is a `RecordingTransport` with
-    all batches, whose `answers` the server gives: an `Unreachable` among them becomes
-    UNAVAILABLE, with its `retry_after`.
+    It speaks gRPC, or with `http` Connect over HTTP. Use it as a context; give a client its
+    `address`. `received` is a `RecordingTransport` with all batches, whose `answers` the server
+    gives: an `Unreachable` among them becomes UNAVAILABLE, with its `retry_after`.
     """
 
-    def __init__(self, plan: bytes) -> None:
+    def __init__(self, plan: bytes, *, http: bool = False) -> None:
         """Raise `InvalidInput` where the bytes are no plan."""
         self.received = RecordingTransport(plan)
         self.address = ""
+        self._serving = (_over_http if http else _over_grpc)(_Answers(self.received))
 
     def __enter__(self) -> Self:
-        self._pool = futures.ThreadPoolExecutor(4)
-        self._server = grpc.server(self._pool)
-        servicer = _Servicer(self.received)
-        collector_pb2_grpc.add_CollectorServicer_to_server(servicer, self._server)
-        self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
-        self._server.start()
+        self.address = self._serving.__enter__()
         return self
 
     def __exit__(
@@ -143,40 +144,129 @@ class Collector:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._server.stop(None).wait()
-        self._pool.shutdown()
+        self._serving.__exit__(None, None, None)
 
 
-class _Servicer(collector_pb2_grpc.CollectorServicer):
+_REQUESTS: dict[str, type[Message]] = {
+    "GetPlan": collector_pb2.GetPlanRequest,
+    "Submit": collector_pb2.SubmitRequest,
+    "Forget": collector_pb2.ForgetRequest,
+}
+
+
+class _Answers:
+    """The methods of the Collector, which raise `InvalidInput` and `Unreachable`."""
+
     def __init__(self, received: RecordingTransport) -> None:
         self._received = received
         self._lock = threading.Lock()
 
-    def GetPlan(  # noqa: N802
-        self, request: collector_pb2.GetPlanRequest, context: Any
-    ) -> collector_pb2.GetPlanResponse:
-        try:
-            return self._received.get_plan(request.survey, 0)
-        except InvalidInput as error:
-            context.abort(grpc.StatusCode.NOT_FOUND, str(error))
-            raise  # not reached: abort raises
-
-    def Submit(  # noqa: N802
-        self, request: collector_pb2.SubmitRequest, context: Any
-    ) -> collector_pb2.SubmitResponse:
-        try:
-            with self._lock:
-                responses = [self._received.submit(batch, 0) for batch in request.batches]
-        except Unreachable as error:
-            context.set_trailing_metadata([("retry-after-ms", str(int(error.retry_after * 1000)))])
-            context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+    def answer(self, request: Any) -> Message:
+        with self._lock:
+            match request:
+                case collector_pb2.GetPlanRequest():
+                    return self._received.get_plan(request.survey, 0)
+                case collector_pb2.ForgetRequest():
+                    return self._received.forget(request.survey, request.period, request.ids, 0)
+            responses = [self._received.submit(batch, 0) for batch in request.batches]
         return collector_pb2.SubmitResponse(
             results=[response.results[0] for response in responses],
-            server_time=responses[-1].server_time,
+            server_time=responses[-1].server_time if responses else 0,
         )
 
-    def Forget(  # noqa: N802
-        self, request: collector_pb2.ForgetRequest, context: Any
-    ) -> collector_pb2.ForgetResponse:
-        with self._lock:
-            return self._received.forget(request.survey, request.period, request.ids, 0)
+
+@contextlib.contextmanager
+def _over_grpc(answers: _Answers) -> Iterator[str]:
+    import grpc  # not for tests of a client over HTTP
+
+    def answer(request: Message, context: Any) -> Message:
+        try:
+            return answers.answer(request)
+        except InvalidInput as error:
+            context.abort(grpc.StatusCode.NOT_FOUND, str(error))
+        except Unreachable as error:
+            context.set_trailing_metadata([(RETRY_AFTER, _milliseconds(error))])
+            context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+        raise AssertionError("abort raises")
+
+    def written(message: Message) -> bytes:
+        return message.SerializeToString()
+
+    methods = {
+        name: grpc.unary_unary_rpc_method_handler(answer, kind.FromString, written)
+        for name, kind in _REQUESTS.items()
+    }
+    handlers = grpc.method_handlers_generic_handler("hearsay.v1.Collector", methods)
+    with futures.ThreadPoolExecutor(4) as pool:
+        server = grpc.server(pool)
+        server.add_generic_rpc_handlers((handlers,))
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        try:
+            yield f"127.0.0.1:{port}"
+        finally:
+            server.stop(None).wait()
+
+
+@contextlib.contextmanager
+def _over_http(answers: _Answers) -> Iterator[str]:
+    handler = type("_Handler", (_Handler,), {"answers": answers})
+    with _HttpServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class _HttpServer(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing of a client that hung up."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    answers: _Answers
+
+    def do_POST(self) -> None:
+        """Answer a call as Connect has it."""
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        package, _, name = self.path.rpartition("/")
+        if package != "/hearsay.v1.Collector" or name not in _REQUESTS:
+            return self._refuse(404, "unimplemented", "there is nothing at this path")
+        try:
+            answer = self.answers.answer(_REQUESTS[name].FromString(body))
+        except DecodeError:
+            self._refuse(400, "invalid_argument", "the body is no such request")
+        except InvalidInput as error:
+            self._refuse(404, "not_found", str(error))
+        except Unreachable as error:
+            self._refuse(503, "unavailable", str(error), _milliseconds(error))
+        else:
+            self._respond(200, "application/proto", answer.SerializeToString())
+        return None
+
+    def _refuse(self, status: int, code: str, message: str, retry_after: str = "") -> None:
+        body = json.dumps({"code": code, "message": message}).encode()
+        self._respond(status, "application/json", body, retry_after)
+
+    def _respond(self, status: int, kind: str, body: bytes, retry_after: str = "") -> None:
+        self.send_response(status)
+        if retry_after:
+            self.send_header(RETRY_AFTER, retry_after)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Write no log."""
+
+
+def _milliseconds(error: Unreachable) -> str:
+    return str(math.ceil(error.retry_after * 1000))

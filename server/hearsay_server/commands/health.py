@@ -5,9 +5,11 @@ from typing import Annotated, Any
 import typer
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from hearsay.sending.over_grpc import call, open_channel
+from hearsay.sending.over_grpc import call, check_target, open_channel
+from hearsay.sending.transport import is_url
 from hearsay_server.commands import connect
 from hearsay_server.serving.status import LIVE
+from ldp.errors import InvalidInput
 
 
 def health(
@@ -21,6 +23,9 @@ def health(
     ] = False,
 ) -> None:
     """Ask a server whether it can take reports; exit with 1 where it cannot."""
+    if is_url(target):
+        raise InvalidInput("health is asked over gRPC, at HOST:PORT; over HTTP ask for /readyz")
+    check_target(target)
     with open_channel(target, tls=connect.tls(context), insecure=insecure) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)  # its types are those of an aio server
         request = health_pb2.HealthCheckRequest(service=LIVE if live else "")

@@ -1,24 +1,19 @@
 """A connection for HTTP/1.1: one deadline for the whole of a call, which another thread can end."""
 
 import contextlib
-import errno
-import functools
 import http.client
 import ipaddress
 import queue
-import re
 import socket
 import ssl
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
-from hearsay.sending.failures import ASKS, MISTRUSTS, on_one_line
-from hearsay.sending.proxies import Proxy, proxy_of
-from hearsay.sending.transport import Tls, Unreachable, check_tls, is_loopback
-from hearsay.trouble import Reason
-from ldp.errors import InvalidInput
+from hearsay.sending.failures import on_one_line
+from hearsay.sending.proxies import Proxy
+from ldp.errors import HearsayError
 
 LARGEST = 5 << 20
 """Bytes of the largest message that is read: a plan has 4 MiB, and a little comes with it."""
@@ -32,74 +27,13 @@ forgotten it, and all that is sent on it may be lost in silence."""
 
 _PART = 1 << 16
 
-_URL = re.compile(
-    r"(?P<scheme>https?)://(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253})"
-    r"(?::(?P<port>[0-9]{1,5}))?/?",
-    re.IGNORECASE,
-)
 
-_NAMES = {"HOSTNAME_MISMATCH": 62, "IP_ADDRESS_MISMATCH": 64}
-"""OpenSSL's numbers for a certificate of another name."""
-
-_NO_TLS = (
-    "WRONG_VERSION_NUMBER",
-    "HTTP_REQUEST",
-    "RECORD_LAYER",
-    "PACKET_LENGTH",
-    "UNKNOWN_PROTOCOL",
-)
-"""Parts of OpenSSL's names for bytes that are not of TLS."""
-
-
-class Interrupted(Exception):
+class Interrupted(HearsayError):
     """Another thread has ended the call."""
 
 
-class Answered(Exception):
+class Answered(HearsayError):
     """The other end has answered, and not as a server of ours does; the message says how."""
-
-
-@dataclass(frozen=True)
-class Site:
-    """A server's URL, taken apart, and what its TLS needs."""
-
-    url: str
-    host: str
-    port: int
-    tls: Tls | None
-    is_tls: bool
-
-    @property
-    def authority(self) -> str:
-        """The host and, unless it is the scheme's own, the port."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        usual = 443 if self.is_tls else 80
-        return host if self.port == usual else f"{host}:{self.port}"
-
-
-def site(url: str, *, tls: Tls | None, insecure: bool) -> Site:
-    """Take a server's URL apart. Raises `InvalidInput` for a URL that is not "https://host[:port]",
-    for "http://" beyond loopback unless `insecure`, or with `tls`, and for unreadable files."""
-    check_tls(tls)
-    found = _URL.fullmatch(url)
-    if found is None or not 1 <= int(found["port"] or 1) <= 65535:
-        raise InvalidInput(
-            'a URL is "https://host" or "https://host:port", without a path or a user; a name in '
-            f"another script is written as xn--...; got {url!r}"
-        )
-    is_tls = found["scheme"].lower() == "https"
-    port = int(found["port"] or (443 if is_tls else 80))
-    if not is_tls and tls is not None:
-        raise InvalidInput(f"tls is for https://, got {url!r}")
-    if not is_tls and not insecure and not is_loopback(f"{found['host']}:{port}"):
-        raise InvalidInput(
-            f"{url!r} would send reports and the token in the clear: give https://, or "
-            "insecure=True (--insecure) where you trust the network"
-        )
-    made = Site(url, found["host"].strip("[]"), port, tls, is_tls)
-    if is_tls:
-        _context(made)
-    return made
 
 
 class Call:
@@ -131,6 +65,18 @@ class Call:
         """Make this the socket that an interruption shuts down."""
         self._socket = sock
         self.left()  # an interruption before this line did not know the socket
+
+    def secure(self, wrap: Callable[[], ssl.SSLSocket]) -> ssl.SSLSocket:
+        """Attend to the socket with TLS that takes the place of the one without."""
+        with self._lock:
+            secured = self._socket = wrap()
+        return secured
+
+    def abandon(self) -> None:
+        """Close the descriptor of a forked child; the parent's call goes on."""
+        # The lock may be held by a thread of the parent, which is not there.
+        if self._socket is not None:
+            _close_descriptor(self._socket)
 
     def let_go(self) -> None:
         """Forget the socket, which may be closed then."""
@@ -272,6 +218,11 @@ class Connection:
         return response
 
     @property
+    def is_quiet(self) -> bool:
+        """Whether nothing has come that was not read."""
+        return self._reader.is_empty
+
+    @property
     def was_answered(self) -> bool:
         """Whether anything of an answer to the last request has come."""
         return self._reader.received > 0
@@ -292,7 +243,7 @@ class Connection:
     def keeps(self, response: http.client.HTTPResponse) -> bool:
         """Tell whether another call can be made after an answer that was read to its end."""
         self._used = time.monotonic()
-        return response.isclosed() and not response.will_close and self._reader.is_empty
+        return response.isclosed() and not response.will_close and self.is_quiet
 
     def waited(self) -> float:
         """Return the seconds since the last call."""
@@ -320,9 +271,7 @@ class Connection:
 
     def abandon(self) -> None:
         """Close the descriptor of a forked child; the parent's connection goes on."""
-        # Not `close` of the socket: TLS would have its say on what is the parent's connection.
-        with contextlib.suppress(OSError):
-            socket.close(self._socket.detach())
+        _close_descriptor(self._socket)
 
     def _send(self, call: Call, request: bytes) -> None:
         rest = memoryview(request)
@@ -343,89 +292,10 @@ def check_length(response: http.client.HTTPResponse) -> None:
         )
 
 
-def open_connection(to: Site, call: Call) -> Connection:
-    """Connect to a server, through the environment's proxy where there is one.
-
-    Raises `OSError`, `Interrupted` and `Answered`, which `explained` puts into words, and
-    `Unreachable`.
-    """
-    proxy = None
-    if not is_loopback(f"{to.host}:{to.port}"):  # no proxy sees calls that are to stay here
-        try:
-            proxy = proxy_of("https" if to.is_tls else "http", to.host, to.port)
-        except InvalidInput as error:
-            raise Unreachable(str(error)) from None
-    host, port = (proxy.host, proxy.port) if proxy is not None else (to.host, to.port)
-    try:
-        sock = _connected(host, port, call)
-    except OSError as error:
-        if proxy is None or isinstance(error, TimeoutError):
-            raise
-        reason, words = explained(error, Site(f"{host}:{port}", host, port, None, is_tls=False))
-        raise Unreachable(f"the proxy: {words}", reason=reason) from None
-    try:
-        _let_it_notice(sock)
-        if to.is_tls:
-            if proxy is not None:
-                _tunnel(sock, to, proxy, call)
-            sock = _secured(sock, to, call)
-    except BaseException:
-        call.let_go()
-        sock.close()
-        raise
-    return Connection(sock, None if to.is_tls else proxy)
-
-
-def explained(error: Exception, to: Site) -> tuple[Reason, str]:
-    """Return the reason why a call failed, and an explanation on one line."""
-    named = to.url
-    cause, words = Reason.UNREACHABLE, f"{named} cannot be reached"
-    match error:
-        case Answered():
-            words = f"the server at {named} answers {error}"
-        case TimeoutError():
-            words = f"the server at {named} did not answer in time"
-        case socket.gaierror():
-            cause, words = Reason.NAME_NOT_FOUND, f"the host name in {named} does not resolve"
-        case ssl.SSLCertVerificationError():
-            cause = Reason.TLS
-            if error.verify_code in _NAMES.values():
-                words = f"the certificate of {named} has another name"
-            else:
-                words = f"the certificate of {named} is not trusted: {error.verify_message}"
-        case ssl.SSLError() if error.reason:
-            cause, words = Reason.TLS, _of_tls(error.reason, to)
-        case ConnectionRefusedError():
-            words = f"nothing listens at {named}"
-        case http.client.IncompleteRead():
-            words = f"{named} closed the connection in the middle of its answer"
-        case ConnectionError() | ssl.SSLError():
-            words = f"{named} closed the connection before it answered; {_missing(to)}"
-        case OSError():
-            known = errno.errorcode.get(error.errno or 0, type(error).__name__)
-            words = f"{named} cannot be reached ({known})"
-        case http.client.HTTPException() | ValueError():
-            words = f"{named} does not speak HTTP as it should ({type(error).__name__})"
-            words += "" if to.is_tls else f"; {_missing(to)}"
-    return cause, words
-
-
-def _of_tls(reason: str, to: Site) -> str:
-    if any(part in reason for part in _NO_TLS):
-        return f"{to.url} does not speak TLS"
-    if "CERTIFICATE_REQUIRED" in reason:
-        return f"{to.url} asks for {ASKS}"
-    if "ALERT" in reason and to.tls is not None and to.tls.certificate is not None:
-        return f"{to.url} refuses a secure connection ({reason}); {MISTRUSTS}"
-    return f"no secure connection to {to.url} could be made ({reason})"
-
-
-def _missing(to: Site) -> str:
-    """Return what a server that closes the connection may miss."""
-    if not to.is_tls:
-        return "it may expect https://"
-    certificate = to.tls is not None and to.tls.certificate is not None
-    return MISTRUSTS if certificate else f"it may ask for {ASKS}"
+def _close_descriptor(sock: socket.socket) -> None:
+    # Not `close` of the socket: TLS would have its say on what is the parent's connection.
+    with contextlib.suppress(OSError):
+        socket.close(sock.detach())
 
 
 def _is_address(host: str) -> bool:
@@ -434,125 +304,3 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _connected(host: str, port: int, call: Call) -> socket.socket:
-    """Connect to the first address of a host that answers, each having its share of the time."""
-    addresses = call.addresses(host, port)
-    failed: OSError = ConnectionRefusedError()
-    for number, (family, kind, protocol, _, address) in enumerate(addresses):
-        sock = socket.socket(family, kind, protocol)
-        try:
-            call.attend(sock)
-            left = call.left()
-            sock.settimeout(None if left is None else left / (len(addresses) - number))
-            sock.connect(address)
-            call.left()  # some systems take a socket that was shut down for a connected one
-            return sock
-        except OSError as error:
-            call.let_go()
-            sock.close()
-            call.left()
-            failed = error
-        except BaseException:
-            call.let_go()
-            sock.close()
-            raise
-    raise failed
-
-
-def _let_it_notice(sock: socket.socket) -> None:
-    """Send at once, and notice within 70 s that a connection died under a long call."""
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 2)):
-        if hasattr(socket, name):  # Linux; newer ones of the others
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-
-
-def _tunnel(sock: socket.socket, to: Site, proxy: Proxy, call: Call) -> None:
-    """Let a proxy pass the connection on."""
-    host = f"[{to.host}]" if ":" in to.host else to.host
-    lines = [f"CONNECT {host}:{to.port} HTTP/1.1", f"Host: {host}:{to.port}"]
-    if proxy.authorization is not None:
-        lines.append(f"Proxy-Authorization: {proxy.authorization}")
-    connection = Connection(sock, proxy)
-    named = f"the proxy at {proxy.host}:{proxy.port}"
-    try:
-        response = connection.ask(call, _head(lines), "CONNECT")
-    except (ConnectionError, http.client.HTTPException, ValueError):
-        raise Unreachable(f"{named} does not answer as one") from None
-    if response.status == 407:
-        raise Unreachable(f"{named} asks for a login, as http://USER:PASSWORD@HOST:PORT")
-    if not 200 <= response.status < 300:
-        raise Unreachable(f"{named} refuses to connect to {to.url}: status {response.status}")
-    if not connection._reader.is_empty:
-        raise Unreachable(f"{named} answers itself, in the place of {to.url}")
-
-
-def _head(lines: list[str]) -> bytes:
-    """Return the head of a request, of lines that are printable ASCII."""
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
-
-
-def _secured(sock: socket.socket, to: Site, call: Call) -> ssl.SSLSocket:
-    try:
-        context = _context(to)
-    except InvalidInput as error:
-        raise Unreachable(str(error), reason=Reason.TLS) from None
-    name = to.host if to.tls is None or to.tls.server_name is None else to.tls.server_name
-    with call._lock:
-        secured = context.wrap_socket(sock, server_hostname=name, do_handshake_on_connect=False)
-        call._socket = secured
-    try:
-        secured.settimeout(call.left())
-        secured.do_handshake()
-    except BaseException as error:
-        call.let_go()
-        secured.close()
-        if isinstance(error, OSError):
-            call.left()
-        raise
-    return secured
-
-
-def _context(to: Site) -> ssl.SSLContext:
-    """Return what TLS needs; files are read anew, since certificates are renewed.
-
-    Raises `InvalidInput` where a file cannot be read.
-    """
-    tls = to.tls
-    if tls is None or (tls.authorities is None and tls.certificate is None):
-        return _usual_context()
-    if tls.authorities is None:
-        context = _bare_context()
-        context.load_default_certs()
-    else:
-        context = _bare_context()
-    tls.read()  # says which file is missing
-    try:
-        if tls.authorities is not None:
-            context.load_verify_locations(tls.authorities)
-        if tls.certificate is not None:
-            # The empty password: OpenSSL would ask for one at the terminal.
-            context.load_cert_chain(tls.certificate, tls.key, password="")
-    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        said = getattr(error, "reason", None) or type(error).__name__
-        raise InvalidInput(
-            f"cannot read a file for TLS ({said}): it must be in PEM, and a key have no password"
-        ) from None
-    return context
-
-
-def _bare_context() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # checks certificates and names
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
-    return context
-
-
-@functools.cache
-def _usual_context() -> ssl.SSLContext:
-    context = _bare_context()
-    context.load_default_certs()
-    return context

@@ -21,13 +21,11 @@ from hearsay.sending.connection import (
     Call,
     Connection,
     Interrupted,
-    Site,
     check_length,
-    explained,
-    open_connection,
-    site,
 )
+from hearsay.sending.dialing import Site, open_connection, site
 from hearsay.sending.failures import OUR_FAULT, on_one_line
+from hearsay.sending.http_failures import explained
 from hearsay.sending.transport import Answer, Tls, Token, Unreachable, bearer, malformed, single
 from hearsay.v1 import collector_pb2
 from ldp.errors import InvalidInput, NotReady
@@ -305,6 +303,7 @@ class HttpTransport:
     def after_fork(self, *, usable: bool) -> None:
         self._server.pool.after_fork()
         if self._call is not None:
+            self._call.abandon()
             _abandoned.append(self._call)
         self._call = None
         self._usable = usable
