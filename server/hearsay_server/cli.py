@@ -16,7 +16,7 @@ COMMANDS = {
         "Print the values that a server would take from the file and the environment, as TOML.",
     ),
     "health": (
-        "serve:health",
+        "health:health",
         "Ask a server whether it can take reports; exit with 1 where it cannot.",
     ),
     "survey": ("surveys:app", "Register, inspect, close and delete surveys."),

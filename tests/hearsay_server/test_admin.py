@@ -8,7 +8,7 @@ import pytest
 from postgres import Postgres
 from serving import connected, register, serving
 
-from hearsay.v1 import admin_pb2, admin_pb2_grpc
+from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2, collector_pb2_grpc
 from hearsay_server.storage import retention
 from hearsay_server.storage.database import open_folder
 
@@ -44,5 +44,10 @@ def test_surveys_are_closed_and_deleted_over_connections_that_broke(
             database.execute(cut)
             assert admin.CloseSurvey(admin_pb2.CloseSurveyRequest(survey="health")).closed
             database.execute(cut)
+            devices = collector_pb2_grpc.CollectorStub(channel)
+            asked = collector_pb2.GetPlanRequest(survey="health")
+            assert devices.GetPlan(asked).plan
             admin.DeleteSurvey(admin_pb2.DeleteSurveyRequest(survey="health"))
+            with pytest.raises(grpc.RpcError, match="NOT_FOUND"):
+                devices.GetPlan(asked)
         assert register(address)  # the name is free again

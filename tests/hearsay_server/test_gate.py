@@ -15,7 +15,7 @@ from serving import batch, connected, register, serving, submit, tokens_of
 
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2
 from hearsay_server.serving.guard import FOR_EVERYBODY
-from hearsay_server.serving.health import LIVE
+from hearsay_server.serving.status import LIVE
 from hearsay_server.storage import tokens
 
 CHECK = "/grpc.health.v1.Health/Check"

@@ -18,8 +18,9 @@ from postgres import Postgres
 from serving import batch, connected, register, serving, submit
 
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc, collector_pb2, collector_pb2_grpc
-from hearsay_server.serving.health import LIVE, Health, Readiness, prober
+from hearsay_server.serving.health import Health, Readiness, prober
 from hearsay_server.serving.metrics import Metrics
+from hearsay_server.serving.status import LIVE
 from hearsay_server.storage.database import open_folder
 from hearsay_server.storage.schema import probes
 from support import Server

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -292,6 +293,28 @@ def test_a_name_has_one_plan(store: Store) -> None:
     assert store.create_survey("health", PLAN.revision, ONCE).revision == PLAN.revision
     with pytest.raises(InvalidInput, match="a survey 'health' exists, with another plan"):
         store.create_survey("health", b"other", ONCE)
+
+
+def test_a_plan_is_served_for_a_second_without_the_database_and_no_longer(
+    where: Path | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    clock = SimpleNamespace(monotonic=lambda: now)
+    monkeypatch.setattr("hearsay_server.storage.plans.time", clock)
+    mine, other = Store(where), Store(where)
+    register(mine)
+    assert mine.plans.fresh("health") is None  # it was registered, and not looked up since
+    plan = mine.plans.frozen("health")
+    retention.mark_deleted(other.database, "health")
+    now += 0.99
+    assert plan is not None
+    assert mine.plans.fresh("health") == plan
+    now += 0.02
+    assert mine.plans.fresh("health") is None
+    assert mine.plans.frozen("health") is None
+    assert mine.plans.fresh("health") is None
+    for store in (mine, other):
+        store.close()
 
 
 def test_data_of_a_later_version_is_left_alone(where: Path | str) -> None:

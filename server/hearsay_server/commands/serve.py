@@ -1,4 +1,4 @@
-"""`hearsay serve` and `hearsay health`."""
+"""`hearsay serve`."""
 
 import asyncio
 import contextlib
@@ -9,18 +9,12 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal, get_origin
 
 import typer
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pydantic.fields import FieldInfo
 
-from hearsay.sending.over_grpc import call, check_target, open_channel
-from hearsay.sending.transport import is_url
 from hearsay_server import config
-from hearsay_server.commands import connect
 from hearsay_server.commands.local import ConfigFile
 from hearsay_server.serving import logs
 from hearsay_server.serving import serve as serving
-from hearsay_server.serving.health import LIVE
-from ldp.errors import InvalidInput
 
 with contextlib.suppress(ImportError):  # it is made for CPython on Unix
     from uvloop import new_event_loop
@@ -69,27 +63,3 @@ def serve(config_file: ConfigFile = None, **flags: object) -> None:
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(serving.serve(setup, announce))
-
-
-def health(
-    context: typer.Context,
-    target: Annotated[str, typer.Option(help="The server, as HOST:PORT.")] = "127.0.0.1:50051",
-    live: Annotated[
-        bool, typer.Option("--live", help="Ask only whether the process answers.")
-    ] = False,
-    insecure: Annotated[
-        bool, typer.Option(help="Forgo TLS for a host that is not loopback.")
-    ] = False,
-) -> None:
-    """Ask a server whether it can take reports; exit with 1 where it cannot."""
-    if is_url(target):
-        raise InvalidInput("health is asked over gRPC, at HOST:PORT; over HTTP ask for /readyz")
-    check_target(target)
-    with open_channel(target, tls=connect.tls(context), insecure=insecure) as channel:
-        stub: Any = health_pb2_grpc.HealthStub(channel)  # its types are those of an aio server
-        request = health_pb2.HealthCheckRequest(service=LIVE if live else "")
-        status = call(stub.Check, request, 5.0).status
-    name = health_pb2.HealthCheckResponse.ServingStatus.Name(status)
-    typer.echo(name)
-    if status != health_pb2.HealthCheckResponse.SERVING:
-        raise typer.Exit(1)

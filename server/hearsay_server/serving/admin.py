@@ -85,6 +85,7 @@ class Admin(admin_pb2_grpc.AdminServicer):
             held = await self._writer.run(partial(database.retrying, mark))
         except retention.NoSurvey as error:
             raise Ended(grpc.StatusCode.NOT_FOUND, str(error)) from None
+        self._store.plans.drop(request.survey)
         # If this is cut short, a sweep goes on with it.
         delete = partial(retention.delete_some, database)
         while await self._writer.run(partial(database.retrying, delete)):

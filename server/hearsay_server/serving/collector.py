@@ -60,7 +60,9 @@ class Collector(collector_pb2_grpc.CollectorServicer):
     async def GetPlan(  # noqa: N802
         self, request: collector_pb2.GetPlanRequest, context: object
     ) -> collector_pb2.GetPlanResponse:
-        plan = await asyncio.to_thread(self._plans.frozen, request.survey)
+        plan = self._plans.fresh(request.survey)
+        if plan is None:
+            plan = await asyncio.to_thread(self._plans.frozen, request.survey)
         if plan is None:
             raise no_survey(request.survey)
         return collector_pb2.GetPlanResponse(plan=plan, server_time=self._now())

@@ -19,14 +19,12 @@ import sqlalchemy as sa
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hearsay_server.serving.metrics import Metrics
-from hearsay_server.serving.status import Ended
+from hearsay_server.serving.status import LIVE, Ended
 from hearsay_server.storage.database import Database
 from hearsay_server.storage.schema import probes
 from hearsay_server.storage.writer import Writer
 
 _log = logging.getLogger("hearsay.server")
-
-LIVE = "live"
 
 _Status = health_pb2.HealthCheckResponse
 

@@ -1,8 +1,11 @@
-"""The end of a call with a status, whichever door it came through."""
+"""The end of a call with a status, whichever door it came through; the names of health checks."""
 
 import grpc
 
 from ldp.errors import HearsayError
+
+LIVE = "live"
+"""The service whose health is that of the process alone."""
 
 MENDED = 5.0
 """Seconds after which to look whether a disk or a database that failed is mended."""

@@ -1,5 +1,6 @@
 """The plans of the registered surveys, as this process remembers them."""
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable
 
@@ -14,6 +15,10 @@ from hearsay_server.storage.schema import surveys
 
 PRESENT = sa.not_(surveys.c.deleted)
 
+_FRESH = 1.0
+"""Seconds for which a plan is served without another look at the database. A plan never changes;
+another process may have deleted its survey."""
+
 
 class Plans:
     """The plans of the registered surveys, by name, against which every batch is checked.
@@ -25,6 +30,7 @@ class Plans:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._plans: dict[str, tuple[bytes, Plan]] = {}
+        self._looked: dict[str, float] = {}  # when, on the steady clock
 
     def load(self) -> None:
         """Remember the plans of all surveys; raise where this version cannot read one."""
@@ -43,10 +49,23 @@ class Plans:
         found = self._look(survey)
         return None if found is None else found[1]
 
+    def fresh(self, survey: str) -> bytes | None:
+        """Return the bytes of a plan looked up in the last second, or None. Never waits."""
+        looked = self._looked.get(survey)
+        if looked is None or time.monotonic() - looked >= _FRESH:
+            return None
+        known = self._plans.get(survey)
+        return None if known is None else known[0]
+
     def frozen(self, survey: str) -> bytes | None:
         """Return the bytes of a survey's plan, or None. May wait for the database."""
         found = self._look(survey)
         return None if found is None else found[0]
+
+    def drop(self, survey: str) -> None:
+        """Forget the plan of a survey that was deleted."""
+        self._plans.pop(survey, None)
+        self._looked.pop(survey, None)
 
     def needed(self, batches: Iterable[collector_pb2.Batch]) -> dict[str, Plan | Refused]:
         """Return the plans of the batches' surveys, or a `Refused` where one cannot be read now.
@@ -73,14 +92,16 @@ class Plans:
 
     def _look(self, survey: str) -> tuple[bytes, Plan] | None:
         known = self._plans.get(survey)
+        begin = time.monotonic()
         revision = self._stored(surveys.c.revision, survey)
-        if known is not None and known[1].revision == revision:
-            return known
-        plan = None if revision is None else self._stored(surveys.c.plan, survey)
-        if plan is None:
-            self._plans.pop(survey, None)
-            return None
-        return self.keep(plan)
+        if known is None or known[1].revision != revision:
+            plan = None if revision is None else self._stored(surveys.c.plan, survey)
+            known = None if plan is None else self.keep(plan)
+        if known is None:
+            self.drop(survey)
+        else:
+            self._looked[survey] = begin
+        return known
 
     def _stored(self, column: sa.Column[bytes], survey: str) -> bytes | None:
         query = sa.select(column).where(surveys.c.survey == survey, PRESENT)
