@@ -144,7 +144,7 @@ def test_the_environment_names_server_and_token(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    "target", ["http://localhost:1", "https://a:1", "xds:///a", "localhost", "a:", "a:b", "a:70000"]
+    "target", ["https://a:1/b", "ftp://a:1", "xds:///a", "localhost", "a:", "a:b", "a:70000"]
 )
 def test_a_target_that_cannot_be_is_refused_at_once(target: str) -> None:
     with pytest.raises(InvalidInput, match="host:port"):
