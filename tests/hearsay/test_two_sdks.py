@@ -64,6 +64,7 @@ def test_reports_of_every_mechanism_are_the_same(twin: Twin, name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)  # with many reports asked for
 def test_many_reports_of_random_mechanisms_are_the_same(twin: Twin) -> None:
     rng = random.Random(1)
     done, kinds = 0, Counter[str]()
@@ -143,6 +144,7 @@ def test_spoiled_mechanisms_are_accepted_or_refused_alike(twin: Twin) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)  # with many reports asked for
 def test_many_spoiled_mechanisms_are_accepted_or_refused_alike(twin: Twin) -> None:
     seen = compare_checks(twin, max(1500, REPORTS // 100), random.Random(3))
     assert len({name for name, accepted in seen if accepted}) >= 20

@@ -63,6 +63,7 @@ def test_plans_are_parsed_or_refused_alike(twin: Twin) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)  # with many reports asked for
 def test_many_plans_are_parsed_or_refused_alike(twin: Twin) -> None:
     seen = compare_plans(twin, max(4000, REPORTS // 50), random.Random(7))
     assert min(seen[True], seen[False]) > 400

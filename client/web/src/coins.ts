@@ -73,8 +73,9 @@ export abstract class BlockCoins implements Coins {
 /**
  * Draw coins from the platform's cryptographic generator, `crypto.getRandomValues`.
  *
- * Bytes are asked 4 KiB at a time and erased as they are used. Each instance has a block of its own, and
- * no two ever share one: a page, a worker and a process make their own.
+ * Bytes are asked 4 KiB at a time and erased as they are used. Each instance has a block of its own: a page, a
+ * worker and a process make their own. Two copies of one memory, such as a virtual machine that is restored
+ * twice from a snapshot, would draw the rest of the block alike: make a new instance after such a copy.
  */
 export class SystemCoins extends BlockCoins {
   constructor() {

@@ -76,12 +76,11 @@ export async function build(
 function checkFields(name: string, kind: Kind, parameters: ReadonlyMap<string, readonly bigint[]>): void {
   const single = new Map(kind.fields.map((field) => [field.replace("*", ""), !field.endsWith("*")]));
   if (parameters.size !== single.size || ![...parameters.keys()].every((field) => single.has(field))) {
-    throw new InvalidInput(`${name} takes the integers ${[...single.keys()]}, got ${[...parameters.keys()]}`);
+    throw new InvalidInput(`${name} takes the integers ${kind.fields}, got ${[...parameters.keys()]}`);
   }
   for (const [field, values] of parameters) {
-    if (!values.some(Boolean)) throw new InvalidInput(`${name}: ${field} must not be left out of a plan`);
-    if (single.get(field) && values.length !== 1) {
-      throw new InvalidInput(`${name}: ${field} is one integer, got ${values.length}`);
+    if (!values.some(Boolean) || (single.get(field) && values.length !== 1)) {
+      throw new InvalidInput(`${name}: ${field} must have ${single.get(field) ? "one integer" : "integers"} above 0`);
     }
   }
 }

@@ -3,7 +3,6 @@
 import { compare, expBelow, type Fraction, fraction, fromDouble, times } from "../core/exact.js";
 import { doubleBelow } from "../core/logarithm.js";
 import { InvalidInput } from "../errors.js";
-import type { Categorical } from "../plans/domains.js";
 import type { Mechanism } from "./mechanism.js";
 
 /** The integer that stands for a distance of one. */
@@ -17,6 +16,13 @@ const MAX_CLASSES = 64;
 
 /** More than all classes: pairs of classes are written as one number. */
 const BASE = 2 ** 20;
+
+/** What a domain of categories declares about its values. */
+interface Declaration {
+  readonly values: readonly string[];
+  readonly sensitive: readonly string[];
+  readonly classes: readonly { readonly values: readonly string[]; readonly scale: number }[];
+}
 
 /** By pair of classes: the largest Q(y | x) / Q(y | x'); undefined where Q(y | x') can be zero. */
 export type Ratios = (Fraction | undefined)[][];
@@ -82,7 +88,7 @@ export class Policy {
   }
 
   /** Return the policy that a domain declares at `epsilon`; undefined where all pairs are protected alike. */
-  static declared({ values, sensitive, classes }: Categorical, epsilon: number): Policy | undefined {
+  static declared({ values, sensitive, classes }: Declaration, epsilon: number): Policy | undefined {
     if (sensitive.length) {
       if (sensitive.length === values.length) return Policy.uniform(values.length, epsilon);
       const protectedOnes = new Set(sensitive);
@@ -196,7 +202,7 @@ function raised(ratio: Fraction | undefined, top: Fraction, bottom: Fraction): F
 }
 
 /** Throw `InvalidInput` unless the mechanism protects the values as their domain declares. */
-export function checkDeclared(mechanism: Mechanism, domain: Categorical): void {
+export function checkDeclared(mechanism: Mechanism, domain: Declaration): void {
   const uniform = Policy.uniform(mechanism.k, mechanism.epsilon);
   const wanted = Policy.declared(domain, mechanism.epsilon) ?? uniform;
   if (!(mechanism.policy ?? uniform).implies(wanted)) {

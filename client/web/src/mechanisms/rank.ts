@@ -7,7 +7,8 @@ const SWEEPS = 40;
  * Return whether the smallest singular value of a matrix is above rounding, as numpy's `matrix_rank` decides:
  * above 2^-52 times the larger side times the largest one.
  *
- * Pairs of rows are rotated until all are orthogonal; their lengths then are the singular values.
+ * Pairs of rows are rotated until all are orthogonal; their lengths then are the singular values. It takes some
+ * milliseconds for 16 rows, and a second for 256, the most that a table has.
  * Source: Hestenes, "Inversion of matrices by biorthogonalization", J. SIAM 6(1), 1958.
  */
 export function areIndependent(matrix: readonly (readonly number[])[]): boolean {

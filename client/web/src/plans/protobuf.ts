@@ -183,8 +183,7 @@ export function decodePlan(data: Uint8Array): WirePlan {
   const canonical = encode("Plan", plan as unknown as Values);
   if (canonical.length !== data.length || canonical.some((byte, i) => byte !== data[i])) {
     throw new InvalidInput(
-      `these ${data.length} bytes are not the canonical serialisation of their plan: ` +
-        "expected fields in the order of their numbers, maps sorted by key, nothing twice",
+      `these ${data.length} bytes are not the canonical serialisation of their plan (docs/wire.md)`,
     );
   }
   return plan;
