@@ -85,7 +85,10 @@ export class Client extends Person {
       sender.dropReady();
     });
     const counters = new Counters(store, places, options.onDrop);
-    const consent = new Consent(ledger, clock, counters);
+    const consent = new Consent(ledger, clock, counters, () => {
+      sender.dropReady();
+      page.tell();
+    });
     const keeper = new PlanKeeper(ledger, transport, agreed, choices, withheld, caps, clock, log);
     const sender = new Sender(
       store,
@@ -123,7 +126,6 @@ export class Client extends Person {
       keeper,
       sender,
       log,
-      tell: page.tell,
       state,
     };
     super(device, "", choices);

@@ -53,8 +53,6 @@ export interface Device {
   readonly keeper: PlanKeeper;
   readonly sender: Sender;
   readonly log: (words: string) => void;
-  /** Tell other tabs that the queue changed. */
-  readonly tell: () => void;
   /** "ready" while the client is open, "disabled" or "closed". */
   state: Reason;
 }
@@ -139,7 +137,10 @@ export class Person {
       const { ledger, caps } = this.device;
       resumes = await ledger.check(this.#name, terms, this.#moment(), caps);
     } catch (error) {
-      if (error instanceof Trouble) return statusOf(error.reason, error.detail, transport());
+      if (error instanceof Trouble) {
+        if (error.reason === "no_consent") sender.dropReady(); // revoked elsewhere, it may be
+        return statusOf(error.reason, error.detail, transport());
+      }
       throw error;
     }
     const details = keeper.refusedOther ? [keeper.refusedOther] : [];
@@ -180,8 +181,6 @@ export class Person {
       while (!(await noted(device.consent.catchUp())) && performance.now() < deadline) {
         await new Promise((resolve) => setTimeout(resolve, LOOK));
       }
-      device.sender.dropReady();
-      device.tell();
     } finally {
       device.sender.resume();
     }
@@ -319,6 +318,7 @@ export class Person {
     if (error instanceof Trouble) {
       if (strict && MENDABLE.includes(error.reason)) throw toThrow(error.reason, error.message);
       ({ reason } = error);
+      if (reason === "no_consent") sender.dropReady();
       if (reason === "clock" || reason === "disk") sender.wake(); // the server's time may be had
       if (reason !== "disabled" && given.size) counters.add(reason, given.size, error.detail);
     } else {

@@ -20,7 +20,7 @@ const NONE: Change = { revoke: false, forget: false, grant: false };
  * The consent of each person to one survey.
  *
  * A change holds for this page or process at once. It is noted in the ledger now or, where the ledger
- * cannot be written, by a later `catchUp`.
+ * cannot be written, by a later `catchUp`. `onRevoked` is called after each revocation that was noted.
  */
 export class Consent {
   readonly #due = new Map<string, Change>();
@@ -30,6 +30,7 @@ export class Consent {
     private readonly ledger: Ledger,
     private readonly clock: () => number,
     private readonly counters: Counters,
+    private readonly onRevoked: () => void,
   ) {}
 
   /** Grant a person's consent. A revocation that is pending stays so: the reports from before it are
@@ -106,6 +107,7 @@ export class Consent {
         return true;
       },
     );
+    if (!granted) this.onRevoked();
     return dropped;
   }
 }
