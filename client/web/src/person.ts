@@ -239,7 +239,11 @@ export class Person {
     this.#checkOpen();
     this.device.clock(); // which throws where it cannot be used
     await keeper.look();
-    await consent.catchUp();
+    try {
+      await consent.catchUp();
+    } catch (error) {
+      if (consent.isPending(this.#name)) throw error; // another person's holds up nobody
+    }
     if (!keeper.plan || !(await this.device.ledger.exists())) {
       if (!(await consent.has(this.#name))) throw new Trouble("no_consent");
     }
@@ -361,7 +365,8 @@ async function noted(write: Promise<void>): Promise<boolean> {
     await write;
     return true;
   } catch (error) {
-    if (error instanceof Trouble) return false;
-    throw error;
+    if (!(error instanceof Trouble))
+      console.error(`hearsay: the ledger could not note a change: ${nameOf(error)}`);
+    return false;
   }
 }

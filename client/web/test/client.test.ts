@@ -702,6 +702,30 @@ test("storage that is cleared while a page is open is a lost ledger, whatever th
   expect((await client.record({ mood: "good" })).taken).toEqual(["mood"]);
 });
 
+test("a ledger that is cleared just after the server confirmed it is a lost one, too", async () => {
+  const server = await Collector.start();
+  const name = `cleared ${made++}`;
+  const client = clientOf(server.url, {
+    store: new IndexedDbStore(name),
+    consent: false,
+    agreement: agreementOn(planOf()),
+    vouched: () => true,
+  });
+  const other = client.person("bob", { level: "none such" });
+  server.answers = (_, response) => !!response.destroy();
+  await client.grant();
+  await other.grant();
+  expect((await client.record({ mood: "good" })).taken).toEqual(["mood"]);
+  server.answers = () => false;
+  await until(() => client.flush(1000)); // which tells the server's time
+  expect((await other.status()).reason).toBe("plan_refused"); // and reads the ledger no more
+  await new Promise((resolve) => {
+    indexedDB.deleteDatabase(name).onsuccess = resolve;
+  });
+  await client.grant();
+  expect((await client.record({ mood: "bad" })).taken).toEqual([]);
+});
+
 test("a clock set back shuts the ledger until it has caught up, and the server's time opens it", async () => {
   const server = await Collector.start();
   const clock = new Clock(NOON + DAY / 2);
@@ -798,6 +822,53 @@ test("consent is revoked at once even if it cannot be noted, and a grant does no
   expect(server.batches).toEqual([]);
   expect((await client.outbox()).reports).toEqual([]);
   expect((await client.status()).ready).toBe(true);
+});
+
+test("a person's name may be as long as it likes", async () => {
+  const server = await Collector.start();
+  const client = await readyOf(server.url);
+  const person = client.person("x".repeat(300_000));
+  await person.grant();
+  expect((await person.record({ mood: "good" })).taken).toEqual(["mood"]);
+  await person.revoke();
+  expect((await person.status()).reason).toBe("no_consent");
+  expect((await client.record({ mood: "good" })).taken).toEqual(["mood"]);
+});
+
+test("a change of one person that cannot be noted holds up no other person", async () => {
+  const server = await Collector.start();
+  const store = new MemoryStore();
+  const delivery = { ...QUICK, batchAge: 60_000 };
+  const client = await readyOf(server.url, { store, delivery });
+  const [ann, bob] = [client.person("ann"), client.person("bob")];
+  for (const each of [ann, bob]) {
+    await each.grant();
+    expect((await each.record({ mood: "good" })).taken).toEqual(["mood"]);
+  }
+  const reports = await store.run(() => list<{ person: string }>("reports/"));
+  const broken = `people/${reports[0]![1].person}`;
+  const run = store.run.bind(store);
+  vi.spyOn(store, "run").mockImplementation((work) =>
+    run(function* (): Work<any> {
+      const steps = work();
+      let step = steps.next();
+      while (!step.done) {
+        if (step.value.op === "put" && step.value.key === broken) throw new DOMException();
+        step = steps.next(yield step.value);
+      }
+      return step.value;
+    }),
+  );
+  await ann.revoke();
+  await bob.revoke();
+  expect((await client.outbox()).reports).toHaveLength(1); // Ann's, which is not sent meanwhile
+  expect(await client.flush(200)).toBe(false);
+  expect(server.batches).toEqual([]);
+  expect((await client.record({ mood: "good" })).taken).toEqual(["mood"]);
+  expect((await ann.record({ walked: 1 })).dropped).toEqual({ walked: "no_consent" });
+  vi.restoreAllMocks();
+  expect(await client.flush(5000)).toBe(true);
+  expect(server.batches.map(({ batch }) => batch.rows)).toEqual([1]);
 });
 
 test("a disabled client takes and sends nothing, and touches no storage", async () => {
