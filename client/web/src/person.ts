@@ -168,7 +168,8 @@ export class Person {
    * Revoke consent: stop taking and sending answers at once, note it in the ledger, and drop waiting
    * reports; reject nothing. Where noting is not possible now, it is tried again.
    *
-   * With `forget`, the server is asked to delete the batches that were under way and may have reached it.
+   * With `forget`, the server is asked to delete the batches that were under way and may have reached it,
+   * also those of the survey that were dropped before.
    * Acknowledged batches stay counted, and spent epsilon stays spent.
    */
   async revoke({ forget = false }: { readonly forget?: boolean } = {}): Promise<void> {

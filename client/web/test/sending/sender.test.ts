@@ -304,6 +304,29 @@ test("what the queue does not hold is dropped, oldest first, and its id is kept 
   expect(server.forgotten).toEqual(expect.arrayContaining(gone));
 });
 
+test.each([
+  ["another person", "bob"],
+  ["the same person later", "ann"],
+])("a batch that a revocation dropped is forgotten when %s asks for it", async (_, asks) => {
+  const server = await Collector.start();
+  const client = await readyOf(server.url, { delivery: { ...QUICK, firstWait: 60_000 } });
+  server.answers = ({ method }, response) => method === "Submit" && !!response.destroy();
+  const people = new Map(["ann", "bob"].map((name) => [name, client.person(name)]));
+  for (const person of people.values()) await person.grant();
+  for (const person of people.values()) await person.record({ mood: "good" });
+  await client.flush(500);
+  await until(async () => (await client.delivery()).lastError !== "");
+  const ids = server.batches.map(({ batch }) => Buffer.from(batch.id).toString("hex"));
+  expect(new Set(ids).size).toBe(1); // the server may have it
+  await people.get("ann")!.revoke();
+  expect(server.of("Forget")).toEqual([]);
+  await people.get(asks)!.revoke({ forget: true });
+  server.answers = () => false;
+  client["device"].sender.online();
+  await until(() => server.of("Forget").length > 0);
+  expect(server.forgotten).toEqual([ids[0]]);
+});
+
 test("a server that refuses to forget is asked again, and holds up no answer", async () => {
   const server = await Collector.start();
   const client = await readyOf(server.url, { clock });
