@@ -630,14 +630,67 @@ test("which values have a memo stands in the ledger under hashes only", async ()
   for (const key of keys) expect(key).toMatch(/^[0-9a-f]{32}$/);
 });
 
-test("a new profile takes nothing in its first period, once the server's time is known", async () => {
+/** Let a client hear the server's time, now that of its clock, and wait until it takes an answer. */
+async function takesLater(server: Collector, client: Client, clock: Clock): Promise<void> {
+  server.serverTime = clock.now / 1000;
+  await until(async () => (await client.record({ mood: "good" })).taken.length === 1);
+}
+
+test("a new profile takes nothing before a period that begins more than a day after it was made", async () => {
   const server = await Collector.start();
   const clock = new Clock();
   const client = clientOf(server.url, { store: fresh(), clock: clock.read });
   await until(async () => (await client.status()).reason === "new_ledger");
   expect((await client.record({ mood: "good" })).dropped).toEqual({ mood: "new_ledger" });
   clock.now += DAY;
-  expect((await client.record({ mood: "good" })).taken).toEqual(["mood"]);
+  expect((await client.record({ mood: "good" })).dropped).toEqual({ mood: "new_ledger" });
+  clock.now += DAY;
+  await takesLater(server, client, clock);
+});
+
+test("a period that was answered early is not answered again after the ledger was cleared", async () => {
+  const server = await Collector.start();
+  const name = `early ${made++}`;
+  const clock = new Clock();
+  const options = { clock: clock.read, agreement: agreementOn(planOf()) };
+  const make = () => clientOf(server.url, { ...options, store: new IndexedDbStore(name) });
+  const first = make();
+  await until(async () => /may have spent/.test((await first.status()).detail));
+  clock.now += 2 * DAY;
+  server.serverTime = clock.now / 1000 - 13 * 3600; // the clock is ahead, in the server's tomorrow
+  await until(async () => (await first.record({ mood: "good" })).taken.length === 1);
+  expect(await first.flush()).toBe(true);
+  await first.close();
+  await new Promise((resolve) => {
+    indexedDB.deleteDatabase(name).onsuccess = resolve;
+  });
+  clock.now -= 13 * 3600e3; // it is put right
+  const second = make();
+  await until(async () => /may have spent/.test((await second.status()).detail));
+  clock.now += 13 * 3600e3;
+  server.serverTime = clock.now / 1000;
+  expect((await second.record({ mood: "bad" })).dropped).toEqual({ mood: "new_ledger" });
+  clock.now += 2 * DAY;
+  await takesLater(server, second, clock);
+  expect(await second.flush()).toBe(true);
+  expect(server.batches.map(({ batch }) => batch.period)).toEqual(["2026-01-03", "2026-01-05"]);
+});
+
+test("a trusted clock that is put back opens no new ledger", async () => {
+  const server = await Collector.start();
+  server.serverTime = 0; // it does not tell
+  const clock = new Clock(NOON - 10 * DAY);
+  const store = fresh();
+  for (let page = 0; page < 2; page++) {
+    const client = clientOf(server.url, { store, clock: clock.read });
+    await until(async () => (await client.status()).reason === "new_ledger");
+    await client.trustClock();
+    expect((await client.record({ mood: "good" })).dropped).toEqual({ mood: "new_ledger" });
+    clock.now = NOON;
+    await client.trustClock();
+    expect((await client.record({ mood: "good" })).dropped).toEqual({ mood: "new_ledger" });
+    await client.close(1);
+  }
 });
 
 test("a new profile never counts where something counts for life, unless the app vouches", async () => {
@@ -698,8 +751,8 @@ test("storage that is cleared while a page is open is a lost ledger, whatever th
   await client.grant();
   await until(async () => (await client.status()).reason === "new_ledger");
   expect((await client.record({ mood: "good", walked: 1 })).taken).toEqual([]);
-  clock.now += DAY;
-  expect((await client.record({ mood: "good" })).taken).toEqual(["mood"]);
+  clock.now += 2 * DAY;
+  await takesLater(server, client, clock);
 });
 
 test("a ledger that is cleared just after the server confirmed it is a lost one, too", async () => {

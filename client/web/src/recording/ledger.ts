@@ -5,7 +5,7 @@ import type { Coins } from "../coins.js";
 import { InvalidInput } from "../errors.js";
 import { type Durability, get, put, type Store, transact, type Work } from "../storage/store.js";
 import { Trouble } from "../trouble.js";
-import { Account } from "./account.js";
+import { Account, AHEAD } from "./account.js";
 import { sizeOf } from "./batches.js";
 import * as outbox from "./outbox.js";
 import {
@@ -246,7 +246,7 @@ export class Ledger {
 
   /**
    * Correct the time at which the ledger was made, once the server confirms the clock: an earlier ledger
-   * can have spent up to `latest`, and no further.
+   * can have entered periods that begin within a day of `latest`, and no later ones.
    */
   async confirmCreated(latest: number): Promise<void> {
     await this.#run("relaxed", "", function* (same) {
@@ -407,7 +407,8 @@ function checkVouched(
   if (!confirmed)
     throw new Trouble("new_ledger", `${why}, by a clock that the server has not confirmed yet`);
   const { name, begin } = terms.periodAt(now);
-  if (begin <= created) {
+  // By a clock that was ahead, the earlier ledger may have entered this period, too.
+  if (begin <= created + AHEAD) {
     throw new Trouble("new_ledger", `${why}: an earlier one may have spent in ${name} already`);
   }
 }
