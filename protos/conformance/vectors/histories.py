@@ -902,6 +902,27 @@ def _of_consent() -> list[Case]:
             _send(),
             _forgets(0),
         ),
+        *(
+            _history(
+                f"a batch that an earlier revocation dropped is forgotten when {who} it",
+                *_beginning(),
+                _grant("ann"),
+                _record(x="a", y="b"),
+                _record("ann", x="b"),
+                _send(
+                    _batch("daily", "2026-07-04", 2, {"x/strict": 2, "y/strict": 1}),
+                    answer="unreachable",
+                    left=2,
+                ),
+                _revoke("ann"),
+                _send(),
+                _forgets(0),
+                _revoke(person, forget=True),
+                _send(),
+                _forgets(1),
+            )
+            for who, person in (("she wants", "ann"), ("somebody else in it wants", ""))
+        ),
         _history(
             "a batch that was acknowledged stays counted",
             *_beginning(),
