@@ -195,10 +195,11 @@ export class Sender {
   /**
    * Send what was sealed, since the page may be going away. Everything up to the call of fetch happens
    * before this returns: nothing that is awaited here would still happen. If the page stays, the answer
-   * is taken as any other.
+   * is taken as any other. Nothing is sent before the time that the server asked for.
    */
   leave(): void {
     if (this.#stopped || this.#pauses || !this.consent.maySend) return;
+    if (this.#mustWait) return;
     const leaving: [string, Ready][] = [];
     let room = this.transport.room;
     for (const [key, ready] of this.#ready) {
@@ -220,7 +221,11 @@ export class Sender {
           await this.#take(key, ready, answer.results[i]!);
         this.keeper.succeeded(answer.server_time);
       })
-      .catch((error) => this.log(`what left with the page was not answered: ${words(error)}`))
+      .catch((error) => {
+        if (this.#pauses || this.#stopped) return; // the call was ended, and did not fail
+        this.#failed(words(error));
+        this.#waitAfter(error instanceof Unreachable ? error.retryAfter : 0);
+      })
       .finally(() => {
         for (const [, ready] of leaving) ready.underWay = false;
         this.#leaving = undefined;
@@ -251,6 +256,7 @@ export class Sender {
   /** Fetch the plan and send batches where due; return the milliseconds until the next turn. */
   async #turn(): Promise<number> {
     if (this.#pauses) return AGAIN;
+    await this.#leaving;
     const rest = this.#notBefore - performance.now();
     if (rest > 0) {
       this.#answerFlushes(rest); // a failing server must not be asked by events
@@ -274,7 +280,6 @@ export class Sender {
       if (error instanceof Unreachable) this.keeper.failed(error);
       else if (!(error instanceof Trouble)) throw error;
       this.#failed(error.message);
-      this.#asked = error instanceof Unreachable && error.retryAfter > 0;
       sent = { wait: error instanceof Unreachable ? error.retryAfter : 0, waits: undefined };
     }
     const { wait, waits } = sent;
@@ -302,9 +307,17 @@ export class Sender {
     return Math.min(Math.max(10, this.delivery.batchAge - age), this.delivery.longestWait, idle);
   }
 
-  /** Set, and return, the milliseconds to wait after a failure. */
+  /** Whether the server asked to be left alone for longer. */
+  get #mustWait(): boolean {
+    return this.#asked && performance.now() < this.#notBefore;
+  }
+
+  /** Set, and return, the milliseconds to wait after a failure; `retryAfter` are those that the server
+   * asked for, 0 where it asked for none. */
   #waitAfter(retryAfter: number): number {
-    const delay = this.#backOff(this.#failures++, retryAfter);
+    this.#asked = retryAfter > 0 || this.#mustWait;
+    const rest = this.#asked ? this.#notBefore - performance.now() : 0;
+    const delay = Math.max(rest, this.#backOff(this.#failures++, retryAfter));
     this.#notBefore = performance.now() + delay;
     this.log(`the next try is in ${Math.round(delay)} ms: ${this.lastError}`);
     return delay;
@@ -391,7 +404,7 @@ export class Sender {
     const ready = this.#ready.get(key);
     if (!ready) return undefined; // dropped since: the next look tells what is left
     if (ready.underWay) await this.#leaving;
-    if (this.#stopped || this.#pauses || !this.consent.maySend) return 0;
+    if (this.#stopped || this.#pauses || this.#mustWait || !this.consent.maySend) return 0;
     const became = this.#answered.get(ready.id);
     if (became) return this.#settle(key, ready, became);
     const batch = await transact(this.store, ready.left ? "read" : "strict", () =>

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeEach, expect, test, vi } from "vitest";
 import { MemoryStore, type Store } from "../../src/index.js";
-import { clientOf, Collector, NOON, planOf, QUICK, readyOf, until } from "../kit.js";
+import { clientOf, Collector, NOON, planOf, QUICK, readyOf, refuse, until } from "../kit.js";
 
 // These hold what the client does in the events. That a browser then sends is shown in Chromium.
 
@@ -189,6 +189,37 @@ test.each([true, false])(
     expect((await client.outbox()).batches).toEqual([]);
   },
 );
+
+test.each([
+  ["as the page works", false],
+  ["as it was left before", true],
+])("a page that is left keeps to the delay that the server asked for %s", async (_, asLeft) => {
+  const server = await Collector.start();
+  const later: typeof server.answers = ({ method }, response) => {
+    if (method !== "Submit") return false;
+    refuse(response, 429, "resource_exhausted", "later", { "retry-after-ms": "3600000" });
+    return true;
+  };
+  const gone: typeof server.answers = ({ method }, response) =>
+    method === "Submit" && !!response.destroy();
+  const client = await readyOf(server.url, { clock, delivery: { ...QUICK, firstWait: 60_000 } });
+  server.answers = asLeft ? gone : later;
+  await client.record({ mood: "good" });
+  await until(async () => (await client.delivery()).lastError !== "");
+  if (asLeft) {
+    server.answers = later;
+    hide();
+    await until(async () => /later/.test((await client.delivery()).lastError));
+  }
+  expect((await client.delivery()).lastError).toMatch(/later/);
+  const calls = fetched.length;
+  for (let i = 0; i < 5; i++) {
+    hide();
+    await soon();
+  }
+  expect(fetched).toHaveLength(calls);
+  expect((await client.outbox()).batches).toHaveLength(1);
+});
 
 test("a closed client hears no events", async () => {
   const server = await Collector.start();
