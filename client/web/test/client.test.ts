@@ -1,4 +1,6 @@
 import "fake-indexeddb/auto";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import {
   type Agreement,
@@ -1073,6 +1075,21 @@ test("in Node a store must be given; where there is IndexedDB, it is the default
   } finally {
     globalThis.indexedDB = there;
   }
+});
+
+test("a person who is made anew for each request leaves nothing in memory", async () => {
+  setFlagsFromString("--expose-gc");
+  const collect: () => void = runInNewContext("gc");
+  const server = await Collector.start();
+  const client = await readyOf(server.url);
+  const asks = async (): Promise<number> => {
+    for (let i = 0; i < 2000; i++) await client.person("ann", { level: "strict" }).status();
+    collect();
+    return process.memoryUsage().heapUsed;
+  };
+  await asks();
+  const before = await asks();
+  expect(((await asks()) - before) / 2000).toBeLessThan(300); // bytes; the terms of this plan take 900
 });
 
 test("a person needs a name, and only known choices", () => {
