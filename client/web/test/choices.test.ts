@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { type Agreed, checkAgreed } from "../src/choices.js";
 import { parsePlan } from "../src/plans/plan.js";
+import type { WireClass } from "../src/plans/protobuf.js";
 import { categorical, krr, planOf } from "./kit.js";
 
 test("the values that a plan may reveal are found in time linear in their number", async () => {
@@ -23,4 +24,21 @@ test("the values that a plan may reveal are found in time linear in their number
   const last = values[half - 1]!;
   expect(() => checkAgreed(agreed, plan, new Set())).toThrow(`may reveal ${last};`);
   expect(performance.now() - began).toBeLessThan(2000); // a scan for each value takes ten times as long
+});
+
+test("a plan whose values have too many epsilons is refused at once", async () => {
+  const values = Array.from({ length: 3000 }, (_, i) => i.toString(36));
+  const classes = values.map((value, i): [string, WireClass] => [
+    String(10_000 + i),
+    { values: [value], scale: (i + 1) / 3000 },
+  ]);
+  const one = categorical("page", values, { categorical: { values, sensitive: [], classes } });
+  const plan = planOf({
+    attributes: [one],
+    levels: { only: 1 },
+    mechanisms: () => [krr(values.length, 1)],
+  });
+  const began = performance.now();
+  await expect(parsePlan(plan)).rejects.toThrow("at most 64 classes, got 3000");
+  expect(performance.now() - began).toBeLessThan(2000); // closing the distances takes minutes
 });

@@ -12,6 +12,8 @@ const UNIT = 1n << 58n;
 export const UNLIMITED = (1n << 64n) - 1n;
 
 const MAX_DISTANCE = 32n * UNIT;
+
+/** The most classes of a policy: closing it takes the cube of their number. */
 const MAX_CLASSES = 64;
 
 /** More than all classes: pairs of classes are written as one number. */
@@ -72,7 +74,8 @@ export class Policy {
   /** Build a policy from the integers of a plan: the number of classes, each value's class, the distances. */
   static fromIntegers(integers: readonly bigint[]): Policy {
     const size = Number(integers[0] ?? 0n);
-    if (size < 1 || size > MAX_CLASSES || integers.length < 1 + size + size * size) {
+    checkSize(size);
+    if (size < 1 || integers.length < 1 + size + size * size) {
       throw new InvalidInput(
         `a policy is its number of classes, every value's class and all distances, got ${size} classes`,
       );
@@ -105,6 +108,7 @@ export class Policy {
     const scaleOf = new Map(classes.flatMap((each) => each.values.map((value) => [value, each.scale] as const)));
     const scales = values.map((value) => scaleOf.get(value) ?? 1);
     const distinct = [...new Set(scales)].sort((a, b) => a - b);
+    checkSize(distinct.length);
     const limits = distinct.map((scale) => units(doubleBelow(times(fromDouble(epsilon), fromDouble(scale)))));
     return new Policy(
       scales.map((scale) => distinct.indexOf(scale)),
@@ -228,6 +232,12 @@ function closed(distances: readonly (readonly bigint[])[], members: readonly (re
     }
   }
   return rows;
+}
+
+function checkSize(classes: number): void {
+  if (classes > MAX_CLASSES) {
+    throw new InvalidInput(`a policy has at most ${MAX_CLASSES} classes, got ${classes}`);
+  }
 }
 
 /** Return a distance in units of 2^-58, rounded down. */
