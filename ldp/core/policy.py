@@ -20,7 +20,7 @@ UNIT = 1 << 58
 all doubles from 1/64 to it."""
 
 MAX_CLASSES = 64
-"""The most classes of a policy in a plan: closing it takes the cube of their number."""
+"""The most classes of a policy: closing it takes the cube of their number."""
 
 UNLIMITED = (1 << 64) - 1
 """The integer that stands for an infinite distance: no protection."""
@@ -61,6 +61,7 @@ class Policy:
 
     def __post_init__(self) -> None:
         size = len(self.distances)
+        _check_size(size)
         if len(self.classes) < 2:
             raise InvalidInput(f"a policy is for 2 values or more, got {len(self.classes)}")
         if set(self.classes) != set(range(size)):
@@ -129,6 +130,7 @@ class Policy:
         Source: Gu, Li, Xiong and Cao, "Providing input-discriminative protection for local
         differential privacy", ICDE 2020, definition 3.
         """
+        _check_size(len(epsilons))
         limits = [e if e == math.inf else check_epsilon(e) for e in epsilons]
         return cls.of(classes, [[min(a, b) for b in limits] for a in limits])
 
@@ -295,8 +297,7 @@ class Policy:
     def from_integers(cls, integers: Sequence[int]) -> Self:
         """Build a policy from its `integers`; raise `InvalidInput` where they are no policy."""
         size = integers[0] if integers else 0
-        if size > MAX_CLASSES:
-            raise InvalidInput(f"a policy has at most {MAX_CLASSES} classes, got {size}")
+        _check_size(size)
         if size < 1 or len(integers) < 1 + size + size * size:
             raise InvalidInput(
                 "a policy is its number of classes, every value's class and all distances, got "
@@ -322,6 +323,11 @@ def raise_ratios(
                 worst[a][b] = None
             elif top > best * bottom:
                 worst[a][b] = Fraction(top) / bottom
+
+
+def _check_size(classes: int) -> None:
+    if classes > MAX_CLASSES:
+        raise InvalidInput(f"a policy has at most {MAX_CLASSES} classes, got {classes}")
 
 
 def _close(rows: list[list[int]], sizes: Sequence[int]) -> None:

@@ -7,7 +7,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -24,7 +26,9 @@ from hearsay import (
     InvalidInput,
     Reason,
 )
+from hearsay.choices import Agreed
 from hearsay.plans.plan import parse
+from hearsay.v1 import plan_pb2
 from ldp.testing import SeededCoins
 from support import Calendar
 
@@ -486,6 +490,41 @@ def test_a_plan_that_would_take_long_to_read_is_refused() -> None:
         parse(plan_of(many))
     with pytest.raises(InvalidInput, match="at most 4194304 bytes"):
         parse(bytes(1 << 23))
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    """Return the processor time of `work`, the least of three tries."""
+    found = []
+    for _ in range(3):
+        began = time.process_time()
+        work()
+        found.append(time.process_time() - began)
+    return min(found)
+
+
+def test_a_plan_of_many_sensitive_values_is_checked_in_linear_time() -> None:
+    def check(k: int) -> Callable[[], None]:
+        values = [f"v{number:06}" for number in range(k)]
+        plan = plan_of(one_question(values, sensitive=values[: k // 2]))
+        agreed = Agreed("survey", 1.0, may_reveal={"answer": frozenset(values[k // 2 :])})
+        return lambda: agreed.check(parse.__wrapped__(plan), frozenset())  # which keeps plans
+
+    few, many = check(2000), check(16_000)
+    assert _seconds(many) < 24 * _seconds(few)  # quadratic time is 64 times as long
+
+
+def test_a_plan_of_many_classes_of_values_is_refused_at_once() -> None:
+    values = [f"v{number}" for number in range(400)]
+    message = plan_pb2.Plan.FromString(plan_of(one_question(values)))
+    for number, value in enumerate(values):
+        one = message.survey.attributes[0].categorical.classes[value]
+        one.values.append(value)
+        one.scale = (number + 1) / len(values)
+    hostile = message.SerializeToString(deterministic=True)
+    began = time.process_time()
+    with pytest.raises(InvalidInput, match="a policy has at most 64 classes, got 400"):
+        parse(hostile)
+    assert time.process_time() - began < 2.0  # closing it would take the cube of 400
 
 
 @pytest.mark.parametrize("ships", ["a module", "a module without the plan", "epsilon"])

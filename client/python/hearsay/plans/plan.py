@@ -107,15 +107,17 @@ class Categorical:
             return None
         of = dict.fromkeys(self.values, 1.0) | {v: s for values, s in self.classes for v in values}
         scales = sorted(set(of.values()))
+        places = {scale: place for place, scale in enumerate(scales)}
         return Policy.input_discriminative(
-            [scales.index(of[value]) for value in self.values],
+            [places[of[value]] for value in self.values],
             [float_below(Fraction(epsilon) * Fraction(scale)) for scale in scales],
         )
 
-    @property
+    @cached_property
     def ordinary(self) -> tuple[str, ...]:
         """The values that a report may reveal."""
-        return tuple(v for v in self.values if v not in self.sensitive) if self.sensitive else ()
+        sensitive = set(self.sensitive)  # a plan may have 100,000 of them
+        return tuple(v for v in self.values if v not in sensitive) if sensitive else ()
 
     @cached_property
     def _categories(self) -> Mapping[str, int]:
