@@ -2,9 +2,10 @@
 
 export type { Agreement } from "./agreement.js";
 export type { Caps } from "./choices.js";
-export { Client, type ClientOptions } from "./client.js";
+export { Client } from "./client.js";
 export type { Coins } from "./coins.js";
 export { HearsayError, InvalidInput, NotReady, PlanRefused, StorageFailed } from "./errors.js";
+export type { ClientOptions } from "./options.js";
 export { Person } from "./person.js";
 export type { Batch, Column } from "./plans/protobuf.js";
 export type { OnDrop } from "./recording/counters.js";

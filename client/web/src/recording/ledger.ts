@@ -6,6 +6,7 @@ import { InvalidInput } from "../errors.js";
 import { type Durability, get, put, type Store, transact, type Work } from "../storage/store.js";
 import { Trouble } from "../trouble.js";
 import { Account } from "./account.js";
+import { sizeOf } from "./batches.js";
 import * as outbox from "./outbox.js";
 import {
   EMPTY,
@@ -134,7 +135,7 @@ export class Ledger {
         person: key,
         period,
         revision,
-        size: outbox.sizeOf(codes),
+        size: sizeOf(codes),
         codes,
         memos,
       };

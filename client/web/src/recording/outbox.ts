@@ -5,20 +5,16 @@
  * them the epsilon spent on it, so that every retry sends the same, whatever dies in between.
  */
 
-import type { Coins } from "../coins.js";
-import { uniform } from "../core/draws.js";
-import { type Batch, compareBytes, encodeBatch } from "../plans/protobuf.js";
+import type { Batch } from "../plans/protobuf.js";
 import { get, list, put, remove, type Work } from "../storage/store.js";
+import { sealed, together } from "./batches.js";
 import {
   type BatchRow,
-  type Code,
   EMPTY,
-  hex,
   ordered,
-  Places,
+  type Places,
   type QueueRow,
   type ReportRow,
-  unhex,
 } from "./places.js";
 
 /** Most batches, and most bytes of batches, that are remembered after they left. */
@@ -30,10 +26,6 @@ const FORGETTABLE = 1000;
 
 /** Most ids that one `Forget` may hold. */
 const MOST_IDS = 256;
-
-/** Batches that may wait for an answer before more are sealed: so reports that pile up while the server
- * is away go in large batches. Batches that the server put off do not count. */
-const UNANSWERED = 8;
 
 /** A batch that left the device, when (milliseconds since 1970), and what became of it. */
 export interface Sent {
@@ -86,15 +78,6 @@ export function* waiting(places: Places, most: number): Work<Waiting> {
   };
 }
 
-/** Return the most bytes that a report takes in a batch. */
-export function sizeOf(codes: readonly Code[]): number {
-  // A character takes at most 3 bytes in UTF-8; the tags, lengths and presence bits less than 16.
-  return codes.reduce(
-    (size, c) => size + c.codes.length + 3 * (c.attribute.length + c.level.length) + 16,
-    64,
-  );
-}
-
 /** Queue a report, and drop the oldest while more than `limits` (reports, bytes) wait; return the queue
  * and how many reports were dropped. */
 export function* add(
@@ -145,146 +128,6 @@ function* dropOldest(
     for (const [old] of gone.slice(0, -FORGETTABLE)) yield* remove(old);
   }
   return { queue: now, rows: row.rows.length };
-}
-
-/**
- * Turn waiting reports into batches: of one period and revision each, of at most `rows` rows and about
- * `size` bytes, the rows in random order. Return whether there may be more.
- *
- * In a strict transaction. The accounts of the people in them and their memos are written again, so that
- * all that was spent on a batch is on the disk with it, even if a relaxed transaction before is not.
- * `leaves` tells that a page may send them without looking here again: then they count as having left.
- */
-export function* seal(
-  places: Places,
-  rows: number,
-  size: number,
-  leaves: boolean,
-  coins: Coins,
-): Work<boolean> {
-  const batches = yield* list<BatchRow>(places.batches);
-  const found = yield* list<ReportRow>(places.reports, rows);
-  const free = UNANSWERED - batches.filter(([, batch]) => !batch.putOff).length;
-  const groups = grouped(found, rows, size).slice(0, Math.max(0, free));
-  if (!groups.length) return false;
-  const [queue = EMPTY]: QueueRow[] = yield* get(places.queue);
-  let { next } = queue;
-  const again = new Set<string>();
-  for (const group of groups) {
-    for (const [key, report] of group) {
-      yield* remove(key);
-      for (const each of [Places.person(report.person), ...report.memos]) again.add(each);
-    }
-    const reports = shuffled(group, coins).map(([, report]) => report);
-    const { period, revision } = reports[0]!;
-    const id = hex(crypto.getRandomValues(new Uint8Array(16))); // never from the coins of a simulation
-    yield* put(places.batches + ordered(next++), {
-      ...sealed(places.name, { id, period, revision }, reports),
-      at: Math.min(...reports.map((report) => report.at)),
-      left: leaves,
-      putOff: false,
-    } satisfies BatchRow);
-  }
-  yield* put(places.queue, { ...queue, next });
-  const keys = [...again];
-  const values = yield* get(...keys);
-  for (const [i, key] of keys.entries()) yield* put(key, values[i]);
-  return found.length === rows;
-}
-
-function grouped(
-  found: [string, ReportRow][],
-  rows: number,
-  size: number,
-): [string, ReportRow][][] {
-  const groups: [string, ReportRow][][] = [];
-  const open = new Map<string, { group: [string, ReportRow][]; filled: number }>();
-  for (const each of found) {
-    const { revision, period, size: more } = each[1];
-    let kind = open.get(revision + period);
-    if (!kind || kind.group.length >= rows || kind.filled + more > size) {
-      open.set(revision + period, (kind = { group: [], filled: 0 }));
-      groups.push(kind.group);
-    }
-    kind.group.push(each);
-    kind.filled += more;
-  }
-  return groups;
-}
-
-function shuffled<T>(values: readonly T[], coins: Coins): T[] {
-  const found = [...values];
-  for (let i = found.length - 1; i > 0; i--) {
-    const j = uniform(i + 1, coins);
-    [found[i], found[j]] = [found[j]!, found[i]!];
-  }
-  return found;
-}
-
-const utf8 = new TextEncoder();
-
-/** What tells a batch from others. */
-interface Head {
-  readonly id: string;
-  readonly period: string;
-  readonly revision: string;
-}
-
-type Row = { readonly person: string; readonly codes: readonly Code[] };
-
-function sealed(survey: string, head: Head, rows: readonly Row[]) {
-  return {
-    ...head,
-    rows: rows.map(({ person, codes }) => ({ person, codes })),
-    size: rows.reduce((size, { codes }) => size + sizeOf(codes), 0),
-    bytes: encodeBatch(together(survey, head, rows)),
-  };
-}
-
-/** Return a batch whose rows are these reports, in their order. */
-export function together(survey: string, head: Head, rows: readonly Row[]): Batch {
-  const columns = new Map<string, { code: Code; codes: (Uint8Array | undefined)[] }>();
-  for (const [row, { codes }] of rows.entries()) {
-    for (const code of codes) {
-      const name = `${code.attribute}\0${code.level}`; // neither text has control characters
-      let column = columns.get(name);
-      if (!column) columns.set(name, (column = { code, codes: rows.map(() => undefined) }));
-      column.codes[row] = code.codes;
-    }
-  }
-  const named = [...columns].map(([name, column]) => [utf8.encode(name), column] as const);
-  const inOrder = named.sort(([a], [b]) => compareBytes(a, b)).map(([, column]) => column);
-  return {
-    id: unhex(head.id),
-    survey,
-    revision: unhex(head.revision),
-    period: head.period,
-    rows: rows.length,
-    columns: inOrder.map(({ code, codes }) => ({
-      attribute: code.attribute,
-      level: code.level,
-      codes: joined(codes.filter((each) => each !== undefined)),
-      present: present(codes),
-    })),
-  };
-}
-
-function joined(parts: readonly Uint8Array[]): Uint8Array {
-  const all = new Uint8Array(parts.reduce((size, part) => size + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    all.set(part, at);
-    at += part.length;
-  }
-  return all;
-}
-
-/** Return which rows are there, one bit each, the first in the lowest bit; no bytes where all are. */
-function present(rows: readonly unknown[]): Uint8Array {
-  if (rows.every((row) => row !== undefined)) return new Uint8Array();
-  const bits = new Uint8Array(Math.ceil(rows.length / 8));
-  for (const [r, row] of rows.entries()) if (row !== undefined) bits[r >> 3]! |= 1 << (r & 7);
-  return bits;
 }
 
 /** Note that a batch is about to leave; return it, or nothing where it does not wait any more. */

@@ -11,6 +11,7 @@ import { after, type Timer } from "../timers.js";
 import { Trouble, Unreachable } from "../trouble.js";
 import { onOneLine, type Transport } from "./connect.js";
 import type { PlanKeeper } from "./planKeeper.js";
+import { seal } from "./sealing.js";
 
 /** The statuses of a result that end a batch, and how they are counted. Any other leaves it queued. */
 const FINAL: Readonly<Record<number, string>> = { 1: "stored", 2: "duplicate", 3: "refused" };
@@ -371,7 +372,7 @@ export class Sender {
     let more = true;
     while (more) {
       more = await transact(this.store, "strict", () =>
-        outbox.seal(this.places, batchRows, batchBytes, this.isPage, this.coins),
+        seal(this.places, batchRows, batchBytes, this.isPage, this.coins),
       );
     }
   }

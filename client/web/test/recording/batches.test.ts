@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { encodeBatch } from "../../src/plans/protobuf.js";
 import { hex, unhex } from "../../src/recording/places.js";
-import { sizeOf, together } from "../../src/recording/outbox.js";
+import { sizeOf, together } from "../../src/recording/batches.js";
 
 interface Case {
   survey: string;

@@ -1,0 +1,197 @@
+/** What a client is made of, and the checks of it. */
+
+import type { Agreement } from "./agreement.js";
+import { type Agreed, type Caps, checked, entries, shown } from "./choices.js";
+import type { Coins } from "./coins.js";
+import { InvalidInput } from "./errors.js";
+import type { OnDrop } from "./recording/counters.js";
+import type { Token } from "./sending/connect.js";
+import { type Delivery, USUAL } from "./sending/sender.js";
+import { IndexedDbStore } from "./storage/indexeddb.js";
+import { nameOf, type Store } from "./storage/store.js";
+import { Trouble } from "./trouble.js";
+
+/** What a client is made of. */
+export interface ClientOptions {
+  /** The server: "https://HOST", or "http://" on loopback; with a path where a proxy has it under one. */
+  readonly url: string;
+  /** The survey's name, with `epsilon`; or else give `agreement`. */
+  readonly survey?: string;
+  /** What `hearsay codegen --typescript` wrote: the app accepts exactly this plan. */
+  readonly agreement?: Agreement;
+  /** The person's level; without it the survey's default. Decide it before any answer is known. */
+  readonly level?: string | undefined;
+  /** The levels of some attributes, by name. */
+  readonly levels?: Readonly<Record<string, string>>;
+  /** The most that one record may spend; required without an `agreement`. */
+  readonly epsilon?: number;
+  /** Grant consent, as `grant` does; without it the consent noted in the ledger holds. */
+  readonly consent?: boolean;
+  /** The app's caps, which hold for everybody. */
+  readonly caps?: Caps;
+  /** The attributes that are never answered, whatever `record` is given. */
+  readonly withhold?: readonly string[];
+  /** The ordinary values that a report may reveal, by attribute. */
+  readonly mayReveal?: Readonly<Record<string, readonly string[]>>;
+  /** The memoised attributes, whose reports tell when an answer changes. */
+  readonly mayTellChanges?: readonly string[];
+  /** The SHA-256 of the only plan that is accepted, in hexadecimal. */
+  readonly revision?: string;
+  /** What proves to the server who calls. In a page it is no secret: everybody can read it. */
+  readonly token?: Token;
+  /** Forgo TLS off loopback: everybody on the way can then read and forge batches. */
+  readonly insecure?: boolean;
+  readonly delivery?: Partial<Delivery>;
+  /** Called with the reason and number of answers, reports or batches dropped, except for "idle". */
+  readonly onDrop?: OnDrop;
+  /** For development: errors that the programmer can mend are thrown. */
+  readonly strict?: boolean;
+  /** Log events, but no answer and no code, by `console.debug`. */
+  readonly debug?: boolean;
+  /** Take and send nothing. */
+  readonly disabled?: boolean;
+  /** Where the ledger is kept: in browsers, if left out, in IndexedDB. */
+  readonly store?: Store;
+  /**
+   * Tell whether it is certain that a person ("" is the device's own user) has never answered before, on
+   * any device and in any ledger of this app that was lost since. Asked once, where the ledger was made by
+   * itself. Without it a new ledger takes nothing before its second period, and nothing at all where
+   * something counts for life.
+   */
+  readonly vouched?: (person: string) => boolean | Promise<boolean>;
+  /** The time in milliseconds since 1970, for tests and simulations. */
+  readonly clock?: () => number;
+  /** Random coins, for tests and simulations. */
+  readonly coins?: Coins;
+}
+
+/** The names of all options. */
+export const OPTIONS = [
+  "url survey agreement level levels epsilon consent caps withhold mayReveal mayTellChanges revision token",
+  "insecure delivery onDrop strict debug disabled store vouched clock coins",
+]
+  .join(" ")
+  .split(" ");
+
+/** Return the store of a client that was given none; throw `InvalidInput` where there is no IndexedDB. */
+export function usualStore(): Store {
+  if (typeof indexedDB !== "undefined") return new IndexedDbStore();
+  throw new InvalidInput(
+    "there is no IndexedDB here: give store, such as new MemoryStore(), which is lost with the process",
+  );
+}
+
+/** Return the agreement that the options give; throw `InvalidInput` without one. */
+export function agreedOf(options: ClientOptions): Agreed {
+  const { survey, agreement, epsilon, revision } = options;
+  if (agreement !== undefined) {
+    if (
+      survey !== undefined ||
+      epsilon !== undefined ||
+      revision !== undefined ||
+      options.mayReveal ||
+      options.mayTellChanges
+    ) {
+      throw new InvalidInput(
+        "the agreement contains survey, epsilons, revision, mayReveal and mayTellChanges: leave them out",
+      );
+    }
+    const { survey: name, revision: only } = checked(agreement, AGREEMENT, "an agreement");
+    checkName(name);
+    checkRevision(only);
+    return {
+      survey: name,
+      epsilon: undefined,
+      revision: only,
+      mayReveal: lists(agreement.mayReveal, "mayReveal"),
+      mayTellChanges: names(agreement.mayTellChanges, "mayTellChanges"),
+      agreement,
+    };
+  }
+  checkName(survey);
+  if (epsilon === undefined) {
+    throw new InvalidInput(
+      "without the module that `hearsay codegen --typescript` writes, give epsilon: the most that one record may spend",
+    );
+  }
+  if (!(typeof epsilon === "number" && epsilon > 0 && epsilon < Infinity)) {
+    throw new InvalidInput(`epsilon must be finite and > 0, got ${shown(epsilon)}`);
+  }
+  if (revision !== undefined) checkRevision(revision);
+  return {
+    survey,
+    epsilon,
+    revision,
+    mayReveal: lists(options.mayReveal, "mayReveal"),
+    mayTellChanges: names(options.mayTellChanges, "mayTellChanges"),
+    agreement: undefined,
+  };
+}
+
+const AGREEMENT =
+  "survey revision period domains levels defaultLevel mayReveal mayTellChanges plan".split(" ");
+
+function checkName(survey: unknown): asserts survey is string {
+  if (typeof survey !== "string" || !survey) {
+    throw new InvalidInput(
+      "give agreement, which `hearsay codegen --typescript` wrote, or survey, a name",
+    );
+  }
+}
+
+function checkRevision(revision: unknown): void {
+  if (typeof revision !== "string" || !/^[0-9a-f]{64}$/.test(revision)) {
+    throw new InvalidInput(
+      `revision must be 64 lower-case hexadecimal digits, got ${shown(revision)}`,
+    );
+  }
+}
+
+/** Return a list of names; throw `InvalidInput` for anything else, such as one name. */
+export function names(given: unknown, what: string): readonly string[] {
+  if (given === undefined) return [];
+  if (Array.isArray(given) && given.every((each) => typeof each === "string")) return given;
+  throw new InvalidInput(`${what} must be a list of names, got ${shown(given)}`);
+}
+
+function lists(given: unknown, what: string): Map<string, readonly string[]> {
+  return new Map(
+    entries(given).map(([name, values]) => [name, names(values, `${what}[${shown(name)}]`)]),
+  );
+}
+
+/** Throw `InvalidInput` unless an option that is given is of a kind. */
+export function expect(options: ClientOptions, name: keyof ClientOptions, kind: string): void {
+  const value = options[name];
+  if (value !== undefined && typeof value !== kind) {
+    throw new InvalidInput(`${name} must be a ${kind}, got a ${typeof value}`);
+  }
+}
+
+/** Return a delivery with the usual values where none are given; throw `InvalidInput` unless all are positive. */
+export function deliveryOf(given: Partial<Delivery>): Delivery {
+  const delivery = { ...USUAL, ...checked(given, Object.keys(USUAL), "delivery") };
+  for (const [name, value] of entries(delivery)) {
+    if (!(typeof value === "number" && value > 0))
+      throw new InvalidInput(`${name} must be > 0, got ${shown(value)}`);
+  }
+  return delivery;
+}
+
+/** The years 1 to 9999, which periods have names for. */
+const FIRST = Date.parse("0001-01-01T00:00:00Z");
+const LAST = Date.parse("9999-12-31T00:00:00Z");
+
+/** Return a clock that throws `Trouble` where the app's throws, or returns no time. */
+export function checkedClock(clock: () => number): () => number {
+  return () => {
+    let now: unknown;
+    try {
+      now = clock();
+    } catch (error) {
+      throw new Trouble("clock", `the clock threw ${nameOf(error)}`);
+    }
+    if (typeof now === "number" && now >= FIRST && now < LAST) return now;
+    throw new Trouble("clock", `the clock must return milliseconds since 1970, got ${shown(now)}`);
+  };
+}

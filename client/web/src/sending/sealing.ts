@@ -1,0 +1,93 @@
+/** Seal waiting reports into batches, which then keep their id and bytes. */
+
+import type { Coins } from "../coins.js";
+import { uniform } from "../core/draws.js";
+import { sealed } from "../recording/batches.js";
+import {
+  type BatchRow,
+  EMPTY,
+  hex,
+  ordered,
+  Places,
+  type QueueRow,
+  type ReportRow,
+} from "../recording/places.js";
+import { get, list, put, remove, type Work } from "../storage/store.js";
+
+/** Batches that may wait for an answer before more are sealed: so reports that pile up while the server
+ * is away go in large batches. Batches that the server put off do not count. */
+const UNANSWERED = 8;
+
+/**
+ * Turn waiting reports into batches: of one period and revision each, of at most `rows` rows and about
+ * `size` bytes, the rows in random order. Return whether there may be more.
+ *
+ * In a strict transaction. The accounts of the people in them and their memos are written again, so that
+ * all that was spent on a batch is on the disk with it, even if a relaxed transaction before is not.
+ * `leaves` tells that a page may send them without looking here again: then they count as having left.
+ */
+export function* seal(
+  places: Places,
+  rows: number,
+  size: number,
+  leaves: boolean,
+  coins: Coins,
+): Work<boolean> {
+  const batches = yield* list<BatchRow>(places.batches);
+  const found = yield* list<ReportRow>(places.reports, rows);
+  const free = UNANSWERED - batches.filter(([, batch]) => !batch.putOff).length;
+  const groups = grouped(found, rows, size).slice(0, Math.max(0, free));
+  if (!groups.length) return false;
+  const [queue = EMPTY]: QueueRow[] = yield* get(places.queue);
+  let { next } = queue;
+  const again = new Set<string>();
+  for (const group of groups) {
+    for (const [key, report] of group) {
+      yield* remove(key);
+      for (const each of [Places.person(report.person), ...report.memos]) again.add(each);
+    }
+    const reports = shuffled(group, coins).map(([, report]) => report);
+    const { period, revision } = reports[0]!;
+    const id = hex(crypto.getRandomValues(new Uint8Array(16))); // never from the coins of a simulation
+    yield* put(places.batches + ordered(next++), {
+      ...sealed(places.name, { id, period, revision }, reports),
+      at: Math.min(...reports.map((report) => report.at)),
+      left: leaves,
+      putOff: false,
+    } satisfies BatchRow);
+  }
+  yield* put(places.queue, { ...queue, next });
+  const keys = [...again];
+  const values = yield* get(...keys);
+  for (const [i, key] of keys.entries()) yield* put(key, values[i]);
+  return found.length === rows;
+}
+
+function grouped(
+  found: [string, ReportRow][],
+  rows: number,
+  size: number,
+): [string, ReportRow][][] {
+  const groups: [string, ReportRow][][] = [];
+  const open = new Map<string, { group: [string, ReportRow][]; filled: number }>();
+  for (const each of found) {
+    const { revision, period, size: more } = each[1];
+    let kind = open.get(revision + period);
+    if (!kind || kind.group.length >= rows || kind.filled + more > size) {
+      open.set(revision + period, (kind = { group: [], filled: 0 }));
+      groups.push(kind.group);
+    }
+    kind.group.push(each);
+    kind.filled += more;
+  }
+  return groups;
+}
+
+function shuffled<T>(values: readonly T[], coins: Coins): T[] {
+  const found = [...values];
+  for (let i = found.length - 1; i > 0; i--) {
+    const j = uniform(i + 1, coins);
+    [found[i], found[j]] = [found[j]!, found[i]!];
+  }
+  return found;
+}
