@@ -46,7 +46,7 @@ lint: $(VENV)/.dev $(NODE_MODULES)
 web: $(NODE_MODULES)
 	$(call npm_run,build)
 
-bench: $(VENV)/.dev
+bench: $(VENV)/.dev $(NODE_MODULES)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/benchmarks --benchmark-only --benchmark-columns=median,iqr,rounds
 	OMP_NUM_THREADS=2 $(BIN)/python tests/benchmarks/dpsgd_speed.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/ingest_speed.py
@@ -54,6 +54,7 @@ bench: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/analysis_latency.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/sizing_costs.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/spark_speed.py
+	$(call npm_run,bench)
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
