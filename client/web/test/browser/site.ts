@@ -61,9 +61,10 @@ export class Site {
 /** A relay in front of a server, which may delay what goes either way. */
 export class Relay {
   /** How long each request, and each answer, is held back, in milliseconds. */
-  delay: () => number = () => 0;
-  /** Called when a call of `Submit` has come. */
+  delay: (isAnswer: boolean) => number = () => 0;
+  /** Called when a call of `Submit` has come, which the server gets even if the caller leaves. */
   onSubmit: () => void = () => undefined;
+  submits = 0;
   private constructor(
     readonly url: string,
     readonly server: Server,
@@ -75,8 +76,11 @@ export class Relay {
       asked.on("error", () => {});
       asked.on("data", (part: Buffer) => parts.push(part));
       asked.on("end", async () => {
-        if (asked.method === "POST" && asked.url?.endsWith("/Submit")) relay.onSubmit();
-        await pause(relay.delay());
+        if (asked.method === "POST" && asked.url?.endsWith("/Submit")) {
+          relay.submits++;
+          relay.onSubmit();
+        }
+        await pause(relay.delay(false));
         const { hostname, port } = new URL(target);
         const headers = { ...asked.headers, host: `${hostname}:${port}` };
         const options = { hostname, port, method: asked.method, path: asked.url, headers };
@@ -84,7 +88,7 @@ export class Relay {
           const body: Buffer[] = [];
           came.on("data", (part: Buffer) => body.push(part));
           came.on("end", async () => {
-            await pause(relay.delay());
+            await pause(relay.delay(true));
             answer.writeHead(came.statusCode ?? 502, came.headers);
             answer.end(Buffer.concat(body));
           });

@@ -133,13 +133,10 @@ describe.skipIf(MISSING)("tabs that share a ledger", () => {
     const profile = await w.profile();
     const relay = await Relay.start(w.server.url);
     // The tab goes before the request, while the server has it, or about when the answer comes.
-    relay.delay = () => Math.random() * 150;
+    relay.delay = (isAnswer) => Math.random() * (isAnswer ? 200 : 20);
     try {
       for (let round = 0; round < ROUNDS; round++) {
         const page = await open(profile, w.site);
-        const sending = new Promise<void>((resolve) => {
-          relay.onSubmit = resolve;
-        });
         await page.evaluate(
           async ([url, survey, round]) => {
             const client = new hearsay.Client({
@@ -153,12 +150,16 @@ describe.skipIf(MISSING)("tabs that share a ledger", () => {
             const person = client.person(`${round}`);
             await person.grant();
             await person.waitReady(20_000);
+            await client.flush(10_000); // what the last tab left behind
             await person.record({ smokes: "no", age: 33 });
             client.flush(10_000).catch(() => undefined);
           },
           [relay.url, survey, round] as const,
         );
-        await (round % 4 ? sending : undefined);
+        const sending = new Promise<void>((resolve) => {
+          relay.onSubmit = resolve;
+        });
+        if (round % 4) await Promise.race([sending, pause(300)]);
         await pause(Math.random() * 50);
         await page.close();
       }
@@ -176,17 +177,16 @@ describe.skipIf(MISSING)("tabs that share a ledger", () => {
           await client.waitReady(20_000);
           const sent = await client.flush(60_000);
           const { reports, batches } = await client.outbox();
-          const { duplicate = 0 } = await client.counters();
           await client.close(1000);
-          return { sent, left: reports.length + batches.length, duplicate };
+          return { sent, left: reports.length + batches.length };
         },
         [relay.url, survey],
       );
-      expect(told).toMatchObject({ sent: true, left: 0 });
+      expect(told).toEqual({ sent: true, left: 0 });
       expect(await w.server.records(survey)).toBe(ROUNDS);
-      // Some batches came twice, or the test shows nothing.
-      console.log(`${told.duplicate} of ${ROUNDS} batches came twice`);
-      expect(told.duplicate).toBeGreaterThan(0);
+      // Batches came again because a tab was gone before their answer, or the test shows nothing.
+      console.log(`${relay.submits - ROUNDS} of ${ROUNDS} batches came again`);
+      expect(relay.submits).toBeGreaterThan(1.25 * ROUNDS);
     } finally {
       await relay.stop();
     }
