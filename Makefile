@@ -28,13 +28,12 @@ endif
 demo: $(VENV)/.demo
 	$(BIN)/hearsay demo
 
-test: $(VENV)/.dev $(NODE_MODULES)
+test: $(VENV)/.dev web  # which some tests compare with Python, and run against a server
 	$(PYTEST) -m "not slow and not long"
 	$(call npm_run,test)
 
 test-all: test
 	$(PYTEST) -m "slow and not long"
-	$(call npm_run,build)
 	$(call npm_run,test:slow)
 
 lint: $(VENV)/.dev $(NODE_MODULES)
