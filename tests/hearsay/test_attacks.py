@@ -400,7 +400,69 @@ def test_a_ledger_that_a_wrong_clock_made_waits_for_the_servers_time(
         assert client.record(answer="yes").dropped == {"answer": "new_ledger"}  # today was its day
         calendar.pass_days(1)
         client._device.keeper.hear(int(calendar.now.timestamp()))
+        assert client.record(answer="yes").dropped == {"answer": "new_ledger"}  # begins within 24 h
+        calendar.pass_days(1)
+        client._device.keeper.hear(int(calendar.now.timestamp()))
         assert client.record(answer="yes").taken == ("answer",)
+
+
+def test_a_trusted_clock_that_is_put_back_opens_no_new_ledger(file: Path) -> None:
+    """The adversary removes the ledger, sets the clock, and has the app trust it."""
+    transport = Liar(plan_of(one_question(["no", "yes"])))
+    calendar = Calendar()
+    with device(transport, ledger=file, clock=calendar) as client:
+        assert client.wait_ready()
+        assert client.record(answer="yes").taken == ("answer",)
+        assert client.flush()
+    for each in file.parent.glob("ledger.db*"):
+        each.unlink()
+    transport.server_time = 0  # the server is older than the field
+    calendar.pass_days(-10)
+    for days in (10, 0):  # in this process and, by the time that was kept, in the next one
+        with device(transport, ledger=file, clock=calendar) as client:
+            client.wait_ready(0.3)
+            client.trust_clock()
+            assert client.record(answer="yes").dropped == {"answer": "new_ledger"}
+            calendar.pass_days(days)
+            client.trust_clock()
+            assert client.record(answer="yes").dropped == {"answer": "new_ledger"}
+    assert len(transport.batches) == 1
+
+
+@pytest.mark.parametrize(("period", "ahead"), [("P1D", 12), ("PT1H", 24), ("P1W", 12)])
+def test_a_period_that_was_answered_early_is_not_answered_again_by_a_new_ledger(
+    file: Path, period: str, ahead: int
+) -> None:
+    """The clock is at most a day ahead, and the ledger is lost; nobody lies."""
+    monday = NOW - timedelta(days=NOW.weekday(), hours=12)
+    start = monday - timedelta(hours=ahead)
+    transport = Liar(plan_of(one_question(["no", "yes"], period=period)))
+    transport.server_time = int(start.timestamp())
+    calendar = Calendar()
+    calendar.now = start + timedelta(hours=ahead)
+    with device(transport, ledger=file, clock=calendar) as client:
+        assert client.wait_ready()
+        client._device.keeper.hear(transport.server_time)  # which the process counted on since
+        assert client.record(answer="yes").taken == ("answer",)
+        assert client.flush()
+    for each in file.parent.glob("ledger.db*"):
+        each.unlink()
+
+    calendar.now = start
+    with device(transport, ledger=file, clock=calendar) as client:
+        assert not client.wait_ready(0.3)
+        assert client.record(answer="yes").dropped == {"answer": "new_ledger"}
+        calendar.now = start + timedelta(hours=ahead)
+        transport.server_time = int(calendar.now.timestamp())
+        client._device.keeper.hear(transport.server_time)
+        assert client.record(answer="yes").dropped == {"answer": "new_ledger"}
+        calendar.pass_days(8)
+        transport.server_time = int(calendar.now.timestamp())
+        client._device.keeper.hear(transport.server_time)
+        assert client.record(answer="yes").taken == ("answer",)
+        assert client.flush()
+    answered = [batch.period for batch in transport.batches]
+    assert len(answered) == len(set(answered)) == 2
 
 
 def test_one_lie_about_the_time_is_over_when_the_server_is_honest_again(file: Path) -> None:

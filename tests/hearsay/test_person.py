@@ -14,7 +14,7 @@ from hearsay.sending import sealing
 from hearsay.testing import RecordingTransport
 from hearsay.v1 import collector_pb2, plan_pb2
 from ldp import KRR
-from support import Calendar
+from support import Calendar, wait_until
 
 TWO_LEVELS = one_question(["no", "yes"]).replace(
     "levels = { standard = 1.0 }", "levels = { strict = 0.5, open = 2.0 }"
@@ -145,6 +145,81 @@ def test_a_batch_that_may_have_left_is_dropped_whole_and_forgotten(
         assert transport.forgotten == [batch.id]
         assert client.counters["revoked"] == 2
         assert bob.record(answer="no").dropped == {"answer": "spent"}
+
+
+@pytest.mark.parametrize("name", ["ann", "bob"])
+def test_a_batch_that_an_earlier_revocation_dropped_is_forgotten_on_demand(
+    transport: RecordingTransport, name: str
+) -> None:
+    """Ann revokes; then she, or Bob, whose row was in the same batch, wants it forgotten."""
+    transport.answers = [PUT_OFF]
+    with backend(transport) as client:
+        for each in ("ann", "bob"):
+            person = client.person(each, level="strict")
+            person.grant()
+            assert person.wait_ready()
+            assert person.record(answer="yes")
+        assert not client.flush(0.2)  # it came, and was put off
+        (batch,) = client.outbox().batches
+        client.person("ann", level="strict").revoke()
+        assert not client.outbox()
+        assert client.flush(5.0)
+        assert not transport.forgotten  # nobody asked for that
+        client.person(name, level="strict").revoke(forget=True)
+        assert client.flush(5.0)
+        wait_until(lambda: transport.forgotten)
+        assert transport.forgotten == [batch.id]
+        client.person(name, level="strict").revoke(forget=True)
+        assert client.flush(5.0)
+        assert transport.forgotten == [batch.id]  # the server answered: it is not asked again
+
+
+def test_a_batch_that_never_left_is_not_forgotten(transport: RecordingTransport) -> None:
+    with backend(transport) as client:
+        ann = client.person("ann", level="strict")
+        ann.grant()
+        assert ann.wait_ready()
+        assert ann.record(answer="yes")
+        device, token = client._device, object()
+        device.sender.pause(token, 5.0)
+        sealing.seal(device.store, "survey", device.coins, rows=512, size=1 << 20)
+        assert len(client.outbox().batches) == 1
+        ann.revoke()
+        ann.revoke(forget=True)
+        device.sender.resume(token)
+        assert client.flush(5.0)
+    assert not transport.batches
+    assert not transport.forgotten
+
+
+def test_of_the_batches_that_may_have_left_the_latest_thousand_can_be_forgotten(
+    transport: RecordingTransport,
+) -> None:
+    transport.answers = [PUT_OFF]
+    with backend(transport) as client:
+        ann = client.person("ann", level="strict")
+        ann.grant()
+        assert ann.wait_ready()
+        old = [(b"%016d" % number, f"2020-01-{number % 28 + 1:02}") for number in range(1000)]
+        client._device.store.write(
+            lambda connection: connection.executemany(
+                "INSERT INTO forgets VALUES (?, 'survey', ?, 0)", old
+            )
+        )
+        ann.record(answer="yes")
+        assert not client.flush(0.2)
+        (batch,) = client.outbox().batches
+        ann.revoke()
+        ((kept,),) = client._device.store.read(
+            lambda connection: connection.execute(
+                "SELECT count(*) FROM forgets WHERE NOT asked"
+            ).fetchall()
+        )
+        assert kept == 1000
+        ann.revoke(forget=True)
+        assert client.flush(5.0)
+        wait_until(lambda: len(transport.forgotten) == 1000)
+        assert batch.id in transport.forgotten
 
 
 def test_without_a_level_of_their_own_people_have_the_clients(

@@ -216,7 +216,8 @@ class Client(Person):
         For an app that cannot reach the server and asks its user: it lets periods be answered
         that the client would refuse (`Reason.CLOCK`), because they begin more than a day after
         the server's last reported time, or before a period that was answered while the clock was
-        wrong. It never lets a period be answered twice. Where the time cannot be kept, raises
+        wrong. It never lets one ledger answer a period twice, and does not confirm when a new
+        ledger was made (`Reason.NEW_LEDGER`). Where the time cannot be kept, raises
         `StorageFailed`, `NotReady` where others hold the ledger for long, and `InvalidInput`
         where the client's `clock` cannot be used.
         """

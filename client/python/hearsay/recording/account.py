@@ -15,7 +15,7 @@ from hearsay.recording.terms import Terms
 from hearsay.trouble import Reason, Trouble
 from ldp import Coins
 
-_AHEAD = 24 * 3600.0
+AHEAD = 24 * 3600.0
 """Seconds that a period may begin after, or have ended before, the server's time."""
 
 _STRETCHES = 32
@@ -70,7 +70,7 @@ class Account:
         mine, plan = self._mine, terms.plan
         label = period.label(plan.period, now)
         begin, end = _bounds(plan.period, label)
-        if server_time is not None and plan.period and begin > server_time + _AHEAD:
+        if server_time is not None and plan.period and begin > server_time + AHEAD:
             raise Trouble(
                 Reason.CLOCK,
                 f"the clock shows {label}, more than a day after the server's time, "
@@ -90,7 +90,7 @@ class Account:
                 )
             raise Trouble(Reason.CLOCK, f"the clock shows {label}, which was answered and left")
         if answered and begin < answered[-1][1]:
-            confirmed = server_time is not None and end > server_time - _AHEAD
+            confirmed = server_time is not None and end > server_time - AHEAD
             if not confirmed:
                 raise Trouble(
                     Reason.CLOCK,

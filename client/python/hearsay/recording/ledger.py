@@ -4,13 +4,13 @@ import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import blake2b
 
 from hearsay.choices import Caps
 from hearsay.plans import period
 from hearsay.recording import outbox
-from hearsay.recording.account import Account
+from hearsay.recording.account import AHEAD, Account
 from hearsay.recording.randomize import randomize
 from hearsay.recording.terms import Terms
 from hearsay.storage.store import Store
@@ -223,7 +223,8 @@ class Ledger:
                 f"{why}, by a clock that the server has not confirmed yet; if there never was "
                 "another one, remove it and make it with create_ledger()",
             )
-        if period.start(terms.plan.period, label) <= created:
+        # By a clock that was ahead, the earlier ledger may have entered this period, too.
+        if period.start(terms.plan.period, label) <= created + timedelta(seconds=AHEAD):
             raise Trouble(
                 Reason.NEW_LEDGER, f"{why}: an earlier one may have spent in {label} already"
             )

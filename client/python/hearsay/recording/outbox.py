@@ -22,7 +22,8 @@ _KEPT, _KEPT_BYTES = 100, 1 << 20
 """Most batches, and most bytes of batches, that are remembered after they left."""
 
 _FORGETTABLE = 1000
-"""Most ids kept of batches that the queue dropped after they may have left: the latest."""
+"""Most ids kept of batches that were dropped after they may have left, where nobody asked to forget
+them: the latest."""
 
 _MOST_IDS = 256
 """Most ids that one `Forget` may hold."""
@@ -271,14 +272,7 @@ def _drop_oldest(connection: sqlite3.Connection, survey: str, at: float) -> tupl
     if found is not None and found[2]:
         id_, period, batch = found[3:]
         _remember(connection, survey, at, "overflow", batch)
-        connection.execute(
-            "INSERT OR IGNORE INTO forgets VALUES (?, ?, ?, 0)", (id_, survey, period)
-        )
-        connection.execute(
-            "DELETE FROM forgets WHERE id IN (SELECT id FROM forgets WHERE survey = ?"
-            " AND NOT asked ORDER BY period DESC LIMIT -1 OFFSET ?)",
-            (survey, _FORGETTABLE),
-        )
+        _keep_ids(connection, survey, [(id_, period)])
     if found is None:
         keep_totals(connection, survey)
         found = connection.execute(
@@ -292,16 +286,32 @@ def _drop_oldest(connection: sqlite3.Connection, survey: str, at: float) -> tupl
     return rows, size
 
 
+def _keep_ids(
+    connection: sqlite3.Connection, survey: str, batches: Sequence[tuple[bytes, str]]
+) -> None:
+    """Keep the ids and periods of batches that the server may hold although they were dropped, for
+    somebody who wants them forgotten."""
+    connection.executemany(
+        "INSERT OR IGNORE INTO forgets VALUES (?, ?, ?, 0)",
+        [(id_, survey, period) for id_, period in batches],
+    )
+    connection.execute(
+        "DELETE FROM forgets WHERE id IN (SELECT id FROM forgets WHERE survey = ?"
+        " AND NOT asked ORDER BY period DESC LIMIT -1 OFFSET ?)",
+        (survey, _FORGETTABLE),
+    )
+
+
 def drop_person(
     connection: sqlite3.Connection, survey: str, person: bytes, at: float, *, forget: bool
 ) -> int:
     """Drop one person's waiting reports, as "revoked"; return how many reports were dropped.
 
     A batch that may have left cannot be changed: the rows of others in it are dropped, too. It is
-    kept among the sent batches; with `forget`, its id is kept for the server to be asked. So are
-    the ids of all batches of the survey that the queue dropped after they may have left: the file
-    no longer knows whose rows they hold. These batches count as dropped on this device already,
-    for everybody in them.
+    kept among the sent batches, and its id is kept. With `forget` the server is asked to forget it,
+    and all batches of the survey that were dropped earlier after they may have left, by the queue's
+    bound or by anybody's revocation: the file no longer knows whose rows they hold. These batches
+    count as dropped on this device already, for everybody in them.
     """
     keep_totals(connection, survey)
     gone = connection.execute(
@@ -313,6 +323,7 @@ def drop_person(
         "SELECT id, period, rows, size, batch, people, left FROM batches WHERE survey = ?",
         (survey,),
     ).fetchall()
+    dropped_ids = []
     for id_, period, rows, size, data, people, left in found:
         others = [row for row in range(rows) if people[PERSON * row : PERSON * (row + 1)] != mark]
         if len(others) == rows:
@@ -337,11 +348,14 @@ def drop_person(
         gone.append((rows, size))
         if left:
             _remember(connection, survey, at, "revoked", data)
-        if left and forget:
-            connection.execute(
-                "INSERT OR IGNORE INTO forgets VALUES (?, ?, ?, 1)", (id_, survey, period)
-            )
+            dropped_ids.append((id_, period))
+    if dropped_ids and not forget:
+        _keep_ids(connection, survey, dropped_ids)
     if forget:
+        connection.executemany(
+            "INSERT OR IGNORE INTO forgets VALUES (?, ?, ?, 1)",
+            [(id_, survey, period) for id_, period in dropped_ids],
+        )
         connection.execute("UPDATE forgets SET asked = 1 WHERE survey = ?", (survey,))
     dropped = sum(int(rows) for rows, _ in gone)
     if dropped:

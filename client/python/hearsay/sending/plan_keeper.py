@@ -62,6 +62,7 @@ class PlanKeeper:
         self._kept = b""
         self._asked = float("-inf")  # when the plan was last asked for, by the clock, Unix time
         self._heard: tuple[float, float] | None = None  # the server's time, and ours
+        self._is_told = False  # whether the server itself said it, in this process
         self._lock = threading.RLock()  # one plan is taken at a time
         self._terms: dict[Choices, Terms] = {}
         self.plan: Plan | None = None
@@ -90,6 +91,7 @@ class PlanKeeper:
         """Note the server's time, in Unix time; 0 where an answer did not report it."""
         if server_time > 0:
             self._heard = float(server_time), _uptime()
+            self._is_told = True
 
     def keep_server_time(self) -> None:
         """Keep the server's time in the ledger, for the next process; raise `Trouble` where that
@@ -107,19 +109,24 @@ class PlanKeeper:
     def trust_clock(self) -> None:
         """Take the device's clock for the server's time.
 
+        It does not confirm when a new ledger was made: a clock that is put back would let the
+        new ledger answer what a lost one answered.
         Raises `Trouble` where that cannot be kept.
         """
         self._heard = self._clock().timestamp(), _uptime()
+        self._is_told = False
         self.keep_server_time()
 
     def confirm_created(self) -> None:
         """Correct the time at which the ledger was made, once the server confirms the clock.
 
-        It was made by a clock that may have been wrong. Where the server's time is known, and the
-        clock agrees with it to a day, an earlier ledger can have spent up to now, and no further.
+        It was made by a clock that may have been wrong. Where the server has said its time to this
+        process, and the clock agrees with it to a day, an earlier ledger can have entered periods
+        that begin within a day from now, and no later ones. A time that the ledger kept does not
+        count: the ledger may be an old copy.
         """
         server_time = self.server_time
-        if not self._store.is_confirmed and server_time is not None:
+        if not self._store.is_confirmed and server_time is not None and self._is_told:
             now = self._clock()
             if abs(now.timestamp() - server_time) <= _DAY:
                 latest = max(now, datetime.fromtimestamp(server_time, UTC))
@@ -159,10 +166,10 @@ class PlanKeeper:
     @property
     def lacks_something(self) -> bool:
         """Whether there is no plan, or the server's time is needed."""
+        if self.plan is None or not (self._is_told or self._store.is_confirmed):
+            return True
         known = self.server_time
-        if self.plan is None or known is None:
-            return self.plan is None or not self._store.is_confirmed
-        return self._clock().timestamp() - known > _BEHIND
+        return known is not None and self._clock().timestamp() - known > _BEHIND
 
     def is_due(self, age: float, retry: float) -> bool:
         """Tell whether the server has to be asked for its plan or its time.
