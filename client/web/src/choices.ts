@@ -111,8 +111,8 @@ export function checkAgreed(agreed: Agreed, plan: Plan, withheld: ReadonlySet<st
           `pass mayTellChanges: [${shown(name)}]`,
       );
     }
-    const allowed = agreed.mayReveal.get(name) ?? [];
-    const revealed = domain.ordinary.filter((value) => !allowed.includes(value));
+    const allowed = new Set(agreed.mayReveal.get(name));
+    const revealed = domain.ordinary.filter((value) => !allowed.has(value));
     if (revealed.length) {
       throw new InvalidInput(
         `a report of ${shown(name)} may reveal ${revealed.join(" or ")}; if that is meant, ` +

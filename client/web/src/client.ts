@@ -85,7 +85,10 @@ export class Client extends Person {
       sender.dropReady();
     });
     const counters = new Counters(store, places, options.onDrop);
-    const consent = new Consent(ledger, clock, counters);
+    const consent = new Consent(ledger, clock, counters, () => {
+      sender.dropReady();
+      page.tell();
+    });
     const keeper = new PlanKeeper(ledger, transport, agreed, choices, withheld, caps, clock, log);
     const sender = new Sender(
       store,
@@ -123,7 +126,6 @@ export class Client extends Person {
       keeper,
       sender,
       log,
-      tell: page.tell,
       state,
     };
     super(device, "", choices);
@@ -159,8 +161,9 @@ export class Client extends Person {
    * Accept this device's clock as right, as if the server had reported the same time.
    *
    * For an app that cannot reach the server and asks its user: it lets periods be answered that the client
-   * would refuse as "clock". It never lets a period be answered twice. Rejects with `StorageFailed` where
-   * the time cannot be kept, and `InvalidInput` where the `clock` cannot be used.
+   * would refuse as "clock". It never lets one ledger answer a period twice, and does not confirm when a new
+   * ledger was made. Rejects with `StorageFailed` where the time cannot be kept, and `InvalidInput` where
+   * the `clock` cannot be used.
    */
   async trustClock(): Promise<void> {
     try {

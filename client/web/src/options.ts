@@ -55,8 +55,8 @@ export interface ClientOptions {
   /**
    * Tell whether it is certain that a person ("" is the device's own user) has never answered before, on
    * any device and in any ledger of this app that was lost since. Asked once, where the ledger was made by
-   * itself. Without it a new ledger takes nothing before its second period, and nothing at all where
-   * something counts for life.
+   * itself. Without it a new ledger takes nothing before a period that begins more than a day after it was
+   * made, and nothing at all where something counts for life.
    */
   readonly vouched?: (person: string) => boolean | Promise<boolean>;
   /** The time in milliseconds since 1970, for tests and simulations. */

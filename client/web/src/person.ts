@@ -53,8 +53,6 @@ export interface Device {
   readonly keeper: PlanKeeper;
   readonly sender: Sender;
   readonly log: (words: string) => void;
-  /** Tell other tabs that the queue changed. */
-  readonly tell: () => void;
   /** "ready" while the client is open, "disabled" or "closed". */
   state: Reason;
 }
@@ -139,7 +137,10 @@ export class Person {
       const { ledger, caps } = this.device;
       resumes = await ledger.check(this.#name, terms, this.#moment(), caps);
     } catch (error) {
-      if (error instanceof Trouble) return statusOf(error.reason, error.detail, transport());
+      if (error instanceof Trouble) {
+        if (error.reason === "no_consent") sender.dropReady(); // revoked elsewhere, it may be
+        return statusOf(error.reason, error.detail, transport());
+      }
       throw error;
     }
     const details = keeper.refusedOther ? [keeper.refusedOther] : [];
@@ -167,7 +168,8 @@ export class Person {
    * Revoke consent: stop taking and sending answers at once, note it in the ledger, and drop waiting
    * reports; reject nothing. Where noting is not possible now, it is tried again.
    *
-   * With `forget`, the server is asked to delete the batches that were under way and may have reached it.
+   * With `forget`, the server is asked to delete the batches that were under way and may have reached it,
+   * also those of the survey that were dropped before.
    * Acknowledged batches stay counted, and spent epsilon stays spent.
    */
   async revoke({ forget = false }: { readonly forget?: boolean } = {}): Promise<void> {
@@ -180,8 +182,6 @@ export class Person {
       while (!(await noted(device.consent.catchUp())) && performance.now() < deadline) {
         await new Promise((resolve) => setTimeout(resolve, LOOK));
       }
-      device.sender.dropReady();
-      device.tell();
     } finally {
       device.sender.resume();
     }
@@ -240,7 +240,11 @@ export class Person {
     this.#checkOpen();
     this.device.clock(); // which throws where it cannot be used
     await keeper.look();
-    await consent.catchUp();
+    try {
+      await consent.catchUp();
+    } catch (error) {
+      if (consent.isPending(this.#name)) throw error; // another person's holds up nobody
+    }
     if (!keeper.plan || !(await this.device.ledger.exists())) {
       if (!(await consent.has(this.#name))) throw new Trouble("no_consent");
     }
@@ -319,6 +323,7 @@ export class Person {
     if (error instanceof Trouble) {
       if (strict && MENDABLE.includes(error.reason)) throw toThrow(error.reason, error.message);
       ({ reason } = error);
+      if (reason === "no_consent") sender.dropReady();
       if (reason === "clock" || reason === "disk") sender.wake(); // the server's time may be had
       if (reason !== "disabled" && given.size) counters.add(reason, given.size, error.detail);
     } else {
@@ -361,7 +366,8 @@ async function noted(write: Promise<void>): Promise<boolean> {
     await write;
     return true;
   } catch (error) {
-    if (error instanceof Trouble) return false;
-    throw error;
+    if (!(error instanceof Trouble))
+      console.error(`hearsay: the ledger could not note a change: ${nameOf(error)}`);
+    return false;
   }
 }

@@ -630,14 +630,67 @@ test("which values have a memo stands in the ledger under hashes only", async ()
   for (const key of keys) expect(key).toMatch(/^[0-9a-f]{32}$/);
 });
 
-test("a new profile takes nothing in its first period, once the server's time is known", async () => {
+/** Let a client hear the server's time, now that of its clock, and wait until it takes an answer. */
+async function takesLater(server: Collector, client: Client, clock: Clock): Promise<void> {
+  server.serverTime = clock.now / 1000;
+  await until(async () => (await client.record({ mood: "good" })).taken.length === 1);
+}
+
+test("a new profile takes nothing before a period that begins more than a day after it was made", async () => {
   const server = await Collector.start();
   const clock = new Clock();
   const client = clientOf(server.url, { store: fresh(), clock: clock.read });
   await until(async () => (await client.status()).reason === "new_ledger");
   expect((await client.record({ mood: "good" })).dropped).toEqual({ mood: "new_ledger" });
   clock.now += DAY;
-  expect((await client.record({ mood: "good" })).taken).toEqual(["mood"]);
+  expect((await client.record({ mood: "good" })).dropped).toEqual({ mood: "new_ledger" });
+  clock.now += DAY;
+  await takesLater(server, client, clock);
+});
+
+test("a period that was answered early is not answered again after the ledger was cleared", async () => {
+  const server = await Collector.start();
+  const name = `early ${made++}`;
+  const clock = new Clock();
+  const options = { clock: clock.read, agreement: agreementOn(planOf()) };
+  const make = () => clientOf(server.url, { ...options, store: new IndexedDbStore(name) });
+  const first = make();
+  await until(async () => /may have spent/.test((await first.status()).detail));
+  clock.now += 2 * DAY;
+  server.serverTime = clock.now / 1000 - 13 * 3600; // the clock is ahead, in the server's tomorrow
+  await until(async () => (await first.record({ mood: "good" })).taken.length === 1);
+  expect(await first.flush()).toBe(true);
+  await first.close();
+  await new Promise((resolve) => {
+    indexedDB.deleteDatabase(name).onsuccess = resolve;
+  });
+  clock.now -= 13 * 3600e3; // it is put right
+  const second = make();
+  await until(async () => /may have spent/.test((await second.status()).detail));
+  clock.now += 13 * 3600e3;
+  server.serverTime = clock.now / 1000;
+  expect((await second.record({ mood: "bad" })).dropped).toEqual({ mood: "new_ledger" });
+  clock.now += 2 * DAY;
+  await takesLater(server, second, clock);
+  expect(await second.flush()).toBe(true);
+  expect(server.batches.map(({ batch }) => batch.period)).toEqual(["2026-01-03", "2026-01-05"]);
+});
+
+test("a trusted clock that is put back opens no new ledger", async () => {
+  const server = await Collector.start();
+  server.serverTime = 0; // it does not tell
+  const clock = new Clock(NOON - 10 * DAY);
+  const store = fresh();
+  for (let page = 0; page < 2; page++) {
+    const client = clientOf(server.url, { store, clock: clock.read });
+    await until(async () => (await client.status()).reason === "new_ledger");
+    await client.trustClock();
+    expect((await client.record({ mood: "good" })).dropped).toEqual({ mood: "new_ledger" });
+    clock.now = NOON;
+    await client.trustClock();
+    expect((await client.record({ mood: "good" })).dropped).toEqual({ mood: "new_ledger" });
+    await client.close(1);
+  }
 });
 
 test("a new profile never counts where something counts for life, unless the app vouches", async () => {
@@ -698,8 +751,32 @@ test("storage that is cleared while a page is open is a lost ledger, whatever th
   await client.grant();
   await until(async () => (await client.status()).reason === "new_ledger");
   expect((await client.record({ mood: "good", walked: 1 })).taken).toEqual([]);
-  clock.now += DAY;
+  clock.now += 2 * DAY;
+  await takesLater(server, client, clock);
+});
+
+test("a ledger that is cleared just after the server confirmed it is a lost one, too", async () => {
+  const server = await Collector.start();
+  const name = `cleared ${made++}`;
+  const client = clientOf(server.url, {
+    store: new IndexedDbStore(name),
+    consent: false,
+    agreement: agreementOn(planOf()),
+    vouched: () => true,
+  });
+  const other = client.person("bob", { level: "none such" });
+  server.answers = (_, response) => !!response.destroy();
+  await client.grant();
+  await other.grant();
   expect((await client.record({ mood: "good" })).taken).toEqual(["mood"]);
+  server.answers = () => false;
+  await until(() => client.flush(1000)); // which tells the server's time
+  expect((await other.status()).reason).toBe("plan_refused"); // and reads the ledger no more
+  await new Promise((resolve) => {
+    indexedDB.deleteDatabase(name).onsuccess = resolve;
+  });
+  await client.grant();
+  expect((await client.record({ mood: "bad" })).taken).toEqual([]);
 });
 
 test("a clock set back shuts the ledger until it has caught up, and the server's time opens it", async () => {
@@ -798,6 +875,53 @@ test("consent is revoked at once even if it cannot be noted, and a grant does no
   expect(server.batches).toEqual([]);
   expect((await client.outbox()).reports).toEqual([]);
   expect((await client.status()).ready).toBe(true);
+});
+
+test("a person's name may be as long as it likes", async () => {
+  const server = await Collector.start();
+  const client = await readyOf(server.url);
+  const person = client.person("x".repeat(300_000));
+  await person.grant();
+  expect((await person.record({ mood: "good" })).taken).toEqual(["mood"]);
+  await person.revoke();
+  expect((await person.status()).reason).toBe("no_consent");
+  expect((await client.record({ mood: "good" })).taken).toEqual(["mood"]);
+});
+
+test("a change of one person that cannot be noted holds up no other person", async () => {
+  const server = await Collector.start();
+  const store = new MemoryStore();
+  const delivery = { ...QUICK, batchAge: 60_000 };
+  const client = await readyOf(server.url, { store, delivery });
+  const [ann, bob] = [client.person("ann"), client.person("bob")];
+  for (const each of [ann, bob]) {
+    await each.grant();
+    expect((await each.record({ mood: "good" })).taken).toEqual(["mood"]);
+  }
+  const reports = await store.run(() => list<{ person: string }>("reports/"));
+  const broken = `people/${reports[0]![1].person}`;
+  const run = store.run.bind(store);
+  vi.spyOn(store, "run").mockImplementation((work) =>
+    run(function* (): Work<any> {
+      const steps = work();
+      let step = steps.next();
+      while (!step.done) {
+        if (step.value.op === "put" && step.value.key === broken) throw new DOMException();
+        step = steps.next(yield step.value);
+      }
+      return step.value;
+    }),
+  );
+  await ann.revoke();
+  await bob.revoke();
+  expect((await client.outbox()).reports).toHaveLength(1); // Ann's, which is not sent meanwhile
+  expect(await client.flush(200)).toBe(false);
+  expect(server.batches).toEqual([]);
+  expect((await client.record({ mood: "good" })).taken).toEqual(["mood"]);
+  expect((await ann.record({ walked: 1 })).dropped).toEqual({ walked: "no_consent" });
+  vi.restoreAllMocks();
+  expect(await client.flush(5000)).toBe(true);
+  expect(server.batches.map(({ batch }) => batch.rows)).toEqual([1]);
 });
 
 test("a disabled client takes and sends nothing, and touches no storage", async () => {

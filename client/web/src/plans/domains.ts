@@ -19,6 +19,8 @@ export interface Class {
  */
 export class Categorical {
   readonly kind = "categorical";
+  /** The values that a report may reveal. */
+  readonly ordinary: readonly string[];
   private readonly categories: ReadonlyMap<string, number>;
 
   constructor(
@@ -46,11 +48,8 @@ export class Categorical {
       !classes.length || !isWhole || classes.some(({ scale }) => scale === 1),
       "some values must have all of epsilon: give a class the scale 1",
     );
-  }
-
-  /** The values that a report may reveal. */
-  get ordinary(): readonly string[] {
-    return this.sensitive.length ? this.values.filter((value) => !this.sensitive.includes(value)) : [];
+    const isSensitive = new Set(sensitive);
+    this.ordinary = sensitive.length ? values.filter((value) => !isSensitive.has(value)) : [];
   }
 
   /** Return the category of an answer: a value, or an integer that spells one; throw `InvalidInput` for another. */

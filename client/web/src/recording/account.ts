@@ -7,7 +7,7 @@ import { Trouble } from "../trouble.js";
 import { cost, type Terms } from "./terms.js";
 
 /** How far a period may begin after, or have ended before, the server's time, in milliseconds. */
-const AHEAD = 24 * 3600e3;
+export const AHEAD = 24 * 3600e3;
 
 /** Answered time ranges that an account remembers. Beyond that the two earliest are merged, which also
  * closes the time between them. */

@@ -1,6 +1,7 @@
 /** Each person's consent to one survey: in force at once, and noted in the ledger. */
 
 import { get, put } from "../storage/store.js";
+import { Trouble } from "../trouble.js";
 import type { Counters } from "./counters.js";
 import type { Ledger } from "./ledger.js";
 import * as outbox from "./outbox.js";
@@ -20,7 +21,7 @@ const NONE: Change = { revoke: false, forget: false, grant: false };
  * The consent of each person to one survey.
  *
  * A change holds for this page or process at once. It is noted in the ledger now or, where the ledger
- * cannot be written, by a later `catchUp`.
+ * cannot be written, by a later `catchUp`. `onRevoked` is called after each revocation that was noted.
  */
 export class Consent {
   readonly #due = new Map<string, Change>();
@@ -30,6 +31,7 @@ export class Consent {
     private readonly ledger: Ledger,
     private readonly clock: () => number,
     private readonly counters: Counters,
+    private readonly onRevoked: () => void,
   ) {}
 
   /** Grant a person's consent. A revocation that is pending stays so: the reports from before it are
@@ -49,6 +51,11 @@ export class Consent {
     return this.#due.get(person)?.revoke ?? false;
   }
 
+  /** Tell whether a change of a person is pending. */
+  isPending(person: string): boolean {
+    return this.#due.has(person);
+  }
+
   /** Whether no revocation is pending: until it is noted, reports of that person may wait among the
    * others. */
   get maySend(): boolean {
@@ -60,24 +67,29 @@ export class Consent {
     return !this.isRevoked(person) && (await this.ledger.consents(person));
   }
 
-  /** Note pending grants and revocations in the ledger; throw `Trouble` where that fails. */
+  /** Note pending grants and revocations in the ledger; throw `Trouble` where one of them fails. */
   catchUp(): Promise<void> {
     if (!this.#due.size) return Promise.resolve();
     this.#noting = this.#noting.catch(() => {}).then(() => this.#note());
     return this.#noting;
   }
 
+  /** Note all changes; throw the first error once the others are noted. */
   async #note(): Promise<void> {
     let dropped = 0;
-    try {
-      for (const [person, change] of [...this.#due]) {
+    const failures: unknown[] = [];
+    for (const [person, change] of [...this.#due]) {
+      try {
         if (change.revoke) dropped += await this.#set(person, false, change.forget);
         if (change.grant) dropped += await this.#set(person, true, false);
         if (this.#due.get(person) === change) this.#due.delete(person);
+      } catch (error) {
+        failures.push(error);
+        if (error instanceof Trouble && error.reason === "locked") break; // each would wait as long
       }
-    } finally {
-      if (dropped) this.counters.tell("revoked", dropped);
     }
+    if (dropped) this.counters.tell("revoked", dropped);
+    if (failures.length) throw failures[0];
   }
 
   /** Note consent or its end; return how many waiting reports are dropped. */
@@ -106,6 +118,7 @@ export class Consent {
         return true;
       },
     );
+    if (!granted) this.onRevoked();
     return dropped;
   }
 }

@@ -5,7 +5,7 @@ import type { Coins } from "../coins.js";
 import { InvalidInput } from "../errors.js";
 import { type Durability, get, put, type Store, transact, type Work } from "../storage/store.js";
 import { Trouble } from "../trouble.js";
-import { Account } from "./account.js";
+import { Account, AHEAD } from "./account.js";
 import { sizeOf } from "./batches.js";
 import * as outbox from "./outbox.js";
 import {
@@ -64,6 +64,9 @@ export interface Outcome {
   readonly overflow: number;
 }
 
+/** Most people whose keys, and the app's word about whom, are in memory: the latest. */
+const REMEMBERED = 10_000;
+
 /** The ledger was cleared and made anew since it was opened. */
 class Replaced extends Error {}
 
@@ -73,7 +76,9 @@ class Replaced extends Error {}
  */
 export class Ledger {
   #opening: Promise<LedgerRow> | undefined;
-  readonly #keys = new Map<string, Promise<string>>();
+  /** The id of the ledger that was opened last, which stays when it is to be opened again. */
+  #id: string | undefined;
+  readonly #keys = new Map<string, string>();
   readonly #vouched = new Map<string, Promise<boolean>>();
   /** Then there was a ledger before this one, whatever the app says. */
   #wasReplaced = false;
@@ -241,7 +246,7 @@ export class Ledger {
 
   /**
    * Correct the time at which the ledger was made, once the server confirms the clock: an earlier ledger
-   * can have spent up to `latest`, and no further.
+   * can have entered periods that begin within a day of `latest`, and no later ones.
    */
   async confirmCreated(latest: number): Promise<void> {
     await this.#run("relaxed", "", function* (same) {
@@ -261,8 +266,8 @@ export class Ledger {
     work: (same: (...keys: string[]) => Work<[LedgerRow, ...any[]]>, key: string) => Work<T>,
   ): Promise<T> {
     for (let again = false; ; again = true) {
-      const { id } = await this.#open();
-      const key = await this.#key(person);
+      const { id, salt } = await this.#open();
+      const key = await this.#key(person, salt);
       function* same(...keys: string[]): Work<[LedgerRow, ...any[]]> {
         const [ledger, ...rest] = yield* get(LEDGER, ...keys);
         if (ledger?.id !== id) throw new Replaced();
@@ -274,9 +279,6 @@ export class Ledger {
         if (!(error instanceof Replaced)) throw error;
         if (again) throw new Trouble("disk", "the ledger was replaced twice");
         this.#opening = undefined;
-        this.#keys.clear();
-        this.#wasReplaced = true;
-        this.onReplaced();
       }
     }
   }
@@ -303,11 +305,18 @@ export class Ledger {
           }),
       )
       .then((row) => {
-        if (row.version === VERSION) return row;
-        throw new Trouble(
-          "other_schema",
-          `the ledger has schema ${row.version}, this version reads ${VERSION}`,
-        );
+        if (row.version !== VERSION) {
+          throw new Trouble(
+            "other_schema",
+            `the ledger has schema ${row.version}, this version reads ${VERSION}`,
+          );
+        }
+        if (this.#id !== undefined && this.#id !== row.id) {
+          this.#wasReplaced = true;
+          this.onReplaced();
+        }
+        this.#id = row.id;
+        return row;
       });
     this.#opening.catch(() => {
       this.#opening = undefined;
@@ -316,16 +325,15 @@ export class Ledger {
   }
 
   /** Return the key of a person in the ledger, the salted hash of the name; "" for the name "". */
-  async #key(name: string): Promise<string> {
+  async #key(name: string, salt: string): Promise<string> {
     if (!name) return "";
-    let key = this.#keys.get(name);
+    let key = this.#keys.get(salt + name);
     if (!key) {
-      const { salt } = await this.#open();
       const text = new TextEncoder().encode(JSON.stringify(name)); // which escapes what is no text
-      key = crypto.subtle
-        .digest("SHA-256", Uint8Array.of(...unhex(salt), ...text))
-        .then((digest) => hex(new Uint8Array(digest, 0, 16)));
-      this.#keys.set(name, key);
+      const salted = new Uint8Array([...unhex(salt), ...text]);
+      const digest = await crypto.subtle.digest("SHA-256", salted);
+      key = hex(new Uint8Array(digest, 0, 16));
+      remember(this.#keys, salt + name, key);
     }
     return key;
   }
@@ -338,11 +346,17 @@ export class Ledger {
     if (!asked) {
       // An app's function that throws has vouched for nothing.
       asked = (async () => (await vouched(person)) === true)().catch(() => false);
-      this.#vouched.set(person, asked);
+      remember(this.#vouched, person, asked);
     }
     const said = await asked;
     return () => said && !this.#wasReplaced;
   }
+}
+
+/** Put a value into a map, and the earliest one out where there are too many. */
+function remember<V>(map: Map<string, V>, name: string, value: V): void {
+  if (map.size >= REMEMBERED) map.delete(map.keys().next().value!);
+  map.set(name, value);
 }
 
 function random(): string {
@@ -393,7 +407,8 @@ function checkVouched(
   if (!confirmed)
     throw new Trouble("new_ledger", `${why}, by a clock that the server has not confirmed yet`);
   const { name, begin } = terms.periodAt(now);
-  if (begin <= created) {
+  // By a clock that was ahead, the earlier ledger may have entered this period, too.
+  if (begin <= created + AHEAD) {
     throw new Trouble("new_ledger", `${why}: an earlier one may have spent in ${name} already`);
   }
 }

@@ -123,11 +123,16 @@ function* dropOldest(
   let now = less(queue, row.rows.length, row.size);
   if (row.left) {
     now = yield* remember(places, now, at, "overflow", row);
-    yield* put(`${places.gone}${row.period}/${row.id}`, 1);
-    const gone = yield* list(places.gone);
-    for (const [old] of gone.slice(0, -FORGETTABLE)) yield* remove(old);
+    yield* keepGone(places, row);
   }
   return { queue: now, rows: row.rows.length };
+}
+
+/** Keep the id of a batch that was dropped after it may have left, for the server to forget. */
+function* keepGone(places: Places, { period, id }: BatchRow): Work<void> {
+  yield* put(`${places.gone}${period}/${id}`, 1);
+  const gone = yield* list(places.gone);
+  for (const [old] of gone.slice(0, -FORGETTABLE)) yield* remove(old);
 }
 
 /** Note that a batch is about to leave; return it, or nothing where it does not wait any more. */
@@ -193,9 +198,9 @@ function less(queue: QueueRow, rows: number, size: number): QueueRow {
  * Drop one person's waiting reports, as "revoked"; return the queue and how many were dropped.
  *
  * A batch that may have left cannot be changed: the rows of others in it are dropped, too. It is kept
- * among the sent batches; with `forget`, its id is kept for the server to be asked. So are the ids of all
- * batches of the survey that the queue dropped after they may have left: the ledger no longer knows whose
- * rows they hold.
+ * among the sent batches, and its id for the server to forget. With `forget` the server is asked to forget
+ * all such batches of the survey, also those that were dropped before: the ledger no longer knows whose rows
+ * they hold.
  */
 export function* dropPerson(
   places: Places,
@@ -224,6 +229,7 @@ export function* dropPerson(
     if (batch.left) {
       now = yield* remember(places, now, at, "revoked", batch);
       if (forget) yield* put(`${places.forgets}${batch.period}/${batch.id}`, 1);
+      else yield* keepGone(places, batch);
     }
   }
   if (forget) {

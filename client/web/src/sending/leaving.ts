@@ -1,4 +1,4 @@
-/** What a page tells: that it may be going away, that it is online again, that another tab revoked. */
+/** The events of a page and of its other tabs and workers. */
 
 /** The events that a client of a page listens to. */
 export interface Heard {
@@ -6,7 +6,7 @@ export interface Heard {
   leave(): void;
   /** The device is online again. */
   online(): void;
-  /** Another tab changed the queue. */
+  /** Another tab or worker dropped batches from the queue. */
   changed(): void;
 }
 
@@ -15,19 +15,21 @@ export function isPage(): boolean {
   return typeof document !== "undefined" && typeof addEventListener === "function";
 }
 
-/** Listen to a page's events; return how to tell other tabs of a change, and how to stop. */
+/** Listen to the events; return how to tell other tabs and workers of a change, and how to stop. */
 export function listen(name: string, heard: Heard): { tell(): void; stop(): void } {
-  if (typeof addEventListener !== "function") return { tell() {}, stop() {} };
   const hidden = (): void => {
     if (document.visibilityState === "hidden") heard.leave();
   };
   const leave = (): void => heard.leave();
   const online = (): void => heard.online();
   // Nothing is sent on the channel but that something changed.
-  const channel =
-    isPage() && typeof BroadcastChannel === "function" ? new BroadcastChannel(name) : undefined;
-  if (channel) channel.onmessage = () => heard.changed();
-  addEventListener("online", online);
+  let channel = typeof BroadcastChannel === "function" ? new BroadcastChannel(name) : undefined;
+  if (channel) {
+    channel.onmessage = () => heard.changed();
+    (channel as { unref?: () => void }).unref?.(); // a process in Node may end meanwhile
+  }
+  const hasEvents = typeof addEventListener === "function";
+  if (hasEvents) addEventListener("online", online);
   if (isPage()) {
     addEventListener("pagehide", leave);
     document.addEventListener("visibilitychange", hidden);
@@ -36,7 +38,8 @@ export function listen(name: string, heard: Heard): { tell(): void; stop(): void
     tell: () => channel?.postMessage(0),
     stop() {
       channel?.close();
-      removeEventListener("online", online);
+      channel = undefined; // it throws where a revocation is noted later
+      if (hasEvents) removeEventListener("online", online);
       if (isPage()) {
         removeEventListener("pagehide", leave);
         document.removeEventListener("visibilitychange", hidden);

@@ -5,14 +5,13 @@ import { HearsayError, InvalidInput } from "../errors.js";
 import { sha256 } from "../plans/digest.js";
 import type { Plan } from "../plans/plan.js";
 import type { PlanResponse } from "../plans/protobuf.js";
+import { AHEAD } from "../recording/account.js";
 import type { Ledger } from "../recording/ledger.js";
 import type { TimeRow } from "../recording/places.js";
 import { checkLimits, mechanismOf, type Terms, termsOf } from "../recording/terms.js";
 import { get, nameOf, put, transact } from "../storage/store.js";
 import { type Status, statusOf, toThrow, Trouble, Unreachable } from "../trouble.js";
 import type { Transport } from "./connect.js";
-
-const DAY = 24 * 3600e3;
 
 /** How far the server's time may be behind the clock before the server is asked for it: a page that is
  * loaded after a while knows only the time that the last one heard. */
@@ -39,8 +38,9 @@ export class PlanKeeper {
   #kept = "";
   #asked = -Infinity;
   #heard: { said: number; at: number } | undefined;
+  #isTold = false; // whether the server itself said it, on this page
   #looking: Promise<void> | undefined;
-  readonly #terms = new Map<Choices, Terms>();
+  readonly #terms = new WeakMap<Choices, Terms>();
 
   /** `choices` and `caps` are the device's own user's, whose record the plan must allow. */
   constructor(
@@ -71,7 +71,9 @@ export class PlanKeeper {
 
   /** Note the server's time, in seconds; 0 where an answer did not report it. */
   hear(seconds: number): void {
-    if (seconds > 0) this.#heard = { said: seconds * 1000, at: performance.now() };
+    if (!(seconds > 0)) return;
+    this.#heard = { said: seconds * 1000, at: performance.now() };
+    this.#isTold = true;
   }
 
   /** Keep the server's time in the ledger, for the next page; throw `Trouble` where that cannot be. */
@@ -81,23 +83,30 @@ export class PlanKeeper {
     await transact(this.ledger.store, "relaxed", () => put(time, row));
   }
 
-  /** Take the device's clock for the server's time; throw `Trouble` where that cannot be kept. */
+  /**
+   * Take the device's clock for the server's time; throw `Trouble` where that cannot be kept.
+   *
+   * It does not confirm when a new ledger was made: a clock that is put back would let the new ledger
+   * answer what a lost one answered.
+   */
   async trustClock(): Promise<void> {
     this.#heard = { said: this.clock(), at: performance.now() };
+    this.#isTold = false;
     await this.keepServerTime();
   }
 
   /**
    * Correct the time at which the ledger was made, once the server confirms the clock.
    *
-   * It was made by a clock that may have been wrong. Where the server's time is known, and the clock
-   * agrees with it to a day, an earlier ledger can have spent up to now, and no further.
+   * It was made by a clock that may have been wrong. Where the server has said its time on this page, and
+   * the clock agrees with it to a day, an earlier ledger can have entered periods that begin within a day
+   * from now, and no later ones. A time that the ledger kept does not count: the app may have trusted it.
    */
   async confirmCreated(): Promise<void> {
     const { serverTime } = this;
-    if (serverTime === undefined || (await this.ledger.isConfirmed())) return;
+    if (serverTime === undefined || !this.#isTold || (await this.ledger.isConfirmed())) return;
     const now = this.clock();
-    if (Math.abs(now - serverTime) <= DAY)
+    if (Math.abs(now - serverTime) <= AHEAD)
       await this.ledger.confirmCreated(Math.max(now, serverTime));
   }
 
@@ -148,9 +157,8 @@ export class PlanKeeper {
   /** Whether there is no plan, or the server's time is needed. */
   async lacksSomething(): Promise<boolean> {
     const known = this.serverTime;
-    if (!this.plan) return true;
-    if (known === undefined) return !(await this.ledger.isConfirmed());
-    return this.clock() - known > BEHIND;
+    if (!this.plan || (!this.#isTold && !(await this.ledger.isConfirmed()))) return true;
+    return known !== undefined && this.clock() - known > BEHIND;
   }
 
   /**

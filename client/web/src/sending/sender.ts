@@ -82,7 +82,8 @@ interface Flush {
 /** A sealed batch that waits for an answer, in this page's memory: what it sends as it is left. */
 interface Ready {
   readonly id: string;
-  readonly bytes: Uint8Array;
+  /** As they are in the ledger, which may drop rows until the batch leaves. */
+  bytes: Uint8Array;
   /** Whether the ledger knows that the server may have it. */
   left: boolean;
   underWay: boolean;
@@ -100,6 +101,7 @@ export class Sender {
   #pauses = 0;
   #flushes: Flush[] = [];
   readonly #ready = new Map<string, Ready>();
+  #drops = 0;
   readonly #answered = new Map<string, string>(); // but the ledger could not note it
   #leaving: Promise<void> | undefined;
   #failures = 0;
@@ -184,8 +186,9 @@ export class Sender {
     this.wake();
   }
 
-  /** Forget the sealed batches in memory: another tab has dropped some. */
+  /** Forget the sealed batches in memory: a revocation has dropped some from the ledger. */
   dropReady(): void {
+    this.#drops++;
     this.#ready.clear();
   }
 
@@ -332,11 +335,14 @@ export class Sender {
       let full: Trouble | undefined;
       let waits = await transact(store, "read", () => outbox.waiting(places, delivery.batchRows));
       if (waits.forgets) waits = { ...waits, forgets: !(await this.#forget()) };
+      if (!waits.consent) this.dropReady(); // a page that is left must not send what was dropped
       if (!waits.consent || this.#stopped) return { wait: undefined, waits };
       await unlessFull(this.counters.keep(KEEP));
       if (await this.keeper.isDue(delivery.planAge, delivery.longestWait)) {
         full = await unlessFull(this.keeper.fetch(delivery.timeout));
       }
+      if (!this.consent.maySend)
+        throw new Trouble("disk", "nothing is sent before a revocation is noted in the ledger");
       const age = this.clock() - waits.oldest;
       const due =
         everything ||
@@ -345,13 +351,16 @@ export class Sender {
         !(age >= 0 && age < delivery.batchAge); // or the clock was set back
       if (waits.reports && due) full = await unlessFull(this.#seal());
       else if (!waits.batches) return { wait: undefined, waits };
+      const drops = this.#drops;
       const batches = await transact(store, "read", () => list<BatchRow>(places.batches));
+      if (drops !== this.#drops) continue; // they may be from before a revocation
       for (const [key, ready] of this.#ready) {
         // Another tab has sent it.
         if (!ready.underWay && !batches.some(([other]) => other === key)) this.#ready.delete(key);
       }
       for (const [key, { id, bytes, left }] of batches) {
-        if (this.#ready.get(key)?.id !== id)
+        const known = this.#ready.get(key);
+        if (known?.id !== id || !known.underWay)
           this.#ready.set(key, { id, bytes, left, underWay: false });
       }
       if (!batches.length) {
@@ -380,8 +389,9 @@ export class Sender {
   /** Submit one batch; return nothing once it left the queue, else the milliseconds to wait. */
   async #deliver(key: string): Promise<number | undefined> {
     const ready = this.#ready.get(key);
-    if (ready?.underWay) await this.#leaving;
-    if (!ready || this.#stopped || this.#pauses || !this.consent.maySend) return 0;
+    if (!ready) return undefined; // dropped since: the next look tells what is left
+    if (ready.underWay) await this.#leaving;
+    if (this.#stopped || this.#pauses || !this.consent.maySend) return 0;
     const became = this.#answered.get(ready.id);
     if (became) return this.#settle(key, ready, became);
     const batch = await transact(this.store, ready.left ? "read" : "strict", () =>
@@ -391,7 +401,7 @@ export class Sender {
       this.#ready.delete(key);
       return undefined; // dropped since: its person took back the consent
     }
-    ready.left = true;
+    [ready.bytes, ready.left] = [batch.bytes, true];
     if (this.#stopped || this.#pauses || !this.consent.maySend) return 0;
     this.log(`send batch ${ready.id.slice(0, 12)}: ${ready.bytes.length} bytes`);
     ready.underWay = true;

@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeEach, expect, test, vi } from "vitest";
-import { Collector, NOON, planOf, QUICK, readyOf, until } from "../kit.js";
+import { MemoryStore, type Store } from "../../src/index.js";
+import { clientOf, Collector, NOON, planOf, QUICK, readyOf, until } from "../kit.js";
 
 // These hold what the client does in the events. That a browser then sends is shown in Chromium.
 
@@ -23,8 +24,11 @@ beforeEach(() => {
   });
 });
 
+const { BroadcastChannel } = globalThis;
+
 afterEach(() => {
   vi.restoreAllMocks();
+  vi.stubGlobal("BroadcastChannel", BroadcastChannel);
 });
 
 afterAll(() => {
@@ -125,6 +129,66 @@ test("no more than 60 KiB leave in the events, whatever waits", async () => {
   expect(all).toBeLessThanOrEqual(60 << 10);
   expect(all).toBeGreaterThan(40 << 10);
 });
+
+/** Let a call of Submit begin, fail, and its batch wait in the memory of a page. */
+async function waiting(server: Collector, store: Store, delivery = {}) {
+  const slow = { ...QUICK, firstWait: 60_000, longestWait: 60_000, ...delivery };
+  const client = await readyOf(server.url, { clock, store, delivery: slow });
+  server.answers = ({ method }, response) => method === "Submit" && !!response.destroy();
+  await client.record({ mood: "good" });
+  await until(async () => (await client.delivery()).lastError !== "");
+  return client;
+}
+
+const soon = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 50));
+
+test("nothing leaves after a revocation that a full disk delayed", async () => {
+  const server = await Collector.start();
+  const base = new MemoryStore();
+  let full = false;
+  let reads = 0;
+  const store: Store = {
+    inMemory: true,
+    run: (work, durability) => {
+      if (durability === "read") reads++;
+      return full && durability !== "read"
+        ? Promise.reject(new DOMException("", "QuotaExceededError"))
+        : base.run(work);
+    },
+  };
+  const client = await waiting(server, store, { firstWait: 20, longestWait: 50 });
+  full = true;
+  await client.revoke();
+  reads = 0;
+  await until(() => reads > 10); // the sender looks again and again
+  full = false;
+  await until(async () => !(await client.outbox()).batches.length);
+  await soon();
+  const calls = fetched.length;
+  hide();
+  expect(fetched).toHaveLength(calls);
+});
+
+test.each([true, false])(
+  "nothing leaves a page after a worker revoked, whether it is told (%s) or asks for the status",
+  async (isTold) => {
+    if (!isTold) vi.stubGlobal("BroadcastChannel", undefined);
+    const server = await Collector.start();
+    const store = new MemoryStore();
+    const client = await waiting(server, store);
+    const { document } = globalThis;
+    vi.stubGlobal("document", undefined);
+    const worker = clientOf(server.url, { clock, store, consent: false });
+    vi.stubGlobal("document", document);
+    await worker.revoke({ forget: true });
+    if (isTold) await soon();
+    else expect((await client.status()).reason).toBe("no_consent");
+    const calls = fetched.length;
+    hide();
+    expect(fetched).toHaveLength(calls);
+    expect((await client.outbox()).batches).toEqual([]);
+  },
+);
 
 test("a closed client hears no events", async () => {
   const server = await Collector.start();

@@ -6,6 +6,7 @@ import {
   Collector,
   clientOf,
   NOON,
+  NOWHERE,
   planOf,
   QUICK,
   readyOf,
@@ -303,6 +304,29 @@ test("what the queue does not hold is dropped, oldest first, and its id is kept 
   expect(server.forgotten).toEqual(expect.arrayContaining(gone));
 });
 
+test.each([
+  ["another person", "bob"],
+  ["the same person later", "ann"],
+])("a batch that a revocation dropped is forgotten when %s asks for it", async (_, asks) => {
+  const server = await Collector.start();
+  const client = await readyOf(server.url, { delivery: { ...QUICK, firstWait: 60_000 } });
+  server.answers = ({ method }, response) => method === "Submit" && !!response.destroy();
+  const people = new Map(["ann", "bob"].map((name) => [name, client.person(name)]));
+  for (const person of people.values()) await person.grant();
+  for (const person of people.values()) await person.record({ mood: "good" });
+  await client.flush(500);
+  await until(async () => (await client.delivery()).lastError !== "");
+  const ids = server.batches.map(({ batch }) => Buffer.from(batch.id).toString("hex"));
+  expect(new Set(ids).size).toBe(1); // the server may have it
+  await people.get("ann")!.revoke();
+  expect(server.of("Forget")).toEqual([]);
+  await people.get(asks)!.revoke({ forget: true });
+  server.answers = () => false;
+  client["device"].sender.online();
+  await until(() => server.of("Forget").length > 0);
+  expect(server.forgotten).toEqual([ids[0]]);
+});
+
 test("a server that refuses to forget is asked again, and holds up no answer", async () => {
   const server = await Collector.start();
   const client = await readyOf(server.url, { clock });
@@ -371,3 +395,28 @@ test("a report that is too large to outlive the page goes all the same", async (
   expect(await client.flush()).toBe(true);
   expect(server.batches[0]!.batch.columns[0]!.codes).toHaveLength(k);
 }, 20_000);
+
+test("a row that another process revokes while its batch waits in memory is not sent", async () => {
+  const server = await Collector.start();
+  const store = new MemoryStore();
+  const delivery = { ...QUICK, batchAge: 60_000, batchRows: 2 };
+  const client = await readyOf(server.url, { store, delivery });
+  const other = await readyOf(NOWHERE, { store, delivery });
+  const people = ["cid", "dan", "ann", "bob"].map((name) => client.person(name));
+  for (const each of people) await each.grant();
+  let release!: () => void;
+  const held = new Promise<void>((resolve) => (release = resolve));
+  server.answers = async ({ method }) => {
+    if (method === "Submit") await held;
+    return false;
+  };
+  for (const each of people) await each.record({ mood: "good" });
+  const sent = client.flush(5000);
+  await until(() => server.batches.length === 1); // the second batch waits for the first one's answer
+  expect((await client.outbox()).batches.map(({ rows }) => rows)).toEqual([2, 2]);
+  await other.person("bob").revoke();
+  release();
+  expect(await sent).toBe(true);
+  expect(server.batches.map(({ batch }) => batch.rows)).toEqual([2, 1]);
+  expect((await client.outbox()).sent.map(({ batch }) => batch.rows)).toEqual([2, 1]);
+});

@@ -1,0 +1,26 @@
+import { expect, test } from "vitest";
+import { type Agreed, checkAgreed } from "../src/choices.js";
+import { parsePlan } from "../src/plans/plan.js";
+import { categorical, krr, planOf } from "./kit.js";
+
+test("the values that a plan may reveal are found in time linear in their number", async () => {
+  const values = Array.from({ length: 50_000 }, (_, i) => i.toString(36));
+  const half = values.length / 2;
+  const sensitive = values.slice(half);
+  const one = categorical("page", values, { categorical: { values, sensitive, classes: [] } });
+  const agreed: Agreed = {
+    survey: "daily",
+    epsilon: 1,
+    revision: undefined,
+    mayReveal: new Map([["page", values.slice(0, half - 1)]]),
+    mayTellChanges: [],
+    agreement: undefined,
+  };
+  const began = performance.now();
+  const plan = await parsePlan(
+    planOf({ attributes: [one], levels: { only: 1 }, mechanisms: () => [krr(values.length, 1)] }),
+  );
+  const last = values[half - 1]!;
+  expect(() => checkAgreed(agreed, plan, new Set())).toThrow(`may reveal ${last};`);
+  expect(performance.now() - began).toBeLessThan(2000); // a scan for each value takes ten times as long
+});
