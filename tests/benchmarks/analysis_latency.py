@@ -3,8 +3,8 @@
     python tests/benchmarks/analysis_latency.py [--values 2048] [--rounds 4] [--seconds 10]
 
 A server process, two processes of analysts who ask for maximum likelihood over and over, and this
-process, which sends one-row batches and asks for health, share the machine. Turns with the questions
-and without them alternate, so that a busy machine slows both.
+process, which sends one-row batches and asks for health, share the machine. Turns with the
+questions and without them alternate, so that a busy machine slows both.
 """
 
 import argparse
