@@ -1,4 +1,5 @@
-# `make demo` and `make test` install what they need into .venv first.
+# `make demo` and `make test` install what they need into .venv first, and into client/web/node_modules
+# where there is Node.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,24 +10,42 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest \
 	--numprocesses auto --maxprocesses 4 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all lint bench docs protos clean
+WEB := client/web
+NPM := npm --prefix $(WEB) --no-audit --no-fund
+# Without Node the TypeScript SDK is neither built nor tested, and each command says so.
+NODE_20 := $(shell node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null && echo yes)
+ifeq ($(NODE_20),yes)
+NODE_MODULES := $(WEB)/node_modules/.installed
+npm_run = $(NPM) run --silent $(1)
+else
+NODE_MODULES :=
+npm_run = @echo "skipped: $(1) of the TypeScript SDK, which needs Node 20 or newer" >&2
+endif
+
+.PHONY: demo test test-all lint web bench docs protos clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.demo
 	$(BIN)/hearsay demo
 
-test: $(VENV)/.dev
+test: $(VENV)/.dev web  # which some tests compare with Python, and run against a server
 	$(PYTEST) -m "not slow and not long"
+	$(call npm_run,test)
 
 test-all: test
 	$(PYTEST) -m "slow and not long"
+	$(call npm_run,test:slow)
 
-lint: $(VENV)/.dev
+lint: $(VENV)/.dev $(NODE_MODULES)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --num-workers auto
+	$(call npm_run,lint)
 
-bench: $(VENV)/.dev
+web: $(NODE_MODULES)
+	$(call npm_run,build)
+
+bench: $(VENV)/.dev $(NODE_MODULES)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/benchmarks --benchmark-only --benchmark-columns=median,iqr,rounds
 	OMP_NUM_THREADS=2 $(BIN)/python tests/benchmarks/dpsgd_speed.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/ingest_speed.py
@@ -35,6 +54,7 @@ bench: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/analysis_latency.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/sizing_costs.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/benchmarks/spark_speed.py
+	$(call npm_run,bench)
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -43,7 +63,11 @@ protos: $(VENV)/.dev
 	$(BIN)/python protos/generate.py client/python
 
 clean:
-	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache $(WEB)/node_modules $(WEB)/dist
+
+$(WEB)/node_modules/.installed: $(WEB)/package.json $(WEB)/package-lock.json
+	$(NPM) ci --loglevel=error
+	@touch $@
 
 $(VENV)/.%: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "installing hearsay-ldp[$*] into $(VENV) (once; a minute or two)"

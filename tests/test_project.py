@@ -1,5 +1,6 @@
 """The project's pages: links lead somewhere, one version is named, decisions are listed."""
 
+import json
 import re
 from pathlib import Path
 from xml.etree import ElementTree
@@ -63,3 +64,19 @@ def test_every_decision_is_listed_and_has_its_four_sections() -> None:
         assert page.name in listed
         sections = re.findall(r"^## (.*)$", page.read_text(encoding="utf-8"), re.M)
         assert sections == ["Context", "Choice", "Measurements", "What would change it"]
+
+
+def test_the_npm_package_has_the_version_of_the_others_and_its_tools_are_pinned() -> None:
+    web = ROOT / "client" / "web"
+    package = json.loads((web / "package.json").read_text(encoding="utf-8"))
+    assert package["version"] == __version__
+    for tool, version in package["devDependencies"].items():
+        assert re.fullmatch(r"\d+\.\d+\.\d+", version), tool
+    lock = json.loads((web / "package-lock.json").read_text(encoding="utf-8"))
+    root, *installed = lock["packages"].items()
+    assert root[1]["version"] == __version__
+    assert root[1]["devDependencies"] == package["devDependencies"]
+    for name, each in installed:
+        assert each["integrity"].startswith("sha512-"), name
+        # Each machine asks its own registry, and the hash says whether it got the same.
+        assert "resolved" not in each, name

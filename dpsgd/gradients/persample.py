@@ -315,7 +315,7 @@ def _gram(rows: Tensor) -> Tensor:
     if rows.shape[2] <= _WIDTH:
         return rows @ rows.mT
     gram = rows.new_zeros((*rows.shape[:2], rows.shape[1]), dtype=torch.float64)
-    for part in rows.split(_WIDTH, 2):
+    for part in torch.split(rows, _WIDTH, 2):
         gram += part @ part.mT
     return gram
 

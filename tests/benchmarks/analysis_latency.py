@@ -2,18 +2,20 @@
 
     python tests/benchmarks/analysis_latency.py [--values 2048] [--rounds 4] [--seconds 10]
 
-A server process, two analysts who ask for maximum likelihood over and over, and this process, which
-sends one-row batches and asks for health, share the machine. Turns with the questions and without
-them alternate, so that a busy machine slows both.
+A server process, two processes of analysts who ask for maximum likelihood over and over, and this
+process, which sends one-row batches and asks for health, share the machine. Turns with the
+questions and without them alternate, so that a busy machine slows both.
 """
 
 import argparse
 import itertools
+import multiprocessing
 import os
 import sys
 import tempfile
-import threading
 import time
+from multiprocessing import Queue
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import grpc
@@ -29,6 +31,9 @@ from hearsay_server.surveys import survey as surveys
 from ldp import Coins
 
 _ROWS = 2000
+
+_STARTING = 3.0
+"""Seconds in which an analyst's process has loaded what it needs, and asks."""
 
 
 def register(server: Process, values: int) -> Plan:
@@ -56,18 +61,22 @@ def batch(plan: Plan, level: str, rows: int) -> collector_pb2.SubmitRequest:
     return collector_pb2.SubmitRequest(batches=[made])
 
 
-def asking(server: Process, ended: threading.Event, answered: list[int]) -> None:
-    """Ask for maximum likelihood, each time at another confidence, so that nothing is kept."""
-    with Analyst(server.address, timeout=600.0) as analyst:
+def asking(address: str, ended: Event, answered: "Queue[int]") -> None:
+    """Ask for maximum likelihood, each time at another confidence, so that nothing is kept.
+
+    At last put into `answered` how many questions were answered.
+    """
+    with Analyst(address, timeout=600.0) as analyst:
         for number in itertools.count():
             if ended.is_set():
+                answered.put(number)
                 return
             confidence = 0.9 + 0.09 * ((number * 0.6180339887 + os.getpid() * 0.1) % 1)
             try:
                 analyst.query("wide", "word", method="mle", confidence=confidence)
-                answered[0] += 1
             except HearsayError as error:
                 sys.stderr.write(f"{error}\n")
+                answered.put(number)
                 return
 
 
@@ -101,7 +110,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     given = parser.parse_args()
     found: dict[str, tuple[list[float], list[float]]] = {"alone": ([], []), "asked": ([], [])}
-    answered = [0]
+    answered = 0
+    processes = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory(dir=".") as folder, serving(Path(folder)) as server:
         plan = register(server, given.values)
         with grpc.insecure_channel(server.address) as channel:
@@ -111,25 +121,27 @@ def main() -> None:
         timed(server, plan, 1.0)
         for _ in range(given.rounds):
             for name in found:
-                ended = threading.Event()
-                asks = name == "asked"
+                ended, counts = processes.Event(), processes.Queue()
                 analysts = [
-                    threading.Thread(target=asking, args=(server, ended, answered))
-                    for _ in range(2 * asks)
+                    processes.Process(target=asking, args=(server.address, ended, counts))
+                    for _ in range(2 * (name == "asked"))
                 ]
                 for analyst in analysts:
                     analyst.start()
+                if analysts:
+                    time.sleep(_STARTING)  # the imports of analysts are no questions
                 for kept, more in zip(found[name], timed(server, plan, given.seconds), strict=True):
                     kept.extend(more)
                 ended.set()
                 for analyst in analysts:
+                    answered += counts.get()
                     analyst.join()
     for number, what in enumerate(("Submit", "Health.Check")):
         for name, latencies in found.items():
             p50, p99 = 1e3 * np.quantile(latencies[number], [0.5, 0.99])
             most = 1e3 * max(latencies[number])
             say(f"{what:12s} {name}: p50 {p50:6.1f} ms  p99 {p99:6.1f} ms  most {most:6.1f} ms")
-    say(f"{answered[0]} questions of {given.values} values were answered meanwhile")
+    say(f"{answered} questions of {given.values} values were answered meanwhile")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`hearsay codegen`: write a typed Python module with an app's agreement on a survey."""
+"""`hearsay codegen`: write a typed module of Python or TypeScript with an app's agreement."""
 
 import contextlib
 import keyword
@@ -17,7 +17,7 @@ from hearsay.plans.plan import Categorical
 from hearsay.sending.transport import Tls, Unreachable
 from hearsay.sending.transport import connect as to_server
 from hearsay.trouble import Reason
-from hearsay_server.commands import connect
+from hearsay_server.commands import codegen_typescript, connect
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, Insecure, Target, Token
 from hearsay_server.surveys import survey as surveys
 from ldp.errors import InvalidInput, StorageFailed
@@ -48,6 +48,10 @@ def codegen(
             help="Put the plan into the module, so that the app works before it reaches a server.",
         ),
     ] = True,
+    typescript: Annotated[
+        bool,
+        typer.Option("--typescript", help="Write TypeScript for `hearsay-ldp` of npm, not Python."),
+    ] = False,
     survey: Annotated[
         str | None,
         typer.Option(help="Instead of a file: the survey of this name, as the server froze it."),
@@ -56,10 +60,11 @@ def codegen(
     insecure: Insecure = False,
     token: Token = None,
 ) -> None:
-    """Write a Python module with an app's agreement and a typed function that records answers.
+    """Write a module with an app's agreement and a typed function that records answers.
 
     \b
       hearsay codegen daily.toml --out daily.py
+      hearsay codegen daily.toml --typescript --out daily.ts
       hearsay codegen --survey daily --target hearsay.example.org:443 --out daily.py
       hearsay codegen --survey daily --target https://hearsay.example.org --out daily.py
     """
@@ -69,7 +74,8 @@ def codegen(
         plan = _fetched(survey, target, connect.tls(context), token, insecure)
     else:
         raise InvalidInput("give the survey's file, or --survey with its name: one of them")
-    text = module(plan, with_plan=with_plan)
+    write = codegen_typescript.module if typescript else module
+    text = write(plan, with_plan=with_plan)
     if out is None:
         typer.echo(text, nl=False)
         return
@@ -97,7 +103,7 @@ def _fetched(survey: str, target: str, tls: Tls | None, token: str | None, insec
 
 
 def module(plan: bytes, *, with_plan: bool = True) -> str:
-    """Return the source of the module for a plan; raise `InvalidInput` for bytes that are none."""
+    """Return the source of the Python module for a plan; raise `InvalidInput` for other bytes."""
     parsed = hearsay.plans.plan.parse(plan)
     attributes = parsed.attributes.values()
     names = _identifiers([a.name for a in attributes], {"client", "answers"})
