@@ -11,7 +11,9 @@ from hearsay import MEMORY, Caps, Client, Delivery, InvalidInput, Reason
 from hearsay.plans.plan import mechanism_message, parse
 from hearsay.recording import outbox
 from hearsay.sending import sealing
+from hearsay.sending.transport import Unreachable
 from hearsay.testing import RecordingTransport
+from hearsay.trouble import Trouble
 from hearsay.v1 import collector_pb2, plan_pb2
 from ldp import KRR
 from support import Calendar, wait_until
@@ -190,6 +192,38 @@ def test_a_batch_that_never_left_is_not_forgotten(transport: RecordingTransport)
         assert client.flush(5.0)
     assert not transport.batches
     assert not transport.forgotten
+
+
+def test_a_batch_that_a_full_disk_kept_from_being_marked_as_left_does_not_leave(
+    transport: RecordingTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it would be taken for one that had not left when Ann revokes, and be rewritten."""
+    transport.answers = [Unreachable("the answer was lost")] * 50
+    with backend(transport, delivery=Delivery(batch_age=3600.0, first_wait=0.01)) as client:
+        for name in ("ann", "bob"):
+            person = client.person(name, level="strict")
+            person.grant()
+            assert person.wait_ready()
+            assert person.record(answer="yes")
+        device, token = client._device, object()
+        device.sender.pause(token, 5.0)
+        sealing.seal(device.store, "survey", device.coins, rows=512, size=1 << 20)
+        with monkeypatch.context() as full:
+            full.setattr(device.store, "write", _raise_full)
+            device.sender.resume(token)
+            assert not client.flush(0.3)
+            device.sender.pause(token, 5.0)
+        client.person("ann", level="strict").revoke(forget=True)
+        transport.answers.clear()
+        device.sender.resume(token)
+        assert client.flush(5.0)
+    (batch,) = transport.batches
+    assert batch.rows == 1
+    assert not transport.forgotten
+
+
+def _raise_full(*_: object) -> None:
+    raise Trouble(Reason.DISK, "the disk is full")
 
 
 def test_of_the_batches_that_may_have_left_the_latest_thousand_can_be_forgotten(

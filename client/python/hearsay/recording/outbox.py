@@ -156,7 +156,8 @@ def lease(store: Store, survey: str, now: float) -> list[Batch]:
     spent on them is in the ledger's main file by then.
 
     `now` is in Unix time. They are marked as having left, too: from here on the server may have
-    them. Where the disk is full they go without the marks: they may go twice, with the same ids.
+    them. Where the disk is full only those go that were marked as having left before: they may go
+    twice, with the same bytes. Raises `Trouble` where there are none of these.
     """
     # A lease from the far future was made by a clock that was set back since.
     free = "survey = ? AND (leased <= ? OR leased > ?)"
@@ -169,7 +170,10 @@ def lease(store: Store, survey: str, now: float) -> list[Batch]:
         ).fetchall()
 
     def look(connection: sqlite3.Connection) -> list[tuple[int, bytes]]:
-        return connection.execute(f"SELECT seq, batch FROM batches WHERE {free}", which).fetchall()
+        # One that is not marked as having left would be rewritten when its person revokes.
+        return connection.execute(
+            f"SELECT seq, batch FROM batches WHERE left AND {free}", which
+        ).fetchall()
 
     try:
         found = store.write(work)
@@ -177,6 +181,8 @@ def lease(store: Store, survey: str, now: float) -> list[Batch]:
         if trouble.status.reason is not Reason.DISK:
             raise
         found = store.read(look)
+        if not found:
+            raise
     batches = [Batch.FromString(data) for _, data in sorted(found)]
     if batches:
         try:
