@@ -69,13 +69,32 @@ describe.skipIf(MISSING)("a ledger in IndexedDB", () => {
     expect(await w.server.records(survey)).toBe(0);
   });
 
-  test("the same profile reports in its second period", async () => {
+  test("a profile reports once its ledger is a day older than the period", async () => {
     const survey = await w.survey(asked("krr", "PT1H"));
     const profile = await w.profile();
     const page = await w.page(profile);
     const before = await recorded(page, w.server.url, survey, ANSWERS, {}, false);
     expect(before.taken).toEqual([]);
-    await page.clock.setSystemTime(Date.now() + 3_600_000);
+    // The server's clock cannot be moved, so the ledger is made older.
+    await page.evaluate(
+      () =>
+        new Promise<void>((resolve) => {
+          const opening = indexedDB.open("hearsay");
+          opening.onsuccess = () => {
+            const transaction = opening.result.transaction("ledger", "readwrite");
+            const rows = transaction.objectStore("ledger");
+            const reading = rows.get("ledger");
+            reading.onsuccess = () => {
+              const created = reading.result.created - 26 * 3_600_000;
+              rows.put({ ...reading.result, created }, "ledger");
+            };
+            transaction.oncomplete = () => {
+              opening.result.close();
+              resolve();
+            };
+          };
+        }),
+    );
     const after = await recorded(page, w.server.url, survey, ANSWERS, {}, false);
     expect(after.taken.length).toBe(2);
     expect(await w.server.records(survey)).toBe(1);
