@@ -125,7 +125,7 @@ def test_an_interruption_ends_a_call_over_tls(
 
 
 def test_an_interruption_leaves_no_shorter_answer() -> None:
-    # `read` of http.client with a number returns what there is once the connection is closed.
+    # A socket that was shut down reads as if its end had come.
     with speaking(GOOD + b"Content-Length: 100\r\n\r\n", stay=True) as url:
         transport = HttpTransport(url)
         interrupted(transport, lambda: transport._call is not None)

@@ -1,13 +1,13 @@
 """The way to a server over HTTP: its URL, the environment's proxy, the connection and TLS."""
 
 import functools
-import http.client
 import re
 import socket
 import ssl
 from dataclasses import dataclass
 
 from hearsay.sending.connection import Call, Connection
+from hearsay.sending.framing import Malformed
 from hearsay.sending.proxies import Proxy, proxy_of
 from hearsay.sending.transport import Tls, Unreachable, check_tls, is_loopback
 from hearsay.trouble import Reason
@@ -143,8 +143,8 @@ def _tunnel(sock: socket.socket, to: Site, proxy: Proxy, call: Call) -> None:
     connection = Connection(sock, proxy)
     named = f"the proxy at {proxy.host}:{proxy.port}"
     try:
-        response = connection.ask(call, _head(lines), "CONNECT")
-    except (ConnectionError, http.client.HTTPException, ValueError):
+        response = connection.ask(call, _head(lines))
+    except (ConnectionError, Malformed):
         raise Unreachable(f"{named} does not answer as one") from None
     if response.status == 407:
         raise Unreachable(f"{named} asks for a login, as http://USER:PASSWORD@HOST:PORT")
