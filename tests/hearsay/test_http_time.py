@@ -11,7 +11,7 @@ from certificates import Authority
 from http_servers import GOOD, failure, full, speaking
 from test_transport import Fake
 
-from hearsay import Reason, Tls, Unreachable
+from hearsay import Delivery, InvalidInput, Reason, Tls, Unreachable
 from hearsay.sending.over_http import HttpTransport
 from hearsay.v1 import collector_pb2
 from support import wait_until
@@ -24,6 +24,20 @@ def test_a_server_that_never_answers_is_given_up() -> None:
         assert 0.2 < time.monotonic() - began < 2
     assert error.reason is Reason.UNREACHABLE
     assert str(error) == f"the server at {url} did not answer in time"
+
+
+@pytest.mark.parametrize("timeout", [1e10, float("inf")])
+def test_a_call_may_take_as_long_as_it_wants(url: str, timeout: float) -> None:
+    transport = HttpTransport(url)
+    assert transport.get_plan("health", timeout).plan == b"health"
+    transport.close()
+
+
+def test_delivery_has_a_time_for_a_call() -> None:
+    for timeout in (86401.0, float("inf"), float("nan"), 0.0):
+        with pytest.raises(InvalidInput, match="timeout must be "):
+            Delivery(timeout=timeout)
+    assert Delivery(timeout=86400.0).timeout == 86400.0
 
 
 def dripping(beginning: bytes, drop: bytes) -> Callable[[socket.socket], None]:

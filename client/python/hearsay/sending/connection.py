@@ -26,6 +26,9 @@ forgotten it, and all that is sent on it may be lost in silence."""
 
 _PART = 1 << 16
 
+_LONGEST = 1e6
+"""Seconds that a call may take; sockets and locks do not wait for any number of them."""
+
 
 class Interrupted(HearsayError):
     """Another thread has ended the call."""
@@ -35,7 +38,7 @@ class Call:
     """A call under way: when it must have ended, and how much may still come."""
 
     def __init__(self, timeout: float | None) -> None:
-        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self._deadline = None if timeout is None else time.monotonic() + min(timeout, _LONGEST)
         self._lock = threading.RLock()  # a socket is not closed while it is shut down
         self._socket: socket.socket | None = None
         self._names: queue.SimpleQueue[Any] | None = None
@@ -98,7 +101,9 @@ class Call:
 
         def look_up() -> list[Any]:
             # As bytes: a name that cannot be encoded would raise UnicodeError.
-            return socket.getaddrinfo(host.encode(), port, type=socket.SOCK_STREAM)
+            found = socket.getaddrinfo(host.encode(), port, type=socket.SOCK_STREAM)
+            # What is said to localhost is said in the clear, and must not leave the machine.
+            return [entry for entry in found if host != "localhost" or _is_loopback(entry[4][0])]
 
         def work() -> None:
             try:
@@ -275,6 +280,10 @@ def _close_descriptor(sock: socket.socket) -> None:
     # Not `close` of the socket: TLS would have its say on what is the parent's connection.
     with contextlib.suppress(OSError):
         socket.close(sock.detach())
+
+
+def _is_loopback(address: str | int) -> bool:
+    return ipaddress.ip_address(address).is_loopback
 
 
 def _is_address(host: str) -> bool:

@@ -190,7 +190,7 @@ class _Server:
         entries = [f"Host: {self.site.authority}", f"Content-Type: {kind}"]
         entries += ["Accept-Encoding: identity", "Connect-Protocol-Version: 1"]
         if timeout is not None:
-            entries.append(f"Connect-Timeout-Ms: {min(math.ceil(timeout * 1000), 10**10 - 1)}")
+            entries.append(f"Connect-Timeout-Ms: {math.ceil(min(timeout * 1000, 10**10 - 1))}")
         return entries if token is None else [*entries, f"Authorization: {token}"]
 
     def _asked(
