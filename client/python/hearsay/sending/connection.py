@@ -194,6 +194,7 @@ class Connection:
         self._socket = sock
         self._reader = _Reader(sock)
         self._used = time.monotonic()
+        self._is_asked = False  # with the whole of a request
 
     def ask(self, call: Call, request: bytes) -> Response:
         """Send a request, and return the answer, of which the head was read."""
@@ -202,11 +203,10 @@ class Connection:
         broken: OSError | None = None
         try:
             self._send(call, request)
-        except TimeoutError:
-            raise
-        except OSError as error:  # it may have answered before it had read all, and hung up
+        except OSError as error:  # it may have answered before it had read all
             call.left()
             broken = error
+        self._is_asked = broken is None
         try:
             return Response(self._reader)
         except (OSError, Malformed):
@@ -236,10 +236,11 @@ class Connection:
         return data
 
     def keeps(self, response: Response) -> bool:
-        """Tell whether another call can be made after an answer: only where nothing of this one
-        can be left."""
+        """Tell whether another call can be made after an answer: only where nothing can be left
+        of its request or of itself."""
         self._used = time.monotonic()
-        return response.is_whole and not response.ends_connection and self.is_quiet
+        whole = self._is_asked and response.is_whole
+        return whole and not response.ends_connection and self.is_quiet
 
     def waited(self) -> float:
         """Return the seconds since the last call."""
@@ -272,7 +273,9 @@ class Connection:
     def _send(self, call: Call, request: bytes) -> None:
         rest = memoryview(request)
         while rest:
-            self._socket.settimeout(call.left())
+            left = call.left()
+            # The rest is for its answer, where it stopped to read because it refuses.
+            self._socket.settimeout(None if left is None else 0.9 * left)
             rest = rest[self._socket.send(rest) :]
 
 
