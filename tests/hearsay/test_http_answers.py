@@ -115,6 +115,7 @@ def test_a_request_shows_what_it_must_and_no_more() -> None:
     [
         WHOLE,
         b"HTTP/1.1 100 Continue\r\n\r\n" + WHOLE,
+        b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + WHOLE,
         GOOD + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % len(PLAN) + PLAN + b"\r\n0\r\n\r\n",
         GOOD
         + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -122,7 +123,14 @@ def test_a_request_shows_what_it_must_and_no_more() -> None:
         + b"0\r\nTrailer: 1\r\n\r\n",
         WHOLE.replace(b"1.1", b"1.0").replace(b"proto\r\n", b"proto; charset=utf-8\r\n"),
     ],
-    ids=["whole", "after 100", "one chunk", "chunks with a trailer", "HTTP/1.0"],
+    ids=[
+        "whole",
+        "after 100",
+        "after 102 and 103",
+        "one chunk",
+        "chunks with a trailer",
+        "HTTP/1.0",
+    ],
 )
 def test_an_answer_that_is_told_in_another_way_is_the_same(answer: bytes) -> None:
     with speaking(answer) as url:
@@ -155,7 +163,7 @@ CUT = GOOD + b"Content-Length: 1000\r\n\r\n" + PLAN
         ),
         (
             GOOD + b"Transfer-Encoding: chunked\r\n\r\nfive\r\n" + PLAN,
-            "in the middle of its answer",
+            "does not speak HTTP as it should (a chunk without a size)",
             "unreachable",
         ),
         (
@@ -183,11 +191,7 @@ CUT = GOOD + b"Content-Length: 1000\r\n\r\n" + PLAN
             "with more than it may",
             "unreachable",
         ),
-        (
-            b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + WHOLE,
-            "with status 103",
-            "unreachable",
-        ),
+        (b"HTTP/1.1 101 Switching Protocols\r\n\r\n" + WHOLE, "with status 101", "unreachable"),
         (b"220 mail.example ESMTP\r\n", "does not speak HTTP", "unreachable"),
         (b"\x15\x03\x01\x00\x02\x02\x0a", "it may expect https://", "unreachable"),
         (b"", "closed the connection before it answered", "unreachable"),

@@ -5,13 +5,14 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent import futures
+from pathlib import Path
 
 import pytest
 from certificates import Authority
-from http_servers import GOOD, failure, full, speaking
+from http_servers import GOOD, context_of, failure, full, speaking
 from test_transport import Fake
 
-from hearsay import Reason, Tls, Unreachable
+from hearsay import Delivery, InvalidInput, Reason, Tls, Unreachable
 from hearsay.sending.over_http import HttpTransport
 from hearsay.v1 import collector_pb2
 from support import wait_until
@@ -24,6 +25,20 @@ def test_a_server_that_never_answers_is_given_up() -> None:
         assert 0.2 < time.monotonic() - began < 2
     assert error.reason is Reason.UNREACHABLE
     assert str(error) == f"the server at {url} did not answer in time"
+
+
+@pytest.mark.parametrize("timeout", [1e10, float("inf")])
+def test_a_call_may_take_as_long_as_it_wants(url: str, timeout: float) -> None:
+    transport = HttpTransport(url)
+    assert transport.get_plan("health", timeout).plan == b"health"
+    transport.close()
+
+
+def test_delivery_has_a_time_for_a_call() -> None:
+    for timeout in (86401.0, float("inf"), float("nan"), 0.0):
+        with pytest.raises(InvalidInput, match="timeout must be "):
+            Delivery(timeout=timeout)
+    assert Delivery(timeout=86400.0).timeout == 86400.0
 
 
 def dripping(beginning: bytes, drop: bytes) -> Callable[[socket.socket], None]:
@@ -64,6 +79,40 @@ def test_a_server_that_takes_nothing_is_given_up() -> None:
         with pytest.raises(Unreachable, match="did not answer in time"):
             transport.submit(large, 0.3)
         assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("kind", ["plain", "tls"])
+def test_a_server_that_refuses_and_takes_no_more_is_heard(
+    kind: str, authority: Authority, tmp_path: Path
+) -> None:
+    done = threading.Event()
+    context = context_of(authority, tmp_path)
+    body = b'{"code": "resource_exhausted"}'
+    head = b"HTTP/1.1 429 No\r\nRetry-After: 120\r\nContent-Type: application/json\r\n"
+
+    def answer() -> None:
+        line = listener.accept()[0]
+        with line if kind == "plain" else context.wrap_socket(line, server_side=True) as line:
+            line.recv(1000)
+            line.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            done.wait(20)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=answer, daemon=True).start()
+        target = f"localhost:{listener.getsockname()[1]}"
+        transport = (
+            HttpTransport(f"http://{target}")
+            if kind == "plain"
+            else HttpTransport(f"https://{target}", tls=Tls(authority.file))
+        )
+        large = collector_pb2.Batch(columns=[collector_pb2.Column(codes=bytes(16 << 20))])
+        began = time.monotonic()
+        with pytest.raises(Unreachable, match="refuses for now") as raised:
+            transport.submit(large, 2.0)
+        assert time.monotonic() - began < 3
+        assert raised.value.retry_after == 120.0
+        assert not transport._server.pool.waiting  # half of a request is under way
+        done.set()
 
 
 def test_the_time_for_a_call_includes_the_connection(url: str) -> None:
@@ -125,7 +174,7 @@ def test_an_interruption_ends_a_call_over_tls(
 
 
 def test_an_interruption_leaves_no_shorter_answer() -> None:
-    # `read` of http.client with a number returns what there is once the connection is closed.
+    # A socket that was shut down reads as if its end had come.
     with speaking(GOOD + b"Content-Length: 100\r\n\r\n", stay=True) as url:
         transport = HttpTransport(url)
         interrupted(transport, lambda: transport._call is not None)

@@ -77,6 +77,13 @@ def test_another_url_is_refused_when_the_client_is_made(target: str) -> None:
         Analyst(target)
 
 
+@pytest.mark.parametrize("target", ["https://ann:secret@a.example", "https://a.example/?t=secret"])
+def test_what_is_secret_in_a_url_is_not_repeated(target: str) -> None:
+    with pytest.raises(InvalidInput, match="a URL is") as raised:
+        HttpTransport(target)
+    assert "secret" not in str(raised.value)
+
+
 def test_reports_go_in_the_clear_only_where_that_is_asked_for() -> None:
     for target in ("http://a.example", "http://10.0.0.1:80", "http://localhost.example"):
         with pytest.raises(InvalidInput, match=r"in the clear: give https://, or insecure=True"):

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from certificates import Authority
@@ -50,7 +51,8 @@ def test_a_token_that_cannot_be_had_or_sent_is_told_and_not_repeated(fake: Fake,
     def broken() -> str:
         raise KeyError("secret")
 
-    for token in (broken, "secret\n", "sécret", "secret\r\nX-Admin: 1", lambda: "secret\0"):
+    made: list[Any] = [lambda: "secret\0", lambda: None, lambda: b"secret"]
+    for token in (broken, "secret\n", "sécret", "secret\r\nX-Admin: 1", *made):
         error = failure(HttpTransport(url, token=token))
         assert error.reason is Reason.BAD_TOKEN
         assert "cret" not in str(error)
@@ -95,6 +97,66 @@ def test_each_failure_of_tls_is_told(
     named = HttpTransport(by_address, tls=Tls(authority.file, server_name="localhost"))
     assert named.get_plan("health", 10).plan == b"health"
     named.close()
+
+
+def test_a_certificate_has_its_name_where_names_are_looked_for(
+    fake: Fake, authority: Authority, tmp_path: Path
+) -> None:
+    with over_http(fake, context_of(authority, tmp_path)) as url:
+        transport = HttpTransport(url, tls=Tls(authority.file, server_name="localhost."))
+        assert transport.get_plan("health", 10).plan == b"health"
+        transport.close()
+    old = tmp_path / "old.crt", tmp_path / "old.key"
+    authority.issue(*old, alternative=False)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*old)
+    with over_http(fake, context) as url:
+        error = failure(HttpTransport(url, tls=Tls(authority.file)))
+    assert error.reason is Reason.TLS
+    assert "has another name" in str(error)
+
+
+def addressed(monkeypatch: pytest.MonkeyPatch, *found: tuple[int, str]) -> None:
+    """Let each name have addresses of these families."""
+
+    def look_up(host: bytes, port: int, **options: Any) -> list[Any]:
+        return [
+            (family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port))
+            for family, address in found
+        ]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+
+
+def test_an_address_of_a_kind_that_the_system_lacks_is_passed_over(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addressed(monkeypatch, (1000, "::1"), (socket.AF_INET, "127.0.0.1"))
+    transport = HttpTransport(url.replace("127.0.0.1", "localhost"))
+    assert transport.get_plan("health", 10).plan == b"health"
+    transport._server.pool.close()
+    addressed(monkeypatch, (1000, "::1"))
+    error = failure(HttpTransport(url.replace("127.0.0.1", "localhost")))
+    assert "cannot be reached (EAFNOSUPPORT)" in str(error)
+
+
+def test_a_name_server_cannot_send_localhost_elsewhere(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def connect(sock: socket.socket, address: tuple[str, int]) -> None:
+        asked.append(address[0])
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    addressed(monkeypatch, (socket.AF_INET, "192.0.2.1"), (socket.AF_INET, "127.0.0.1"))
+    failure(HttpTransport("http://localhost:8080"))
+    assert asked == ["127.0.0.1"]
+    addressed(monkeypatch, (socket.AF_INET, "192.0.2.1"))
+    error = failure(HttpTransport("http://localhost:8080"))
+    assert error.reason is Reason.NAME_NOT_FOUND
+    assert asked == ["127.0.0.1"]
 
 
 def test_both_sides_show_certificates(fake: Fake, authority: Authority, tmp_path: Path) -> None:
@@ -312,14 +374,18 @@ def test_no_proxy_sees_calls_to_this_machine(url: str, environ: pytest.MonkeyPat
         ("other, a.example:443 , more", True),
         ("a.example:444", False),
         ("b.a.example", False),
+        ("a.example.", True),
+        (".example.:443", True),
+        (".", False),
         ("xample", False),
         ("ple", False),
     ],
 )
 def test_exceptions_from_the_proxy_are_hosts_and_domains(exceptions: str, passed_by: bool) -> None:
     environ = {"https_proxy": "proxy:3128", "no_proxy": exceptions}
-    found = proxy_of("https", "a.example", 443, environ)
-    assert (found is None) is passed_by
+    for host in ("a.example", "a.example."):
+        found = proxy_of("https", host, 443, environ)
+        assert (found is None) is passed_by
 
 
 def test_exceptions_from_the_proxy_are_addresses() -> None:
@@ -333,6 +399,21 @@ def test_exceptions_from_the_proxy_are_addresses() -> None:
         ("2001:db8::2", False),
     ):
         assert (proxy_of("https", host, 443, environ) is None) is passed_by
+
+
+def test_an_empty_variable_counts_more_than_the_one_in_capitals() -> None:
+    environ = {"HTTPS_PROXY": "proxy:3128", "NO_PROXY": "*"}
+    assert proxy_of("https", "a.example", 443, {**environ, "no_proxy": ""}) is not None
+    assert (
+        proxy_of("https", "a.example", 443, {**environ, "no_proxy": "", "https_proxy": ""}) is None
+    )
+
+
+def test_a_login_that_is_no_text_is_told() -> None:
+    environ = {"https_proxy": "http://ann:secr\udce9t@proxy:3128"}
+    with pytest.raises(InvalidInput, match="a login that is not UTF-8") as raised:
+        proxy_of("https", "a.example", 443, environ)
+    assert "secr" not in str(raised.value)
 
 
 def test_a_caller_of_a_cgi_script_names_no_proxy() -> None:

@@ -21,12 +21,16 @@ class Authority:
         )
         self.file.write_bytes(_pem(builder.sign(self._key, hashes.SHA256())))
 
-    def issue(self, certificate: Path, key_file: Path) -> int:
-        """Write a new certificate and its key; return its serial number."""
+    def issue(self, certificate: Path, key_file: Path, *, alternative: bool = True) -> int:
+        """Write a new certificate and its key; return its serial number.
+
+        Its name is the common name, and with `alternative` an alternative one, too.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
-        builder = _builder(_name("localhost"), self._subject, key).add_extension(
-            x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False
-        )
+        builder = _builder(_name("localhost"), self._subject, key)
+        if alternative:
+            name = x509.SubjectAlternativeName([x509.DNSName("localhost")])
+            builder = builder.add_extension(name, critical=False)
         signed = builder.sign(self._key, hashes.SHA256())
         key_file.write_bytes(
             key.private_bytes(

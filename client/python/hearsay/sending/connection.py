@@ -1,7 +1,6 @@
 """A connection for HTTP/1.1: one deadline for the whole of a call, which another thread can end."""
 
 import contextlib
-import http.client
 import ipaddress
 import queue
 import socket
@@ -11,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from hearsay.sending.failures import on_one_line
+from hearsay.sending.framing import Answered, CutOff, Malformed, Response
 from hearsay.sending.proxies import Proxy
 from ldp.errors import HearsayError
 
@@ -27,25 +26,29 @@ forgotten it, and all that is sent on it may be lost in silence."""
 
 _PART = 1 << 16
 
+_LONGEST = 1e6
+"""Seconds that a call may take; sockets and locks do not wait for any number of them."""
+
 
 class Interrupted(HearsayError):
     """Another thread has ended the call."""
-
-
-class Answered(HearsayError):
-    """The other end has answered, and not as a server of ours does; the message says how."""
 
 
 class Call:
     """A call under way: when it must have ended, and how much may still come."""
 
     def __init__(self, timeout: float | None) -> None:
-        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self._deadline = None if timeout is None else time.monotonic() + min(timeout, _LONGEST)
         self._lock = threading.RLock()  # a socket is not closed while it is shut down
         self._socket: socket.socket | None = None
         self._names: queue.SimpleQueue[Any] | None = None
         self._interrupted = False
         self.room = LARGEST + _AROUND
+
+    def hurry(self, most: float) -> None:
+        """Let the call end within so many seconds."""
+        until = time.monotonic() + most
+        self._deadline = until if self._deadline is None else min(until, self._deadline)
 
     def left(self) -> float | None:
         """Return the seconds that are left, None where there is no limit.
@@ -98,7 +101,9 @@ class Call:
 
         def look_up() -> list[Any]:
             # As bytes: a name that cannot be encoded would raise UnicodeError.
-            return socket.getaddrinfo(host.encode(), port, type=socket.SOCK_STREAM)
+            found = socket.getaddrinfo(host.encode(), port, type=socket.SOCK_STREAM)
+            # What is said to localhost is said in the clear, and must not leave the machine.
+            return [entry for entry in found if host != "localhost" or _is_loopback(entry[4][0])]
 
         def work() -> None:
             try:
@@ -125,7 +130,7 @@ class Call:
 
 
 class _Reader:
-    """The file that `http.client` reads answers from.
+    """The bytes that come on a connection, as `Source` has them.
 
     The file of a socket would wait for each part of an answer as long as for all of it, and has
     no limit. What is read beyond an answer stays here, where it can be seen.
@@ -141,35 +146,31 @@ class _Reader:
     def is_empty(self) -> bool:
         return not self._buffer
 
-    def readline(self, limit: int = -1) -> bytes:
+    def line(self, most: int) -> bytes:
         looked = 0
-        while True:
-            end = self._buffer.find(b"\n", looked) + 1
-            if end or 0 <= limit <= len(self._buffer):
-                return self._take(end if end and not 0 <= limit < end else limit)
+        while not (end := self._buffer.find(b"\n", looked) + 1):
             looked = len(self._buffer)
-            if not self._fill():
-                return self._take(looked)
+            if looked > most:
+                break
+            self._fill()
+        if not end or end > most + 2:
+            raise Malformed("a line that is too long")
+        line = self._take(end)
+        if line.find(b"\r") != end - 2:
+            raise Malformed("a line that does not end as one")
+        return line[:-2]
 
     def read(self, size: int) -> bytes:
-        if size < 0:
-            raise ValueError("a chunk has a size below 0")
-        while len(self._buffer) < size and self._fill():
-            pass
+        while len(self._buffer) < size:
+            self._fill()
         return self._take(size)
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
     def _take(self, size: int) -> bytes:
         found = bytes(self._buffer[:size])
         del self._buffer[:size]
         return found
 
-    def _fill(self) -> bool:
+    def _fill(self) -> None:
         assert self.call is not None
         self._socket.settimeout(self.call.left())
         data = self._socket.recv(_PART)
@@ -179,7 +180,10 @@ class _Reader:
         if self.call.room < 0:
             raise Answered("with more than it may")
         self._buffer += data
-        return bool(data)
+        if not data:
+            if not self.received:
+                raise ConnectionResetError
+            raise CutOff("an answer that was cut off")
 
 
 class Connection:
@@ -190,32 +194,26 @@ class Connection:
         self._socket = sock
         self._reader = _Reader(sock)
         self._used = time.monotonic()
+        self._is_asked = False  # with the whole of a request
 
-    def makefile(self, mode: str) -> Any:
-        """Return what `http.client.HTTPResponse` reads from."""
-        return self._reader
-
-    def ask(self, call: Call, request: bytes, method: str) -> http.client.HTTPResponse:
+    def ask(self, call: Call, request: bytes) -> Response:
         """Send a request, and return the answer, of which the head was read."""
         self._reader.call, self._reader.received = call, 0
         call.attend(self._socket)
         broken: OSError | None = None
         try:
             self._send(call, request)
-        except TimeoutError:
-            raise
-        except OSError as error:  # it may have answered before it had read all, and hung up
+        except OSError as error:  # it may have answered before it had read all
             call.left()
             broken = error
-        response = http.client.HTTPResponse(self, method=method)  # type: ignore[arg-type]
+        self._is_asked = broken is None
         try:
-            response.begin()
-        except (OSError, http.client.HTTPException, ValueError):
+            return Response(self._reader)
+        except (OSError, Malformed):
             call.left()
             if broken is not None and not self._reader.received:
                 raise broken from None
             raise
-        return response
 
     @property
     def is_quiet(self) -> bool:
@@ -227,23 +225,22 @@ class Connection:
         """Whether anything of an answer to the last request has come."""
         return self._reader.received > 0
 
-    def body(self, response: http.client.HTTPResponse, most: int) -> bytes:
+    def body(self, response: Response, most: int) -> bytes:
         """Return the whole body of an answer; raise `Answered` where it is larger than `most`
-        bytes, was cut off, or has no end."""
-        check_length(response)
-        if (response.length or 0) > most:
+        bytes or has no certain end, and `CutOff`."""
+        if (response.expect_body() or 0) > most:
             raise Answered(f"with more than {most} bytes")
         data = response.read(most + 1)
         if len(data) > most:
             raise Answered(f"with more than {most} bytes")
-        if response.length:  # `read` with a number does not say that the connection was closed
-            raise http.client.IncompleteRead(data, response.length)
         return data
 
-    def keeps(self, response: http.client.HTTPResponse) -> bool:
-        """Tell whether another call can be made after an answer that was read to its end."""
+    def keeps(self, response: Response) -> bool:
+        """Tell whether another call can be made after an answer: only where nothing can be left
+        of its request or of itself."""
         self._used = time.monotonic()
-        return response.isclosed() and not response.will_close and self.is_quiet
+        whole = self._is_asked and response.is_whole
+        return whole and not response.ends_connection and self.is_quiet
 
     def waited(self) -> float:
         """Return the seconds since the last call."""
@@ -276,26 +273,20 @@ class Connection:
     def _send(self, call: Call, request: bytes) -> None:
         rest = memoryview(request)
         while rest:
-            self._socket.settimeout(call.left())
+            left = call.left()
+            # The rest is for its answer, where it stopped to read because it refuses.
+            self._socket.settimeout(None if left is None else 0.9 * left)
             rest = rest[self._socket.send(rest) :]
-
-
-def check_length(response: http.client.HTTPResponse) -> None:
-    """Raise `Answered` for an answer that ends where the connection does, as a cut one would,
-    and for one that is compressed."""
-    if response.length is None and not response.chunked:
-        raise Answered("without saying where its answer ends")
-    coding = response.headers.get("content-encoding", "identity")
-    if coding.lower() != "identity":
-        raise Answered(
-            f"with the content encoding {on_one_line(coding)!r}, which was not asked for"
-        )
 
 
 def _close_descriptor(sock: socket.socket) -> None:
     # Not `close` of the socket: TLS would have its say on what is the parent's connection.
     with contextlib.suppress(OSError):
         socket.close(sock.detach())
+
+
+def _is_loopback(address: str | int) -> bool:
+    return ipaddress.ip_address(address).is_loopback
 
 
 def _is_address(host: str) -> bool:

@@ -1,13 +1,13 @@
 """The way to a server over HTTP: its URL, the environment's proxy, the connection and TLS."""
 
 import functools
-import http.client
 import re
 import socket
 import ssl
 from dataclasses import dataclass
 
 from hearsay.sending.connection import Call, Connection
+from hearsay.sending.framing import Malformed
 from hearsay.sending.proxies import Proxy, proxy_of
 from hearsay.sending.transport import Tls, Unreachable, check_tls, is_loopback
 from hearsay.trouble import Reason
@@ -44,9 +44,10 @@ def site(url: str, *, tls: Tls | None, insecure: bool) -> Site:
     check_tls(tls)
     found = _URL.fullmatch(url)
     if found is None or not 1 <= int(found["port"] or 1) <= 65535:
+        # Not the URL itself: it may have a password or a token in it.
         raise InvalidInput(
             'a URL is "https://host" or "https://host:port", without a path or a user; a name in '
-            f"another script is written as xn--...; got {url!r}"
+            "another script is written as xn--..."
         )
     is_tls = found["scheme"].lower() == "https"
     port = int(found["port"] or (443 if is_tls else 80))
@@ -103,9 +104,13 @@ def open_connection(to: Site, call: Call) -> Connection:
 def _connected(host: str, port: int, call: Call) -> socket.socket:
     """Connect to the first address of a host that answers, each having its share of the time."""
     addresses = call.addresses(host, port)
-    failed: OSError = ConnectionRefusedError()
+    failed: OSError = socket.gaierror(socket.EAI_NONAME, "no address")
     for number, (family, kind, protocol, _, address) in enumerate(addresses):
-        sock = socket.socket(family, kind, protocol)
+        try:
+            sock = socket.socket(family, kind, protocol)
+        except OSError as error:  # such as IPv6, which the system may not have
+            failed = error
+            continue
         try:
             call.attend(sock)
             left = call.left()
@@ -143,8 +148,8 @@ def _tunnel(sock: socket.socket, to: Site, proxy: Proxy, call: Call) -> None:
     connection = Connection(sock, proxy)
     named = f"the proxy at {proxy.host}:{proxy.port}"
     try:
-        response = connection.ask(call, _head(lines), "CONNECT")
-    except (ConnectionError, http.client.HTTPException, ValueError):
+        response = connection.ask(call, _head(lines))
+    except (ConnectionError, Malformed):
         raise Unreachable(f"{named} does not answer as one") from None
     if response.status == 407:
         raise Unreachable(f"{named} asks for a login, as http://USER:PASSWORD@HOST:PORT")
@@ -166,7 +171,11 @@ def _secured(sock: socket.socket, to: Site, call: Call) -> ssl.SSLSocket:
         raise Unreachable(str(error), reason=Reason.TLS) from None
     name = to.host if to.tls is None or to.tls.server_name is None else to.tls.server_name
     secured = call.secure(
-        lambda: context.wrap_socket(sock, server_hostname=name, do_handshake_on_connect=False)
+        lambda: context.wrap_socket(
+            sock,
+            server_hostname=name.removesuffix("."),  # certificates have names without it
+            do_handshake_on_connect=False,
+        )
     )
     try:
         secured.settimeout(call.left())
@@ -210,6 +219,7 @@ def _context(to: Site) -> ssl.SSLContext:
 
 def _bare_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # checks certificates and names
+    context.hostname_checks_common_name = False  # RFC 9525, section 6.3
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     return context

@@ -1,13 +1,12 @@
 """Reasons why a call over HTTP failed, from the exceptions of a connection."""
 
 import errno
-import http.client
 import socket
 import ssl
 
-from hearsay.sending.connection import Answered
 from hearsay.sending.dialing import Site
 from hearsay.sending.failures import ASKS, MISTRUSTS
+from hearsay.sending.framing import Answered, CutOff, Malformed
 from hearsay.trouble import Reason
 
 _NAMES = {"HOSTNAME_MISMATCH": 62, "IP_ADDRESS_MISMATCH": 64}
@@ -44,15 +43,15 @@ def explained(error: Exception, to: Site) -> tuple[Reason, str]:
             cause, words = Reason.TLS, _of_tls(error.reason, to)
         case ConnectionRefusedError():
             words = f"nothing listens at {named}"
-        case http.client.IncompleteRead():
+        case CutOff():
             words = f"{named} closed the connection in the middle of its answer"
         case ConnectionError() | ssl.SSLError():
             words = f"{named} closed the connection before it answered; {_missing(to)}"
         case OSError():
             known = errno.errorcode.get(error.errno or 0, type(error).__name__)
             words = f"{named} cannot be reached ({known})"
-        case http.client.HTTPException() | ValueError():
-            words = f"{named} does not speak HTTP as it should ({type(error).__name__})"
+        case Malformed():
+            words = f"{named} does not speak HTTP as it should ({error})"
             words += "" if to.is_tls else f"; {_missing(to)}"
     return cause, words
 

@@ -4,7 +4,7 @@ It speaks the Connect protocol (https://connectrpc.com/docs/protocol) over HTTP/
 standard library alone. Nothing is followed, decompressed, or kept in a jar.
 """
 
-import http.client
+import contextlib
 import json
 import math
 import os
@@ -17,14 +17,13 @@ from hearsay.sending import failures
 from hearsay.sending.connection import (
     LARGEST,
     UNUSED,
-    Answered,
     Call,
     Connection,
     Interrupted,
-    check_length,
 )
 from hearsay.sending.dialing import Site, open_connection, site
 from hearsay.sending.failures import OUR_FAULT, on_one_line
+from hearsay.sending.framing import Answered, CutOff, Malformed, Response
 from hearsay.sending.http_failures import explained
 from hearsay.sending.transport import Answer, Tls, Token, Unreachable, bearer, malformed, single
 from hearsay.v1 import collector_pb2
@@ -39,6 +38,9 @@ _ERROR = 64 << 10
 
 _LAST = 0x02
 """The flag of the envelope that ends a stream."""
+
+_LINGER = 0.1
+"""Seconds that the end of a stream's body may take after its last envelope."""
 
 _MOST = 8
 """Connections to a server that are kept for the next calls; more are under way only at once."""
@@ -164,7 +166,7 @@ class _Server:
         connection, response = self._asked(call, method, entries, body, again=True)
         try:
             self._check(connection, response, _STREAM)
-            check_length(response)
+            response.expect_body()
             while True:
                 call.room = LARGEST + (LARGEST >> 4)
                 flags, message = _part(response)
@@ -175,7 +177,9 @@ class _Server:
                 yield message
             if (status := _ended(message)) is not None:
                 raise status
-            response.read(1)  # the end of the last chunk
+            call.hurry(_LINGER)
+            with contextlib.suppress(OSError, Answered, Malformed):  # the answer itself is there
+                response.read(1)
         except Exception as error:
             raise self._told(error) from None
         finally:
@@ -186,12 +190,12 @@ class _Server:
         entries = [f"Host: {self.site.authority}", f"Content-Type: {kind}"]
         entries += ["Accept-Encoding: identity", "Connect-Protocol-Version: 1"]
         if timeout is not None:
-            entries.append(f"Connect-Timeout-Ms: {min(math.ceil(timeout * 1000), 10**10 - 1)}")
+            entries.append(f"Connect-Timeout-Ms: {math.ceil(min(timeout * 1000, 10**10 - 1))}")
         return entries if token is None else [*entries, f"Authorization: {token}"]
 
     def _asked(
         self, call: Call, method: str, entries: list[str], body: bytes, again: bool
-    ) -> tuple[Connection, http.client.HTTPResponse]:
+    ) -> tuple[Connection, Response]:
         """Send a request; return the connection, and the answer whose head was read."""
         while True:
             connection, is_new = None, False
@@ -202,7 +206,7 @@ class _Server:
                         pool.close(UNUSED)
                     connection, is_new = open_connection(self.site, call), True
                 request = self._request(connection, method, entries, body)
-                return connection, connection.ask(call, request, "POST")
+                return connection, connection.ask(call, request)
             except BaseException as error:
                 if connection is not None:
                     connection.close(call)
@@ -225,13 +229,13 @@ class _Server:
         head = [f"POST {path} HTTP/1.1", *entries, f"Content-Length: {len(body)}", "", ""]
         return "\r\n".join(head).encode("ascii") + body
 
-    def _end(self, call: Call, connection: Connection, response: http.client.HTTPResponse) -> None:
+    def _end(self, call: Call, connection: Connection, response: Response) -> None:
         """Keep a connection for the next call where it can be used again; else hang up."""
         call.let_go()
         if not (connection.keeps(response) and self.pool.put(connection)):
             connection.close()
 
-    def _check(self, connection: Connection, response: http.client.HTTPResponse, kind: str) -> None:
+    def _check(self, connection: Connection, response: Response, kind: str) -> None:
         """Raise an exception unless this is an answer of the expected content type."""
         given = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if response.status == 200 and given == kind:
@@ -248,7 +252,7 @@ class _Server:
             return error
         if isinstance(error, Interrupted):
             return Unreachable("the call was interrupted")
-        known = (OSError, http.client.HTTPException, ValueError, Answered)
+        known = (OSError, Malformed, Answered)
         if not isinstance(error, known):
             return error
         reason, words = explained(error, self.site)
@@ -404,7 +408,7 @@ def _envelope(message: bytes) -> bytes:
     return b"\0" + len(message).to_bytes(4, "big") + message
 
 
-def _part(response: http.client.HTTPResponse) -> tuple[int, bytes]:
+def _part(response: Response) -> tuple[int, bytes]:
     """Return the flags and the message of the next envelope of a stream."""
     head = response.read(5)
     size = int.from_bytes(head[1:], "big")
@@ -412,7 +416,7 @@ def _part(response: http.client.HTTPResponse) -> tuple[int, bytes]:
         raise Answered(f"with more than {LARGEST} bytes at once")
     message = response.read(size) if size else b""
     if len(head) < 5 or len(message) < size:
-        raise http.client.IncompleteRead(message)
+        raise CutOff("an envelope that was cut off")
     return head[0], message
 
 

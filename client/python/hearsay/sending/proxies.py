@@ -31,7 +31,8 @@ def proxy_of(
     """Return the proxy for a server, None where it is to be reached without one.
 
     `https_proxy` or `http_proxy` names it, by the server's scheme, and `no_proxy` the servers that
-    need none; in small letters or capitals. Raises `InvalidInput` where it is no URL of HTTP.
+    need none; in small letters, or else in capitals. Raises `InvalidInput` where it is no URL of
+    HTTP.
     """
     name = f"{scheme}_proxy"
     # A CGI script finds the header "Proxy" of whoever calls it in HTTP_PROXY.
@@ -44,12 +45,16 @@ def proxy_of(
         # Not the URL itself: it may have a password in it.
         raise InvalidInput(f"{name} must be http://HOST:PORT: a proxy is spoken to over HTTP")
     login = found["login"]
-    said = None if login is None else "Basic " + b64encode(unquote_to_bytes(login)).decode()
+    try:
+        said = None if login is None else "Basic " + b64encode(unquote_to_bytes(login)).decode()
+    except UnicodeError:  # bytes of the environment that are no UTF-8
+        raise InvalidInput(f"{name} has a login that is not UTF-8: write it as %XX") from None
     return Proxy(found["host"].strip("[]"), int(found["port"] or 80), said)
 
 
 def _first(environ: Mapping[str, str], names: tuple[str, ...]) -> str:
-    return next((value for name in names if (value := environ.get(name, "").strip())), "")
+    """Return the variable that is set first, be it to nothing."""
+    return next((environ[name].strip() for name in names if name in environ), "")
 
 
 def _is_excepted(host: str, port: int, exceptions: str) -> bool:
@@ -69,5 +74,6 @@ def _is_within(host: str, entry: str) -> bool:
     try:
         return ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False)
     except ValueError:
+        host, entry = host.removesuffix("."), entry.removesuffix(".")
         bare = entry.removeprefix("*").removeprefix(".")
         return host == bare or host.endswith(f".{bare}")

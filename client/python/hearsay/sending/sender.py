@@ -46,6 +46,8 @@ _IDLE = 60.0
 """Seconds between two looks at an empty queue, which another process may have left filled."""
 _KEEP = 5.0
 """Seconds for which new counts may be in memory only."""
+_LONGEST_CALL = 24 * 3600.0
+"""Seconds of the longest call; nothing could wait for an infinite one."""
 _AGAIN = 0.1
 """Seconds after which a flush looks again where another process has a batch under way."""
 
@@ -62,7 +64,8 @@ class Delivery:
     exit. `plan_age` is how old a plan gets before the server is asked again whether it
     is still the same; where there is none yet, that is `longest_wait`. `record_wait` is how long
     an answer may wait for another process that writes to the ledger. Times in seconds.
-    Raises `InvalidInput` unless all are positive (`exit_timeout` may be 0).
+    Raises `InvalidInput` unless all are positive (`exit_timeout` may be 0), and `timeout` is at
+    most a day.
     """
 
     batch_rows: int = 512
@@ -81,6 +84,8 @@ class Delivery:
         for name, value in vars(self).items():
             if not (value > 0 or (name == "exit_timeout" and value == 0)):
                 raise InvalidInput(f"{name} must be > 0, got {value!r}")
+        if self.timeout > _LONGEST_CALL:
+            raise InvalidInput(f"timeout must be <= {_LONGEST_CALL:.0f}, got {self.timeout!r}")
 
 
 @dataclass(frozen=True)

@@ -168,7 +168,7 @@ def bearer(token: Token | None) -> str | None:
     except Exception as error:  # the app's own function; its words may have the token in them
         words = f"no token could be had: {type(error).__name__}"
         raise Unreachable(words, reason=Reason.BAD_TOKEN) from None
-    if not (text.isascii() and text.isprintable()):
+    if not (isinstance(text, str) and text.isascii() and text.isprintable()):
         raise Unreachable("the token is not printable ASCII", reason=Reason.BAD_TOKEN)
     return f"Bearer {text}"
 
