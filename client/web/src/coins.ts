@@ -41,7 +41,7 @@ export abstract class BlockCoins implements Coins {
 
   fill(target: Uint8Array): void {
     const { block } = this;
-    for (let done = 0; done < target.length; ) {
+    for (let done = 0; done < target.length;) {
       if (this.at === block.length) this.next();
       const end = Math.min(block.length, this.at + target.length - done);
       target.set(block.subarray(this.at, end), done);

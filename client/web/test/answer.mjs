@@ -8,7 +8,16 @@ import { createHash } from "node:crypto";
 import { createInterface } from "node:readline";
 
 import { BlockCoins } from "../dist/coins.js";
-import { coin, cumulated, distinct, pick, point, threshold, toss, uniform } from "../dist/core/draws.js";
+import {
+  coin,
+  cumulated,
+  distinct,
+  pick,
+  point,
+  threshold,
+  toss,
+  uniform,
+} from "../dist/core/draws.js";
 import { expBelow, fraction } from "../dist/core/exact.js";
 import { logAbove } from "../dist/core/logarithm.js";
 import { InvalidInput } from "../dist/errors.js";
@@ -56,7 +65,11 @@ class Script extends BlockCoins {
 }
 
 const mechanismOf = ({ name, epsilon, integers }) =>
-  build(name, double(epsilon), new Map(Object.entries(integers).map(([field, values]) => [field, values.map(BigInt)])));
+  build(
+    name,
+    double(epsilon),
+    new Map(Object.entries(integers).map(([field, values]) => [field, values.map(BigInt)])),
+  );
 
 const valueOf = (mechanism, value) => (mechanism.input === "number" ? double(value) : value);
 
@@ -70,7 +83,10 @@ const answers = {
   async reports({ mechanism, values, seed }) {
     const built = await mechanismOf(mechanism);
     const coins = new Script(seed);
-    return { codes: values.map((value) => hex(built.randomize(valueOf(built, value), coins))), used: coins.used };
+    return {
+      codes: values.map((value) => hex(built.randomize(valueOf(built, value), coins))),
+      used: coins.used,
+    };
   },
 
   /** Return a device's bytes, and for each value its key, memo and two reports, from one stream. */
@@ -96,7 +112,9 @@ const answers = {
         {
           epsilon: fromDouble(level.budget.recordEpsilon()),
           drawn: Array.from({ length: records }, () => level.budget.draw(coins)),
-          memos: Object.fromEntries([...level.memoizers].map(([name, memoizer]) => [name, fromDouble(memoizer.epsilon)])),
+          memos: Object.fromEntries(
+            [...level.memoizers].map(([name, memoizer]) => [name, fromDouble(memoizer.epsilon)]),
+          ),
         },
       ]),
     );
@@ -115,13 +133,21 @@ const answers = {
         throw error;
       }
     };
-    return { places: values.map(place), drawn: Array.from({ length: drawn }, () => fromDouble(domain.anything(coins))) };
+    return {
+      places: values.map(place),
+      drawn: Array.from({ length: drawn }, () => fromDouble(domain.anything(coins))),
+    };
   },
 
   /** Return the names of the periods of moments, with their starts and ends. */
   periods({ unit, moments }) {
     const names = moments.map((moment) => label(unit, moment));
-    return { names, bounds: names.map((name) => [start(unit, name), end(unit, name)].map((ms) => (Number.isFinite(ms) ? ms : null))) };
+    return {
+      names,
+      bounds: names.map((name) =>
+        [start(unit, name), end(unit, name)].map((ms) => (Number.isFinite(ms) ? ms : null)),
+      ),
+    };
   },
 
   starts({ unit, names }) {
@@ -175,7 +201,8 @@ for await (const line of createInterface({ input: process.stdin })) {
   try {
     answer = await answers[question.ask](question);
   } catch (error) {
-    answer = error instanceof InvalidInput ? { refused: error.message } : { failed: String(error.stack) };
+    answer =
+      error instanceof InvalidInput ? { refused: error.message } : { failed: String(error.stack) };
   }
   process.stdout.write(`${JSON.stringify(answer)}\n`);
 }

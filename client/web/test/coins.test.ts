@@ -27,7 +27,9 @@ test("every bit of the system's coins is fair", () => {
 test("bytes that were handed out are not handed out again, across blocks and kinds of requests", () => {
   const seen = new Set<string>();
   for (let i = 0; i < 3000; i++) {
-    const found = Buffer.from(coins.bytes(8 + (i % 5))).toString("hex").slice(0, 16);
+    const found = Buffer.from(coins.bytes(8 + (i % 5)))
+      .toString("hex")
+      .slice(0, 16);
     const word = coins.uint32().toString(16) + coins.uint32().toString(16) + "w";
     expect(seen.has(found) || seen.has(word)).toBe(false);
     seen.add(found).add(word);
@@ -112,6 +114,8 @@ test("outcomes are picked as often as they weigh, and those of weight 0 never", 
 test("the hash of short messages is SHA-256", () => {
   for (let length = 0; length <= 55; length++) {
     const message = new ScriptedCoins(Uint8Array.of(length)).bytes(length);
-    expect(Buffer.from(sha256OfShort(message)).toString("hex")).toBe(createHash("sha256").update(message).digest("hex"));
+    expect(Buffer.from(sha256OfShort(message)).toString("hex")).toBe(
+      createHash("sha256").update(message).digest("hex"),
+    );
   }
 });

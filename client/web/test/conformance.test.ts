@@ -2,7 +2,17 @@
 
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { coin, cumulated, distinct, pick, point, threshold, toss, uniform, uniformOfMany } from "../src/core/draws.js";
+import {
+  coin,
+  cumulated,
+  distinct,
+  pick,
+  point,
+  threshold,
+  toss,
+  uniform,
+  uniformOfMany,
+} from "../src/core/draws.js";
 import { compare, expBelow, type Fraction, fraction, fromDouble } from "../src/core/exact.js";
 import { logAbove } from "../src/core/logarithm.js";
 import { InvalidInput } from "../src/errors.js";
@@ -37,9 +47,15 @@ const built = ({ name, epsilon, integers }: Case): Promise<Mechanism> =>
   build(
     name,
     double(epsilon),
-    new Map(Object.entries(integers as Record<string, string[]>).map(([field, values]) => [field, values.map(BigInt)])),
+    new Map(
+      Object.entries(integers as Record<string, string[]>).map(([field, values]) => [
+        field,
+        values.map(BigInt),
+      ]),
+    ),
   );
-const valueOf = (value: number | string): number => (typeof value === "string" ? double(value) : value);
+const valueOf = (value: number | string): number =>
+  typeof value === "string" ? double(value) : value;
 
 /** Return what a check throws: its message where that is an `InvalidInput`, undefined where it throws nothing. */
 async function refusal(check: () => unknown): Promise<string | undefined> {
@@ -72,12 +88,15 @@ function draw(given: Case, coins: Coins): unknown {
 }
 
 describe("draws", () => {
-  test.each(vectors("draws.json").draws as Case[])("$draw takes the bytes of its stream", (given) => {
-    const stream = unhex(given.stream);
-    const coins = new CountedCoins(new LiteralCoins(stream));
-    expect(draw(given, coins)).toEqual(given.result);
-    expect(coins.used).toBe(stream.length);
-  });
+  test.each(vectors("draws.json").draws as Case[])(
+    "$draw takes the bytes of its stream",
+    (given) => {
+      const stream = unhex(given.stream);
+      const coins = new CountedCoins(new LiteralCoins(stream));
+      expect(draw(given, coins)).toEqual(given.result);
+      expect(coins.used).toBe(stream.length);
+    },
+  );
 
   test("uniform draws the same in doubles as in BigInts", () => {
     for (const given of vectors("draws.json").draws as Case[]) {
@@ -88,42 +107,50 @@ describe("draws", () => {
   });
 });
 
-test.each(vectors("codes.json").mechanisms as Case[])("codes of $name, $width bytes wide, are those of the vectors", async (given) => {
-  const mechanism = await built(given);
-  expect([mechanism.input, mechanism.width]).toEqual([given.input, given.width]);
-  for (const [value, seed, code, used] of given.codes) {
-    const coins = scripted(seed);
-    expect(hex(mechanism.randomize(valueOf(value), coins))).toBe(code);
-    expect(coins.used).toBe(used);
-  }
-});
-
-test.each(vectors("lives.json").mechanisms as Case[])("memos of $name, $width bytes wide, are those of the vectors", async (given) => {
-  const memoizer = await Memoizer.of(await built(given));
-  expect(memoizer.mechanism.rounds?.deviceBytes ?? 0).toBe(given.device);
-  expect(bits(memoizer.epsilon)).toBe(given.memo_epsilon);
-  for (const life of given.lives) {
-    const coins = scripted(life.seed);
-    const device = memoizer.enroll(coins);
-    expect(hex(device)).toBe(life.device);
-    for (const { value, key, memo, reports } of life.memos) {
-      expect(memoizer.key(device, value)).toBe(key);
-      const drawn = memoizer.memoize(device, value, coins);
-      expect(hex(drawn)).toBe(memo);
-      for (const report of reports) expect(hex(memoizer.report(drawn, coins))).toBe(report);
+test.each(vectors("codes.json").mechanisms as Case[])(
+  "codes of $name, $width bytes wide, are those of the vectors",
+  async (given) => {
+    const mechanism = await built(given);
+    expect([mechanism.input, mechanism.width]).toEqual([given.input, given.width]);
+    for (const [value, seed, code, used] of given.codes) {
+      const coins = scripted(seed);
+      expect(hex(mechanism.randomize(valueOf(value), coins))).toBe(code);
+      expect(coins.used).toBe(used);
     }
-    expect(coins.used).toBe(life.used);
-  }
-});
+  },
+);
+
+test.each(vectors("lives.json").mechanisms as Case[])(
+  "memos of $name, $width bytes wide, are those of the vectors",
+  async (given) => {
+    const memoizer = await Memoizer.of(await built(given));
+    expect(memoizer.mechanism.rounds?.deviceBytes ?? 0).toBe(given.device);
+    expect(bits(memoizer.epsilon)).toBe(given.memo_epsilon);
+    for (const life of given.lives) {
+      const coins = scripted(life.seed);
+      const device = memoizer.enroll(coins);
+      expect(hex(device)).toBe(life.device);
+      for (const { value, key, memo, reports } of life.memos) {
+        expect(memoizer.key(device, value)).toBe(key);
+        const drawn = memoizer.memoize(device, value, coins);
+        expect(hex(drawn)).toBe(memo);
+        for (const report of reports) expect(hex(memoizer.report(drawn, coins))).toBe(report);
+      }
+      expect(coins.used).toBe(life.used);
+    }
+  },
+);
 
 test("bounds of e^x and of ln(ratio) are those of the vectors", () => {
   const { exponentials, logarithms } = vectors("bounds.json");
   for (const { x, bound } of exponentials) {
     const [digits, exponent] = bound.map(BigInt) as [bigint, bigint];
-    const expected = exponent < 0n ? fraction(digits, 10n ** -exponent) : fraction(digits * 10n ** exponent);
+    const expected =
+      exponent < 0n ? fraction(digits, 10n ** -exponent) : fraction(digits * 10n ** exponent);
     expect(compare(expBelow(ratio(x)), expected)).toBe(0);
   }
-  for (const { ratio: given, epsilon } of logarithms) expect(bits(logAbove(ratio(given)))).toBe(epsilon);
+  for (const { ratio: given, epsilon } of logarithms)
+    expect(bits(logAbove(ratio(given)))).toBe(epsilon);
 });
 
 test("mechanisms are accepted and refused as the vectors say", async () => {
@@ -140,14 +167,18 @@ test("plans are parsed or refused as the vectors say", async () => {
     if (!given.accepted) continue;
     const plan = await parsePlan(unhex(given.plan));
     expect(plan.revision).toBe(given.revision);
-    const epsilons = [...plan.levels].map(([name, level]) => [name, bits(level.budget.recordEpsilon())]);
+    const epsilons = [...plan.levels].map(([name, level]) => [
+      name,
+      bits(level.budget.recordEpsilon()),
+    ]);
     expect(Object.fromEntries(epsilons)).toEqual(given.record_epsilon);
   }
 });
 
 test("numbers take the places and points of the vectors", async () => {
   const { domains, refused } = vectors("numbers.json");
-  const domainOf = ({ low, high, clamp, step }: Case): Numeric => new Numeric(double(low), double(high), clamp, double(step));
+  const domainOf = ({ low, high, clamp, step }: Case): Numeric =>
+    new Numeric(double(low), double(high), clamp, double(step));
   for (const given of domains) {
     const domain = domainOf(given);
     expect(domain.points?.length ?? 0).toBe(given.points);
@@ -190,7 +221,8 @@ test("periods have the names, starts and ends of the vectors", async () => {
   for (const [unit, name, first, last] of periods) {
     expect([start(unit, name), end(unit, name)]).toEqual([first ?? -Infinity, last ?? Infinity]);
   }
-  for (const [unit, name] of refused) expect(await refusal(() => start(unit, name)), `${unit} ${name}`).toBeDefined();
+  for (const [unit, name] of refused)
+    expect(await refusal(() => start(unit, name)), `${unit} ${name}`).toBeDefined();
 });
 
 test("batches are read and written in the bytes of the vectors", () => {
@@ -207,15 +239,20 @@ test("batches are read and written in the bytes of the vectors", () => {
   }
 });
 
-const sorted = (row: Case[]): Case[] => [...row].sort((a, b) => (a.attribute < b.attribute ? -1 : 1));
+const sorted = (row: Case[]): Case[] =>
+  [...row].sort((a, b) => (a.attribute < b.attribute ? -1 : 1));
 
 /** Return the reports of each row of a batch, sorted by attribute. */
 function rowsOf({ rows, columns }: Batch): Case[][] {
   const found: Case[][] = Array.from({ length: rows }, () => []);
   for (const { attribute, level, codes, present } of columns) {
-    const here = [...found.keys()].filter((r) => !present.length || (present[r >> 3]! >> (r & 7)) & 1);
+    const here = [...found.keys()].filter(
+      (r) => !present.length || (present[r >> 3]! >> (r & 7)) & 1,
+    );
     const width = codes.length / here.length;
-    here.forEach((r, i) => found[r]!.push({ attribute, level, code: hex(codes.subarray(i * width, (i + 1) * width)) }));
+    here.forEach((r, i) =>
+      found[r]!.push({ attribute, level, code: hex(codes.subarray(i * width, (i + 1) * width)) }),
+    );
   }
   return found.map(sorted);
 }

@@ -10,7 +10,18 @@ import {
 } from "../src/core/exact.js";
 import { doubleBelow, logAbove } from "../src/core/logarithm.js";
 
-const doubles = [0, 1, -1, 0.1, 1 / 3, 5e-324, 2.2250738585072014e-308, 1.7976931348623157e308, 31.999999999999996, 2 ** 60];
+const doubles = [
+  0,
+  1,
+  -1,
+  0.1,
+  1 / 3,
+  5e-324,
+  2.2250738585072014e-308,
+  1.7976931348623157e308,
+  31.999999999999996,
+  2 ** 60,
+];
 
 test.each(doubles)("the fraction of %o is the double, exactly", (x) => {
   const { n, d } = fromDouble(x);
@@ -43,7 +54,10 @@ test("the bound of e^1 is the number of 60 digits before e rounded to 60 digits"
 
 test("the logarithm of a ratio is a double whose exponential certifies it, and no more than two above", () => {
   for (const x of [1e-9, 0.1, 1, 2.5, 31.99]) {
-    for (const ratio of [expBelow(fromDouble(x)), fraction(BigInt(Math.ceil(Math.exp(x) * 2 ** 60)), 2n ** 60n)]) {
+    for (const ratio of [
+      expBelow(fromDouble(x)),
+      fraction(BigInt(Math.ceil(Math.exp(x) * 2 ** 60)), 2n ** 60n),
+    ]) {
       const epsilon = logAbove(ratio);
       expect(certainlyAtMost(ratio, fromDouble(epsilon))).toBe(true);
       expect(certainlyAtMost(ratio, fromDouble(epsilon * (1 - 2 ** -51)))).toBe(false);

@@ -12,7 +12,9 @@ interface Case {
 }
 
 const cases = (
-  JSON.parse(readFileSync(new URL("../../../protos/conformance/codes.json", import.meta.url), "utf8")) as {
+  JSON.parse(
+    readFileSync(new URL("../../../protos/conformance/codes.json", import.meta.url), "utf8"),
+  ) as {
     mechanisms: Case[];
   }
 ).mechanisms;
@@ -31,17 +33,29 @@ test("every mechanism that the registry names can be built, and the chunk of rar
   expect(NAMES.length).toBe(24);
 });
 
-test.each(["rappor", "gaussian", "", "toString", "__proto__"])("the name %o is refused", async (name) => {
-  await expect(build(name, 1, new Map())).rejects.toThrow(InvalidInput);
-});
+test.each(["rappor", "gaussian", "", "toString", "__proto__"])(
+  "the name %o is refused",
+  async (name) => {
+    await expect(build(name, 1, new Map())).rejects.toThrow(InvalidInput);
+  },
+);
 
 describe.each(examples)("$name", (example) => {
   test("codes have the width of the mechanism, and values outside the domain are refused without being told", async () => {
     const mechanism = await built(example);
     const coins = new SystemCoins();
     const [outside, inside] =
-      mechanism.input === "number" ? [[-1.0000000000000002, 2.25, NaN], [-1, 0.3, 1]] : [[-1, mechanism.k, 0.5, NaN], [0, mechanism.k - 1]];
-    for (const value of inside) expect(mechanism.randomize(value, coins).length).toBe(mechanism.width);
+      mechanism.input === "number"
+        ? [
+            [-1.0000000000000002, 2.25, NaN],
+            [-1, 0.3, 1],
+          ]
+        : [
+            [-1, mechanism.k, 0.5, NaN],
+            [0, mechanism.k - 1],
+          ];
+    for (const value of inside)
+      expect(mechanism.randomize(value, coins).length).toBe(mechanism.width);
     for (const value of outside) {
       expect(() => mechanism.randomize(value, coins)).toThrow(InvalidInput);
       if (value === 2.25) expect(() => mechanism.randomize(value, coins)).not.toThrow(/2\.25/);

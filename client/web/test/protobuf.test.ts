@@ -44,12 +44,17 @@ test("answers are read, fields of later versions skipped", () => {
   expect(decodeForgetResponse(unhex("10ffffffffffffffffff01")).server_time).toBe(-1);
 });
 
-test.each(["0a05", "0aff", "10", "1a", "0b", "ffffffffffffffffffffff01"])("bytes %s that end early or are none are refused", (text) => {
-  expect(() => decodeGetPlanResponse(unhex(text))).toThrow(InvalidInput);
-});
+test.each(["0a05", "0aff", "10", "1a", "0b", "ffffffffffffffffffffff01"])(
+  "bytes %s that end early or are none are refused",
+  (text) => {
+    expect(() => decodeGetPlanResponse(unhex(text))).toThrow(InvalidInput);
+  },
+);
 
 const accepted = (
-  JSON.parse(readFileSync(new URL("../../../protos/conformance/plans.json", import.meta.url), "utf8")) as {
+  JSON.parse(
+    readFileSync(new URL("../../../protos/conformance/plans.json", import.meta.url), "utf8"),
+  ) as {
     plans: { plan: string; accepted: boolean }[];
   }
 ).plans.filter((each) => each.accepted);
@@ -80,16 +85,31 @@ const changes: [what: string, change: (plan: WirePlan) => void][] = [
   ["no survey", (plan) => delete plan.survey],
   ["no levels", (plan) => plan.levels.splice(0)],
   ["a level of another epsilon", (plan) => (plan.survey!.levels[0]![1] *= 2)],
-  ["a level that promises less than its mechanisms", (plan) => (plan.levels[0]!.epsilon = plan.survey!.levels[0]![1] = 1e-3)],
+  [
+    "a level that promises less than its mechanisms",
+    (plan) => (plan.levels[0]!.epsilon = plan.survey!.levels[0]![1] = 1e-3),
+  ],
   ["an attribute twice", (plan) => plan.survey!.attributes.push(plan.survey!.attributes[0]!)],
-  ["a mechanism more than attributes", (plan) => plan.levels[0]!.mechanisms.push(plan.levels[0]!.mechanisms[0]!)],
+  [
+    "a mechanism more than attributes",
+    (plan) => plan.levels[0]!.mechanisms.push(plan.levels[0]!.mechanisms[0]!),
+  ],
   ["an unknown mechanism", (plan) => (plan.levels[0]!.mechanisms[0]!.name = "toString")],
-  ["an attribute without a domain", (plan) => (delete plan.survey!.attributes[0]!.categorical, delete plan.survey!.attributes[0]!.numeric)],
+  [
+    "an attribute without a domain",
+    (plan) => (
+      delete plan.survey!.attributes[0]!.categorical,
+      delete plan.survey!.attributes[0]!.numeric
+    ),
+  ],
   ["a title that shows nothing", (plan) => (plan.survey!.title = "a\u200bb")],
   ["a title that is not in NFC", (plan) => (plan.survey!.title = "a\u0301")],
   ["a unit that is none", (plan) => (plan.survey!.period = "P2D")],
   ["an epsilon that is not a number", (plan) => (plan.levels[0]!.mechanisms[0]!.epsilon = NaN)],
-  ["an epsilon below that of the integers", (plan) => (plan.levels[0]!.mechanisms[0]!.epsilon *= 1 - 2 ** -40)],
+  [
+    "an epsilon below that of the integers",
+    (plan) => (plan.levels[0]!.mechanisms[0]!.epsilon *= 1 - 2 ** -40),
+  ],
   ["a cap below the mechanism's epsilon", (plan) => (plan.survey!.attributes[0]!.cap = 1e-3)],
   ["a chance more", (plan) => plan.levels[0]!.chances.push(1n)],
 ];

@@ -36,7 +36,9 @@ export class ScriptedCoins extends BlockCoins {
   protected override refill(block: Uint8Array<ArrayBuffer>): void {
     const number = new DataView(new ArrayBuffer(8));
     number.setBigUint64(0, this.blocks++, true);
-    block.set(createHash("sha256").update(this.seed).update(new Uint8Array(number.buffer)).digest());
+    block.set(
+      createHash("sha256").update(this.seed).update(new Uint8Array(number.buffer)).digest(),
+    );
   }
 }
 

@@ -71,7 +71,10 @@ export function cumulated(weights: readonly bigint[]): Weights {
     end += weight;
     if (end < ONE) ends.push(threshold(end)); // no word reaches the others
   }
-  return { highs: Uint32Array.from(ends, (t) => t.high), lows: Uint32Array.from(ends, (t) => t.low) };
+  return {
+    highs: Uint32Array.from(ends, (t) => t.high),
+    lows: Uint32Array.from(ends, (t) => t.low),
+  };
 }
 
 /** Draw one word; return the first outcome whose running sum of weights exceeds it. */
@@ -103,7 +106,7 @@ export function toss(t: Threshold, n: number, coins: Coins): Uint8Array {
   const drawnBytes = new Uint8Array(drawn.buffer, 0, n);
   new Uint8Array(open.buffer).fill(0, n);
   let { high, low } = t;
-  for (let undecided = 1; undecided && high | low; ) {
+  for (let undecided = 1; undecided && high | low;) {
     coins.fill(drawnBytes);
     const one = high >>> 31;
     undecided = 0;

@@ -134,7 +134,9 @@ export function value({ digits, exponent }: Decimal): Fraction {
 
 /** Return the next smaller number of 60 digits. */
 export function before({ digits, exponent }: Decimal): Decimal {
-  return digits === LEAST ? { digits: BEYOND - 1n, exponent: exponent - 1 } : { digits: digits - 1n, exponent };
+  return digits === LEAST
+    ? { digits: BEYOND - 1n, exponent: exponent - 1 }
+    : { digits: digits - 1n, exponent };
 }
 
 /** Return a fraction > 0 rounded down to 60 significant digits. */
@@ -181,5 +183,7 @@ function rounded(x: bigint, precision: bigint): Decimal {
   const half = 1n << (precision - 1n);
   let digits = scaled >> precision;
   if (rest > half || (rest === half && digits & 1n)) digits++;
-  return digits === BEYOND ? { digits: LEAST, exponent: whole + 1 - DIGITS } : { digits, exponent: whole - DIGITS };
+  return digits === BEYOND
+    ? { digits: LEAST, exponent: whole + 1 - DIGITS }
+    : { digits, exponent: whole - DIGITS };
 }

@@ -96,7 +96,13 @@ export const unaryChain: Kind = {
 };
 
 /** Return a row of bits after a round: a 1 stays 1 with `own`, a 0 becomes 1 with `other`. */
-function flipRow(row: Uint8Array, columns: number, own: Chance, other: Chance, coins: Coins): Uint8Array {
+function flipRow(
+  row: Uint8Array,
+  columns: number,
+  own: Chance,
+  other: Chance,
+  coins: Coins,
+): Uint8Array {
   const drawn = tossRow(other, columns, coins);
   if (own.t + other.t === ONE) return drawn.map((byte, i) => byte ^ row[i]!); // one coin a bit is enough
   const kept = tossRow(own, columns, coins);
@@ -106,7 +112,10 @@ function flipRow(row: Uint8Array, columns: number, own: Chance, other: Chance, c
 function readPair(given: Integers, field: string): [own: Chance, other: Chance] {
   const [own, other, ...more] = given.list(field);
   given.check(own !== undefined && other !== undefined && !more.length, field);
-  const pair: [Chance, Chance] = [chance(given.name, field, own!), chance(given.name, field, other!)];
+  const pair: [Chance, Chance] = [
+    chance(given.name, field, own!),
+    chance(given.name, field, other!),
+  ];
   given.check(other! < own!, field);
   return pair;
 }

@@ -3,7 +3,15 @@
 import type { Coins } from "../coins.js";
 import { distinct, toss } from "../core/draws.js";
 import { fraction } from "../core/exact.js";
-import { flipRatio, fromLittleEndian, HALF, type Kind, littleEndian, type Rounds, widthOf } from "./mechanism.js";
+import {
+  flipRatio,
+  fromLittleEndian,
+  HALF,
+  type Kind,
+  littleEndian,
+  type Rounds,
+  widthOf,
+} from "./mechanism.js";
 import { rowBytes } from "./unary.js";
 
 /**
@@ -29,8 +37,12 @@ export const dbitflip: Kind = {
     };
     /** Return the categories that a device asks; throw `InvalidInput` unless they ascend. */
     const read = (device: Uint8Array): number[] => {
-      const asked = Array.from({ length: d }, (_, j) => fromLittleEndian(device.subarray(j * width, (j + 1) * width)));
-      const ascend = asked.every((category, j) => category < k && (j === 0 || category > asked[j - 1]!));
+      const asked = Array.from({ length: d }, (_, j) =>
+        fromLittleEndian(device.subarray(j * width, (j + 1) * width)),
+      );
+      const ascend = asked.every(
+        (category, j) => category < k && (j === 0 || category > asked[j - 1]!),
+      );
       given.check(ascend, "device");
       return asked;
     };
@@ -43,7 +55,10 @@ export const dbitflip: Kind = {
       memoize(device, value, coins: Coins) {
         const flips = toss(flip, rowBytes(d), coins);
         return write(
-          read(device).map((category, j) => 2 * category + (Number(category === value) ^ ((flips[j >> 3]! >> (j & 7)) & 1))),
+          read(device).map(
+            (category, j) =>
+              2 * category + (Number(category === value) ^ ((flips[j >> 3]! >> (j & 7)) & 1)),
+          ),
         );
       },
       report: (memo) => memo.slice(),

@@ -42,7 +42,10 @@ export const hadamard: Kind = {
         // 0..size-1 to the half block of that sign.
         const low = column & -column;
         const point = drawn + (drawn & -low);
-        return littleEndian(block * width + point + (isOdd(point & column) === inside ? low : 0), bytes);
+        return littleEndian(
+          block * width + point + (isOdd(point & column) === inside ? low : 0),
+          bytes,
+        );
       },
     };
   },

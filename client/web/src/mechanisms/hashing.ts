@@ -56,7 +56,8 @@ export function readHashes(given: Integers): Hashes {
     prime,
     width,
     draw: (coins) => uniform(prime, coins) * prime + uniform(prime, coins),
-    bucket: (drawn, value) => bucketOf(Math.floor(drawn / prime) * value + (drawn % prime), prime, buckets),
+    bucket: (drawn, value) =>
+      bucketOf(Math.floor(drawn / prime) * value + (drawn % prime), prime, buckets),
     code: (drawn, bucket) => bytesOf(BigInt(drawn) * BigInt(buckets) + BigInt(bucket), width),
   };
 }

@@ -2,7 +2,15 @@
 
 import type { Coins } from "../coins.js";
 import { coin, uniform } from "../core/draws.js";
-import { type Chance, flipRatio, HALF, isOdd, type Kind, littleEndian, widthOf } from "./mechanism.js";
+import {
+  type Chance,
+  flipRatio,
+  HALF,
+  isOdd,
+  type Kind,
+  littleEndian,
+  widthOf,
+} from "./mechanism.js";
 
 /**
  * Draw a row of the Hadamard matrix, report its sign in the category's column, flipped with flip / 2^64.

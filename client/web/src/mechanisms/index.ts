@@ -38,13 +38,17 @@ export const NAMES: readonly string[] = [...Object.keys(COMMON), ...RARE];
 async function named(name: string): Promise<Kind> {
   if (Object.hasOwn(COMMON, name)) return COMMON[name]!;
   if (RARE.includes(name)) return (await import("./rare.js")).RARE[name]!;
-  throw new InvalidInput(`unknown mechanism ${JSON.stringify(name)}: use the version that the server has`);
+  throw new InvalidInput(
+    `unknown mechanism ${JSON.stringify(name)}: use the version that the server has`,
+  );
 }
 
 /** Throw `InvalidInput` unless epsilon is in (0, 32]. */
 export function checkEpsilon(epsilon: number, what = "epsilon"): void {
   if (!(epsilon > 0 && epsilon <= MAX_EPSILON)) {
-    throw new InvalidInput(`${what} must be finite, > 0 and at most ${MAX_EPSILON}, got ${epsilon}`);
+    throw new InvalidInput(
+      `${what} must be finite, > 0 and at most ${MAX_EPSILON}, got ${epsilon}`,
+    );
   }
 }
 
@@ -73,14 +77,27 @@ export async function build(
   return complete(name, epsilon, parameters, parts);
 }
 
-function checkFields(name: string, kind: Kind, parameters: ReadonlyMap<string, readonly bigint[]>): void {
-  const single = new Map(kind.fields.map((field) => [field.replace("*", ""), !field.endsWith("*")]));
-  if (parameters.size !== single.size || ![...parameters.keys()].every((field) => single.has(field))) {
-    throw new InvalidInput(`${name} takes the integers ${kind.fields}, got ${[...parameters.keys()]}`);
+function checkFields(
+  name: string,
+  kind: Kind,
+  parameters: ReadonlyMap<string, readonly bigint[]>,
+): void {
+  const single = new Map(
+    kind.fields.map((field) => [field.replace("*", ""), !field.endsWith("*")]),
+  );
+  if (
+    parameters.size !== single.size ||
+    ![...parameters.keys()].every((field) => single.has(field))
+  ) {
+    throw new InvalidInput(
+      `${name} takes the integers ${kind.fields}, got ${[...parameters.keys()]}`,
+    );
   }
   for (const [field, values] of parameters) {
     if (!values.some(Boolean) || (single.get(field) && values.length !== 1)) {
-      throw new InvalidInput(`${name}: ${field} must have ${single.get(field) ? "one integer" : "integers"} above 0`);
+      throw new InvalidInput(
+        `${name}: ${field} must have ${single.get(field) ? "one integer" : "integers"} above 0`,
+      );
     }
   }
 }

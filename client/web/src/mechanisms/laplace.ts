@@ -22,7 +22,10 @@ export const laplace: Kind = {
     const side = [...steps.slice(1), last];
     const noise = [...side.slice().reverse(), steps[0]!, ...side]; // each end has all noise beyond it
     checkWeights(given, noise);
-    const [low, high] = steps.reduce(([l, h], step) => [step < l ? step : l, step > h ? step : h], [steps[0]!, 0n]);
+    const [low, high] = steps.reduce(
+      ([l, h], step) => [step < l ? step : l, step > h ? step : h],
+      [steps[0]!, 0n],
+    );
     const width = widthOf(grid + 1);
     const weights = cumulated(noise);
     return {

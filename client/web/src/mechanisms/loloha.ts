@@ -42,7 +42,10 @@ export const loloha: Kind = {
       report(memo, coins) {
         const code = integer(memo);
         given.check(code < BigInt(prime) ** 2n * many, "memo");
-        return hashes.code(Number(code / many), drawKrr(buckets, instantaneous, Number(code % many), coins));
+        return hashes.code(
+          Number(code / many),
+          drawKrr(buckets, instantaneous, Number(code % many), coins),
+        );
       },
     };
     return { k, width, ratio, rounds, draw: atOnce(rounds) };

@@ -110,7 +110,8 @@ export class Integers {
    * that only a faulty server has.
    */
   check(holds: boolean, fields: string): void {
-    if (!holds) throw new InvalidInput(`${this.name}: ${fields}: expected what docs/wire-mechanisms.md says`);
+    if (!holds)
+      throw new InvalidInput(`${this.name}: ${fields}: expected what docs/wire-mechanisms.md says`);
   }
 }
 
@@ -151,7 +152,12 @@ export function widthOf(codes: number): number {
 }
 
 /** Write an integer below 2^53 into `width` bytes of an array, the least significant first; return the array. */
-export function littleEndian(value: number, width: number, bytes = new Uint8Array(width), at = 0): Uint8Array {
+export function littleEndian(
+  value: number,
+  width: number,
+  bytes = new Uint8Array(width),
+  at = 0,
+): Uint8Array {
   for (let i = 0; i < width; i++) {
     bytes[at + i] = value; // modulo 256
     value = Math.floor(value / 256);
@@ -174,6 +180,8 @@ export function isOdd(x: number): boolean {
 /** Throw `InvalidInput`, without the value, unless it is a category 0..k-1, or without k in [-1, 1]. */
 export function checkValue(name: string, k: number | undefined, value: number): void {
   if (k ? !(Number.isInteger(value) && value >= 0 && value < k) : !(value >= -1 && value <= 1)) {
-    throw new InvalidInput(`${name}: the value must be ${k ? `a category below ${k}` : "in [-1, 1]"}`);
+    throw new InvalidInput(
+      `${name}: the value must be ${k ? `a category below ${k}` : "in [-1, 1]"}`,
+    );
   }
 }

@@ -3,7 +3,16 @@
 import type { Coins } from "../coins.js";
 import { coin, point, uniform } from "../core/draws.js";
 import { type Fraction, fraction, ONE } from "../core/exact.js";
-import { type Chance, flipRatio, HALF, type Integers, type Kind, littleEndian, type Parts, widthOf } from "./mechanism.js";
+import {
+  type Chance,
+  flipRatio,
+  HALF,
+  type Integers,
+  type Kind,
+  littleEndian,
+  type Parts,
+  widthOf,
+} from "./mechanism.js";
 
 /** The most steps of the grid that numbers are rounded to. */
 export const MAX_GRID = 2048;
@@ -70,6 +79,7 @@ export function readWindow(given: Integers): Window {
       resample.t * BigInt(window) + (ONE - resample.t) * BigInt(codes),
       resample.t * BigInt(window),
     ),
-    report: (at, coins) => (coin(resample, coins) ? uniform(codes, coins) : at + uniform(window, coins)),
+    report: (at, coins) =>
+      coin(resample, coins) ? uniform(codes, coins) : at + uniform(window, coins),
   };
 }

@@ -52,8 +52,14 @@ export class Policy {
     const size = distances.length;
     const members: number[][] = distances.map(() => []);
     for (const [value, a] of classes.entries()) members[a]?.push(value);
-    if (classes.length < 2 || !classes.every((a) => a < size) || !members.every((each) => each.length)) {
-      throw new InvalidInput(`a policy is for two values or more, whose classes are numbered 0..${size - 1}`);
+    if (
+      classes.length < 2 ||
+      !classes.every((a) => a < size) ||
+      !members.every((each) => each.length)
+    ) {
+      throw new InvalidInput(
+        `a policy is for two values or more, whose classes are numbered 0..${size - 1}`,
+      );
     }
     const rows = closed(distances, members);
     let finite = false;
@@ -62,11 +68,14 @@ export class Policy {
         if (a === b && members[a]!.length === 1) row[b] = 0n;
         else if (distance > 0n && distance <= MAX_DISTANCE) finite = true;
         else if (distance !== UNLIMITED) {
-          throw new InvalidInput(`the distance from class ${a} to ${b} must lie in (0, 32] or be infinite`);
+          throw new InvalidInput(
+            `the distance from class ${a} to ${b} must lie in (0, 32] or be infinite`,
+          );
         }
       }
     }
-    if (!finite) throw new InvalidInput("the policy protects no value from being told from any other");
+    if (!finite)
+      throw new InvalidInput("the policy protects no value from being told from any other");
     this.members = members;
     this.distances = rows;
   }
@@ -87,11 +96,17 @@ export class Policy {
 
   /** Return the policy of epsilon-LDP: all pairs of the k values are protected alike. */
   static uniform(k: number, epsilon: number): Policy {
-    return new Policy(list(k, () => 0), [[units(epsilon)]]);
+    return new Policy(
+      list(k, () => 0),
+      [[units(epsilon)]],
+    );
   }
 
   /** Return the policy that a domain declares at `epsilon`; undefined where all pairs are protected alike. */
-  static declared({ values, sensitive, classes }: Declaration, epsilon: number): Policy | undefined {
+  static declared(
+    { values, sensitive, classes }: Declaration,
+    epsilon: number,
+  ): Policy | undefined {
     if (sensitive.length) {
       if (sensitive.length === values.length) return Policy.uniform(values.length, epsilon);
       const protectedOnes = new Set(sensitive);
@@ -105,11 +120,15 @@ export class Policy {
       );
     }
     if (!classes.length) return undefined;
-    const scaleOf = new Map(classes.flatMap((each) => each.values.map((value) => [value, each.scale] as const)));
+    const scaleOf = new Map(
+      classes.flatMap((each) => each.values.map((value) => [value, each.scale] as const)),
+    );
     const scales = values.map((value) => scaleOf.get(value) ?? 1);
     const distinct = [...new Set(scales)].sort((a, b) => a - b);
     checkSize(distinct.length);
-    const limits = distinct.map((scale) => units(doubleBelow(times(fromDouble(epsilon), fromDouble(scale)))));
+    const limits = distinct.map((scale) =>
+      units(doubleBelow(times(fromDouble(epsilon), fromDouble(scale)))),
+    );
     return new Policy(
       scales.map((scale) => distinct.indexOf(scale)),
       limits.map((a) => limits.map((b) => (a < b ? a : b))),
@@ -124,7 +143,10 @@ export class Policy {
   /** The largest finite distance, exactly. */
   get largest(): Fraction {
     const finite = this.distances.flat().filter((distance) => distance < UNLIMITED);
-    return fraction(finite.reduce((a, b) => (a > b ? a : b)), UNIT);
+    return fraction(
+      finite.reduce((a, b) => (a > b ? a : b)),
+      UNIT,
+    );
   }
 
   /** Tell whether no distance between two values exceeds the one of `other`. */
@@ -168,7 +190,9 @@ export class Policy {
    */
   check(name: string, epsilon: number, ratios: Ratios): Fraction {
     if (compare(this.largest, fromDouble(epsilon)) > 0) {
-      throw new InvalidInput(`${name}: the policy lets values be told apart by more than the ${epsilon} it was meant for`);
+      throw new InvalidInput(
+        `${name}: the policy lets values be told apart by more than the ${epsilon} it was meant for`,
+      );
     }
     const limits = new Map<bigint, Fraction>();
     let worst = fraction(1n);
@@ -179,7 +203,9 @@ export class Policy {
         limits.set(distance, limit);
         const ratio = ratios[a]![b];
         if (!ratio || compare(ratio, limit) > 0) {
-          throw new InvalidInput(`${name}: a value of class ${a} can be told from one of class ${b} by more than the policy allows`);
+          throw new InvalidInput(
+            `${name}: a value of class ${a} can be told from one of class ${b} by more than the policy allows`,
+          );
         }
         if (compare(ratio, worst) > 0) worst = ratio;
       }
@@ -198,7 +224,11 @@ export function raiseRatios(worst: Ratios, byClass: readonly (readonly Fraction[
 }
 
 /** Return the larger of a ratio and top / bottom; undefined where the bottom alone is zero. */
-function raised(ratio: Fraction | undefined, top: Fraction, bottom: Fraction): Fraction | undefined {
+function raised(
+  ratio: Fraction | undefined,
+  top: Fraction,
+  bottom: Fraction,
+): Fraction | undefined {
   if (!top.n || !ratio) return ratio;
   if (!bottom.n) return undefined;
   const here = fraction(top.n * bottom.d, top.d * bottom.n);
@@ -215,7 +245,10 @@ export function checkDeclared(mechanism: Mechanism, domain: Declaration): void {
 }
 
 /** Return distances replaced by the shortest paths between two different values (Floyd, 1962). */
-function closed(distances: readonly (readonly bigint[])[], members: readonly (readonly number[])[]): bigint[][] {
+function closed(
+  distances: readonly (readonly bigint[])[],
+  members: readonly (readonly number[])[],
+): bigint[][] {
   const rows = distances.map((row) => [...row]);
   const least = (a: bigint, b: bigint): bigint => (a < b ? a : b);
   for (const [via, from] of rows.entries()) {

@@ -33,7 +33,9 @@ export const policySubsets: Kind = {
     const types = readTypes(given, members);
     const ratio = policy.check(given.name, epsilon, ratiosOf(types, policy));
     const events = types.rows.map(cumulated);
-    const places = new Map(members.flatMap((values) => values.map((value, place) => [value, place] as const)));
+    const places = new Map(
+      members.flatMap((values) => values.map((value, place) => [value, place] as const)),
+    );
     return {
       k,
       width: 1 + rowBytes(k),
@@ -100,7 +102,12 @@ function readTypes(given: Integers, members: Policy["members"]): Types {
 }
 
 /** Return the chances of one subset of a type for a category of class a in it and outside, where there are such. */
-function levels({ count, size, rows }: Types, members: Policy["members"], a: number, t: number): Fraction[] {
+function levels(
+  { count, size, rows }: Types,
+  members: Policy["members"],
+  a: number,
+  t: number,
+): Fraction[] {
   const row = rows[a]!;
   const [own, all] = [BigInt(size(t, a)), BigInt(members[a]!.length)];
   const found: Fraction[] = [];
@@ -132,7 +139,9 @@ function areDistinct({ count, size, rows }: Types, members: Policy["members"]): 
   const total = members.reduce((sum, values) => sum + values.length, 0);
   const each = Array.from({ length: count }, (_, t) => t);
   const chance = (a: number, t: number): number => chances[a]![t]! + chances[a]![count + t]!;
-  const output = each.map((t) => members.reduce((sum, values, a) => sum + values.length * chance(a, t), 0) / total);
+  const output = each.map(
+    (t) => members.reduce((sum, values, a) => sum + values.length * chance(a, t), 0) / total,
+  );
   const tells = members.every((values, a) => {
     const n = values.length;
     const within = each.map((t) => {
@@ -144,7 +153,9 @@ function areDistinct({ count, size, rows }: Types, members: Policy["members"]): 
     return n < 2 || within.reduce((a, b) => a + b) > 0;
   });
   const between = members.map((_, a) =>
-    members.map((_, b) => each.reduce((sum, t) => sum + (chance(a, t) / output[t]!) * chance(b, t), 0)),
+    members.map((_, b) =>
+      each.reduce((sum, t) => sum + (chance(a, t) / output[t]!) * chance(b, t), 0),
+    ),
   );
   return tells && areIndependent(between);
 }

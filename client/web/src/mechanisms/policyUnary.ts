@@ -26,7 +26,9 @@ export const policyUnary: Kind = {
       "own, other",
     );
     const ratios = own.map((p, a) =>
-      own.map((r, b) => (other[a]! ? fraction(p * (ONE - other[b]!), other[a]! * (ONE - r)) : undefined)),
+      own.map((r, b) =>
+        other[a]! ? fraction(p * (ONE - other[b]!), other[a]! * (ONE - r)) : undefined,
+      ),
     );
     const masks = policy.members.map((values) => {
       const mask = new Uint8Array(rowBytes(k));

@@ -20,7 +20,9 @@ export const projective: Kind = {
     const field = fieldOf(order);
     const points = pointsOf(order, dimension);
     if (!field || order ** dimension > 2 ** 32 || points < k || points > 2 ** 24) {
-      throw new InvalidInput(`projective: no space of ${k}..2^24 points has order ${order} and dimension ${dimension}`);
+      throw new InvalidInput(
+        `projective: no space of ${k}..2^24 points has order ${order} and dimension ${dimension}`,
+      );
     }
     const include = given.chance("include");
     const on = pointsOf(order, dimension - 1);

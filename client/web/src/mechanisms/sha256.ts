@@ -34,11 +34,26 @@ export function sha256OfShort(message: Uint8Array): Uint8Array {
         (rotated(late, 17) ^ rotated(late, 19) ^ (late >>> 10))) |
       0;
   }
-  let [a, b, c, d, e, f, g, h] = INITIAL as [number, number, number, number, number, number, number, number];
+  let [a, b, c, d, e, f, g, h] = INITIAL as [
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+  ];
   for (let i = 0; i < ROUNDS; i++) {
     const first =
-      (h + (rotated(e, 6) ^ rotated(e, 11) ^ rotated(e, 25)) + ((e & f) ^ (~e & g)) + CONSTANTS[i]! + words[i]!) | 0;
-    const second = ((rotated(a, 2) ^ rotated(a, 13) ^ rotated(a, 22)) + ((a & b) ^ (a & c) ^ (b & c))) | 0;
+      (h +
+        (rotated(e, 6) ^ rotated(e, 11) ^ rotated(e, 25)) +
+        ((e & f) ^ (~e & g)) +
+        CONSTANTS[i]! +
+        words[i]!) |
+      0;
+    const second =
+      ((rotated(a, 2) ^ rotated(a, 13) ^ rotated(a, 22)) + ((a & b) ^ (a & c) ^ (b & c))) | 0;
     [a, b, c, d, e, f, g, h] = [(first + second) | 0, a, b, c, (d + first) | 0, e, f, g];
   }
   const digest = new DataView(new ArrayBuffer(32));

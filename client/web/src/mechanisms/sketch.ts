@@ -4,7 +4,16 @@ import { uniform } from "../core/draws.js";
 import { fraction, ONE } from "../core/exact.js";
 import { bucketOf, readPrime } from "./hashing.js";
 import { drawHrr, orderFor } from "./hrr.js";
-import { type Chance, chance, flipRatio, HALF, type Integers, type Kind, littleEndian, widthOf } from "./mechanism.js";
+import {
+  type Chance,
+  chance,
+  flipRatio,
+  HALF,
+  type Integers,
+  type Kind,
+  littleEndian,
+  widthOf,
+} from "./mechanism.js";
 import { sha256OfShort } from "./sha256.js";
 import { drawUnary, rowBytes } from "./unary.js";
 
@@ -84,7 +93,9 @@ function readSketch(given: Integers): Sketch {
       message.setBigUint64(0, seed, true);
       message.setUint32(8, i, true);
       const digest = new DataView(sha256OfShort(new Uint8Array(message.buffer)).buffer);
-      const [a, b, c] = [0, 8, 16].map((at) => Number(digest.getBigUint64(at, true) % BigInt(prime)));
+      const [a, b, c] = [0, 8, 16].map((at) =>
+        Number(digest.getBigUint64(at, true) % BigInt(prime)),
+      );
       return bucketOf(((a! * value + b!) % prime) * value + c!, prime, buckets);
     },
   };

@@ -35,7 +35,9 @@ export const subset: Kind = {
         if (masked) {
           for (const member of members) setBit(code, member, true);
         } else {
-          members.sort((a, b) => a - b).forEach((member, i) => littleEndian(member, bytes, code, i * bytes));
+          members
+            .sort((a, b) => a - b)
+            .forEach((member, i) => littleEndian(member, bytes, code, i * bytes));
         }
         return code;
       },

@@ -3,7 +3,14 @@
 import { cumulated, pick } from "../core/draws.js";
 import { fraction, ONE } from "../core/exact.js";
 import { checkWeights } from "./histogram.js";
-import { type Integers, type Kind, largestOf, littleEndian, type Parts, widthOf } from "./mechanism.js";
+import {
+  type Integers,
+  type Kind,
+  largestOf,
+  littleEndian,
+  type Parts,
+  widthOf,
+} from "./mechanism.js";
 import { Policy } from "./policy.js";
 import { areIndependent } from "./rank.js";
 
@@ -47,7 +54,11 @@ export const policyTable: Kind = {
     );
     checkRank(given, rows);
     const policy = readPolicy(given, rows.length);
-    return { ...drawing(rows), policy, ratio: policy.check(given.name, epsilon, policy.ratios(rows)) };
+    return {
+      ...drawing(rows),
+      policy,
+      ratio: policy.check(given.name, epsilon, policy.ratios(rows)),
+    };
   },
 };
 
@@ -64,7 +75,10 @@ function pureTable(given: Integers, largest: number): Parts {
   checkRank(given, rows);
   const ratios = rows[0]!.map((_, y) => {
     const column = rows.map((row) => row[y]!);
-    const [low, high] = column.reduce(([l, h], weight) => [weight < l ? weight : l, weight > h ? weight : h], [ONE, 0n]);
+    const [low, high] = column.reduce(
+      ([l, h], weight) => [weight < l ? weight : l, weight > h ? weight : h],
+      [ONE, 0n],
+    );
     return fraction(high, low);
   });
   return { ...drawing(rows), ratio: largestOf(ratios) };
@@ -74,10 +88,7 @@ function readRows(given: Integers, largest: number): Rows {
   const k = given.categories(largest);
   const weights = given.list("weights");
   const size = weights.length / k;
-  given.check(
-    Number.isInteger(size) && size >= k && weights.length <= 2 ** 16,
-    "weights",
-  );
+  given.check(Number.isInteger(size) && size >= k && weights.length <= 2 ** 16, "weights");
   return Array.from({ length: k }, (_, x) => weights.slice(size * x, size * (x + 1)));
 }
 

@@ -27,7 +27,13 @@ export const unary: Kind = {
 };
 
 /** Return one report of unary encoding. */
-export function drawUnary(k: number, own: Threshold, other: Threshold, value: number, coins: Coins): Uint8Array {
+export function drawUnary(
+  k: number,
+  own: Threshold,
+  other: Threshold,
+  value: number,
+  coins: Coins,
+): Uint8Array {
   const row = tossRow(other, k, coins);
   setBit(row, value, coin(own, coins));
   return row;

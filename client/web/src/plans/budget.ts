@@ -27,7 +27,9 @@ export class Budget {
       return start;
     });
     if (chances.length !== epsilons.length || end % ONE) {
-      throw new InvalidInput("a level has one chance for each attribute, which sum to a multiple of 2^64");
+      throw new InvalidInput(
+        "a level has one chance for each attribute, which sum to a multiple of 2^64",
+      );
     }
   }
 
@@ -63,6 +65,8 @@ export class Budget {
 
   /** Return the attributes whose arcs on a circle of length 2^64 hold the word. */
   private selected(drawn: bigint): number[] {
-    return [...this.chances.keys()].filter((j) => BigInt.asUintN(64, drawn - this.starts[j]!) < this.chances[j]!);
+    return [...this.chances.keys()].filter(
+      (j) => BigInt.asUintN(64, drawn - this.starts[j]!) < this.chances[j]!,
+    );
   }
 }

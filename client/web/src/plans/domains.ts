@@ -76,7 +76,8 @@ function check(holds: boolean, reason: string): void {
 function spelled(answer: unknown): string | undefined {
   if (typeof answer === "string") return answer;
   const integer = typeof answer === "number" && Number.isInteger(answer) ? BigInt(answer) : answer;
-  if (typeof integer !== "bigint" || integer >= 1n << 63n || -integer >= 1n << 63n) return undefined;
+  if (typeof integer !== "bigint" || integer >= 1n << 63n || -integer >= 1n << 63n)
+    return undefined;
   return integer.toString();
 }
 

@@ -47,10 +47,14 @@ export class Memoizer {
   check(memo: number): void {
     const { name, epsilon } = this.mechanism;
     if (compare(fromDouble(this.epsilon), times(fromDouble(memo), fromDouble(epsilon))) > 0) {
-      throw new InvalidInput(`${name}: a memo has epsilon ${this.epsilon}, more than ${memo} times the ${epsilon} of a report`);
+      throw new InvalidInput(
+        `${name}: a memo has epsilon ${this.epsilon}, more than ${memo} times the ${epsilon} of a report`,
+      );
     }
     if (memo > 1 && !this.isNoisy) {
-      throw new InvalidInput(`memo = ${memo} promises fresh noise in every report, and ${name} repeats its memo`);
+      throw new InvalidInput(
+        `memo = ${memo} promises fresh noise in every report, and ${name} repeats its memo`,
+      );
     }
   }
 
@@ -78,27 +82,33 @@ export class Memoizer {
     const message = new Uint8Array(salt.length + 8);
     message.set(salt);
     new DataView(message.buffer).setFloat64(salt.length, key);
-    return Array.from(sha256OfShort(message).subarray(0, 16), (byte) => byte.toString(16).padStart(2, "0")).join("");
+    return Array.from(sha256OfShort(message).subarray(0, 16), (byte) =>
+      byte.toString(16).padStart(2, "0"),
+    ).join("");
   }
 
   /** Return a fresh memo, in the form of a code; throw `InvalidInput` as `key` does. */
   memoize(device: Uint8Array, category: number, coins: Coins): Uint8Array {
     this.checkInput(device, category);
     const { mechanism } = this;
-    return mechanism.rounds?.memoize(device, category, coins) ?? mechanism.randomize(category, coins);
+    return (
+      mechanism.rounds?.memoize(device, category, coins) ?? mechanism.randomize(category, coins)
+    );
   }
 
   /** Return a fresh report; throw `InvalidInput` for bytes that are no memo, as far as the second round reads them. */
   report(memo: Uint8Array, coins: Coins): Uint8Array {
     const { name, width, rounds } = this.mechanism;
-    if (memo.length !== width) throw new InvalidInput(`${name}: a memo has ${width} bytes, got ${memo.length}`);
+    if (memo.length !== width)
+      throw new InvalidInput(`${name}: a memo has ${width} bytes, got ${memo.length}`);
     return rounds?.report(memo, coins) ?? memo.slice();
   }
 
   private checkInput(device: Uint8Array, category: number): void {
     const { name, k, rounds } = this.mechanism;
     const size = rounds?.deviceBytes ?? 0;
-    if (device.length !== size) throw new InvalidInput(`${name}: a device keeps ${size} bytes, got ${device.length}`);
+    if (device.length !== size)
+      throw new InvalidInput(`${name}: a device keeps ${size} bytes, got ${device.length}`);
     checkValue(name, k, category);
   }
 }

@@ -31,7 +31,9 @@ const LAST = Date.UTC(10000, 0, 1);
 /** Throw `InvalidInput` unless `unit` is a survey's period: "", PT1H, P1D, P1W, P1M or P1Y. */
 export function checkUnit(unit: string): void {
   if (unit && !Object.hasOwn(FORMS, unit)) {
-    throw new InvalidInput(`period must be empty or one of ${Object.keys(FORMS).join(", ")}, got ${JSON.stringify(unit)}`);
+    throw new InvalidInput(
+      `period must be empty or one of ${Object.keys(FORMS).join(", ")}, got ${JSON.stringify(unit)}`,
+    );
   }
 }
 
@@ -39,7 +41,8 @@ export function checkUnit(unit: string): void {
 export function label(unit: string, at: number): string {
   checkUnit(unit);
   if (!unit) return ONCE;
-  if (!(at >= FIRST && at < LAST)) throw new InvalidInput("a moment must lie in the years 1000 to 9999");
+  if (!(at >= FIRST && at < LAST))
+    throw new InvalidInput("a moment must lie in the years 1000 to 9999");
   const iso = new Date(at).toISOString();
   switch (unit) {
     case "PT1H":
@@ -70,10 +73,15 @@ function mondayOf(at: number): number {
 export function start(unit: string, name: string): number {
   checkUnit(unit);
   if (!unit) {
-    if (name !== ONCE) throw new InvalidInput(`the survey has the one period "${ONCE}", got ${JSON.stringify(name)}`);
+    if (name !== ONCE)
+      throw new InvalidInput(
+        `the survey has the one period "${ONCE}", got ${JSON.stringify(name)}`,
+      );
     return -Infinity;
   }
-  const [year = NaN, second = 1, day = 1, hour = 0] = (FORMS[unit]!.exec(name) ?? []).slice(1).map(Number);
+  const [year = NaN, second = 1, day = 1, hour = 0] = (FORMS[unit]!.exec(name) ?? [])
+    .slice(1)
+    .map(Number);
   const begin =
     unit === "P1W"
       ? mondayOf(Date.UTC(year, 0, 4)) + (second - 1) * 7 * DAY

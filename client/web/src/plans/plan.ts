@@ -99,10 +99,17 @@ export async function parsePlan(data: Uint8Array): Promise<Plan> {
   if (!survey) throw new InvalidInput("a plan needs a survey");
   for (const [place, text] of texts(survey)) checkText(place, text);
   if (survey.attributes.length > MOST_ATTRIBUTES) {
-    throw new InvalidInput(`a survey has at most ${MOST_ATTRIBUTES} attributes, got ${survey.attributes.length}`);
+    throw new InvalidInput(
+      `a survey has at most ${MOST_ATTRIBUTES} attributes, got ${survey.attributes.length}`,
+    );
   }
   checkUnit(survey.period);
-  const attributes = new Map(survey.attributes.map((wire) => [wire.name, at(wire.name, () => readAttribute(wire, survey.period))]));
+  const attributes = new Map(
+    survey.attributes.map((wire) => [
+      wire.name,
+      at(wire.name, () => readAttribute(wire, survey.period)),
+    ]),
+  );
   if (!attributes.size || attributes.size !== survey.attributes.length) {
     throw new InvalidInput("a plan needs attributes, each with a name of its own");
   }
@@ -167,20 +174,27 @@ function readAttribute(wire: WireAttribute, unit: string): Attribute {
   } else if (numeric) domain = new Numeric(numeric.low, numeric.high, numeric.clamp, numeric.step);
   else throw new InvalidInput("needs a domain: categorical or numeric");
   if (memo !== 0) {
-    if (!(memo >= 1 && memo < Infinity)) throw new InvalidInput(`memo must be 0, or finite and >= 1, got ${memo}`);
+    if (!(memo >= 1 && memo < Infinity))
+      throw new InvalidInput(`memo must be 0, or finite and >= 1, got ${memo}`);
     if (domain.kind === "numeric") throw new InvalidInput("memo is for categorical answers only");
     if (domain.sensitive.length || domain.classes.length) {
       throw new InvalidInput("memo is for values that are all protected alike");
     }
-    if (!unit) throw new InvalidInput("memo needs a survey with a period: without, nothing is repeated");
+    if (!unit)
+      throw new InvalidInput("memo needs a survey with a period: without, nothing is repeated");
   }
   return { name, title, domain, memo, cap };
 }
 
-async function readLevel(wire: WireLevel, attributes: ReadonlyMap<string, Attribute>): Promise<Level> {
+async function readLevel(
+  wire: WireLevel,
+  attributes: ReadonlyMap<string, Attribute>,
+): Promise<Level> {
   const place = `level ${JSON.stringify(wire.name)}`;
   if (wire.mechanisms.length !== attributes.size) {
-    throw new InvalidInput(`${place} has ${wire.mechanisms.length} mechanisms for ${attributes.size} attributes`);
+    throw new InvalidInput(
+      `${place} has ${wire.mechanisms.length} mechanisms for ${attributes.size} attributes`,
+    );
   }
   const mechanisms = new Map<string, Mechanism>();
   const memoizers = new Map<string, Memoizer>();
@@ -199,7 +213,9 @@ async function readLevel(wire: WireLevel, attributes: ReadonlyMap<string, Attrib
     }
   }
   const epsilons = [...mechanisms.values()].map((mechanism) => mechanism.epsilon);
-  const chances = wire.chances.length ? wire.chances.map((chance) => chance || ONE) : epsilons.map(() => ONE);
+  const chances = wire.chances.length
+    ? wire.chances.map((chance) => chance || ONE)
+    : epsilons.map(() => ONE);
   const budget = at(place, () => new Budget(epsilons, chances));
   if (!Number.isFinite(wire.epsilon) || compare(budget.spent(), fromDouble(wire.epsilon)) > 0) {
     throw new InvalidInput(
@@ -216,15 +232,22 @@ async function readMechanism(wire: WireMechanism, { domain, cap }: Attribute): P
   if (fields.some((field, i) => i && field <= fields[i - 1]!)) {
     throw new InvalidInput(`${name}: the parameters must be sorted by name, each there once`);
   }
-  const mechanism = await build(name, epsilon, new Map(wire.parameters.map((each) => [each.name, each.values])));
+  const mechanism = await build(
+    name,
+    epsilon,
+    new Map(wire.parameters.map((each) => [each.name, each.values])),
+  );
   if (!(epsilon <= cap)) {
-    throw new InvalidInput(`${name} has epsilon ${epsilon}, more than the attribute's cap of ${cap}`);
+    throw new InvalidInput(
+      `${name} has epsilon ${epsilon}, more than the attribute's cap of ${cap}`,
+    );
   }
   if (mechanism.input !== (domain.kind === "numeric" ? "number" : "category")) {
     throw new InvalidInput(`${name} does not fit ${domain.kind} answers`);
   }
   if (domain.kind === "categorical") {
-    if (mechanism.k !== domain.values.length) throw new InvalidInput(`${name} does not fit ${domain.values.length} values`);
+    if (mechanism.k !== domain.values.length)
+      throw new InvalidInput(`${name} does not fit ${domain.values.length} values`);
     if (mechanism.policy || domain.sensitive.length || domain.classes.length) {
       (await import("../mechanisms/rare.js")).checkDeclared(mechanism, domain);
     }
@@ -237,13 +260,19 @@ function checkLevels(survey: WireSurvey, resolved: readonly WireLevel[]): void {
   const utf8 = new TextEncoder();
   const declared = survey.levels
     .map(([name, epsilon]) => ({ name, epsilon }))
-    .sort((a, b) => a.epsilon - b.epsilon || compareBytes(utf8.encode(a.name), utf8.encode(b.name)));
+    .sort(
+      (a, b) => a.epsilon - b.epsilon || compareBytes(utf8.encode(a.name), utf8.encode(b.name)),
+    );
   const isSame = (i: number): boolean =>
     declared[i]!.name === resolved[i]!.name && declared[i]!.epsilon === resolved[i]!.epsilon;
   if (declared.length !== resolved.length || !declared.every((_, i) => isSame(i))) {
-    throw new InvalidInput("levels: the plan has others, or another order, than its survey declares");
+    throw new InvalidInput(
+      "levels: the plan has others, or another order, than its survey declares",
+    );
   }
   if (survey.default_level && !declared.some(({ name }) => name === survey.default_level)) {
-    throw new InvalidInput(`default_level: expected one of the levels, got ${JSON.stringify(survey.default_level)}`);
+    throw new InvalidInput(
+      `default_level: expected one of the levels, got ${JSON.stringify(survey.default_level)}`,
+    );
   }
 }

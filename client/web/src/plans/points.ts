@@ -23,13 +23,15 @@ export class Points {
     private readonly high: number,
     step: number,
   ) {
-    if (!(Number.isFinite(step) && step > 0)) throw new InvalidInput(`step must be finite and > 0, got ${step}`);
+    if (!(Number.isFinite(step) && step > 0))
+      throw new InvalidInput(`step must be finite and > 0, got ${step}`);
     const steps = (high - low) / step;
     const whole = Math.round(steps);
     if (!(steps > NEAR && Math.abs(steps - whole) <= NEAR)) {
       throw new InvalidInput(`whole steps must lead from ${low} to ${high}, got a step of ${step}`);
     }
-    if (steps > MAX_POINTS - 0.5) throw new InvalidInput(`there may be ${MAX_POINTS} points, got ${whole + 1}`);
+    if (steps > MAX_POINTS - 0.5)
+      throw new InvalidInput(`there may be ${MAX_POINTS} points, got ${whole + 1}`);
     this.length = whole + 1;
   }
 

@@ -118,8 +118,10 @@ const MESSAGES: Readonly<Record<string, string>> = {
   Class: "values:s* scale:d",
   Categorical: "values:s* sensitive:s* classes:Class%",
   Numeric: "low:d high:d clamp:t step:d",
-  Attribute: "name:s title:s weight:r categorical:Categorical numeric:Numeric mechanism:s cap:o memo:d",
-  Survey: "name:s title:s period:s levels:d% attributes:Attribute* budget:s default_level:s levels_differ_at_most:o",
+  Attribute:
+    "name:s title:s weight:r categorical:Categorical numeric:Numeric mechanism:s cap:o memo:d",
+  Survey:
+    "name:s title:s period:s levels:d% attributes:Attribute* budget:s default_level:s levels_differ_at_most:o",
   Parameter: "name:s values:p",
   Mechanism: "name:s epsilon:d parameters:Parameter*",
   Level: "name:s epsilon:d mechanisms:Mechanism* chances:p",
@@ -153,7 +155,12 @@ function fieldsOf(message: string): Field[] {
   let fields = cache.get(message);
   if (!fields) {
     fields = MESSAGES[message]!.split(" ").map((text, i) => {
-      const [, name, type, many] = /(\w+):(\w+)(.?)/.exec(text) as unknown as [string, string, string, string];
+      const [, name, type, many] = /(\w+):(\w+)(.?)/.exec(text) as unknown as [
+        string,
+        string,
+        string,
+        string,
+      ];
       return fieldOf(i + 1, name, type, many);
     });
     cache.set(message, fields);
@@ -162,7 +169,8 @@ function fieldsOf(message: string): Field[] {
 }
 
 function fieldOf(number: number, name: string, type: string, many = ""): Field {
-  const wire = many === "%" ? LENGTH : "tu".includes(type) ? VARINT : "dor".includes(type) ? FIXED : LENGTH;
+  const wire =
+    many === "%" ? LENGTH : "tu".includes(type) ? VARINT : "dor".includes(type) ? FIXED : LENGTH;
   return { number, name, type, many, wire };
 }
 
@@ -247,7 +255,9 @@ function write(fields: readonly Field[], values: Values, out: number[]): number[
     if (many === "*") {
       for (const each of value as unknown[]) writeField(field, each, out);
     } else if (many) {
-      const entries = (value as [string, unknown][]).map((entry) => [utf8.encode(entry[0]), entry] as const);
+      const entries = (value as [string, unknown][]).map(
+        (entry) => [utf8.encode(entry[0]), entry] as const,
+      );
       for (const [, [key, each]] of entries.sort(([a], [b]) => compareBytes(a, b))) {
         const [first, second] = entryOf(type); // both are written, also where they have their default
         const entry = writeField(second!, each, writeField(first!, key, []));
@@ -282,7 +292,8 @@ function writeField({ number, type, wire }: Field, value: unknown, out: number[]
 function contentOf(type: string, value: unknown): ArrayLike<number> {
   if (type === "s") return utf8.encode(value as string);
   if (type === "b" || type === "r") return value as ArrayLike<number>;
-  if (type === "p" || type === "e") return (value as bigint[]).reduce<number[]>((out, each) => writeVarint(each, out), []);
+  if (type === "p" || type === "e")
+    return (value as bigint[]).reduce<number[]>((out, each) => writeVarint(each, out), []);
   if (type.length > 1) return write(fieldsOf(type), value as Values, []);
   const bytes = new DataView(new ArrayBuffer(8));
   bytes.setFloat64(0, value as number, true);
@@ -298,19 +309,27 @@ function writeVarint(number: bigint | number | boolean, out: number[]): number[]
 
 // --- reading --------------------------------------------------------------------------------------
 
-const DEFAULTS: Readonly<Record<string, unknown>> = { s: "", b: new Uint8Array(), t: false, u: 0, d: 0 };
+const DEFAULTS: Readonly<Record<string, unknown>> = {
+  s: "",
+  b: new Uint8Array(),
+  t: false,
+  u: 0,
+  d: 0,
+};
 
 /** Return the fields of a message; `strict` refuses fields that are unknown, and repetitions. */
 function decode(fields: readonly Field[], data: Uint8Array, strict = false): Values {
   const reader = new Reader(data);
   const values: Values = {};
-  for (const { name, type, many } of fields) values[name] = many || type === "p" || type === "e" ? [] : DEFAULTS[type];
+  for (const { name, type, many } of fields)
+    values[name] = many || type === "p" || type === "e" ? [] : DEFAULTS[type];
   const seen = new Set<unknown>();
   while (!reader.isDone) {
     const tag = Number(reader.varint());
     const field = fields.find(({ number, wire }) => tag === ((number << 3) | wire));
     if (!field) {
-      if (strict) throw new InvalidInput(`the plan has a field that this version does not know (tag ${tag})`);
+      if (strict)
+        throw new InvalidInput(`the plan has a field that this version does not know (tag ${tag})`);
       readUnknown(fields, values, tag, reader);
       continue;
     }
@@ -355,7 +374,8 @@ function readField(type: string, reader: Reader, strict: boolean): unknown {
   }
   if (type === "p" || type === "e") {
     const numbers: (bigint | number)[] = [];
-    for (const rest = new Reader(content); !rest.isDone; ) numbers.push(type === "p" ? rest.varint() : Number(rest.varint()));
+    for (const rest = new Reader(content); !rest.isDone;)
+      numbers.push(type === "p" ? rest.varint() : Number(rest.varint()));
     return numbers;
   }
   if (type.length > 1) return decode(fieldsOf(type), content, strict);
@@ -372,7 +392,8 @@ class Reader {
   }
 
   take(count: number): Uint8Array {
-    if (count > this.data.length - this.at) throw new InvalidInput("these bytes end within a field of protobuf");
+    if (count > this.data.length - this.at)
+      throw new InvalidInput("these bytes end within a field of protobuf");
     return this.data.subarray(this.at, (this.at += count));
   }
 

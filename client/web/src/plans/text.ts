@@ -14,13 +14,17 @@ const UNSEEN =
 /** Throw `InvalidInput` for text that another text can look exactly like. */
 export function checkText(place: string, text: string): void {
   if (/^ | $| {2}/.test(text)) {
-    throw new InvalidInput(`${place}: ${JSON.stringify(text)} has a space at its beginning or end, or two in a row`);
+    throw new InvalidInput(
+      `${place}: ${JSON.stringify(text)} has a space at its beginning or end, or two in a row`,
+    );
   }
   if (/^[ -~]*$/.test(text)) return; // most texts, much sooner
   const unseen = UNSEEN.exec(text);
   if (unseen) {
     const code = unseen[0].codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0");
-    throw new InvalidInput(`${place}: ${JSON.stringify(text)} contains U+${code}: expected characters that can be seen`);
+    throw new InvalidInput(
+      `${place}: ${JSON.stringify(text)} contains U+${code}: expected characters that can be seen`,
+    );
   }
   if (text.normalize("NFC") !== text) {
     throw new InvalidInput(`${place}: ${JSON.stringify(text)} is not in Unicode's normal form NFC`);
