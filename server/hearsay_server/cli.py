@@ -30,7 +30,7 @@ COMMANDS = {
     ),
     "codegen": (
         "codegen:codegen",
-        "Write a Python module with an app's agreement and a typed function that records answers.",
+        "Write a module with an app's agreement and a typed function that records answers.",
     ),
     "device": ("device:app", "Make a device's ledger, and look into one."),
     "query": (
