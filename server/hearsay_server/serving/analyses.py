@@ -33,8 +33,8 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _log = logging.getLogger("hearsay.server")
 
-_NICE = 10
-"""How far the processes' priority is below the server's: a tenth of its share of a full core."""
+_NICE = 19
+"""How far the processes' priority is below the server's: a sixtieth of its share of a full core."""
 
 _LOADED = ["hearsay_server.__main__", "hearsay_server.answers.questions"]
 """Modules that are loaded once, before the first process is forked."""
