@@ -16,7 +16,9 @@ Exceptions without a module's name are defined here.
   - `PlanRefused`: mend what the app agreed to, or ask the operator for a plan that fits it
   - `Unreachable` (`hearsay.sending.transport`, a `ConnectionError`): check the address, the
     network, TLS and the token, as `reason` says; then try again
-  - `Answered` (`hearsay.sending.connection`): never reaches an app, which gets `Unreachable`
+  - `Answered` (`hearsay.sending.framing`): never reaches an app, which gets `Unreachable`
+  - `Malformed` (`hearsay.sending.framing`): the same
+    - `CutOff` (`hearsay.sending.framing`): the same
   - `Interrupted` (`hearsay.sending.connection`): the same
   - `Ended` (`hearsay_server.serving.status`): never reaches an app, whose call gets the status
     - `Denied` (`hearsay_server.serving.auth`): ask the operator for a token of the right role, or
