@@ -11,7 +11,7 @@ const DAY = 24 * 3600 * 1000;
 const TITLES: Record<string, string> = { travel: "Travel", minutes: "Minutes", late: "Late" };
 
 const WHY: Record<string, string> = {
-  spent: "it was reported today already",
+  spent: "today's answer was taken already",
   new_ledger: "this browser is new here, and may have reported today before its data were cleared",
   no_consent: "you have not agreed",
   disk: "this browser cannot keep the account of what was told",
@@ -47,8 +47,8 @@ function fill(): void {
       element("levels"),
       "level",
       level,
-      `${name}: epsilon ${epsilon}. All reports of a day together change the odds that anybody gives ` +
-        `to your answers at most ${Number(factor)}-fold.`,
+      `${name}: epsilon ${epsilon}. Whoever sees all your reports of a day can change their odds on ` +
+        `what you answered by a factor of ${Number(factor)} at most.`,
     );
     input.checked = level === (localStorage.getItem("level") ?? AGREEMENT.defaultLevel);
   }
@@ -68,11 +68,11 @@ async function clientAt(level: string): Promise<Client> {
     url: SERVER,
     agreement: AGREEMENT,
     level,
-    // Reports wait until the person has seen them and says so.
+    // Reports wait until the person has seen them and says so, or for a day.
     delivery: { batchAge: DAY },
     // This page has no accounts, and takes a browser without a ledger for a person who has never
     // answered. Somebody who clears the site's data tells more than one report a day. An app with
-    // accounts says here whether this person's account was created in this period.
+    // accounts says here whether this person's account has never answered, as its server notes.
     vouched: () => true,
   });
   return client;
@@ -162,12 +162,15 @@ async function prepare(): Promise<void> {
   const person = await clientAt(String(given.get("level")));
   await person.grant();
   const { taken, dropped } = await recordCommute(person, answers);
-  const left = Object.entries(dropped).filter(([name]) => answers[name as keyof CommuteAnswers]);
+  const left = Object.entries(dropped).filter(
+    ([name]) => answers[name as keyof CommuteAnswers] !== undefined,
+  );
   const kept = left.map(
     ([name, reason]) => `${TITLES[name]} is not taken: ${WHY[reason] ?? reason}.`,
   );
-  say([taken.length ? "Your report is ready below. Nothing has left yet." : "", ...kept].join(" "));
+  const ready = taken.length ? ["Your report is ready below. Nothing has left yet."] : [];
   await show();
+  say([...ready, ...kept].join(" "));
   if (taken.length) element("outbox-title").focus();
 }
 
@@ -175,23 +178,23 @@ async function send(): Promise<void> {
   say("Sending …");
   const sent = await client!.flush(10_000);
   const { reason, transport } = await client!.status();
+  await show();
   say(
     sent
       ? "Sent. The server has counted your report."
       : `Not sent yet: ${transport || reason}. This browser keeps the report, and tries again.`,
   );
-  await show();
 }
 
 async function revoke(forget: boolean): Promise<void> {
   await client!.revoke({ forget });
   element<HTMLInputElement>("consent").checked = false;
+  await show();
   say(
     forget
       ? "Your consent is taken back. Nothing waits, and the server is asked to forget what was under way."
       : "Your consent is taken back. Nothing waits, and nothing more is sent.",
   );
-  await show();
 }
 
 /** Run an action of a button, and say so where it fails. */

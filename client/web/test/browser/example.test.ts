@@ -126,7 +126,7 @@ describe.skipIf(MISSING)("the example page", () => {
     expect(await page.locator("#spendings tr").count()).toBe(3);
 
     await page.getByRole("button", { name: "Prepare my report" }).click();
-    await saying(page, "it was reported today already");
+    await saying(page, "today's answer was taken already");
     await page.reload();
     await page.waitForSelector("html[data-ready]");
     expect(await page.locator("#spendings tr").count()).toBe(3);
@@ -149,7 +149,7 @@ describe.skipIf(MISSING)("the example page", () => {
     expect(await page.locator("#spendings tr td").first().textContent()).toBe("1");
     await page.getByLabel("I agree that this browser").check();
     await page.getByRole("button", { name: "Prepare my report" }).click();
-    await saying(page, "it was reported today already");
+    await saying(page, "today's answer was taken already");
     await page.getByRole("button", { name: "ask the server to forget" }).click();
     await saying(page, "asked to forget");
     expect(await counted()).toBe(before);
