@@ -3,6 +3,7 @@
 import atexit
 import logging
 import os
+import sys
 import threading
 import time
 import weakref
@@ -35,13 +36,44 @@ _births = threading.RLock()
 """Guards `_living`; held while the process forks, so that no client appears in the middle."""
 
 
+_GRPC = "hearsay.sending.channels"
+"""The module whose import brings gRPC's own hooks at a fork, and those of its channels."""
+
+_hooked: set[bool] = set()
+"""Whether gRPC was there, for each time that the hooks at a fork were registered."""
+
+_depth = threading.local()
+"""How many of the hooks of the thread's fork have begun: there may be two registrations."""
+
+
 def watch(client: Living) -> None:
     """Register a client, weakly, to be paused at forks and closed as the process ends."""
     with _births:
         _living.add(client)
+        _hook()
+
+
+def _hook() -> None:
+    """Register the hooks at a fork, and again once gRPC is imported.
+
+    Before a fork Python runs first what was registered last, and the calls of clients must have
+    ended when gRPC's turn comes.
+    """
+    has_grpc = _GRPC in sys.modules
+    if hasattr(os, "register_at_fork") and has_grpc not in _hooked:  # Windows has no fork
+        _hooked.add(has_grpc)
+        os.register_at_fork(
+            before=_before_fork,
+            after_in_parent=lambda: _after_fork(child=False),
+            after_in_child=lambda: _after_fork(child=True),
+        )
 
 
 def _before_fork() -> None:
+    """Pause all clients, in the first of the hooks that are called for one fork."""
+    _depth.hooks = getattr(_depth, "hooks", 0) + 1
+    if _depth.hooks > 1:
+        return
     _births.acquire()
     deadline = time.monotonic() + _FORK_WAIT
     for sender in list(leaving):
@@ -54,7 +86,12 @@ def _before_fork() -> None:
 
 
 def _after_fork(*, child: bool) -> None:
+    """Resume all clients, in the last of the hooks that are called for one fork."""
     global _births
+    begun = getattr(_depth, "hooks", 0)
+    _depth.hooks = max(0, begun - 1)
+    if begun != 1:  # others follow, or this one was registered in the middle of the fork
+        return
     for client in list(_living):
         try:
             client.after_fork(child=child)
@@ -76,11 +113,3 @@ def _close_at_exit() -> None:
             client.end(time.monotonic() - begin)
         except Exception as error:
             _log.error("a client could not be closed: %s", type(error).__name__)
-
-
-if hasattr(os, "register_at_fork"):  # there is no fork on Windows
-    os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=lambda: _after_fork(child=False),
-        after_in_child=lambda: _after_fork(child=True),
-    )
