@@ -6,8 +6,7 @@ BIN := $(VENV)/bin
 # What is imported is compiled then, and kept: all that is installed would take minutes.
 PIP := $(BIN)/pip install --quiet --no-compile --disable-pip-version-check \
 	--constraint constraints.txt
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest \
-	--numprocesses auto --maxprocesses 4 --dist worksteal
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 WEB := client/web
@@ -28,12 +27,14 @@ endif
 demo: $(VENV)/.demo
 	$(BIN)/hearsay demo
 
-test: $(VENV)/.dev web  # which some tests compare with Python, and run against a server
-	$(PYTEST) -m "not slow and not long"
+# Some tests compare the TypeScript SDK with Python, so it is built first. Three workers keep two cores busy:
+# many tests wait.
+test: $(VENV)/.dev web
+	$(PYTEST) --numprocesses 3 -m "not slow and not long"
 	$(call npm_run,test)
 
 test-all: test
-	$(PYTEST) -m "slow and not long"
+	$(PYTEST) --numprocesses auto --maxprocesses 4 -m "slow and not long"
 	$(call npm_run,test:slow)
 
 lint: $(VENV)/.dev $(NODE_MODULES)
