@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -14,6 +14,7 @@ from hearsay.sending.failures import OUR_FAULT, on_one_line
 from hearsay.sending.grpc_failures import explained, has_no_connection, missing, retry_after
 from hearsay.sending.transport import (
     Answer,
+    ServerTransport,
     Tls,
     Token,
     Unreachable,
@@ -21,10 +22,8 @@ from hearsay.sending.transport import (
     check_tls,
     is_loopback,
     malformed,
-    single,
 )
 from hearsay.trouble import Reason
-from hearsay.v1 import collector_pb2
 from ldp.errors import InvalidInput, NotReady
 
 _Request = TypeVar("_Request", contravariant=True)
@@ -53,15 +52,6 @@ _CHANNEL = [*_KEEP_ALIVE, _IDLE, _LARGEST, ("grpc.use_local_subchannel_pool", 1)
 
 _PATH = "/hearsay.v1."
 
-_METHODS = {
-    name: (request.SerializeToString, response.FromString)
-    for name, request, response in (
-        ("GetPlan", collector_pb2.GetPlanRequest, collector_pb2.GetPlanResponse),
-        ("Submit", collector_pb2.SubmitRequest, collector_pb2.SubmitResponse),
-        ("Forget", collector_pb2.ForgetRequest, collector_pb2.ForgetResponse),
-    )
-}
-
 _SCHEMES = {"dns", "google-c2p", "ipv4", "ipv6", "unix-abstract", "vsock", "xds"}
 """Names that gRPC takes for a scheme rather than for a host's name."""
 
@@ -87,7 +77,7 @@ class _Route:
         return _open(self.target, self.tls, self.insecure, [_ONE_THREAD])
 
 
-class GrpcTransport:
+class GrpcTransport(ServerTransport):
     """The Collector service of a real server.
 
     The connection is made when it is needed, and shared by all transports of the process with the
@@ -108,34 +98,15 @@ class GrpcTransport:
         if tls is not None:
             _credentials(tls)
         self._route = _Route(target, tls, insecure)
+        self._where = target
         self._token = token
         self._call: Any = None  # a grpc.Call that is under way
         self._usable = True
-
-    def get_plan(self, survey: str, timeout: float) -> collector_pb2.GetPlanResponse:
-        request = collector_pb2.GetPlanRequest(survey=survey)
-        response: collector_pb2.GetPlanResponse = self._run("GetPlan", request, timeout)
-        return response
-
-    def submit(self, batch: collector_pb2.Batch, timeout: float) -> collector_pb2.SubmitResponse:
-        request = collector_pb2.SubmitRequest(batches=[batch])
-        response: collector_pb2.SubmitResponse = self._run("Submit", request, timeout)
-        return single(response, self._route.target)
-
-    def forget(
-        self, survey: str, period: str, ids: Sequence[bytes], timeout: float
-    ) -> collector_pb2.ForgetResponse:
-        request = collector_pb2.ForgetRequest(survey=survey, period=period, ids=ids)
-        response: collector_pb2.ForgetResponse = self._run("Forget", request, timeout)
-        return response
 
     def interrupt(self) -> None:
         call = self._call
         if call is not None:
             call.cancel()
-
-    def close(self) -> None:
-        self.interrupt()
 
     def after_fork(self, *, usable: bool) -> None:
         if self._call is not None:
@@ -143,7 +114,7 @@ class GrpcTransport:
         self._call = None
         self._usable = usable
 
-    def _run(self, name: str, request: Any, timeout: float) -> Any:
+    def _run(self, name: str, request: Message, kind: type[Answer], timeout: float) -> Answer:
         if not self._usable:
             raise Unreachable("this process was forked in the middle of a call; others will send")
         entries = _metadata(self._token)
@@ -157,9 +128,10 @@ class GrpcTransport:
             # A call that streams its answers, of which there is one. Unlike a call with one
             # answer, another thread can end it, and it starts no thread: as a process exits,
             # Python 3.12 starts none, and a future would be waited for without an end.
-            rpc: Any = shared.channel.unary_stream(f"{_PATH}Collector/{name}", *_METHODS[name])
+            path = f"{_PATH}Collector/{name}"
+            rpc: Any = shared.channel.unary_stream(path, _serialized, kind.FromString)
             call = self._call = rpc(request, timeout=timeout, metadata=entries)
-            answers = list(itertools.islice(call, 2))
+            answers: list[Answer] = list(itertools.islice(call, 2))
             call.cancel()  # does nothing unless there are more
             _finish(call)
         except grpc.RpcError as error:
@@ -175,7 +147,7 @@ class GrpcTransport:
                 call.cancel()  # does nothing unless an exception came from elsewhere
             channels.give_back(shared, failed=failed)
         if len(answers) != 1:
-            raise malformed(self._route.target, f"one request with {len(answers)} messages")
+            raise malformed(self._where, f"one request with {len(answers)} messages")
         return answers[0]
 
     def _translated(self, status: Any) -> Exception:

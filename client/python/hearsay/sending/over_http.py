@@ -8,7 +8,7 @@ import contextlib
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from google.protobuf.message import DecodeError, Message
@@ -25,8 +25,15 @@ from hearsay.sending.dialing import Site, open_connection, site
 from hearsay.sending.failures import OUR_FAULT, on_one_line
 from hearsay.sending.framing import Answered, CutOff, Malformed, Response
 from hearsay.sending.http_failures import explained
-from hearsay.sending.transport import Answer, Tls, Token, Unreachable, bearer, malformed, single
-from hearsay.v1 import collector_pb2
+from hearsay.sending.transport import (
+    Answer,
+    ServerTransport,
+    Tls,
+    Token,
+    Unreachable,
+    bearer,
+    malformed,
+)
 from ldp.errors import InvalidInput, NotReady
 
 _PATH = "/hearsay.v1."
@@ -259,7 +266,7 @@ class _Server:
         return Unreachable(words, reason=reason)
 
 
-class HttpTransport:
+class HttpTransport(ServerTransport):
     """The Collector service of a real server, over HTTP.
 
     The connection is made when it is needed, and used again for the next call of any transport of
@@ -278,31 +285,14 @@ class HttpTransport:
         insecure: bool = False,
     ) -> None:
         self._server = _Server(target, tls, token, insecure, shared=True)
+        self._where = self._server.site.url
         self._call: Call | None = None
         self._usable = True
-
-    def get_plan(self, survey: str, timeout: float) -> collector_pb2.GetPlanResponse:
-        request = collector_pb2.GetPlanRequest(survey=survey)
-        return self._run("GetPlan", request, collector_pb2.GetPlanResponse, timeout)
-
-    def submit(self, batch: collector_pb2.Batch, timeout: float) -> collector_pb2.SubmitResponse:
-        request = collector_pb2.SubmitRequest(batches=[batch])
-        answer = self._run("Submit", request, collector_pb2.SubmitResponse, timeout)
-        return single(answer, self._server.site.url)
-
-    def forget(
-        self, survey: str, period: str, ids: Sequence[bytes], timeout: float
-    ) -> collector_pb2.ForgetResponse:
-        request = collector_pb2.ForgetRequest(survey=survey, period=period, ids=ids)
-        return self._run("Forget", request, collector_pb2.ForgetResponse, timeout)
 
     def interrupt(self) -> None:
         call = self._call
         if call is not None:
             call.interrupt()
-
-    def close(self) -> None:
-        self.interrupt()
 
     def after_fork(self, *, usable: bool) -> None:
         self._server.pool.after_fork()

@@ -2,6 +2,7 @@
 
 import ipaddress
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,6 +90,38 @@ class Transport(Protocol):
 
     def after_fork(self, *, usable: bool) -> None:
         """Drop the parent's call in a forked child; no call was under way if `usable`."""
+
+
+class ServerTransport(ABC):
+    """What the transports to a real server have in common; with the rest it is a `Transport`."""
+
+    _where: str
+    """The server, in errors."""
+
+    def get_plan(self, survey: str, timeout: float) -> collector_pb2.GetPlanResponse:
+        request = collector_pb2.GetPlanRequest(survey=survey)
+        return self._run("GetPlan", request, collector_pb2.GetPlanResponse, timeout)
+
+    def submit(self, batch: collector_pb2.Batch, timeout: float) -> collector_pb2.SubmitResponse:
+        request = collector_pb2.SubmitRequest(batches=[batch])
+        answer = self._run("Submit", request, collector_pb2.SubmitResponse, timeout)
+        return single(answer, self._where)
+
+    def forget(
+        self, survey: str, period: str, ids: Sequence[bytes], timeout: float
+    ) -> collector_pb2.ForgetResponse:
+        request = collector_pb2.ForgetRequest(survey=survey, period=period, ids=ids)
+        return self._run("Forget", request, collector_pb2.ForgetResponse, timeout)
+
+    def close(self) -> None:
+        self.interrupt()
+
+    @abstractmethod
+    def interrupt(self) -> None: ...
+
+    @abstractmethod
+    def _run(self, name: str, request: Message, kind: type[Answer], timeout: float) -> Answer:
+        """Call a method of the Collector; raise as `Transport`'s calls."""
 
 
 class Calls(Protocol):
