@@ -21,7 +21,7 @@ from http_servers import (
 )
 from over_http import Door, answering
 from serving import register
-from test_transport import Fake, Relay
+from test_transport import REFUSALS, Fake, Relay
 
 from hearsay import Analyst, InvalidInput, Reason, Unreachable
 from hearsay.sending.over_http import HttpTransport
@@ -297,11 +297,7 @@ def test_whatever_bytes_come_nothing_else_is_raised_and_no_time_is_lost() -> Non
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, Reason.SERVER_REFUSED),
-        (grpc.StatusCode.UNIMPLEMENTED, Reason.SERVER_REFUSED),
-        (grpc.StatusCode.INTERNAL, Reason.SERVER_REFUSED),
-        (grpc.StatusCode.UNAVAILABLE, Reason.UNREACHABLE),
-        (grpc.StatusCode.CANCELLED, Reason.UNREACHABLE),
+        *REFUSALS,
         (grpc.StatusCode.DEADLINE_EXCEEDED, Reason.UNREACHABLE),
         (grpc.StatusCode.UNAUTHENTICATED, Reason.BAD_TOKEN),
         (grpc.StatusCode.PERMISSION_DENIED, Reason.BAD_TOKEN),

@@ -281,16 +281,17 @@ def test_what_is_no_tls_is_refused_with_what_to_give(tls: Any) -> None:
         open_channel("a.example:1", tls=tls)
 
 
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, Reason.SERVER_REFUSED),
-        (grpc.StatusCode.UNIMPLEMENTED, Reason.SERVER_REFUSED),
-        (grpc.StatusCode.INTERNAL, Reason.SERVER_REFUSED),
-        (grpc.StatusCode.UNAVAILABLE, Reason.UNREACHABLE),
-        (grpc.StatusCode.CANCELLED, Reason.UNREACHABLE),
-    ],
-)
+REFUSALS = [
+    (grpc.StatusCode.RESOURCE_EXHAUSTED, Reason.SERVER_REFUSED),
+    (grpc.StatusCode.UNIMPLEMENTED, Reason.SERVER_REFUSED),
+    (grpc.StatusCode.INTERNAL, Reason.SERVER_REFUSED),
+    (grpc.StatusCode.UNAVAILABLE, Reason.UNREACHABLE),
+    (grpc.StatusCode.CANCELLED, Reason.UNREACHABLE),
+]
+"""What a server may answer, and the reason that either transport tells."""
+
+
+@pytest.mark.parametrize(("code", "reason"), REFUSALS)
 def test_a_server_that_answers_and_refuses_is_told(
     fake: Fake, address: str, code: grpc.StatusCode, reason: Reason
 ) -> None:
