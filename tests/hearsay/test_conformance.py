@@ -17,10 +17,10 @@ from vectors.notation import Script, written
 
 from hearsay import InvalidInput
 from hearsay.plans import period
+from hearsay.plans.domains import Numeric
 from hearsay.plans.memo import Memoizer
-from hearsay.plans.plan import Numeric, parse
+from hearsay.plans.plan import parse
 from hearsay.recording.batches import only, together
-from hearsay.recording.terms import Terms
 from hearsay.v1 import collector_pb2
 from ldp import Mechanism, build
 from ldp.core.exact import ONE, exp_bounds, log_upper
@@ -294,7 +294,7 @@ def test_numbers_find_their_place_as_the_vectors_say() -> None:
             assert stream.point(double(place), case["grid"]) == point
         for seed, place, used in case["anything"]:
             coins = Script(bytes.fromhex(seed))
-            assert bits(float(Terms.drawn_from(domain, coins))) == place
+            assert bits(float(domain.anything(coins))) == place
             assert coins.used == used
     for case in cases("numbers.json", "refused"):
         low, high, step = (double(case[name]) for name in ("low", "high", "step"))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from serving import connected, create, own_name, submit
 
 import hearsay.plans.plan
+from hearsay.plans.domains import Categorical
 from hearsay.plans.plan import Plan
 from hearsay.v1 import admin_pb2, admin_pb2_grpc, collector_pb2
 from hearsay_server.surveys import catalogue
@@ -90,7 +91,7 @@ def answers(plan: Plan, rows: int, seed: int) -> dict[str, NDArray[Any]]:
     source = np.random.default_rng(seed)
     found: dict[str, NDArray[Any]] = {}
     for name, attribute in plan.attributes.items():
-        if isinstance(attribute.domain, hearsay.plans.plan.Categorical):
+        if isinstance(attribute.domain, Categorical):
             found[name] = source.integers(0, len(attribute.domain.values), rows) // 2
         else:
             found[name] = source.beta(2, 4, rows) * 2 - 1

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hearsay.plans.plan import Categorical, Plan, parse
+from hearsay.plans.domains import Categorical
+from hearsay.plans.plan import Plan, parse
 from ldp import InvalidInput
 
 _LONGEST = 200

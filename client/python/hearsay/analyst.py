@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
 import numpy as np
 
 from hearsay.plans import plan as plans
+from hearsay.plans.domains import Categorical
 from hearsay.sending.transport import Tls, Token, Unreachable, open_calls
 from hearsay.v1 import admin_pb2, analyst_pb2
 from ldp.errors import InvalidInput, NotReady, needs
@@ -113,7 +114,7 @@ class Analyst:
         plan = plans.parse(shown.plan)
         for name, attribute in plan.attributes.items():
             domain = attribute.domain
-            if isinstance(domain, plans.Categorical):
+            if isinstance(domain, Categorical):
                 kind = ["categorical", domain.values, math.nan, math.nan, math.nan]
             else:
                 kind = ["numeric", None, domain.low, domain.high, domain.step]

@@ -10,7 +10,8 @@ from functools import cached_property
 
 from hearsay.agreement import Agreement
 from hearsay.plans import period
-from hearsay.plans.plan import Categorical, Plan
+from hearsay.plans.domains import Categorical
+from hearsay.plans.plan import Plan
 from ldp import InvalidInput
 
 _UNTIL = {

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hearsay.plans import period
-from hearsay.plans.plan import Numeric
+from hearsay.plans.domains import Numeric
 from hearsay.plans.presence import unpack
 from hearsay.recording.batches import together
 from hearsay.v1 import collector_pb2
@@ -95,7 +95,7 @@ def numbers() -> dict[str, list[Case]]:
         for _ in range(4):
             seed = seeds.next()
             coins = Script(seed)
-            drawn.append([seed.hex(), double(float(Terms.drawn_from(domain, coins))), coins.used])
+            drawn.append([seed.hex(), double(float(domain.anything(coins))), coins.used])
         points = 0 if domain.points is None else len(domain.points)
         domains.append(
             _domain(low, high, step, clamp)

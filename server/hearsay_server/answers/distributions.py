@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay.plans.plan import Categorical, Numeric, Plan
+from hearsay.plans.domains import Categorical, Numeric
+from hearsay.plans.plan import Plan
 from hearsay.plans.points import Points
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.queries import CONFIDENCE, NoReports, Tallies, by_level

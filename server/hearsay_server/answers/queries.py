@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hearsay.columns import DIFFERENCE_COLUMNS
-from hearsay.plans.plan import Categorical, Numeric, Plan
+from hearsay.plans.domains import Categorical, Numeric
+from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.repeats import of_levels
 from hearsay_server.ingest.intake import Cohort
@@ -131,18 +132,11 @@ def estimate(
     cohorts = by_level(plan, question.attribute, tallies)
     answer = _answered(plan, question.attribute, cohorts, question.method, forged is not None)
     domain = plan.attributes[question.attribute].domain
-    raw, scale = answer.estimate, 1.0
+    raw = domain.in_units(answer.estimate)
     shift: Shift | None = None
     if forged is not None:
         method = question.method or "inverse_variance"
         shift = largest_shift(cohorts, forged, method)
-    labels: Sequence[str]
-    if isinstance(domain, Categorical):
-        statistic, labels = "frequency", domain.values
-    else:
-        statistic, labels = "mean", ["mean"]
-        scale = (domain.high - domain.low) / 2
-        raw = raw.rescaled((domain.low, domain.high))
     value, tag = _processed(question, [mechanism for mechanism, _ in cohorts], raw)
     confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
     low, high = raw.interval(confidence, simultaneous=question.simultaneous)
@@ -154,20 +148,20 @@ def estimate(
     }
     if tag:
         columns["raw"] = raw.value
-    if statistic == "frequency":
+    if domain.statistic == "frequency":
         columns["effective_sample_size"] = effective_sample_size(raw)
     if answer.alike:
-        alike = answer.alike.rescaled(raw.bounds)
+        alike = domain.in_units(answer.alike)
         columns["alike"] = alike.value
         columns["alike_low"], columns["alike_high"] = alike.interval(
             confidence, simultaneous=question.simultaneous
         )
     if shift:
-        columns |= {"shift_down": scale * shift.down, "shift_up": scale * shift.up}
+        columns |= {"shift_down": domain.units * shift.down, "shift_up": domain.units * shift.up}
     shown = _shown(question, domain, value)
     table = np.stack([column[shown] for column in columns.values()], axis=1)
     rows = [
-        analyst_pb2.Row(label=labels[code], **dict(zip(columns, numbers, strict=True)))
+        analyst_pb2.Row(label=domain.labels[code], **dict(zip(columns, numbers, strict=True)))
         for code, numbers in zip(shown.tolist(), table.tolist(), strict=True)
     ]
     sums = []
@@ -191,11 +185,11 @@ def estimate(
             sums.append(row)
     seen = None
     if answer.detectable is not None:
-        seen = min(scale * answer.detectable, raw.bounds[1] - raw.bounds[0])
+        seen = min(domain.units * answer.detectable, raw.bounds[1] - raw.bounds[0])
     return analyst_pb2.EstimateResponse(
         survey=plan.survey,
         attribute=question.attribute,
-        statistic=statistic,
+        statistic=domain.statistic,
         confidence=confidence,
         simultaneous=question.simultaneous,
         reports=raw.n,
@@ -207,7 +201,7 @@ def estimate(
         group=group,
         repeats=cohorts.most_repeated,
         detectable_difference=seen,
-        rows_left_out=len(labels) - len(rows),
+        rows_left_out=len(domain.labels) - len(rows),
         sums=sums,
         title=plan.attributes[question.attribute].title,
     )
@@ -262,32 +256,25 @@ def compare(
     confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
     low, high = found.interval(confidence, simultaneous=question.simultaneous)
     domain = plan.attributes[attribute].domain
-    labels, scale = ["mean"], 1.0
-    estimates = found.first, found.second
-    if isinstance(domain, Categorical):
-        labels = list(domain.values)
-    else:
-        scale = (domain.high - domain.low) / 2
-        one, other = (each.rescaled((domain.low, domain.high)) for each in estimates)
-        estimates = one, other
     columns = (
-        *(each.value for each in estimates),
-        scale * found.value,
-        scale * found.standard_error,
-        scale * low,
-        scale * high,
+        domain.in_units(found.first).value,
+        domain.in_units(found.second).value,
+        domain.units * found.value,
+        domain.units * found.standard_error,
+        domain.units * low,
+        domain.units * high,
         found.p_value,
         found.adjusted_p_value,
     )
     rows = [
         analyst_pb2.Difference(label=label, **dict(zip(DIFFERENCE_COLUMNS, numbers, strict=True)))
-        for label, numbers in zip(labels, np.stack(columns, axis=1).tolist(), strict=True)
+        for label, numbers in zip(domain.labels, np.stack(columns, axis=1).tolist(), strict=True)
     ]
     return analyst_pb2.CompareResponse(
         survey=plan.survey,
         attribute=attribute,
         title=plan.attributes[attribute].title,
-        statistic="frequency" if isinstance(domain, Categorical) else "mean",
+        statistic=domain.statistic,
         confidence=confidence,
         simultaneous=question.simultaneous,
         first_reports=found.first.n,

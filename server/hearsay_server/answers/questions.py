@@ -11,7 +11,8 @@ from typing import TypeVar
 import numpy as np
 
 import hearsay.plans.plan
-from hearsay.plans.plan import Categorical, Plan
+from hearsay.plans.domains import Categorical
+from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers import distributions, queries, rows
 from hearsay_server.answers.queries import Tallies

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import hearsay.plans.plan
-from hearsay.plans.plan import Numeric, Plan
+from hearsay.plans.plan import Plan
 from hearsay_server.answers import queries
 from hearsay_server.answers.export import LEVEL, PERIOD, schema_of
 from hearsay_server.answers.folders import Folder, open_folder
@@ -113,8 +113,7 @@ def estimate(
         if (not levels or cohort.level in levels) and (not periods or cohort.period in periods)
     }
     found = queries.answered(plan, attribute, tallies, method).estimate
-    domain = plan.attributes[attribute].domain
-    return found.rescaled((domain.low, domain.high)) if isinstance(domain, Numeric) else found
+    return plan.attributes[attribute].domain.in_units(found)
 
 
 def _plan(data: bytes, attribute: str) -> Plan:

@@ -13,7 +13,7 @@ import typer
 
 import hearsay.plans.plan
 from hearsay.agreement import Agreement
-from hearsay.plans.plan import Categorical
+from hearsay.plans.domains import Categorical
 from hearsay.sending.transport import Tls, Unreachable
 from hearsay.sending.transport import connect as to_server
 from hearsay.trouble import Reason

@@ -7,7 +7,7 @@ from textwrap import wrap
 
 import hearsay.plans.plan
 from hearsay.agreement import Agreement
-from hearsay.plans.plan import Categorical
+from hearsay.plans.domains import Categorical
 
 _COLUMNS = 80
 """Lines are broken as prettier breaks them by default."""

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 import hearsay.plans.plan
+from hearsay.plans.domains import Numeric
 from hearsay_server.commands.connect import AsJson
 from hearsay_server.surveys import catalogue
 from hearsay_server.surveys import survey as surveys
@@ -104,7 +105,7 @@ def plan(
         raise InvalidInput("give --k for categories, or --low and --high for numbers, not both")
     scale = _Scale(k, -1.0 if low is None else low, 1.0 if high is None else high)
     if k is None:
-        hearsay.plans.plan.Numeric(scale.low, scale.high, clamp=False)
+        Numeric(scale.low, scale.high, clamp=False)
     make = _maker(mechanism, k)
     planned = scale.planned(truth)
     inner = scale.inner(planned)

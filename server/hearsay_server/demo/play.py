@@ -24,7 +24,7 @@ from rich.table import Table
 
 import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.plans.plan import Categorical, Numeric
+from hearsay.plans.domains import Categorical, Numeric
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2, collector_pb2, survey_pb2
 from hearsay_server.demo.devices import Answers, Respondent, Sent, deliver, start

@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 
 import hearsay.plans.plan
 from hearsay.plans import period
-from hearsay.plans.plan import Categorical, Plan
+from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
 from hearsay_server.answers import questions
 from hearsay_server.answers.queries import NoReports, Tallies
@@ -106,8 +106,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             if request.by not in (By.LEVEL, By.PERIOD):
                 raise InvalidInput(f"by must be LEVEL or PERIOD, got {request.by}")
             groups = _grouped(plan, await self._tallies(plan, question), request.by)
-            domain = plan.attributes[question.attribute].domain
-            rows = len(domain.values) if isinstance(domain, Categorical) else 1
+            rows = len(plan.attributes[question.attribute].domain.labels)
             begun = False
             for some in _together(groups, rows):
                 work = partial(questions.estimates, frozen, question, some)

@@ -1,6 +1,6 @@
 """A randomised code, in words."""
 
-from hearsay.plans.plan import Domain, Numeric
+from hearsay.plans.domains import Domain, Numeric
 from ldp import Mechanism
 from ldp.core.mechanism import FrequencyOracle
 

@@ -11,7 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 import hearsay.plans.plan
-from hearsay.plans.plan import Categorical, Level, Plan
+from hearsay.plans.domains import Categorical
+from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.survey import Question
@@ -110,8 +111,7 @@ def _rows(plan: Plan, level: Level, users: int) -> list[Row]:
     rows = []
     chances = (chance / (1 << 64) for chance in level.budget.chances)
     for (name, mechanism), chance in zip(level.mechanisms.items(), chances, strict=True):
-        domain = plan.attributes[name].domain
-        units = 1.0 if isinstance(domain, Categorical) else (domain.high - domain.low) / 2
+        units = plan.attributes[name].domain.units
         error = units * math.sqrt(_variance(mechanism) / (users * chance))
         size = mechanism.code_bytes
         memoizer = plan.memoizer(level.name, name)

@@ -16,7 +16,8 @@ from google.protobuf.message import Message
 
 import hearsay.plans.plan
 from hearsay.plans import period
-from hearsay.plans.plan import Categorical, Domain, Plan
+from hearsay.plans.domains import Categorical, Domain
+from hearsay.plans.plan import Plan
 from hearsay.v1 import plan_pb2, survey_pb2
 from hearsay_server.surveys import catalogue
 from ldp import InvalidInput, Mechanism

@@ -8,12 +8,9 @@ from types import MappingProxyType
 from hearsay.choices import Agreed, Caps, Choices, no_attribute
 from hearsay.interrupts import is_from_handler
 from hearsay.plans.memo import Memoizer
-from hearsay.plans.plan import Categorical, Domain, Level, Plan
+from hearsay.plans.plan import Level, Plan
 from ldp import Coins, InvalidInput
 from ldp.planning.budget import Budget
-
-_GRID = 1 << 53
-"""How many values, evenly spread over [-1, 1], may replace a number outside the domain."""
 
 
 @lru_cache(maxsize=64)
@@ -128,13 +125,4 @@ class Terms:
         It takes the place of an answer outside the domain: whether a report leaves must not
         tell whether there is a value to report.
         """
-        return Terms.drawn_from(self.plan.attributes[name].domain, coins)
-
-    @staticmethod
-    def drawn_from(domain: Domain, coins: Coins) -> int | float:
-        """Return a value drawn uniformly from a domain, as `anything` does."""
-        if isinstance(domain, Categorical):
-            return coins.below(len(domain.values))
-        if domain.points is not None:
-            return domain.points.place(coins.below(len(domain.points)))
-        return 2 * coins.below(_GRID) / (_GRID - 1) - 1
+        return self.plan.attributes[name].domain.anything(coins)
