@@ -75,7 +75,6 @@ def _answers(domain: Numeric) -> list[float]:
 
 def numbers() -> dict[str, list[Case]]:
     """Return numbers.json."""
-    from hearsay.recording.terms import Terms
 
     seeds = Seeds("numbers")
     domains = []
