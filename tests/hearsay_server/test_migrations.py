@@ -42,6 +42,7 @@ FROZEN = {
     "schema_5": "b587546adecbf8487c4dfe820096b161fb4a9f687fcbff81b0c04d5f0972aa2f",
     "schema_6": "dde482de50ea1d9c531e6ffa182c7ab0fec4d35a1ff51d30e5ff164f0d845afe",
     "schema_7": "6f1f26ea403e1b577306f759b7a972ff8bda6f06b3fd721b4dc5f3c37b742f4c",
+    "schema_8": "811b790c023d21f96374bebd6c99527fdd5da6f1ba4c7e35c528e568e030ef48",
 }
 """The SHA-256 of each step's file. A released step never changes: where its hash differs, undo the
 change and add a step. The hash of a step that no version was released with changes with it."""

@@ -38,6 +38,9 @@ class Agreement:
     may_tell_changes: tuple[str, ...] = ()
     """The memoised attributes: their reports may tell when an answer changes."""
     plan: bytes = field(default=b"", repr=False)
+    maps: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    """The sensitive values of each map, by attribute and by the map's name. A report of somebody
+    who chose the map may reveal the other values."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[0-9a-f]{64}", self.revision):
@@ -87,12 +90,15 @@ def _contents(plan: Plan) -> dict[str, Any]:
     """
     domains: dict[str, tuple[str, ...] | tuple[float, float]] = {}
     may_reveal: dict[str, tuple[str, ...]] = {}
+    maps: dict[str, dict[str, tuple[str, ...]]] = {}
     for name, attribute in plan.attributes.items():
         domain = attribute.domain
         if isinstance(domain, Categorical):
             domains[name] = domain.values
             if domain.ordinary:
                 may_reveal[name] = domain.ordinary
+            if domain.maps:
+                maps[name] = dict(domain.maps)
         else:
             domains[name] = (domain.low, domain.high)
     return {
@@ -102,6 +108,7 @@ def _contents(plan: Plan) -> dict[str, Any]:
         "levels": {level.name: level.epsilon for level in plan.levels.values()},
         "default_level": plan.default_level,
         "may_reveal": may_reveal,
+        "maps": maps,
         "may_tell_changes": tuple(n for n, attribute in plan.attributes.items() if attribute.memo),
         "revision": plan.revision.hex(),
     }

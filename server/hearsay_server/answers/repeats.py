@@ -16,20 +16,20 @@ def of_levels(
     tallies: Mapping[Cohort, Tally],
     others: Mapping[Cohort, Tally] | None = None,
 ) -> list[Repeats]:
-    """Return the repeats of each level, in the order in which the tallies have the levels.
+    """Return the repeats of each level and map, in the order in which the tallies have them.
 
     They assume the largest overlap of people between periods that the numbers of reports permit,
     since nobody knows whether a device that reported in one period reported in another. With
     memos it may have sent the same code. `others` are reports that an estimate from `tallies` is
     compared with: they may be of the same people.
     """
-    rows = list(dict.fromkeys(cohort.level for cohort in tallies))
+    rows = list(dict.fromkeys((cohort.level, cohort.map) for cohort in tallies))
     # The levels of the others are rows of their own: what they weigh in a comparison is another.
     others = others or {}
     periods = list(dict.fromkeys(cohort.period for cohort in (*tallies, *others)))
     reports = np.zeros((len(rows) + 1, len(periods)))
     for cohort, tally in tallies.items():  # one at a time: they are unpacked as they are looked at
-        reports[rows.index(cohort.level), periods.index(cohort.period)] += tally.n
+        reports[rows.index((cohort.level, cohort.map)), periods.index(cohort.period)] += tally.n
     for cohort, tally in others.items():
         reports[len(rows), periods.index(cohort.period)] += tally.n
     memo = bool(plan.attributes[attribute].memo)

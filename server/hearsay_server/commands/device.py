@@ -122,13 +122,14 @@ def _column(plan: Plan | None, column: collector_pb2.Column, rows: int) -> dict[
     codes = [column.codes[i * width : (i + 1) * width] for i in range(min(count, _SHOWN))]
     shown = [{"code": code.hex(), "means": ""} for code in codes]
     if plan is not None:
-        mechanism = plan.level(column.level).mechanisms[column.attribute]
+        mechanism = plan.mechanism(column.level, column.attribute, column.map)
         domain = plan.attributes[column.attribute].domain
         for each, code in zip(shown, codes, strict=True):
             each["means"] = describe(domain, mechanism, code).partition("  ")[2]
     return {
         "attribute": column.attribute,
         "level": column.level,
+        "map": column.map,
         "codes": shown,
         "more": count - len(shown),
     }
@@ -175,7 +176,8 @@ def _show(survey: dict[str, Any], console: Console) -> None:
 
 
 def _lines(column: dict[str, Any]) -> list[str]:
-    lines = [f"{column['attribute']} ({column['level']})"]
+    by_map = f", map {column['map']}" if column["map"] else ""
+    lines = [f"{column['attribute']} ({column['level']}{by_map})"]
     for each in column["codes"]:
         code = each["code"]
         short = code if len(code) <= 16 else f"{code[:16]}..."

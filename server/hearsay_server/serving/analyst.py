@@ -15,6 +15,7 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 import hearsay.plans.plan
+from hearsay.columns import NO_MAP
 from hearsay.plans import period
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
@@ -103,9 +104,10 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         question = request.question
         with _telling():
             frozen, plan = await self._plan(question)
-            if request.by not in (By.LEVEL, By.PERIOD):
-                raise InvalidInput(f"by must be LEVEL or PERIOD, got {request.by}")
-            groups = _grouped(plan, await self._tallies(plan, question), request.by)
+            if request.by not in (By.LEVEL, By.PERIOD, By.MAP):
+                raise InvalidInput(f"by must be LEVEL, PERIOD or MAP, got {request.by}")
+            tallies = await self._tallies(plan, question)
+            groups = _grouped(plan, question.attribute, tallies, request.by)
             rows = len(plan.attributes[question.attribute].domain.labels)
             begun = False
             for some in _together(groups, rows):
@@ -128,6 +130,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                     raise InvalidInput(
                         "the two parts must have no reports in common: both have the level "
                         f"{cohort.level!r} of the period {cohort.period!r}"
+                        + (f", by the map {cohort.map!r}" if cohort.map else "")
                     )
             work = partial(questions.comparison, first=frozenset(first))
             both = PackedTallies({**first.packed, **second.packed})
@@ -174,6 +177,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             frozen, plan = await self._plan(request)
             tallies = await self._tallies(plan, request)
             levels = list(dict.fromkeys(cohort.level for cohort in tallies))
+            _refuse_maps(request.selection)
             pages = self._store.batches(plan.survey, resolve(plan, request.selection))
             async with self._analyses.process() as run:
                 targets = await run(questions.targets, frozen, request, tallies)
@@ -189,6 +193,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
     ) -> AsyncIterator[bytes]:
         with _telling():
             frozen, plan = await self._frozen(request.survey)
+            _refuse_maps(request.selection)
             selected = resolve(plan, request.selection)
             before = _exported(plan, request.since)
             caller = auth.caller()
@@ -283,7 +288,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         self, plan: Plan, attribute: str, selection: analyst_pb2.Selection
     ) -> PackedTallies:
         return await self._read(
-            lambda: self._store.tallies(plan.survey, attribute, resolve(plan, selection))
+            lambda: self._store.tallies(plan.survey, attribute, resolve(plan, selection, attribute))
         )
 
     async def _answer(
@@ -329,6 +334,12 @@ def _telling() -> Iterator[None]:
         raise Ended(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
 
 
+def _refuse_maps(selection: analyst_pb2.Selection) -> None:
+    """Raise `InvalidInput` where maps are selected for a call that reads whole batches."""
+    if selection.maps:
+        raise InvalidInput("rows and tests for forged reports are not to be had by map")
+
+
 def _together(groups: Mapping[str, Tallies], rows: int) -> Iterator[dict[str, Tallies]]:
     """Split groups, whose answers have so many rows, into parts of about `_TOGETHER` rows."""
     names = list(groups)
@@ -337,11 +348,18 @@ def _together(groups: Mapping[str, Tallies], rows: int) -> Iterator[dict[str, Ta
         yield {name: groups[name] for name in names[begin : begin + most]}
 
 
-def _grouped(plan: Plan, tallies: PackedTallies, by: By.By) -> dict[str, PackedTallies]:
-    """Return the tallies of each level, in the plan's order, or of each period, in time's."""
+def _grouped(
+    plan: Plan, attribute: str, tallies: PackedTallies, by: By.By
+) -> dict[str, PackedTallies]:
+    """Return the tallies of each level, in the plan's order, of each map, in the names' order and
+    then of no map, or of each period, in time's."""
     if by == By.LEVEL:
         levels = tallies.grouped(lambda cohort: cohort.level)
         return {name: levels[name] for name in plan.levels if name in levels}
+    if by == By.MAP:
+        maps = tallies.grouped(lambda cohort: cohort.map)
+        names = (*plan.maps(attribute), "")
+        return {name or NO_MAP: maps[name] for name in names if name in maps}
     return dict(sorted(tallies.grouped(lambda cohort: cohort.period).items()))
 
 

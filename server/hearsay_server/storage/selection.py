@@ -10,15 +10,16 @@ from ldp import InvalidInput
 
 @dataclass(frozen=True)
 class Selected:
-    """Levels, periods, and the ends of a range of periods, which belong to it.
+    """Levels, periods, the ends of a range of periods, which belong to it, and maps.
 
-    An empty field restricts nothing.
+    An empty field restricts nothing; an empty name among the maps stands for those who chose none.
     """
 
     levels: tuple[str, ...] = ()
     periods: tuple[str, ...] = ()
     first: str = ""
     last: str = ""
+    maps: tuple[str, ...] = ()
 
     def has(self, period: str) -> bool:
         """Tell whether a period is selected."""
@@ -35,16 +36,27 @@ _MOST_PERIODS = 1000
 """Periods that one request may name; a range may hold any number."""
 
 
-def resolve(plan: Plan, selection: analyst_pb2.Selection) -> Selected:
+def resolve(plan: Plan, selection: analyst_pb2.Selection, attribute: str = "") -> Selected:
     """Return what a request selects of a survey; without levels, all levels of the plan.
 
-    Raises `InvalidInput` for a level that the survey lacks, a name that is no period of the
-    survey, a range that ends before it begins, and more than 1000 periods.
+    Raises `InvalidInput` for a level that the survey lacks, a map that the attribute lacks (or
+    every attribute, where none is named), a name that is no period of the survey, a range that
+    ends before it begins, and more than 1000 periods.
     """
     first, last = selection.first_period, selection.last_period
     levels = tuple(dict.fromkeys(selection.levels))
     for name in levels:
         plan.level(name)
+    maps = tuple(dict.fromkeys(selection.maps))
+    known = {
+        name for each in ([attribute] if attribute else plan.attributes) for name in plan.maps(each)
+    }
+    for name in maps:
+        if name and name not in known:
+            whose = repr(attribute) if attribute else f"{plan.survey!r}"
+            raise InvalidInput(
+                f"{whose} has no map {name!r}; it has {', '.join(sorted(known)) or 'none'}"
+            )
     periods = tuple(dict.fromkeys(selection.periods))
     if len(periods) > _MOST_PERIODS:
         raise InvalidInput(
@@ -54,4 +66,4 @@ def resolve(plan: Plan, selection: analyst_pb2.Selection) -> Selected:
         period.start(plan.period, name)
     if last and first > last:
         raise InvalidInput(f"a range must not end before it begins, got {first!r} to {last!r}")
-    return Selected(levels or tuple(plan.levels), periods, first, last)
+    return Selected(levels or tuple(plan.levels), periods, first, last, maps)

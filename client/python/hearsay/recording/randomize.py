@@ -46,7 +46,7 @@ def randomize(
     dropped: dict[str, str] = {}
     for name, value in values.items():
         level = terms.levels[name]
-        mechanism = level.mechanisms[name]
+        mechanism = terms.mechanisms[name]
         calls = account.calls_cost(terms, name)
         if not account.is_drawn(name):
             dropped[name] = IDLE
@@ -69,7 +69,7 @@ def randomize(
                 value = terms.anything(name, coins)
             code = mechanism.encode_one(mechanism.randomize(value, coins))
         account.report(name, mechanism.epsilon, calls=calls, life=life)
-        report.columns.add(attribute=name, level=level.name, codes=code)
+        report.columns.add(attribute=name, level=level.name, codes=code, map=terms.maps[name])
     return dropped
 
 

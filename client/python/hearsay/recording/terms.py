@@ -9,7 +9,7 @@ from hearsay.choices import Agreed, Caps, Choices, no_attribute
 from hearsay.interrupts import is_from_handler
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.plan import Level, Plan
-from ldp import Coins, InvalidInput
+from ldp import Coins, InvalidInput, Mechanism
 from ldp.planning.budget import Budget
 
 
@@ -21,12 +21,14 @@ def _epsilon_of(budget: Budget, attributes: tuple[int, ...]) -> float:
 
 @dataclass(frozen=True)
 class Terms:
-    """A plan as one person executes it: each attribute's level, the budget of a record, and the
-    memoizers of the memoised attributes."""
+    """A plan as one person executes it: each attribute's level, map ("" for none) and mechanism,
+    the budget of a record, and the memoizers of the memoised attributes."""
 
     plan: Plan
     level: Level
     levels: Mapping[str, Level]
+    maps: Mapping[str, str]
+    mechanisms: Mapping[str, Mechanism]
     budget: Budget
     withheld: frozenset[str]
     memoizers: Mapping[str, Memoizer]
@@ -35,8 +37,9 @@ class Terms:
     def of(cls, plan: Plan, choices: Choices, agreed: Agreed, withheld: frozenset[str]) -> "Terms":
         """Return the terms of one person under a plan that was agreed to.
 
-        Raises `InvalidInput` where the plan lacks a level or attribute, or a record at these
-        levels spends more than the loosest of them, or than the app agreed to.
+        Raises `InvalidInput` where the plan lacks a level, map or attribute, a map could reveal
+        more than the app agreed to, or a record at these levels spends more than the loosest of
+        them, or than the app agreed to.
         """
         if choices.level is None and not plan.default_level:
             raise InvalidInput(
@@ -48,6 +51,13 @@ class Terms:
             if name not in plan.attributes:
                 raise InvalidInput(no_attribute(plan, name))
             levels[name] = plan.level(other)
+        maps = dict.fromkeys(plan.attributes, "")
+        for name, chosen_map in choices.maps:
+            if name not in plan.attributes:
+                raise InvalidInput(no_attribute(plan, name))
+            maps[name] = plan.map_of(name, chosen_map)
+            if chosen_map and name not in withheld:
+                agreed.check_map(plan, name, chosen_map)
         budget = level.budget
         for position, (name, chosen) in enumerate(levels.items()):
             if chosen is not level:
@@ -57,6 +67,10 @@ class Terms:
             plan=plan,
             level=level,
             levels=MappingProxyType(levels),
+            maps=MappingProxyType(maps),
+            mechanisms=MappingProxyType(
+                {name: chosen.by_map[name][maps[name]] for name, chosen in levels.items()}
+            ),
             budget=budget,
             withheld=withheld,
             memoizers={name: memo for name, memo in memoizers.items() if memo is not None},
@@ -85,7 +99,7 @@ class Terms:
     def cost(self, name: str) -> float:
         """Return the epsilon of a report of an attribute, or for a memoised one of a new memo."""
         memoizer = self.memoizers.get(name)
-        return memoizer.epsilon if memoizer else self.levels[name].mechanisms[name].epsilon
+        return memoizer.epsilon if memoizer else self.mechanisms[name].epsilon
 
     def check_caps(self, caps: Caps) -> None:
         """Raise `InvalidInput` where one report may spend more than its cap allows, or a cap is
@@ -96,7 +110,7 @@ class Terms:
         for name, cap in caps.attribute.items():
             if name not in self.levels or name in self.withheld:
                 continue
-            epsilon = self.levels[name].mechanisms[name].epsilon
+            epsilon = self.mechanisms[name].epsilon
             if epsilon > cap:
                 raise InvalidInput(
                     f"level {self.levels[name].name!r} spends epsilon {epsilon:g} on {name!r}, "
