@@ -203,6 +203,10 @@ REFUSED: Mapping[str, tuple[Callable[[plan_pb2.Plan], object], str]] = {
         lambda plan: plan.survey.attributes[0].categorical.maps.pop("work"),
         "level 'strict' has 2 mechanisms for 1 maps",
     ),
+    "a map that those get who choose none": (
+        lambda plan: plan.survey.attributes[0].categorical.maps[""].sensitive.append("flu"),
+        "the name of a map is",
+    ),
     "a name that cannot be seen": (
         lambda plan: plan.survey.attributes[0].categorical.maps["\u200b"].sensitive.append("flu"),
         "maps: .* contains U\\+200B",
@@ -249,7 +253,7 @@ def test_maps_exclude_other_declarations_of_the_question() -> None:
     with pytest.raises(InvalidInput, match="memo is for values that are all protected alike"):
         surveys.resolve(surveys.from_toml(memo, "t"))
     named = TOML.replace("maps.mine", "maps.Mine")
-    with pytest.raises(InvalidInput, match="maps: expected a lower-case letter"):
+    with pytest.raises(InvalidInput, match="the name of a map is a lower-case letter"):
         surveys.resolve(surveys.from_toml(named, "t"))
 
 

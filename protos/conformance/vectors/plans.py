@@ -15,6 +15,7 @@ from ldp import InvalidInput, Mechanism
 from ldp import mechanisms as m
 from ldp.core.exact import ONE, flip_threshold
 from ldp.core.policy import Policy
+from vectors import maps
 from vectors.notation import double
 
 Case = dict[str, Any]
@@ -126,7 +127,8 @@ _UNKNOWN = _varint(127 << 3) + b"\x01"
 def plans() -> dict[str, list[Case]]:
     """Return plans.json."""
     found = []
-    for note, data, reason in [*_written(), *_surveys(), *_levels(), *_mechanisms()]:
+    of_maps = ((note, _changed(maps.mapped, change), why) for note, change, why in maps.listed())
+    for note, data, reason in [*_written(), *_surveys(), *_levels(), *_mechanisms(), *of_maps]:
         case: Case = {"note": note, "plan": data.hex(), "accepted": not reason}
         try:
             plan = parse(data)

@@ -218,8 +218,6 @@ def questions(survey: survey_pb2.Survey) -> list[Question]:
             domain = hearsay.plans.plan.attribute(attribute, survey.period).domain
             if isinstance(domain, Categorical):
                 domain.policy(1.0)  # refused here, where the place is known
-                for name in domain.map_names:
-                    _check_name("maps", name)
         except InvalidInput as error:
             raise InvalidInput(f"{place}: {error}") from None
         question = Question(

@@ -1,6 +1,7 @@
 """What the answers to a question can be, and how mechanisms take them."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,6 +21,9 @@ from ldp.core.policy import Policy
 
 _GRID = 1 << 53
 """How many values, evenly spread over [-1, 1], may replace a number outside the domain."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+"""What a map may be called."""
 
 MOST_MAPS = 8
 """The most maps of one attribute: people at one level and map are one cohort of the estimate."""
@@ -77,6 +81,12 @@ class Categorical:
             raise InvalidInput(f"there may be {MOST_MAPS} maps, got {len(self.maps)}")
         known: dict[frozenset[str], str] = {}
         for name, sensitive in self.maps:
+            # An empty one would stand for no map.
+            if not _NAME.fullmatch(name):
+                raise InvalidInput(
+                    'the name of a map is a lower-case letter, then letters, digits or "_", '
+                    f"at most 64 in all, got {name!r}"
+                )
             if not sensitive:
                 raise InvalidInput(f"map {name!r} needs sensitive values: it would protect nothing")
             try:
