@@ -12,6 +12,7 @@ from rich.markup import escape
 import hearsay.plans.plan
 from hearsay import Analyst
 from hearsay.analyst import Options, Selection, compare_request
+from hearsay.columns import NO_MAP
 from hearsay.v1 import analyst_pb2
 from hearsay_server.commands import connect, plotting
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
@@ -186,7 +187,7 @@ def query(
                 )
                 for name in names
             ]
-            show.comparisons(compared, compare.partition("=")[2].split(","))
+            show.comparisons(compared, _part_names(compare))
             if plot is not None:
                 plotting.comparisons(compared, plot)
         else:
@@ -287,6 +288,11 @@ def _parts(compare: str, chosen: Selection) -> tuple[Selection, Selection]:
         found.append(Selection(**{**chosen, **ends}))  # type: ignore[typeddict-item]
     one, other = found
     return one, other
+
+
+def _part_names(compare: str) -> list[str]:
+    """Return what the two parts of `--compare` are called."""
+    return [name or NO_MAP for name in compare.partition("=")[2].split(",")]
 
 
 def _by(name: str) -> Literal["LEVEL", "PERIOD", "MAP"]:

@@ -262,7 +262,8 @@ def _if_alike(answer: analyst_pb2.EstimateResponse) -> str:
         if row.high > row.low
     ]
     narrower = 100 * (1 - sum(kept) / max(1, len(kept)))
-    groups = "levels and maps" if any(cohort.map for cohort in answer.cohorts) else "levels"
+    several = len({cohort.map for cohort in answer.cohorts}) > 1
+    groups = "levels and maps" if several else "levels"
     unseen = f"whether {groups} differ was not tested"
     if answer.HasField("detectable_difference"):
         found = answer.detectable_difference

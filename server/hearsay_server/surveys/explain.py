@@ -226,8 +226,8 @@ def show(explanation: Explanation, console: Console) -> None:
     maps = any(row.map for row in explanation.rows)
     alone = "level and map" if maps else "level"
     table = Table(title=f"Each {alone} by itself, with {explanation.users:,} users at it")
-    for heading in ("level", "attribute"):
-        table.add_column(heading)
+    for heading in ("level", "attribute, map" if maps else "attribute"):
+        table.add_column(heading, overflow="fold")
     table.add_column("mechanism", no_wrap=True)
     for heading in ("epsilon", "reported", "bytes", "error", *(["memo"] if memos else [])):
         table.add_column(heading, justify="right")
