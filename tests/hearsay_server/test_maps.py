@@ -13,6 +13,7 @@ from serving import submit
 
 from hearsay import Analyst
 from hearsay.plans.plan import Plan, parse
+from hearsay.plots import figure
 from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers import queries
 from hearsay_server.answers.rows import chunks
@@ -177,6 +178,12 @@ def test_those_who_chose_a_map_can_be_asked_for(clinic: tuple[str, Analyst]) -> 
         analyst.estimate("clinic", "smokes", maps=["mine"])
     with pytest.raises(InvalidInput, match="not to be had by map"):
         analyst.rows("clinic", maps=["mine"])
+
+
+def test_maps_are_drawn_beside_each_other(clinic: tuple[str, Analyst]) -> None:
+    _, analyst = clinic
+    (axis,) = figure(analyst.by_map("clinic", "diagnosis")).axes
+    assert len(axis.patches) == len(MAPS) * len(VALUES)
 
 
 def test_maps_are_compared(clinic: tuple[str, Analyst]) -> None:
