@@ -20,7 +20,12 @@ function blocks(path: string, language: string): string[] {
   );
 }
 
-const [PAGE, VOUCHED, NODE] = blocks("docs/web.md", "ts") as [string, string, string];
+const [PAGE, VOUCHED, LATER, NODE] = blocks("docs/web.md", "ts") as [
+  string,
+  string,
+  string,
+  string,
+];
 const [README] = blocks("client/web/README.md", "ts") as [string];
 const [SURVEY] = blocks("docs/sdk.md", "toml") as [string];
 
@@ -89,19 +94,20 @@ describe.skipIf(MISSING)("the guide's code", () => {
   const reached = (code: string): string => code.replace(/http:\/\/127\.0\.0\.1:8080/, server.url);
 
   test.each([
-    ["docs/web.md", PAGE],
-    ["README.md", README],
-  ])("in a page: %s", async (_, code) => {
+    ["docs/web.md", PAGE, ["mood", "walked"]],
+    ["docs/web.md, loaded later", LATER, ["mood"]],
+    ["README.md", README, ["mood", "walked"]],
+  ])("in a page: %s", async (_, code, asked) => {
     const before = await server.records("daily");
-    const fresh = { mood: "new_ledger", walked: "new_ledger" };
+    const fresh = Object.fromEntries(asked.map((name) => [name, "new_ledger"]));
     expect(await inPage(reached(code), before)).toEqual([[], fresh]);
     const developing = reached(code).replace("agreement:", "vouched: () => true,\n  agreement:");
-    expect(await inPage(developing, before + 1)).toEqual([["mood", "walked"], {}]);
+    expect(await inPage(developing, before + 1)).toEqual([asked, {}]);
   });
 
   test("all of it is typed", () => {
     const account = "const account = { answeredNever: true };\n";
-    for (const [name, code] of Object.entries({ PAGE, NODE, README })) {
+    for (const [name, code] of Object.entries({ PAGE, LATER, NODE, README })) {
       writeFileSync(join(folder, `src/${name}.ts`), code);
     }
     const imports = PAGE.split("\n").slice(0, 2).join("\n").replace(", recordDaily", "");
@@ -109,7 +115,7 @@ describe.skipIf(MISSING)("the guide's code", () => {
       join(folder, "src/VOUCHED.ts"),
       `${imports}\n${account}${VOUCHED}export { client };\n`,
     );
-    const files = ["PAGE", "NODE", "README", "VOUCHED"].map((name) => `src/${name}.ts`);
+    const files = ["PAGE", "LATER", "NODE", "README", "VOUCHED"].map((name) => `src/${name}.ts`);
     const options = "--noEmit --strict --target es2022 --module nodenext --types node".split(" ");
     const roots = ["--typeRoots", join(WEB, "node_modules/@types")];
     const tsc = join(WEB, "node_modules/.bin/tsc");
