@@ -95,6 +95,28 @@ def unbounded(epsilon: float) -> Losses:
     return Losses(epsilon, epsilon, 1, (1.0,))
 
 
+def variation_of(mechanism: Mechanism) -> float | None:
+    """Return the largest total variation of two inputs' fresh reports, rounded up, or a bound.
+
+    With the epsilon it is what `bounded` asks for, and all that a device needs to keep of a
+    report. It is 1 where nothing smaller is known, and None where a policy protects x from x'
+    and not x' from x: then `bounded` does not hold, and reports only add up.
+    Cost: 0.1 s for the largest tables, otherwise below a millisecond.
+    """
+    if mechanism.variation is not None:
+        return float_above(mechanism.variation)
+    if not mechanism.is_mutual:
+        return None
+    matrix, pairs = _matrix(mechanism), mechanism.protected_pairs()
+    if matrix is None:
+        return 1.0
+    largest = 0.0
+    for x, row in enumerate(matrix):
+        others = matrix if pairs is None else matrix[pairs[x]]
+        largest = max(largest, float(np.abs(others - row).sum(axis=1).max(initial=0.0)))
+    return min(1.0, largest / 2 + (matrix.shape[1] + 4) * _UNIT)
+
+
 @singledispatch
 def losses_of(reported: object) -> Losses:
     """Return losses that dominate one report of a `Mechanism` or `Channel`, of any two inputs.
