@@ -96,6 +96,31 @@ class Mechanism(ABC):
         return log_upper(self._worst_ratio())
 
     @property
+    def variation(self) -> Fraction | None:
+        """The largest total variation of two inputs' reports, or an upper bound.
+
+        It is known where the codes of any two inputs are e**`realised_epsilon` times as likely,
+        as many times less likely, or as likely; None elsewhere.
+        """
+        return None
+
+    @property
+    def is_mutual(self) -> bool:
+        """Whether the guarantee holds for x against x' wherever it does for x' against x."""
+        return True
+
+    def matrix(self) -> NDArray[np.float64] | None:
+        """Return Pr[code | input] in doubles, shape (inputs, codes), where it is known; else None."""
+        return None
+
+    def protected_pairs(self) -> NDArray[np.bool_] | None:
+        """Return the ordered pairs of inputs that the guarantee covers, shape (inputs, inputs).
+
+        None where it covers all.
+        """
+        return None
+
+    @property
     def integers(self) -> dict[str, tuple[int, ...]]:
         """The exact integers a plan carries, by field name; a single one as a 1-tuple."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "epsilon"}
@@ -428,6 +453,11 @@ class FrequencyOracle(Categorical):
     @property
     def tally_size(self) -> int:
         return self.k
+
+    @property
+    def variation(self) -> Fraction | None:
+        p, q = self.support
+        return p - q if self.two_valued else None
 
     @cached_property
     def _rounded_support(self) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ldp.core.coins import Coins
 from ldp.core.exact import ONE
 from ldp.core.mechanism import Categorical
-from ldp.core.policy import Policy, Ratios
+from ldp.core.policy import UNLIMITED, Policy, Ratios
 from ldp.errors import InvalidInput
 from ldp.mechanisms.frequency.table import ChannelTable
 from ldp.mechanisms.tools.sampling import draw_many, thresholds
@@ -46,6 +46,16 @@ class PolicyMechanism(Categorical):
 
     def _worst_ratio(self) -> Fraction:
         return self.promise.worst(self._ratios)
+
+    @property
+    def is_mutual(self) -> bool:
+        return self.promise.is_mutual
+
+    def protected_pairs(self) -> NDArray[np.bool_]:
+        finite = np.array([[d != UNLIMITED for d in row] for row in self.promise.distances])
+        classes = np.array(self.promise.classes)
+        pairs: NDArray[np.bool_] = finite[classes[:, None], classes]
+        return pairs
 
     def _check_privacy(self) -> None:
         if self.promise.epsilon > self.epsilon:

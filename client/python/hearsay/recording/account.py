@@ -2,7 +2,8 @@
 
 import json
 from bisect import insort
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import lru_cache
@@ -14,6 +15,9 @@ from hearsay.plans import period
 from hearsay.recording.terms import Terms
 from hearsay.trouble import Reason, Trouble
 from ldp import Coins
+from ldp.core.exact import float_above
+from ldp.core.losses import bounded
+from ldp.planning.composition import of_channels
 
 AHEAD = 24 * 3600.0
 """Seconds that a period may begin after, or have ended before, the server's time."""
@@ -31,7 +35,9 @@ class Account:
       revision, the drawn attributes, the epsilon of each reported one, and the costs;
     - `answered`, the time ranges of the answered periods;
     - `life`, how many times each epsilon was ever spent, by attribute;
-    - `calls`, the same, as if a memoised attribute needed one memo only, whatever the answers.
+    - `calls`, the same, as if a memoised attribute needed one memo only, whatever the answers;
+    - `fresh`, of `life` by epsilon, how many of the reports had which total variation; it is
+      missing where an earlier version of the SDK wrote the account.
     Life and calls differ only for memoised attributes: in life each new answer costs a memo and a
     repeated one nothing; in calls only the first report costs. Whether a report is dropped goes by
     `calls`, so it never depends on an answer: where only `life` is exhausted, a random value is
@@ -196,8 +202,13 @@ class Account:
         first = min(mine["since"] for mine in self._all.values() if "since" in mine)
         return first, caps.ends.timestamp()
 
-    def report(self, name: str, epsilon: float, *, calls: float, life: float) -> None:
-        """Note a report of `epsilon` in this period, and charge its costs to `calls` and `life`."""
+    def report(
+        self, name: str, epsilon: float, *, calls: float, life: float, variation: float | None
+    ) -> None:
+        """Note a report of `epsilon` in this period, and charge its costs to `calls` and `life`.
+
+        `variation` is the total variation of a fresh report, None where it only adds up.
+        """
         self._mine["spent"][name] = epsilon.hex()
         if self._left is not None:
             self._left -= Fraction(epsilon)
@@ -206,6 +217,32 @@ class Account:
                 times = self._mine[kind].setdefault(name, {})
                 times[cost.hex()] = times.get(cost.hex(), 0) + 1
                 self._mine["costs"][kind].append(cost.hex())
+        if life and variation is not None:
+            fresh = self._mine.setdefault("fresh", {}).setdefault(name, {})
+            times = fresh.setdefault(life.hex(), {})
+            times[variation.hex()] = times.get(variation.hex(), 0) + 1
+
+    def composed(self, names: Collection[str] | None = None) -> float:
+        """Return an epsilon at which all that was spent is (epsilon, `DELTA`)-LDP, rounded up.
+
+        Of the attributes `names` of this survey; None stands for all attributes of all surveys.
+        Fresh reports compose by their epsilon and total variation
+        (`ldp.planning.composition.of_channels`). What is not known to be fresh adds up: memos,
+        reports under a policy that protects one way only, and reports that an earlier version of
+        the SDK made.
+        """
+        lives = [self._mine] if names is not None else list(self._all.values())
+        fresh: Counter[tuple[str, str]] = Counter()
+        added = Fraction(0)
+        for mine in lives:
+            for name, spent in mine["life"].items():
+                if names is not None and name not in names:
+                    continue
+                known = mine.get("fresh", {}).get(name, {})
+                for epsilon, times in spent.items():
+                    fresh.update({(epsilon, of): n for of, n in known.get(epsilon, {}).items()})
+                    added += _epsilon(epsilon) * (times - sum(known.get(epsilon, {}).values()))
+        return float_above(added + Fraction(_composed(frozenset(fresh.items()))))
 
     def left(self, name: str, caps: Sequence[Caps]) -> float | None:
         """Return the epsilon that the caps for life leave an attribute; None without such caps."""
@@ -224,6 +261,17 @@ class Account:
 def _bounds(unit: str, label: str) -> tuple[float, float]:
     """Return when a period begins and ends, in Unix time."""
     return period.start(unit, label).timestamp(), period.end(unit, label).timestamp()
+
+
+@lru_cache(maxsize=64)
+def _composed(fresh: frozenset[tuple[tuple[str, str], int]]) -> float:
+    """Return the composition of fresh reports, by epsilon and total variation (in hex)."""
+    return of_channels(
+        [
+            (bounded(float.fromhex(epsilon), float.fromhex(variation)), times)
+            for (epsilon, variation), times in sorted(fresh)
+        ]
+    )
 
 
 def _epsilon(text: str) -> Fraction:

@@ -42,8 +42,12 @@ class Spending:
     """The epsilon spent on one attribute, and the epsilon that its caps leave.
 
     `epsilon` is the cost of one report, or for a memoised attribute of each new memo; `reports`
-    how often it was spent; `life` the sum ever spent; `left` the epsilon that the lowest cap for
-    life still allows (None: no cap). `answered` tells whether this period's report was made.
+    how often it was spent; `life` the sum ever spent, which the caps count; `left` the epsilon
+    that the lowest cap for life still allows (None: no cap). `answered` tells whether this
+    period's report was made. `composed` is a smaller figure for the same reports, for events of
+    a probability above one in a million: together they are (`composed`, 1e-6)-LDP, if the times
+    and levels of reports do not depend on the codes of earlier ones. It is `life` where nothing
+    less is known, as of memos and of reports by an earlier version of the SDK.
     """
 
     attribute: str
@@ -52,6 +56,7 @@ class Spending:
     life: float
     left: float | None
     answered: bool
+    composed: float
 
 
 @dataclass(frozen=True)
@@ -157,6 +162,7 @@ class Ledger:
                 ),
                 left=account.left(name, (caps, *own)),
                 answered=name in answered,
+                composed=account.composed([name]),
             )
             for name in terms.levels
         ]

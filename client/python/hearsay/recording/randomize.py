@@ -68,7 +68,8 @@ def randomize(
             if value is None or not life:
                 value = terms.anything(name, coins)
             code = mechanism.encode_one(mechanism.randomize(value, coins))
-        account.report(name, mechanism.epsilon, calls=calls, life=life)
+        variation = terms.variations[name]
+        account.report(name, mechanism.epsilon, calls=calls, life=life, variation=variation)
         report.columns.add(attribute=name, level=level.name, codes=code)
     return dropped
 

@@ -10,6 +10,7 @@ from hearsay.interrupts import is_from_handler
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.plan import Level, Plan
 from ldp import Coins, InvalidInput
+from ldp.core.losses import variation_of
 from ldp.planning.budget import Budget
 
 
@@ -81,6 +82,17 @@ class Terms:
         """The most that one record spends: all attributes that it can report together."""
         names = enumerate(self.plan.attributes)
         return _epsilon_of(self.budget, tuple(j for j, name in names if name not in self.withheld))
+
+    @cached_property
+    def variations(self) -> Mapping[str, float | None]:
+        """The largest total variation of two answers' reports, by attribute that is drawn afresh.
+
+        None where reports only add up (`ldp.core.losses.variation_of`), and for memoised ones.
+        """
+        return {
+            name: None if name in self.memoizers else variation_of(level.mechanisms[name])
+            for name, level in self.levels.items()
+        }
 
     def cost(self, name: str) -> float:
         """Return the epsilon of a report of an attribute, or for a memoised one of a new memo."""
