@@ -249,6 +249,14 @@ class Mechanism(ABC):
     def _counted(self, codes: Codes) -> Tally:
         """Return the tally of codes that are possible."""
 
+    def each_counted(self, codes: Codes) -> NDArray[np.int64]:
+        """Return the counts that each code alone would have in a tally, shape (n, tally_size).
+
+        The codes are possible ones, as `decode` returns them.
+        """
+        each = [self._counted(codes[place : place + 1]).counts for place in range(len(codes))]
+        return np.array(each, dtype=np.int64).reshape(len(codes), self.tally_size)
+
     def evidence(self, codes: Codes, value: Any) -> NDArray[np.int64]:
         """Return each code's evidence on `value`, a small integer >= 0, shape (n,).
 
@@ -329,6 +337,11 @@ class Counted(Mechanism):
 
     def _counted(self, codes: Codes) -> Tally:
         return Tally(len(codes), np.bincount(codes, minlength=self.tally_size))
+
+    def each_counted(self, codes: Codes) -> NDArray[np.int64]:
+        counts = np.zeros((len(codes), self.tally_size), dtype=np.int64)
+        counts[np.arange(len(codes)), codes] = 1
+        return counts
 
 
 class Categorical(Mechanism):
@@ -475,6 +488,11 @@ class FrequencyOracle(Categorical):
 
     def evidence(self, codes: Codes, value: int) -> NDArray[np.int64]:
         return np.asarray(self._supported(codes, self._check_value(value)), dtype=np.int64)
+
+    def each_counted(self, codes: Codes) -> NDArray[np.int64]:
+        if self.tally_size != self.k:
+            return super().each_counted(codes)
+        return np.stack([self.evidence(codes, value) for value in range(self.k)], axis=1)
 
     @abstractmethod
     def _supported(self, codes: Codes, value: int) -> NDArray[Any]:

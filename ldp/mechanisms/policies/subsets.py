@@ -295,6 +295,13 @@ class PolicySubsets(PolicyMechanism):
         supports = [column_sums(codes[codes[:, 0] == t, 1:], self.k) for t in range(self.types)]
         return Tally(len(codes), np.concatenate([counts, *supports]))
 
+    def each_counted(self, codes: Codes) -> NDArray[np.int64]:
+        types = codes[:, :1] == np.arange(self.types)
+        bits = np.unpackbits(codes[:, 1:], axis=1, count=self.k, bitorder="little")
+        supports = types[:, :, None] & bits.astype(np.bool_)[:, None, :]
+        each = [types, supports.reshape(len(codes), self.types * self.k)]
+        return np.concatenate(each, axis=1).astype(np.int64)
+
     # --- estimating ------------------------------------------------------------------------
 
     @cached_property
