@@ -155,8 +155,8 @@ def _waves(sides: tuple[int, ...], e: float) -> Masks:
     patterns = [
         _crossed(whole[0], second, np.logical_and),
         _crossed(first, whole[1], np.logical_and),
-        _crossed(*halves, np.logical_and),
-        _crossed(*odd, np.logical_xor),
+        _crossed(halves[0], halves[1], np.logical_and),
+        _crossed(odd[0], odd[1], np.logical_xor),
     ]
     return np.concatenate(patterns)
 

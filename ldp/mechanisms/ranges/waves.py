@@ -2,12 +2,11 @@
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -197,22 +196,7 @@ class Waves(Counted, Categorical):
         pattern = self._draw_patterns(values.size, coins)
         outside = coins.words(values.size) >= self._batch.include[pattern]
         row = 2 * pattern + outside
-        bound = self._batch.bounds[row]
-        place = np.empty(values.size, dtype=np.uint32)
-        rows = slice(None)
-        while True:  # Lemire's rejection, as `Coins.below_many`, with a bound for each
-            bounds = bound[rows]
-            drawn = coins.words(-(-bounds.size // 2)).view(np.uint32)[: bounds.size]
-            products = drawn.astype(np.uint64) * bounds
-            place[rows] = products >> np.uint64(32)
-            rest = products.astype(np.uint32)
-            again = np.flatnonzero(rest < bounds)
-            if again.size:
-                limit = np.uint64(1 << 32) % bounds[again]
-                again = again[rest[again] < limit]
-            if not again.size:
-                break
-            rows = again if isinstance(rows, slice) else rows[again]
+        place = _below_each(self._batch.bounds[row], coins)
         away = self._batch.bins[self._batch.starts[row] + place]
         shift = values - away
         shift += self.k * (shift < 0)
@@ -394,6 +378,19 @@ class Waves(Counted, Categorical):
             for x in range(self.k)
         )
         return Channel(tuple(range(self.tally_size)), rows)
+
+
+def _below_each(bounds: NDArray[np.uint64], coins: Coins) -> NDArray[np.uint32]:
+    """Return an integer uniform on 0..bound-1 for each bound below 2**32; see `below_many`."""
+    words = coins.words(-(-bounds.size // 2)).view(np.uint32)[: bounds.size]
+    products = words.astype(np.uint64) * bounds
+    rest = products.astype(np.uint32)
+    rejected = np.flatnonzero(rest < bounds)  # few, and most of these are not
+    rejected = rejected[rest[rejected] < np.uint64(1 << 32) % bounds[rejected]]
+    drawn = (products >> np.uint64(32)).astype(np.uint32)
+    if rejected.size:
+        drawn[rejected] = _below_each(bounds[rejected], coins)
+    return drawn
 
 
 @dataclass(frozen=True, eq=False)
