@@ -33,6 +33,7 @@ from ldp.mechanisms.numbers.square_wave import SquareWave
 from ldp.mechanisms.policies.base import PolicyMechanism, PolicyTable
 from ldp.mechanisms.policies.subsets import PolicySubsets
 from ldp.mechanisms.policies.unary import PolicyUnary
+from ldp.mechanisms.ranges.waves import Waves
 
 __all__ = [
     "HRR",
@@ -63,6 +64,7 @@ __all__ = [
     "SummingHistogram",
     "UnaryChain",
     "UnaryEncoding",
+    "Waves",
     "build",
     "thresholding_histogram",
 ]
