@@ -111,7 +111,8 @@ def _program(policy: Policy, shares: Floats | None) -> tuple[NDArray[np.intp], F
     """
     for beyond in _REACHES:
         places, spacing = _lattice(beyond / math.tanh(policy.epsilon / 2), policy.k - 1)
-        rows = _solved(policy, shares, places * spacing - 1)
+        scores: Floats = places * spacing - 1
+        rows = _solved(policy, shares, scores)
         if rows is not None:
             return places, rows
     raise InvalidInput(f"no table was found for {policy.k} grid points under this policy")
