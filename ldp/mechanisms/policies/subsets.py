@@ -18,7 +18,7 @@ from ldp.core.policy import Ratios, raise_ratios
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 from ldp.mechanisms.frequency.subset_moments import SubsetMoments
-from ldp.mechanisms.policies.base import PolicyMechanism
+from ldp.mechanisms.policies.base import PolicyCategorical
 from ldp.mechanisms.tools.bits import column_sums
 from ldp.mechanisms.tools.sampling import draw_many, thresholds
 
@@ -31,7 +31,7 @@ _MAX_TYPES = 255
 
 
 @dataclass(frozen=True)
-class PolicySubsets(PolicyMechanism):
+class PolicySubsets(PolicyCategorical):
     """Draw a type, then a uniform subset with the type's number of categories of each class.
 
     There are T types; type t has sizes[C t + a] categories of class a. A category of class a
