@@ -86,7 +86,9 @@ class _Sum:
             weights = np.exp(logs - most)  # what underflows is less than 1e-300 in all
             slack = (abs(log_scale) + theta * (abs(epsilon) + losses[-1]) + 64) * 2.0**-50
             found = float(weights @ masses[first:]) + error * float(np.sqrt(weights @ weights))
-            return math.log(found + 1e-300) + most + log_scale - theta * epsilon + slack > math.log(delta)
+            return math.log(found + 1e-300) + most + log_scale - theta * epsilon + slack > math.log(
+                delta
+            )
 
         top = int(math.ceil(losses[-1] / self._gap))
         low, high = -1, top  # in lattice steps: the divergence at the largest loss is 0

@@ -13,7 +13,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp.core.mechanism import MAX_MATRIX, Categorical, Codes, Counted, Mechanism
+from ldp.core.estimator import MAX_MATRIX
+from ldp.core.mechanism import Categorical, Codes, Counted, Mechanism
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 from ldp.mechanisms.frequency.count_mean_sketch import CountMeanSketch, HadamardCountMeanSketch

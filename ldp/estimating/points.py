@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ldp.core.estimation import Cohorts
-from ldp.core.mechanism import Mechanism
+from ldp.core.estimator import Estimator
 from ldp.core.repeated import Repeats
 from ldp.errors import InvalidInput
 from ldp.estimating.likelihood import (
@@ -178,7 +178,7 @@ def wilson(
     return np.clip((middle - root) / scale, 0, 1), np.clip((middle + root) / scale, 0, 1)
 
 
-def channel_from_points(mechanism: Mechanism, points: int) -> Floats:
+def channel_from_points(mechanism: Estimator, points: int) -> Floats:
     """Return the channel from evenly spaced points to codes, shape (points, codes).
 
     A point between two points of the mechanism's grid is rounded to either at random, so that its
@@ -225,14 +225,14 @@ def estimate_points(cohorts: Cohorts, points: int) -> PointDistribution:
     )
 
 
-def _cohort(mechanism: Mechanism, points: int, counts: NDArray[np.int64]) -> AnyCohort:
+def _cohort(mechanism: Estimator, points: int, counts: NDArray[np.int64]) -> AnyCohort:
     """Return the channel from points to codes, with the counts of the codes."""
     if isinstance(mechanism, Waves):
         return StructuredCohort(mechanism.channel_of_shifts, counts)
     return Cohort(channel_from_points(mechanism, points), counts)
 
 
-def check_points(mechanisms: Sequence[Mechanism], points: int) -> None:
+def check_points(mechanisms: Sequence[Estimator], points: int) -> None:
     """Raise `InvalidInput` where reports of these mechanisms cannot tell so many points apart."""
     if not 2 <= points <= MAX_POINTS:
         raise InvalidInput(f"a distribution has 2 to {MAX_POINTS} points, got {points}")
@@ -326,7 +326,7 @@ class Precision:
         return 1
 
 
-def precision(cohorts: Sequence[tuple[Mechanism, int, Repeats]], points: int) -> Precision:
+def precision(cohorts: Sequence[tuple[Estimator, int, Repeats]], points: int) -> Precision:
     """Return how precisely reports tell a distribution of so many points.
 
     A cohort is a mechanism, how many reports it has, and what is known of repeats among them.

@@ -38,6 +38,8 @@ class Agreement:
     may_tell_changes: tuple[str, ...] = ()
     """The memoised attributes: their reports may tell when an answer changes."""
     plan: bytes = field(default=b"", repr=False)
+    views: tuple[tuple[str, ...], ...] = ()
+    """The attributes that are asked together."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[0-9a-f]{64}", self.revision):
@@ -86,13 +88,10 @@ def _contents(plan: Plan) -> dict[str, Any]:
     The revision comes last: it differs where anything else does, and tells people the least.
     """
     domains: dict[str, tuple[str, ...] | tuple[float, float]] = {}
-    may_reveal: dict[str, tuple[str, ...]] = {}
     for name, attribute in plan.attributes.items():
         domain = attribute.domain
         if isinstance(domain, Categorical):
             domains[name] = domain.values
-            if domain.ordinary:
-                may_reveal[name] = domain.ordinary
         else:
             domains[name] = (domain.low, domain.high)
     return {
@@ -101,7 +100,8 @@ def _contents(plan: Plan) -> dict[str, Any]:
         "domains": domains,
         "levels": {level.name: level.epsilon for level in plan.levels.values()},
         "default_level": plan.default_level,
-        "may_reveal": may_reveal,
+        "may_reveal": dict(plan.revealed),
         "may_tell_changes": tuple(n for n, attribute in plan.attributes.items() if attribute.memo),
+        "views": tuple(view.attributes for view in plan.views.values()),
         "revision": plan.revision.hex(),
     }

@@ -10,7 +10,6 @@ from functools import cached_property
 
 from hearsay.agreement import Agreement
 from hearsay.plans import period
-from hearsay.plans.domains import Categorical
 from hearsay.plans.plan import Plan
 from ldp import InvalidInput
 
@@ -127,19 +126,19 @@ class Agreed:
             if name not in plan.attributes:
                 raise InvalidInput(no_attribute(plan, name))
         for name, attribute in plan.attributes.items():
-            if name in withheld or not isinstance(attribute.domain, Categorical):
+            if name in withheld:
                 continue
             if attribute.memo and name not in self.may_tell_changes:
                 raise InvalidInput(
                     f"answers to {name!r} are memoised, so reports tell when they change; "
                     f"if that is meant, pass may_tell_changes=[{name!r}]"
                 )
-            allowed = self.may_reveal.get(name, frozenset())
-            revealed = [value for value in attribute.domain.ordinary if value not in allowed]
+            allowed, ordinary = self.may_reveal.get(name, frozenset()), plan.revealed.get(name, ())
+            revealed = [value for value in ordinary if value not in allowed]
             if revealed:
                 raise InvalidInput(
                     f"a report of {name!r} may reveal {' or '.join(revealed)}; if that is meant, "
-                    f"pass may_reveal={{{name!r}: {list(attribute.domain.ordinary)!r}}}"
+                    f"pass may_reveal={{{name!r}: {list(ordinary)!r}}}"
                 )
 
     def check_epsilon(self, spent: float) -> None:

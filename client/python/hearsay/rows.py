@@ -64,18 +64,18 @@ def channels(plan: Plan) -> str:
                 }
                 for level in plan.levels.values()
             }
-            for name in plan.attributes
+            for name in plan.questions
         }
     )
 
 
 def decode(plan: Plan, chunk: analyst_pb2.ExportRowsResponse) -> Mapping[str, AttributeRows]:
-    """Return a chunk's rows by attribute, in the plan's order.
+    """Return a chunk's rows by question, in the plan's order.
 
     Raises `InvalidInput` for impossible codes or presence bits: the sender is not trusted.
     """
     decoded = {}
-    for name in plan.attributes:
+    for name in plan.questions:
         dtype = integer_type(plan, name)
         codes = np.full(chunk.rows, None) if dtype is None else np.zeros(chunk.rows, dtype=dtype)
         decoded[name] = AttributeRows(codes, np.full(chunk.rows, -1, dtype=np.int16))

@@ -142,7 +142,7 @@ def _column(plan: Plan | None, column: collector_pb2.Column, rows: int) -> dict[
     shown = [{"code": code.hex(), "means": ""} for code in codes]
     if plan is not None:
         mechanism = plan.level(column.level).mechanisms[column.attribute]
-        domain = plan.attributes[column.attribute].domain
+        domain = plan.questions[column.attribute].domain
         for each, code in zip(shown, codes, strict=True):
             each["means"] = describe(domain, mechanism, code).partition("  ")[2]
     return {

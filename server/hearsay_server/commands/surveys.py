@@ -152,7 +152,7 @@ def show_survey(
             table.add_row(
                 level.name,
                 name,
-                escape(str(plan.attributes[name].domain)),
+                escape(str(plan.questions[name].domain)),
                 mechanism.name,
                 f"{mechanism.realised_epsilon:.4f}",
                 str(mechanism.code_bytes),
@@ -170,7 +170,7 @@ def _questions(plan: hearsay.plans.plan.Plan, reports: Iterable[admin_pb2.Report
     for level in plan.levels:
         table.add_column(f"reports, {escape(level)}", justify="right")
     totals = {(each.attribute, each.level): sum(each.reports) for each in reports}
-    for name, attribute in plan.attributes.items():
+    for name, attribute in {**plan.attributes, **plan.questions}.items():
         domain = attribute.domain
         values = domain.values if isinstance(domain, Categorical) else ()
         answers = ", ".join(values[:_SHOWN_VALUES]) or str(domain)

@@ -107,7 +107,7 @@ def _shown(stored: StoredSurvey, reports: Mapping[Cohort, int]) -> admin_pb2.Sho
         periods=periods,
         reports=[
             admin_pb2.Reports(attribute=attribute, level=level, reports=counts[attribute, level])
-            for attribute in plan.attributes
+            for attribute in plan.questions
             for level in plan.levels
             if (attribute, level) in counts
         ],

@@ -106,7 +106,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             if request.by not in (By.LEVEL, By.PERIOD):
                 raise InvalidInput(f"by must be LEVEL or PERIOD, got {request.by}")
             groups = _grouped(plan, await self._tallies(plan, question), request.by)
-            rows = len(plan.attributes[question.attribute].domain.labels)
+            rows = len(plan.asked(question.attribute).domain.labels)
             begun = False
             for some in _together(groups, rows):
                 work = partial(questions.estimates, frozen, question, some)
@@ -262,12 +262,10 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
 
     async def _plan(self, question: Question | analyst_pb2.CompareRequest) -> tuple[bytes, Plan]:
         frozen, plan = await self._frozen(question.survey)
-        if question.attribute not in plan.attributes:
-            detail = (
-                f"{plan.survey!r} has no attribute {question.attribute!r}; "
-                f"it has {', '.join(plan.attributes)}"
-            )
-            raise Ended(grpc.StatusCode.NOT_FOUND, detail)
+        try:
+            plan.asked(question.attribute)
+        except InvalidInput as error:
+            raise Ended(grpc.StatusCode.NOT_FOUND, str(error)) from None
         return frozen, plan
 
     async def _tallies(
@@ -282,8 +280,9 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
     async def _selected(
         self, plan: Plan, attribute: str, selection: analyst_pb2.Selection
     ) -> PackedTallies:
+        asked = plan.questions_of(plan.parts(attribute))
         return await self._read(
-            lambda: self._store.tallies(plan.survey, attribute, resolve(plan, selection))
+            lambda: self._store.tallies(plan.survey, asked, resolve(plan, selection))
         )
 
     async def _answer(

@@ -3,7 +3,7 @@
 import json
 from bisect import insort
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import lru_cache
@@ -32,9 +32,9 @@ class Account:
 
     For each survey it holds:
     - the time of the first answer, and the latest period: when it was entered, the plan's
-      revision, the drawn attributes, the epsilon of each reported one, and the costs;
+      revision, the drawn questions, the epsilon of each reported one, and the costs;
     - `answered`, the time ranges of the answered periods;
-    - `life`, how many times each epsilon was ever spent, by attribute;
+    - `life`, how many times each epsilon was ever spent, by question;
     - `calls`, the same, as if a memoised attribute needed one memo only, whatever the answers;
     - `fresh`, of `life` by epsilon, how many of the reports had which total variation; it is
       missing where an earlier version of the SDK wrote the account.
@@ -57,13 +57,13 @@ class Account:
 
     @property
     def life(self) -> Mapping[str, Mapping[str, int]]:
-        """How many times each epsilon (in hex) was spent, by attribute of this survey."""
+        """How many times each epsilon (in hex) was spent, by question of this survey."""
         life: Mapping[str, Mapping[str, int]] = self._mine["life"]
         return life
 
     @property
     def current(self) -> tuple[str, Sequence[str]]:
-        """The latest period that was entered ("": none), and the attributes reported in it."""
+        """The latest period that was entered ("": none), and the questions reported in it."""
         return self._mine["period"], list(self._mine["spent"])
 
     def check(self, terms: Terms, now: datetime, server_time: float | None) -> tuple[str, bool]:
@@ -113,7 +113,7 @@ class Account:
         mine = self._mine
         label, begins = self.check(terms, now, server_time)
         if begins:
-            names = list(terms.plan.attributes)
+            names = list(terms.plan.questions)
             mine |= {
                 "period": label,
                 "entered": now.timestamp(),
@@ -132,22 +132,24 @@ class Account:
         return label
 
     def is_drawn(self, name: str) -> bool:
-        """Tell whether the record of this period reports an attribute."""
+        """Tell whether the record of this period reports a question."""
         return name in self._mine["drawn"]
 
     def may_report(self, name: str, epsilon: float) -> bool:
-        """Tell whether an attribute may still be reported in this period."""
+        """Tell whether a question may still be reported in this period."""
         return name not in self._mine["spent"] and (self._left is None or epsilon <= self._left)
 
     def calls_cost(self, terms: Terms, name: str) -> float:
         """Return the epsilon charged to `calls` for a report; of memos only the first costs."""
         return 0.0 if name in terms.memoizers and name in self._mine["calls"] else terms.cost(name)
 
-    def allows(self, kind: str, name: str, cost: float, caps: Sequence[Caps]) -> bool:
-        """Tell whether the caps for life allow `cost` more epsilon, by "life" or by "calls"."""
-        return not cost or all(self._allows(kind, name, Fraction(cost), each) for each in caps)
+    def allows(self, kind: str, terms: Terms, name: str, cost: float, caps: Sequence[Caps]) -> bool:
+        """Tell whether the caps for life allow a question to cost more, by "life" or by "calls"."""
+        return not cost or all(
+            self._allows(kind, terms, name, Fraction(cost), each) for each in caps
+        )
 
-    def _allows(self, kind: str, name: str, cost: Fraction, caps: Caps) -> bool:
+    def _allows(self, kind: str, terms: Terms, name: str, cost: Fraction, caps: Caps) -> bool:
         if caps.life is not None:
             ever = sum((total(mine[kind]) for mine in self._all.values()), Fraction(0))
             if ever + cost > Fraction(caps.life):
@@ -156,10 +158,16 @@ class Account:
                 now = sum(map(_epsilon, self._mine["costs"][kind]), Fraction(0))
                 if ever - now > Fraction(caps.life) * self._share(caps, self._mine["entered"]):
                     return False
-        if name in caps.attribute_life:
-            spent = total({name: self._mine[kind].get(name, {})})
-            return spent + cost <= Fraction(caps.attribute_life[name])
-        return True
+        return all(
+            self._spent(kind, terms.containing[part]) + cost <= Fraction(caps.attribute_life[part])
+            for part in terms.plan.parts(name)
+            if part in caps.attribute_life
+        )
+
+    def _spent(self, kind: str, questions: Iterable[str]) -> Fraction:
+        """Return the sum of what was ever spent on some questions of this survey."""
+        spent = self._mine[kind]
+        return total({name: spent[name] for name in questions if name in spent})
 
     def resumes(self, terms: Terms, caps: Sequence[Caps], now: datetime) -> datetime | None:
         """Return the earliest time (UTC) to enter a period whose answers the pace of the caps for
@@ -169,8 +177,7 @@ class Account:
         used up, or the survey has one period only.
         """
         ever = sum((total(mine["calls"]) for mine in self._all.values()), Fraction(0))
-        answered = [name for name in terms.levels if name not in terms.withheld]
-        cost = min((self.calls_cost(terms, name) for name in answered), default=0.0)
+        cost = min((self.calls_cost(terms, name) for name in terms.answered), default=0.0)
         lives = [Fraction(each.life) for each in caps if each.life is not None]
         if not (ever and cost and terms.plan.period) or any(
             ever + Fraction(cost) > x for x in lives
@@ -244,16 +251,19 @@ class Account:
                     added += _epsilon(epsilon) * (times - sum(known.get(epsilon, {}).values()))
         return float_above(added + Fraction(_composed(frozenset(fresh.items()))))
 
-    def left(self, name: str, caps: Sequence[Caps]) -> float | None:
-        """Return the epsilon that the caps for life leave an attribute; None without such caps."""
+    def left(self, attribute: str, questions: Iterable[str], caps: Sequence[Caps]) -> float | None:
+        """Return the epsilon that the caps for life leave an attribute; None without such caps.
+
+        `questions` are those that ask the attribute.
+        """
         limits = []
         for each in caps:
             if each.life is not None:
                 ever = sum((total(mine["life"]) for mine in self._all.values()), Fraction(0))
                 limits.append(Fraction(each.life) - ever)
-            if name in each.attribute_life:
-                spent = total({name: self._mine["life"].get(name, {})})
-                limits.append(Fraction(each.attribute_life[name]) - spent)
+            if attribute in each.attribute_life:
+                spent = self._spent("life", questions)
+                limits.append(Fraction(each.attribute_life[attribute]) - spent)
         return max(0.0, float(min(limits))) if limits else None
 
 

@@ -124,8 +124,8 @@ def _survey(connection: sqlite3.Connection, name: str, person: bytes) -> SurveyF
         },
         composed={attribute: account.composed([attribute]) for attribute in account.life},
         left={
-            attribute: account.left(attribute, (caps,))
-            for attribute in (plan.attributes if plan else account.life)
+            question: _left(account, plan, question, caps)
+            for question in (plan.questions if plan else account.life)
         },
         counters=dict(all_of("SELECT name, count FROM counters WHERE survey = ? ORDER BY name")),
         waiting=tuple(Batch.FromString(data) for (data,) in [*batches, *reports]),
@@ -144,6 +144,16 @@ def _stored(connection: sqlite3.Connection, person: bytes) -> tuple[str, str]:
         "SELECT account, caps FROM accounts WHERE person = ?", (person,)
     ).fetchone()
     return found or ("{}", "{}")
+
+
+def _left(account: Account, plan: Plan | None, question: str, caps: Caps) -> float | None:
+    """Return the epsilon that caps leave a question: the least of its attributes'."""
+    parts = plan.parts(question) if plan else (question,)
+    each = [
+        account.left(part, plan.questions_of([part]) if plan else (part,), (caps,))
+        for part in parts
+    ]
+    return min((left for left in each if left is not None), default=None)
 
 
 @contextlib.contextmanager
