@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp import FrequencyOracle, InvalidInput, Mechanism, Tally
-from ldp.core.mechanism import MAX_MATRIX, Categorical, Codes
+from ldp.core.estimator import MAX_MATRIX
+from ldp.core.mechanism import Categorical, Codes
 from ldp.mechanisms.numbers.mean import MeanMechanism
 
 Floats = NDArray[np.float64]

@@ -8,6 +8,9 @@ declare const SERVER: string;
 
 const DAY = 24 * 3600 * 1000;
 
+/** Milliseconds between two looks of an open page whether its report is still there. */
+const LOOK = 30_000;
+
 const TITLES: Record<string, string> = { travel: "Travel", minutes: "Minutes", late: "Late" };
 
 const WHY: Record<string, string> = {
@@ -179,11 +182,30 @@ async function send(): Promise<void> {
   const sent = await client!.flush(10_000);
   const { reason, transport } = await client!.status();
   await show();
+  if (sent) clearAnswers();
   say(
     sent
       ? "Sent. The server has counted your report."
       : `Not sent yet: ${transport || reason}. This browser keeps the report, and tries again.`,
   );
+}
+
+/** Empty the fields of the answers, not those of the level and the consent. */
+function clearAnswers(): void {
+  for (const input of element("answers").querySelectorAll("input")) {
+    input.checked = false;
+    if (input.type === "number") input.value = "";
+  }
+}
+
+/** Show what is true by now: a report leaves by itself in the end, or another tab sends it. */
+async function look(): Promise<void> {
+  const outbox = element("outbox");
+  if (outbox.hidden || document.hidden) return;
+  await show();
+  if (!outbox.hidden) return;
+  clearAnswers();
+  say("The report that waited here has left, by itself or from another tab of yours.");
 }
 
 async function revoke(forget: boolean): Promise<void> {
@@ -211,6 +233,8 @@ on("send", "click", send);
 on("discard", "click", () => revoke(false));
 on("revoke", "click", () => revoke(false));
 on("forget", "click", () => revoke(true));
+document.addEventListener("visibilitychange", () => void look());
+setInterval(() => void look(), LOOK);
 const chosen = localStorage.getItem("level");
 if (chosen) await clientAt(chosen);
 await show();

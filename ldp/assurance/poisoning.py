@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp.core.estimation import Cohorts
-from ldp.core.mechanism import MAX_MATRIX, Counted, FrequencyOracle, Mechanism
+from ldp.core.estimator import MAX_MATRIX, Estimator
+from ldp.core.mechanism import Counted, FrequencyOracle
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 from ldp.mechanisms.frequency.histogram import SummingHistogram
@@ -37,7 +38,7 @@ class Shift:
 
 
 @lru_cache(maxsize=64)
-def report_range(mechanism: Mechanism) -> tuple[Floats, Floats]:
+def report_range(mechanism: Estimator) -> tuple[Floats, Floats]:
     """Return the least and the greatest `debias` of one report, each of shape (parameters,).
 
     Exact for every parameter by itself; one code need not attain several of them. Read-only.
@@ -96,7 +97,7 @@ _WEIGHTS: Mapping[str, Callable[[Floats], Floats]] = {
 """The weight of one report from the variances, both of shape (cohorts, parameters)."""
 
 
-def _range(mechanism: Mechanism) -> tuple[Floats, Floats]:
+def _range(mechanism: Estimator) -> tuple[Floats, Floats]:
     if isinstance(mechanism, FrequencyOracle):
         # In every mechanism some code supports a category and some other does not.
         p, q = mechanism.support
@@ -128,7 +129,7 @@ def _range(mechanism: Mechanism) -> tuple[Floats, Floats]:
     )
 
 
-def _between(mechanism: Mechanism, most: int) -> tuple[Floats, Floats]:
+def _between(mechanism: Estimator, most: int) -> tuple[Floats, Floats]:
     """Return `report_range` where a report adds 0..most to each count, one count per category."""
     size = mechanism.tally_size
     none, all_ = np.zeros(size, dtype=np.int64), np.full(size, most)

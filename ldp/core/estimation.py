@@ -14,7 +14,7 @@ from ldp.core.repeated import Repeated, Repeats
 from ldp.errors import InvalidInput, needs
 
 if TYPE_CHECKING:
-    from ldp.core.mechanism import Mechanism
+    from ldp.core.estimator import Estimator
     from ldp.core.tally import Tally
 
 _HALVINGS = 32  # far below the standard error of any survey
@@ -95,7 +95,7 @@ class Cohorts:
     or where the cohorts' parameters differ.
     """
 
-    each: "Sequence[tuple[Mechanism, Tally]]"
+    each: "Sequence[tuple[Estimator, Tally]]"
     repeats: Repeated = ()
 
     def __post_init__(self) -> None:
@@ -120,7 +120,7 @@ class Cohorts:
         object.__setattr__(self, "each", each)
         object.__setattr__(self, "repeats", tuple(compress(repeats, seen)))
 
-    def __iter__(self) -> "Iterator[tuple[Mechanism, Tally]]":
+    def __iter__(self) -> "Iterator[tuple[Estimator, Tally]]":
         return iter(self.each)
 
     def __len__(self) -> int:
@@ -371,7 +371,7 @@ def _with_people_at_both_ends(
     return np.minimum(center - half, value), np.maximum(center + half, value)
 
 
-def _moments(mechanism: "Mechanism", n: int, repeats: Repeats, f: NDArray[np.float64]) -> Interval:
+def _moments(mechanism: "Estimator", n: int, repeats: Repeats, f: NDArray[np.float64]) -> Interval:
     """Return the second and third central moments of a frequency's estimate.
 
     Given the truths x, a report has a variance v(x); of a person with m reports the third
@@ -390,7 +390,7 @@ def _moments(mechanism: "Mechanism", n: int, repeats: Repeats, f: NDArray[np.flo
     return second + more * spread, third + 3 * more * spread * change + skewed
 
 
-def _both(mechanism: "Mechanism", f: NDArray[np.float64], n: int) -> Interval:
+def _both(mechanism: "Estimator", f: NDArray[np.float64], n: int) -> Interval:
     moments = mechanism.moments(f, n)
     assert moments is not None
     return moments

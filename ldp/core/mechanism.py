@@ -5,7 +5,7 @@ integers that a plan carries, and then checks that they keep the epsilon. The cl
 with it, the server decodes, tallies and estimates with it, so they cannot disagree.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, fields
 from fractions import Fraction
@@ -17,19 +17,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from ldp.core.channel import Channel
 from ldp.core.coins import Coins
-from ldp.core.estimation import Cohorts, Estimate, estimate
+from ldp.core.estimator import Estimator, Frequencies
 from ldp.core.exact import ONE, certainly_at_most, check_epsilon, log_upper
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
-
-MAX_MATRIX = 1 << 24
-"""The most entries of a channel matrix that is used in products."""
 
 Codes = NDArray[Any]
 """Randomised answers, one per row: shape (n, *code_shape), dtype `code_dtype`."""
 
 
-class Mechanism(ABC):
+class Mechanism(Estimator):
     """An epsilon-LDP local randomizer with its estimator.
 
     Every subclass is a frozen dataclass whose fields besides `epsilon` are integers or tuples
@@ -94,6 +91,31 @@ class Mechanism(ABC):
     def realised_epsilon(self) -> float:
         """The smallest double certainly >= the epsilon of the exact integers; <= `epsilon`."""
         return log_upper(self._worst_ratio())
+
+    @property
+    def variation(self) -> Fraction | None:
+        """The largest total variation of two inputs' reports, or an upper bound.
+
+        It is known where the codes of any two inputs are e**`realised_epsilon` times as likely,
+        as many times less likely, or as likely; None elsewhere.
+        """
+        return None
+
+    @property
+    def is_mutual(self) -> bool:
+        """Whether the guarantee holds for x against x' wherever it does for x' against x."""
+        return True
+
+    def matrix(self) -> NDArray[np.float64] | None:
+        """Return Pr[code | input] in doubles, shape (inputs, codes), where it is known; else None."""
+        return None
+
+    def protected_pairs(self) -> NDArray[np.bool_] | None:
+        """Return the ordered pairs of inputs that the guarantee covers, shape (inputs, inputs).
+
+        None where it covers all.
+        """
+        return None
 
     @property
     def integers(self) -> dict[str, tuple[int, ...]]:
@@ -206,11 +228,6 @@ class Mechanism(ABC):
 
     # --- estimating ------------------------------------------------------------------------
 
-    @property
-    @abstractmethod
-    def tally_size(self) -> int:
-        """The number of counts in a tally."""
-
     def tally(self, codes: ArrayLike | Sequence[Any]) -> Tally:
         """Count the codes, shape (n, *code_shape): the sufficient statistic of a cohort.
 
@@ -224,6 +241,14 @@ class Mechanism(ABC):
     def _counted(self, codes: Codes) -> Tally:
         """Return the tally of codes that are possible."""
 
+    def each_counted(self, codes: Codes) -> NDArray[np.int64]:
+        """Return the counts that each code alone would have in a tally, shape (n, tally_size).
+
+        The codes are possible ones, as `decode` returns them.
+        """
+        each = [self._counted(codes[place : place + 1]).counts for place in range(len(codes))]
+        return np.array(each, dtype=np.int64).reshape(len(codes), self.tally_size)
+
     def evidence(self, codes: Codes, value: Any) -> NDArray[np.int64]:
         """Return each code's evidence on `value`, a small integer >= 0, shape (n,).
 
@@ -231,61 +256,6 @@ class Mechanism(ABC):
         say that there is nothing to tell beyond the code itself.
         """
         return np.zeros(len(codes), dtype=np.int64)
-
-    @abstractmethod
-    def debias(self, tally: Tally) -> NDArray[np.float64]:
-        """Return the unbiased estimate, shape (parameters,); needs n >= 1."""
-
-    @abstractmethod
-    def variance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
-        """Return the variance of `debias` for n independent draws from a population.
-
-        `truth` has shape (parameters,), or () where one parameter is known and the others are
-        not: the result is then the variance of each parameter if it had this truth and the others
-        shared the rest evenly (where a mechanism says so, at their worst); of shape (), if that
-        is the same for all. The n records are a sample, so their own spread is part of the
-        variance, as an interval for the population needs it.
-        """
-
-    def tally_variance(self, truth: ArrayLike, tally: Tally) -> NDArray[np.float64]:
-        """Return the variance of `debias` for its standard error, given the truth and the tally.
-
-        Where the parameters determine it, that is `variance`; a mechanism whose variance
-        depends on more of the population overrides this.
-        """
-        return self.variance(truth, tally.n)
-
-    def moments(
-        self, truth: NDArray[np.float64], n: int
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """Return the second and third central moments of `debias`, of the shape of `truth`,
-        whose last axis is the parameters'.
-
-        None where the moments of a parameter depend on more than its own truth.
-        """
-        return None
-
-    def spread(self, center: float, tally: Tally, imagined: float = 0) -> float | None:
-        """Return the mean squared deviation of the reports' estimates from `center`.
-
-        `imagined` reports, half of people at each end of the range, are added to the tally's. None
-        unless the parameter is a mean.
-        """
-        return None
-
-    @property
-    @abstractmethod
-    def parameters(self) -> int:
-        """The number of parameters in an estimate."""
-
-    @property
-    @abstractmethod
-    def bounds(self) -> tuple[float, float]:
-        """The range of the parameter itself, to which intervals are clipped."""
-
-    def estimate(self, tally: Tally) -> Estimate:
-        """Return the debiased estimate of one cohort with its population standard error."""
-        return estimate(Cohorts([(self, tally)]))
 
     @abstractmethod
     def channel(self) -> Channel:
@@ -305,86 +275,19 @@ class Counted(Mechanism):
     def _counted(self, codes: Codes) -> Tally:
         return Tally(len(codes), np.bincount(codes, minlength=self.tally_size))
 
+    def each_counted(self, codes: Codes) -> NDArray[np.int64]:
+        counts = np.zeros((len(codes), self.tally_size), dtype=np.int64)
+        counts[np.arange(len(codes)), codes] = 1
+        return counts
 
-class Categorical(Mechanism):
+
+class Categorical(Mechanism, Frequencies):
     """A mechanism for the categories 0..k-1, whose estimate is their k frequencies."""
-
-    k: int
-
-    @property
-    def parameters(self) -> int:
-        return self.k
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        return 0.0, 1.0
 
     @property
     def decode_cost(self) -> int:
         """The number of counts that tallying one report changes or reads."""
         return 1
-
-    def matrix(self) -> NDArray[np.float64] | None:
-        """Return Pr[code | category] in doubles, shape (k, tally_size), if tallies count codes.
-
-        Such a tally is sufficient: its likelihood is multinomial. None where a tally counts
-        something else, such as the categories that a report supports; then use `debias` and
-        `covariance`.
-        """
-        return None
-
-    @property
-    def step(self) -> NDArray[np.float64]:
-        """The change of one report's `debias` per count, by coordinate, shape (k,).
-
-        With the variance of one report, n variance / step**2 is about the number of counts
-        behind a coordinate's noise, which tells whether that is nearly normal. Zero where it
-        is not asked.
-        """
-        return np.zeros(self.k)
-
-    def covariance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
-        """Return the covariance of `debias`, shape (k, k), for n draws from a population.
-
-        `truth` broadcasts to shape (k,). Exact where tallies count codes, at the cost of one
-        `debias` per code, up to `MAX_MATRIX` entries. Otherwise the coordinates of a report's
-        estimate are taken to be uncorrelated given its category, whence -f_i f_j / n off the
-        diagonal: exact for independent bits or noise, an approximation for hashing (see there).
-        """
-        f = np.broadcast_to(np.asarray(truth, dtype=float), (self.k,))
-        matrix = self._small_matrix()
-        if matrix is None:
-            result = np.outer(f, -f) / n
-            np.fill_diagonal(result, self.variance(f, n))
-            return result
-        values = self._debiased_codes()
-        exact: NDArray[np.float64] = (values.T * (f @ matrix)) @ values - np.outer(f, f)
-        return exact / n
-
-    def _small_matrix(self) -> NDArray[np.float64] | None:
-        return self.matrix() if self.k * self.tally_size <= MAX_MATRIX else None
-
-    def _debiased_codes(self) -> NDArray[np.float64]:
-        """Return `debias` of one report of each code, shape (tally_size, k)."""
-        units = np.eye(self.tally_size, dtype=np.int64)
-        return np.array([self.debias(Tally(1, unit)) for unit in units])
-
-    def sum_variances(
-        self, sets: NDArray[np.float64], truth: NDArray[np.float64], n: int
-    ) -> NDArray[np.float64]:
-        """Return the variances of sums of `debias` over sets of categories, shape (sets,).
-
-        `sets`, shape (sets, k), has ones where a category belongs to a set, else zeros; `truth`
-        is a distribution, shape (k,). As precise as `covariance`.
-        """
-        result: NDArray[np.float64]
-        matrix = self._small_matrix()
-        if matrix is None:
-            result = np.einsum("ij,ij->i", sets @ self.covariance(truth, n), sets)
-        else:
-            values = sets @ self._debiased_codes().T
-            result = (values**2 @ (truth @ matrix) - (sets @ truth) ** 2) / n
-        return result
 
     def _check_value(self, value: int) -> int:
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
@@ -429,6 +332,11 @@ class FrequencyOracle(Categorical):
     def tally_size(self) -> int:
         return self.k
 
+    @property
+    def variation(self) -> Fraction | None:
+        p, q = self.support
+        return p - q if self.two_valued else None
+
     @cached_property
     def _rounded_support(self) -> tuple[float, float]:
         """q and p - q in floating point, kept because fractions are slow."""
@@ -445,6 +353,11 @@ class FrequencyOracle(Categorical):
 
     def evidence(self, codes: Codes, value: int) -> NDArray[np.int64]:
         return np.asarray(self._supported(codes, self._check_value(value)), dtype=np.int64)
+
+    def each_counted(self, codes: Codes) -> NDArray[np.int64]:
+        if self.tally_size != self.k:
+            return super().each_counted(codes)
+        return np.stack([self.evidence(codes, value) for value in range(self.k)], axis=1)
 
     @abstractmethod
     def _supported(self, codes: Codes, value: int) -> NDArray[Any]:

@@ -209,6 +209,12 @@ class Policy:
         return math.inf if units == UNLIMITED else units / UNIT
 
     @cached_property
+    def is_mutual(self) -> bool:
+        """Whether x is at finite distance from x' wherever x' is from x."""
+        finite = [[d != UNLIMITED for d in row] for row in self.distances]
+        return finite == [list(column) for column in zip(*finite, strict=True)]
+
+    @cached_property
     def _finite(self) -> list[int]:
         return [d for row in self.distances for d in row if 0 < d < UNLIMITED]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ldp.core.estimation import Cohorts
-from ldp.core.mechanism import Mechanism
+from ldp.core.estimator import Estimator
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 from ldp.estimating.points import channel_from_points
@@ -73,7 +73,7 @@ class Distribution:
         return shares
 
 
-def reconstruct(mechanism: Mechanism, tally: Tally) -> Distribution:
+def reconstruct(mechanism: Estimator, tally: Tally) -> Distribution:
     """Draw the population's distribution from the reports of one cohort: see `pooled`."""
     return pooled(Cohorts([(mechanism, tally)]))
 

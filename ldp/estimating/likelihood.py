@@ -7,6 +7,7 @@ gap can be certified: nothing on the simplex beats f by more than max(gradient) 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from ldp.core.estimation import Estimate
 from ldp.core.mechanism import Categorical, Mechanism
 from ldp.errors import InvalidInput
+from ldp.estimating.channels import ChannelProducts, products
 from ldp.estimating.simplex import definite, maximize_quadratic, tangent_inverse
 
 Floats = NDArray[np.float64]
@@ -58,6 +60,27 @@ class Cohort:
     def n(self) -> int:
         """The number of reports."""
         return int(self.counts.sum())
+
+    @cached_property
+    def products(self) -> ChannelProducts:
+        """Products with the channel."""
+        return products(self.channel)
+
+
+@dataclass(frozen=True, eq=False)
+class StructuredCohort:
+    """A channel that has its own way to multiply, and counts of its codes, shape (codes,)."""
+
+    products: ChannelProducts
+    counts: NDArray[np.int64]
+
+    @property
+    def n(self) -> int:
+        """The number of reports."""
+        return int(self.counts.sum())
+
+
+AnyCohort = Cohort | StructuredCohort
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,29 +204,23 @@ _EM_START = 3
 class CohortLikelihood:
     """The cohorts' likelihood: gradients, and information as diagonal or as matrix.
 
-    Where Q = 1 a' + d I, as k-RR's, Q diag(w) Q' is d**2 diag(w) up to terms that vanish on
-    {x : sum x = 0}, where alone it is used; `information` is then that diagonal.
+    Where all channels are as k-RR's, `information` is diagonal (`DiagonalProducts`).
     """
 
-    def __init__(self, cohorts: Sequence[Cohort]) -> None:
+    def __init__(self, cohorts: Sequence[AnyCohort]) -> None:
         if not cohorts:
             raise InvalidInput("there are no cohorts to estimate from")
-        sizes = sorted({len(cohort.channel) for cohort in cohorts})
+        self._channels = [cohort.products for cohort in cohorts]
+        sizes = sorted({channel.k for channel in self._channels})
         if len(sizes) > 1:
             raise InvalidInput(f"cohorts of different numbers of categories: {sizes}")
         self.k = sizes[0]
         self.n = sum(cohort.n for cohort in cohorts)
         self._counts = [cohort.counts.astype(np.float64) for cohort in cohorts]
-        self._channels = [cohort.channel for cohort in cohorts]
-        self._means = [q.mean(axis=0) for q in self._channels]
-        self._parts = [_diagonal_part(q) for q in self._channels]
 
     def outputs(self, f: Floats) -> Outputs:
         """Return every cohort's probabilities of its codes, shapes (codes,)."""
-        return [
-            f @ q if part is None else f.sum() * part[0] + f * part[1]
-            for q, part in zip(self._channels, self._parts, strict=True)
-        ]
+        return [channel.outputs(f) for channel in self._channels]
 
     def log_likelihood(self, outputs: Outputs) -> float:
         """Return sum_g counts_g . log(outputs_g); outputs of observed codes must be positive."""
@@ -234,8 +251,8 @@ class CohortLikelihood:
     def _pull(self, values: Outputs) -> Floats:
         """Return sum_g Q_g values_g, shape (k,)."""
         total = np.zeros(self.k)
-        for q, part, r in zip(self._channels, self._parts, values, strict=True):
-            total += q @ r if part is None else part[0] @ r + part[1] * r
+        for channel, r in zip(self._channels, values, strict=True):
+            total += channel.pull(r)
         return total
 
     def expected_weights(self, outputs: Outputs) -> Outputs:
@@ -247,9 +264,9 @@ class CohortLikelihood:
         whether the code was seen or not: weights that ask for the count bias the estimate.
         """
         weights = []
-        for mean, c, m in zip(self._means, self._counts, outputs, strict=True):
+        for channel, c, m in zip(self._channels, self._counts, outputs, strict=True):
             n = c.sum()
-            least = np.minimum(4 / (n + 4), mean)
+            least = np.minimum(4 / (n + 4), channel.mean)
             weights.append(_ratio(np.full(m.shape, n), np.maximum(m, least)))
         return weights
 
@@ -271,30 +288,13 @@ class CohortLikelihood:
         """
         diagonal = np.zeros(self.k)
         dense: Floats | None = None
-        for q, mean, part, w in zip(self._channels, self._means, self._parts, weights, strict=True):
-            if part is not None:
-                diagonal += part[1] ** 2 * w
-                continue
-            root = q - mean  # the same on the tangent space, and far better conditioned
-            if rough:
-                root = root.astype(np.float32)
-            root *= np.sqrt(w).astype(root.dtype)
-            square = (root @ root.T).astype(np.float64)
-            dense = square if dense is None else dense + square
+        for channel, w in zip(self._channels, weights, strict=True):
+            own = channel.information(w, rough=rough)
+            if own.ndim == 1:
+                diagonal += own
+            else:
+                dense = own if dense is None else dense + own
         return diagonal if dense is None else dense + np.diag(diagonal)
-
-
-def _diagonal_part(q: Floats) -> tuple[Floats, float] | None:
-    """Return (a, d) where Q = 1 a' + d I, or None where Q has no such form."""
-    k, codes = q.shape
-    if k != codes:
-        return None
-    a = q[1].copy()
-    a[1] = q[0, 1]
-    rest = q == a
-    np.fill_diagonal(rest, True)
-    # The rows sum to one, so the diagonal exceeds `a` by the same amount everywhere.
-    return (a, float(1 - a.sum())) if rest.all() else None
 
 
 def _ratio(numerator: Floats, denominator: Floats) -> Floats:

@@ -18,13 +18,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ldp.core.estimation import Cohorts
-from ldp.core.mechanism import Mechanism
+from ldp.core.estimator import Estimator
 from ldp.core.repeated import Repeats
 from ldp.errors import InvalidInput
-from ldp.estimating.likelihood import Cohort, CohortLikelihood, most_likely
+from ldp.estimating.likelihood import (
+    AnyCohort,
+    Cohort,
+    CohortLikelihood,
+    StructuredCohort,
+    most_likely,
+)
 from ldp.estimating.pooling import with_repeats
 from ldp.estimating.simplex import tangent_inverse
 from ldp.mechanisms.numbers.mean import MAX_POINTS, MeanMechanism
+from ldp.mechanisms.ranges.waves import Waves
 
 Floats = NDArray[np.float64]
 
@@ -171,7 +178,7 @@ def wilson(
     return np.clip((middle - root) / scale, 0, 1), np.clip((middle + root) / scale, 0, 1)
 
 
-def channel_from_points(mechanism: Mechanism, points: int) -> Floats:
+def channel_from_points(mechanism: Estimator, points: int) -> Floats:
     """Return the channel from evenly spaced points to codes, shape (points, codes).
 
     A point between two points of the mechanism's grid is rounded to either at random, so that its
@@ -199,8 +206,7 @@ def estimate_points(cohorts: Cohorts, points: int) -> PointDistribution:
     reports do not tell so many points apart.
     """
     check_points([mechanism for mechanism, _ in cohorts], points)
-    each = [(channel_from_points(mechanism, points), tally) for mechanism, tally in cohorts]
-    codes = [Cohort(channel, tally.counts) for channel, tally in each]
+    codes = [_cohort(mechanism, points, tally.counts) for mechanism, tally in cohorts]
     likely, _ = most_likely(CohortLikelihood(codes), _PILOT_GAP)
     pilot = (cohorts.n * likely + 1 / points) / (cohorts.n + 1)
     score, information = np.zeros(points), np.zeros((points, points))
@@ -219,10 +225,23 @@ def estimate_points(cohorts: Cohorts, points: int) -> PointDistribution:
     )
 
 
-def check_points(mechanisms: Sequence[Mechanism], points: int) -> None:
+def _cohort(mechanism: Estimator, points: int, counts: NDArray[np.int64]) -> AnyCohort:
+    """Return the channel from points to codes, with the counts of the codes."""
+    if isinstance(mechanism, Waves):
+        return StructuredCohort(mechanism.channel_of_shifts, counts)
+    return Cohort(channel_from_points(mechanism, points), counts)
+
+
+def check_points(mechanisms: Sequence[Estimator], points: int) -> None:
     """Raise `InvalidInput` where reports of these mechanisms cannot tell so many points apart."""
     if not 2 <= points <= MAX_POINTS:
         raise InvalidInput(f"a distribution has 2 to {MAX_POINTS} points, got {points}")
+    for mechanism in mechanisms:
+        if isinstance(mechanism, Waves) and mechanism.sides != (points,):
+            raise InvalidInput(
+                f"the reports were randomised in {mechanism.k} bins: they cannot tell {points} "
+                "points apart"
+            )
     numbers = [m for m in mechanisms if isinstance(m, MeanMechanism)]
     most = 1 + max((mechanism.steps for mechanism in numbers), default=points)
     if points > most:
@@ -232,7 +251,7 @@ def check_points(mechanisms: Sequence[Mechanism], points: int) -> None:
         )
 
 
-def _evidence(cohort: Cohort, f: Floats, repeats: Repeats) -> tuple[Floats, Floats]:
+def _evidence(cohort: AnyCohort, f: Floats, repeats: Repeats) -> tuple[Floats, Floats]:
     """Return the score and the information of one cohort at a positive f."""
     likelihood = CohortLikelihood([cohort])
     outputs = likelihood.outputs(f)
@@ -307,7 +326,7 @@ class Precision:
         return 1
 
 
-def precision(cohorts: Sequence[tuple[Mechanism, int, Repeats]], points: int) -> Precision:
+def precision(cohorts: Sequence[tuple[Estimator, int, Repeats]], points: int) -> Precision:
     """Return how precisely reports tell a distribution of so many points.
 
     A cohort is a mechanism, how many reports it has, and what is known of repeats among them.
@@ -317,10 +336,9 @@ def precision(cohorts: Sequence[tuple[Mechanism, int, Repeats]], points: int) ->
     uniform = np.full(points, 1 / points)
     information = np.zeros((points, points))
     for mechanism, n, repeats in cohorts:
-        channel = channel_from_points(mechanism, points)
-        counts = np.zeros(channel.shape[1], dtype=np.int64)
+        counts = np.zeros(mechanism.tally_size, dtype=np.int64)
         counts[0] = n
-        information += _evidence(Cohort(channel, counts), uniform, repeats)[1]
+        information += _evidence(_cohort(mechanism, points, counts), uniform, repeats)[1]
     return Precision(tangent_inverse(information), sum(n for _, n, _ in cohorts))
 
 

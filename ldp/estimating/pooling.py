@@ -1,13 +1,13 @@
 """Pooling cohorts: one population, seen through several levels, policies and mechanisms.
 
 Near some f, a cohort's evidence on the frequencies is a score and an information; cohorts are
-independent, so both add up. Where a tally counts codes (`Categorical.matrix`) they are from
+independent, so both add up. Where a tally counts codes (`Frequencies.matrix`) they are from
 its multinomial likelihood, and nothing in the reports is lost. Where it counts supports, as for
 unary encoding, subsets and hashes, the whole reports' likelihood cannot be had from it, and
 they are from its mean and covariance, a quasi-likelihood: the estimate is the best that is
 linear in the counts (Wedderburn, "Quasi-likelihood functions, generalized linear models, and the
 Gauss-Newton method", Biometrika 61, 1974). The covariances are exact, except between two
-categories under hashing, where they are for ideal hashing (`Categorical.covariance`).
+categories under hashing, where they are for ideal hashing (`Frequencies.covariance`).
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc
 
 from ldp.core.estimation import Cohorts, Estimate, estimate, scalar_weighted
-from ldp.core.mechanism import MAX_MATRIX, Categorical
+from ldp.core.estimator import MAX_MATRIX, Frequencies
 from ldp.core.repeated import Repeats
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
@@ -40,7 +40,7 @@ from ldp.estimating.simplex import (
 
 Floats = NDArray[np.float64]
 
-Moment = tuple[Categorical, Tally]
+Moment = tuple[Frequencies, Tally]
 Evidence = tuple[Floats, Floats]
 """A score, shape (k,), and an information, shape (k, k), both on {x : sum x = 0}."""
 
@@ -226,14 +226,14 @@ def can_be_tested(cohorts: Cohorts) -> bool:
 
 
 def _fits_matrices(cohorts: Cohorts) -> bool:
-    return all(isinstance(m, Categorical) and m.k <= MAX_CATEGORIES for m, _ in cohorts)
+    return all(isinstance(m, Frequencies) and m.k <= MAX_CATEGORIES for m, _ in cohorts)
 
 
 def _parts(cohorts: Cohorts, *, codes: bool = True) -> tuple[list[Cohort], list[Moment]]:
     """Split the cohorts into codes with a likelihood, and tallies with moments only."""
     likelihoods, moments = [], []
     for mechanism, tally in cohorts:
-        if not isinstance(mechanism, Categorical) or mechanism.k > MAX_CATEGORIES:
+        if not isinstance(mechanism, Frequencies) or mechanism.k > MAX_CATEGORIES:
             raise InvalidInput(
                 f"mle and gls are for 2..{MAX_CATEGORIES} categories, not for {mechanism.name} "
                 f"of {mechanism.parameters} parameters: use inverse_variance"
@@ -297,7 +297,7 @@ def pool_with_covariance(
     return _scored(f, _added(each), cohorts.n, method)
 
 
-def planned_covariance(cohorts: Sequence[tuple[Categorical, float]], f: Floats) -> Floats:
+def planned_covariance(cohorts: Sequence[tuple[Frequencies, float]], f: Floats) -> Floats:
     """Return the covariance that `pool` by mle would have, shape (k, k), before any report.
 
     The cohorts are mechanisms with their numbers of reports, one at least, from a population of
@@ -363,7 +363,7 @@ def _dense(information: Floats) -> Floats:
 
 
 def _moments_evidence(
-    mechanism: Categorical, tally: Tally, f: Floats, *, coarse: bool = False
+    mechanism: Frequencies, tally: Tally, f: Floats, *, coarse: bool = False
 ) -> Evidence:
     """Return n C**-1 (debias - f) and n C**-1, C being the covariance of one report's debias.
 
@@ -381,7 +381,7 @@ def _moments_evidence(
     return information @ (mechanism.debias(tally) - f), information
 
 
-def _covariance_of_one(mechanism: Categorical, f: Floats) -> Floats:
+def _covariance_of_one(mechanism: Frequencies, f: Floats) -> Floats:
     """Return the covariance of one report's debias, shape (k, k), regular."""
     covariance = mechanism.covariance(f, 1)
     level = np.trace(covariance) / f.size

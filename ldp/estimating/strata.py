@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import chdtri, chndtrinc, ndtri
 
 from ldp.core.estimation import Bias, Cohorts, Estimate, Interval, averaged, estimate, reach
-from ldp.core.mechanism import Mechanism
+from ldp.core.estimator import Estimator
 from ldp.core.repeated import Repeats
 from ldp.errors import InvalidInput
 from ldp.estimating.points import PointDistribution, Precision, estimate_points, precision
@@ -225,7 +225,7 @@ def stratified_points(cohorts: Cohorts, points: int) -> PointDistribution:
 
 
 def stratified_precision(
-    cohorts: Sequence[tuple[Mechanism, int, Repeats]], points: int
+    cohorts: Sequence[tuple[Estimator, int, Repeats]], points: int
 ) -> Precision:
     """Return how precisely `stratified_points` tells a distribution of so many points."""
     n = sum(count for _, count, _ in cohorts)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ldp.core.estimation import Cohorts, Estimate, Interval, estimate, reach
-from ldp.core.mechanism import Categorical
+from ldp.core.estimator import Frequencies
 from ldp.errors import InvalidInput
 from ldp.estimating import strata
 from ldp.estimating.points import wilson
@@ -51,7 +51,7 @@ def sums(
     shape, an empty set, mechanisms of numbers, and more than 4096 values.
     """
     rows = np.asarray(sets, dtype=np.float64)
-    if not all(isinstance(m, Categorical) and m.k <= MAX_CATEGORIES for m, _ in cohorts):
+    if not all(isinstance(m, Frequencies) and m.k <= MAX_CATEGORIES for m, _ in cohorts):
         raise InvalidInput(
             f"sums are of the frequencies of up to {MAX_CATEGORIES} values, "
             f"got {cohorts.parameters} parameters of {cohorts.each[0][0].name}"
@@ -124,7 +124,7 @@ def _alone(one: Cohorts, rows: Floats) -> tuple[Floats, Floats]:
 def _variance(one: Cohorts, rows: Floats, truth: Floats, shares: Floats) -> Floats:
     """Return one cohort's variances: that of noise at `truth`, of sampling at the sums `shares`."""
     ((mechanism, tally),) = one
-    assert isinstance(mechanism, Categorical)
+    assert isinstance(mechanism, Frequencies)
     at = rows @ truth
     noise = mechanism.sum_variances(rows, truth, tally.n) - at * (1 - at) / tally.n
     truths = shares * (1 - shares) / tally.n

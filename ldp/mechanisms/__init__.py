@@ -27,12 +27,15 @@ from ldp.mechanisms.numbers.gaussian import GaussianMechanism
 from ldp.mechanisms.numbers.hybrid import HybridMechanism
 from ldp.mechanisms.numbers.laplace import LaplaceMechanism
 from ldp.mechanisms.numbers.mean import MeanMechanism
+from ldp.mechanisms.numbers.mean_table import MeanTable
 from ldp.mechanisms.numbers.onebit import OneBitMean
 from ldp.mechanisms.numbers.piecewise import PiecewiseMechanism
 from ldp.mechanisms.numbers.square_wave import SquareWave
 from ldp.mechanisms.policies.base import PolicyMechanism, PolicyTable
+from ldp.mechanisms.policies.mean_table import PolicyMeanTable
 from ldp.mechanisms.policies.subsets import PolicySubsets
 from ldp.mechanisms.policies.unary import PolicyUnary
+from ldp.mechanisms.ranges.waves import Waves
 
 __all__ = [
     "HRR",
@@ -49,9 +52,11 @@ __all__ = [
     "KRRChain",
     "LaplaceMechanism",
     "LocalHashing",
+    "MeanTable",
     "OneBitMean",
     "OrderedExponential",
     "PiecewiseMechanism",
+    "PolicyMeanTable",
     "PolicyMechanism",
     "PolicySubsets",
     "PolicyTable",
@@ -63,6 +68,7 @@ __all__ = [
     "SummingHistogram",
     "UnaryChain",
     "UnaryEncoding",
+    "Waves",
     "build",
     "thresholding_histogram",
 ]

@@ -4,14 +4,21 @@ Sums are exact: doubles are rationals, and a result is rounded up to a double on
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp.core.channel import Channel
+from ldp.core.loss_sums import epsilon_of_sum
+from ldp.core.losses import Losses, losses_of
+from ldp.core.mechanism import Mechanism
 from ldp.errors import InvalidInput
+
+DELTA = 1e-6
+"""The probability of the events that a composition leaves out, where none is given."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +96,42 @@ def optimal(epsilon: float, times: int, delta: float) -> Guarantee:
             too_many = middle
     reached = _optimal_delta(logs, epsilon, i)
     return Guarantee(_rounded_up(Fraction(epsilon) * (times - 2 * i)), reached)
+
+
+def of_channels(
+    reports: Iterable[tuple[Mechanism | Channel | Losses, int]], delta: float = DELTA
+) -> float:
+    """Compose fresh reports about one record at a given delta, by the channels that drew them.
+
+    `reports` are channels and how many reports each drew. Returns an epsilon, rounded up, for
+    which all reports together are (epsilon, delta)-LDP: for any two records, whose answers may
+    change from report to report, also in the light of the reports before. It is at most the sum
+    of the epsilons, and for equal channels at most `optimal`, up to its rounding; infinite where
+    codes rule an input out with more than delta. No bound is smaller, but for rounding, where
+    `losses_of` is exact and the two inputs that it is exact for are always the same.
+    Which channels draw, and how many reports there are, must not depend on earlier codes: for
+    such a choice only the sum of epsilons is a bound (Rogers et al., "Privacy odometers and
+    filters", NIPS 2016). Mechanisms with a policy count as `losses_of` says: for the answers that
+    the policy protects.
+    Raises `InvalidInput` as `losses_of`, for a negative number of reports, and unless
+    0 <= delta < 1. Cost: a millisecond for any number of equal reports; 0.1 s where epsilons
+    differ, or for a table.
+    Source: Zhu, Dong and Wang, AISTATS 2022, theorem 10; Koskela, Jälkö and Honkela, "Computing
+    tight differential privacy guarantees using FFT", AISTATS 2020.
+    """
+    if not 0 <= delta < 1:
+        raise InvalidInput(f"delta must lie in [0, 1), got {delta}")
+    counted: dict[Losses, int] = {}
+    for channel, times in reports:
+        if times < 0:
+            raise InvalidInput(f"the number of reports must be >= 0, got {times}")
+        if times:
+            losses = losses_of(channel)
+            counted[losses] = counted.get(losses, 0) + times
+    found = epsilon_of_sum(list(counted.items()), delta)
+    if any(losses.certain for losses in counted):
+        return found
+    return min(found, _rounded_up(sum(Fraction(x.epsilon) * n for x, n in counted.items())))
 
 
 def _log_terms(epsilon: float, times: int) -> NDArray[np.float64]:

@@ -26,6 +26,7 @@ from ldp import Mechanism, build
 from ldp.core.exact import ONE, exp_bounds, log_upper
 from ldp.core.mechanism import Categorical
 from ldp.mechanisms import IN_PLANS
+from ldp.mechanisms.numbers.mean_table import place_on
 from ldp.planning.budget import Budget
 
 HERE = Path(__file__).resolve().parent.parent.parent / "protos" / "conformance"
@@ -121,6 +122,9 @@ def drawn_by_us(case: Case, coins: Script) -> object:
             return coins.distinct(case["count"], case["size"]).tolist()
         case "point":
             return _point(double(case["x"]), case["grid"], coins)
+        case "place":
+            point, rest = place_on(case["grid"], double(case["x"]))
+            return point + coins.bernoulli(rest << 32)
     raise AssertionError(case["draw"])
 
 
@@ -138,6 +142,8 @@ def drawn_by_the_text(case: Case, stream: reference.Stream) -> object:
             return stream.distinct(case["count"], case["size"])
         case "point":
             return stream.point(double(case["x"]), case["grid"])
+        case "place":
+            return stream.place(double(case["x"]), case["grid"])
     raise AssertionError(case["draw"])
 
 

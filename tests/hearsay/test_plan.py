@@ -109,7 +109,7 @@ def test_a_missing_mechanism_is_refused() -> None:
     def drop(message: plan_pb2.Plan) -> None:
         del message.levels[0].mechanisms[1]
 
-    with pytest.raises(InvalidInput, match="has 1 mechanisms for 2 attributes"):
+    with pytest.raises(InvalidInput, match="has 1 mechanisms for 2 questions"):
         plan.parse(tampered(drop))
 
 

@@ -43,6 +43,7 @@ from ldp import (
 from ldp.core.exact import ONE
 from ldp.core.policy import Policy
 from ldp.mechanisms.numbers.mean import MeanMechanism
+from ldp.planning import mean_design
 from ldp.planning.design import design
 
 REPORTS = int(os.environ.get("HEARSAY_FUZZ_REPORTS", "20000"))
@@ -250,6 +251,8 @@ MAKERS: dict[str, Callable[[random.Random], Mechanism]] = {
     "square_wave": lambda r: SquareWave(*_window(r)),
     "hybrid": _hybrid,
     "laplace": lambda r: LaplaceMechanism(min(_epsilon(r), 8.0), r.randint(1, 400)),
+    "mean_table": lambda r: mean_design.plain(min(_epsilon(r), 8.0), r.randint(1, 12)),
+    "policy_mean_table": lambda r: mean_design.under(_policy(r, 8)),
 }
 """A random calibrated mechanism, by the name that its plan has (for the two designs: may have)."""
 

@@ -78,6 +78,10 @@ class Stream:
         i = r.numerator // r.denominator
         return i + int(self.coin(int((r - i) * ONE)))
 
+    def place(self, x: float, grid: int) -> int:
+        q = ((Fraction(x) + 1) / 2 * grid * 2**32 + Fraction(1, 2)) // 1
+        return q // 2**32 + int(self.coin(q % 2**32 * 2**32))
+
 
 def integer_width(count: int) -> int:
     return next(width for width in (1, 2, 4, 8) if count <= 2 ** (8 * width))
@@ -407,6 +411,12 @@ def _laplace(i: Integers, x: float, s: Stream) -> bytes:
     return little(laplace(i, x, s), integer_width(i["grid"][0] + 1))
 
 
+def _mean_table(i: Integers, x: float, s: Stream) -> bytes:
+    m = len(i["places"])
+    point = s.place(x, i["grid"][0])
+    return bytes([s.pick(i["weights"][m * point : m * (point + 1)])])
+
+
 def _lasting(i: Integers, v: int, s: Stream, name: str) -> bytes:
     device = enroll(name, i, s)
     return report(name, i, memoize(name, i, device, v, s), s)
@@ -437,6 +447,8 @@ CODES: Mapping[str, Callable[..., bytes]] = {
     "square_wave": _window,
     "hybrid": _hybrid,
     "laplace": _laplace,
+    "mean_table": _mean_table,
+    "policy_mean_table": _mean_table,
 }
 
 

@@ -206,8 +206,8 @@ def test_a_memo_that_both_parts_repeat_widens_their_whole_error() -> None:
         {Cohort("trips", plan.revision, "how", "open", day): Tally(1000, np.array(counts))}
         for day, counts in ((DAYS[0], [400, 300, 200, 100]), (DAYS[1], [300, 400, 200, 100]))
     )
-    assert of_levels(plan, "how", first) == [Repeats(1.0, True)]
-    assert of_levels(plan, "how", first, second) == [Repeats(2.0, True)]
+    assert of_levels(plan, first) == [Repeats(1.0, True)]
+    assert of_levels(plan, first, second) == [Repeats(2.0, True)]
     found = differences(by_level(plan, "how", first, second), by_level(plan, "how", second, first))
     apart = differences(by_level(plan, "how", first), by_level(plan, "how", second))
     assert found.standard_error == pytest.approx(np.sqrt(2) * apart.standard_error)

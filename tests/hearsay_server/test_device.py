@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from command import hearsay
+from pytest import approx
 from serving import Survey
 
 from hearsay import Caps, Delivery
@@ -56,6 +57,8 @@ def test_a_ledger_can_be_made_and_looked_into(server: Server, tmp_path: Path) ->
         "smokes": [{"epsilon": 0.5, "times": 1}],
         "age": [{"epsilon": 0.5, "times": 1}],
     }
+    assert survey["composed"] == approx({"smokes": 0.5, "age": 0.5}, rel=1e-4)  # one report each
+    assert (found["spent"], found["composed"]) == approx((1.0, 1.0), rel=1e-4)
     assert survey["answered"] == {"once": ["smokes", "age"]}
     assert others["spent"] == {"smokes": [{"epsilon": 0.5, "times": 1}]}
     assert (others["consent"], others["caps"]) == (True, {"life": 2.0})
@@ -69,6 +72,7 @@ def test_a_ledger_can_be_made_and_looked_into(server: Server, tmp_path: Path) ->
     assert bytes.fromhex(code["code"])
     assert code["means"].startswith("counts as ")
     assert "│ smokes (strict)" in text
+    assert "all surveys together: epsilon 1 spent; but for a probability of 1e-06" in text
     assert "people besides the device's own user: 2 (see --person)" in text
     narrow = run("device", "show", file, columns=80)
     assert "…" not in narrow

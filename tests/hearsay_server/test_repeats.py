@@ -111,7 +111,7 @@ def test_repeats_are_what_the_numbers_of_reports_allow(
         for day in range(3)
         if (n := counted(level, day))
     }
-    found = of_levels(PLAN, "x", tallies)
+    found = of_levels(PLAN, tallies)
     assert [one.factor for one in found] == pytest.approx(factors)
     assert not any(one.codes for one in found)
 
@@ -119,7 +119,7 @@ def test_repeats_are_what_the_numbers_of_reports_allow(
 def test_memos_may_repeat_the_codes_themselves() -> None:
     plan = plan_of(TOML.replace('mechanism = "krr"', 'mechanism = "l_osue"\nmemo = 4.0'))
     tallies = {cohort("open", day): Tally(10, np.array([4, 3])) for day in range(4)}
-    assert of_levels(plan, "x", tallies) == [Repeats(4.0, codes=True)]
+    assert of_levels(plan, tallies) == [Repeats(4.0, codes=True)]
     question = analyst_pb2.EstimateRequest(survey="asked", attribute="x")
     many = queries.estimate(plan, question, tallies)
     (first,) = list(tallies.items())[:1]

@@ -40,6 +40,7 @@ from ldp.core.exact import ONE
 from ldp.core.policy import UNIT, UNLIMITED, Policy
 from ldp.mechanisms import PolicyMechanism
 from ldp.mechanisms.tools.finite_field import next_prime
+from ldp.planning import mean_design
 from ldp.planning.columns import improved_rr, utility_optimised_rr
 from ldp.planning.design import design
 
@@ -87,6 +88,7 @@ CASES = {
     "krr_chain": Case(lambda k, e: KRRChain.calibrate(k, e, 2 * e)),
     "laplace": Case(lambda k, e: LaplaceMechanism(e, k - 1)),
     "loloha": Case(loloha),
+    "mean_table": Case(lambda k, e: mean_design.plain(e, k - 1)),
     "onebit": Case(lambda k, e: OneBitMean(e)),  # two inputs, whatever k
     "ordered": Case(OrderedExponential),
     "piecewise": Case(lambda k, e: PiecewiseMechanism(e, k - 1)),
@@ -131,6 +133,7 @@ def subsets(policy: Policy) -> PolicySubsets:
     return mechanism
 
 
+LINE = Policy.of(range(5), [[min(2.0, 0.75 * abs(i - j)) for j in range(5)] for i in range(5)])
 DISCRIMINATIVE = Policy.input_discriminative([0, 1, 0, 1, 1, 1], [0.5, 2.0])
 POLICIES: dict[str, PolicyMechanism] = {
     "Mangat's": improved_rr(1.0),
@@ -143,10 +146,12 @@ POLICIES: dict[str, PolicyMechanism] = {
     "blocks of values": subsets(Policy.block([0, 1, 0, 1, 1], 1.0)),
     "one-sided": subsets(Policy.one_sided(9, [2, 3, 5, 8], 1.0)),
     "uniform": subsets(Policy.uniform(9, 1.0)),
+    "numbers, one-sided": mean_design.under(Policy.one_sided(6, [4, 5], 1.0)),
+    "numbers on a line": mean_design.under(LINE),
 }
 """Mechanisms that keep a policy, which may let some values be told apart for certain."""
 
-SMALL_POLICIES = {name: mechanism for name, mechanism in POLICIES.items() if mechanism.k <= 12}
+SMALL_POLICIES = {name: mechanism for name, mechanism in POLICIES.items() if mechanism.inputs <= 12}
 SAMPLED = {name: case.make(4, 1.0) for name, case in CASES.items()} | VARIANTS | SMALL_POLICIES
 WIRED = {name: case.make(13, 1.0) for name, case in CASES.items()} | VARIANTS | POLICIES
 

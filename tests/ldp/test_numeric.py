@@ -21,6 +21,7 @@ from ldp import (
 from ldp.core.estimation import Cohorts
 from ldp.mechanisms.numbers.hybrid import THRESHOLD
 from ldp.mechanisms.numbers.mean import MAX_GRID, MeanMechanism
+from ldp.planning import mean_design
 from ldp.testing import SeededCoins
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -39,6 +40,7 @@ DEFAULTS: list[MeanMechanism] = [
     SquareWave(1.0),
     LaplaceMechanism(1.0),
     GaussianMechanism.calibrated(2.0, 1e-6),
+    mean_design.plain(1.0),
 ]
 SMALL: list[MeanMechanism] = [
     OneBitMean(1.0),
@@ -49,6 +51,7 @@ SMALL: list[MeanMechanism] = [
     LaplaceMechanism(1.0, 1),
     LaplaceMechanism(2.0, 5),
     GaussianMechanism.calibrated(8.0, 1e-2),
+    mean_design.plain(2.0, 4),
 ]
 
 

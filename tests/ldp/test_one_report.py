@@ -20,6 +20,7 @@ from ldp import Coins, CountMeanSketch, InvalidInput, Mechanism, PolicySubsets, 
 from ldp.core.exact import ONE
 from ldp.core.longitudinal import Longitudinal
 from ldp.mechanisms import policies
+from ldp.mechanisms.numbers import mean_table
 from ldp.mechanisms.numbers.mean import MeanMechanism
 
 PICKED = {"gaussian", "laplace", "ordered", "she", "table"}
@@ -68,7 +69,8 @@ def expected(mechanism: Mechanism, value: Any) -> dict[Any, Fraction]:
 def test_one_report_comes_from_the_channel(
     mechanism: Mechanism, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(policies.subsets, "draw_many", branch)
+    for module in (policies.subsets, mean_table):
+        monkeypatch.setattr(module, "draw_many", branch)
     values = inputs(mechanism)
     if isinstance(mechanism, MeanMechanism):
         ends = [values[0], values[-1]]  # the doubles that are exactly points of the grid

@@ -89,8 +89,8 @@ def test_a_plan_that_keeps_less_than_its_policy_is_refused() -> None:
             build(mechanism.name, mechanism.epsilon, mechanism.integers | {"policy": policy})
         with pytest.raises(InvalidInput, match="the policy lets values be told apart by"):
             build(mechanism.name, mechanism.epsilon * 0.99, mechanism.integers)
-        other = Policy.uniform(mechanism.k + 1, 0.1).integers
-        with pytest.raises(InvalidInput, match=f"the policy is for {mechanism.k + 1} values"):
+        other = Policy.uniform(mechanism.inputs + 1, 0.1).integers
+        with pytest.raises(InvalidInput, match=f"the policy is for {mechanism.inputs + 1} values"):
             build(mechanism.name, mechanism.epsilon, mechanism.integers | {"policy": other})
 
 

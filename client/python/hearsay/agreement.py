@@ -41,6 +41,8 @@ class Agreement:
     maps: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     """The sensitive values of each map, by attribute and by the map's name. A report of somebody
     who chose the map may reveal the other values."""
+    views: tuple[tuple[str, ...], ...] = ()
+    """The attributes that are asked together."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[0-9a-f]{64}", self.revision):
@@ -89,14 +91,11 @@ def _contents(plan: Plan) -> dict[str, Any]:
     The revision comes last: it differs where anything else does, and tells people the least.
     """
     domains: dict[str, tuple[str, ...] | tuple[float, float]] = {}
-    may_reveal: dict[str, tuple[str, ...]] = {}
     maps: dict[str, dict[str, tuple[str, ...]]] = {}
     for name, attribute in plan.attributes.items():
         domain = attribute.domain
         if isinstance(domain, Categorical):
             domains[name] = domain.values
-            if domain.ordinary:
-                may_reveal[name] = domain.ordinary
             if domain.maps:
                 maps[name] = dict(domain.maps)
         else:
@@ -107,8 +106,9 @@ def _contents(plan: Plan) -> dict[str, Any]:
         "domains": domains,
         "levels": {level.name: level.epsilon for level in plan.levels.values()},
         "default_level": plan.default_level,
-        "may_reveal": may_reveal,
+        "may_reveal": dict(plan.revealed),
         "maps": maps,
         "may_tell_changes": tuple(n for n, attribute in plan.attributes.items() if attribute.memo),
+        "views": tuple(view.attributes for view in plan.views.values()),
         "revision": plan.revision.hex(),
     }

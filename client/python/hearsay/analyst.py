@@ -121,7 +121,8 @@ class Analyst:
                 kind = ["categorical", domain.values, math.nan, math.nan, math.nan]
             else:
                 kind = ["numeric", None, domain.low, domain.high, domain.step]
-            reports = sum(sum(r.reports) for r in shown.reports if r.attribute == name)
+            asked = plan.questions_of([name])
+            reports = sum(sum(r.reports) for r in shown.reports if r.attribute in asked)
             rows.append([attribute.title, *kind, reports])
         index = pd.Index(list(plan.attributes), name="attribute")
         columns = ["title", "kind", "values", "low", "high", "step", "reports"]
@@ -385,7 +386,7 @@ class Analyst:
         columns: dict[str, object] = {
             "period": np.repeat([period for period, _, _ in parts], [n for _, n, _ in parts])
         }
-        for name in plan.attributes:
+        for name in plan.questions:
             attribute = rows.AttributeRows.joined([decoded[name] for _, _, decoded in parts])
             columns[name] = attribute.codes
             if attribute.codes.dtype != object:

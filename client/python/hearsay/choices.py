@@ -139,19 +139,19 @@ class Agreed:
                 raise InvalidInput(no_attribute(plan, name))
             plan.map_of(name, chosen)
         for name, attribute in plan.attributes.items():
-            if name in withheld or not isinstance(attribute.domain, Categorical):
+            if name in withheld:
                 continue
             if attribute.memo and name not in self.may_tell_changes:
                 raise InvalidInput(
                     f"answers to {name!r} are memoised, so reports tell when they change; "
                     f"if that is meant, pass may_tell_changes=[{name!r}]"
                 )
-            allowed = self.may_reveal.get(name, frozenset())
-            revealed = [value for value in attribute.domain.ordinary if value not in allowed]
+            allowed, ordinary = self.may_reveal.get(name, frozenset()), plan.revealed.get(name, ())
+            revealed = [value for value in ordinary if value not in allowed]
             if revealed:
                 raise InvalidInput(
                     f"a report of {name!r} may reveal {' or '.join(revealed)}; if that is meant, "
-                    f"pass may_reveal={{{name!r}: {list(attribute.domain.ordinary)!r}}}"
+                    f"pass may_reveal={{{name!r}: {list(ordinary)!r}}}"
                 )
 
     def check_map(self, plan: Plan, name: str, chosen: str) -> None:

@@ -72,7 +72,7 @@ def channels(plan: Plan) -> str:
     return json.dumps(
         {
             name: {level.name: _channels_of(level.by_map[name]) for level in plan.levels.values()}
-            for name in plan.attributes
+            for name in plan.questions
         }
     )
 
@@ -92,12 +92,12 @@ def _channels_of(by_map: Mapping[str, Mechanism]) -> dict[str, object]:
 
 
 def decode(plan: Plan, chunk: analyst_pb2.ExportRowsResponse) -> Mapping[str, AttributeRows]:
-    """Return a chunk's rows by attribute, in the plan's order.
+    """Return a chunk's rows by question, in the plan's order.
 
     Raises `InvalidInput` for impossible codes or presence bits: the sender is not trusted.
     """
     decoded = {}
-    for name in plan.attributes:
+    for name in plan.questions:
         dtype = integer_type(plan, name)
         codes = np.full(chunk.rows, None) if dtype is None else np.zeros(chunk.rows, dtype=dtype)
         absent = np.full(chunk.rows, -1, dtype=np.int16)

@@ -86,8 +86,9 @@ class RecordingTransport:
     def tally(self, attribute: str, level: str, chosen: str = "") -> Tally:
         """Return the tally of the stored batches, from which a server would estimate.
 
-        `chosen` is the map that people chose; "" stands for none. Raises `InvalidInput` for an
-        unknown attribute, level or map, or codes that are none.
+        Of a view the attribute is its name, such as "smokes:diagnosis"; `chosen` is the map that
+        people chose, "" standing for none. Raises `InvalidInput` for an unknown attribute, level or
+        map, or codes that are none.
         """
         if attribute not in self.plan.attributes:
             raise InvalidInput(f"{self.plan.survey!r} has no attribute {attribute!r}")

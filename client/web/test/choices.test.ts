@@ -8,7 +8,9 @@ test("the values that a plan may reveal are found in time linear in their number
   const values = Array.from({ length: 50_000 }, (_, i) => i.toString(36));
   const half = values.length / 2;
   const sensitive = values.slice(half);
-  const one = categorical("page", values, { categorical: { values, sensitive, classes: [] } });
+  const one = categorical("page", values, {
+    categorical: { values, sensitive, classes: [], maps: [] },
+  });
   const agreed: Agreed = {
     survey: "daily",
     epsilon: 1,
@@ -32,7 +34,9 @@ test("a plan whose values have too many epsilons is refused at once", async () =
     String(10_000 + i),
     { values: [value], scale: (i + 1) / 3000 },
   ]);
-  const one = categorical("page", values, { categorical: { values, sensitive: [], classes } });
+  const one = categorical("page", values, {
+    categorical: { values, sensitive: [], classes, maps: [] },
+  });
   const plan = planOf({
     attributes: [one],
     levels: { only: 1 },

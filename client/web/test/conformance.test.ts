@@ -16,7 +16,7 @@ import {
 import { compare, expBelow, type Fraction, fraction, fromDouble } from "../src/core/exact.js";
 import { logAbove } from "../src/core/logarithm.js";
 import { InvalidInput } from "../src/errors.js";
-import { build, type Mechanism } from "../src/mechanisms/index.js";
+import { build, type Mechanism, type Value } from "../src/mechanisms/index.js";
 import { Budget } from "../src/plans/budget.js";
 import { Numeric } from "../src/plans/domains.js";
 import { Memoizer } from "../src/plans/memo.js";
@@ -54,7 +54,7 @@ const built = ({ name, epsilon, integers }: Case): Promise<Mechanism> =>
       ]),
     ),
   );
-const valueOf = (value: number | string): number =>
+const valueOf = (value: number | string | number[]): Value =>
   typeof value === "string" ? double(value) : value;
 
 /** Return what a check throws: its message where that is an `InvalidInput`, undefined where it throws nothing. */

@@ -69,7 +69,7 @@ export function categorical(
   return {
     name,
     title: "",
-    categorical: { values, sensitive: [], classes: [] },
+    categorical: { values, sensitive: [], classes: [], maps: [] },
     mechanism: "",
     memo: 0,
     ...more,
@@ -126,6 +126,7 @@ export function planOf(draft: Draft = {}): Uint8Array {
       epsilon,
       mechanisms: mechanisms(name, epsilon),
       chances: draft.chances ?? [],
+      mapped: [],
     })),
   });
 }

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { SystemCoins } from "../src/coins.js";
 import { InvalidInput } from "../src/errors.js";
-import { build, type Mechanism, NAMES } from "../src/mechanisms/index.js";
+import { build, type Mechanism, NAMES, type Value } from "../src/mechanisms/index.js";
 import { RARE } from "../src/mechanisms/rare.js";
 
 interface Case {
@@ -30,7 +30,7 @@ const built = ({ name, epsilon, integers }: Case): Promise<Mechanism> =>
 test("every mechanism that the registry names can be built, and the chunk of rare ones has no others", async () => {
   for (const example of examples) expect((await built(example)).name).toBe(example.name);
   expect(NAMES.filter((name) => name in RARE).sort()).toEqual(Object.keys(RARE).sort());
-  expect(NAMES.length).toBe(24);
+  expect(NAMES.length).toBe(26);
 });
 
 test.each(["rappor", "gaussian", "", "toString", "__proto__"])(
@@ -44,16 +44,22 @@ describe.each(examples)("$name", (example) => {
   test("codes have the width of the mechanism, and values outside the domain are refused without being told", async () => {
     const mechanism = await built(example);
     const coins = new SystemCoins();
-    const [outside, inside] =
-      mechanism.input === "number"
-        ? [
-            [-1.0000000000000002, 2.25, NaN],
-            [-1, 0.3, 1],
-          ]
-        : [
-            [-1, mechanism.k, 0.5, NaN],
-            [0, mechanism.k - 1],
-          ];
+    const { k, most } = mechanism;
+    const values: Record<Mechanism["input"], [outside: Value[], inside: Value[]]> = {
+      number: [
+        [-1.0000000000000002, 2.25, NaN, [0]],
+        [-1, 0.3, 1],
+      ],
+      category: [
+        [-1, k, 0.5, NaN, [0]],
+        [0, k - 1],
+      ],
+      set: [
+        [0, [-1], [k], [0.5], [NaN], [0, 0], [1, 0], Array.from({ length: most + 1 }, (_, i) => i)],
+        [[], [0], [k - 1], Array.from({ length: most }, (_, i) => k - most + i)],
+      ],
+    };
+    const [outside, inside] = values[mechanism.input];
     for (const value of inside)
       expect(mechanism.randomize(value, coins).length).toBe(mechanism.width);
     for (const value of outside) {

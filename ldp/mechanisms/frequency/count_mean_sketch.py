@@ -90,6 +90,10 @@ class _Sketch(FrequencyOracle):
         return support_under(*self._inner.support, self.prime, self.buckets)
 
     @property
+    def variation(self) -> Fraction | None:
+        return self._inner.variation  # less, where some functions put both into one bucket
+
+    @property
     def tally_size(self) -> int:
         return self.hashes * self._inner.tally_size
 

@@ -189,6 +189,12 @@ class HadamardResponse(Counted, Categorical):
         return within / without
 
     @property
+    def variation(self) -> Fraction:
+        # Sets of two blocks have no point in common; two of one block share half of theirs.
+        within, without = self._chances()
+        return Fraction(self._size, 1 if self.blocks > 1 else 2) * (within - without)
+
+    @property
     def tally_size(self) -> int:
         return self.blocks * self.width
 

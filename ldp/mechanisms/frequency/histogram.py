@@ -150,6 +150,9 @@ class SummingHistogram(Categorical):
     def _counted(self, codes: Codes) -> Tally:
         return Tally(len(codes), codes.sum(axis=0, dtype=np.int64))
 
+    def each_counted(self, codes: Codes) -> NDArray[np.int64]:
+        return codes.astype(np.int64)
+
     def debias(self, tally: Tally) -> NDArray[np.float64]:
         mean, added, _ = self._moments
         values: NDArray[np.float64] = (tally.counts / tally.n - mean) / added

@@ -176,6 +176,11 @@ class DBitFlip(Longitudinal, Categorical):
         """Count each category's answers: 2 v of no, 2 v + 1 of yes."""
         return Tally(len(codes), np.bincount(codes.ravel(), minlength=2 * self.k))
 
+    def each_counted(self, codes: Codes) -> NDArray[np.int64]:
+        counts = np.zeros((len(codes), self.tally_size), dtype=np.int64)
+        np.put_along_axis(counts, codes.astype(np.intp), 1, axis=1)
+        return counts
+
     def evidence(self, codes: Codes, value: int) -> NDArray[np.int64]:
         """Return 0 where the category was not asked, 1 where the answer is no, 2 where yes."""
         asked = codes >> 1 == self._check_value(value)

@@ -91,6 +91,11 @@ class HybridMechanism(MeanMechanism):
         return max(self._bit._worst_ratio(), self._piecewise._worst_ratio())
 
     @property
+    def variation(self) -> Fraction:
+        share = Fraction(self.onebit, ONE)
+        return share * self._bit.variation + (1 - share) * self._piecewise.variation
+
+    @property
     def steps(self) -> int:
         return self.grid
 

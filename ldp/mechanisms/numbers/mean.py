@@ -79,10 +79,15 @@ class MeanMechanism(Counted):
             raise InvalidInput(f"{self.name}: a number is expected, got {value!r}")
         if not -1 <= value <= 1:
             raise InvalidInput(f"{self.name}: a number must lie in [-1, 1], got {value!r}")
+        point, up = self._place(value)
+        return self._report(point + coins.bernoulli(up), coins)
+
+    def _place(self, value: float) -> tuple[int, int]:
+        """Return the grid point at or below a number, and 2**64 times the chance of the next."""
         # (value + 1) / 2 * steps, exactly; a Fraction would take five times as long.
         numerator, denominator = float(value).as_integer_ratio()
         point, rest = divmod((numerator + denominator) * self.steps, 2 * denominator)
-        return self._report(point + coins.bernoulli(rest * ONE // (2 * denominator)), coins)
+        return point, rest * ONE // (2 * denominator)
 
     def randomize_many(self, values: ArrayLike, coins: Coins) -> Codes:
         array = as_array(self.name, values)

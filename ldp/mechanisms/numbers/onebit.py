@@ -41,6 +41,10 @@ class OneBitMean(MeanMechanism):
         return Fraction(ONE - self.flip, self.flip)
 
     @property
+    def variation(self) -> Fraction:
+        return 1 - Fraction(2 * self.flip, ONE)
+
+    @property
     def steps(self) -> int:
         return 1
 

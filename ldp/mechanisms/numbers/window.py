@@ -64,6 +64,11 @@ class WindowMechanism(MeanMechanism):
         return far, far + (1 - anywhere) / self.window
 
     @property
+    def variation(self) -> Fraction:
+        far, near = self._probabilities
+        return min(self.window, self.grid) * (near - far)
+
+    @property
     def steps(self) -> int:
         return self.grid
 

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from ldp.core.coins import Coins
 from ldp.core.exact import ONE
-from ldp.core.mechanism import Categorical
-from ldp.core.policy import Policy, Ratios
+from ldp.core.mechanism import Categorical, Mechanism
+from ldp.core.policy import UNLIMITED, Policy, Ratios
 from ldp.errors import InvalidInput
 from ldp.mechanisms.frequency.table import ChannelTable
 from ldp.mechanisms.tools.sampling import draw_many, thresholds
 
 
-class PolicyMechanism(Categorical):
+class PolicyMechanism(Mechanism):
     """A mechanism whose guarantee is the `Policy` that it carries among its integers.
 
     `epsilon` bounds the policy's largest finite distance and `realised_epsilon` is the
@@ -31,12 +31,19 @@ class PolicyMechanism(Categorical):
     guarantee = "policy"
     policy: tuple[int, ...]
 
+    @property
+    @abstractmethod
+    def inputs(self) -> int:
+        """The number of inputs of the channel, which the policy is for."""
+
     @cached_property
     def promise(self) -> Policy:
         """The policy that the mechanism keeps."""
         policy = Policy.from_integers(self.policy)
-        if policy.k != self.k:
-            raise InvalidInput(f"{self.name}: the policy is for {policy.k} values, k is {self.k}")
+        if policy.k != self.inputs:
+            raise InvalidInput(
+                f"{self.name}: the policy is for {policy.k} values, the channel has {self.inputs}"
+            )
         return policy
 
     @cached_property
@@ -47,6 +54,16 @@ class PolicyMechanism(Categorical):
     def _worst_ratio(self) -> Fraction:
         return self.promise.worst(self._ratios)
 
+    @property
+    def is_mutual(self) -> bool:
+        return self.promise.is_mutual
+
+    def protected_pairs(self) -> NDArray[np.bool_]:
+        finite = np.array([[d != UNLIMITED for d in row] for row in self.promise.distances])
+        classes = np.array(self.promise.classes)
+        pairs: NDArray[np.bool_] = finite[classes[:, None], classes]
+        return pairs
+
     def _check_privacy(self) -> None:
         if self.promise.epsilon > self.epsilon:
             raise InvalidInput(
@@ -56,8 +73,16 @@ class PolicyMechanism(Categorical):
         self.promise.check_ratios(self._ratios, self.name)
 
 
+class PolicyCategorical(PolicyMechanism, Categorical):
+    """A mechanism for categories that keeps a policy."""
+
+    @property
+    def inputs(self) -> int:
+        return self.k
+
+
 @dataclass(frozen=True)
-class PolicyTable(PolicyMechanism, ChannelTable):
+class PolicyTable(PolicyCategorical, ChannelTable):
     """Report code y for category x with probability weights[m x + y] / 2**64, as a policy allows.
 
     A `ChannelTable` of which weights may be zero: a code may rule a value out where the policy

@@ -18,7 +18,7 @@ from ldp.core.policy import Ratios, raise_ratios
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 from ldp.mechanisms.frequency.subset_moments import SubsetMoments
-from ldp.mechanisms.policies.base import PolicyMechanism
+from ldp.mechanisms.policies.base import PolicyCategorical
 from ldp.mechanisms.tools.bits import column_sums
 from ldp.mechanisms.tools.sampling import draw_many, thresholds
 
@@ -31,7 +31,7 @@ _MAX_TYPES = 255
 
 
 @dataclass(frozen=True)
-class PolicySubsets(PolicyMechanism):
+class PolicySubsets(PolicyCategorical):
     """Draw a type, then a uniform subset with the type's number of categories of each class.
 
     There are T types; type t has sizes[C t + a] categories of class a. A category of class a
@@ -294,6 +294,13 @@ class PolicySubsets(PolicyMechanism):
         counts = np.bincount(codes[:, 0], minlength=self.types)
         supports = [column_sums(codes[codes[:, 0] == t, 1:], self.k) for t in range(self.types)]
         return Tally(len(codes), np.concatenate([counts, *supports]))
+
+    def each_counted(self, codes: Codes) -> NDArray[np.int64]:
+        types = codes[:, :1] == np.arange(self.types)
+        bits = np.unpackbits(codes[:, 1:], axis=1, count=self.k, bitorder="little")
+        supports = types[:, :, None] & bits.astype(np.bool_)[:, None, :]
+        each = [types, supports.reshape(len(codes), self.types * self.k)]
+        return np.concatenate(each, axis=1).astype(np.int64)
 
     # --- estimating ------------------------------------------------------------------------
 

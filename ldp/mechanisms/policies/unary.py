@@ -16,7 +16,7 @@ from ldp.core.mechanism import Codes
 from ldp.core.policy import UNIT, Policy, Ratios
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
-from ldp.mechanisms.policies.base import PolicyMechanism
+from ldp.mechanisms.policies.base import PolicyCategorical
 from ldp.mechanisms.tools.bits import (
     PackedBits,
     check_unused_bits,
@@ -31,7 +31,7 @@ _BLOCK = 1 << 17
 
 
 @dataclass(frozen=True)
-class PolicyUnary(PackedBits, PolicyMechanism):
+class PolicyUnary(PackedBits, PolicyCategorical):
     """Report k independent bits: the own bit is 1 with own[a] / 2**64, another value's with
     other[b] / 2**64, for the classes a and b of the two values.
 

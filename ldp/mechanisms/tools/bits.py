@@ -104,3 +104,7 @@ class PackedBits(Categorical):
 
     def _counted(self, codes: Codes) -> Tally:
         return Tally(len(codes), column_sums(codes, self.k))
+
+    def each_counted(self, codes: Codes) -> NDArray[np.int64]:
+        bits = np.unpackbits(codes, axis=1, count=self.k, bitorder="little")
+        return bits.astype(np.int64)

@@ -11,8 +11,9 @@ from ldp.core.exact import ONE, ceil_threshold, exp_bounds, log_upper
 from ldp.core.longitudinal import Longitudinal
 from ldp.core.mechanism import Categorical
 from ldp.core.policy import UNIT, UNLIMITED, Policy
+from ldp.mechanisms.numbers.mean_table import place_on
 from ldp.planning.columns import improved_rr, utility_optimised_rr
-from vectors import policies
+from vectors import policies, tables
 from vectors.notation import (
     Script,
     Seeds,
@@ -139,6 +140,7 @@ def every() -> Iterator[Mechanism]:
         yield m.HybridMechanism(epsilon, grid, window, onebit=ONE // 3)
     for epsilon, grid in ((0.5, 1), (1.0, 3), (2.0, 64), (8.0, 300)):
         yield m.LaplaceMechanism(epsilon, grid)
+    yield from tables.every()
 
 
 NUMBERS = (-1.0, -math.nextafter(1, 0), -0.7, -5e-324, 0.0, 1e-300, 0.1, 1 / 3, 0.5, 0.999, 1.0)
@@ -304,6 +306,17 @@ def draws() -> dict[str, list[Case]]:
                 bytes(8),
                 _TOP,
             )
+    for grid in (1, 15):
+        points = {float(Fraction(2 * point, grid) - 1) for point in (1, grid // 2, grid - 1)}
+        beside = {math.nextafter(x, end) for x in points for end in (-2, 2)}
+        for x in sorted({*NUMBERS, *points, *beside}):
+            add(
+                "place",
+                {"x": double(x), "grid": grid},
+                lambda coins, number=x, g=grid: _place(number, g, coins),
+                bytes(8),
+                _TOP,
+            )
     return {"draws": found}
 
 
@@ -320,6 +333,12 @@ def _point(x: float, grid: int, coins: Script) -> int:
     object.__setattr__(made, "_report", lambda point, coins: rounded.append(int(point)) or 0)
     made.randomize(x, coins)
     return rounded[0]
+
+
+def _place(x: float, grid: int, coins: Script) -> int:
+    """Return the grid point of a number, as the tables for numbers round it."""
+    point, rest = place_on(grid, x)
+    return point + coins.bernoulli(rest << 32)
 
 
 # --- exact checks ------------------------------------------------------------------------------
@@ -486,3 +505,29 @@ def _edges() -> Iterator[Case]:
             "policy": tuple(distance if x == UNIT else x for x in policy),
         }
         yield _outcome("policy_table", 1.0, given, f"distance {distance}")
+    yield from _tables()
+
+
+def _tables() -> Iterator[Case]:
+    """Yield tables of two codes at the ends of their ranges, and such as would be biased."""
+    for grid in (1, 63, 64):
+        rise = (3 << 61) // grid
+        rows = [((7 << 61) - rise * i, (1 << 61) + rise * i) for i in range(grid + 1)]
+        for last, bent in ((1, 0), (1 << 16, 0), ((1 << 16) + 1, 0), (1, 1)):
+            weights = [weight for row in rows for weight in row]
+            weights[0], weights[1] = weights[0] - bent, weights[1] + bent
+            given = {"grid": (grid,), "places": (0, last), "weights": tuple(weights)}
+            yield _outcome("mean_table", 2.0, given, f"grid {grid}, places to {last}, bent {bent}")
+    level = {"grid": (1,), "weights": (1 << 63,) * 4}
+    yield _outcome("mean_table", 2.0, level | {"places": (0, 1)}, "no rise")
+    steep = {"grid": (1,), "weights": (1 << 62, 3 << 62, 3 << 62, 1 << 62)}
+    yield _outcome("mean_table", 2.0, steep | {"places": (0, 1)}, "a fall")
+    for places in ((1, 2), (0, 0), (1, 0), (0,), (0, 1, 2)):
+        given = {"grid": (1,), "weights": (3 << 62, 1 << 62, 1 << 62, 3 << 62), "places": places}
+        yield _outcome("mean_table", 2.0, given, f"places {places}")
+    for size in (256, 257):
+        row = [ONE // size] * (size - 1)
+        row.append(ONE - sum(row))
+        other = [row[0] - 1, *row[1:-1], row[-1] + 1]
+        given = {"grid": (1,), "places": tuple(range(size)), "weights": (*row, *other)}
+        yield _outcome("mean_table", 2.0, given, f"{size} codes")

@@ -10,6 +10,7 @@ from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.queries import CONFIDENCE, NoReports, Tallies, by_level
 from ldp import InvalidInput, Mechanism
 from ldp.core.estimation import Cohorts
+from ldp.core.estimator import Estimator
 from ldp.estimating import distribution as curves
 from ldp.estimating import points as scoring
 from ldp.estimating import strata
@@ -77,7 +78,7 @@ def _points(question: analyst_pb2.DistributionRequest, domain: Numeric) -> Point
     return Points(domain.low, domain.high, question.step)
 
 
-def _check_tells_more_than_the_mean(mechanism: Mechanism) -> None:
+def _check_tells_more_than_the_mean(mechanism: Estimator) -> None:
     if not isinstance(mechanism, MeanMechanism) or mechanism.steps < 2:
         raise InvalidInput(
             f"{mechanism.name} reports tell of the mean alone: ask for it, or survey the "
@@ -147,7 +148,7 @@ def _cuts(
 
 
 def _hopeless(planned: Precision, cohorts: Cohorts) -> str:
-    epsilons = sorted({mechanism.epsilon for mechanism, _ in cohorts})
+    epsilons = sorted({m.epsilon for m, _ in cohorts if isinstance(m, Mechanism)})
     at = f"{epsilons[0]:.3g}" + (f" to {epsilons[-1]:.3g}" if len(epsilons) > 1 else "")
     known = f"{min(planned.middle, 1.0):.2f}"
     return (

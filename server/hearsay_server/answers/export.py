@@ -220,7 +220,7 @@ class _Parts:
         n = sum(len(next(iter(part.values())).levels) for part in parts)
         periods = np.zeros(n, dtype=np.int32)
         columns: list[Any] = [pa.DictionaryArray.from_arrays(periods, [period])]
-        for name in self._plan.attributes:
+        for name in self._plan.questions:
             joined = AttributeRows.joined([part[name] for part in parts])
             kind = self._schema.field(name).type
             columns.append(pa.array(joined.codes, kind, mask=joined.absent))
@@ -245,7 +245,7 @@ def schema_of(plan: Plan, data: bytes) -> Any:
     Raises `InvalidInput` where the names of attributes and of other columns collide.
     """
     fields = [pa.field(PERIOD, pa.dictionary(pa.int32(), pa.string()))]
-    for name in plan.attributes:
+    for name in plan.questions:
         fields.append(pa.field(name, _type(plan, name)))
         fields.append(pa.field(name + LEVEL, pa.dictionary(pa.int16(), pa.string())))
         if plan.maps(name):

@@ -13,17 +13,22 @@ from numpy.typing import NDArray
 from hearsay.columns import DIFFERENCE_COLUMNS, NO_MAP
 from hearsay.plans.domains import Categorical, Numeric
 from hearsay.plans.plan import Plan
+from hearsay.plans.views import View
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.repeats import of_levels
 from hearsay_server.ingest.intake import Cohort
-from ldp import Estimate, FrequencyOracle, InvalidInput, Mechanism, Tally
+from ldp import Estimate, FrequencyOracle, InvalidInput, Tally
 from ldp.assurance.poisoning import Shift, largest_shift
 from ldp.core.estimation import Cohorts
+from ldp.core.estimator import Estimator
+from ldp.core.mechanism import Categorical as CategoricalMechanism
+from ldp.core.tally import add_up
 from ldp.errors import NotReady
 from ldp.estimating import pooling, strata
 from ldp.estimating import sums as summing
 from ldp.estimating.consistency import make_consistent
 from ldp.estimating.differences import differences
+from ldp.estimating.marginals import Marginal, Part
 from ldp.estimating.pooling import Method
 from ldp.estimating.recovery import ldp_recover
 from ldp.estimating.strata import Answer
@@ -71,7 +76,7 @@ def _answered(plan: Plan, attribute: str, cohorts: Cohorts, method: str, forgeab
 
 
 def _many(plan: Plan, attribute: str) -> bool:
-    domain = plan.attributes[attribute].domain
+    domain = plan.asked(attribute).domain
     return isinstance(domain, Categorical) and len(domain.values) > _QUICK
 
 
@@ -93,25 +98,59 @@ def by_level(
 ) -> Cohorts:
     """Return the mechanism of each level and map and the sum of its periods' tallies, as cohorts.
 
-    `others` are reports that the cohorts are compared with (`repeats.of_levels`). Raises
-    `NoReports` where there are no tallies.
+    Of an attribute in views, or of a view that others contain, a level has one estimator of the
+    reports of all these views. `others` are reports that the cohorts are compared with
+    (`repeats.of_levels`). Raises `NoReports` where there are no tallies.
+    """
+    return of_attributes(plan, plan.parts(attribute), tallies, others)
+
+
+def of_attributes(
+    plan: Plan, attributes: Sequence[str], tallies: Tallies, others: Tallies | None = None
+) -> Cohorts:
+    """Do as `by_level` for the combinations of some attributes' values, in the order of a view.
+
+    The tallies are of questions that ask all of them.
     """
     if not tallies:
-        raise NoReports(f"there are no such reports of {attribute!r} yet")
-    sums: dict[tuple[str, str], tuple[Mechanism, Tally]] = {}
+        names = " and ".join(map(repr, attributes))
+        raise NoReports(f"there are no such reports of {names} yet")
+    sums: dict[tuple[str, str], dict[str, Tally]] = {}
     for cohort, tally in tallies.items():
-        mechanism = plan.levels[cohort.level].by_map[attribute][cohort.map]
-        known = sums.get((cohort.level, cohort.map))
-        sums[cohort.level, cohort.map] = (
-            mechanism,
-            tally if known is None else known[1] + tally,
-        )
-    return Cohorts(list(sums.values()), of_levels(plan, attribute, tallies, others))
+        add_up(sums.setdefault((cohort.level, cohort.map), {}), [(cohort.attribute, tally)])
+    each = [_cohort_of(plan, attributes, *chosen, asked) for chosen, asked in sums.items()]
+    return Cohorts(each, of_levels(plan, tallies, others))
+
+
+def _cohort_of(
+    plan: Plan, attributes: Sequence[str], level: str, chosen: str, asked: Mapping[str, Tally]
+) -> tuple[Estimator, Tally]:
+    """Return the estimator of some attributes at one level and map, and the tally that it reads."""
+    mechanisms = plan.levels[level].mechanisms
+    (question, tally), *more = asked.items()
+    if not more and plan.parts(question) == tuple(attributes):
+        return plan.levels[level].by_map[question][chosen], tally
+    parts = []
+    for question, tally in asked.items():  # attributes of views have no maps
+        mechanism, view = mechanisms[question], plan.views[question]
+        assert isinstance(mechanism, CategoricalMechanism)  # as the plan was checked
+        parts.append(Part(mechanism, tally, _wanted(view, attributes)))
+    size = math.prod(len(plan.attributes[name].domain.labels) for name in attributes)
+    found = Marginal(parts, size)
+    return found, found.tally
+
+
+def _wanted(view: View, attributes: Sequence[str]) -> NDArray[np.intp]:
+    """Return for each combination of a view that of some of its attributes."""
+    each = np.unravel_index(np.arange(view.combinations), view.sizes)
+    places = [view.attributes.index(name) for name in attributes]
+    sizes = tuple(view.sizes[place] for place in places)
+    return np.asarray(np.ravel_multi_index(tuple(each[place] for place in places), sizes))
 
 
 def repeats_memos(plan: Plan, attribute: str, tallies: Tallies) -> bool:
     """Tell whether devices may have sent the same codes in several of the cohorts' periods."""
-    memo = bool(plan.attributes[attribute].memo)
+    memo = bool(plan.asked(attribute).memo)
     return memo and len({cohort.period for cohort in tallies}) > 1
 
 
@@ -136,7 +175,7 @@ def estimate(
     sets = _sets(plan, question)
     cohorts = by_level(plan, question.attribute, tallies)
     answer = _answered(plan, question.attribute, cohorts, question.method, forged is not None)
-    domain = plan.attributes[question.attribute].domain
+    domain = plan.asked(question.attribute).domain
     raw = domain.in_units(answer.estimate)
     shift: Shift | None = None
     if forged is not None:
@@ -208,7 +247,7 @@ def estimate(
         detectable_difference=seen,
         rows_left_out=len(domain.labels) - len(rows),
         sums=sums,
-        title=plan.attributes[question.attribute].title,
+        title=plan.asked(question.attribute).title,
     )
 
 
@@ -216,7 +255,7 @@ def _sets(plan: Plan, question: analyst_pb2.EstimateRequest) -> Floats | None:
     """Return the sets of values to sum, shape (sets, k), as ones among zeros; None without any."""
     if not question.sums:
         return None
-    domain = plan.attributes[question.attribute].domain
+    domain = plan.asked(question.attribute).domain
     if not isinstance(domain, Categorical):
         raise InvalidInput(
             f"{question.attribute!r} is a number, and has no values to sum: ask how it is "
@@ -260,7 +299,7 @@ def compare(
     found = differences(*parts)
     confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
     low, high = found.interval(confidence, simultaneous=question.simultaneous)
-    domain = plan.attributes[attribute].domain
+    domain = plan.asked(attribute).domain
     columns = (
         domain.in_units(found.first).value,
         domain.in_units(found.second).value,
@@ -278,7 +317,7 @@ def compare(
     return analyst_pb2.CompareResponse(
         survey=plan.survey,
         attribute=attribute,
-        title=plan.attributes[attribute].title,
+        title=plan.asked(attribute).title,
         statistic=domain.statistic,
         confidence=confidence,
         simultaneous=question.simultaneous,
@@ -350,7 +389,7 @@ def effective_sample_size(raw: Estimate) -> Floats:
 
 
 def _processed(
-    question: analyst_pb2.EstimateRequest, mechanisms: Sequence[Mechanism], raw: Estimate
+    question: analyst_pb2.EstimateRequest, mechanisms: Sequence[Estimator], raw: Estimate
 ) -> tuple[Floats, str]:
     """Return the values to show, and a suffix for the method's name: "" if they are raw."""
     if question.consistency and question.HasField("recover"):

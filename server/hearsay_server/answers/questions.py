@@ -85,6 +85,9 @@ def targets(frozen: bytes, question: analyst_pb2.SuspicionsRequest, tallies: Tal
     """
     plan = _parsed(frozen)
     domain = _domain(plan, question.attribute)
+    if question.attribute not in plan.questions:
+        views = " or ".join(plan.questions_of([question.attribute]))
+        raise InvalidInput(f"{question.attribute!r} is asked in views: test the reports of {views}")
     if queries.repeats_memos(plan, question.attribute, tallies):
         raise InvalidInput(
             "devices repeat their memos over periods, and the tests are for independent "
@@ -151,7 +154,7 @@ def _messages(answer: _Long) -> Iterator[bytes]:
 
 
 def _domain(plan: Plan, attribute: str) -> Categorical:
-    domain = plan.attributes[attribute].domain
+    domain = plan.asked(attribute).domain
     if not isinstance(domain, Categorical):
         raise InvalidInput(f"{attribute!r} is a number: the tests are for values")
     return domain

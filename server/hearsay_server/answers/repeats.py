@@ -12,7 +12,6 @@ from ldp.core.repeated import Repeats, factors
 
 def of_levels(
     plan: Plan,
-    attribute: str,
     tallies: Mapping[Cohort, Tally],
     others: Mapping[Cohort, Tally] | None = None,
 ) -> list[Repeats]:
@@ -20,17 +19,24 @@ def of_levels(
 
     They assume the largest overlap of people between periods that the numbers of reports permit,
     since nobody knows whether a device that reported in one period reported in another. With
-    memos it may have sent the same code. `others` are reports that an estimate from `tallies` is
-    compared with: they may be of the same people.
+    memos it may have sent the same code. Where one record may report several views, each of them is
+    a period of its own. `others` are reports that an estimate from `tallies` is compared with: they
+    may be of the same people.
     """
     rows = list(dict.fromkeys((cohort.level, cohort.map) for cohort in tallies))
     # The levels of the others are rows of their own: what they weigh in a comparison is another.
     others = others or {}
-    periods = list(dict.fromkeys(cohort.period for cohort in (*tallies, *others)))
+    views = any(level.budget.reported > 1 for level in plan.levels.values())
+
+    def occasion(cohort: Cohort) -> tuple[str, str]:
+        return cohort.period, cohort.attribute if views else ""
+
+    periods = list(dict.fromkeys(map(occasion, (*tallies, *others))))
     reports = np.zeros((len(rows) + 1, len(periods)))
     for cohort, tally in tallies.items():  # one at a time: they are unpacked as they are looked at
-        reports[rows.index((cohort.level, cohort.map)), periods.index(cohort.period)] += tally.n
+        place = periods.index(occasion(cohort))
+        reports[rows.index((cohort.level, cohort.map)), place] += tally.n
     for cohort, tally in others.items():
-        reports[len(rows), periods.index(cohort.period)] += tally.n
-    memo = bool(plan.attributes[attribute].memo)
+        reports[len(rows), periods.index(occasion(cohort))] += tally.n
+    memo = any(plan.questions[cohort.attribute].memo for cohort in tallies)
     return [Repeats(factor, memo) for factor in factors(reports).tolist()[: len(rows)]]

@@ -74,13 +74,16 @@ def read(spark: "SparkSession", where: Path | str) -> "DataFrame":
 def tally(spark: "SparkSession", where: Path | str, attribute: str) -> dict[Cohort, Tally]:
     """Return the tallies of an attribute of an export, a path or URI, as the server has them.
 
-    Raises `MissingExtra` without pyspark, `InvalidInput` where the export has no such attribute,
-    and as `Manifest.read`.
+    Of an attribute in views ask for each view, such as "smokes:diagnosis". Raises `MissingExtra`
+    without pyspark, `InvalidInput` where the export has no such attribute, and as `Manifest.read`.
     """
     folder = open_folder(where)
     manifest = Manifest.read(folder)
     data = manifest.plan
     plan = _plan(data, attribute)
+    if attribute not in plan.questions:
+        views = " and ".join(plan.questions_of([attribute]))
+        raise InvalidInput(f"{attribute!r} is asked in views: ask for the tallies of {views}")
     has_maps = bool(plan.maps(attribute))
 
     def partial_tallies(file: pq.ParquetFile, groups: Sequence[int]) -> Iterator[pa.RecordBatch]:
@@ -126,20 +129,19 @@ def estimate(
         plan.map_of(attribute, chosen)
     tallies = {
         cohort: counted
-        for cohort, counted in tally(spark, where, attribute).items()
+        for question in plan.questions_of(plan.parts(attribute))
+        for cohort, counted in tally(spark, where, question).items()
         if (not levels or cohort.level in levels)
         and (not periods or cohort.period in periods)
         and (not maps or cohort.map in maps)
     }
     found = queries.answered(plan, attribute, tallies, method).estimate
-    return plan.attributes[attribute].domain.in_units(found)
+    return plan.asked(attribute).domain.in_units(found)
 
 
 def _plan(data: bytes, attribute: str) -> Plan:
     plan = hearsay.plans.plan.parse(data)
-    if attribute not in plan.attributes:
-        names = ", ".join(plan.attributes)
-        raise InvalidInput(f"{plan.survey!r} has no attribute {attribute!r}; it has {names}")
+    plan.asked(attribute)  # which raises where there is none
     return plan
 
 

@@ -1,6 +1,7 @@
 """`hearsay device`: make a device's ledger, and show its content to the user and their helpers."""
 
 import json
+import math
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +19,7 @@ from hearsay.recording.ledger_file import SurveyFile
 from hearsay.v1 import collector_pb2
 from hearsay_server.commands.connect import AsJson
 from hearsay_server.surveys.describe import describe
+from ldp.planning.composition import DELTA
 
 app = typer.Typer(
     help="Make a device's ledger, and look into one.", no_args_is_help=True, add_completion=False
@@ -69,12 +71,28 @@ def show(file: LedgerFile, person: PersonName = "", as_json: AsJson = False) -> 
         _show(survey, console)
     if not found["surveys"]:
         console.print("no survey has been answered or asked for consent")
+    if found["spent"]:
+        console.print(
+            f"\nall surveys together: epsilon {found['spent']:.6g} spent; but for a probability of "
+            f"{DELTA:g} the reports tell no more than epsilon {found['composed']:.6g} would"
+        )
 
 
 def content(file: Path, person: str = "") -> dict[str, Any]:
     """Return a ledger's content as plain values; raise `InvalidInput` where it is none."""
     found = ledger_file.read(file, person)
-    return {"created": found.created, "surveys": [_survey(each) for each in found.surveys]}
+    spent = [
+        epsilon * times
+        for survey in found.surveys
+        for by_epsilon in survey.spent.values()
+        for epsilon, times in by_epsilon.items()
+    ]
+    return {
+        "created": found.created,
+        "surveys": [_survey(each) for each in found.surveys],
+        "spent": math.fsum(spent),
+        "composed": found.composed,
+    }
 
 
 def _survey(found: SurveyFile) -> dict[str, Any]:
@@ -90,6 +108,7 @@ def _survey(found: SurveyFile) -> dict[str, Any]:
             attribute: [{"epsilon": epsilon, "times": times} for epsilon, times in spent.items()]
             for attribute, spent in found.spent.items()
         },
+        "composed": found.composed,
         "left": found.left,
         "answered": {found.period: list(found.answered)} if found.period else {},
         "counters": found.counters,
@@ -123,7 +142,7 @@ def _column(plan: Plan | None, column: collector_pb2.Column, rows: int) -> dict[
     shown = [{"code": code.hex(), "means": ""} for code in codes]
     if plan is not None:
         mechanism = plan.mechanism(column.level, column.attribute, column.map)
-        domain = plan.attributes[column.attribute].domain
+        domain = plan.questions[column.attribute].domain
         for each, code in zip(shown, codes, strict=True):
             each["means"] = describe(domain, mechanism, code).partition("  ")[2]
     return {
@@ -144,12 +163,15 @@ def _show(survey: dict[str, Any], console: Console) -> None:
         console.print(f"the user's caps: {escape(json.dumps(survey['caps']))}")
     if survey["persons"]:
         console.print(f"people besides the device's own user: {survey['persons']} (see --person)")
-    spent = Table("attribute", "epsilon", "times", "in all", "left of the user's caps")
+    spent = Table(
+        "attribute", "epsilon", "times", "in all", f"at delta {DELTA:g}", "left of the user's caps"
+    )
     for attribute, spendings in survey["spent"].items():
         left = survey["left"].get(attribute)
-        for each in spendings:
+        for number, each in enumerate(spendings):
             total = each["epsilon"] * each["times"]
-            row = (f"{each['epsilon']:.6g}", str(each["times"]), f"{total:.6g}")
+            row = [f"{each['epsilon']:.6g}", str(each["times"]), f"{total:.6g}"]
+            row.append("" if number else f"{survey['composed'][attribute]:.6g}")  # of all the rows
             spent.add_row(escape(attribute), *row, "no cap" if left is None else f"{left:.6g}")
     if spent.row_count:
         console.print("epsilon spent")

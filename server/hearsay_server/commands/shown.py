@@ -80,7 +80,7 @@ class Shown:
                     "largest estimates, --values A,B those of some values, and --csv all"
                 )
             many = len(answer.cohorts)
-            cohorts = f"{answer.reports:,} reports in {many} cohort{'s' if many > 1 else ''}"
+            cohorts = f"{_reports(answer.reports)} in {many} cohort{'s' if many > 1 else ''}"
             Console().print(f"{cohorts}, {answer.method}{_repeats(answer.repeats)}")
             if "alike" in columns:
                 Console().print(_if_alike(answer))
@@ -189,7 +189,7 @@ class Shown:
                 table.add_row(*_cells(row))
             Console().print(table)
         repeats = _repeats(answer.repeats)
-        Console().print(f"{answer.reports:,} reports, {answer.method}{repeats}")
+        Console().print(f"{_reports(answer.reports)}, {answer.method}{repeats}")
 
     def suspicions(self, answer: analyst_pb2.SuspicionsResponse) -> None:
         if answer.warning:
@@ -272,6 +272,10 @@ def _if_alike(answer: analyst_pb2.EstimateResponse) -> str:
         f"Pooling (--method), which assumes that people of all {groups} answer alike, would make "
         f"the intervals {narrower:.0f}% narrower; {unseen}."
     )
+
+
+def _reports(count: int) -> str:
+    return f"{count:,} report{'s' if count != 1 else ''}"
 
 
 def _repeats(most: float) -> str:

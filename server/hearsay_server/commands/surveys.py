@@ -160,7 +160,7 @@ def show_survey(
                 table.add_row(
                     level.name,
                     f"{name}, {chosen}" if chosen else name,
-                    escape(str(plan.attributes[name].domain)),
+                    escape(str(plan.questions[name].domain)),
                     mechanism.name,
                     f"{mechanism.realised_epsilon:.4f}",
                     str(mechanism.code_bytes),
@@ -180,7 +180,7 @@ def _questions(plan: hearsay.plans.plan.Plan, reports: Iterable[admin_pb2.Report
     totals: Counter[tuple[str, str]] = Counter()
     for each in reports:
         totals[each.attribute, each.level] += sum(each.reports)
-    for name, attribute in plan.attributes.items():
+    for name, attribute in {**plan.attributes, **plan.questions}.items():
         domain = attribute.domain
         values = domain.values if isinstance(domain, Categorical) else ()
         answers = ", ".join(values[:_SHOWN_VALUES]) or str(domain)

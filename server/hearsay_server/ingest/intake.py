@@ -122,7 +122,7 @@ def tallies_of(batch: collector_pb2.Batch, plan: Plan) -> dict[Cohort, Tally]:
     tallies: dict[Cohort, Tally] = {}
     answered: dict[str, NDArray[np.bool_]] = {}
     for column in batch.columns:
-        if column.attribute not in plan.attributes:
+        if column.attribute not in plan.questions:
             raise Refused(
                 Reason.BAD_COLUMN, f"{plan.survey!r} has no attribute {column.attribute!r}"
             )

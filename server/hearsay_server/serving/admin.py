@@ -113,7 +113,7 @@ def _shown(stored: StoredSurvey, reports: Mapping[Cohort, int]) -> admin_pb2.Sho
                 reports=counts[attribute, level, chosen],
                 map=chosen,
             )
-            for attribute in plan.attributes
+            for attribute in plan.questions
             for level in plan.levels
             for chosen in ("", *plan.maps(attribute))
             if (attribute, level, chosen) in counts

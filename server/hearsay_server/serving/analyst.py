@@ -108,7 +108,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                 raise InvalidInput(f"by must be LEVEL, PERIOD or MAP, got {request.by}")
             tallies = await self._tallies(plan, question)
             groups = _grouped(plan, question.attribute, tallies, request.by)
-            rows = len(plan.attributes[question.attribute].domain.labels)
+            rows = len(plan.asked(question.attribute).domain.labels)
             begun = False
             for some in _together(groups, rows):
                 work = partial(questions.estimates, frozen, question, some)
@@ -267,12 +267,10 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
 
     async def _plan(self, question: Question | analyst_pb2.CompareRequest) -> tuple[bytes, Plan]:
         frozen, plan = await self._frozen(question.survey)
-        if question.attribute not in plan.attributes:
-            detail = (
-                f"{plan.survey!r} has no attribute {question.attribute!r}; "
-                f"it has {', '.join(plan.attributes)}"
-            )
-            raise Ended(grpc.StatusCode.NOT_FOUND, detail)
+        try:
+            plan.asked(question.attribute)
+        except InvalidInput as error:
+            raise Ended(grpc.StatusCode.NOT_FOUND, str(error)) from None
         return frozen, plan
 
     async def _tallies(
@@ -287,8 +285,9 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
     async def _selected(
         self, plan: Plan, attribute: str, selection: analyst_pb2.Selection
     ) -> PackedTallies:
+        asked = plan.questions_of(plan.parts(attribute))
         return await self._read(
-            lambda: self._store.tallies(plan.survey, attribute, resolve(plan, selection, attribute))
+            lambda: self._store.tallies(plan.survey, asked, resolve(plan, selection, attribute))
         )
 
     async def _answer(

@@ -6,7 +6,7 @@ number of processes, may share a database: a batch is counted by the one that in
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -293,15 +293,16 @@ class Store:
         return {fresh[number].position: why for number, why in over.items()}
 
     def tallies(
-        self, survey: str, attribute: str, selected: Selected = EVERYTHING
+        self, survey: str, asked: str | Collection[str], selected: Selected = EVERYTHING
     ) -> PackedTallies:
-        """Return the selected tallies of an attribute.
+        """Return the selected tallies of a question, or of several.
 
         With levels named, no row of another period than those selected is read in SQLite, and
-        none of another attribute in PostgreSQL.
+        none of another question in PostgreSQL.
         """
         table = schema.tallies
-        conditions = [table.c.survey == survey, table.c.attribute == attribute]
+        names = [asked] if isinstance(asked, str) else list(asked)
+        conditions = [table.c.survey == survey, table.c.attribute.in_(names)]
         if levels := selected.levels:
             # All before the period in the key, so that a range of periods is one of the key.
             plan = sa.select(_surveys.c.revision).where(_surveys.c.survey == survey)

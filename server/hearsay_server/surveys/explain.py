@@ -249,11 +249,9 @@ def show(explanation: Explanation, console: Console) -> None:
         )
         table.add_section()
     console.print(table)
-    evenly, strictest = ("levels and maps", ", without a map,") if maps else ("levels", "")
-    title = (
-        f"{explanation.users:,} users, evenly over the {evenly}, against the strictest"
-        f"{strictest} for all"
-    )
+    evenly, and_ = ("levels and maps", ", without a map,") if maps else ("levels", "")
+    users = f"{explanation.users:,} users"
+    title = f"{users}, evenly over the {evenly}, against the strictest{and_} for all"
     _print(
         "Errors are standard errors: of a frequency on average, if all values are equally "
         "frequent; of a mean, if numbers are spread evenly and noise is at its worst.",

@@ -3,7 +3,8 @@
 import math
 import re
 import tomllib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -18,6 +19,7 @@ import hearsay.plans.plan
 from hearsay.plans import period
 from hearsay.plans.domains import Categorical, Domain
 from hearsay.plans.plan import Plan
+from hearsay.plans.views import View
 from hearsay.v1 import plan_pb2, survey_pb2
 from hearsay_server.surveys import catalogue
 from ldp import InvalidInput, Mechanism
@@ -62,8 +64,17 @@ def from_toml(text: str, source: str) -> survey_pb2.Survey:
     attributes = document.pop("attributes", [])
     if not isinstance(attributes, list) or not all(isinstance(a, dict) for a in attributes):
         raise InvalidInput(f"{source}: attributes are written as [[attributes]] tables")
+    views = document.pop("views", [])
+    if not isinstance(views, list) or not all(
+        isinstance(view, list) and all(isinstance(name, str) for name in view) for view in views
+    ):
+        raise InvalidInput(
+            f'{source}: views are lists of attributes, as views = [["smokes", "diagnosis"]]'
+        )
     survey = survey_pb2.Survey()
     _fill(survey, document, source)
+    for view in views:
+        survey.views.add(attributes=view)
     for position, table in enumerate(attributes):
         _fill(survey.attributes.add(), table, f"{source}: attributes[{position}]")
     return survey
@@ -82,10 +93,11 @@ def _fill(message: Message, table: dict[str, Any], place: str) -> None:
 def resolve(survey: survey_pb2.Survey) -> bytes:
     """Return the survey's plan, serialised in its frozen, canonical form.
 
-    A level's epsilon falls on the attributes as the survey's budget says (`decide`), rounded
-    down; every mechanism is calibrated to its share. Where values are sensitive or have classes,
-    and for each map, the mechanism is the one of least variance that their policy allows
-    (`ldp.planning.design`); a memoised attribute with fresh noise has a chain
+    A level's epsilon falls on the questions (attributes that are in no view, and views) as the
+    survey's budget says (`decide`), rounded down; every mechanism is calibrated to its share.
+    Where values are sensitive or have classes, and for each map, the mechanism is the one of least
+    variance that their policy allows (`ldp.planning.design`); a memoised attribute with fresh noise
+    has a chain
     (`catalogue.CHAINS`). Raises `InvalidInput` that names the place for a survey that cannot be.
     """
     _check_name("name", survey.name)
@@ -126,7 +138,7 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
 
 @dataclass(frozen=True)
 class Question:
-    """An attribute as it is budgeted for and resolved."""
+    """An attribute or a view as it is budgeted for and resolved."""
 
     name: str
     domain: Domain
@@ -201,8 +213,15 @@ def _log_noise() -> tuple[float, ...]:
 
 
 def questions(survey: survey_pb2.Survey) -> list[Question]:
-    """Return the attributes; raise `InvalidInput` that names the place for one that cannot be."""
+    """Return what records report: the attributes that are in no view, then the views.
+
+    A view has the mean of its attributes' weights, and the mechanism that they name. Its cap is the
+    smallest of theirs; where a record may report several views, an attribute's cap is shared out
+    among those that contain it. Raises `InvalidInput` that names the place for an attribute or a
+    view that cannot be.
+    """
     found: list[Question] = []
+    attributes: dict[str, hearsay.plans.plan.Attribute] = {}
     for position, attribute in enumerate(survey.attributes):
         place = f"attributes[{position}]"
         _check_name(f"{place}: name", attribute.name)
@@ -215,7 +234,8 @@ def questions(survey: survey_pb2.Survey) -> list[Question]:
         cap = attribute.cap if attribute.HasField("cap") else MAX_EPSILON
         check_epsilon(cap, f"{place}: cap")
         try:
-            domain = hearsay.plans.plan.attribute(attribute, survey.period).domain
+            checked = hearsay.plans.plan.attribute(attribute, survey.period)
+            domain = checked.domain
             if isinstance(domain, Categorical):
                 domain.policy(1.0)  # refused here, where the place is known
         except InvalidInput as error:
@@ -224,7 +244,35 @@ def questions(survey: survey_pb2.Survey) -> list[Question]:
             attribute.name, domain, weight, cap, attribute.mechanism, attribute.memo
         )
         found.append(question)
-    return found
+        attributes[attribute.name] = checked
+    if not survey.views:
+        return found
+    views = hearsay.plans.plan.views_of(survey, attributes)
+    asked = hearsay.plans.plan.questions(attributes, views.values())
+    by_name = {question.name: question for question in found}
+    shared: Counter[str] = Counter()
+    if survey.budget != "sample":  # a record may report several views
+        shared.update(name for view in views.values() for name in view.attributes)
+    return [
+        _view(views[name], asked[name].domain, by_name, shared) if name in views else by_name[name]
+        for name in asked
+    ]
+
+
+def _view(
+    view: View, domain: Domain, attributes: Mapping[str, Question], shared: Mapping[str, int]
+) -> Question:
+    """Return a view as a question; `shared` is among how many views an attribute's cap is."""
+    parts = [attributes[name] for name in view.attributes]
+    named = sorted({part.asked_for or "auto" for part in parts})
+    if len(named) > 1:
+        raise InvalidInput(
+            f"views ({view.name}): the attributes of a view must name one mechanism, "
+            f"got {' and '.join(named)}"
+        )
+    caps = [float_below(Fraction(part.cap) / max(1, shared[part.name])) for part in parts]
+    weight = sum(part.weight for part in parts) / len(parts)
+    return Question(view.name, domain, weight, min(caps), named[0])
 
 
 def levels_in_words(plan: Plan) -> str:

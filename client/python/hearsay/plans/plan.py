@@ -7,9 +7,9 @@ is computed again from its integers, so the server is not trusted with privacy.
 import hashlib
 import math
 import unicodedata
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 
 from google.protobuf.message import DecodeError
@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 from hearsay.plans import period
 from hearsay.plans.domains import Categorical, Domain, Numeric
 from hearsay.plans.memo import Memoizer
+from hearsay.plans.views import MOST_TOGETHER, View, combined, view
 from hearsay.v1 import plan_pb2, survey_pb2
 from ldp import InvalidInput, Mechanism, build
 from ldp.core.exact import ONE
@@ -55,7 +56,7 @@ notehead."""
 
 @dataclass(frozen=True)
 class Attribute:
-    """One question of a survey.
+    """What a survey wants to know of a person, or a view of several such attributes.
 
     `memo` is 0 where every report is drawn afresh. Otherwise a device keeps one permanent answer
     per distinct value, of at most `memo` times a report's epsilon, and reports it every period:
@@ -83,12 +84,12 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Level:
-    """A named epsilon of one whole record: the mechanism of each attribute at it, and which of
-    them a record reports.
+    """A named epsilon of one whole record: the mechanism of each question at it, and which of
+    them a record reports. The budget has the questions in the order of `Plan.questions`.
 
-    `by_map` has, by attribute, the mechanism of those who chose each of its maps, by name, and
-    under "" the one of those who chose none, which is that of `mechanisms`. All mechanisms of an
-    attribute have one epsilon.
+    `by_map` has, by question, the mechanism of those who chose each of its maps, by name, and
+    under "" the one of those who chose none, which is that of `mechanisms`. All mechanisms of a
+    question have one epsilon.
     """
 
     name: str
@@ -102,8 +103,9 @@ class Level:
 class Plan:
     """A survey resolved into exact mechanisms.
 
+    A question is an attribute that is in no view, or a view: several attributes, asked together.
     Guarantee: whoever answers at a level sends reports that are, together, `level.epsilon`-LDP
-    for the whole record (sequential composition over the attributes that a record reports,
+    for the whole record (sequential composition over the questions that a record reports,
     checked in exact arithmetic); where an attribute's domain declares sensitive values or
     classes, or the person chose one of its maps, its policy takes the place of its epsilon. All
     reports of a memoised attribute together, over periods, keep `Memoizer`'s guarantee.
@@ -121,6 +123,46 @@ class Plan:
     levels: Mapping[str, Level]
     default_level: str = ""
     levels_differ_at_most: float | None = None
+    views: Mapping[str, View] = field(default_factory=dict)
+
+    @cached_property
+    def questions(self) -> Mapping[str, Attribute]:
+        """The questions by name: the attributes that are in no view, then the views."""
+        return MappingProxyType(questions(self.attributes, self.views.values()))
+
+    def parts(self, question: str) -> tuple[str, ...]:
+        """Return the attributes that a question asks; of an attribute in no view itself."""
+        asked = self.views.get(question)
+        return (question,) if asked is None else asked.attributes
+
+    def questions_of(self, attributes: Iterable[str]) -> tuple[str, ...]:
+        """Return the questions that ask all of some attributes, in the plan's order."""
+        wanted = set(attributes)
+        return tuple(name for name in self.questions if wanted.issubset(self.parts(name)))
+
+    def asked(self, name: str) -> Attribute:
+        """Return an attribute, or a view as one; raise `InvalidInput` where there is none."""
+        found = self.attributes.get(name) or self.questions.get(name)
+        if found is None:
+            names = ", ".join([*self.attributes, *self.views])
+            raise InvalidInput(f"{self.survey!r} has no attribute {name!r}; it has {names}")
+        return found
+
+    @cached_property
+    def revealed(self) -> Mapping[str, tuple[str, ...]]:
+        """The values that a report may reveal, by attribute, of those that have any.
+
+        A view reveals values of its attributes only where all of them have ordinary ones.
+        """
+        found = {}
+        for name, attribute in self.attributes.items():
+            domain = attribute.domain
+            asked = (self.questions[question].domain for question in self.questions_of([name]))
+            if isinstance(domain, Categorical) and any(
+                isinstance(each, Categorical) and each.ordinary for each in asked
+            ):
+                found[name] = domain.ordinary
+        return MappingProxyType(found)
 
     def level(self, name: str) -> Level:
         """Return a level by name; raise `InvalidInput` for one that the survey lacks."""
@@ -133,13 +175,13 @@ class Plan:
 
         Raises `InvalidInput` where the survey lacks the attribute.
         """
-        domain = self._attribute(attribute).domain
+        domain = self.asked(attribute).domain
         return domain.map_names if isinstance(domain, Categorical) else ()
 
     def mechanism(self, level: str, attribute: str, map_name: str = "") -> Mechanism:
-        """Return the mechanism of those who chose a level and a map; "" stands for no map.
+        """Return a question's mechanism of those who chose a level and a map; "" for no map.
 
-        Raises `InvalidInput` for a level, an attribute or a map that the survey lacks.
+        Raises `InvalidInput` for a level, a question or a map that the survey lacks.
         """
         return self.level(level).by_map[attribute][self.map_of(attribute, map_name)]
 
@@ -148,23 +190,20 @@ class Plan:
         if name and name not in (known := self.maps(attribute)):
             listed = f"one of {', '.join(known)}" if known else "left out"
             raise InvalidInput(f"a map of {attribute!r} must be {listed}, got {name!r}")
-        _ = self._attribute(attribute)
+        _ = self.asked(attribute)
         return name
 
-    def _attribute(self, name: str) -> Attribute:
-        if name not in self.attributes:
-            raise InvalidInput(
-                f"attribute must be one of {', '.join(self.attributes)}, got {name!r}"
-            )
-        return self.attributes[name]
-
     def memoizer(self, level: str, attribute: str) -> Memoizer | None:
-        """Return the memoizer of an attribute; None where every report is drawn afresh.
+        """Return the memoizer of a question; None where every report is drawn afresh.
 
-        Raises `InvalidInput` for a level or an attribute that the survey lacks.
+        Raises `InvalidInput` for a level or a question that the survey lacks.
         """
         mechanisms = self.level(level).mechanisms
-        if not self._attribute(attribute).memo:
+        if attribute not in self.questions:
+            raise InvalidInput(
+                f"attribute must be one of {', '.join(self.questions)}, got {attribute!r}"
+            )
+        if not self.questions[attribute].memo:
             return None
         mechanism = mechanisms[attribute]
         assert isinstance(mechanism, CategoricalMechanism)  # as `parse` has checked
@@ -184,8 +223,9 @@ def parse(data: bytes) -> Plan:
       fields that this version does not know, and where a text contains characters that cannot be
       seen. People could not notice such differences, and a server could use them to mark a device
       by the revision of its plan.
-    - where a mechanism is unknown, does not fit its attribute, or exceeds its epsilon or the
-      attribute's cap;
+    - where a view is not valid (`views.view`), two have the same attributes, or there are too many;
+    - where a mechanism is unknown, does not fit its attribute or view, or exceeds its epsilon or
+      the cap of an attribute, which holds for all views together that a record reports;
     - where a level's mechanisms together exceed the level's epsilon, the levels are not those of
       the survey, or the default level is none of them.
     """
@@ -200,11 +240,19 @@ def parse(data: bytes) -> Plan:
         raise InvalidInput(
             f"a survey has at most {_MOST_ATTRIBUTES} attributes, got {len(survey.attributes)}"
         )
+    if len(survey.views) > _MOST_ATTRIBUTES:
+        raise InvalidInput(
+            f"a survey has at most {_MOST_ATTRIBUTES} views, got {len(survey.views)}"
+        )
     period.check_unit(survey.period)
     attributes = {a.name: attribute(a, survey.period) for a in survey.attributes}
     if not attributes or len(attributes) != len(survey.attributes):
         raise InvalidInput("a plan needs attributes, each with a name of its own")
-    levels = {level.name: _level(level, attributes) for level in plan.levels}
+    views = views_of(survey, attributes)
+    asked = questions(attributes, views.values())
+    levels = {level.name: _level(level, asked) for level in plan.levels}
+    for level in levels.values():
+        _check_caps(level, attributes, asked, views)
     if not levels or len(levels) != len(plan.levels):
         raise InvalidInput("a plan needs levels, each with a name of its own")
     declared = sorted(survey.levels.items(), key=lambda item: (item[1], item[0]))
@@ -229,7 +277,49 @@ def parse(data: bytes) -> Plan:
         levels=MappingProxyType(levels),
         default_level=survey.default_level,
         levels_differ_at_most=most,
+        views=MappingProxyType(views),
     )
+
+
+def views_of(survey: survey_pb2.Survey, attributes: Mapping[str, Attribute]) -> dict[str, View]:
+    """Return a survey's views by name; raise `InvalidInput` that names the one that cannot be."""
+    domains = {name: attribute.domain for name, attribute in attributes.items()}
+    memos = frozenset(name for name, attribute in attributes.items() if attribute.memo)
+    found: dict[str, View] = {}
+    known: set[frozenset[str]] = set()
+    together = 0
+    for position, wire in enumerate(survey.views):
+        try:
+            each = view(wire.attributes, domains, memos)
+            if frozenset(each.attributes) in known:
+                raise InvalidInput(f"another view has the attributes {', '.join(each.attributes)}")
+            if each.name in found or each.name in attributes:
+                raise InvalidInput(f"the name {each.name!r} is taken")
+            together += each.combinations
+            if together > MOST_TOGETHER:
+                raise InvalidInput(
+                    f"views have at most {MOST_TOGETHER} combinations of values together, and "
+                    f"with this one they have {together}"
+                )
+        except InvalidInput as error:
+            raise InvalidInput(f"views[{position}]: {error}") from None
+        found[each.name] = each
+        known.add(frozenset(each.attributes))
+    return found
+
+
+def questions(attributes: Mapping[str, Attribute], views: Iterable[View]) -> dict[str, Attribute]:
+    """Return what a record reports: the attributes that are in no view, then the views."""
+    views = tuple(views)
+    seen = {name for each in views for name in each.attributes}
+    found = {name: attribute for name, attribute in attributes.items() if name not in seen}
+    for each in views:
+        asked = [attributes[name] for name in each.attributes]
+        domains = [one.domain for one in asked if isinstance(one.domain, Categorical)]
+        title = " / ".join(one.title or one.name for one in asked)
+        cap = min(one.cap for one in asked)
+        found[each.name] = Attribute(each.name, title, combined(domains), cap=cap)
+    return found
 
 
 def message(data: bytes) -> plan_pb2.Plan:
@@ -348,20 +438,40 @@ def _domain(attribute: survey_pb2.Attribute) -> Domain:
     raise InvalidInput("needs a domain: categorical or numeric")
 
 
-def _level(level: plan_pb2.Level, attributes: Mapping[str, Attribute]) -> Level:
-    if len(level.mechanisms) != len(attributes):
+def _check_caps(
+    level: Level,
+    attributes: Mapping[str, Attribute],
+    asked: Mapping[str, Attribute],
+    views: Mapping[str, View],
+) -> None:
+    """Raise `InvalidInput` where a record may report an attribute, in all views, above its cap."""
+    names = list(asked)
+    for attribute in attributes.values():
+        containing = [view.name for view in views.values() if attribute.name in view.attributes]
+        if attribute.cap == math.inf or len(containing) < 2:
+            continue  # one question, whose mechanism has been checked
+        spent = level.budget.epsilon_of([names.index(name) for name in containing])
+        if spent > attribute.cap:
+            raise InvalidInput(
+                f"level {level.name!r}: the views of {attribute.name!r} have epsilon {spent:g} "
+                f"together, more than its cap of {attribute.cap:g}"
+            )
+
+
+def _level(level: plan_pb2.Level, asked: Mapping[str, Attribute]) -> Level:
+    if len(level.mechanisms) != len(asked):
         raise InvalidInput(
             f"level {level.name!r} has {len(level.mechanisms)} mechanisms "
-            f"for {len(attributes)} attributes"
+            f"for {len(asked)} questions"
         )
     mechanisms = {}
-    for attribute, wire in zip(attributes.values(), level.mechanisms, strict=True):
+    for attribute, wire in zip(asked.values(), level.mechanisms, strict=True):
         try:
             mechanisms[attribute.name] = _mechanism(wire, attribute)
         except InvalidInput as error:
             raise InvalidInput(f"level {level.name!r}, {attribute.name!r}: {error}") from error
     try:
-        chances = tuple(chance or ONE for chance in level.chances) or (ONE,) * len(attributes)
+        chances = tuple(chance or ONE for chance in level.chances) or (ONE,) * len(asked)
         budget = Budget(tuple(m.epsilon for m in mechanisms.values()), chances)
     except InvalidInput as error:
         raise InvalidInput(f"level {level.name!r}: {error}") from error
@@ -370,7 +480,7 @@ def _level(level: plan_pb2.Level, attributes: Mapping[str, Attribute]) -> Level:
             f"level {level.name!r} promises epsilon {level.epsilon:g} for a record, "
             f"but the mechanisms of one add up to {budget.record_epsilon:.6g}"
         )
-    by_map = _by_map(level, attributes, mechanisms)
+    by_map = _by_map(level, asked, mechanisms)
     return Level(level.name, level.epsilon, MappingProxyType(mechanisms), budget, by_map)
 
 

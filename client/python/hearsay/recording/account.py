@@ -2,7 +2,8 @@
 
 import json
 from bisect import insort
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import lru_cache
@@ -14,6 +15,9 @@ from hearsay.plans import period
 from hearsay.recording.terms import Terms
 from hearsay.trouble import Reason, Trouble
 from ldp import Coins
+from ldp.core.exact import float_above
+from ldp.core.losses import bounded
+from ldp.planning.composition import of_channels
 
 AHEAD = 24 * 3600.0
 """Seconds that a period may begin after, or have ended before, the server's time."""
@@ -28,10 +32,12 @@ class Account:
 
     For each survey it holds:
     - the time of the first answer, and the latest period: when it was entered, the plan's
-      revision, the drawn attributes, the epsilon of each reported one, and the costs;
+      revision, the drawn questions, the epsilon of each reported one, and the costs;
     - `answered`, the time ranges of the answered periods;
-    - `life`, how many times each epsilon was ever spent, by attribute;
-    - `calls`, the same, as if a memoised attribute needed one memo only, whatever the answers.
+    - `life`, how many times each epsilon was ever spent, by question;
+    - `calls`, the same, as if a memoised attribute needed one memo only, whatever the answers;
+    - `fresh`, of `life` by epsilon, how many of the reports had which total variation; it is
+      missing where an earlier version of the SDK wrote the account.
     Life and calls differ only for memoised attributes: in life each new answer costs a memo and a
     repeated one nothing; in calls only the first report costs. Whether a report is dropped goes by
     `calls`, so it never depends on an answer: where only `life` is exhausted, a random value is
@@ -51,13 +57,13 @@ class Account:
 
     @property
     def life(self) -> Mapping[str, Mapping[str, int]]:
-        """How many times each epsilon (in hex) was spent, by attribute of this survey."""
+        """How many times each epsilon (in hex) was spent, by question of this survey."""
         life: Mapping[str, Mapping[str, int]] = self._mine["life"]
         return life
 
     @property
     def current(self) -> tuple[str, Sequence[str]]:
-        """The latest period that was entered ("": none), and the attributes reported in it."""
+        """The latest period that was entered ("": none), and the questions reported in it."""
         return self._mine["period"], list(self._mine["spent"])
 
     def check(self, terms: Terms, now: datetime, server_time: float | None) -> tuple[str, bool]:
@@ -107,7 +113,7 @@ class Account:
         mine = self._mine
         label, begins = self.check(terms, now, server_time)
         if begins:
-            names = list(terms.plan.attributes)
+            names = list(terms.plan.questions)
             mine |= {
                 "period": label,
                 "entered": now.timestamp(),
@@ -126,22 +132,24 @@ class Account:
         return label
 
     def is_drawn(self, name: str) -> bool:
-        """Tell whether the record of this period reports an attribute."""
+        """Tell whether the record of this period reports a question."""
         return name in self._mine["drawn"]
 
     def may_report(self, name: str, epsilon: float) -> bool:
-        """Tell whether an attribute may still be reported in this period."""
+        """Tell whether a question may still be reported in this period."""
         return name not in self._mine["spent"] and (self._left is None or epsilon <= self._left)
 
     def calls_cost(self, terms: Terms, name: str) -> float:
         """Return the epsilon charged to `calls` for a report; of memos only the first costs."""
         return 0.0 if name in terms.memoizers and name in self._mine["calls"] else terms.cost(name)
 
-    def allows(self, kind: str, name: str, cost: float, caps: Sequence[Caps]) -> bool:
-        """Tell whether the caps for life allow `cost` more epsilon, by "life" or by "calls"."""
-        return not cost or all(self._allows(kind, name, Fraction(cost), each) for each in caps)
+    def allows(self, kind: str, terms: Terms, name: str, cost: float, caps: Sequence[Caps]) -> bool:
+        """Tell whether the caps for life allow a question to cost more, by "life" or by "calls"."""
+        return not cost or all(
+            self._allows(kind, terms, name, Fraction(cost), each) for each in caps
+        )
 
-    def _allows(self, kind: str, name: str, cost: Fraction, caps: Caps) -> bool:
+    def _allows(self, kind: str, terms: Terms, name: str, cost: Fraction, caps: Caps) -> bool:
         if caps.life is not None:
             ever = sum((total(mine[kind]) for mine in self._all.values()), Fraction(0))
             if ever + cost > Fraction(caps.life):
@@ -150,10 +158,16 @@ class Account:
                 now = sum(map(_epsilon, self._mine["costs"][kind]), Fraction(0))
                 if ever - now > Fraction(caps.life) * self._share(caps, self._mine["entered"]):
                     return False
-        if name in caps.attribute_life:
-            spent = total({name: self._mine[kind].get(name, {})})
-            return spent + cost <= Fraction(caps.attribute_life[name])
-        return True
+        return all(
+            self._spent(kind, terms.containing[part]) + cost <= Fraction(caps.attribute_life[part])
+            for part in terms.plan.parts(name)
+            if part in caps.attribute_life
+        )
+
+    def _spent(self, kind: str, questions: Iterable[str]) -> Fraction:
+        """Return the sum of what was ever spent on some questions of this survey."""
+        spent = self._mine[kind]
+        return total({name: spent[name] for name in questions if name in spent})
 
     def resumes(self, terms: Terms, caps: Sequence[Caps], now: datetime) -> datetime | None:
         """Return the earliest time (UTC) to enter a period whose answers the pace of the caps for
@@ -163,8 +177,7 @@ class Account:
         used up, or the survey has one period only.
         """
         ever = sum((total(mine["calls"]) for mine in self._all.values()), Fraction(0))
-        answered = [name for name in terms.levels if name not in terms.withheld]
-        cost = min((self.calls_cost(terms, name) for name in answered), default=0.0)
+        cost = min((self.calls_cost(terms, name) for name in terms.answered), default=0.0)
         lives = [Fraction(each.life) for each in caps if each.life is not None]
         if not (ever and cost and terms.plan.period) or any(
             ever + Fraction(cost) > x for x in lives
@@ -196,8 +209,13 @@ class Account:
         first = min(mine["since"] for mine in self._all.values() if "since" in mine)
         return first, caps.ends.timestamp()
 
-    def report(self, name: str, epsilon: float, *, calls: float, life: float) -> None:
-        """Note a report of `epsilon` in this period, and charge its costs to `calls` and `life`."""
+    def report(
+        self, name: str, epsilon: float, *, calls: float, life: float, variation: float | None
+    ) -> None:
+        """Note a report of `epsilon` in this period, and charge its costs to `calls` and `life`.
+
+        `variation` is the total variation of a fresh report, None where it only adds up.
+        """
         self._mine["spent"][name] = epsilon.hex()
         if self._left is not None:
             self._left -= Fraction(epsilon)
@@ -206,17 +224,46 @@ class Account:
                 times = self._mine[kind].setdefault(name, {})
                 times[cost.hex()] = times.get(cost.hex(), 0) + 1
                 self._mine["costs"][kind].append(cost.hex())
+        if life and variation is not None:
+            fresh = self._mine.setdefault("fresh", {}).setdefault(name, {})
+            times = fresh.setdefault(life.hex(), {})
+            times[variation.hex()] = times.get(variation.hex(), 0) + 1
 
-    def left(self, name: str, caps: Sequence[Caps]) -> float | None:
-        """Return the epsilon that the caps for life leave an attribute; None without such caps."""
+    def composed(self, names: Collection[str] | None = None) -> float:
+        """Return an epsilon at which all that was spent is (epsilon, `DELTA`)-LDP, rounded up.
+
+        Of the attributes `names` of this survey; None stands for all attributes of all surveys.
+        Fresh reports compose by their epsilon and total variation
+        (`ldp.planning.composition.of_channels`). What is not known to be fresh adds up: memos,
+        reports under a policy that protects one way only, and reports that an earlier version of
+        the SDK made.
+        """
+        lives = [self._mine] if names is not None else list(self._all.values())
+        fresh: Counter[tuple[str, str]] = Counter()
+        added = Fraction(0)
+        for mine in lives:
+            for name, spent in mine["life"].items():
+                if names is not None and name not in names:
+                    continue
+                known = mine.get("fresh", {}).get(name, {})
+                for epsilon, times in spent.items():
+                    fresh.update({(epsilon, of): n for of, n in known.get(epsilon, {}).items()})
+                    added += _epsilon(epsilon) * (times - sum(known.get(epsilon, {}).values()))
+        return float_above(added + Fraction(_composed(frozenset(fresh.items()))))
+
+    def left(self, attribute: str, questions: Iterable[str], caps: Sequence[Caps]) -> float | None:
+        """Return the epsilon that the caps for life leave an attribute; None without such caps.
+
+        `questions` are those that ask the attribute.
+        """
         limits = []
         for each in caps:
             if each.life is not None:
                 ever = sum((total(mine["life"]) for mine in self._all.values()), Fraction(0))
                 limits.append(Fraction(each.life) - ever)
-            if name in each.attribute_life:
-                spent = total({name: self._mine["life"].get(name, {})})
-                limits.append(Fraction(each.attribute_life[name]) - spent)
+            if attribute in each.attribute_life:
+                spent = self._spent("life", questions)
+                limits.append(Fraction(each.attribute_life[attribute]) - spent)
         return max(0.0, float(min(limits))) if limits else None
 
 
@@ -224,6 +271,17 @@ class Account:
 def _bounds(unit: str, label: str) -> tuple[float, float]:
     """Return when a period begins and ends, in Unix time."""
     return period.start(unit, label).timestamp(), period.end(unit, label).timestamp()
+
+
+@lru_cache(maxsize=64)
+def _composed(fresh: frozenset[tuple[tuple[str, str], int]]) -> float:
+    """Return the composition of fresh reports, by epsilon and total variation (in hex)."""
+    return of_channels(
+        [
+            (bounded(float.fromhex(epsilon), float.fromhex(variation)), times)
+            for (epsilon, variation), times in sorted(fresh)
+        ]
+    )
 
 
 def _epsilon(text: str) -> Fraction:

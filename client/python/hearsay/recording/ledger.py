@@ -42,8 +42,16 @@ class Spending:
     """The epsilon spent on one attribute, and the epsilon that its caps leave.
 
     `epsilon` is the cost of one report, or for a memoised attribute of each new memo; `reports`
-    how often it was spent; `life` the sum ever spent; `left` the epsilon that the lowest cap for
-    life still allows (None: no cap). `answered` tells whether this period's report was made.
+    how often it was spent; `life` the sum ever spent, which the caps count; `left` the epsilon
+    that the lowest cap for life still allows (None: no cap). `answered` tells whether this
+    period's report was made. `composed` is a smaller figure for the same reports, for events of
+    a probability above one in a million: together they are (`composed`, 1e-6)-LDP, if the times
+    and levels of reports do not depend on the codes of earlier ones. It is `life` where nothing
+    less is known, as of memos and of reports by an earlier version of the SDK.
+
+    A report of a view counts for each attribute in it, with all of its epsilon, so that the sum
+    over attributes may be more than was spent; `epsilon` is then the most that one record spends
+    on the attribute, in all views.
     """
 
     attribute: str
@@ -52,6 +60,7 @@ class Spending:
     life: float
     left: float | None
     answered: bool
+    composed: float
 
 
 @dataclass(frozen=True)
@@ -108,13 +117,12 @@ class Ledger:
                 survey=self._survey, revision=terms.plan.revision, period=label, rows=1
             )
             where = connection, self._store.salt, key
-            dropped = randomize(report, values, terms, account, all_caps, where, coins)
+            taken, dropped = randomize(report, values, terms, account, all_caps, where, coins)
             connection.execute(
                 "INSERT INTO accounts (person, account) VALUES (?, ?)"
                 " ON CONFLICT DO UPDATE SET account = excluded.account",
                 (key, account.dump()),
             )
-            taken = [column.attribute for column in report.columns]
             waiting = 0, 0, 0
             if taken:
                 waiting = outbox.add(
@@ -145,20 +153,24 @@ class Ledger:
         """Return the epsilon spent and left of each attribute, in the plan's order."""
         account, own = self._store.read(lambda connection: self._stored(connection, person))
         current, reported = account.current
-        answered = reported if current == period.label(terms.plan.period, now) else []
+        answered = set(reported) if current == period.label(terms.plan.period, now) else set()
         return [
             Spending(
                 attribute=name,
-                epsilon=terms.cost(name),
-                reports=sum(account.life.get(name, {}).values()),
+                epsilon=terms.cost(name) if name in terms.levels else terms.epsilon_of(name),
+                reports=sum(
+                    times for each in asked for times in account.life.get(each, {}).values()
+                ),
                 life=sum(
                     float.fromhex(epsilon) * times
-                    for epsilon, times in account.life.get(name, {}).items()
+                    for each in asked
+                    for epsilon, times in account.life.get(each, {}).items()
                 ),
-                left=account.left(name, (caps, *own)),
-                answered=name in answered,
+                left=account.left(name, asked, (caps, *own)),
+                answered=not answered.isdisjoint(asked),
+                composed=account.composed(asked),
             )
-            for name in terms.levels
+            for name, asked in terms.containing.items()
         ]
 
     def set_own_caps(self, person: str, caps: Caps) -> None:

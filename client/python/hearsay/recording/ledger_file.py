@@ -29,7 +29,8 @@ class SurveyFile:
 
     `caps` are the person's own, the caps for life included; `people` is how many accounts others
     than the device's own user have; `spent` maps attributes to how many times each epsilon was
-    spent; `left` is the epsilon that the person's caps for life leave, None without one;
+    spent; `composed` to the epsilon of all these together but for a probability of 1e-6
+    (`Spending.composed`); `left` is the epsilon that the person's caps for life leave, None without one;
     `answered` the attributes reported in the latest `period`; `waiting` the queued batches and
     reports.
     """
@@ -42,6 +43,7 @@ class SurveyFile:
     period: str
     answered: tuple[str, ...]
     spent: dict[str, dict[float, int]]
+    composed: dict[str, float]
     left: dict[str, float | None]
     counters: dict[str, int]
     waiting: tuple[Batch, ...]
@@ -51,10 +53,12 @@ class SurveyFile:
 @dataclass(frozen=True)
 class LedgerFile:
     """A file's content: when it was made, where nobody vouched that it is the first (None:
-    somebody did), and its surveys by name."""
+    somebody did), its surveys by name, and the epsilon of all that the person reported to all of
+    them but for a probability of 1e-6."""
 
     created: str | None
     surveys: tuple[SurveyFile, ...]
+    composed: float
 
 
 def read(file: Path, person: str = "") -> LedgerFile:
@@ -71,7 +75,8 @@ def read(file: Path, person: str = "") -> LedgerFile:
             "SELECT survey FROM surveys UNION SELECT survey FROM people ORDER BY survey"
         ).fetchall()
         surveys = tuple(_survey(connection, name, key) for (name,) in names)
-        return LedgerFile(settings.get("created"), surveys)
+        stored = _stored(connection, key)
+        return LedgerFile(settings.get("created"), surveys, Account(stored[0], "").composed())
 
 
 def _check_known(connection: sqlite3.Connection, person: str, key: bytes) -> None:
@@ -96,9 +101,7 @@ def _survey(connection: sqlite3.Connection, name: str, person: bytes) -> SurveyF
     plan = parse(plans[0][0]) if plans and plans[0][0] else None
     people = all_of("SELECT consent, caps FROM people WHERE survey = ? AND person = ?", person)
     consent, own = people[0] if people else (0, "{}")
-    stored = connection.execute(
-        "SELECT account, caps FROM accounts WHERE person = ?", (person,)
-    ).fetchone() or ("{}", "{}")
+    stored = _stored(connection, person)
     account = Account(stored[0], name)
     caps = Caps(**{**json.loads(own), **json.loads(stored[1])})
     (others,) = all_of(
@@ -119,9 +122,10 @@ def _survey(connection: sqlite3.Connection, name: str, person: bytes) -> SurveyF
             attribute: {float.fromhex(epsilon): times for epsilon, times in by_epsilon.items()}
             for attribute, by_epsilon in account.life.items()
         },
+        composed={attribute: account.composed([attribute]) for attribute in account.life},
         left={
-            attribute: account.left(attribute, (caps,))
-            for attribute in (plan.attributes if plan else account.life)
+            question: _left(account, plan, question, caps)
+            for question in (plan.questions if plan else account.life)
         },
         counters=dict(all_of("SELECT name, count FROM counters WHERE survey = ? ORDER BY name")),
         waiting=tuple(Batch.FromString(data) for (data,) in [*batches, *reports]),
@@ -132,6 +136,24 @@ def _survey(connection: sqlite3.Connection, name: str, person: bytes) -> SurveyF
             )
         ),
     )
+
+
+def _stored(connection: sqlite3.Connection, person: bytes) -> tuple[str, str]:
+    """Return a person's accounts and caps for life, as they are kept."""
+    found: tuple[str, str] | None = connection.execute(
+        "SELECT account, caps FROM accounts WHERE person = ?", (person,)
+    ).fetchone()
+    return found or ("{}", "{}")
+
+
+def _left(account: Account, plan: Plan | None, question: str, caps: Caps) -> float | None:
+    """Return the epsilon that caps leave a question: the least of its attributes'."""
+    parts = plan.parts(question) if plan else (question,)
+    each = [
+        account.left(part, plan.questions_of([part]) if plan else (part,), (caps,))
+        for part in parts
+    ]
+    return min((left for left in each if left is not None), default=None)
 
 
 @contextlib.contextmanager

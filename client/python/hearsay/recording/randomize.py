@@ -13,6 +13,8 @@ from ldp import Coins
 
 IDLE = "idle"
 """An answer was dropped because its attribute was not drawn for this record."""
+INCOMPLETE = "incomplete"
+"""An answer was dropped because it is asked together with another one, which was left out."""
 SPENT = "spent"
 """An answer was dropped because its attribute was reported in this period, or a cap is used up."""
 WITHHELD = "withheld"
@@ -31,12 +33,14 @@ def randomize(
     caps: Sequence[Caps],
     where: tuple[sqlite3.Connection, bytes, bytes],
     coins: Coins,
-) -> dict[str, str]:
+) -> tuple[list[str], dict[str, str]]:
     """Add the randomised answers that the account and caps allow to a report, as its columns.
 
-    `values` are as mechanisms take them; None stands for an answer outside the domain. `where`
-    has the transaction in which memos are kept, the store's salt and the person's key. The
-    account spends the epsilon of each answer. Returns the reasons why others were left out.
+    `values` are by attribute and as mechanisms take them; None stands for an answer outside the
+    domain. A view is reported where all its attributes have a value, or None. `where` has the
+    transaction in which memos are kept, the store's salt and the person's key. The account spends
+    the epsilon of each report. Returns the attributes that were taken, by one question at least,
+    and the reasons why others were left out.
 
     Guarantee: each code is drawn by a mechanism of the plan from the answer, or from a value drawn
     uniformly from the domain where there is no answer or no epsilon left for its memo; the columns
@@ -44,33 +48,67 @@ def randomize(
     """
     connection, salt, person = where
     dropped: dict[str, str] = {}
-    for name, value in values.items():
+    for name in _asked(terms, values):
         level = terms.levels[name]
         mechanism = terms.mechanisms[name]
         calls = account.calls_cost(terms, name)
         if not account.is_drawn(name):
             dropped[name] = IDLE
             continue
+        if not values.keys() >= set(terms.plan.parts(name)):
+            dropped[name] = INCOMPLETE
+            continue
         if not account.may_report(name, mechanism.epsilon) or not account.allows(
-            "calls", name, calls, caps
+            "calls", terms, name, calls, caps
         ):
             dropped[name] = SPENT
             continue
         memoizer = terms.memoizers.get(name)
         if memoizer:
             memos = _Memos(connection, salt, (person, report.survey, name), memoizer, coins)
-            affordable = account.allows("life", name, memoizer.epsilon, caps)
-            memo, is_new = memos.of(value, affordable)
+            affordable = account.allows("life", terms, name, memoizer.epsilon, caps)
+            memo, is_new = memos.of(values[name], affordable)
             life = memoizer.epsilon if is_new else 0.0
             code = memoizer.report(memo, coins)
         else:
-            life = calls if account.allows("life", name, calls, caps) else 0.0
-            if value is None or not life:
-                value = terms.anything(name, coins)
+            life = calls if account.allows("life", terms, name, calls, caps) else 0.0
+            value = terms.value(name, values, coins) if life else terms.anything(name, coins)
             code = mechanism.encode_one(mechanism.randomize(value, coins))
-        account.report(name, mechanism.epsilon, calls=calls, life=life)
-        report.columns.add(attribute=name, level=level.name, codes=code, map=terms.maps[name])
-    return dropped
+        variation = terms.variations[name]
+        account.report(name, mechanism.epsilon, calls=calls, life=life, variation=variation)
+        report.columns.add(
+            attribute=name, level=level.name, codes=code, map=terms.maps.get(name, "")
+        )
+    return _by_attribute(terms, values, dropped)
+
+
+def _asked(terms: Terms, values: Mapping[str, int | float | None]) -> list[str]:
+    """Return the questions about some attributes: attributes in no view as given, then views."""
+    asked = [name for name in values if name in terms.levels]
+    views = terms.plan.views.values() if len(asked) < len(values) else ()
+    return asked + [
+        view.name
+        for view in views
+        if view.name in terms.answered and not values.keys().isdisjoint(view.attributes)
+    ]
+
+
+def _by_attribute(
+    terms: Terms, values: Mapping[str, int | float | None], dropped: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """Return the attributes that a report has, and for each other one why it does not.
+
+    Of an attribute in several views the reason is that of one that was drawn, where any was.
+    """
+    taken, reasons = [], {}
+    for name in values:
+        asked = [each for each in terms.containing[name] if each in terms.answered]
+        found = sorted((dropped.get(each, "") for each in asked), key=IDLE.__eq__)
+        if "" in found:
+            taken.append(name)
+        else:
+            reasons[name] = found[0] if found else WITHHELD
+    return taken, reasons
 
 
 class _Memos:

@@ -1,6 +1,6 @@
 """The terms on which one person's answers are taken: a plan at the person's levels."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import MappingProxyType
@@ -10,6 +10,7 @@ from hearsay.interrupts import is_from_handler
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.plan import Level, Plan
 from ldp import Coins, InvalidInput, Mechanism
+from ldp.core.losses import variation_of
 from ldp.planning.budget import Budget
 
 
@@ -21,8 +22,9 @@ def _epsilon_of(budget: Budget, attributes: tuple[int, ...]) -> float:
 
 @dataclass(frozen=True)
 class Terms:
-    """A plan as one person executes it: each attribute's level, map ("" for none) and mechanism,
-    the budget of a record, and the memoizers of the memoised attributes."""
+    """A plan as one person executes it: each question's level and mechanism, the maps that were
+    chosen, the budget of a record, the withheld attributes, and the memoizers of the memoised ones.
+    """
 
     plan: Plan
     level: Level
@@ -39,25 +41,32 @@ class Terms:
 
         Raises `InvalidInput` where the plan lacks a level, map or attribute, a map could reveal
         more than the app agreed to, or a record at these levels spends more than the loosest of
-        them, or than the app agreed to.
+        them, or than the app agreed to. A view is reported at the strictest of its attributes'
+        levels.
         """
         if choices.level is None and not plan.default_level:
             raise InvalidInput(
                 f"{plan.survey!r} has no default level: choose one of {', '.join(plan.levels)}"
             )
         level = plan.level(choices.level or plan.default_level)
-        levels = dict.fromkeys(plan.attributes, level)
+        by_attribute = dict.fromkeys(plan.attributes, level)
         for name, other in choices.levels:
             if name not in plan.attributes:
                 raise InvalidInput(no_attribute(plan, name))
-            levels[name] = plan.level(other)
-        maps = dict.fromkeys(plan.attributes, "")
+            by_attribute[name] = plan.level(other)
+        strictest = list(plan.levels.values())  # in order of epsilon
+        levels = {
+            name: min((by_attribute[part] for part in plan.parts(name)), key=strictest.index)
+            for name in plan.questions
+        }
+        maps = {}
         for name, chosen_map in choices.maps:
             if name not in plan.attributes:
                 raise InvalidInput(no_attribute(plan, name))
-            maps[name] = plan.map_of(name, chosen_map)
-            if chosen_map and name not in withheld:
-                agreed.check_map(plan, name, chosen_map)
+            if plan.map_of(name, chosen_map):
+                maps[name] = chosen_map
+                if name not in withheld:
+                    agreed.check_map(plan, name, chosen_map)
         budget = level.budget
         for position, (name, chosen) in enumerate(levels.items()):
             if chosen is not level:
@@ -69,7 +78,7 @@ class Terms:
             levels=MappingProxyType(levels),
             maps=MappingProxyType(maps),
             mechanisms=MappingProxyType(
-                {name: chosen.by_map[name][maps[name]] for name, chosen in levels.items()}
+                {name: chosen.by_map[name][maps.get(name, "")] for name, chosen in levels.items()}
             ),
             budget=budget,
             withheld=withheld,
@@ -92,29 +101,61 @@ class Terms:
 
     @cached_property
     def record_epsilon(self) -> float:
-        """The most that one record spends: all attributes that it can report together."""
-        names = enumerate(self.plan.attributes)
-        return _epsilon_of(self.budget, tuple(j for j, name in names if name not in self.withheld))
+        """The most that one record spends: all questions that it can report together."""
+        return self._epsilon_of(self.answered)
+
+    @cached_property
+    def answered(self) -> frozenset[str]:
+        """The questions that may be reported: those without a withheld attribute."""
+        return frozenset(
+            name for name in self.levels if self.withheld.isdisjoint(self.plan.parts(name))
+        )
+
+    @cached_property
+    def containing(self) -> Mapping[str, tuple[str, ...]]:
+        """By attribute the questions that ask it."""
+        return {name: self.plan.questions_of([name]) for name in self.plan.attributes}
+
+    def epsilon_of(self, attribute: str) -> float:
+        """Return the most that one record spends on an attribute: on all questions that ask it."""
+        return self._epsilon_of(self.answered.intersection(self.containing[attribute]))
+
+    def _epsilon_of(self, questions: Collection[str]) -> float:
+        return _epsilon_of(
+            self.budget, tuple(j for j, name in enumerate(self.levels) if name in questions)
+        )
+
+    @cached_property
+    def variations(self) -> Mapping[str, float | None]:
+        """The largest total variation of two answers' reports, by attribute that is drawn afresh.
+
+        None where reports only add up (`ldp.core.losses.variation_of`), and for memoised ones.
+        """
+        return {
+            name: None if name in self.memoizers else variation_of(mechanism)
+            for name, mechanism in self.mechanisms.items()
+        }
 
     def cost(self, name: str) -> float:
-        """Return the epsilon of a report of an attribute, or for a memoised one of a new memo."""
+        """Return the epsilon of a report of a question, or for a memoised one of a new memo."""
         memoizer = self.memoizers.get(name)
         return memoizer.epsilon if memoizer else self.mechanisms[name].epsilon
 
     def check_caps(self, caps: Caps) -> None:
-        """Raise `InvalidInput` where one report may spend more than its cap allows, or a cap is
-        for an attribute that the survey lacks."""
+        """Raise `InvalidInput` where one record may spend more on an attribute than its cap allows,
+        or a cap is for an attribute that the survey lacks."""
         for name in (*caps.attribute, *caps.attribute_life):
-            if name not in self.levels:
+            if name not in self.plan.attributes:
                 raise InvalidInput(f"a cap of {name!r}: {no_attribute(self.plan, name)}")
         for name, cap in caps.attribute.items():
-            if name not in self.levels or name in self.withheld:
-                continue
-            epsilon = self.mechanisms[name].epsilon
+            asked = self.answered.intersection(self.containing[name])
+            each = [self.mechanisms[question].epsilon for question in asked]
+            epsilon = max([self._epsilon_of(asked), *each])
             if epsilon > cap:
+                levels = ", ".join(sorted({self.levels[question].name for question in asked}))
                 raise InvalidInput(
-                    f"level {self.levels[name].name!r} spends epsilon {epsilon:g} on {name!r}, "
-                    f"above the cap of {cap:g}"
+                    f"level {levels!r} spends epsilon {epsilon:g} on {name!r}, above the cap of "
+                    f"{cap:g}"
                 )
 
     def encode(self, name: str, answer: object) -> int | float:
@@ -133,10 +174,29 @@ class Terms:
                 raise
             raise InvalidInput(f"{name} cannot be read: {type(error).__name__}") from None
 
-    def anything(self, name: str, coins: Coins) -> int | float:
-        """Return a value drawn uniformly from an attribute's domain, as its mechanisms take it.
+    def value(
+        self, question: str, values: Mapping[str, int | float | None], coins: Coins
+    ) -> int | float:
+        """Return what a question's mechanism takes, given the value of each attribute it asks.
 
-        It takes the place of an answer outside the domain: whether a report leaves must not
-        tell whether there is a value to report.
+        None is an answer outside the domain: a value drawn uniformly from the attribute's domain
+        takes its place, because whether a report leaves must not tell whether there is a value.
         """
-        return self.plan.attributes[name].domain.anything(coins)
+        view = self.plan.views.get(question)
+        if view is None:
+            value = values[question]
+            return self.anything(question, coins) if value is None else value
+        found = []
+        for name in view.attributes:
+            value = values[name]
+            domain = self.plan.attributes[name].domain
+            found.append(int(domain.anything(coins) if value is None else value))
+        return view.category(found)
+
+    def anything(self, question: str, coins: Coins) -> int | float:
+        """Return a value drawn uniformly from a question's domain, as its mechanisms take it.
+
+        It takes the place of an answer that may not be reported: whether a report leaves must not
+        tell whether there is one.
+        """
+        return self.plan.questions[question].domain.anything(coins)

@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 from hearsay.choices import Agreed, Caps, Choices
-from hearsay.plans.plan import Plan, parse
+from hearsay.plans.plan import Level, Plan, parse
 from hearsay.recording.terms import Terms
 from hearsay.sending.transport import Transport, Unreachable
 from hearsay.storage.store import Store
@@ -331,7 +332,12 @@ def _least(plan: Plan) -> Choices:
     return Choices(
         loosest.name,
         tuple(
-            (name, min(plan.levels.values(), key=lambda level: level.mechanisms[name].epsilon).name)
+            (name, min(plan.levels.values(), key=partial(_most_spent, plan, name)).name)
             for name in plan.attributes
         ),
     )
+
+
+def _most_spent(plan: Plan, attribute: str, level: Level) -> float:
+    """Return the most epsilon of a question that asks an attribute."""
+    return max(level.mechanisms[name].epsilon for name in plan.questions_of([attribute]))

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Survey(_message.Message):
-    __slots__ = ("name", "title", "period", "levels", "attributes", "budget", "default_level", "levels_differ_at_most")
+    __slots__ = ("name", "title", "period", "levels", "attributes", "budget", "default_level", "levels_differ_at_most", "views")
     class LevelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -23,6 +23,7 @@ class Survey(_message.Message):
     BUDGET_FIELD_NUMBER: _ClassVar[int]
     DEFAULT_LEVEL_FIELD_NUMBER: _ClassVar[int]
     LEVELS_DIFFER_AT_MOST_FIELD_NUMBER: _ClassVar[int]
+    VIEWS_FIELD_NUMBER: _ClassVar[int]
     name: str
     title: str
     period: str
@@ -31,7 +32,14 @@ class Survey(_message.Message):
     budget: str
     default_level: str
     levels_differ_at_most: float
-    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., period: _Optional[str] = ..., levels: _Optional[_Mapping[str, float]] = ..., attributes: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ..., budget: _Optional[str] = ..., default_level: _Optional[str] = ..., levels_differ_at_most: _Optional[float] = ...) -> None: ...
+    views: _containers.RepeatedCompositeFieldContainer[View]
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., period: _Optional[str] = ..., levels: _Optional[_Mapping[str, float]] = ..., attributes: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ..., budget: _Optional[str] = ..., default_level: _Optional[str] = ..., levels_differ_at_most: _Optional[float] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ...) -> None: ...
+
+class View(_message.Message):
+    __slots__ = ("attributes",)
+    ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+    attributes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, attributes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Attribute(_message.Message):
     __slots__ = ("name", "title", "weight", "cap", "categorical", "numeric", "mechanism", "memo")

@@ -49,11 +49,15 @@ export function uniform(m: number, coins: Coins): number {
   }
 }
 
-/** Draw as `uniform`, for 1 <= m <= 2^64. */
+/** Draw as `uniform`, for m >= 1 of any size: above 2^64 by several words at once, the first the least significant. */
 export function uniformOfMany(m: bigint, coins: Coins): bigint {
+  let words = 1n;
+  while (m > 1n << (64n * words)) words++;
+  const range = 1n << (64n * words);
   for (;;) {
-    const drawn = word(coins);
-    if (drawn < ONE - (ONE % m)) return drawn % m;
+    let drawn = 0n;
+    for (let i = 0n; i < words; i++) drawn |= word(coins) << (64n * i);
+    if (drawn < range - (range % m)) return drawn % m;
   }
 }
 

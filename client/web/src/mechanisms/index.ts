@@ -5,12 +5,23 @@ import { certainlyAtMost, fromDouble, MAX_EPSILON } from "../core/exact.js";
 import { InvalidInput } from "../errors.js";
 import { hybrid } from "./hybrid.js";
 import { krr } from "./krr.js";
-import { checkValue, Integers, type Kind, type Mechanism, type Parts } from "./mechanism.js";
+import {
+  checkSet,
+  checkValue,
+  Integers,
+  type Kind,
+  type Mechanism,
+  type Parts,
+  type SetParts,
+  type Value,
+} from "./mechanism.js";
 import { onebit, windowed } from "./numbers.js";
 import { subset } from "./subset.js";
 import { unary } from "./unary.js";
 
-export type { Mechanism, Rounds } from "./mechanism.js";
+export type { Mechanism, Rounds, Value } from "./mechanism.js";
+
+type AnyKind = Kind<Parts | SetParts>;
 
 /** The mechanisms that "auto" and most surveys choose: they are there at once. */
 const COMMON: Readonly<Record<string, Kind>> = {
@@ -31,13 +42,20 @@ const RARE = [
   .join(" ")
   .split(" ");
 
+/** Mechanisms of richer questions, each loaded by itself when a plan has it. */
+const OWN: Readonly<Record<string, () => Promise<AnyKind>>> = {
+  set_selection: async () => (await import("./setSelection.js")).setSelection,
+  set_bits: async () => (await import("./setBits.js")).setBits,
+};
+
 /** The names of all mechanisms that a plan can have. */
-export const NAMES: readonly string[] = [...Object.keys(COMMON), ...RARE];
+export const NAMES: readonly string[] = [...Object.keys(COMMON), ...RARE, ...Object.keys(OWN)];
 
 /** Return a kind of mechanism by its name in a plan; throw `InvalidInput` for an unknown name. */
-async function named(name: string): Promise<Kind> {
+async function named(name: string): Promise<AnyKind> {
   if (Object.hasOwn(COMMON, name)) return COMMON[name]!;
   if (RARE.includes(name)) return (await import("./rare.js")).RARE[name]!;
+  if (Object.hasOwn(OWN, name)) return OWN[name]!();
   throw new InvalidInput(
     `unknown mechanism ${JSON.stringify(name)}: use the version that the server has`,
   );
@@ -69,7 +87,7 @@ export async function build(
   const parts = kind.make(new Integers(name, parameters), epsilon);
   const { n, d } = parts.ratio;
   // A mechanism with a policy has checked it, pair by pair, and epsilon with it.
-  if (!parts.policy && !certainlyAtMost(parts.ratio, fromDouble(epsilon))) {
+  if (!("policy" in parts) && !certainlyAtMost(parts.ratio, fromDouble(epsilon))) {
     throw new InvalidInput(
       `${name}: the integers give epsilon ${Math.log(Number(n) / Number(d))}, more than the ${epsilon} they were meant for`,
     );
@@ -79,7 +97,7 @@ export async function build(
 
 function checkFields(
   name: string,
-  kind: Kind,
+  kind: AnyKind,
   parameters: ReadonlyMap<string, readonly bigint[]>,
 ): void {
   const single = new Map(
@@ -106,19 +124,33 @@ function complete(
   name: string,
   epsilon: number,
   integers: ReadonlyMap<string, readonly bigint[]>,
-  { k, width, ratio, policy, rounds, draw }: Parts,
+  parts: Parts | SetParts,
 ): Mechanism {
+  const { width, ratio } = parts;
+  const same = { name, epsilon, width, ratio, integers };
+  if ("items" in parts) {
+    return {
+      ...same,
+      input: "set",
+      k: parts.items,
+      most: parts.most,
+      policy: undefined,
+      rounds: undefined,
+      randomize(value: Value, coins: Coins): Uint8Array {
+        checkSet(name, parts, value);
+        return parts.draw(value, coins);
+      },
+    };
+  }
+  const { k, policy, rounds, draw } = parts;
   return {
-    name,
-    epsilon,
+    ...same,
     input: k ? "category" : "number",
     k: k ?? 0,
-    width,
-    ratio,
+    most: 0,
     policy,
     rounds,
-    integers,
-    randomize(value: number, coins: Coins): Uint8Array {
+    randomize(value: Value, coins: Coins): Uint8Array {
       checkValue(name, k, value);
       return draw(value, coins);
     },

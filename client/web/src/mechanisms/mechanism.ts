@@ -17,10 +17,12 @@ export interface Mechanism {
   readonly name: string;
   /** The epsilon that the plan states; the integers realise at most this. */
   readonly epsilon: number;
-  /** What is randomised: a category 0..k-1, or a number in [-1, 1]. */
-  readonly input: "category" | "number";
-  /** The number of categories; 0 for numbers. */
+  /** What is randomised: a category 0..k-1, a number in [-1, 1], or a set of the items 0..k-1. */
+  readonly input: "category" | "number" | "set";
+  /** The number of categories or items; 0 for numbers. */
   readonly k: number;
+  /** The most items of a set; 0 for others. */
+  readonly most: number;
   /** The bytes of one code: the same for every input. */
   readonly width: number;
   /** The largest exact ratio of two inputs' probabilities of one code, of those that a policy protects. */
@@ -32,8 +34,11 @@ export interface Mechanism {
   /** The exact integers, as the plan has them. */
   readonly integers: ReadonlyMap<string, readonly bigint[]>;
   /** Return the code of one report, `width` bytes; throw `InvalidInput` outside the domain. */
-  randomize(value: number, coins: Coins): Uint8Array;
+  randomize(value: Value, coins: Coins): Uint8Array;
 }
+
+/** What a mechanism randomises; a set as its items in increasing order. */
+export type Value = number | readonly number[];
 
 /** What a mechanism whose reports share a permanent answer does; `Memoizer` says when. */
 export interface Rounds {
@@ -65,11 +70,20 @@ export interface Parts {
   draw(value: number, coins: Coins): Uint8Array;
 }
 
+/** What a kind of mechanism of sets makes of its integers. */
+export interface SetParts extends Pick<Parts, "width" | "ratio"> {
+  /** The number of items, and the most of a set. */
+  readonly items: number;
+  readonly most: number;
+  /** Draw the code of a set that was checked. */
+  draw(value: readonly number[], coins: Coins): Uint8Array;
+}
+
 /** A kind of mechanism: the names of its integers (a list's with "*"), and its maker. */
-export interface Kind {
+export interface Kind<P extends Parts | SetParts = Parts> {
   readonly fields: readonly string[];
   /** Check the integers, all but the ratio; throw `InvalidInput`. */
-  make(given: Integers, epsilon: number): Parts;
+  make(given: Integers, epsilon: number): P;
 }
 
 /** The integers of one mechanism in a plan, read with their ranges. */
@@ -178,10 +192,32 @@ export function isOdd(x: number): boolean {
 }
 
 /** Throw `InvalidInput`, without the value, unless it is a category 0..k-1, or without k in [-1, 1]. */
-export function checkValue(name: string, k: number | undefined, value: number): void {
-  if (k ? !(Number.isInteger(value) && value >= 0 && value < k) : !(value >= -1 && value <= 1)) {
+export function checkValue(
+  name: string,
+  k: number | undefined,
+  value: Value,
+): asserts value is number {
+  if (
+    typeof value !== "number" ||
+    (k ? !(Number.isInteger(value) && value >= 0 && value < k) : !(value >= -1 && value <= 1))
+  ) {
     throw new InvalidInput(
       `${name}: the value must be ${k ? `a category below ${k}` : "in [-1, 1]"}`,
+    );
+  }
+}
+
+/** Throw `InvalidInput`, without the value, unless it is at most `most` of the items 0..items-1, in increasing order. */
+export function checkSet(
+  name: string,
+  { items, most }: SetParts,
+  value: Value,
+): asserts value is readonly number[] {
+  const isItem = (item: number, i: number): boolean =>
+    Number.isInteger(item) && item > ((value as number[])[i - 1] ?? -1) && item < items;
+  if (!Array.isArray(value) || value.length > most || !value.every(isItem)) {
+    throw new InvalidInput(
+      `${name}: the value must be at most ${most} items below ${items}, in increasing order`,
     );
   }
 }

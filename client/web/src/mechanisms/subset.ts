@@ -19,9 +19,7 @@ export const subset: Kind = {
     const size = given.within("size", 1, Math.floor(k / 2));
     const include = given.chance("include");
     given.check(include.t * BigInt(k) > BigInt(size) * ONE, "include");
-    const bytes = k <= 256 ? 1 : 2;
-    const masked = rowBytes(k) <= size * bytes;
-    const width = masked ? rowBytes(k) : size * bytes;
+    const { width, write } = codesOf(k, size);
     return {
       k,
       width,
@@ -31,16 +29,32 @@ export const subset: Kind = {
         const others = distinct(k - 1, size - Number(own), coins);
         const members = Array.from(others, (other) => other + Number(other >= value));
         if (own) members.push(value);
-        const code = new Uint8Array(width);
-        if (masked) {
-          for (const member of members) setBit(code, member, true);
-        } else {
-          members
-            .sort((a, b) => a - b)
-            .forEach((member, i) => littleEndian(member, bytes, code, i * bytes));
-        }
-        return code;
+        return write(members);
       },
     };
   },
 };
+
+/** Return how `size` of n members are written: as a mask, or as the sorted members where these are shorter. */
+export function codesOf(
+  n: number,
+  size: number,
+): { width: number; write(members: number[]): Uint8Array } {
+  const bytes = n <= 256 ? 1 : 2;
+  const masked = rowBytes(n) <= size * bytes;
+  const width = masked ? rowBytes(n) : size * bytes;
+  return {
+    width,
+    write(members) {
+      const code = new Uint8Array(width);
+      if (masked) {
+        for (const member of members) setBit(code, member, true);
+      } else {
+        members
+          .sort((a, b) => a - b)
+          .forEach((member, i) => littleEndian(member, bytes, code, i * bytes));
+      }
+      return code;
+    },
+  };
+}

@@ -18,6 +18,7 @@ export interface WireCategorical {
   values: string[];
   sensitive: string[];
   classes: [name: string, value: WireClass][];
+  maps: [name: string, value: { sensitive: string[] }][];
 }
 
 export interface WireNumeric {
@@ -61,6 +62,7 @@ export interface WireLevel {
   epsilon: number;
   mechanisms: WireMechanism[];
   chances: bigint[];
+  mapped: WireMechanism[];
 }
 
 export interface WirePlan {
@@ -68,12 +70,14 @@ export interface WirePlan {
   levels: WireLevel[];
 }
 
-/** The codes of one attribute at one level; see protos/hearsay/v1/collector.proto. */
+/** The codes of one question at one level and map; see protos/hearsay/v1/collector.proto. */
 export interface Column {
   attribute: string;
   level: string;
   codes: Uint8Array;
   present: Uint8Array;
+  /** The map that was chosen; "" where there was none. */
+  map: string;
 }
 
 /** Reports sent together; see protos/hearsay/v1/collector.proto. */
@@ -116,7 +120,8 @@ export interface ForgetResponse {
  */
 const MESSAGES: Readonly<Record<string, string>> = {
   Class: "values:s* scale:d",
-  Categorical: "values:s* sensitive:s* classes:Class%",
+  Map: "sensitive:s*",
+  Categorical: "values:s* sensitive:s* classes:Class% maps:Map%",
   Numeric: "low:d high:d clamp:t step:d",
   Attribute:
     "name:s title:s weight:r categorical:Categorical numeric:Numeric mechanism:s cap:o memo:d",
@@ -124,9 +129,9 @@ const MESSAGES: Readonly<Record<string, string>> = {
     "name:s title:s period:s levels:d% attributes:Attribute* budget:s default_level:s levels_differ_at_most:o",
   Parameter: "name:s values:p",
   Mechanism: "name:s epsilon:d parameters:Parameter*",
-  Level: "name:s epsilon:d mechanisms:Mechanism* chances:p",
+  Level: "name:s epsilon:d mechanisms:Mechanism* chances:p mapped:Mechanism*",
   Plan: "survey:Survey levels:Level*",
-  Column: "attribute:s level:s codes:b present:b",
+  Column: "attribute:s level:s codes:b present:b map:s",
   Batch: "id:b survey:s revision:b period:s rows:u columns:Column*",
   PlanRequest: "survey:s",
   PlanResponse: "plan:b server_time:u",

@@ -5,9 +5,10 @@ import { type Code, unhex } from "./places.js";
 
 /** Return the most bytes that a report takes in a batch. */
 export function sizeOf(codes: readonly Code[]): number {
-  // A character takes at most 3 bytes in UTF-8; the tags, lengths and presence bits less than 16.
+  // A character takes at most 3 bytes in UTF-8; the tags, lengths and presence bits less than 18.
   return codes.reduce(
-    (size, c) => size + c.codes.length + 3 * (c.attribute.length + c.level.length) + 16,
+    (size, c) =>
+      size + c.codes.length + 3 * (c.attribute.length + c.level.length + (c.map?.length ?? 0)) + 18,
     64,
   );
 }
@@ -39,7 +40,8 @@ export function together(survey: string, head: Head, rows: readonly Row[]): Batc
   const columns = new Map<string, { code: Code; codes: (Uint8Array | undefined)[] }>();
   for (const [row, { codes }] of rows.entries()) {
     for (const code of codes) {
-      const name = `${code.attribute}\0${code.level}`; // neither text has control characters
+      // No text has control characters.
+      const name = `${code.attribute}\0${code.level}\0${code.map ?? ""}`;
       let column = columns.get(name);
       if (!column) columns.set(name, (column = { code, codes: rows.map(() => undefined) }));
       column.codes[row] = code.codes;
@@ -58,6 +60,7 @@ export function together(survey: string, head: Head, rows: readonly Row[]): Batc
       level: code.level,
       codes: joined(codes.filter((each) => each !== undefined)),
       present: present(codes),
+      map: code.map ?? "",
     })),
   };
 }

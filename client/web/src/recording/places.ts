@@ -60,10 +60,12 @@ export interface QueueRow {
 
 export const EMPTY: QueueRow = { next: 0, rows: 0, size: 0, people: 0, sent: [] };
 
-/** The codes of one report for one attribute. */
+/** The codes of one report for one question. */
 export interface Code {
   readonly attribute: string;
   readonly level: string;
+  /** The map that was chosen; absent where there was none. */
+  readonly map?: string;
   readonly codes: Uint8Array;
 }
 

@@ -130,10 +130,10 @@ function driven<T>(transaction: IDBTransaction, work: () => Work<T>, wait: numbe
             return;
           }
           const each = step.value;
-          if (each.op === "put") {
-            table.put(each.value, each.key).onsuccess = begun;
-          } else if (each.op === "delete") {
-            table.delete(each.key).onsuccess = begun;
+          if (each.op === "put" || each.op === "delete") {
+            const request =
+              each.op === "put" ? table.put(each.value, each.key) : table.delete(each.key);
+            if (!hasTurn) request.onsuccess = begun; // each event that is heard costs a page time
           } else if (each.op === "get") {
             const requests = each.keys.map((key) => table.get(key));
             answered(requests, () => advance(requests.map((request) => request.result)));

@@ -124,7 +124,11 @@ describe.skipIf(MISSING)("the example page", () => {
     expect(await counted()).toBe(before + 1);
     expect(await page.locator("#outbox").isHidden()).toBe(true);
     expect(await page.locator("#spendings tr").count()).toBe(3);
+    expect(await page.getByLabel("bus").isChecked()).toBe(false);
+    expect(await page.getByLabel("How many minutes did it take?").inputValue()).toBe("");
+    expect(await page.getByLabel("I agree that this browser").isChecked()).toBe(true);
 
+    await page.getByLabel("train").check();
     await page.getByRole("button", { name: "Prepare my report" }).click();
     await saying(page, "today's answer was taken already");
     await page.reload();
@@ -132,6 +136,22 @@ describe.skipIf(MISSING)("the example page", () => {
     expect(await page.locator("#spendings tr").count()).toBe(3);
     // The SDK itself warns of answers that it drops.
     expect(faults.filter((text) => !text.startsWith("hearsay: "))).toEqual([]);
+  });
+
+  test("an open page does not show what has left meanwhile", async () => {
+    const [page] = await opened(768);
+    await page.getByLabel("bus").check();
+    await page.getByLabel("I agree that this browser").check();
+    await page.getByRole("button", { name: "Prepare my report" }).click();
+    await saying(page, "Nothing has left yet");
+    const other = await page.context().newPage();
+    await other.goto(origin);
+    await other.getByRole("button", { name: "Send it" }).click();
+    await saying(other, "Sent.");
+    await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
+    await saying(page, "has left");
+    expect(await page.locator("#outbox").isHidden()).toBe(true);
+    expect(await page.getByLabel("bus").isChecked()).toBe(false);
   });
 
   test("what was thrown away does not leave, and stays spent", async () => {

@@ -14,10 +14,11 @@ describe.skipIf(MISSING)("tabs that share a ledger", () => {
       const survey = await w.survey();
       const profile = await w.profile();
       const pages = await Promise.all(Array.from({ length: tabs }, () => w.page(profile)));
-      const outcomes = await Promise.all(
-        pages.map((page, tab) =>
-          page.evaluate(
-            async ([url, survey, tab]) => {
+      // All have the plan before one of them records: they begin together.
+      const clients = await Promise.all(
+        pages.map((page) =>
+          page.evaluateHandle(
+            async ([url, survey]) => {
               const client = new hearsay.Client({
                 url,
                 survey,
@@ -26,6 +27,18 @@ describe.skipIf(MISSING)("tabs that share a ledger", () => {
                 vouched: () => true,
                 delivery: { batchAge: 100 },
               });
+              await client.grant();
+              await client.waitReady(20_000);
+              return client;
+            },
+            [w.server.url, survey] as const,
+          ),
+        ),
+      );
+      const outcomes = await Promise.all(
+        pages.map((page, tab) =>
+          page.evaluate(
+            async ([client, tab]) => {
               const order = Array.from({ length: 100 }, (_, i) => (i * 37 + tab * 25) % 100);
               const taken: number[] = [];
               for (const i of order) {
@@ -38,7 +51,7 @@ describe.skipIf(MISSING)("tabs that share a ledger", () => {
               await client.close(1000);
               return { taken, sent };
             },
-            [w.server.url, survey, tab] as const,
+            [clients[tab]!, tab] as const,
           ),
         ),
       );

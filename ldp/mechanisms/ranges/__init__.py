@@ -1,0 +1,1 @@
+"""Mechanisms for shares of ranges, in one and two dimensions."""
