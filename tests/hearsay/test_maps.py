@@ -313,7 +313,15 @@ def test_a_map_that_changes_costs_each_report_and_answers_no_period_twice() -> N
             assert person.record(diagnosis="flu")
             assert other.record(diagnosis="flu").dropped == {"diagnosis": "spent"}
             assert person.spendings()[0].reports == day + 1
+            assert person.spendings()[0].maps == ("mine", "work", "")[: day + 1]
+            assert person.spendings()[1].maps == ()
             calendar.now += timedelta(days=1)
         assert person.record(diagnosis="flu").dropped == {"diagnosis": "spent"}  # 4 x 0.375 > 1.2
         assert device.flush()
     assert [batch.columns[0].map for batch in transport.batches] == ["mine", "work", ""]
+
+
+def test_an_attribute_of_a_view_has_no_maps() -> None:
+    together = TOML.replace('name = "clinic"', 'name = "clinic"\nviews = [["diagnosis", "smokes"]]')
+    with pytest.raises(InvalidInput, match="'diagnosis' has maps, and a view has none"):
+        surveys.resolve(surveys.from_toml(together, "t"))

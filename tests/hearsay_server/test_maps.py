@@ -3,6 +3,8 @@
 import json
 import re
 from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +13,10 @@ from command import hearsay
 from numpy.typing import NDArray
 from serving import submit
 
-from hearsay import Analyst
+from hearsay import Agreement, Analyst, Client, create_ledger
 from hearsay.plans.plan import Plan, parse
 from hearsay.plots import figure
+from hearsay.testing import RecordingTransport
 from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers import queries
 from hearsay_server.answers.rows import chunks
@@ -26,6 +29,7 @@ from ldp.core.tally import add_up
 from ldp.estimating.likelihood import channel_matrix
 from ldp.estimating.pooling import planned_covariance, pool
 from ldp.testing import SeededCoins
+from support import Calendar
 
 VALUES = ("none", "cold", "flu", "std")
 TOML = f"""
@@ -100,6 +104,29 @@ def clinic(address: str) -> Iterator[tuple[str, Analyst]]:
 
 def summed(made: collector_pb2.Batch) -> dict[Cohort, NDArray[np.int64]]:
     return {cohort: tally.counts for cohort, tally in tallies_of(made, PLAN).items()}
+
+
+def test_a_ledger_tells_what_several_maps_together_protect(tmp_path: Path) -> None:
+    frozen = surveys.resolve(surveys.from_toml(TOML.replace("title", 'period = "P1D"\ntitle'), "t"))
+    calendar, file = Calendar(-1), tmp_path / "ledger.db"
+    create_ledger(file)
+    for chosen in ("mine", "work"):
+        with Client(
+            RecordingTransport(frozen),
+            Agreement.on(frozen),
+            ledger=file,
+            level="strict",
+            maps={"diagnosis": chosen},
+            consent=True,
+            clock=calendar,
+        ) as client:
+            assert client.record(diagnosis="none", smokes="no")
+        calendar.now += timedelta(days=1)
+    shown = hearsay("device", "show", file, COLUMNS="160").stdout
+    assert "diagnosis was answered by mine, work, which together protect no value" in shown
+    assert "diagnosis (strict, map work)" in shown
+    (found,) = json.loads(hearsay("device", "show", file, "--json").stdout)["surveys"]
+    assert found["maps"] == {"diagnosis": {"chosen": ["mine", "work"], "protected": []}}
 
 
 # --- what is taken ---------------------------------------------------------------------------
