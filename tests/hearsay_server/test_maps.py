@@ -3,8 +3,9 @@
 import json
 import re
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -20,7 +21,12 @@ from hearsay.testing import RecordingTransport
 from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers import queries
 from hearsay_server.answers.rows import chunks
-from hearsay_server.ingest.intake import Cohort, Refused, tallies_of
+from hearsay_server.commands import codegen, codegen_typescript
+from hearsay_server.ingest.intake import Cohort, Limits, Refused, tallies_of
+from hearsay_server.storage.forgetting import forget
+from hearsay_server.storage.selection import Selected
+from hearsay_server.storage.store import Store
+from hearsay_server.storage.verify import Verdict, verify
 from hearsay_server.surveys import survey as surveys
 from ldp import InvalidInput, Tally
 from ldp.core.estimation import Cohorts
@@ -51,7 +57,8 @@ name = "smokes"
 [attributes.categorical]
 values = ["no", "yes"]
 """
-PLAN = parse(surveys.resolve(surveys.from_toml(TOML, "clinic.toml")))
+FROZEN = surveys.resolve(surveys.from_toml(TOML, "clinic.toml"))
+PLAN = parse(FROZEN)
 MAPS = ("", "mine", "work")
 SHARES = {"": [0.4, 0.3, 0.2, 0.1], "mine": [0.2, 0.2, 0.2, 0.4], "work": [0.1, 0.4, 0.4, 0.1]}
 """The answers of those who chose each map."""
@@ -163,6 +170,19 @@ def test_a_row_answers_by_one_map_and_a_map_is_there_once() -> None:
     made.columns.add().CopyFrom(made.columns[0])
     with pytest.raises(Refused, match="'diagnosis' at 'open' by the map 'mine' is there twice"):
         tallies_of(made, PLAN)
+
+
+def test_modules_have_the_maps_with_a_type_of_their_names() -> None:
+    written: dict[str, Any] = {}
+    exec(codegen.module(FROZEN), written)
+    assert written["AGREEMENT"] == Agreement.on(FROZEN)
+    assert get_args(written["DiagnosisMap"]) == ("mine", "work")
+    typescript = codegen_typescript.module(FROZEN, with_plan=False)
+    assert 'export type DiagnosisMap = "mine" | "work";' in typescript
+    assert (
+        '  maps: {\n    diagnosis: {\n      mine: ["std"],\n      work: ["flu", "cold"],'
+        in typescript
+    )
 
 
 # --- what is answered ------------------------------------------------------------------------
@@ -287,6 +307,69 @@ def test_rows_of_a_page_keep_their_map_when_they_are_mixed() -> None:
     for each in pages[0]:
         add_up(expected, tallies_of(each, PLAN).items())
     assert tallies_of(again, PLAN) == expected
+
+
+def test_exported_rows_keep_their_maps(clinic: tuple[str, Analyst], tmp_path: Path) -> None:
+    _, analyst = clinic
+    pq = pytest.importorskip("pyarrow.parquet")
+    from hearsay_server.answers.export import export
+    from hearsay_server.answers.spark import _mechanisms, _tallies
+
+    assert export(analyst, "clinic", tmp_path / "rows").rows == 12_000
+    expected: dict[Cohort, Tally] = {}
+    for each in everybody(PLAN):
+        add_up(expected, tallies_of(each, PLAN).items())
+    table = pq.read_table(next((tmp_path / "rows").glob("*.parquet")))
+    for attribute in ("diagnosis", "smokes"):
+        names = [attribute, f"{attribute}__level", "period", f"{attribute}__map"]
+        columns = [table[name] for name in names if name in table.column_names]
+        found = _tallies(_mechanisms(analyst.show_survey("clinic").plan, attribute), *columns)
+        assert {
+            Cohort("clinic", PLAN.revision, attribute, *key): tally for key, tally in found.items()
+        } == {cohort: tally for cohort, tally in expected.items() if cohort.attribute == attribute}
+
+
+def test_a_model_is_trained_on_each_maps_own_channel(
+    clinic: tuple[str, Analyst], tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    from dpsgd.reports.rows import Rows
+    from hearsay_server.answers.export import export
+
+    _, analyst = clinic
+    export(analyst, "clinic", tmp_path / "rows")
+    frame = analyst.rows("clinic")
+    for rows in (Rows.of(frame), Rows.read(tmp_path / "rows", ["diagnosis"])):
+        reports = rows.reports("diagnosis")
+        assert set(reports.mechanisms) == {
+            PLAN.mechanism(level, "diagnosis", chosen) for level in ROWS for chosen in MAPS
+        }
+        truth = np.mean(list(SHARES.values()), axis=0)
+        assert np.abs(reports.indicators().mean(axis=0) - truth).max() < 0.05
+    with pytest.raises(InvalidInput, match="no column 'diagnosis__map'"):
+        without = frame.drop(columns="diagnosis__map")
+        without.attrs = frame.attrs
+        Rows.of(without)
+
+
+def test_what_is_stored_by_map_is_recounted_and_forgotten(where: Path | str) -> None:
+    store = Store(where)
+    store.create_survey("clinic", PLAN.revision, FROZEN)
+    sent = everybody(PLAN)
+    now = datetime.now(UTC)
+    assert store.add([("", each) for each in sent], now, Limits()) == [True] * len(sent)
+    checked = list(verify(store.database))
+    assert {one.verdict for one in checked} == {Verdict.EQUAL}
+    assert {(one.level, one.map) for one in checked if one.attribute == "diagnosis"} == {
+        (level, chosen) for level in ROWS for chosen in MAPS
+    }
+    (mine,) = store.tallies("clinic", ["diagnosis"], Selected(levels=("open",), maps=("mine",)))
+    assert (mine.level, mine.map) == ("open", "mine")
+    forget(store.database, PLAN, "once", [each.id for each in sent[1:]], now)
+    assert [(c.level, c.map, t.n) for c, t in store.tallies("clinic", ["diagnosis"]).items()] == [
+        (sent[0].columns[0].level, sent[0].columns[0].map, sent[0].rows)
+    ]
+    store.close()
 
 
 # --- how precise it is -----------------------------------------------------------------------

@@ -167,6 +167,23 @@ def test_data_with_an_order_of_arrival_loses_it(where: Path | str) -> None:
     database.close()
 
 
+def test_tallies_without_maps_are_of_those_who_chose_none(where: Path | str) -> None:
+    database = open_database(where)
+    take_back(database, 7)
+    row = {"survey": "s", "revision": b"r", "attribute": "a", "level": "l", "period": "once"}
+    with database.changing() as connection:
+        for writer in (1, 2):
+            _insert(connection, "tallies", {**row, "writer": writer, "tally": b"t"})
+    database.close()
+    database = _opened_again(where)
+    with database.reading() as connection:
+        found = connection.execute(sa.select(schema.tallies).order_by("writer")).mappings().all()
+    assert [dict(each) for each in found] == [
+        {**row, "map": "", "writer": writer, "tally": b"t"} for writer in (1, 2)
+    ]
+    database.close()
+
+
 def _insert(connection: sa.Connection, table: str, row: dict[str, object]) -> None:
     columns = [sa.column(name) for name in row]
     connection.execute(sa.insert(sa.table(table, *columns)), row)
