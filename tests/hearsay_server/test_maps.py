@@ -28,6 +28,7 @@ from hearsay_server.storage.selection import Selected
 from hearsay_server.storage.store import Store
 from hearsay_server.storage.verify import Verdict, verify
 from hearsay_server.surveys import survey as surveys
+from hearsay_server.surveys.describe import describe
 from ldp import InvalidInput, Tally
 from ldp.core.estimation import Cohorts
 from ldp.core.mechanism import Categorical
@@ -134,6 +135,24 @@ def test_a_ledger_tells_what_several_maps_together_protect(tmp_path: Path) -> No
     assert "diagnosis (strict, map work)" in shown
     (found,) = json.loads(hearsay("device", "show", file, "--json").stdout)["surveys"]
     assert found["maps"] == {"diagnosis": {"chosen": ["mine", "work"], "protected": []}}
+
+
+def test_a_code_that_reveals_an_answer_says_so() -> None:
+    domain = PLAN.attributes["diagnosis"].domain
+    said = set()
+    for chosen in MAPS:
+        mechanism = PLAN.mechanism("open", "diagnosis", chosen)
+        rows = mechanism.channel().rows
+        for code in range(mechanism.tally_size):
+            words = describe(domain, mechanism, bytes([code])).partition("  ")[2]
+            possible = [v for v, row in zip(VALUES, rows, strict=True) if row[code]]
+            assert words.startswith("reveals: ") == (len(possible) == 1)
+            if len(possible) == 1:
+                assert words == f"reveals: {possible[0]}"
+                said.add((chosen, possible[0]))
+    assert said == {("mine", v) for v in ("none", "cold", "flu")} | {
+        ("work", v) for v in ("none", "std")
+    }
 
 
 # --- what is taken ---------------------------------------------------------------------------
