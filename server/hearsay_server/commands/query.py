@@ -237,10 +237,10 @@ def _refuse_all(**given: object) -> None:
 def _attributes(analyst: Analyst, survey: str) -> list[str]:
     """Return the survey's attributes that have reports, in its order; all of them if none has."""
     shown = analyst.show_survey(survey)
-    asked = hearsay.plans.plan.message(shown.plan).survey.attributes
-    names = [attribute.name for attribute in asked]
+    plan = hearsay.plans.plan.parse(shown.plan)
     answered = {each.attribute for each in shown.reports}
-    return [name for name in names if name in answered] or names
+    names = list(plan.attributes)
+    return [name for name in names if not answered.isdisjoint(plan.questions_of([name]))] or names
 
 
 def _sets(sums: Sequence[str] | None) -> list[list[str]]:

@@ -24,7 +24,8 @@ from rich.table import Table
 
 import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.plans.domains import Categorical, Numeric
+from hearsay.plans.domains import Categorical, Domain, Numeric
+from hearsay.plans.views import combination
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2, collector_pb2, survey_pb2
 from hearsay_server.demo.devices import Answers, Respondent, Sent, deliver, start
@@ -126,8 +127,9 @@ def play(
             calls.call("Admin/CreateSurvey", request, admin_pb2.SurveyStatus, 30.0)
         plan = surveys.resolve(source.survey)
         exhibit = _collect(pool, source, address, plan, seed, console)
-        results = _ask(source, address)
-    _show_exhibit(exhibit, hearsay.plans.plan.parse(plan), console)
+        parsed = hearsay.plans.plan.parse(plan)
+        results = _ask(source, parsed, address)
+    _show_exhibit(exhibit, parsed, console)
     show(results, console)
     draw(results, source.title, plot)
     covered = sum(result.covered for result in results)
@@ -199,13 +201,13 @@ def _collect(
     return first
 
 
-def _ask(source: Source, address: str) -> list[Comparison]:
+def _ask(source: Source, plan: hearsay.plans.plan.Plan, address: str) -> list[Comparison]:
     results = []
     with Analyst(address) as analyst:
-        for attribute in source.survey.attributes:
-            name = attribute.name
-            given = [answers[name] for answers in source.respondents if name in answers]
-            frame = analyst.estimate(source.survey.name, name)
+        for name in (*plan.attributes, *plan.views):
+            domain = plan.asked(name).domain
+            given = _given(source, plan, name)
+            frame = analyst.estimate(plan.survey, name)
             for label, row in frame.iterrows():
                 results.append(
                     Comparison(
@@ -215,16 +217,34 @@ def _ask(source: Source, address: str) -> list[Comparison]:
                         standard_error=row["standard_error"],
                         low=row["low"],
                         high=row["high"],
-                        truth=_truth(attribute, given, str(label)),
+                        truth=_truth(domain, given, str(label)),
                     )
                 )
     return results
 
 
-def _truth(attribute: survey_pb2.Attribute, given: Sequence[str | float], label: str) -> float:
-    if attribute.WhichOneof("domain") == "numeric":
-        low, high = attribute.numeric.low, attribute.numeric.high
-        return float(np.clip(np.array(given, dtype=float), low, high).mean())
+def _given(source: Source, plan: hearsay.plans.plan.Plan, name: str) -> list[str | float]:
+    """Return the answers that are reported to an attribute, or to a view: its combinations.
+
+    An attribute in several views has the answers to each of them, of those who answered all of it.
+    """
+    wanted, found = plan.parts(name), []
+    for question in plan.questions_of(wanted):
+        asked = plan.parts(question)
+        for answers in source.respondents:
+            if answers.keys() >= set(asked):
+                found.append(
+                    combination([str(answers[part]) for part in wanted])
+                    if name in plan.views
+                    else answers[name]
+                )
+    return found
+
+
+def _truth(domain: Domain, given: Sequence[str | float], label: str) -> float:
+    if isinstance(domain, Numeric):
+        numbers = np.array(given, dtype=float)
+        return float(np.clip(numbers, domain.low, domain.high).mean())
     return given.count(label) / len(given)
 
 
@@ -235,11 +255,11 @@ def _show_exhibit(exhibit: Sent, plan: hearsay.plans.plan.Plan, console: Console
     codes = {column.attribute: column.codes for column in batch.columns}
     for name, mechanism in level.mechanisms.items():
         if name in codes:
-            kept = exhibit.respondent.answers[name]
+            kept = [exhibit.respondent.answers[part] for part in plan.parts(name)]
             table.add_row(
                 name,
-                f"{kept:g}" if isinstance(kept, float) else escape(kept),
-                escape(describe(plan.attributes[name].domain, mechanism, codes[name])),
+                ", ".join(f"{own:g}" if isinstance(own, float) else escape(own) for own in kept),
+                escape(describe(plan.questions[name].domain, mechanism, codes[name])),
                 f"{mechanism.realised_epsilon:.3f}",
             )
     console.print(

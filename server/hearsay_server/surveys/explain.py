@@ -14,7 +14,9 @@ import hearsay.plans.plan
 from hearsay.plans.domains import Categorical
 from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import survey_pb2
+from hearsay_server.surveys import explain_views
 from hearsay_server.surveys import survey as surveys
+from hearsay_server.surveys.explain_views import Together
 from hearsay_server.surveys.survey import Question
 from ldp import InvalidInput, Mechanism
 from ldp.mechanisms.numbers.mean import MeanMechanism
@@ -23,7 +25,7 @@ from ldp.planning.budget import Decision
 
 @dataclass(frozen=True)
 class Row:
-    """One attribute at one level.
+    """One question at one level: an attribute, or a view.
 
     `chance` is the share of records that report it, `error` the predicted standard error of a
     value's frequency (root mean square over values, if all are equally frequent) or of the mean
@@ -48,7 +50,7 @@ class Explanation:
     `decision` names the attributes that a record reports and, where the budget was chosen, the
     costs of the other ways. `rows` predict errors for `users` users at that level. `pooled` and
     `strict` are the errors by attribute where they spread evenly over the levels, and where all
-    had the strictest.
+    had the strictest. `together` compares views with attributes that are asked one by one.
     `repeats` give the joint epsilon of the reports of several periods, and what they reveal.
     """
 
@@ -60,6 +62,7 @@ class Explanation:
     repeats: Sequence[str]
     pooled: dict[str, float]
     strict: dict[str, float]
+    together: Sequence[Together]
 
 
 def explain(survey: survey_pb2.Survey, source: str, users: int) -> Explanation:
@@ -75,7 +78,7 @@ def explain(survey: survey_pb2.Survey, source: str, users: int) -> Explanation:
     levels = len(plan.levels)
     epsilons = [level.epsilon for level in plan.levels.values()]
     pooled, strict = {}, {}
-    for name in plan.attributes:
+    for name in plan.questions:
         errors = [row.error for row in rows if row.attribute == name]
         # Of n users an equal part is at each level: variances are so many times larger, and
         # their inverses add up.
@@ -90,6 +93,7 @@ def explain(survey: survey_pb2.Survey, source: str, users: int) -> Explanation:
         repeats=[_repeats(q) for q in questions] if plan.period else [],
         pooled=pooled,
         strict=strict,
+        together=explain_views.compared(survey, plan, users),
     )
 
 
@@ -111,7 +115,7 @@ def _rows(plan: Plan, level: Level, users: int) -> list[Row]:
     rows = []
     chances = (chance / (1 << 64) for chance in level.budget.chances)
     for (name, mechanism), chance in zip(level.mechanisms.items(), chances, strict=True):
-        units = plan.attributes[name].domain.units
+        units = plan.questions[name].domain.units
         error = units * math.sqrt(_variance(mechanism) / (users * chance))
         size = mechanism.code_bytes
         memoizer = plan.memoizer(level.name, name)
@@ -226,6 +230,14 @@ def show(explanation: Explanation, console: Console) -> None:
         factor = (strictest / error) ** 2
         compared.add_row(name, f"{error:.4f}", f"{strictest:.4f}", f"{factor:.1f} times as many")
     console.print(compared)
+    if explanation.together:
+        _print(
+            "What is asked together can be estimated together. Apart, a combination is estimated "
+            "from records that report each attribute by itself, with its part of epsilon, and an "
+            "attribute as the budget says.",
+            console,
+        )
+        explain_views.show(explanation.together, plan, explanation.users, console)
 
 
 def _print(line: str, console: Console) -> None:
