@@ -16,10 +16,11 @@ from vectors.mechanisms import _picked, _point
 from vectors.notation import Script, written
 
 from hearsay import InvalidInput
-from hearsay.plans import period
+from hearsay.plans import domains, period
 from hearsay.plans.domains import Numeric
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.plan import parse
+from hearsay.plans.views import View
 from hearsay.recording.batches import only, together
 from hearsay.v1 import collector_pb2
 from ldp import Mechanism, build
@@ -251,13 +252,14 @@ MESSAGES = {
     "attributes": "needs attributes, each with a name",
     "domain": "values|class|whole steps|step must|points|low and high|needs a domain|twice",
     "memo": "memo",
+    "views": r"^views\[",
     "levels": "needs levels, each|^levels: |mechanisms for",
     "chances": "budget has one epsilon|chances must sum",
     "epsilon": "promises epsilon",
     "mechanism": "^level '.*', '.*': (?!.*(does not fit|another policy|cap of|a memo))",
     "fit": "does not fit",
     "policy": "keeps another policy",
-    "cap": "attribute's cap",
+    "cap": "attribute's cap|more than its cap",
     "default_level": "^default_level",
     "levels_differ": "^levels_differ_at_most",
 }
@@ -281,6 +283,23 @@ def test_every_reason_to_refuse_a_plan_has_vectors() -> None:
 
 
 # --- answers ------------------------------------------------------------------------------------
+
+
+def test_combinations_have_the_category_that_the_vectors_say() -> None:
+    for case in cases("views.json", "views"):
+        sizes = case["sizes"]
+        names = [f"a{place}" for place in range(len(sizes))]
+        view = View(tuple(names), tuple(sizes))
+        parts = [domains.Categorical(tuple(map(str, range(size)))) for size in sizes]
+        for given, seed, category, used in case["answers"]:
+            coins = Script(bytes.fromhex(seed))
+            drawn = [
+                domain.anything(coins) if value is None else value
+                for domain, value in zip(parts, given, strict=True)
+            ]
+            assert (view.category(drawn), coins.used) == (category, used)
+            stream = reference.Stream(bytes.fromhex(seed))
+            assert reference.combination(sizes, given, stream) == category
 
 
 def test_numbers_find_their_place_as_the_vectors_say() -> None:

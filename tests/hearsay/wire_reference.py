@@ -135,6 +135,13 @@ def second_round(bits: Sequence[int], own: int, other: int, s: Stream) -> list[i
     return [c if b else d for b, c, d in zip(bits, o, z, strict=True)]
 
 
+def combination(sizes: Sequence[int], given: Sequence[int | None], s: Stream) -> int:
+    found = 0
+    for k, v in zip(sizes, given, strict=True):
+        found = found * k + (s.uniform(k) if v is None else v)
+    return found
+
+
 def bucket(a: int, b: int, v: int, prime: int, buckets: int) -> int:
     return (a * v + b) % prime * buckets // prime
 

@@ -5,8 +5,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hearsay.plans import period
-from hearsay.plans.domains import Numeric
+from hearsay.plans.domains import Categorical, Numeric
 from hearsay.plans.presence import unpack
+from hearsay.plans.views import View
 from hearsay.recording.batches import together
 from hearsay.v1 import collector_pb2
 from ldp import InvalidInput
@@ -151,6 +152,30 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 def _at(moment: datetime) -> int:
     return (moment - _EPOCH) // _MILLISECOND
+
+
+def views() -> dict[str, list[Case]]:
+    """Return views.json."""
+    seeds = Seeds("views")
+    found = []
+    for sizes in ((2, 2), (2, 3), (3, 2), (2, 3, 5), (7, 1000, 2), (64, 64)):
+        names = tuple(f"a{place}" for place in range(len(sizes)))
+        view = View(names, sizes)
+        parts = [Categorical(tuple(map(str, range(size)))) for size in sizes]
+        answers: list[list[Any]] = []
+        edges = [[0] * len(sizes), [size - 1 for size in sizes]]
+        for categories in [*edges, *([(5 + 3 * n) % size for size in sizes] for n in range(3))]:
+            for missing in range(1 << len(sizes)) if len(sizes) < 3 else (0, 1, 5, 7):
+                given = [None if missing >> j & 1 else v for j, v in enumerate(categories)]
+                seed = seeds.next()
+                coins = Script(seed)
+                drawn = [
+                    domain.anything(coins) if value is None else value
+                    for domain, value in zip(parts, given, strict=True)
+                ]
+                answers.append([given, seed.hex(), view.category(drawn), coins.used])
+        found.append({"sizes": list(sizes), "answers": answers})
+    return {"views": found}
 
 
 def periods() -> dict[str, list[Any]]:

@@ -126,7 +126,8 @@ _UNKNOWN = _varint(127 << 3) + b"\x01"
 def plans() -> dict[str, list[Case]]:
     """Return plans.json."""
     found = []
-    for note, data, reason in [*_written(), *_surveys(), *_levels(), *_mechanisms()]:
+    listed = [*_written(), *_surveys(), *_levels(), *_mechanisms(), *_views(), *_policies()]
+    for note, data, reason in listed:
         case: Case = {"note": note, "plan": data.hex(), "accepted": not reason}
         try:
             plan = parse(data)
@@ -516,6 +517,166 @@ def _mechanisms() -> Listed:
         plan.survey.attributes[2].categorical.sensitive[0] = "no"
 
     yield edited("a policy for the other value", other, "policy", rich)
+
+
+def paired() -> plan_pb2.Plan:
+    """Return a plan of a number and two views, which share an attribute."""
+    survey = survey_pb2.Survey(name="paired", levels={"strict": 1.5, "open": 6})
+    for name, values in (
+        ("smokes", ["no", "sometimes", "yes"]),
+        ("sleeps", ["well", "badly"]),
+        ("drinks", ["no", "yes"]),
+    ):
+        survey.attributes.add(name=name).categorical.values.extend(values)
+    age = survey.attributes.add(name="age")
+    age.numeric.low, age.numeric.high = 20.0, 60.0
+    survey.views.add(attributes=["smokes", "sleeps"])
+    survey.views.add(attributes=["drinks", "smokes"])
+    plan = plan_pb2.Plan(survey=survey)
+    for name, epsilon in (("strict", 1.5), ("open", 6.0)):
+        level = plan.levels.add(name=name, epsilon=epsilon)
+        for made in (
+            m.OneBitMean(epsilon / 3),
+            m.KRR(6, epsilon / 3),
+            m.SubsetSelection(6, epsilon / 3, 2),
+        ):
+            level.mechanisms.add().CopyFrom(mechanism_message(made))
+    return plan
+
+
+def _views() -> Listed:
+    """Yield what concerns attributes that are asked together."""
+
+    def edited(note: str, change: Change, reason: str) -> tuple[str, bytes, str]:
+        return note, _changed(paired, change), reason
+
+    def views(*each: Sequence[str]) -> Change:
+        def change(plan: plan_pb2.Plan) -> None:
+            del plan.survey.views[:]
+            plan.survey.views.extend(survey_pb2.View(attributes=names) for names in each)
+
+        return change
+
+    yield "two views that share an attribute", _bytes(paired()), ""
+    turned = views(["smokes", "drinks"], ["sleeps", "smokes"])
+    yield edited("the attributes of views in another order", turned, "")
+    yield edited(
+        "a view of three attributes",
+        views(["smokes", "sleeps", "drinks"], ["drinks", "smokes"]),
+        "fit",
+    )
+    for note, listed in {
+        "a view of no attribute": ([], ["drinks", "smokes"]),
+        "a view of one attribute": (["smokes"], ["drinks", "smokes"]),
+        "a view with an attribute twice": (["smokes", "smokes"], ["drinks", "smokes"]),
+        "a view of an unknown attribute": (["smokes", "eats"], ["drinks", "smokes"]),
+        "a view of a number": (["smokes", "age"], ["drinks", "smokes"]),
+        "two views of the same attributes": (["smokes", "drinks"], ["drinks", "smokes"]),
+    }.items():
+        yield edited(note, views(*listed), "views")
+    yield edited(
+        "a view with an unknown field",
+        lambda plan: plan.survey.views[0].MergeFromString(_UNKNOWN),
+        "unknown",
+    )
+
+    def memo(plan: plan_pb2.Plan) -> None:
+        plan.survey.period, plan.survey.attributes[2].memo = "P1D", 1.0
+
+    yield edited("a memo in a view", memo, "views")
+    yield edited(
+        "an attribute with the name of a view",
+        lambda plan: setattr(plan.survey.attributes[3], "name", "smokes+sleeps"),
+        "views",
+    )
+
+    def large(plan: plan_pb2.Plan, size: int, made: int) -> None:
+        views(["smokes", "sleeps"])(plan)
+        for attribute in plan.survey.attributes[:2]:
+            attribute.categorical.values[:] = map(str, range(size))
+        plan.survey.attributes[1].categorical.values[64:] = []
+        for level, epsilon in zip(plan.levels, (1.5, 6.0), strict=True):
+            del level.mechanisms[:]
+            each = m.OneBitMean(epsilon / 4), m.KRR(2, epsilon / 4), m.KRR(made, epsilon / 2)
+            for part in (each[1], each[0], each[2]):
+                level.mechanisms.add().CopyFrom(mechanism_message(part))
+
+    yield edited("a view of 4,096 combinations", lambda plan: large(plan, 64, 4096), "")
+    yield edited("a view of 4,160 combinations", lambda plan: large(plan, 65, 4160), "views")
+    yield edited(
+        "mechanisms of views in another order",
+        lambda plan: plan.levels[0].mechanisms.insert(0, plan.levels[0].mechanisms.pop(2)),
+        "fit",
+    )
+    yield edited(
+        "a mechanism for each attribute",
+        lambda plan: plan.levels[0].mechanisms.add().CopyFrom(mechanism_message(m.KRR(3, 0.1))),
+        "levels",
+    )
+    yield edited("no views any more", lambda plan: plan.survey.ClearField("views"), "levels")
+
+    def cap(name: int, epsilon: float) -> Change:
+        return lambda plan: setattr(plan.survey.attributes[name], "cap", epsilon)
+
+    yield edited("a cap that one view exceeds", cap(1, 1.5), "cap")
+    yield edited("a cap that no view exceeds", cap(1, 2.0), "")
+    yield edited("a cap that two views exceed together", cap(0, 3.5), "cap")
+    yield edited("a cap that two views use up together", cap(0, 4.0), "")
+
+    def drawn(plan: plan_pb2.Plan) -> None:
+        cap(0, 2.0)(plan)
+        for level in plan.levels:
+            level.chances.extend([ONE // 2, ONE // 4, ONE // 4])
+
+    yield edited("a cap that no drawn view exceeds", drawn, "")
+
+    def protected(plan: plan_pb2.Plan, *sensitive: int) -> None:
+        """Make "yes" and "badly" sensitive, and the mechanism for these combinations."""
+        plan.survey.attributes[0].categorical.sensitive.append("yes")
+        plan.survey.attributes[1].categorical.sensitive.append("badly")
+        for level, epsilon in zip(plan.levels, (0.5, 2.0), strict=True):
+            made = m.PolicyUnary.utility_optimised(6, list(sensitive), epsilon)
+            level.mechanisms[1].CopyFrom(mechanism_message(made))
+
+    for note, sensitive, reason in (
+        ("a combination is sensitive if one of its values is", (1, 3, 4, 5), ""),
+        ("more combinations are protected than declared", (1, 2, 3, 4, 5), ""),
+        ("a combination with one sensitive value is not protected", (1, 3, 5), "policy"),
+        ("combinations of sensitive values alone are protected", (5,), "policy"),
+    ):
+        yield edited(note, lambda plan, s=sensitive: protected(plan, *s), reason)
+
+    def one_sided(plan: plan_pb2.Plan) -> None:
+        protected(plan, 1, 3, 4, 5)
+        plan.survey.attributes[1].categorical.ClearField("sensitive")
+
+    yield edited("an attribute of a view protects all its values", one_sided, "policy")
+
+
+def _policies() -> Listed:
+    """Yield a view of attributes with classes: a combination has its values' smallest scale."""
+
+    def scaled(plan: plan_pb2.Plan, scale: float) -> None:
+        del plan.survey.views[1]
+        for attribute, value, own in zip(
+            plan.survey.attributes, ("yes", "badly"), (0.5, 0.75), strict=False
+        ):
+            attribute.categorical.classes["c"].values.append(value)
+            attribute.categorical.classes["c"].scale = own
+        scales = sorted({0.5, 0.75, 1.0})
+        of = [scales.index(own) for own in (1.0, 0.75, 1.0, 0.75, 0.5, scale)]
+        for level in plan.levels:
+            epsilon = level.epsilon / 3
+            policy = Policy.input_discriminative(of, [own * epsilon for own in scales])
+            other = flip_threshold(Fraction(epsilon) / 4)
+            made = m.PolicyUnary(6, epsilon, (ONE // 2,) * 3, (other,) * 3, policy.integers)
+            del level.mechanisms[:]
+            for each in (m.KRR(2, epsilon), m.OneBitMean(epsilon), made):
+                level.mechanisms.add().CopyFrom(mechanism_message(each))
+
+    yield "classes in a view", _changed(paired, lambda plan: scaled(plan, 0.5)), ""
+    less = _changed(paired, lambda plan: scaled(plan, 0.75))
+    yield "a combination with a larger scale than one of its values", less, "policy"
 
 
 def _whether(data: bytes) -> str:
