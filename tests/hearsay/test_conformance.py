@@ -250,7 +250,8 @@ MESSAGES = {
     "text": r"U\+|single spaces|normal form",
     "period": "period must be empty or one of",
     "attributes": "needs attributes, each with a name",
-    "domain": "values|class|whole steps|step must|points|low and high|needs a domain|twice",
+    "domain": "values|class|whole steps|step must|points|low and high|needs a domain|twice"
+    "|sensitive|resolution|within|cap must",
     "memo": "memo",
     "views": r"^views\[",
     "levels": "needs levels, each|^levels: |mechanisms for",
@@ -325,6 +326,39 @@ def test_numbers_find_their_place_as_the_vectors_say() -> None:
         low, high, step = (double(case[name]) for name in ("low", "high", "step"))
         with pytest.raises(InvalidInput):
             Numeric(low, high, case["clamp"], step)
+
+
+def test_graded_numbers_declare_the_policies_of_the_vectors() -> None:
+    def pairs(case: Case, name: str) -> tuple[tuple[float, float], ...]:
+        return tuple((double(a), double(b)) for a, b in case[name])
+
+    for case in cases("numbers.json", "graded"):
+        low, high, step, cap = (double(case[name]) for name in ("low", "high", "step", "cap"))
+        sensitive, resolution = pairs(case, "sensitive"), pairs(case, "resolution")
+        domain = Numeric(low, high, case["clamp"], step, sensitive, resolution, cap)
+        assert domain.ordinary_ranges == pairs(case, "ordinary")
+        grid, epsilon = case["grid"], double(case["epsilon"])
+        policy = domain.policy(epsilon, grid)
+        assert policy is not None
+        assert [str(each) for each in policy.integers] == case["policy"]
+        # The text: distances of points, in units; None where nothing is promised.
+        units = Fraction(epsilon) * 2**58 // 1
+        if sensitive:
+            found = reference.protected(low, high, step, grid, sensitive)
+            text = [
+                [units if a in found else None for _ in range(grid + 1)] for a in range(grid + 1)
+            ]
+        else:
+            lengths = reference.lengths(low, high, step, grid, resolution, cap, epsilon)
+            text = [
+                [min(units, sum(lengths[min(a, b) : max(a, b)])) for b in range(grid + 1)]
+                for a in range(grid + 1)
+            ]
+        for a, row in enumerate(text):
+            for b, distance in enumerate(row):
+                if a != b:
+                    kept = policy.distances[policy.classes[a]][policy.classes[b]]
+                    assert kept == (2**64 - 1 if distance is None else distance)
 
 
 def test_a_word_draws_the_attributes_that_the_vectors_say() -> None:

@@ -641,3 +641,47 @@ def place(low: float, high: float, step: float, clamp: bool, x: float) -> float 
     x = max(low, min(high, x))
     i = min(n, int((x - low) / (high - low) * n + 0.000001))
     return 2.0 * i / n - 1.0
+
+
+def protected(
+    low: float, high: float, step: float, grid: int, regions: Sequence[tuple[float, float]]
+) -> set[int]:
+    """Return the grid points that numbers of the regions may be reported from."""
+    found: set[int] = set()
+    for ends in regions:
+        places = [place(low, high, step, True, end) for end in ends]
+        first, last = (
+            ((Fraction(x or 0.0) + 1) / 2 * grid * 2**32 + Fraction(1, 2)) // 1 for x in places
+        )
+        found |= set(range(first // 2**32, last // 2**32 + (1 if last % 2**32 else 0) + 1))
+    return found
+
+
+def lengths(
+    low: float,
+    high: float,
+    step: float,
+    grid: int,
+    resolution: Sequence[tuple[float, float]],
+    cap: float,
+    epsilon: float,
+) -> list[int]:
+    """Return the length of each cell of the grid, in units of 2^-58."""
+    h = (Fraction(high) - Fraction(low)) / grid
+    found = []
+    for i in range(grid):
+        left, right = Fraction(low) + i * h, Fraction(low) + (i + 1) * h
+        begin, shares = Fraction(low), []
+        for upto, within in resolution:
+            shared = min(right, Fraction(upto)) - max(left, begin)
+            if shared > 0:
+                shares.append((shared, Fraction(within)))
+            begin = Fraction(upto)
+        rate = Fraction(epsilon) / Fraction(cap or 1.0)
+        if step and round((high - low) / step) == grid:
+            length = sum(rate * shared / within for shared, within in shares)
+        else:
+            x = rate * h / max(within for _, within in shares)
+            length = 2 * x / (2 + x)
+        found.append(length * 2**58 // 1)
+    return found

@@ -1,6 +1,7 @@
 """Vectors of answers on their way to a mechanism: numbers, drawn attributes, periods, batches."""
 
 import math
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -109,7 +110,39 @@ def numbers() -> dict[str, list[Case]]:
             refused.append(_domain(low, high, step, clamp))
             continue
         raise AssertionError(f"{low}, {high}, {step} is a domain")
-    return {"domains": domains, "refused": refused}
+    return {"domains": domains, "refused": refused, "graded": list(_graded())}
+
+
+_GRADED: tuple[tuple[Numeric, Sequence[int]], ...] = (
+    (Numeric(0, 2000, True, 0.0, ((800.0, 2000.0),)), (1, 3, 15, 20)),
+    (Numeric(0, 2000, True, 0.0, ((801.0, 802.0), (1200.0, 1333.5))), (15, 20)),
+    (Numeric(-0.3, 0.6, False, 0.0, ((-0.3, -0.1), (0.0, 0.3))), (9, 15)),
+    (Numeric(17, 42, False, 1.0, ((17.0, 17.0), (30.0, 33.5))), (15, 25)),
+    (Numeric(0, 2000, True, 0.0, (), ((800.0, 100.0), (2000.0, 400.0)), 2.0), (1, 7, 10)),
+    (Numeric(0.1, 0.7, True, 0.0, (), ((0.25, 0.1), (0.3, 0.5), (0.7, 0.02)), 1.0), (3, 8)),
+    (Numeric(0, 7, True, 1.0, (), ((2.5, 2.0), (7.0, 0.7)), 3.3), (7, 6)),
+    (Numeric(0, 1, True, 0.0, (), ((1.0, 1.0),)), (2,)),
+)
+
+
+def _graded() -> Iterator[Case]:
+    """Yield the policies that numbers declare on some grids, and what may be revealed of them."""
+    for domain, grids in _GRADED:
+        declared = _domain(domain.low, domain.high, domain.step, domain.clamp) | {
+            "sensitive": [list(map(double, region)) for region in domain.sensitive],
+            "resolution": [list(map(double, part)) for part in domain.resolution],
+            "cap": double(domain.cap),
+        }
+        for grid in grids:
+            for epsilon in (1.0, 0.3):
+                policy = domain.policy(epsilon, grid)
+                assert policy is not None
+                yield declared | {
+                    "ordinary": [list(map(double, each)) for each in domain.ordinary_ranges],
+                    "grid": grid,
+                    "epsilon": double(epsilon),
+                    "policy": [integer(each) for each in policy.integers],
+                }
 
 
 def _domain(low: float, high: float, step: float, clamp: bool) -> Case:

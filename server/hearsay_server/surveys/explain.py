@@ -11,14 +11,14 @@ from rich.markup import escape
 from rich.table import Table
 
 import hearsay.plans.plan
-from hearsay.plans.domains import Categorical
+from hearsay.plans.domains import Categorical, Numeric
 from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import survey_pb2
-from hearsay_server.surveys import explain_views
+from hearsay_server.surveys import explain_views, graded
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.explain_views import Together
 from hearsay_server.surveys.survey import Question
-from ldp import InvalidInput, Mechanism
+from ldp import InvalidInput, Mechanism, PolicyMeanTable
 from ldp.mechanisms.numbers.mean import MeanMechanism
 from ldp.planning.budget import Decision
 
@@ -127,6 +127,8 @@ def _rows(plan: Plan, level: Level, users: int) -> list[Row]:
 
 def _variance(mechanism: Mechanism) -> float:
     """Predict the variance of one report, on average over its values or at the worst number."""
+    if isinstance(mechanism, PolicyMeanTable):
+        return graded.noise(mechanism) + surveys.SPREAD
     if isinstance(mechanism, MeanMechanism):
         return mechanism.largest_report_variance + surveys.SPREAD
     uniform = np.full(mechanism.parameters, 1 / mechanism.parameters)
@@ -137,6 +139,8 @@ def _protections(question: Question) -> list[str]:
     """Return lines on which values are protected from which, at epsilon 1 of the attribute."""
     domain = question.domain
     if not isinstance(domain, Categorical):
+        if domain.is_graded:
+            return [f"{question.name}: {line}" for line in graded.protections(domain)]
         return [f"{question.name}: every number from every other, by epsilon"]
     policy = domain.policy(1.0)
     if policy is None:
@@ -154,6 +158,16 @@ def _protections(question: Question) -> list[str]:
             else:
                 lines.append(f"{question.name}: {of} from {against} by {distance:g} epsilon")
     return lines
+
+
+def _told_apart(name: str, domain: Numeric) -> Table:
+    """Return a table of some numbers: by how many epsilon a row's may be told from a column's."""
+    numbers, rows = graded.told_apart(domain)
+    title = f"{name}: how much of epsilon tells a number (row) from another"
+    table = Table("", *numbers, title=title)
+    for shown, row in zip(numbers, rows, strict=True):
+        table.add_row(f"[bold]{shown}[/bold]", *row)
+    return table
 
 
 def _repeats(question: Question) -> str:
@@ -185,6 +199,10 @@ def show(explanation: Explanation, console: Console) -> None:
     console.print("\n[bold]Who is protected from what[/bold]")
     for line in explanation.protections:
         _print(f"  {line}", console)
+    for name, attribute in plan.attributes.items():
+        if isinstance(attribute.domain, Numeric) and attribute.domain.is_graded:
+            console.print()
+            console.print(_told_apart(name, attribute.domain))
     memos = any(row.memo for row in explanation.rows)
     if memos:
         console.print("\n[bold]What reports of several periods cost together[/bold]")
@@ -218,7 +236,8 @@ def show(explanation: Explanation, console: Console) -> None:
     title = f"{explanation.users:,} users, evenly over the levels, against the strictest for all"
     _print(
         "Errors are standard errors: of a frequency on average, if all values are equally "
-        "frequent; of a mean, if numbers are spread evenly and noise is at its worst.",
+        "frequent; of a mean, if numbers are spread evenly and noise is at its worst (on average "
+        "where numbers are protected by their value).",
         console,
     )
     console.print()

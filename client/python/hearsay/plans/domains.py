@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from hearsay.plans import regions
 from hearsay.plans.points import Points
 from ldp import Coins, Estimate, InvalidInput, Mechanism
 from ldp.core.exact import float_below
@@ -85,6 +86,10 @@ class Categorical:
         sensitive = set(self.sensitive)  # a plan may have 100,000 of them
         return tuple(v for v in self.values if v not in sensitive) if sensitive else ()
 
+    def not_among(self, allowed: Collection[str]) -> list[str]:
+        """Return the ordinary values that are not allowed."""
+        return [value for value in self.ordinary if value not in allowed]
+
     @cached_property
     def _categories(self) -> Mapping[str, int]:
         return {value: category for category, value in enumerate(self.values)}
@@ -147,7 +152,12 @@ class Numeric:
     """An answer that is a number in [low, high]; with `clamp`, others move to the nearer end.
 
     With a `step` a number counts as the last of the points low, low + step, ..., high that is not
-    above it. Raises `InvalidInput` for a range that is none, and as `Points`.
+    above it. Numbers in `sensitive` regions, (low, high) with both ends, are protected from every
+    number; where there are any, a report may reveal the others. A `resolution`, (upto, within) in
+    order, protects all numbers by their distance instead: two of them that are `within` apart by
+    epsilon / cap, and all by epsilon at most.
+    Raises `InvalidInput` for a range that is none, as `Points`, and for regions or a resolution
+    that cannot be.
     """
 
     statistic: ClassVar[str] = "mean"
@@ -159,6 +169,10 @@ class Numeric:
     high: float
     clamp: bool
     step: float = 0.0
+    sensitive: tuple[regions.Interval, ...] = ()
+    resolution: tuple[tuple[float, float], ...] = ()
+    cap: float = 0.0
+    """How many times `within` apart numbers are protected by all of epsilon; 0 for 1."""
 
     def __post_init__(self) -> None:
         if not (self.low < self.high and math.isfinite(self.high - self.low)):
@@ -167,6 +181,50 @@ class Numeric:
             )
         if self.step:
             _ = self.points  # refused here, where the place is known
+        if self.sensitive and self.resolution:
+            raise InvalidInput("give sensitive regions or a resolution, not both")
+        regions.check_regions(self.sensitive, self.low, self.high)
+        regions.check_bands(self.resolution, self.low, self.high, self.cap)
+
+    def policy(self, epsilon: float, grid: int) -> Policy | None:
+        """Return the policy to keep at `epsilon` on grid + 1 points; None where all numbers are
+        protected alike.
+
+        See `ldp.planning.graded` for why all numbers then keep it, on the grid or not.
+        """
+        from ldp.planning import graded
+
+        if self.sensitive:
+            found = [(self._place(first), self._place(last)) for first, last in self.sensitive]
+            return graded.one_sided(grid, found, epsilon)
+        if not self.resolution:
+            return None
+        low, width = Fraction(self.low), Fraction(self.high) - Fraction(self.low)
+        bands = [
+            ((Fraction(upto) - low) / width, Fraction(within) / width)
+            for upto, within in self.resolution
+        ]
+        between = self.points is None or len(self.points) != grid + 1
+        return graded.on_a_line(grid, bands, 1 / Fraction(self.cap or 1), epsilon, between=between)
+
+    @property
+    def is_graded(self) -> bool:
+        """Whether numbers are protected by their value: by regions, or by a resolution."""
+        return bool(self.sensitive or self.resolution)
+
+    @cached_property
+    def ordinary(self) -> tuple[str, ...]:
+        """The ranges of numbers that a report may reveal, such as "0..800"."""
+        return tuple(map(regions.in_words, self.ordinary_ranges))
+
+    @property
+    def ordinary_ranges(self) -> tuple[regions.Interval, ...]:
+        """The ranges of numbers that a report may reveal, each with both ends."""
+        return regions.ordinary(self.sensitive, self.low, self.high) if self.sensitive else ()
+
+    def not_among(self, allowed: Collection[str]) -> list[str]:
+        """Return the ordinary ranges that the allowed ones do not cover."""
+        return list(map(regions.in_words, regions.uncovered(self.ordinary_ranges, allowed)))
 
     @cached_property
     def points(self) -> Points | None:
@@ -187,6 +245,10 @@ class Numeric:
             raise InvalidInput("must be finite, got nan or an infinity")
         if not self.clamp and not self.low <= number <= self.high:
             raise InvalidInput(f"must lie in [{self.low:g}, {self.high:g}], got one outside")
+        return self._place(number)
+
+    def _place(self, number: float) -> float:
+        """Return a finite number on the scale [-1, 1]; it never falls as the number rises."""
         if self.points is not None:
             return self.points.place(self.points.at_or_below(number))
         share = (number - self.low) / (self.high - self.low)
@@ -219,9 +281,19 @@ class Numeric:
         return MeanMechanism
 
     def check(self, mechanism: Mechanism) -> None:
-        """Raise `InvalidInput` unless the mechanism is for numbers in [-1, 1]."""
-        if not isinstance(mechanism, self.mechanisms):
+        """Raise `InvalidInput` unless the mechanism is for numbers, and protects these."""
+        from ldp.mechanisms.numbers.mean import MeanMechanism
+
+        if not isinstance(mechanism, MeanMechanism):
             raise InvalidInput(f"{mechanism.name} does not fit numbers")
+        kept: Policy | None = getattr(mechanism, "promise", None)
+        if kept is None and not self.resolution:
+            return  # the mechanism has checked itself that all numbers are protected alike
+        if kept is not None:
+            uniform = Policy.uniform(kept.k, mechanism.epsilon)
+            if kept.implies(self.policy(mechanism.epsilon, mechanism.steps) or uniform):
+                return
+        raise InvalidInput(f"{mechanism.name} keeps another policy than its numbers declare")
 
 
 Domain = Categorical | Numeric
