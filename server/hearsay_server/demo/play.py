@@ -24,9 +24,9 @@ from rich.table import Table
 
 import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.plans.domains import Categorical, Numeric
+from hearsay.plans.domains import Binned, Categorical, Domain
 from hearsay.sending.transport import open_calls
-from hearsay.v1 import admin_pb2, collector_pb2, survey_pb2
+from hearsay.v1 import admin_pb2, analyst_pb2, collector_pb2, survey_pb2
 from hearsay_server.demo.devices import Answers, Respondent, Sent, deliver, start
 from hearsay_server.demo.results import Comparison, draw, show
 from hearsay_server.surveys import survey as surveys
@@ -100,8 +100,8 @@ def _source(title: str, survey: survey_pb2.Survey, table: pd.DataFrame) -> Sourc
     return Source(title, survey, [answers for answers in respondents if answers], left_out)
 
 
-def _answer(domain: Categorical | Numeric, cell: object) -> str | float:
-    if isinstance(domain, Numeric):
+def _answer(domain: Domain, cell: object) -> str | float:
+    if not isinstance(domain, Categorical):
         return float(str(cell))
     whole = isinstance(cell, float) and cell.is_integer()
     return str(int(cell)) if whole and isinstance(cell, float) else str(cell).strip()
@@ -201,10 +201,15 @@ def _collect(
 
 def _ask(source: Source, address: str) -> list[Comparison]:
     results = []
+    plan = hearsay.plans.plan.parse(surveys.resolve(source.survey))
     with Analyst(address) as analyst:
         for attribute in source.survey.attributes:
             name = attribute.name
             given = [answers[name] for answers in source.respondents if name in answers]
+            domain = plan.attributes[name].domain
+            if isinstance(domain, Binned):
+                results += _ask_ranges(analyst, plan.survey, name, domain, given)
+                continue
             frame = analyst.estimate(source.survey.name, name)
             for label, row in frame.iterrows():
                 results.append(
@@ -219,6 +224,32 @@ def _ask(source: Source, address: str) -> list[Comparison]:
                     )
                 )
     return results
+
+
+def _ask_ranges(
+    analyst: Analyst, survey: str, name: str, domain: Binned, given: Sequence[str | float]
+) -> list[Comparison]:
+    """Ask for the shares of as many ranges as the reports can show; of two where they can't any."""
+    answer = analyst.query_distribution(
+        analyst_pb2.DistributionRequest(survey=survey, attribute=name)
+    )
+    if not answer.bins:
+        answer = analyst.query_distribution(
+            analyst_pb2.DistributionRequest(survey=survey, attribute=name, bins=2)
+        )
+    counts = np.bincount([domain.encode(answer) for answer in given], minlength=domain.count)
+    return [
+        Comparison(
+            attribute=name,
+            label=each.share.label,
+            estimate=each.share.estimate,
+            standard_error=each.share.standard_error,
+            low=each.share.low,
+            high=each.share.high,
+            truth=float(domain.points.overlaps(each.left, each.right) @ counts / len(given)),
+        )
+        for each in answer.bins
+    ]
 
 
 def _truth(attribute: survey_pb2.Attribute, given: Sequence[str | float], label: str) -> float:

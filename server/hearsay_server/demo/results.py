@@ -14,6 +14,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+_CROWDED = 8
+"""Values whose labels still fit side by side under a panel."""
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -86,7 +89,8 @@ def draw(results: Sequence[Comparison], title: str, file: Path) -> None:
             linewidth=2,
             label="truth",
         )
-        axis.set_xticks(list(places), [result.label for result in mine])
+        crowded = 90 if len(mine) > _CROWDED else 0
+        axis.set_xticks(list(places), [result.label for result in mine], rotation=crowded)
         axis.set_xlim(-0.8, len(mine) - 0.2)
         axis.set_title(attribute)
         axis.spines[["top", "right"]].set_visible(False)

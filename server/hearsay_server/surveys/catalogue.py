@@ -14,6 +14,7 @@ from ldp.mechanisms.numbers.hybrid import HybridMechanism
 from ldp.mechanisms.numbers.laplace import LaplaceMechanism
 from ldp.mechanisms.numbers.mean import MeanMechanism
 from ldp.mechanisms.numbers.piecewise import PiecewiseMechanism
+from ldp.mechanisms.ranges.waves import Waves
 from ldp.planning.choice import Choice, choose
 
 _Maker = TypeVar("_Maker")
@@ -91,6 +92,13 @@ def numeric(name: str, epsilon: float, steps: int = 0) -> MeanMechanism:
     make = _named(NUMERIC, name)
     stepped = _STEPPED.get(name) if steps else None
     return stepped(epsilon, steps) if stepped else make(epsilon)
+
+
+def binned(name: str, bins: int, epsilon: float) -> Waves:
+    """Design waves over so many bins; raise `InvalidInput` for the name of anything else."""
+    if name not in ("auto", Waves.name):
+        raise InvalidInput(f"mechanism must be auto or {Waves.name} for bins, got {name!r}")
+    return Waves((bins,), epsilon)
 
 
 def _named(makers: Mapping[str, _Maker], name: str) -> _Maker:

@@ -16,12 +16,14 @@ from google.protobuf.message import Message
 
 import hearsay.plans.plan
 from hearsay.plans import period
-from hearsay.plans.domains import Categorical, Domain
+from hearsay.plans.domains import Binned, Categorical, Domain, Numeric
 from hearsay.plans.plan import Plan
 from hearsay.v1 import plan_pb2, survey_pb2
 from hearsay_server.surveys import catalogue
 from ldp import InvalidInput, Mechanism
 from ldp.core.exact import MAX_EPSILON, ONE, check_epsilon, float_below
+from ldp.mechanisms.ranges.wave_design import predicted_variance
+from ldp.mechanisms.ranges.waves import Waves
 from ldp.planning import budget as budgets
 from ldp.planning.budget import Budget, Decision
 from ldp.planning.choice import minimax_constant
@@ -138,6 +140,10 @@ class Question:
 
     def mechanism(self, epsilon: float) -> Mechanism:
         """Calibrate the mechanism to a share of a record's epsilon."""
+        if isinstance(self.domain, Binned):
+            return catalogue.binned(self.asked_for or "auto", self.domain.count, epsilon)
+        if isinstance(self.domain, Numeric) and self.asked_for == Waves.name:
+            raise InvalidInput("waves are for numbers in bins: declare them, such as bins = 64")
         if not isinstance(self.domain, Categorical):
             steps = len(self.domain.points) - 1 if self.domain.points else 0
             return catalogue.numeric(self.asked_for or "auto", epsilon, steps)
@@ -162,8 +168,11 @@ class Question:
         For numbers, that of the worst one, in a population spread evenly over the range. For
         categories the least possible for a uniform population; where values are sensitive
         or have classes, as much more or less than without as it is at the nearest epsilons for
-        which a channel was designed.
+        which a channel was designed. For bins that of a range, on average over the ranges.
         """
+        if isinstance(self.domain, Binned):
+            logs = _log_range_variances(self.domain.count)
+            return math.exp(np.interp(math.log(epsilon), _ANCHORS, logs))
         if not isinstance(self.domain, Categorical):
             noise = np.interp(math.log(epsilon), _NOISE_ANCHORS, _log_noise())
             return math.exp(noise) + SPREAD
@@ -183,6 +192,13 @@ class Question:
             least = minimax_constant(policy.k, epsilon)
             found.append(math.log(design(policy, gap=1e-3).variance / least))
         return found
+
+
+@lru_cache(maxsize=64)
+def _log_range_variances(bins: int) -> tuple[float, ...]:
+    """The log variance of a range from one report, at the epsilons of `_ANCHORS`."""
+    found = (predicted_variance((bins,), math.exp(anchor)) for anchor in _ANCHORS)
+    return tuple(math.log(variance) for variance in found)
 
 
 @lru_cache(maxsize=1)

@@ -79,13 +79,15 @@ class Class(_message.Message):
     def __init__(self, values: _Optional[_Iterable[str]] = ..., scale: _Optional[float] = ...) -> None: ...
 
 class Numeric(_message.Message):
-    __slots__ = ("low", "high", "clamp", "step")
+    __slots__ = ("low", "high", "clamp", "step", "bins")
     LOW_FIELD_NUMBER: _ClassVar[int]
     HIGH_FIELD_NUMBER: _ClassVar[int]
     CLAMP_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
+    BINS_FIELD_NUMBER: _ClassVar[int]
     low: float
     high: float
     clamp: bool
     step: float
-    def __init__(self, low: _Optional[float] = ..., high: _Optional[float] = ..., clamp: bool = ..., step: _Optional[float] = ...) -> None: ...
+    bins: int
+    def __init__(self, low: _Optional[float] = ..., high: _Optional[float] = ..., clamp: bool = ..., step: _Optional[float] = ..., bins: _Optional[int] = ...) -> None: ...
