@@ -67,6 +67,11 @@ class Waves(Counted, Categorical):
     chances: tuple[int, ...] = ()
     include: tuple[int, ...] = ()
 
+    @classmethod
+    def over(cls, bins: int, epsilon: float) -> "Waves":
+        """Return the best waves that are found for so many bins in order."""
+        return cls((bins,), epsilon)
+
     @property
     def k(self) -> int:  # type: ignore[override]
         """The number of bins."""

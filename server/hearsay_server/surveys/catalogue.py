@@ -73,6 +73,13 @@ _STEPPED: Mapping[str, Callable[[float, int], MeanMechanism]] = {
 """Makers from epsilon and the number of steps, of mechanisms that can have a grid of so many."""
 
 
+BINNED: Mapping[str, Callable[[int, float], Waves]] = {
+    "auto": Waves.over,
+    "waves": Waves.over,
+}
+"""Makers from (bins, epsilon), of the shares of ranges."""
+
+
 def categorical(name: str, k: int, epsilon: float) -> Categorical:
     """Calibrate the named mechanism for k categories; raise `InvalidInput` where it cannot be."""
     return _named(CATEGORICAL, name)(k, epsilon)
@@ -95,10 +102,8 @@ def numeric(name: str, epsilon: float, steps: int = 0) -> MeanMechanism:
 
 
 def binned(name: str, bins: int, epsilon: float) -> Waves:
-    """Design waves over so many bins; raise `InvalidInput` for the name of anything else."""
-    if name not in ("auto", Waves.name):
-        raise InvalidInput(f"mechanism must be auto or {Waves.name} for bins, got {name!r}")
-    return Waves((bins,), epsilon)
+    """Calibrate the named mechanism for a number's bins; raise `InvalidInput` for another name."""
+    return _named(BINNED, name)(bins, epsilon)
 
 
 def _named(makers: Mapping[str, _Maker], name: str) -> _Maker:

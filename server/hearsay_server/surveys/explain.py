@@ -249,12 +249,11 @@ def show(explanation: Explanation, console: Console) -> None:
     title = f"{explanation.users:,} users, evenly over the levels, against the strictest for all"
     _print(
         "Errors are standard errors: of a frequency on average, if all values are equally "
-        "frequent; of a mean, if numbers are spread evenly and noise is at its worst; of a range "
-        "of bins on average, if numbers are spread evenly.",
+        "frequent; of a mean, if numbers are spread evenly and noise is at its worst.",
         console,
     )
     if explanation.ranges:
-        console.print("\n[bold]Ranges of numbers, if these are spread evenly[/bold]")
+        console.print("\n[bold]Ranges of numbers in bins, if these are spread evenly[/bold]")
     for line in explanation.ranges:
         _print(f"  {line}", console)
     console.print()
