@@ -21,6 +21,7 @@ from ldp.core.exact import ONE
 from ldp.core.longitudinal import Longitudinal
 from ldp.mechanisms import policies
 from ldp.mechanisms.numbers.mean import MeanMechanism
+from ldp.mechanisms.ranges import waves
 
 PICKED = {"gaussian", "laplace", "ordered", "she", "table"}
 PICKED |= {"finer grid", "rectangular table", "uRR", "Mangat's", "designed table"}
@@ -69,6 +70,7 @@ def test_one_report_comes_from_the_channel(
     mechanism: Mechanism, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(policies.subsets, "draw_many", branch)
+    monkeypatch.setattr(waves, "draw_many", branch)
     values = inputs(mechanism)
     if isinstance(mechanism, MeanMechanism):
         ends = [values[0], values[-1]]  # the doubles that are exactly points of the grid
