@@ -1,6 +1,7 @@
 """The SDK computes what protos/conformance says, as does the text of docs/wire-mechanisms.md."""
 
 import json
+import math
 import struct
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,7 @@ from vectors.notation import Script, written
 
 from hearsay import InvalidInput
 from hearsay.plans import domains, period
-from hearsay.plans.domains import Numeric
+from hearsay.plans.domains import Binned, Numeric
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.plan import parse
 from hearsay.plans.views import View
@@ -102,7 +103,10 @@ def test_every_mechanism_of_a_survey_has_codes_and_checks() -> None:
 
 def test_every_value_of_a_small_domain_has_codes() -> None:
     for case in cases("codes.json", "mechanisms"):
-        if case["input"] == "category" and (k := int(case["integers"]["k"][0])) <= 16:
+        if case["input"] != "category":
+            continue
+        k = math.prod(map(int, case["integers"].get("k") or case["integers"]["sides"]))
+        if k <= 16:
             assert {value for value, *_ in case["codes"]} == set(range(k))
 
 
@@ -250,7 +254,7 @@ MESSAGES = {
     "text": r"U\+|single spaces|normal form",
     "period": "period must be empty or one of",
     "attributes": "needs attributes, each with a name",
-    "domain": "values|class|whole steps|step must|points|low and high|needs a domain|twice"
+    "domain": "bins|values|class|whole steps|step must|points|low and high|needs a domain|twice"
     "|sensitive|resolution|within|cap must",
     "memo": "memo",
     "views": r"^views\[",
@@ -322,6 +326,24 @@ def test_numbers_find_their_place_as_the_vectors_say() -> None:
             coins = Script(bytes.fromhex(seed))
             assert bits(float(domain.anything(coins))) == place
             assert coins.used == used
+    for case in cases("numbers.json", "binned"):
+        low, high = double(case["low"]), double(case["high"])
+        binned = Binned(low, high, case["clamp"], case["bins"])
+        for answer, place in case["answers"]:
+            number = double(answer)
+            assert reference.bin_of(low, high, case["bins"], case["clamp"], number) == place
+            if place is None:
+                with pytest.raises(InvalidInput):
+                    binned.encode(number)
+            else:
+                assert binned.encode(number) == place
+        for seed, place, used in case["anything"]:
+            coins = Script(bytes.fromhex(seed))
+            assert (binned.anything(coins), coins.used) == (place, used)
+    for case in cases("numbers.json", "refused_bins"):
+        low, high = double(case["low"]), double(case["high"])
+        with pytest.raises(InvalidInput):
+            Binned(low, high, case["clamp"], case["bins"])
     for case in cases("numbers.json", "refused"):
         low, high, step = (double(case[name]) for name in ("low", "high", "step"))
         with pytest.raises(InvalidInput):

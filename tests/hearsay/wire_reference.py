@@ -332,6 +332,19 @@ def table(i: Integers, v: int, s: Stream) -> bytes:
     return little(s.pick(weights[m * v : m * (v + 1)]), integer_width(m))
 
 
+def waves(i: Integers, x: int, s: Stream) -> bytes:
+    rows, columns = i["sides"] if len(i["sides"]) == 2 else (1, *i["sides"])
+    k, patterns = rows * columns, len(i["chances"])
+    j = s.pick(i["chances"])
+    words = len(i["masks"]) // patterns
+    mine = i["masks"][words * j : words * (j + 1)]
+    inside = [v for v in range(k) if mine[v // 64] >> v % 64 & 1]
+    among = inside if s.coin(i["include"][j]) else sorted(set(range(k)) - set(inside))
+    u = among[s.uniform(len(among))]
+    row, column = (x // columns - u // columns) % rows, (x - u) % columns
+    return little(k * j + columns * row + column, integer_width(k * patterns))
+
+
 def code(name: str, i: Integers, value: float, s: Stream) -> bytes:
     """Return one code of a mechanism, by its integers, from a stream."""
     return CODES[name](i, value, s)
@@ -456,6 +469,7 @@ CODES: Mapping[str, Callable[..., bytes]] = {
     "laplace": _laplace,
     "mean_table": _mean_table,
     "policy_mean_table": _mean_table,
+    "waves": waves,
 }
 
 
@@ -685,3 +699,11 @@ def lengths(
             length = 2 * x / (2 + x)
         found.append(length * 2**58 // 1)
     return found
+
+
+def bin_of(low: float, high: float, bins: int, clamp: bool, x: float) -> int | None:
+    """Return the bin of a number; None where it is outside the domain."""
+    if x != x or x in (float("inf"), float("-inf")) or (not clamp and not low <= x <= high):
+        return None
+    x = max(low, min(high, x))
+    return min(bins - 1, int((x - low) / (high - low) * bins + 0.000001))

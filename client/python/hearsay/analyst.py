@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
 import numpy as np
 
 from hearsay.plans import plan as plans
-from hearsay.plans.domains import Categorical
+from hearsay.plans.domains import Binned, Categorical
 from hearsay.sending.transport import Tls, Token, Unreachable, open_calls
 from hearsay.v1 import admin_pb2, analyst_pb2
 from ldp.errors import InvalidInput, NotReady, needs
@@ -104,7 +104,8 @@ class Analyst:
         """Return what a survey asks, by attribute.
 
         Columns: title; kind, "categorical" or "numeric"; values, a tuple (None of a number); low,
-        high and step of a number (nan of values; a step of 0 is none); reports.
+        high and step of a number (nan of values; a step of 0 is none); bins of a number (0: none);
+        reports.
         """
         with needs("a DataFrame", "analyst"):
             import pandas as pd
@@ -116,13 +117,15 @@ class Analyst:
             domain = attribute.domain
             if isinstance(domain, Categorical):
                 kind = ["categorical", domain.values, math.nan, math.nan, math.nan]
+                bins = 0
             else:
                 kind = ["numeric", None, domain.low, domain.high, domain.step]
+                bins = domain.count if isinstance(domain, Binned) else 0
             asked = plan.questions_of([name])
             reports = sum(sum(r.reports) for r in shown.reports if r.attribute in asked)
-            rows.append([attribute.title, *kind, reports])
+            rows.append([attribute.title, *kind, bins, reports])
         index = pd.Index(list(plan.attributes), name="attribute")
-        columns = ["title", "kind", "values", "low", "high", "step", "reports"]
+        columns = ["title", "kind", "values", "low", "high", "step", "bins", "reports"]
         return pd.DataFrame(rows, index, columns)
 
     def levels(self, survey: str) -> "pd.DataFrame":
@@ -258,21 +261,101 @@ class Analyst:
         with needs("a DataFrame", "analyst"):
             from hearsay import frames
 
+        answer = self._distribution(
+            survey,
+            attribute,
+            selection,
+            bins=bins or 0,
+            edges=edges,
+            quantiles=quantiles,
+            **_stated(step, confidence),
+        )
+        return frames.histogram(answer), frames.quantiles(answer)
+
+    def between(
+        self,
+        survey: str,
+        attribute: str,
+        low: float,
+        high: float,
+        *,
+        step: float | None = None,
+        confidence: float = 0.95,
+        **selection: Unpack[Selection],
+    ) -> "pd.Series":
+        """Return the share of the numbers from `low` to `high`.
+
+        The entries are those of a row of `distribution`: estimate, standard_error, low and high;
+        the name is the range. Of whole numbers both ends belong to the range; otherwise `high` does
+        not, unless it is the attribute's greatest number. Where the range ends within a bin that
+        was collected, the estimate takes the bin's numbers as evenly spread; the interval holds
+        whatever they are like. `series.attrs` are those of `distribution`.
+        """
+        with needs("a Series", "analyst"):
+            from hearsay import frames
+
+        asked = [range_of((low, high))]
+        answer = self._distribution(
+            survey, attribute, selection, ranges=asked, **_stated(step, confidence)
+        )
+        return frames.ranges(answer).iloc[0]
+
+    def quantile(
+        self,
+        survey: str,
+        attribute: str,
+        q: float | Sequence[float] = 0.5,
+        *,
+        step: float | None = None,
+        confidence: float = 0.95,
+        **selection: Unpack[Selection],
+    ) -> "pd.DataFrame":
+        """Return quantiles of a number, one row for each of `q`, as `distribution` does.
+
+        The interval of a quantile ends where bins do, if only bins were collected.
+        """
+        with needs("a DataFrame", "analyst"):
+            from hearsay import frames
+
+        asked = [q] if isinstance(q, int | float) else list(q)
+        answer = self._distribution(
+            survey, attribute, selection, quantiles=asked, **_stated(step, confidence)
+        )
+        return frames.quantiles(answer)
+
+    def cdf(
+        self,
+        survey: str,
+        attribute: str,
+        *,
+        step: float | None = None,
+        confidence: float = 0.95,
+        **selection: Unpack[Selection],
+    ) -> "pd.DataFrame":
+        """Return the share at or below each point, or below the end of each bin, but the last.
+
+        Columns as `distribution`; indexed by the point or the end. Each interval covers its own
+        share with probability `confidence`.
+        """
+        with needs("a DataFrame", "analyst"):
+            from hearsay import frames
+
+        answer = self._distribution(
+            survey, attribute, selection, cumulative=True, **_stated(step, confidence)
+        )
+        return frames.cumulative(answer)
+
+    def _distribution(
+        self, survey: str, attribute: str, selection: Selection, **asked: Any
+    ) -> analyst_pb2.DistributionResponse:
         answer = self.query_distribution(
             analyst_pb2.DistributionRequest(
-                survey=survey,
-                attribute=attribute,
-                bins=bins or 0,
-                edges=edges,
-                step=step,
-                quantiles=quantiles,
-                confidence=confidence,
-                **_fields(selection, Selection),
+                survey=survey, attribute=attribute, **asked, **_fields(selection, Selection)
             )
         )
         if answer.warning:
-            warnings.warn(answer.warning, stacklevel=2)
-        return frames.histogram(answer), frames.quantiles(answer)
+            warnings.warn(answer.warning, stacklevel=3)
+        return answer
 
     def compare(
         self,
@@ -507,6 +590,12 @@ class Analyst:
         self.close()
 
 
+def range_of(ends: tuple[float, float]) -> analyst_pb2.Range:
+    """Return a range as a message."""
+    low, high = ends
+    return analyst_pb2.Range(low=low, high=high)
+
+
 def compare_request(
     survey: str,
     attribute: str,
@@ -546,6 +635,11 @@ def _single(messages: Iterator[_Answer]) -> _Answer:
     if len(answers) != 1:
         raise Unreachable(f"the server answered one question with {len(answers)} answers")
     return answers[0]
+
+
+def _stated(step: float | None, confidence: float) -> dict[str, float]:
+    """Return the fields of a distribution's request that are given."""
+    return {"confidence": confidence} | ({} if step is None else {"step": step})
 
 
 def _request(

@@ -66,6 +66,18 @@ def quantiles(answer: analyst_pb2.DistributionResponse) -> AnswerFrame:
     return _distribution(answer, _frame(answer.quantiles, index))
 
 
+def ranges(answer: analyst_pb2.DistributionResponse) -> AnswerFrame:
+    """Return the shares of ranges, indexed by the ranges in words."""
+    index = pd.Index([row.label for row in answer.ranges], name=answer.attribute)
+    return _distribution(answer, _frame(answer.ranges, index))
+
+
+def cumulative(answer: analyst_pb2.DistributionResponse) -> AnswerFrame:
+    """Return the shares at or below points, or below the ends of bins, indexed by these."""
+    index = pd.Index([float(row.label) for row in answer.cumulative], name=answer.attribute)
+    return _distribution(answer, _frame(answer.cumulative, index))
+
+
 def comparison(answer: analyst_pb2.CompareResponse) -> AnswerFrame:
     """Return the differences between two parts as a DataFrame; see `Analyst.compare`."""
     index = pd.Index([row.label for row in answer.rows], name=answer.attribute)

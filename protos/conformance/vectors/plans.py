@@ -16,6 +16,7 @@ from ldp import mechanisms as m
 from ldp.core.exact import ONE, flip_threshold
 from ldp.core.policy import Policy
 from vectors import tables
+from vectors.mechanisms import waves
 from vectors.notation import double
 
 Case = dict[str, Any]
@@ -48,6 +49,29 @@ def worded() -> plan_pb2.Plan:
     smokes.categorical.classes["soft"].values.append("yes")
     smokes.categorical.classes["soft"].scale = 1.0
     return plan
+
+
+def binned() -> plan_pb2.Plan:
+    """Return a plan of one attribute, of which a record reports the bin."""
+    survey = survey_pb2.Survey(name="binned", levels={"strict": 1})
+    wage = survey.attributes.add(name="wage")
+    wage.numeric.low, wage.numeric.high, wage.numeric.bins = 0.0, 2000.0, 5
+    plan = plan_pb2.Plan(survey=survey)
+    made = mechanism_message(waves((5,), 1.0, [0b00001, 0b01001]))
+    plan.levels.add(name="strict", epsilon=1.0).mechanisms.add().CopyFrom(made)
+    return plan
+
+
+def _bins(made: Mechanism | None = None, **fields: float) -> bytes:
+    """Return the plan of `binned` with another mechanism, and other fields of its number."""
+
+    def change(plan: plan_pb2.Plan) -> None:
+        for name, value in fields.items():
+            setattr(plan.survey.attributes[0].numeric, name, value)
+        if made:
+            plan.levels[0].mechanisms[0].CopyFrom(mechanism_message(made))
+
+    return _changed(binned, change)
 
 
 def rich() -> plan_pb2.Plan:
@@ -152,6 +176,16 @@ def _written() -> Listed:
     levels = data.removeprefix(_field(1, survey))
     yield "two attributes", data, ""
     yield "all that a plan may have", _bytes(rich()), ""
+    yield "a number in bins", _bins(), ""
+    yield "a number in bins, clamped", _bins(clamp=True), ""
+    yield "a number in one bin", _bins(bins=1), "domain"
+    yield "a number in 257 bins", _bins(bins=257), "domain"
+    yield "a number in bins and steps", _bins(step=400.0), "domain"
+    yield "bins whose ends are one double", _bins(high=1e-323), "domain"
+    yield "waves of other bins", _bins(bins=6), "fit"
+    yield "waves of a number without bins", _bins(bins=0), "fit"
+    yield "bins in two dimensions", _bins(waves((2, 2), 1.0, [1, 3]), bins=4), "fit"
+    yield "categories for bins", _bins(m.KRR(5, 1.0)), "fit"
     yield "no bytes", b"", "attributes"
     yield "random bytes", bytes(range(200, 250)), "bytes"
     yield "cut off", data[:-1], "bytes"

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.analyst import Options, Selection, compare_request
+from hearsay.analyst import Options, Selection, compare_request, range_of
 from hearsay.v1 import analyst_pb2
 from hearsay_server.commands import connect, plotting
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
@@ -84,6 +84,13 @@ def query(
     quantile: Annotated[
         list[float] | None, typer.Option(help="Of the distribution; repeatable.")
     ] = None,
+    between: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="The share of the numbers from LOW to HIGH.", metavar="LOW HIGH"),
+    ] = None,
+    cdf: Annotated[
+        bool, typer.Option("--cdf", help="The share below each number that was collected.")
+    ] = False,
     watch: Annotated[
         float | None, typer.Option(help="Ask again every so many seconds if reports came in.")
     ] = None,
@@ -96,9 +103,12 @@ def query(
     """Ask for attributes' debiased frequencies, or means, with their errors."""
     if as_json and as_csv:
         raise InvalidInput("choose one of --json and --csv")
+    asked_alone = not distribution
+    distribution = distribution or between is not None or cdf or bool(quantile)
     if sum([bool(by), suspicions, distribution, bool(compare), watch is not None]) > 1:
         raise InvalidInput(
-            "choose one of --by, --compare, --suspicions, --distribution and --watch"
+            "choose one of --by, --compare, --suspicions, --watch and --distribution, of which "
+            "--between, --quantile and --cdf are parts"
         )
     limited = top is not None or bool(values)
     if limited and (suspicions or distribution or compare):
@@ -151,11 +161,15 @@ def query(
                 attribute=attribute,
                 bins=bins,
                 step=step,
-                quantiles=quantile or (0.25, 0.5, 0.75),
+                quantiles=quantile or (() if asked_alone else (0.25, 0.5, 0.75)),
+                ranges=[] if between is None else [range_of(between)],
+                cumulative=cdf,
                 confidence=confidence,
                 selection=selection,
             )
             found = analyst.query_distribution(question)
+            if asked_alone and not bins:
+                del found.bins[:]
             show.distribution(found)
             if plot is not None:
                 plotting.distribution(found, plot)

@@ -167,6 +167,8 @@ class Shown:
             return
         parts = (
             ("share", [each.share for each in answer.bins]),
+            ("share", list(answer.ranges)),
+            ("share below", list(answer.cumulative)),
             ("quantile", list(answer.quantiles)),
         )
         if self._csv:

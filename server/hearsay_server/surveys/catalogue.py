@@ -15,6 +15,7 @@ from ldp.mechanisms.numbers.laplace import LaplaceMechanism
 from ldp.mechanisms.numbers.mean import MeanMechanism
 from ldp.mechanisms.numbers.mean_table import MAX_TABLE_GRID
 from ldp.mechanisms.numbers.piecewise import PiecewiseMechanism
+from ldp.mechanisms.ranges.waves import Waves
 from ldp.planning import mean_design
 from ldp.planning.choice import Choice, choose
 
@@ -88,6 +89,13 @@ _STEPPED: Mapping[str, Callable[[float, int], MeanMechanism]] = {
 """Makers from epsilon and the number of steps, of mechanisms that can have a grid of so many."""
 
 
+BINNED: Mapping[str, Callable[[int, float], Waves]] = {
+    "auto": Waves.over,
+    "waves": Waves.over,
+}
+"""Makers from (bins, epsilon), of the shares of ranges."""
+
+
 def categorical(name: str, k: int, epsilon: float) -> Categorical:
     """Calibrate the named mechanism for k categories; raise `InvalidInput` where it cannot be."""
     return _named(CATEGORICAL, name)(k, epsilon)
@@ -107,6 +115,11 @@ def numeric(name: str, epsilon: float, steps: int = 0) -> MeanMechanism:
     make = _named(NUMERIC, name)
     stepped = _STEPPED.get(name) if steps else None
     return stepped(epsilon, steps) if stepped else make(epsilon)
+
+
+def binned(name: str, bins: int, epsilon: float) -> Waves:
+    """Calibrate the named mechanism for a number's bins; raise `InvalidInput` for another name."""
+    return _named(BINNED, name)(bins, epsilon)
 
 
 def _named(makers: Mapping[str, _Maker], name: str) -> _Maker:

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import hearsay.plans.plan
-from hearsay.plans.domains import Categorical, Numeric
+from hearsay.plans.domains import Binned, Categorical, Numeric
 from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import explain_views, graded
@@ -19,7 +19,10 @@ from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.explain_views import Together
 from hearsay_server.surveys.survey import Question
 from ldp import InvalidInput, Mechanism, PolicyMeanTable
+from ldp.core.repeated import Repeats
+from ldp.estimating.points import precision
 from ldp.mechanisms.numbers.mean import MeanMechanism
+from ldp.mechanisms.ranges.waves import Waves
 from ldp.planning.budget import Decision
 
 
@@ -51,7 +54,8 @@ class Explanation:
     costs of the other ways. `rows` predict errors for `users` users at that level. `pooled` and
     `strict` are the errors by attribute where they spread evenly over the levels, and where all
     had the strictest. `together` compares views with attributes that are asked one by one.
-    `repeats` give the joint epsilon of the reports of several periods, and what they reveal.
+    `repeats` give the joint epsilon of the reports of several periods, and what they reveal, and
+    `ranges` the errors of ranges and of the median, for numbers of which only a bin is collected.
     """
 
     plan: Plan
@@ -60,6 +64,7 @@ class Explanation:
     rows: Sequence[Row]
     protections: Sequence[str]
     repeats: Sequence[str]
+    ranges: Sequence[str]
     pooled: dict[str, float]
     strict: dict[str, float]
     together: Sequence[Together]
@@ -91,6 +96,9 @@ def explain(survey: survey_pb2.Survey, source: str, users: int) -> Explanation:
         rows=rows,
         protections=[line for q in questions for line in _protections(q)],
         repeats=[_repeats(q) for q in questions] if plan.period else [],
+        ranges=[
+            line for level in plan.levels.values() for line in _ranges(plan, level, rows, users)
+        ],
         pooled=pooled,
         strict=strict,
         together=explain_views.compared(survey, plan, users),
@@ -126,18 +134,45 @@ def _rows(plan: Plan, level: Level, users: int) -> list[Row]:
 
 
 def _variance(mechanism: Mechanism) -> float:
-    """Predict the variance of one report, on average over its values or at the worst number."""
+    """Predict the variance of one report, on average over its values or ranges, or at the worst
+    number."""
     if isinstance(mechanism, PolicyMeanTable):
         return graded.noise(mechanism) + surveys.SPREAD
     if isinstance(mechanism, MeanMechanism):
         return mechanism.largest_report_variance + surveys.SPREAD
+    if isinstance(mechanism, Waves):
+        return mechanism.range_variance
     uniform = np.full(mechanism.parameters, 1 / mechanism.parameters)
     return float(np.mean(mechanism.variance(uniform, 1)))
+
+
+def _ranges(plan: Plan, level: Level, rows: Sequence[Row], users: int) -> list[str]:
+    """Return lines on how well ranges and the median of binned numbers will be known."""
+    lines = []
+    for row in rows:
+        domain, mechanism = plan.attributes[row.attribute].domain, level.mechanisms[row.attribute]
+        if row.level != level.name or not isinstance(domain, Binned):
+            continue
+        assert isinstance(mechanism, Waves)
+        planned = precision([(mechanism, 1, Repeats())], domain.count)
+        reports = users * row.chance
+        worst = math.sqrt(planned.worst_range_variance / reports)
+        middle = math.sqrt(planned.middle_variance / reports)
+        lines.append(
+            f"{level.name}, {row.attribute}: the share of a range has an error of {row.error:.4f} "
+            f"on average, {worst:.4f} at worst; the median one of "
+            f"{middle * (domain.high - domain.low):.4g}. No chances of these patterns and of plain "
+            f"waves would have {mechanism.gap:.2%} less variance on average"
+        )
+    return lines
 
 
 def _protections(question: Question) -> list[str]:
     """Return lines on which values are protected from which, at epsilon 1 of the attribute."""
     domain = question.domain
+    if isinstance(domain, Binned):
+        kept = "where in a bin a number is never leaves the device"
+        return [f"{question.name}: every bin from every other, by epsilon; {kept}"]
     if not isinstance(domain, Categorical):
         if domain.is_graded:
             return [f"{question.name}: {line}" for line in graded.protections(domain)]
@@ -240,6 +275,10 @@ def show(explanation: Explanation, console: Console) -> None:
         "where numbers are protected by their value).",
         console,
     )
+    if explanation.ranges:
+        console.print("\n[bold]Ranges of numbers in bins, if these are spread evenly[/bold]")
+    for line in explanation.ranges:
+        _print(f"  {line}", console)
     console.print()
     compared = Table("attribute", title=title)
     for heading in ("error", "error, all strictest", "users it would take"):

@@ -17,13 +17,15 @@ from google.protobuf.message import Message
 
 import hearsay.plans.plan
 from hearsay.plans import period
-from hearsay.plans.domains import Categorical, Domain, Numeric
+from hearsay.plans.domains import Binned, Categorical, Domain, Numeric
 from hearsay.plans.plan import Plan
 from hearsay.plans.views import View
 from hearsay.v1 import plan_pb2, survey_pb2
 from hearsay_server.surveys import catalogue, graded
 from ldp import InvalidInput, Mechanism
 from ldp.core.exact import MAX_EPSILON, ONE, check_epsilon, float_below
+from ldp.mechanisms.ranges.wave_design import predicted_variance
+from ldp.mechanisms.ranges.waves import Waves
 from ldp.planning import budget as budgets
 from ldp.planning.budget import Budget, Decision
 from ldp.planning.choice import minimax_constant
@@ -149,6 +151,10 @@ class Question:
 
     def mechanism(self, epsilon: float) -> Mechanism:
         """Calibrate the mechanism to a share of a record's epsilon."""
+        if isinstance(self.domain, Binned):
+            return catalogue.binned(self.asked_for or "auto", self.domain.count, epsilon)
+        if isinstance(self.domain, Numeric) and self.asked_for == Waves.name:
+            raise InvalidInput("waves are for numbers in bins: declare them, such as bins = 64")
         if isinstance(self.domain, Numeric):
             if self.domain.is_graded:
                 if self.asked_for not in ("", "auto", "mean_table"):
@@ -181,7 +187,11 @@ class Question:
         they have regions or a resolution, of all on average. For categories the least possible for
         a uniform population. Where values or numbers are protected differently, as much more or
         less than without as it is at the nearest epsilons for which a channel was designed.
+        For bins that of a range, on average over the ranges.
         """
+        if isinstance(self.domain, Binned):
+            logs = _log_range_variances(self.domain.count)
+            return math.exp(np.interp(math.log(epsilon), _ANCHORS, logs))
         factor = math.exp(np.interp(math.log(epsilon), _ANCHORS, self._log_factors))
         if not isinstance(self.domain, Categorical):
             noise = np.interp(math.log(epsilon), _NOISE_ANCHORS, _log_noise())
@@ -207,6 +217,13 @@ class Question:
             least = minimax_constant(policy.k, epsilon)
             found.append(math.log(design(policy, gap=1e-3).variance / least))
         return found
+
+
+@lru_cache(maxsize=64)
+def _log_range_variances(bins: int) -> tuple[float, ...]:
+    """The log variance of a range from one report, at the epsilons of `_ANCHORS`."""
+    found = (predicted_variance((bins,), math.exp(anchor)) for anchor in _ANCHORS)
+    return tuple(math.log(variance) for variance in found)
 
 
 @lru_cache(maxsize=1)

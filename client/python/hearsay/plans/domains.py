@@ -13,11 +13,13 @@ from typing import ClassVar
 import numpy as np
 
 from hearsay.plans import regions
+from hearsay.plans.bins import Bins
 from hearsay.plans.points import Points
 from ldp import Coins, Estimate, InvalidInput, Mechanism
 from ldp.core.exact import float_below
 from ldp.core.mechanism import Categorical as CategoricalMechanism
 from ldp.core.policy import Policy
+from ldp.mechanisms.ranges.waves import Waves
 
 _GRID = 1 << 53
 """How many values, evenly spread over [-1, 1], may replace a number outside the domain."""
@@ -175,10 +177,7 @@ class Numeric:
     """How many times `within` apart numbers are protected by all of epsilon; 0 for 1."""
 
     def __post_init__(self) -> None:
-        if not (self.low < self.high and math.isfinite(self.high - self.low)):
-            raise InvalidInput(
-                f"low and high must be finite with low < high, got {self.low!r} and {self.high!r}"
-            )
+        _check_range(self.low, self.high)
         if self.step:
             _ = self.points  # refused here, where the place is known
         if self.sensitive and self.resolution:
@@ -234,17 +233,7 @@ class Numeric:
     def encode(self, answer: object) -> float:
         """Return `answer` on the scale [-1, 1] of the mechanisms; raise `InvalidInput`
         for an answer that is no number, not finite, or (without clamp) outside the range."""
-        # Not whatever has __float__: a numpy string has it too, and repeats itself in its error.
-        if isinstance(answer, bool) or not isinstance(answer, Real | Decimal):
-            raise InvalidInput(f"must be a number, got a {type(answer).__name__}")
-        try:
-            number = float(answer)
-        except (ArithmeticError, ValueError):
-            raise InvalidInput(f"must fit a float, got a {type(answer).__name__}") from None
-        if not math.isfinite(number):
-            raise InvalidInput("must be finite, got nan or an infinity")
-        if not self.clamp and not self.low <= number <= self.high:
-            raise InvalidInput(f"must lie in [{self.low:g}, {self.high:g}], got one outside")
+        number = _number(answer, self.low, self.high, self.clamp)
         return self._place(number)
 
     def _place(self, number: float) -> float:
@@ -296,4 +285,85 @@ class Numeric:
         raise InvalidInput(f"{mechanism.name} keeps another policy than its numbers declare")
 
 
-Domain = Categorical | Numeric
+@dataclass(frozen=True)
+class Binned:
+    """An answer that is a number in [low, high], of which only its bin is collected.
+
+    There are `count` bins of equal width; with `clamp`, numbers outside move to the nearer end.
+    Raises `InvalidInput` for a range that is none, and as `Bins`.
+    """
+
+    statistic: ClassVar[str] = "frequency"
+    """What is estimated of the answers, one number for each of `labels`."""
+    units: ClassVar[float] = 1.0
+    """By how much a mechanism's parameter is multiplied in an answer's units."""
+    step: ClassVar[float] = 0.0
+    """There are no points."""
+
+    low: float
+    high: float
+    clamp: bool
+    count: int
+
+    def __post_init__(self) -> None:
+        _check_range(self.low, self.high)
+        _ = self.points  # refused here, where the place is known
+
+    @cached_property
+    def points(self) -> Bins:
+        """The bins, which distributions are estimated over as over points."""
+        return Bins(self.low, self.high, self.count)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the numbers that are estimated."""
+        return tuple(self.points.label(index, index + 1) for index in range(self.count))
+
+    def encode(self, answer: object) -> int:
+        """Return the bin of `answer`; raise `InvalidInput` as `Numeric.encode`."""
+        return self.points.at_or_below(_number(answer, self.low, self.high, self.clamp))
+
+    def anything(self, coins: Coins) -> int:
+        """Return a value drawn uniformly from the domain, as `encode` returns values."""
+        return coins.below(self.count)
+
+    def in_units(self, estimate: Estimate) -> Estimate:
+        """Return an estimate of a mechanism's parameters in the answers' units."""
+        return estimate
+
+    def __str__(self) -> str:
+        return f"{self.low:g} to {self.high:g} in {self.count} bins"
+
+    @property
+    def mechanisms(self) -> type[Mechanism]:
+        """The class of mechanisms that randomise bins."""
+        return Waves
+
+    def check(self, mechanism: Mechanism) -> None:
+        """Raise `InvalidInput` unless the mechanism is for these bins."""
+        if not isinstance(mechanism, Waves) or mechanism.sides != (self.count,):
+            raise InvalidInput(f"{mechanism.name} does not fit {self.count} bins")
+
+
+def _number(answer: object, low: float, high: float, clamp: bool) -> float:
+    """Return an answer as a finite float, in [low, high] unless `clamp`."""
+    # Not whatever has __float__: a numpy string has it too, and repeats itself in its error.
+    if isinstance(answer, bool) or not isinstance(answer, Real | Decimal):
+        raise InvalidInput(f"must be a number, got a {type(answer).__name__}")
+    try:
+        number = float(answer)
+    except (ArithmeticError, ValueError):
+        raise InvalidInput(f"must fit a float, got a {type(answer).__name__}") from None
+    if not math.isfinite(number):
+        raise InvalidInput("must be finite, got nan or an infinity")
+    if not clamp and not low <= number <= high:
+        raise InvalidInput(f"must lie in [{low:g}, {high:g}], got one outside")
+    return number
+
+
+def _check_range(low: float, high: float) -> None:
+    if not (low < high and math.isfinite(high - low)):
+        raise InvalidInput(f"low and high must be finite with low < high, got {low!r} and {high!r}")
+
+
+Domain = Categorical | Numeric | Binned

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from google.protobuf.message import DecodeError
 
 from hearsay.plans import period
-from hearsay.plans.domains import Categorical, Domain, Numeric
+from hearsay.plans.domains import Binned, Categorical, Domain, Numeric
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.views import MOST_TOGETHER, View, combined, view
 from hearsay.v1 import plan_pb2, survey_pb2
@@ -404,6 +404,10 @@ def _domain(attribute: survey_pb2.Attribute) -> Domain:
         )
     if attribute.WhichOneof("domain") == "numeric":
         numeric = attribute.numeric
+        if numeric.bins:
+            if numeric.step:
+                raise InvalidInput("give bins or a step, not both")
+            return Binned(numeric.low, numeric.high, numeric.clamp, numeric.bins)
         return Numeric(
             numeric.low,
             numeric.high,

@@ -229,7 +229,7 @@ class Difference(_message.Message):
     def __init__(self, label: _Optional[str] = ..., first: _Optional[float] = ..., second: _Optional[float] = ..., difference: _Optional[float] = ..., standard_error: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., p_value: _Optional[float] = ..., adjusted_p_value: _Optional[float] = ...) -> None: ...
 
 class DistributionRequest(_message.Message):
-    __slots__ = ("survey", "attribute", "selection", "confidence", "edges", "bins", "quantiles", "step")
+    __slots__ = ("survey", "attribute", "selection", "confidence", "edges", "bins", "quantiles", "step", "ranges", "cumulative")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     SELECTION_FIELD_NUMBER: _ClassVar[int]
@@ -238,6 +238,8 @@ class DistributionRequest(_message.Message):
     BINS_FIELD_NUMBER: _ClassVar[int]
     QUANTILES_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    CUMULATIVE_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     selection: Selection
@@ -246,10 +248,20 @@ class DistributionRequest(_message.Message):
     bins: int
     quantiles: _containers.RepeatedScalarFieldContainer[float]
     step: float
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., edges: _Optional[_Iterable[float]] = ..., bins: _Optional[int] = ..., quantiles: _Optional[_Iterable[float]] = ..., step: _Optional[float] = ...) -> None: ...
+    ranges: _containers.RepeatedCompositeFieldContainer[Range]
+    cumulative: bool
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., edges: _Optional[_Iterable[float]] = ..., bins: _Optional[int] = ..., quantiles: _Optional[_Iterable[float]] = ..., step: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ..., cumulative: bool = ...) -> None: ...
+
+class Range(_message.Message):
+    __slots__ = ("low", "high")
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    low: float
+    high: float
+    def __init__(self, low: _Optional[float] = ..., high: _Optional[float] = ...) -> None: ...
 
 class DistributionResponse(_message.Message):
-    __slots__ = ("survey", "attribute", "confidence", "reports", "method", "bins", "quantiles", "repeats", "warning", "step", "title")
+    __slots__ = ("survey", "attribute", "confidence", "reports", "method", "bins", "quantiles", "repeats", "warning", "step", "title", "ranges", "cumulative")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
@@ -261,6 +273,8 @@ class DistributionResponse(_message.Message):
     WARNING_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     TITLE_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    CUMULATIVE_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     confidence: float
@@ -272,7 +286,9 @@ class DistributionResponse(_message.Message):
     warning: str
     step: float
     title: str
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., confidence: _Optional[float] = ..., reports: _Optional[int] = ..., method: _Optional[str] = ..., bins: _Optional[_Iterable[_Union[Bin, _Mapping]]] = ..., quantiles: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., repeats: _Optional[float] = ..., warning: _Optional[str] = ..., step: _Optional[float] = ..., title: _Optional[str] = ...) -> None: ...
+    ranges: _containers.RepeatedCompositeFieldContainer[Row]
+    cumulative: _containers.RepeatedCompositeFieldContainer[Row]
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., confidence: _Optional[float] = ..., reports: _Optional[int] = ..., method: _Optional[str] = ..., bins: _Optional[_Iterable[_Union[Bin, _Mapping]]] = ..., quantiles: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., repeats: _Optional[float] = ..., warning: _Optional[str] = ..., step: _Optional[float] = ..., title: _Optional[str] = ..., ranges: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., cumulative: _Optional[_Iterable[_Union[Row, _Mapping]]] = ...) -> None: ...
 
 class Bin(_message.Message):
     __slots__ = ("left", "right", "share")
