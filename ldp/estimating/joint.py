@@ -86,7 +86,10 @@ class JointTable:
         With `simultaneous` all cover at once (Bonferroni). Raises `InvalidInput` unless
         0 < confidence < 1.
         """
-        reach = _z(confidence, self.value.size if simultaneous else 1) * self.standard_error
+        reach = (
+            normal_quantile(confidence, self.value.size if simultaneous else 1)
+            * self.standard_error
+        )
         center = np.clip(self.value, 0, 1)
         return np.clip(center - reach, 0, 1), np.clip(center + reach, 0, 1)
 
@@ -275,7 +278,10 @@ class Groups:
         With `simultaneous` all cover at once (Bonferroni). Raises `InvalidInput` unless
         0 < confidence < 1.
         """
-        reach = _z(confidence, self.value.size if simultaneous else 1) * self.standard_error
+        reach = (
+            normal_quantile(confidence, self.value.size if simultaneous else 1)
+            * self.standard_error
+        )
         center = np.clip(self.value, *self.bounds)
         low, high = (np.clip(center + side * reach, *self.bounds) for side in (-1, 1))
         unclear = ~self.clear
@@ -397,7 +403,10 @@ class GroupDifferences:
         Each covers its own difference with probability `confidence`; with `simultaneous` all do
         at once (Bonferroni). Raises `InvalidInput` unless 0 < confidence < 1.
         """
-        reach = _z(confidence, self.value.size if simultaneous else 1) * self.standard_error
+        reach = (
+            normal_quantile(confidence, self.value.size if simultaneous else 1)
+            * self.standard_error
+        )
         widest = self.bounds[1] - self.bounds[0]
         return (
             np.clip(self.value - reach, -widest, widest),
@@ -447,7 +456,7 @@ def differences_between(groups: Groups, reference: int | None = None) -> GroupDi
     )
 
 
-def _z(confidence: float, together: int) -> float:
+def normal_quantile(confidence: float, together: int) -> float:
     """Return the standard errors that an interval reaches, of so many that cover together."""
     if not 0 < confidence < 1:
         raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}")
