@@ -9,8 +9,8 @@ import pytest
 from exact_powers import exact_power
 
 from ldp import InvalidInput
-from ldp.core.exact import ONE, exp_bounds
 from ldp.core.channel import Channel
+from ldp.core.exact import ONE, exp_bounds
 from ldp.core.losses import bounded, losses_of, unbounded
 from ldp.core.mechanism import Mechanism
 from ldp.core.policy import Policy
