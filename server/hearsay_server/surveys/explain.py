@@ -14,9 +14,10 @@ import hearsay.plans.plan
 from hearsay.plans.domains import Binned, Categorical, Numeric
 from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import survey_pb2
-from hearsay_server.surveys import explain_views, graded
+from hearsay_server.surveys import explain_views, graded, over_time
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.explain_views import Together
+from hearsay_server.surveys.over_time import Cost
 from hearsay_server.surveys.survey import Question
 from ldp import InvalidInput, Mechanism, PolicyMeanTable
 from ldp.core.repeated import Repeats
@@ -24,6 +25,13 @@ from ldp.estimating.points import precision
 from ldp.mechanisms.numbers.mean import MeanMechanism
 from ldp.mechanisms.ranges.waves import Waves
 from ldp.planning.budget import Decision
+
+_OVER_TIME = (
+    "The sum is what ledgers and caps count. The other epsilon bounds what all reports tell but "
+    "for a probability of delta, where nobody's times and levels depend on codes sent before. Of "
+    "values under a policy both hold for those that it protects, and a memoised attribute counts "
+    "once, as for a value that stays."
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,7 @@ class Explanation:
     had the strictest. `together` compares views with attributes that are asked one by one.
     `repeats` give the joint epsilon of the reports of several periods, and what they reveal, and
     `ranges` the errors of ranges and of the median, for numbers of which only a bin is collected.
+    `costs` are of answers in `periods` periods, and `best` names mechanisms that cost less.
     """
 
     plan: Plan
@@ -68,10 +77,19 @@ class Explanation:
     pooled: dict[str, float]
     strict: dict[str, float]
     together: Sequence[Together]
+    periods: int
+    costs: Sequence[Cost]
+    best: Sequence[str]
 
 
-def explain(survey: survey_pb2.Survey, source: str, users: int) -> Explanation:
-    """Resolve a survey and predict its errors; raise `InvalidInput` where it is not valid."""
+def explain(
+    survey: survey_pb2.Survey, source: str, users: int, periods: int | None = None
+) -> Explanation:
+    """Resolve a survey, predict its errors, and what answers in so many periods cost.
+
+    `periods` is None for a year of them. Raises `InvalidInput` where the survey is not valid, and
+    for periods as `over_time.costs`.
+    """
     if users < 1:
         raise InvalidInput(f"users must be at least 1, got {users}")
     try:
@@ -89,6 +107,7 @@ def explain(survey: survey_pb2.Survey, source: str, users: int) -> Explanation:
         # their inverses add up.
         pooled[name] = math.sqrt(levels / sum(1 / error**2 for error in errors))
         strict[name] = errors[0]  # levels are in order of epsilon
+    times, costs = over_time.costs(plan, periods)
     return Explanation(
         plan=plan,
         users=users,
@@ -102,6 +121,9 @@ def explain(survey: survey_pb2.Survey, source: str, users: int) -> Explanation:
         pooled=pooled,
         strict=strict,
         together=explain_views.compared(survey, plan, users),
+        periods=times,
+        costs=costs,
+        best=over_time.best_mechanisms(plan, times) if times else [],
     )
 
 
@@ -268,6 +290,13 @@ def show(explanation: Explanation, console: Console) -> None:
         )
         table.add_section()
     console.print(table)
+    if explanation.costs:
+        console.print()
+        console.print(over_time.table(explanation.periods, explanation.costs))
+        _print(_OVER_TIME, console)
+        for line in explanation.best:
+            _print(f"  {line}", console)
+        console.print()
     title = f"{explanation.users:,} users, evenly over the levels, against the strictest for all"
     _print(
         "Errors are standard errors: of a frequency on average, if all values are equally "
