@@ -11,11 +11,15 @@ export interface Class {
   readonly scale: number;
 }
 
+/** The most maps of an attribute: people at one level and map are one cohort of the estimate. */
+const MOST_MAPS = 8;
+
 /**
  * An answer that is one of `values`: at least two, all different, none empty.
  *
  * Where `sensitive` are given, the other values are ordinary: a report may reveal them. `classes` have a
- * smaller epsilon. Throws `InvalidInput` for values, sensitive ones or classes that contradict each other.
+ * smaller epsilon. Of `maps`, sensitive values by name, a person chooses one, which then holds as `sensitive`,
+ * or none. Throws `InvalidInput` for values, sensitive ones, classes or maps that contradict each other.
  */
 export class Categorical {
   readonly kind = "categorical";
@@ -27,6 +31,7 @@ export class Categorical {
     readonly values: readonly string[],
     readonly sensitive: readonly string[] = [],
     readonly classes: readonly Class[] = [],
+    readonly maps: ReadonlyMap<string, readonly string[]> = new Map(),
   ) {
     this.categories = new Map(values.map((value, category) => [value, category]));
     const listed = [...sensitive, ...classes.flatMap((each) => each.values)];
@@ -50,6 +55,37 @@ export class Categorical {
     );
     const isSensitive = new Set(sensitive);
     this.ordinary = sensitive.length ? values.filter((value) => !isSensitive.has(value)) : [];
+    if (maps.size) this.checkMaps();
+  }
+
+  /** Return the domain as those have it who chose a map; "" stands for none. Throws `InvalidInput` where there
+   * is no such map. */
+  chosen(map: string): Categorical {
+    const sensitive = map ? this.maps.get(map) : [];
+    if (sensitive) return new Categorical(this.values, sensitive);
+    throw new InvalidInput(
+      `map must be one of ${[...this.maps.keys()].join(", ")}, got ${JSON.stringify(map)}`,
+    );
+  }
+
+  private checkMaps(): void {
+    check(
+      !this.sensitive.length && !this.classes.length,
+      "give sensitive values, classes or maps, one of them",
+    );
+    check(this.maps.size <= MOST_MAPS, `there may be ${MOST_MAPS} maps, got ${this.maps.size}`);
+    const known = new Set<string>();
+    for (const [name, sensitive] of this.maps) {
+      const place = `map ${JSON.stringify(name)}`;
+      check(sensitive.length > 0, `${place} needs sensitive values: it would protect nothing`);
+      check(
+        this.chosen(name).ordinary.length > 0,
+        `${place} lists all values: that holds for those who choose no map`,
+      );
+      const values = JSON.stringify([...sensitive].sort());
+      check(!known.has(values), `${place} lists the same values as another map`);
+      known.add(values);
+    }
   }
 
   /** Return the category of an answer: a value, or an integer that spells one; throw `InvalidInput` for another. */

@@ -48,6 +48,8 @@ export class Level {
     readonly budget: Budget,
     /** The memoizers of the memoised attributes. */
     readonly memoizers: ReadonlyMap<string, Memoizer>,
+    /** The mechanisms of those who chose a map, by attribute that has maps and by map. */
+    readonly mapped: ReadonlyMap<string, ReadonlyMap<string, Mechanism>>,
   ) {}
 
   /** Draw the attributes that one record reports; return their names in order. */
@@ -149,6 +151,7 @@ function* texts(survey: WireSurvey): Generator<[place: string, text: string]> {
     yield [`${place}: mechanism`, attribute.mechanism];
     for (const value of attribute.categorical?.values ?? []) yield [`${place}: values`, value];
     for (const [name] of attribute.categorical?.classes ?? []) yield [`${place}: classes`, name];
+    for (const [name] of attribute.categorical?.maps ?? []) yield [`${place}: maps`, name];
   }
 }
 
@@ -170,14 +173,15 @@ function readAttribute(wire: WireAttribute, unit: string): Attribute {
   let domain: Domain;
   if (categorical) {
     const classes = categorical.classes.map(([, each]) => each);
-    domain = new Categorical(categorical.values, categorical.sensitive, classes);
+    const maps = new Map(categorical.maps.map(([map, { sensitive }]) => [map, sensitive]));
+    domain = new Categorical(categorical.values, categorical.sensitive, classes, maps);
   } else if (numeric) domain = new Numeric(numeric.low, numeric.high, numeric.clamp, numeric.step);
   else throw new InvalidInput("needs a domain: categorical or numeric");
   if (memo !== 0) {
     if (!(memo >= 1 && memo < Infinity))
       throw new InvalidInput(`memo must be 0, or finite and >= 1, got ${memo}`);
     if (domain.kind === "numeric") throw new InvalidInput("memo is for categorical answers only");
-    if (domain.sensitive.length || domain.classes.length) {
+    if (domain.sensitive.length || domain.classes.length || domain.maps.size) {
       throw new InvalidInput("memo is for values that are all protected alike");
     }
     if (!unit)
@@ -223,7 +227,46 @@ async function readLevel(
         `but the mechanisms of one add up to ${budget.recordEpsilon()}`,
     );
   }
-  return new Level(wire.name, wire.epsilon, mechanisms, budget, memoizers);
+  const mapped = await readMapped(place, wire.mapped, attributes, mechanisms);
+  return new Level(wire.name, wire.epsilon, mechanisms, budget, memoizers, mapped);
+}
+
+/** Return a level's mechanisms by attribute and map; throw `InvalidInput` unless there is one for each map, with
+ * the epsilon of the attribute's own. */
+async function readMapped(
+  place: string,
+  wire: readonly WireMechanism[],
+  attributes: ReadonlyMap<string, Attribute>,
+  mechanisms: ReadonlyMap<string, Mechanism>,
+): Promise<Level["mapped"]> {
+  const found = new Map<string, Map<string, Mechanism>>();
+  let next = 0;
+  for (const attribute of attributes.values()) {
+    const { name, domain } = attribute;
+    if (domain.kind !== "categorical" || !domain.maps.size) continue;
+    const mine = new Map<string, Mechanism>();
+    found.set(name, mine);
+    for (const map of domain.maps.keys()) {
+      const each = wire[next++];
+      if (!each) break;
+      try {
+        const mechanism = await readMechanism(each, { ...attribute, domain: domain.chosen(map) });
+        const own = mechanisms.get(name)!.epsilon;
+        if (mechanism.epsilon !== own) {
+          throw new InvalidInput(
+            `${mechanism.name} has epsilon ${mechanism.epsilon}, and without a map it is ${own}`,
+          );
+        }
+        mine.set(map, mechanism);
+      } catch (error) {
+        throw placed(`${place}, ${JSON.stringify(name)}, map ${JSON.stringify(map)}`, error);
+      }
+    }
+  }
+  if (next !== wire.length) {
+    throw new InvalidInput(`${place} has ${wire.length} mechanisms for ${next} maps`);
+  }
+  return found;
 }
 
 async function readMechanism(wire: WireMechanism, { domain, cap }: Attribute): Promise<Mechanism> {

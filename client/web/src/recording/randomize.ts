@@ -6,7 +6,7 @@ import type { Memoizer } from "../plans/memo.js";
 import { get, put, type Work } from "../storage/store.js";
 import type { Account } from "./account.js";
 import { type Code, type Places, unhex } from "./places.js";
-import { mechanismOf, type Terms } from "./terms.js";
+import type { Terms } from "./terms.js";
 
 /** What is drawn for one record. */
 export interface Drawn {
@@ -37,7 +37,7 @@ export function* randomize(
 ): Work<Drawn> {
   const drawn: Drawn = { codes: [], memos: [], dropped: new Map() };
   for (const [name, given] of values) {
-    const mechanism = mechanismOf(terms.levels, name);
+    const mechanism = terms.mechanisms.get(name)!;
     const { epsilon } = mechanism;
     const calls = account.callsCost(terms, name);
     if (!account.isDrawn(name)) {
@@ -72,7 +72,9 @@ export function* randomize(
       codes = mechanism.randomize(value, coins);
     }
     account.report(name, epsilon, { calls, life });
-    drawn.codes.push({ attribute: name, level: terms.levels.get(name)!.name, codes });
+    const map = terms.maps.get(name);
+    const level = terms.levels.get(name)!.name;
+    drawn.codes.push({ attribute: name, level, codes, ...(map !== undefined && { map }) });
   }
   return drawn;
 }

@@ -1,6 +1,13 @@
 /** The terms on which one person's answers are taken: a plan at the person's levels. */
 
-import { type Agreed, type Choices, type Limits, noAttribute, shown } from "../choices.js";
+import {
+  type Agreed,
+  checkMap,
+  type Choices,
+  type Limits,
+  noAttribute,
+  shown,
+} from "../choices.js";
 import type { Coins } from "../coins.js";
 import { HearsayError, InvalidInput } from "../errors.js";
 import type { Mechanism } from "../mechanisms/mechanism.js";
@@ -15,6 +22,10 @@ export interface Terms {
   readonly level: Level;
   /** The level of each attribute. */
   readonly levels: ReadonlyMap<string, Level>;
+  /** The maps that were chosen, by attribute. */
+  readonly maps: ReadonlyMap<string, string>;
+  /** The mechanism of each attribute, at its level and map. */
+  readonly mechanisms: ReadonlyMap<string, Mechanism>;
   readonly withheld: ReadonlySet<string>;
   /** The memoizers of the memoised attributes. */
   readonly memoizers: ReadonlyMap<string, Memoizer>;
@@ -57,8 +68,8 @@ function periodsOf(unit: string): (now: number) => Period {
 /**
  * Return the terms of one person under a plan that was agreed to.
  *
- * Throws `InvalidInput` where the plan lacks a level or attribute, or a record at these levels spends
- * more than the loosest of them, or than the app agreed to.
+ * Throws `InvalidInput` where the plan lacks a level, map or attribute, a map could reveal more than the app
+ * agreed to, or a record at these levels spends more than the loosest of them, or than the app agreed to.
  */
 export function termsOf(
   plan: Plan,
@@ -85,9 +96,15 @@ export function termsOf(
     if (!levels.has(name)) throw new InvalidInput(noAttribute(plan, name));
     levels.set(name, named(other));
   }
+  const maps = new Map(choices.maps.filter(([, map]) => map));
+  for (const [name, map] of maps) checkMap(agreed, plan, name, map, withheld);
   let { budget } = level;
+  const mechanisms = new Map<string, Mechanism>();
   for (const [position, [name, chosen]] of [...levels].entries()) {
-    if (chosen !== level) budget = budget.withEpsilon(position, mechanismOf(levels, name).epsilon);
+    const own = chosen.mechanisms.get(name)!;
+    if (chosen !== level) budget = budget.withEpsilon(position, own.epsilon);
+    const map = maps.get(name);
+    mechanisms.set(name, map === undefined ? own : chosen.mapped.get(name)!.get(map)!);
   }
   const memoizers = new Map<string, Memoizer>();
   for (const [name, chosen] of levels) {
@@ -114,6 +131,8 @@ export function termsOf(
     plan,
     level,
     levels,
+    maps,
+    mechanisms,
     withheld,
     memoizers,
     recordEpsilon,
@@ -122,14 +141,9 @@ export function termsOf(
   };
 }
 
-/** Return the mechanism of an attribute of the plan at its level. */
-export function mechanismOf(levels: ReadonlyMap<string, Level>, name: string): Mechanism {
-  return levels.get(name)!.mechanisms.get(name)!;
-}
-
 /** Return the epsilon of a report of an attribute, or for a memoised one of a new memo. */
 export function cost(terms: Terms, name: string): number {
-  return (terms.memoizers.get(name) ?? mechanismOf(terms.levels, name)).epsilon;
+  return (terms.memoizers.get(name) ?? terms.mechanisms.get(name)!).epsilon;
 }
 
 /** Tell whether a lost ledger can never be made good: the survey has one period only, or memos that
@@ -148,7 +162,7 @@ export function checkLimits(terms: Terms, limits: Limits): void {
       throw new InvalidInput(`a cap of ${shown(name)}: ${noAttribute(terms.plan, name)}`);
   }
   for (const [name, cap] of limits.attribute) {
-    const { epsilon } = mechanismOf(terms.levels, name);
+    const { epsilon } = terms.mechanisms.get(name)!;
     if (epsilon > cap && !terms.withheld.has(name)) {
       throw new InvalidInput(
         `level ${shown(terms.levels.get(name)!.name)} spends epsilon ${epsilon} on ${shown(name)}, above the cap of ${cap}`,

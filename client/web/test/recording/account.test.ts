@@ -15,10 +15,11 @@ async function terms(draft: Draft = {}, level?: string): Promise<Terms> {
     epsilon: undefined,
     revision: undefined,
     mayReveal: new Map(),
+    mayRevealByMap: new Map(),
     mayTellChanges: [],
     agreement: undefined,
   };
-  return termsOf(plan, { level, levels: [] }, agreed, new Set());
+  return termsOf(plan, { level, levels: [], maps: [] }, agreed, new Set());
 }
 
 /** Enter a period and report all that may be; return the epsilons that were spent. */
