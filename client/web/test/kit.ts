@@ -38,6 +38,23 @@ export function krr(k: number, epsilon: number): WireMechanism {
   };
 }
 
+/** Unary encoding of epsilon 1 in which the values that are not `sensitive` may be revealed. */
+export function sensitiveUnary(sensitive: readonly boolean[]): WireMechanism {
+  const unlimited = 2n ** 64n - 1n;
+  const classes = sensitive.map((each) => (each ? 0n : 1n));
+  const distances = [2n ** 58n, 2n ** 58n, unlimited, unlimited];
+  return {
+    name: "policy_unary",
+    epsilon: 1,
+    parameters: [
+      { name: "k", values: [BigInt(sensitive.length)] },
+      { name: "other", values: [over64(1 / (1 + Math.E)) + (1n << 20n), 0n] },
+      { name: "own", values: [ONE / 2n, over64(0.3)] },
+      { name: "policy", values: [2n, ...classes, ...distances] },
+    ],
+  };
+}
+
 export function onebit(epsilon: number): WireMechanism {
   const flip = over64(1 / (1 + Math.exp(epsilon))) + (1n << 20n);
   return { name: "onebit", epsilon, parameters: [{ name: "flip", values: [flip] }] };
@@ -89,6 +106,8 @@ export interface Draft {
   readonly defaultLevel?: string;
   readonly chances?: bigint[];
   readonly mechanisms?: (level: string, epsilon: number) => WireMechanism[];
+  /** The mechanisms of maps, by level. */
+  readonly mapped?: (level: string, epsilon: number) => WireMechanism[];
 }
 
 export const MOODS = ["bad", "so-so", "good"];
@@ -126,7 +145,7 @@ export function planOf(draft: Draft = {}): Uint8Array {
       epsilon,
       mechanisms: mechanisms(name, epsilon),
       chances: draft.chances ?? [],
-      mapped: [],
+      mapped: draft.mapped?.(name, epsilon) ?? [],
     })),
   });
 }
