@@ -7,6 +7,7 @@ import {
   cumulated,
   distinct,
   pick,
+  place,
   point,
   threshold,
   toss,
@@ -82,6 +83,8 @@ function draw(given: Case, coins: Coins): unknown {
       return [...distinct(given.count, given.size, coins)].sort((a, b) => a - b);
     case "point":
       return point(double(given.x), given.grid, coins);
+    case "place":
+      return place(double(given.x), given.grid, coins);
     default:
       throw new Error(given.draw);
   }
