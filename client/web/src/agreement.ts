@@ -1,6 +1,6 @@
 /** The agreement on a survey that is built into an app, and holds whatever a server sends. */
 
-import { shown } from "./choices.js";
+import { revealedBy, shown } from "./choices.js";
 import { InvalidInput } from "./errors.js";
 import type { Plan } from "./plans/plan.js";
 import { compareBytes } from "./plans/protobuf.js";
@@ -29,6 +29,8 @@ export interface Agreement {
   readonly maps?: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>>;
   /** The memoised attributes: their reports may tell when an answer changes. */
   readonly mayTellChanges?: readonly string[];
+  /** The attributes that are asked together. */
+  readonly views?: readonly (readonly string[])[];
   /** The plan's bytes in base64. */
   readonly plan?: string;
 }
@@ -36,13 +38,11 @@ export interface Agreement {
 /** Throw `InvalidInput`, naming the first difference, unless this is the plan that was agreed to. */
 export function checkAgreement(agreement: Agreement, plan: Plan): void {
   const domains: [string, unknown][] = [];
-  const mayReveal: [string, unknown][] = [];
   const maps: [string, unknown][] = [];
   const mayTellChanges: string[] = [];
   for (const [name, { domain, memo }] of plan.attributes) {
     const isCategorical = domain.kind === "categorical";
     domains.push([name, isCategorical ? domain.values : [domain.low, domain.high]]);
-    if (isCategorical && domain.ordinary.length) mayReveal.push([name, domain.ordinary]);
     if (isCategorical && domain.maps.size) maps.push([name, [...domain.maps]]);
     if (memo) mayTellChanges.push(name);
   }
@@ -72,10 +72,16 @@ export function checkAgreement(agreement: Agreement, plan: Plan): void {
     [...plan.levels].map(([name, level]) => [name, level.epsilon]),
   );
   differs("defaultLevel", agreement.defaultLevel ?? "", plan.defaultLevel);
-  differ("mayReveal", agreement.mayReveal, mayReveal);
+  differ("mayReveal", agreement.mayReveal, [...revealedBy(plan)]);
   const agreed = Object.entries(agreement.maps ?? {}).map(([name, each]) => [name, listed(each)]);
   differ("maps", Object.fromEntries(agreed), maps);
   differs("mayTellChanges", agreement.mayTellChanges ?? [], mayTellChanges);
+  const views = [...plan.questions.values()].map(({ parts }) => parts);
+  differs(
+    "views",
+    agreement.views ?? [],
+    views.filter((parts) => parts.length > 1),
+  );
   // Last: it differs where anything else does, and tells people the least.
   differs("revision", agreement.revision, plan.revision);
 }

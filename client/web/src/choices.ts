@@ -108,8 +108,9 @@ export function checkAgreed(agreed: Agreed, plan: Plan, withheld: ReadonlySet<st
   for (const [name, maps] of agreed.mayRevealByMap) {
     for (const map of maps.keys()) domainOf(plan, name, map);
   }
-  for (const [name, { domain, memo }] of plan.attributes) {
-    if (withheld.has(name) || domain.kind !== "categorical") continue;
+  const revealing = revealedBy(plan);
+  for (const [name, { memo }] of plan.attributes) {
+    if (withheld.has(name)) continue;
     if (memo && !agreed.mayTellChanges.includes(name)) {
       throw new InvalidInput(
         `answers to ${shown(name)} are memoised, so reports tell when they change; if that is meant, ` +
@@ -117,14 +118,32 @@ export function checkAgreed(agreed: Agreed, plan: Plan, withheld: ReadonlySet<st
       );
     }
     const allowed = new Set(agreed.mayReveal.get(name));
-    const revealed = domain.ordinary.filter((value) => !allowed.has(value));
+    const ordinary = revealing.get(name) ?? [];
+    const revealed = ordinary.filter((value) => !allowed.has(value));
     if (revealed.length) {
       throw new InvalidInput(
         `a report of ${shown(name)} may reveal ${revealed.join(" or ")}; if that is meant, ` +
-          `pass mayReveal: {${shown(name)}: ${shown(domain.ordinary)}}`,
+          `pass mayReveal: {${shown(name)}: ${shown(ordinary)}}`,
       );
     }
   }
+}
+
+/**
+ * Return the values that a report may reveal, whatever the maps, by attribute of those that have any.
+ *
+ * A view reveals values of its attributes only where all of them have ordinary ones.
+ */
+export function revealedBy(plan: Plan): Map<string, readonly string[]> {
+  const revealing = [...plan.questions.values()].filter(
+    ({ domain }) => domain.kind === "categorical" && domain.ordinary.length,
+  );
+  const asked = new Set(revealing.flatMap(({ parts }) => parts));
+  const found = new Map<string, readonly string[]>();
+  for (const [name, { domain }] of plan.attributes) {
+    if (asked.has(name) && domain.kind === "categorical") found.set(name, domain.ordinary);
+  }
+  return found;
 }
 
 /**

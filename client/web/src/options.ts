@@ -147,7 +147,7 @@ export function agreedOf(options: ClientOptions): Agreed {
 }
 
 const AGREEMENT =
-  "survey revision period domains levels defaultLevel mayReveal maps mayTellChanges plan".split(
+  "survey revision period domains levels defaultLevel mayReveal maps mayTellChanges views plan".split(
     " ",
   );
 

@@ -10,6 +10,7 @@ import {
 } from "./choices.js";
 import type { Coins } from "./coins.js";
 import { HearsayError, InvalidInput } from "./errors.js";
+import type { Value } from "./mechanisms/mechanism.js";
 import type { Consent } from "./recording/consent.js";
 import type { Counters } from "./recording/counters.js";
 import type { Ledger, Moment, Recorded, Spending } from "./recording/ledger.js";
@@ -265,7 +266,7 @@ export class Person {
   async #record(given: ReadonlyMap<string, unknown>): Promise<Recorded> {
     const { device } = this;
     const terms = await this.#answering();
-    const values = new Map<string, number | undefined>();
+    const values = new Map<string, Value | undefined>();
     const dropped = new Map<string, string>();
     const invalid: string[] = [];
     for (const [name, answer] of given) {

@@ -106,6 +106,7 @@ export interface Draft {
   readonly defaultLevel?: string;
   readonly chances?: bigint[];
   readonly mechanisms?: (level: string, epsilon: number) => WireMechanism[];
+  readonly views?: string[][];
   /** The mechanisms of maps, by level. */
   readonly mapped?: (level: string, epsilon: number) => WireMechanism[];
 }
@@ -138,6 +139,7 @@ export function planOf(draft: Draft = {}): Uint8Array {
       levels,
       attributes,
       budget: "",
+      views: (draft.views ?? []).map((names) => ({ attributes: names })),
       default_level: draft.defaultLevel ?? levels[0]![0],
     },
     levels: levels.map(([name, epsilon]): WireLevel => ({

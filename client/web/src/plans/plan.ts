@@ -39,7 +39,13 @@ export interface Attribute {
   readonly cap: number;
 }
 
-/** A named epsilon of one whole record: the mechanism of each attribute, and which of them a record reports. */
+/** What a record reports: an attribute that is in no view, or a view of several attributes. */
+export interface Question extends Omit<Attribute, "title"> {
+  /** The attributes that it asks; of an attribute in no view itself. */
+  readonly parts: readonly string[];
+}
+
+/** A named epsilon of one whole record: the mechanism of each question, and which of them a record reports. */
 export class Level {
   constructor(
     readonly name: string,
@@ -52,7 +58,7 @@ export class Level {
     readonly mapped: ReadonlyMap<string, ReadonlyMap<string, Mechanism>>,
   ) {}
 
-  /** Draw the attributes that one record reports; return their names in order. */
+  /** Draw the questions that one record reports; return their names in order. */
   draw(coins: Coins): string[] {
     const names = [...this.mechanisms.keys()];
     return this.budget.draw(coins).map((j) => names[j]!);
@@ -73,6 +79,8 @@ export interface Plan {
   /** SHA-256 of `data`, in hexadecimal. */
   readonly revision: string;
   readonly attributes: ReadonlyMap<string, Attribute>;
+  /** The attributes that are in no view, then the views: a name of several attributes has ":" between them. */
+  readonly questions: ReadonlyMap<string, Question>;
   readonly levels: ReadonlyMap<string, Level>;
   /** The level that a device uses until the person chooses one; "" where the person must choose. */
   readonly defaultLevel: string;
@@ -89,7 +97,9 @@ const MOST_ATTRIBUTES = 1024;
  * Throws `InvalidInput`, naming the place:
  * - where the bytes are no plan, are not the canonical serialisation of their plan, or have fields that this
  *   version does not know, and where a text contains characters that cannot be seen;
- * - where a mechanism is unknown, does not fit its attribute, or exceeds its epsilon or the attribute's cap;
+ * - where a view is not valid, or there are too many;
+ * - where a mechanism is unknown, does not fit its question, or exceeds its epsilon or the cap of an attribute,
+ *   which holds for all views together that a record reports;
  * - where a level's mechanisms together exceed the level's epsilon, the levels are not those of the survey,
  *   or the default level is none of them.
  */
@@ -115,8 +125,13 @@ export async function parsePlan(data: Uint8Array): Promise<Plan> {
   if (!attributes.size || attributes.size !== survey.attributes.length) {
     throw new InvalidInput("a plan needs attributes, each with a name of its own");
   }
+  const questions = await readQuestions(survey, attributes);
   const levels = new Map<string, Level>();
-  for (const wire of resolved) levels.set(wire.name, await readLevel(wire, attributes));
+  for (const wire of resolved) {
+    const level = await readLevel(wire, questions);
+    checkCaps(level, attributes, questions);
+    levels.set(wire.name, level);
+  }
   if (!levels.size || levels.size !== resolved.length) {
     throw new InvalidInput("a plan needs levels, each with a name of its own");
   }
@@ -131,6 +146,7 @@ export async function parsePlan(data: Uint8Array): Promise<Plan> {
     period: survey.period,
     revision: await sha256(data),
     attributes,
+    questions,
     levels,
     defaultLevel: survey.default_level,
     levelsDifferAtMost: most,
@@ -190,30 +206,73 @@ function readAttribute(wire: WireAttribute, unit: string): Attribute {
   return { name, title, domain, memo, cap };
 }
 
+/** Return what a record reports: the attributes that are in no view, then the views. */
+async function readQuestions(
+  survey: WireSurvey,
+  attributes: ReadonlyMap<string, Attribute>,
+): Promise<Map<string, Question>> {
+  const wire = survey.views.map((view) => view.attributes);
+  if (wire.length > MOST_ATTRIBUTES) {
+    throw new InvalidInput(`a survey has at most ${MOST_ATTRIBUTES} views, got ${wire.length}`);
+  }
+  const seen = new Set(wire.flat());
+  const found = new Map<string, Question>();
+  for (const [name, attribute] of attributes) {
+    if (!seen.has(name)) found.set(name, { ...attribute, parts: [name] });
+  }
+  if (!wire.length) return found;
+  const { readViews } = await import("./views.js"); // few surveys have views
+  for (const [name, { attributes: parts, domain }] of readViews(wire, attributes)) {
+    const cap = Math.min(...parts.map((part) => attributes.get(part)!.cap));
+    found.set(name, { name, parts, domain, memo: 0, cap });
+  }
+  return found;
+}
+
+/** Throw `InvalidInput` where a record may report an attribute, in all views, above its cap. */
+function checkCaps(
+  { name: level, budget }: Level,
+  attributes: ReadonlyMap<string, Attribute>,
+  questions: ReadonlyMap<string, Question>,
+): void {
+  const asked = [...questions.values()];
+  for (const { name, cap } of attributes.values()) {
+    const containing = [...asked.keys()].filter((j) => asked[j]!.parts.includes(name));
+    if (cap === Infinity || containing.length < 2) continue; // the mechanism of one has been checked
+    const spent = budget.recordEpsilon(new Set(containing));
+    if (spent > cap) {
+      throw new InvalidInput(
+        `level ${JSON.stringify(level)}: the views of ${JSON.stringify(name)} have epsilon ${spent} ` +
+          `together, more than its cap of ${cap}`,
+      );
+    }
+  }
+}
+
 async function readLevel(
   wire: WireLevel,
-  attributes: ReadonlyMap<string, Attribute>,
+  questions: ReadonlyMap<string, Question>,
 ): Promise<Level> {
   const place = `level ${JSON.stringify(wire.name)}`;
-  if (wire.mechanisms.length !== attributes.size) {
+  if (wire.mechanisms.length !== questions.size) {
     throw new InvalidInput(
-      `${place} has ${wire.mechanisms.length} mechanisms for ${attributes.size} attributes`,
+      `${place} has ${wire.mechanisms.length} mechanisms for ${questions.size} questions`,
     );
   }
   const mechanisms = new Map<string, Mechanism>();
   const memoizers = new Map<string, Memoizer>();
-  for (const [i, attribute] of [...attributes.values()].entries()) {
+  for (const [i, question] of [...questions.values()].entries()) {
     try {
-      const mechanism = await readMechanism(wire.mechanisms[i]!, attribute);
-      mechanisms.set(attribute.name, mechanism);
-      if (attribute.memo) {
+      const mechanism = await readMechanism(wire.mechanisms[i]!, question);
+      mechanisms.set(question.name, mechanism);
+      if (question.memo) {
         const { Memoizer } = await import("./memo.js"); // few surveys have memos
         const memoizer = await Memoizer.of(mechanism);
-        memoizer.check(attribute.memo);
-        memoizers.set(attribute.name, memoizer);
+        memoizer.check(question.memo);
+        memoizers.set(question.name, memoizer);
       }
     } catch (error) {
-      throw placed(`${place}, ${JSON.stringify(attribute.name)}`, error);
+      throw placed(`${place}, ${JSON.stringify(question.name)}`, error);
     }
   }
   const epsilons = [...mechanisms.values()].map((mechanism) => mechanism.epsilon);
@@ -227,7 +286,7 @@ async function readLevel(
         `but the mechanisms of one add up to ${budget.recordEpsilon()}`,
     );
   }
-  const mapped = await readMapped(place, wire.mapped, attributes, mechanisms);
+  const mapped = await readMapped(place, wire.mapped, questions, mechanisms);
   return new Level(wire.name, wire.epsilon, mechanisms, budget, memoizers, mapped);
 }
 
@@ -236,13 +295,13 @@ async function readLevel(
 async function readMapped(
   place: string,
   wire: readonly WireMechanism[],
-  attributes: ReadonlyMap<string, Attribute>,
+  questions: ReadonlyMap<string, Question>,
   mechanisms: ReadonlyMap<string, Mechanism>,
 ): Promise<Level["mapped"]> {
   const found = new Map<string, Map<string, Mechanism>>();
   let next = 0;
-  for (const attribute of attributes.values()) {
-    const { name, domain } = attribute;
+  for (const question of questions.values()) {
+    const { name, domain } = question;
     if (domain.kind !== "categorical" || !domain.maps.size) continue;
     const mine = new Map<string, Mechanism>();
     found.set(name, mine);
@@ -250,7 +309,7 @@ async function readMapped(
       const each = wire[next++];
       if (!each) break;
       try {
-        const mechanism = await readMechanism(each, { ...attribute, domain: domain.chosen(map) });
+        const mechanism = await readMechanism(each, { ...question, domain: domain.chosen(map) });
         const own = mechanisms.get(name)!.epsilon;
         if (mechanism.epsilon !== own) {
           throw new InvalidInput(
@@ -269,7 +328,7 @@ async function readMapped(
   return found;
 }
 
-async function readMechanism(wire: WireMechanism, { domain, cap }: Attribute): Promise<Mechanism> {
+async function readMechanism(wire: WireMechanism, { domain, cap }: Question): Promise<Mechanism> {
   const { name, epsilon } = wire;
   const fields = wire.parameters.map((parameter) => parameter.name);
   if (fields.some((field, i) => i && field <= fields[i - 1]!)) {

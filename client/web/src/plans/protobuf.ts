@@ -49,6 +49,7 @@ export interface WireSurvey {
   budget: string;
   default_level: string;
   levels_differ_at_most?: number;
+  views: { attributes: string[] }[];
 }
 
 export interface WireMechanism {
@@ -126,7 +127,8 @@ const MESSAGES: Readonly<Record<string, string>> = {
   Attribute:
     "name:s title:s weight:r categorical:Categorical numeric:Numeric mechanism:s cap:o memo:d",
   Survey:
-    "name:s title:s period:s levels:d% attributes:Attribute* budget:s default_level:s levels_differ_at_most:o",
+    "name:s title:s period:s levels:d% attributes:Attribute* budget:s default_level:s levels_differ_at_most:o views:View*",
+  View: "attributes:s*",
   Parameter: "name:s values:p",
   Mechanism: "name:s epsilon:d parameters:Parameter*",
   Level: "name:s epsilon:d mechanisms:Mechanism* chances:p mapped:Mechanism*",

@@ -321,7 +321,9 @@ function least(plan: Plan): Omit<Choices, "maps"> {
   return {
     level: loosest.name,
     levels: [...plan.attributes.keys()].map((name) => {
-      const epsilon = (level: (typeof levels)[0]): number => level.mechanisms.get(name)!.epsilon;
+      const asked = [...plan.questions.values()].filter(({ parts }) => parts.includes(name));
+      const epsilon = (level: (typeof levels)[0]): number =>
+        Math.max(...asked.map((question) => level.mechanisms.get(question.name)!.epsilon));
       return [name, levels.reduce((a, b) => (epsilon(b) < epsilon(a) ? b : a)).name] as const;
     }),
   };
