@@ -94,7 +94,13 @@ export function categorical(
 }
 
 export function numeric(name: string, low: number, high: number, clamp = false): WireAttribute {
-  return { name, title: "", numeric: { low, high, clamp, step: 0 }, mechanism: "", memo: 0 };
+  return {
+    name,
+    title: "",
+    numeric: { low, high, clamp, step: 0, bins: 0 },
+    mechanism: "",
+    memo: 0,
+  };
 }
 
 export interface Draft {

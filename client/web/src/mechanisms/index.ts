@@ -47,6 +47,7 @@ const OWN: Readonly<Record<string, () => Promise<AnyKind>>> = {
   mean_table: async () => (await import("./meanTable.js")).meanTable,
   policy_mean_table: async () => (await import("./meanTable.js")).policyMeanTable,
   set_selection: async () => (await import("./setSelection.js")).setSelection,
+  waves: async () => (await import("./waves.js")).waves,
   set_bits: async () => (await import("./setBits.js")).setBits,
 };
 

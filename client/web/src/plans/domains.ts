@@ -3,13 +3,16 @@
 import type { Coins } from "../coins.js";
 import { uniform, word } from "../core/draws.js";
 import { InvalidInput } from "../errors.js";
-import { Points } from "./points.js";
+import { NEAR, Points } from "./points.js";
 
 /** Values with a smaller epsilon. */
 export interface Class {
   readonly values: readonly string[];
   readonly scale: number;
 }
+
+/** The most bins of a number. */
+const MOST_BINS = 256;
 
 /** The most maps of an attribute: people at one level and map are one cohort of the estimate. */
 const MOST_MAPS = 8;
@@ -77,6 +80,7 @@ export class Categorical {
     const known = new Set<string>();
     for (const [name, sensitive] of this.maps) {
       const place = `map ${JSON.stringify(name)}`;
+      check(/^[a-z][a-z0-9_]{0,63}$/.test(name), `${place}: a name is of a to z, 0 to 9 and "_"`);
       check(sensitive.length > 0, `${place} needs sensitive values: it would protect nothing`);
       check(
         this.chosen(name).ordinary.length > 0,
@@ -134,23 +138,14 @@ export class Numeric {
     readonly clamp: boolean,
     readonly step = 0,
   ) {
-    if (!(low < high && Number.isFinite(high - low))) {
-      throw new InvalidInput(`low and high must be finite with low < high, got ${low} and ${high}`);
-    }
+    checkRange(low, high);
     this.points = step === 0 ? undefined : new Points(low, high, step);
   }
 
   /** Return an answer on the scale [-1, 1] of the mechanisms; throw `InvalidInput` for one outside the domain. */
   encode(answer: unknown): number {
-    if (typeof answer !== "number" && typeof answer !== "bigint") {
-      throw new InvalidInput(`must be a number, got a ${typeof answer}`);
-    }
-    const value = Number(answer);
-    if (!Number.isFinite(value)) throw new InvalidInput("must be finite, got nan or an infinity");
     const { low, high } = this;
-    if (!this.clamp && !(low <= value && value <= high)) {
-      throw new InvalidInput(`must lie in [${low}, ${high}], got one outside`);
-    }
+    const value = numberIn(low, high, this.clamp, answer);
     if (this.points) return this.points.place(this.points.atOrBelow(value));
     const share = (value - low) / (high - low);
     return Math.min(1, Math.max(-1, 2 * share - 1));
@@ -164,5 +159,64 @@ export class Numeric {
   }
 }
 
+/**
+ * An answer that is a number in [low, high], of which only its bin is collected: one of 2 to 256 of equal width,
+ * each with its left end. With `clamp`, others move to the nearer end.
+ *
+ * Throws `InvalidInput` for a range that is none, and where doubles do not tell the ends of the bins apart.
+ */
+export class Binned {
+  readonly kind = "binned";
+
+  constructor(
+    readonly low: number,
+    readonly high: number,
+    readonly clamp: boolean,
+    readonly count: number,
+  ) {
+    checkRange(low, high);
+    check(count >= 2 && count <= MOST_BINS, `bins must lie in 2..${MOST_BINS}, got ${count}`);
+    let last = -Infinity;
+    for (let i = 0; i <= count; i++) {
+      const end = i === count ? high : low + (i / count) * (high - low);
+      check(end > last, `doubles do not tell the ends of ${count} bins apart: take fewer bins`);
+      last = end;
+    }
+  }
+
+  /** Return the bin of an answer; throw `InvalidInput` for one outside the domain. */
+  encode(answer: unknown): number {
+    const { low, high, count } = this;
+    const value = numberIn(low, high, this.clamp, answer);
+    const inside = Math.min(Math.max(value, low), high);
+    const position = ((inside - low) / (high - low)) * count;
+    return Math.min(count - 1, Math.floor(position + NEAR));
+  }
+
+  /** Return a bin drawn uniformly; see `Categorical.anything`. */
+  anything(coins: Coins): number {
+    return uniform(this.count, coins);
+  }
+}
+
+function checkRange(low: number, high: number): void {
+  if (!(low < high && Number.isFinite(high - low))) {
+    throw new InvalidInput(`low and high must be finite with low < high, got ${low} and ${high}`);
+  }
+}
+
+/** Return an answer as a finite double, in [low, high] unless `clamp`; throw `InvalidInput` for another. */
+function numberIn(low: number, high: number, clamp: boolean, answer: unknown): number {
+  if (typeof answer !== "number" && typeof answer !== "bigint") {
+    throw new InvalidInput(`must be a number, got a ${typeof answer}`);
+  }
+  const value = Number(answer);
+  if (!Number.isFinite(value)) throw new InvalidInput("must be finite, got nan or an infinity");
+  if (!clamp && !(low <= value && value <= high)) {
+    throw new InvalidInput(`must lie in [${low}, ${high}], got one outside`);
+  }
+  return value;
+}
+
 /** What an attribute's answers can be. */
-export type Domain = Categorical | Numeric;
+export type Domain = Categorical | Numeric | Binned;

@@ -11,7 +11,7 @@ import { InvalidInput } from "../errors.js";
 import { build, type Mechanism } from "../mechanisms/index.js";
 import { Budget } from "./budget.js";
 import { sha256 } from "./digest.js";
-import { Categorical, type Domain, Numeric } from "./domains.js";
+import { Binned, Categorical, type Domain, Numeric } from "./domains.js";
 import type { Memoizer } from "./memo.js";
 import { checkUnit } from "./period.js";
 import {
@@ -20,6 +20,7 @@ import {
   type WireAttribute,
   type WireLevel,
   type WireMechanism,
+  type WireNumeric,
   type WireSurvey,
 } from "./protobuf.js";
 import { checkText } from "./text.js";
@@ -191,12 +192,13 @@ function readAttribute(wire: WireAttribute, unit: string): Attribute {
     const classes = categorical.classes.map(([, each]) => each);
     const maps = new Map(categorical.maps.map(([map, { sensitive }]) => [map, sensitive]));
     domain = new Categorical(categorical.values, categorical.sensitive, classes, maps);
-  } else if (numeric) domain = new Numeric(numeric.low, numeric.high, numeric.clamp, numeric.step);
+  } else if (numeric) domain = readNumeric(numeric);
   else throw new InvalidInput("needs a domain: categorical or numeric");
   if (memo !== 0) {
     if (!(memo >= 1 && memo < Infinity))
       throw new InvalidInput(`memo must be 0, or finite and >= 1, got ${memo}`);
-    if (domain.kind === "numeric") throw new InvalidInput("memo is for categorical answers only");
+    if (domain.kind !== "categorical")
+      throw new InvalidInput("memo is for categorical answers only");
     if (domain.sensitive.length || domain.classes.length || domain.maps.size) {
       throw new InvalidInput("memo is for values that are all protected alike");
     }
@@ -204,6 +206,12 @@ function readAttribute(wire: WireAttribute, unit: string): Attribute {
       throw new InvalidInput("memo needs a survey with a period: without, nothing is repeated");
   }
   return { name, title, domain, memo, cap };
+}
+
+function readNumeric({ low, high, clamp, step, bins }: WireNumeric): Domain {
+  if (!bins) return new Numeric(low, high, clamp, step);
+  if (step) throw new InvalidInput("give bins or a step, not both");
+  return new Binned(low, high, clamp, bins);
 }
 
 /** Return what a record reports: the attributes that are in no view, then the views. */
@@ -346,6 +354,14 @@ async function readMechanism(wire: WireMechanism, { domain, cap }: Question): Pr
   }
   if (mechanism.input !== (domain.kind === "numeric" ? "number" : "category")) {
     throw new InvalidInput(`${name} does not fit ${domain.kind} answers`);
+  }
+  if ((name === "waves") !== (domain.kind === "binned")) {
+    throw new InvalidInput(`${name} does not fit ${domain.kind} answers`);
+  }
+  if (domain.kind === "binned") {
+    const sides = mechanism.integers.get("sides")!;
+    if (sides.length !== 1 || mechanism.k !== domain.count)
+      throw new InvalidInput(`${name} does not fit ${domain.count} bins`);
   }
   if (domain.kind === "categorical") {
     if (mechanism.k !== domain.values.length)

@@ -26,6 +26,7 @@ export interface WireNumeric {
   high: number;
   clamp: boolean;
   step: number;
+  bins: number;
 }
 
 export interface WireAttribute {
@@ -123,7 +124,7 @@ const MESSAGES: Readonly<Record<string, string>> = {
   Class: "values:s* scale:d",
   Map: "sensitive:s*",
   Categorical: "values:s* sensitive:s* classes:Class% maps:Map%",
-  Numeric: "low:d high:d clamp:t step:d",
+  Numeric: "low:d high:d clamp:t step:d bins:u",
   Attribute:
     "name:s title:s weight:r categorical:Categorical numeric:Numeric mechanism:s cap:o memo:d",
   Survey:
