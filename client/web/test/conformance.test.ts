@@ -263,13 +263,18 @@ const sorted = (row: Case[]): Case[] =>
 /** Return the reports of each row of a batch, sorted by attribute. */
 function rowsOf({ rows, columns }: Batch): Case[][] {
   const found: Case[][] = Array.from({ length: rows }, () => []);
-  for (const { attribute, level, codes, present } of columns) {
+  for (const { attribute, level, codes, present, map } of columns) {
     const here = [...found.keys()].filter(
       (r) => !present.length || (present[r >> 3]! >> (r & 7)) & 1,
     );
     const width = codes.length / here.length;
     here.forEach((r, i) =>
-      found[r]!.push({ attribute, level, code: hex(codes.subarray(i * width, (i + 1) * width)) }),
+      found[r]!.push({
+        attribute,
+        level,
+        code: hex(codes.subarray(i * width, (i + 1) * width)),
+        ...(map && { map }),
+      }),
     );
   }
   return found.map(sorted);

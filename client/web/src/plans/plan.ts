@@ -89,6 +89,8 @@ export interface Plan {
   readonly data: Uint8Array;
 }
 
+const utf8 = new TextEncoder();
+
 const MOST_BYTES = 2 ** 22;
 const MOST_ATTRIBUTES = 1024;
 
@@ -190,7 +192,11 @@ function readAttribute(wire: WireAttribute, unit: string): Attribute {
   let domain: Domain;
   if (categorical) {
     const classes = categorical.classes.map(([, each]) => each);
-    const maps = new Map(categorical.maps.map(([map, { sensitive }]) => [map, sensitive]));
+    const maps = new Map(
+      categorical.maps
+        .map(([map, { sensitive }]) => [map, sensitive] as const)
+        .sort(([a], [b]) => compareBytes(utf8.encode(a), utf8.encode(b))),
+    );
     domain = new Categorical(categorical.values, categorical.sensitive, classes, maps);
   } else if (numeric) domain = readNumeric(numeric);
   else throw new InvalidInput("needs a domain: categorical or numeric");
@@ -375,7 +381,6 @@ async function readMechanism(wire: WireMechanism, { domain, cap }: Question): Pr
 
 /** Throw `InvalidInput` unless the plan's levels are those of its survey, in order of epsilon and name. */
 function checkLevels(survey: WireSurvey, resolved: readonly WireLevel[]): void {
-  const utf8 = new TextEncoder();
   const declared = survey.levels
     .map(([name, epsilon]) => ({ name, epsilon }))
     .sort(

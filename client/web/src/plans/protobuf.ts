@@ -266,7 +266,7 @@ function write(fields: readonly Field[], values: Values, out: number[]): number[
       const entries = (value as [string, unknown][]).map(
         (entry) => [utf8.encode(entry[0]), entry] as const,
       );
-      for (const [, [key, each]] of entries.sort(([a], [b]) => compareBytes(a, b))) {
+      for (const [, [key, each]] of entries.sort(([a], [b]) => compareKeys(a, b))) {
         const [first, second] = entryOf(type); // both are written, also where they have their default
         const entry = writeField(second!, each, writeField(first!, key, []));
         writeField({ ...field, type: "b" }, entry, out);
@@ -276,7 +276,14 @@ function write(fields: readonly Field[], values: Values, out: number[]): number[
   return out;
 }
 
-/** Compare two arrays of bytes in lexical order, as the keys of maps are sorted. */
+/** Compare two keys of a map as the server's protobuf sorts them: in lexical order, but a key comes after those
+ * that begin with it. */
+function compareKeys(a: Uint8Array, b: Uint8Array): number {
+  const shared = Math.min(a.length, b.length);
+  return compareBytes(a.subarray(0, shared), b.subarray(0, shared)) || b.length - a.length;
+}
+
+/** Compare two arrays of bytes in lexical order. */
 export function compareBytes(a: Uint8Array, b: Uint8Array): number {
   const at = a.findIndex((byte, i) => byte !== b[i]);
   return at < 0 ? a.length - b.length : a[at]! - (b[at] ?? -1);
