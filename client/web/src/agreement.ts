@@ -2,6 +2,7 @@
 
 import { revealedBy, shown } from "./choices.js";
 import { InvalidInput } from "./errors.js";
+import type { Domain } from "./plans/domains.js";
 import type { Plan } from "./plans/plan.js";
 import { compareBytes } from "./plans/protobuf.js";
 
@@ -42,7 +43,7 @@ export function checkAgreement(agreement: Agreement, plan: Plan): void {
   const mayTellChanges: string[] = [];
   for (const [name, { domain, memo }] of plan.attributes) {
     const isCategorical = domain.kind === "categorical";
-    domains.push([name, isCategorical ? domain.values : [domain.low, domain.high]]);
+    domains.push([name, domainOf(domain)]);
     if (isCategorical && domain.maps.size) maps.push([name, [...domain.maps]]);
     if (memo) mayTellChanges.push(name);
   }
@@ -90,4 +91,10 @@ export function checkAgreement(agreement: Agreement, plan: Plan): void {
 function listed(maps: Readonly<Record<string, readonly string[]>>): [string, readonly string[]][] {
   const utf8 = new TextEncoder();
   return Object.entries(maps).sort(([a], [b]) => compareBytes(utf8.encode(a), utf8.encode(b)));
+}
+
+/** Return what an agreement lists of a domain: its values or keys, or the ends of its range. */
+function domainOf(domain: Domain): readonly string[] | readonly number[] {
+  if (domain.kind === "categorical") return domain.values;
+  return "labels" in domain ? domain.labels : [domain.low, domain.high];
 }

@@ -38,6 +38,36 @@ export function krr(k: number, epsilon: number): WireMechanism {
   };
 }
 
+/** Set selection that reports one member. */
+export function setSelection(items: number, most: number, epsilon: number): WireMechanism {
+  const odds = most * Math.exp(epsilon);
+  const one = (name: string, value: bigint) => ({ name, values: [value] });
+  return {
+    name: "set_selection",
+    epsilon,
+    parameters: [
+      one("include", over64(odds / (odds + items)) - (1n << 20n)),
+      one("items", BigInt(items)),
+      one("meet", 1n),
+      one("most", BigInt(most)),
+      one("size", 1n),
+    ],
+  };
+}
+
+/** One bit of a set. */
+export function setBits(items: number, epsilon: number): WireMechanism {
+  const flip = over64(1 / (1 + Math.exp(epsilon))) + (1n << 20n);
+  return {
+    name: "set_bits",
+    epsilon,
+    parameters: [
+      { name: "flip", values: [flip] },
+      { name: "items", values: [BigInt(items)] },
+    ],
+  };
+}
+
 /** Unary encoding of epsilon 1 in which the values that are not `sensitive` may be revealed. */
 export function sensitiveUnary(sensitive: readonly boolean[]): WireMechanism {
   const unlimited = 2n ** 64n - 1n;

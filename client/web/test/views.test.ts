@@ -53,8 +53,8 @@ test("questions are the attributes in no view, then the views", async () => {
   const plan = await parsePlan(PLAN);
   expect([...plan.questions].map(([name, { parts }]) => [name, parts])).toEqual([
     ["mood", ["mood"]],
-    ["smokes:sleeps", ["smokes", "sleeps"]],
-    ["sleeps:sex", ["sleeps", "sex"]],
+    ["smokes+sleeps", ["smokes", "sleeps"]],
+    ["sleeps+sex", ["sleeps", "sex"]],
   ]);
 });
 
@@ -71,9 +71,9 @@ test("a record reports the view that was drawn for it, as the combination's cate
     const { taken, dropped } = await client.record(ANSWERS);
     const columns = (await client.outbox()).reports.at(-1)!.columns;
     expect(columns.map((column) => column.attribute)).toContain("mood");
-    const view = columns.find(({ attribute }) => attribute.includes(":"))!;
+    const view = columns.find(({ attribute }) => attribute.includes("+"))!;
     drawn.add(view.attribute);
-    if (view.attribute === "smokes:sleeps") {
+    if (view.attribute === "smokes+sleeps") {
       expect([taken, dropped]).toEqual([["smokes", "sleeps", "mood"], { sex: "idle" }]);
       right += Number(view.codes[0] === 1 * 3 + 1);
     } else {
@@ -154,8 +154,8 @@ test("a view is reported at the strictest level of its attributes", async () => 
   const { columns } = (await client.outbox()).reports[0]!;
   expect(columns.map(({ attribute, level }) => [attribute, level])).toEqual([
     ["mood", "loose"],
-    ["sleeps:sex", "strict"],
-    ["smokes:sleeps", "loose"],
+    ["sleeps+sex", "strict"],
+    ["smokes+sleeps", "loose"],
   ]);
 });
 
@@ -260,7 +260,7 @@ test.each<[string, Parameters<typeof planOf>[0], RegExp]>([
   [
     "a name that is taken",
     {
-      attributes: [...ATTRIBUTES, categorical("smokes:sex", ["x", "y"])],
+      attributes: [...ATTRIBUTES, categorical("smokes+sex", ["x", "y"])],
       views: [["smokes", "sex"]],
     },
     /is taken/,

@@ -3,7 +3,9 @@
 import type { Coins } from "../coins.js";
 import { uniform, word } from "../core/draws.js";
 import { InvalidInput } from "../errors.js";
+import type { Value } from "../mechanisms/mechanism.js";
 import { NEAR, Points } from "./points.js";
+import type { Rating, Ratings, SetOf } from "./sets.js";
 
 /** Values with a smaller epsilon. */
 export interface Class {
@@ -39,9 +41,7 @@ export class Categorical {
     this.categories = new Map(values.map((value, category) => [value, category]));
     const listed = [...sensitive, ...classes.flatMap((each) => each.values)];
     const isWhole = listed.length === values.length;
-    check(values.length >= 2, "values must be at least two");
-    check(!this.categories.has(""), "values must not be empty strings");
-    check(this.categories.size === values.length, "values must differ");
+    checkNames("values", values, 2);
     check(!sensitive.length || !classes.length, "give sensitive values or classes, not both");
     check(
       listed.every((value) => this.categories.has(value)),
@@ -108,12 +108,20 @@ export class Categorical {
   }
 }
 
-function check(holds: boolean, reason: string): void {
+/** Throw `InvalidInput` with this reason unless it holds. */
+export function check(holds: boolean, reason: string): void {
   if (!holds) throw new InvalidInput(reason);
 }
 
+/** Throw `InvalidInput` unless there are `least` names or more, all different, none empty. */
+export function checkNames(what: string, names: readonly string[], least: 1 | 2): void {
+  check(names.length >= least, `${what} must be at least ${least === 1 ? "one" : "two"}`);
+  check(!names.includes(""), `${what} must not be empty strings`);
+  check(new Set(names).size === names.length, `${what} must differ`);
+}
+
 /** Return the text of an answer that is one, or an integer of at most 63 bits. */
-function spelled(answer: unknown): string | undefined {
+export function spelled(answer: unknown): string | undefined {
   if (typeof answer === "string") return answer;
   const integer = typeof answer === "number" && Number.isInteger(answer) ? BigInt(answer) : answer;
   if (typeof integer !== "bigint" || integer >= 1n << 63n || -integer >= 1n << 63n)
@@ -199,7 +207,8 @@ export class Binned {
   }
 }
 
-function checkRange(low: number, high: number): void {
+/** Throw `InvalidInput` unless low < high, both finite, and what lies between them. */
+export function checkRange(low: number, high: number): void {
   if (!(low < high && Number.isFinite(high - low))) {
     throw new InvalidInput(`low and high must be finite with low < high, got ${low} and ${high}`);
   }
@@ -219,4 +228,20 @@ function numberIn(low: number, high: number, clamp: boolean, answer: unknown): n
 }
 
 /** What an attribute's answers can be. */
-export type Domain = Categorical | Numeric | Binned;
+export type Domain = Categorical | Numeric | Binned | SetOf | Ratings;
+
+/** An answer as its domain encodes it; `settled` makes a mechanism's value of it. */
+export type Encoded = Value | readonly Rating[];
+
+/** Return an encoded answer as a mechanism takes it; of sets and ratings by draws. */
+export function settled(domain: Domain, encoded: Encoded, coins: Coins): Value {
+  if (domain.kind === "ratings") return domain.settled(encoded as readonly Rating[], coins);
+  if (domain.kind === "set") return domain.settled(encoded as readonly number[], coins);
+  return encoded as number;
+}
+
+/** Return a value of a domain drawn uniformly, as a mechanism takes it: it takes the place of an answer that
+ * must not be reported. */
+export function anything(domain: Domain, coins: Coins): Value {
+  return settled(domain, domain.anything(coins), coins);
+}

@@ -80,7 +80,7 @@ export interface Plan {
   /** SHA-256 of `data`, in hexadecimal. */
   readonly revision: string;
   readonly attributes: ReadonlyMap<string, Attribute>;
-  /** The attributes that are in no view, then the views: a name of several attributes has ":" between them. */
+  /** The attributes that are in no view, then the views: a view has the names of its attributes, with "+" between them. */
   readonly questions: ReadonlyMap<string, Question>;
   readonly levels: ReadonlyMap<string, Level>;
   /** The level that a device uses until the person chooses one; "" where the person must choose. */
@@ -119,10 +119,12 @@ export async function parsePlan(data: Uint8Array): Promise<Plan> {
     );
   }
   checkUnit(survey.period);
+  const hasSets = survey.attributes.some(({ set, ratings }) => set || ratings);
+  const sets = hasSets ? await import("./sets.js") : undefined; // few surveys have them
   const attributes = new Map(
     survey.attributes.map((wire) => [
       wire.name,
-      at(wire.name, () => readAttribute(wire, survey.period)),
+      at(wire.name, () => readAttribute(wire, survey.period, sets)),
     ]),
   );
   if (!attributes.size || attributes.size !== survey.attributes.length) {
@@ -171,6 +173,8 @@ function* texts(survey: WireSurvey): Generator<[place: string, text: string]> {
     for (const value of attribute.categorical?.values ?? []) yield [`${place}: values`, value];
     for (const [name] of attribute.categorical?.classes ?? []) yield [`${place}: classes`, name];
     for (const [name] of attribute.categorical?.maps ?? []) yield [`${place}: maps`, name];
+    for (const value of attribute.set?.values ?? []) yield [`${place}: values`, value];
+    for (const key of attribute.ratings?.keys ?? []) yield [`${place}: keys`, key];
   }
 }
 
@@ -187,8 +191,12 @@ function placed(place: string, error: unknown): unknown {
   return error instanceof InvalidInput ? new InvalidInput(`${place}: ${error.message}`) : error;
 }
 
-function readAttribute(wire: WireAttribute, unit: string): Attribute {
-  const { name, title, memo, cap = Infinity, categorical, numeric } = wire;
+function readAttribute(
+  wire: WireAttribute,
+  unit: string,
+  sets: typeof import("./sets.js") | undefined,
+): Attribute {
+  const { name, title, memo, cap = Infinity, categorical, numeric, set, ratings } = wire;
   let domain: Domain;
   if (categorical) {
     const classes = categorical.classes.map(([, each]) => each);
@@ -199,7 +207,11 @@ function readAttribute(wire: WireAttribute, unit: string): Attribute {
     );
     domain = new Categorical(categorical.values, categorical.sensitive, classes, maps);
   } else if (numeric) domain = readNumeric(numeric);
-  else throw new InvalidInput("needs a domain: categorical or numeric");
+  else if (set) domain = new sets!.SetOf(set.values, set.at_most, set.clamp);
+  else if (ratings) {
+    const { keys, low, high, at_most: most, clamp } = ratings;
+    domain = new sets!.Ratings(keys, low, high, most, clamp);
+  } else throw new InvalidInput("needs a domain: categorical, numeric, set or ratings");
   if (memo !== 0) {
     if (!(memo >= 1 && memo < Infinity))
       throw new InvalidInput(`memo must be 0, or finite and >= 1, got ${memo}`);
@@ -342,6 +354,15 @@ async function readMapped(
   return found;
 }
 
+/** What a domain's mechanisms randomise. */
+const INPUTS: Readonly<Record<Domain["kind"], Mechanism["input"]>> = {
+  categorical: "category",
+  numeric: "number",
+  binned: "category",
+  set: "set",
+  ratings: "set",
+};
+
 async function readMechanism(wire: WireMechanism, { domain, cap }: Question): Promise<Mechanism> {
   const { name, epsilon } = wire;
   const fields = wire.parameters.map((parameter) => parameter.name);
@@ -358,16 +379,22 @@ async function readMechanism(wire: WireMechanism, { domain, cap }: Question): Pr
       `${name} has epsilon ${epsilon}, more than the attribute's cap of ${cap}`,
     );
   }
-  if (mechanism.input !== (domain.kind === "numeric" ? "number" : "category")) {
-    throw new InvalidInput(`${name} does not fit ${domain.kind} answers`);
-  }
-  if ((name === "waves") !== (domain.kind === "binned")) {
+  if (
+    mechanism.input !== INPUTS[domain.kind] ||
+    (name === "waves") !== (domain.kind === "binned")
+  ) {
     throw new InvalidInput(`${name} does not fit ${domain.kind} answers`);
   }
   if (domain.kind === "binned") {
     const sides = mechanism.integers.get("sides")!;
     if (sides.length !== 1 || mechanism.k !== domain.count)
       throw new InvalidInput(`${name} does not fit ${domain.count} bins`);
+  }
+  if (domain.kind === "set" || domain.kind === "ratings") {
+    const { kind, items, most } = domain;
+    const ofAll = name === "set_bits" && kind === "set";
+    if (mechanism.k !== items || !(ofAll || (name === "set_selection" && mechanism.most === most)))
+      throw new InvalidInput(`${name} does not fit ${kind} answers of at most ${most} items`);
   }
   if (domain.kind === "categorical") {
     if (mechanism.k !== domain.values.length)

@@ -39,6 +39,8 @@ export interface WireAttribute {
   mechanism: string;
   cap?: number;
   memo: number;
+  set?: { values: string[]; at_most: number; clamp: boolean };
+  ratings?: { keys: string[]; low: number; high: number; at_most: number; clamp: boolean };
 }
 
 export interface WireSurvey {
@@ -126,7 +128,9 @@ const MESSAGES: Readonly<Record<string, string>> = {
   Categorical: "values:s* sensitive:s* classes:Class% maps:Map%",
   Numeric: "low:d high:d clamp:t step:d bins:u",
   Attribute:
-    "name:s title:s weight:r categorical:Categorical numeric:Numeric mechanism:s cap:o memo:d",
+    "name:s title:s weight:r categorical:Categorical numeric:Numeric mechanism:s cap:o memo:d set:Set ratings:Ratings",
+  Set: "values:s* at_most:u clamp:t",
+  Ratings: "keys:s* low:d high:d at_most:u clamp:t",
   Survey:
     "name:s title:s period:s levels:d% attributes:Attribute* budget:s default_level:s levels_differ_at_most:o views:View*",
   View: "attributes:s*",
@@ -193,7 +197,9 @@ const entryOf = (type: string): Field[] => [fieldOf(1, "key", "s"), fieldOf(2, "
  */
 export function decodePlan(data: Uint8Array): WirePlan {
   const plan = decode(fieldsOf("Plan"), data, true) as unknown as WirePlan;
-  if (plan.survey?.attributes.some((each) => each.categorical && each.numeric)) {
+  const domains = ({ categorical, numeric, set, ratings }: WireAttribute): number =>
+    [categorical, numeric, set, ratings].filter(Boolean).length;
+  if (plan.survey?.attributes.some((each) => domains(each) > 1)) {
     throw new InvalidInput("an attribute has two domains");
   }
   const canonical = encode("Plan", plan as unknown as Values);

@@ -16,7 +16,7 @@ interface Part {
 /** Attributes that are asked as one question; its categories are their values' combinations, the last
  * attribute's changing first. */
 export interface View {
-  /** The attributes' names with ":" between them. */
+  /** The attributes' names with "+" between them. */
   readonly name: string;
   readonly attributes: readonly string[];
   readonly domain: Categorical;
@@ -62,7 +62,7 @@ export function readViews(
       `views have at most ${MOST_TOGETHER} combinations of values together`,
     );
     const members = JSON.stringify([...names].sort());
-    const name = names.join(":");
+    const name = names.join("+");
     check(!known.has(members), "another view has the same attributes");
     check(!found.has(name) && !attributes.has(name), `the name ${JSON.stringify(name)} is taken`);
     known.add(members);

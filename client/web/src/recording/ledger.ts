@@ -99,7 +99,7 @@ export class Ledger {
   /**
    * Randomise the answers that the account and caps allow, and queue them as one report.
    *
-   * `values` are as mechanisms take them; undefined stands for an answer outside the domain. `limits`
+   * `values` are as domains encode them; undefined stands for an answer outside the domain. `limits`
    * are the reports and bytes that may wait; the oldest are dropped beyond them. All of it is one
    * transaction: either the epsilon is spent, the memo kept and the report queued, or none of it.
    *

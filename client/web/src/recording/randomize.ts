@@ -3,7 +3,7 @@
 import type { Limits } from "../choices.js";
 import type { Coins } from "../coins.js";
 import type { Value } from "../mechanisms/mechanism.js";
-import type { Categorical } from "../plans/domains.js";
+import { anything, type Categorical, type Encoded, settled } from "../plans/domains.js";
 import type { Memoizer } from "../plans/memo.js";
 import type { Question } from "../plans/plan.js";
 import { get, put, type Work } from "../storage/store.js";
@@ -11,8 +11,8 @@ import type { Account } from "./account.js";
 import { type Code, type Places, unhex } from "./places.js";
 import type { Terms } from "./terms.js";
 
-/** Answers by attribute as mechanisms take them; undefined stands for one outside the domain. */
-export type Values = ReadonlyMap<string, Value | undefined>;
+/** Answers by attribute as domains encode them; undefined stands for one outside the domain. */
+export type Values = ReadonlyMap<string, Encoded | undefined>;
 
 /** What is drawn for one record. */
 export interface Drawn {
@@ -29,7 +29,7 @@ export interface Drawn {
 /**
  * Randomise the answers that the account and caps allow, in a transaction.
  *
- * `values` are by attribute, as mechanisms take them; undefined stands for an answer outside the domain. A
+ * `values` are by attribute, as domains encode them; undefined stands for an answer outside the domain. A
  * view is reported where all its attributes are there. The account spends the epsilon of each report. `salt`
  * is the ledger's.
  *
@@ -69,15 +69,15 @@ export function* randomize(
     let life: number;
     if (memoizer) {
       const prefix = place.places.memos(place.person, name, memoizer.identity);
-      const anything = (): number => domain.anything(coins) as number; // a category: no others have memos
-      const memos = new Memos(prefix, unhex(place.salt), memoizer, drawn, anything, coins);
+      const blank = (): number => domain.anything(coins) as number; // a category: no others have memos
+      const memos = new Memos(prefix, unhex(place.salt), memoizer, drawn, blank, coins);
       const affordable = account.allows("life", terms, name, memoizer.epsilon, limits);
       const { memo, isNew } = yield* memos.of(values.get(name) as number | undefined, affordable);
       life = isNew ? memoizer.epsilon : 0;
       code = memoizer.report(memo, coins);
     } else {
       life = account.allows("life", terms, name, calls, limits) ? calls : 0;
-      const value = life ? valueOf(parts, values, terms, coins) : domain.anything(coins);
+      const value = life ? valueOf(parts, values, terms, coins) : anything(domain, coins);
       code = mechanism.randomize(value, coins);
     }
     account.report(name, epsilon, { calls, life });
@@ -105,7 +105,9 @@ function valueOf(parts: readonly string[], values: Values, terms: Terms, coins: 
   const { attributes } = terms.plan;
   const each = parts.map((part) => {
     const { domain } = attributes.get(part)!;
-    return { domain, value: values.get(part) ?? domain.anything(coins) };
+    const given = values.get(part);
+    const value = given === undefined ? anything(domain, coins) : settled(domain, given, coins);
+    return { domain, value };
   });
   if (each.length === 1) return each[0]!.value;
   // The category of a combination of categories: the last attribute's changes first.

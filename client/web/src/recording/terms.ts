@@ -10,7 +10,8 @@ import {
 } from "../choices.js";
 import type { Coins } from "../coins.js";
 import { HearsayError, InvalidInput } from "../errors.js";
-import type { Mechanism, Value } from "../mechanisms/mechanism.js";
+import type { Mechanism } from "../mechanisms/mechanism.js";
+import type { Encoded } from "../plans/domains.js";
 import type { Memoizer } from "../plans/memo.js";
 import { end, label, start } from "../plans/period.js";
 import type { Level, Plan } from "../plans/plan.js";
@@ -202,9 +203,9 @@ export function checkLimits(terms: Terms, limits: Limits): void {
   }
 }
 
-/** Return an answer as the attribute's mechanisms take it; throw `InvalidInput`, without repeating the
+/** Return an answer as the attribute's domain encodes it; throw `InvalidInput`, without repeating the
  * answer, where it is outside the domain. */
-export function encode(plan: Plan, name: string, answer: unknown): Value {
+export function encode(plan: Plan, name: string, answer: unknown): Encoded {
   try {
     return plan.attributes.get(name)!.domain.encode(answer);
   } catch (error) {
