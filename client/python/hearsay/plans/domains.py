@@ -331,6 +331,10 @@ class Binned:
         """Return an estimate of a mechanism's parameters in the answers' units."""
         return estimate
 
+    def not_among(self, allowed: Collection[str]) -> list[str]:
+        """Return what a report may reveal and is not allowed: nothing, of bins."""
+        return []
+
     def __str__(self) -> str:
         return f"{self.low:g} to {self.high:g} in {self.count} bins"
 
