@@ -242,7 +242,7 @@ def test_those_who_chose_a_map_can_be_asked_for(clinic: tuple[str, Analyst]) -> 
         analyst.estimate("clinic", "diagnosis", maps=["yours"])
     with pytest.raises(InvalidInput, match="'smokes' has no map 'mine'; it has none"):
         analyst.estimate("clinic", "smokes", maps=["mine"])
-    with pytest.raises(InvalidInput, match="not to be had by map"):
+    with pytest.raises(InvalidInput, match="maps are selected in questions about one attribute"):
         analyst.rows("clinic", maps=["mine"])
 
 
@@ -260,6 +260,20 @@ def test_maps_are_compared(clinic: tuple[str, Analyst]) -> None:
     assert frame["adjusted_p_value"].min() < 1e-6
     with pytest.raises(InvalidInput, match=r"both have the level 'open' .*, by the map 'mine'"):
         analyst.compare("clinic", "diagnosis", {"maps": ["mine"]}, {"levels": ["open"]})
+
+
+def test_two_attributes_are_told_together_by_each_maps_own_channel(
+    clinic: tuple[str, Analyst],
+) -> None:
+    _, analyst = clinic
+    table = analyst.crosstab("clinic", "diagnosis", "smokes")
+    truth = np.mean(list(SHARES.values()), axis=0)  # all of them smoke
+    for name, share in zip(VALUES, truth, strict=True):
+        row = table.loc[name, "yes"]
+        assert abs(row["estimate"] - share) <= 4 * row["standard_error"]
+        assert row["standard_error"] < 0.05
+    with pytest.raises(InvalidInput, match="maps are selected in questions about one attribute"):
+        analyst.crosstab("clinic", "diagnosis", "smokes", maps=["mine"])
 
 
 def test_the_commands_have_maps(clinic: tuple[str, Analyst]) -> None:

@@ -86,7 +86,7 @@ class RecordingTransport:
     def tally(self, attribute: str, level: str, chosen: str = "") -> Tally:
         """Return the tally of the stored batches, from which a server would estimate.
 
-        Of a view the attribute is its name, such as "smokes:diagnosis"; `chosen` is the map that
+        Of a view the attribute is its name, such as "smokes+diagnosis"; `chosen` is the map that
         people chose, "" standing for none. Raises `InvalidInput` for an unknown attribute, level or
         map, or codes that are none.
         """

@@ -25,6 +25,7 @@ from hearsay_server.serving import auth
 from hearsay_server.serving.analyses import Analyses
 from hearsay_server.serving.feeds import Feeds
 from hearsay_server.serving.status import Ended, no_survey
+from hearsay_server.serving.together import Together
 from hearsay_server.storage import audit
 from hearsay_server.storage.packed import PackedTallies
 from hearsay_server.storage.selection import Selected, resolve
@@ -84,6 +85,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         self._readers = ThreadPoolExecutor(_READERS, "hearsay-analyst")
         self._answers = _Answers()
         self._feeds = Feeds(_WATCHED)
+        self._together = Together(store, analyses, self._read)
 
     def stop_watching(self) -> None:
         """Let those who watch an estimate go: they would outlast any grace."""
@@ -177,7 +179,6 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             frozen, plan = await self._plan(request)
             tallies = await self._tallies(plan, request)
             levels = list(dict.fromkeys(cohort.level for cohort in tallies))
-            _refuse_maps(request.selection)
             pages = self._store.batches(plan.survey, resolve(plan, request.selection))
             async with self._analyses.process() as run:
                 targets = await run(questions.targets, frozen, request, tallies)
@@ -188,12 +189,32 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                         found[name] = found[name] + seen if name in found else seen
                 return await run(questions.suspicions, frozen, request.attribute, targets, found)
 
+    async def Crosstab(  # noqa: N802
+        self, request: analyst_pb2.CrosstabRequest, context: object
+    ) -> AsyncIterator[bytes]:
+        with _telling():
+            frozen, plan = await self._frozen(request.survey)
+            for message in await self._together.tabled(frozen, plan, request):
+                yield message
+
+    async def CompareGroups(  # noqa: N802
+        self, request: analyst_pb2.CompareGroupsRequest, context: object
+    ) -> AsyncIterator[bytes]:
+        with _telling():
+            frozen, plan = await self._frozen(request.survey)
+            for message in await self._together.tabled(frozen, plan, request):
+                yield message
+
+    async def Fit(self, request: analyst_pb2.FitRequest, context: object) -> bytes:  # noqa: N802
+        with _telling():
+            frozen, plan = await self._frozen(request.survey)
+            return await self._together.fit(frozen, plan, request)
+
     async def ExportRows(  # noqa: N802
         self, request: analyst_pb2.ExportRowsRequest, context: object
     ) -> AsyncIterator[bytes]:
         with _telling():
             frozen, plan = await self._frozen(request.survey)
-            _refuse_maps(request.selection)
             selected = resolve(plan, request.selection)
             before = _exported(plan, request.since)
             caller = auth.caller()
@@ -331,12 +352,6 @@ def _telling() -> Iterator[None]:
         raise Ended(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
     except InvalidInput as error:
         raise Ended(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
-
-
-def _refuse_maps(selection: analyst_pb2.Selection) -> None:
-    """Raise `InvalidInput` where maps are selected for a call that reads whole batches."""
-    if selection.maps:
-        raise InvalidInput("rows and tests for forged reports are not to be had by map")
 
 
 def _together(groups: Mapping[str, Tallies], rows: int) -> Iterator[dict[str, Tallies]]:

@@ -39,23 +39,25 @@ _MOST_PERIODS = 1000
 def resolve(plan: Plan, selection: analyst_pb2.Selection, attribute: str = "") -> Selected:
     """Return what a request selects of a survey; without levels, all levels of the plan.
 
-    Raises `InvalidInput` for a level that the survey lacks, a map that the attribute lacks (or
-    every attribute, where none is named), a name that is no period of the survey, a range that
-    ends before it begins, and more than 1000 periods.
+    Raises `InvalidInput` for a level that the survey lacks, a map that the attribute lacks, or any
+    where the request is not about one attribute, a name that is no period of the survey, a range
+    that ends before it begins, and more than 1000 periods.
     """
     first, last = selection.first_period, selection.last_period
     levels = tuple(dict.fromkeys(selection.levels))
     for name in levels:
         plan.level(name)
     maps = tuple(dict.fromkeys(selection.maps))
-    known = {
-        name for each in ([attribute] if attribute else plan.attributes) for name in plan.maps(each)
-    }
-    for name in maps:
-        if name and name not in known:
-            whose = repr(attribute) if attribute else f"{plan.survey!r}"
+    if maps and not attribute:
+        raise InvalidInput(
+            "maps are selected in questions about one attribute: leave them out for rows, for "
+            "tests of forged reports, and for several attributes together"
+        )
+    for name in filter(None, maps):
+        known = plan.maps(attribute)
+        if name not in known:
             raise InvalidInput(
-                f"{whose} has no map {name!r}; it has {', '.join(sorted(known)) or 'none'}"
+                f"{attribute!r} has no map {name!r}; it has {', '.join(known) or 'none'}"
             )
     periods = tuple(dict.fromkeys(selection.periods))
     if len(periods) > _MOST_PERIODS:

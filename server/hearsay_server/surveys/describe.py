@@ -25,7 +25,7 @@ def describe(domain: Domain, mechanism: Mechanism, codes: bytes) -> str:
         said = " or ".join(domain.values[v] for v in np.flatnonzero(most))
         certain = not column[~most].any()
         return f"{raw}  {'reveals' if certain else 'most likely for'}: {said}"
-    if not isinstance(mechanism, FrequencyOracle):
+    if not isinstance(domain, Categorical) or not isinstance(mechanism, FrequencyOracle):
         return f"{raw}  ({mechanism.name})"
     supported = mechanism.supports(tally)
     said = " or ".join(v for v, count in zip(domain.values, supported, strict=True) if count)
