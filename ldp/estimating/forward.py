@@ -90,7 +90,8 @@ def _fitted(
     _, information = _score(counted, x, value, logits)
     p, n = value.size, sum(own.n for own in given)
     most = max(own.repeats.factor for own in given)
-    covariance: Floats = most * np.linalg.pinv(information, hermitian=True)[:p, :p]
+    inverse = np.asarray(np.linalg.pinv(information, hermitian=True), dtype=np.float64)
+    covariance = most * inverse[:p, :p]
     method = "forward" if len(given) == 1 else "forward, pooled"
     return Fit(value, covariance, n, method, naive)
 
@@ -125,7 +126,7 @@ def _table(records: Records, response: Indicator, cells: Cells) -> _Counted:
     counts = np.bincount(np.ravel_multi_index(codes, sizes), minlength=prod(sizes))
     channel = matrices[0]
     for matrix in matrices[1:]:
-        channel = np.kron(channel, matrix)
+        channel = np.asarray(np.kron(channel, matrix), dtype=np.float64)
     return _Counted(channel, counts.astype(float))
 
 
