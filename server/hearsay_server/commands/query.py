@@ -95,6 +95,9 @@ def query(
     given: Annotated[
         str, typer.Option(help="One of the two: the other within its groups, and compared.")
     ] = "",
+    reference: Annotated[
+        str, typer.Option(help="Of --given: the group that the others are compared with.")
+    ] = "",
     nonnegative: Annotated[
         bool, typer.Option(help="Of --joint: the most likely table, without negative shares.")
     ] = False,
@@ -114,7 +117,7 @@ def query(
         raise InvalidInput(
             "choose one of --by, --compare, --suspicions, --distribution and --watch"
         )
-    two = TwoAttributes(joint, independent, given, nonnegative)
+    two = TwoAttributes(joint, independent, given, nonnegative, reference)
     if two.asked or other:
         two.check(attribute, other)
         _refuse_beside_two(
