@@ -36,8 +36,8 @@ def figure(*tables: pd.DataFrame) -> Figure:
     """Draw the tables of `Analyst`, one panel each, into a figure of matplotlib.
 
     Tables are those of `estimate`, `sums`, `by_level`, `by_period`, `compare`, `crosstab`,
-    `within`, and the histogram of `distribution`. Bars are estimates, or shares; lines are their intervals. Raises `InvalidInput`
-    for another table and one without rows.
+    `within`, and the histogram of `distribution`. Bars are estimates, or shares; lines are their
+    intervals. Raises `InvalidInput` for another table and one without rows.
     """
     if not tables:
         raise InvalidInput("give one table at least, got none")
