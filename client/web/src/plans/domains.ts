@@ -4,9 +4,8 @@ import type { Coins } from "../coins.js";
 import { uniform, word } from "../core/draws.js";
 import { InvalidInput } from "../errors.js";
 import type { Policy } from "../mechanisms/policy.js";
-import type { Value } from "../mechanisms/mechanism.js";
 import { NEAR, Points } from "./points.js";
-import type { Rating, Ratings, SetOf } from "./sets.js";
+import type { Ratings, SetOf } from "./sets.js";
 
 /** Values with a smaller epsilon. */
 export interface Class {
@@ -256,19 +255,3 @@ function numberIn(low: number, high: number, clamp: boolean, answer: unknown): n
 
 /** What an attribute's answers can be. */
 export type Domain = Categorical | Numeric | Binned | SetOf | Ratings;
-
-/** An answer as its domain encodes it; `settled` makes a mechanism's value of it. */
-export type Encoded = Value | readonly Rating[];
-
-/** Return an encoded answer as a mechanism takes it; of sets and ratings by draws. */
-export function settled(domain: Domain, encoded: Encoded, coins: Coins): Value {
-  if (domain.kind === "ratings") return domain.settled(encoded as readonly Rating[], coins);
-  if (domain.kind === "set") return domain.settled(encoded as readonly number[], coins);
-  return encoded as number;
-}
-
-/** Return a value of a domain drawn uniformly, as a mechanism takes it: it takes the place of an answer that
- * must not be reported. */
-export function anything(domain: Domain, coins: Coins): Value {
-  return settled(domain, domain.anything(coins), coins);
-}
