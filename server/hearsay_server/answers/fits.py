@@ -11,6 +11,7 @@ from hearsay_server.answers.queries import CONFIDENCE, NoReports
 from hearsay_server.answers.records import Chosen, Complete, of_chosen, repeats
 from ldp.core.mechanism import Codes
 from ldp.errors import InvalidInput, NotReady
+from ldp.estimating.forward import forward
 from ldp.estimating.logistic import logistic
 from ldp.estimating.regression import (
     MAX_COLUMNS,
@@ -85,7 +86,10 @@ def fit(plan: Plan, question: Request, records: Complete) -> analyst_pb2.FitResp
             found = linear(given, response, columns, alike=alike)
         else:
             assert isinstance(response, Indicator)
-            found = logistic(given, response, columns, alike=alike)
+            if question.method == FORWARD:
+                found = forward(given, response, columns)
+            else:
+                found = logistic(given, response, columns, alike=alike)
     except NotReady as error:
         raise NoReports(str(error)) from error
     low, high = found.interval(_confidence(question), simultaneous=question.simultaneous)

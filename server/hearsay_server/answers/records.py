@@ -105,9 +105,9 @@ def complete(
         names = list(known)
         together = np.stack([at[name] for name in attributes])
         kept = np.flatnonzero((together >= 0).all(axis=0))
-        for combination in np.unique(together[:, kept], axis=1).T:
-            mine = kept[(together[:, kept] == combination[:, None]).all(axis=0)]
-            these = tuple(names[number] for number in combination)
+        for mine in _alike(together[:, kept]):
+            mine = kept[mine]
+            these = tuple(names[number] for number in together[:, mine[0]])
             arrays = [
                 decoded[name, chosen][place[name][mine]]
                 for name, chosen in zip(attributes, these, strict=True)
@@ -118,6 +118,15 @@ def complete(
         for key, several in parts.items()
     }
     return Complete(joined)
+
+
+def _alike(levels: NDArray[np.int16]) -> Iterator[NDArray[np.intp]]:
+    """Yield the places of each different column of the levels, shape (attributes, n)."""
+    _, number = np.unique(levels[0], return_inverse=True)
+    for row in levels[1:]:
+        _, number = np.unique(number * (int(row.max(initial=0)) + 1) + row, return_inverse=True)
+    for each in range(int(number.max(initial=-1)) + 1):
+        yield np.flatnonzero(number == each)
 
 
 def of_chosen(plan: Plan, attribute: str, chosen: Chosen) -> Mechanism:

@@ -109,6 +109,9 @@ def query(
     given: Annotated[
         str, typer.Option(help="One of the two: the other within its groups, and compared.")
     ] = "",
+    reference: Annotated[
+        str, typer.Option(help="Of --given: the group that the others are compared with.")
+    ] = "",
     nonnegative: Annotated[
         bool, typer.Option(help="Of --joint: the most likely table, without negative shares.")
     ] = False,
@@ -131,7 +134,7 @@ def query(
             "choose one of --by, --compare, --suspicions, --watch and --distribution, of which "
             "--between, --quantile and --cdf are parts"
         )
-    two = TwoAttributes(joint, independent, given, nonnegative)
+    two = TwoAttributes(joint, independent, given, nonnegative, reference)
     if two.asked or other:
         two.check(attribute, other)
         _refuse_beside_two(

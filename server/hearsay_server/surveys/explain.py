@@ -194,7 +194,7 @@ def _ranges(plan: Plan, level: Level, rows: Sequence[Row], users: int) -> list[s
     """Return lines on how well ranges and the median of binned numbers will be known."""
     lines = []
     for row in rows:
-        domain, mechanism = plan.attributes[row.attribute].domain, level.mechanisms[row.attribute]
+        domain, mechanism = plan.asked(row.attribute).domain, level.mechanisms[row.attribute]
         if row.level != level.name or not isinstance(domain, Binned):
             continue
         assert isinstance(mechanism, Waves)

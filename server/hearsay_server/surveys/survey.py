@@ -215,7 +215,7 @@ class Question:
         found: list[float] = []
         if isinstance(self.domain, Numeric) and self.domain.is_graded:
             for anchor in _ANCHORS:
-                noise = graded.noise(graded.table(self.domain, math.exp(anchor)))
+                noise = graded.predicted_noise(self.domain, math.exp(anchor))
                 plain = float(np.interp(anchor, _NOISE_ANCHORS, _log_noise()))
                 found.append(math.log(noise) - plain)
             return found
