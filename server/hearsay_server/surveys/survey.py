@@ -17,13 +17,14 @@ from google.protobuf.message import Message
 
 import hearsay.plans.plan
 from hearsay.plans import period
-from hearsay.plans.domains import Categorical, Domain
+from hearsay.plans.domains import Categorical, Domain, Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.plans.views import View
 from hearsay.v1 import plan_pb2, survey_pb2
 from hearsay_server.surveys import catalogue
-from ldp import InvalidInput, Mechanism
+from ldp import InvalidInput, Mechanism, SetSelection
 from ldp.core.exact import MAX_EPSILON, ONE, check_epsilon, float_below
+from ldp.estimating.ratings import RatedShares
 from ldp.planning import budget as budgets
 from ldp.planning.budget import Budget, Decision
 from ldp.planning.choice import minimax_constant
@@ -149,6 +150,15 @@ class Question:
 
     def mechanism(self, epsilon: float) -> Mechanism:
         """Calibrate the mechanism to a share of a record's epsilon."""
+        if isinstance(self.domain, SetOf):
+            name, items = self.asked_for or "auto", len(self.domain.values)
+            return catalogue.sets(name, items, self.domain.most, epsilon)
+        if isinstance(self.domain, Ratings):
+            if self.asked_for not in ("", "auto", "set_selection"):
+                raise InvalidInput(
+                    f"mechanism must be auto or set_selection for ratings, got {self.asked_for!r}"
+                )
+            return SetSelection(2 * len(self.domain.keys), epsilon, self.domain.most)
         if not isinstance(self.domain, Categorical):
             steps = len(self.domain.points) - 1 if self.domain.points else 0
             return catalogue.numeric(self.asked_for or "auto", epsilon, steps)
@@ -171,10 +181,13 @@ class Question:
         """Predict the variance of one report: of a value's frequency on average, or of a number.
 
         For numbers, that of the worst one, in a population spread evenly over the range. For
-        categories the least possible for a uniform population; where values are sensitive
-        or have classes, as much more or less than without as it is at the nearest epsilons for
-        which a channel was designed.
+        categories the least possible for a uniform population; where values are sensitive or have
+        classes, as much more or less than without as it is at the nearest epsilons for which a
+        channel was designed. For sets that of an item's share, for ratings that of the share who
+        rate a key, if half as many items or keys apply as may: what `planned` says.
         """
+        if isinstance(self.domain, SetOf | Ratings):
+            return planned(self.domain, self.mechanism(epsilon))
         if not isinstance(self.domain, Categorical):
             noise = np.interp(math.log(epsilon), _NOISE_ANCHORS, _log_noise())
             return math.exp(noise) + SPREAD
@@ -194,6 +207,16 @@ class Question:
             least = minimax_constant(policy.k, epsilon)
             found.append(math.log(design(policy, gap=1e-3).variance / least))
         return found
+
+
+def planned(domain: SetOf | Ratings, mechanism: Mechanism) -> float:
+    """Predict the variance of one report of a set's item, or of the share who rate a key, where
+    people have half as many items, or rate half as many keys, as they may, and all are alike."""
+    share = domain.most / (2 * len(domain.labels))
+    if isinstance(domain, Ratings):
+        assert isinstance(mechanism, SetSelection)
+        mechanism = RatedShares.of(mechanism)
+    return float(np.mean(mechanism.variance(share, 1)))
 
 
 @lru_cache(maxsize=1)
