@@ -7,24 +7,21 @@ and the mean size that the items' shares sum to is the one that the dummies tell
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ldp.core.estimation import Estimate
-from ldp.core.mechanism import Codes
+from ldp.core.mechanism import Mechanism
 from ldp.core.repeated import Repeats
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
+from ldp.estimating.pairs import PairTally
 from ldp.mechanisms.sets.base import SetMechanism
 from ldp.mechanisms.sets.set_bits import SetBits
 from ldp.mechanisms.sets.set_selection import SetSelection
 
 Floats = NDArray[np.float64]
-
-MAX_PAIRED = 1 << 11
-"""The most members of a report's domain whose pairs are counted: the counts are its square."""
 
 
 class SetSizes(SetSelection):
@@ -140,41 +137,9 @@ def mean_size(mechanism: SetMechanism) -> "MeanSize | MeanOfBits":
 # --- pairs ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class PairTally:
-    """How many of `n` reports have each two members: `counts` has shape (members, members), with
-    the members' own counts on the diagonal."""
-
-    n: int
-    counts: NDArray[np.int64]
-
-    def __add__(self, other: "PairTally") -> "PairTally":
-        return PairTally(self.n + other.n, self.counts + other.counts)
-
-
-def can_pair(mechanism: SetMechanism) -> bool:
-    """Tell whether reports have two members at least, so that pairs can be estimated."""
-    return (
-        isinstance(mechanism, SetSelection)
-        and mechanism.size > 1
-        and mechanism.most > 1
-        and mechanism.tally_size <= MAX_PAIRED
-    )
-
-
-def pair_tally(mechanism: SetSelection, codes: Codes) -> PairTally:
-    """Count the pairs of members in codes; cost: n times the square of the members.
-
-    Raises `InvalidInput` where pairs cannot be told (`can_pair`).
-    """
-    if not can_pair(mechanism):
-        raise InvalidInput(
-            f"pairs are told by set_selection with reports of two members at least, of at most "
-            f"{MAX_PAIRED}, got {mechanism.name} of {mechanism.tally_size} counts"
-        )
-    members = mechanism.members(codes)[:, : mechanism.items].astype(np.float32)
-    # Floats of 24 bits count exactly up to 2**24 rows.
-    return PairTally(len(codes), np.rint(members.T @ members).astype(np.int64))
+def can_pair(mechanism: Mechanism) -> bool:
+    """Tell whether reports have two members at least, so that pairs of items can be estimated."""
+    return isinstance(mechanism, SetSelection) and mechanism.size > 1 and mechanism.most > 1
 
 
 def pairs(cohorts: Sequence[tuple[SetSelection, PairTally, Repeats]]) -> Estimate:
@@ -183,7 +148,8 @@ def pairs(cohorts: Sequence[tuple[SetSelection, PairTally, Repeats]]) -> Estimat
     The parameters are the pairs in the order of `numpy.triu_indices(items, 1)`. Of a report Z,
     (1{u, v in Z} - pi_0 - b (1{u in Z} + 1{v in Z} - 2 q)) / (pi_2 - 2 pi_1 + pi_0) is unbiased for
     1{u, v in S}, with b = (pi_1 - pi_0) / (p - q). Cohorts count by their reports, as `stratified`;
-    errors are for the population, and allow for the cohorts' `repeats`. Intervals are Wald's.
+    errors are for the population, and allow for the cohorts' `repeats`. Intervals are Wald's. A
+    cohort's pair tally is that of its reports with themselves.
     Raises `InvalidInput` without reports.
     """
     seen = [(m, tally, own) for m, tally, own in cohorts if tally.n]
@@ -196,8 +162,8 @@ def pairs(cohorts: Sequence[tuple[SetSelection, PairTally, Repeats]]) -> Estimat
         q, gain = mechanism._rounded_support
         none, one, two = mechanism.pair_support
         slope, scale = (one - none) / gain, two - 2 * one + none
-        singles = np.diag(tally.counts) / tally.n
-        both = tally.counts[rows, columns] / tally.n
+        singles = tally.first.counts / tally.n
+        both = tally.products[rows, columns] / tally.n
         either = singles[rows] + singles[columns]
         value = (both - none - slope * (either - 2 * q)) / scale
         # The square of 1{u, v} - b (1{u} + 1{v}), whose products are 1{u, v} again.

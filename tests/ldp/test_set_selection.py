@@ -108,6 +108,10 @@ def test_no_two_sets_of_any_sizes_are_told_apart_by_more_than_epsilon(
             worst = max(x / y for x, y in zip(one, other, strict=True))
             assert worst == 1 if one == other else worst <= channel.worst_ratio
     assert channel.satisfies(mechanism.epsilon)
+    assert mechanism.variation == max(
+        sum(max(x - y, Fraction(0)) for x, y in zip(channel.rows[0], row, strict=True))
+        for row in channel.rows
+    )
     assert channel.epsilon == mechanism.realised_epsilon >= 0.999 * mechanism.epsilon
 
 
@@ -224,7 +228,7 @@ def test_integers_that_make_no_selection_are_refused(change: dict[str, list[int]
 
 
 def test_an_integer_of_another_domain_is_refused_or_keeps_epsilon() -> None:
-    honest = SetSelection(10, 1.0, 4, size=3, meet=1)
+    honest = SetSelection(6, 1.0, 3, size=2, meet=1)
     for name in ("items", "most", "size", "meet"):
         for by in (-1, 1):
             changed = {**honest.integers, name: (honest.integers[name][0] + by,)}

@@ -54,6 +54,10 @@ class SetBits(Counted, SetMechanism):
         return Fraction(ONE - self.flip, self.flip)
 
     @property
+    def variation(self) -> Fraction:
+        return 1 - Fraction(2 * self.flip, ONE)
+
+    @property
     def tally_size(self) -> int:
         return 2 * self.items
 

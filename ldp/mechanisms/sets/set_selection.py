@@ -31,6 +31,9 @@ MAX_SIZE = 1 << 12
 _PATIENCE = 12
 """Sizes of a report that may be worse in a row before the search for the best one ends."""
 
+_FEW_TERMS = 1 << 8
+"""Products of binomials that are added up exactly."""
+
 _BLOCK = 1 << 14
 """Sets that are randomised together."""
 
@@ -104,6 +107,28 @@ class SetSelection(SubsetCodes, SetMechanism):
 
     def _worst_ratio(self) -> Fraction:
         return Fraction(self.include * self._others, (ONE - self.include) * self._hits)
+
+    @property
+    def variation(self) -> Fraction:
+        """The total variation of two sets without a common member, as are a full one and the empty
+        one; a bound on it where `meet` is large."""
+        hit, other = Fraction(self.include, self._hits), Fraction(ONE - self.include, self._others)
+        return (hit - other) * self._apart / ONE
+
+    @cached_property
+    def _apart(self) -> int:
+        """How many reports are hits of one set and not of another that has no member in common."""
+        if self.meet * self.most > _FEW_TERMS:
+            return self._hits
+        m, k, rest = self.most, self.size, self.items - self.most
+        found = 0
+        for j in range(self.meet, min(m, k) + 1):
+            others = sum(
+                math.comb(m, i) * math.comb(rest, k - j - i)
+                for i in range(min(self.meet, k - j + 1))
+            )
+            found += math.comb(m, j) * others
+        return found
 
     @property
     def tally_size(self) -> int:
@@ -282,15 +307,6 @@ class SetSelection(SubsetCodes, SetMechanism):
 
     def _supported(self, codes: Codes, value: int) -> NDArray[Any]:
         return codes == value if self.size == 1 else super()._supported(codes, value)
-
-    def members(self, codes: Codes) -> NDArray[np.bool_]:
-        """Return which members each code has, shape (n, items + most)."""
-        if self._masked:
-            bits = np.unpackbits(codes, axis=1, count=self.tally_size, bitorder="little")
-            return bits.view(np.bool_)
-        found = np.zeros((len(codes), self.tally_size), dtype=np.bool_)
-        np.put_along_axis(found, codes.reshape(len(codes), -1).astype(np.intp), True, axis=1)
-        return found
 
     # --- estimating ----------------------------------------------------------------------------
 

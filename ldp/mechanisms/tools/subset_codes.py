@@ -84,3 +84,11 @@ class SubsetCodes(Mechanism):
             return codes[:, value >> 3] >> (value & 7) & 1
         supported: NDArray[Any] = (codes == value).any(axis=1)
         return supported
+
+    def each_counted(self, codes: Codes) -> NDArray[np.int64]:
+        if self._masked:
+            bits = np.unpackbits(codes, axis=1, count=self.tally_size, bitorder="little")
+            return bits.astype(np.int64)
+        found = np.zeros((len(codes), self.tally_size), dtype=np.int64)
+        np.put_along_axis(found, codes.reshape(len(codes), -1).astype(np.intp), 1, axis=1)
+        return found
