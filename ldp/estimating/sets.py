@@ -7,18 +7,20 @@ and the mean size that the items' shares sum to is the one that the dummies tell
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ldp.core.estimation import Estimate
+from ldp.core.estimator import Estimator
 from ldp.core.mechanism import Mechanism
 from ldp.core.repeated import Repeats
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 from ldp.estimating.pairs import PairTally
 from ldp.mechanisms.sets.base import SetMechanism
-from ldp.mechanisms.sets.set_bits import SetBits
 from ldp.mechanisms.sets.set_selection import SetSelection
 
 Floats = NDArray[np.float64]
@@ -69,8 +71,18 @@ class SetSizes(SetSelection):
         return found
 
 
-class MeanSize(SetSizes):
-    """`SetSelection` whose estimate is the mean size, shape (1,), in [0, most]."""
+@dataclass(frozen=True)
+class MeanSize(Estimator):
+    """The mean size of sets, shape (1,), in [0, largest], from the reports of a mechanism."""
+
+    name: ClassVar[str] = "mean size"
+    mechanism: SetMechanism
+    largest: int
+    """The number of items of the largest set that people may have."""
+
+    @property
+    def tally_size(self) -> int:
+        return self.mechanism.tally_size
 
     @property
     def parameters(self) -> int:
@@ -78,60 +90,33 @@ class MeanSize(SetSizes):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        return 0.0, float(self.most)
+        return 0.0, float(self.largest)
 
     def debias(self, tally: Tally) -> Floats:
-        return np.array([np.arange(self.most + 1) @ super().debias(tally)])
+        return np.array([self.mechanism.debias(tally).sum()])
 
     def variance(self, truth: ArrayLike, n: int) -> Floats:
-        """Return the variance where half of the sets are empty and half are full, about: the worst
-        case of a mean in the middle."""
-        share = np.clip(np.asarray(truth, dtype=float) / self.most, 0, 1)
-        sizes = np.zeros(self.most + 1)
-        sizes[0], sizes[-1] = 1 - share.mean(), share.mean()
-        return np.full(share.shape, self._of_sizes(sizes, n))
+        """Return the variance where a set is empty or has `largest` items: the greatest spread."""
+        share = np.clip(np.asarray(truth, dtype=float) / self.largest, 0, 1)
+        full = float(share.mean())
+        if isinstance(self.mechanism, SetSelection):
+            sizes = np.zeros(self.largest + 1)
+            sizes[0], sizes[-1] = 1 - full, full
+            return np.full(share.shape, self._of_sizes(sizes, n))
+        each = full * self.largest / self.mechanism.items
+        return np.full(share.shape, self.mechanism.items * self.mechanism.variance(each, n))
 
     def tally_variance(self, truth: ArrayLike, tally: Tally) -> Floats:
-        """Return the variance for the sizes that the tally tells."""
-        sizes = np.clip(super().debias(tally), 0, 1)
-        return np.array([self._of_sizes(sizes / max(sizes.sum(), 1e-9), tally.n)])
+        """Return the variance for the sizes, or the items' shares, that the tally tells."""
+        if isinstance(self.mechanism, SetSelection):
+            sizes = np.clip(SetSizes.of(self.mechanism).debias(tally), 0, 1)
+            return np.array([self._of_sizes(sizes / max(sizes.sum(), 1e-9), tally.n)])
+        shares = np.clip(self.mechanism.debias(tally), 0, 1)
+        return np.array([self.mechanism.tally_variance(shares, tally).sum()])
 
     def _of_sizes(self, sizes: Floats, n: int) -> float:
-        each = np.arange(self.most + 1)
-        return float(each @ self.covariance(sizes, n) @ each)
-
-
-class MeanOfBits(SetBits):
-    """`SetBits` whose estimate is the mean size, shape (1,), in [0, items]."""
-
-    @property
-    def parameters(self) -> int:
-        return 1
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        return 0.0, float(self.items)
-
-    def debias(self, tally: Tally) -> Floats:
-        return np.array([super().debias(tally).sum()])
-
-    def variance(self, truth: ArrayLike, n: int) -> Floats:
-        share = np.asarray(truth, dtype=float) / self.items
-        return self.items * super().variance(share, n)
-
-    def tally_variance(self, truth: ArrayLike, tally: Tally) -> Floats:
-        """Return the variance for the shares that the tally tells."""
-        shares = np.clip(super().debias(tally), 0, 1)
-        return np.array([super().tally_variance(shares, tally).sum()])
-
-    def moments(self, truth: Floats, n: int) -> None:  # type: ignore[override]
-        return None
-
-
-def mean_size(mechanism: SetMechanism) -> "MeanSize | MeanOfBits":
-    """Return the mechanism of a plan as one that estimates the mean size of sets."""
-    kind = MeanOfBits if isinstance(mechanism, SetBits) else MeanSize
-    return kind.from_integers(mechanism.epsilon, mechanism.integers)
+        each = np.arange(self.largest + 1)
+        return float(each @ SetSizes.of(self.mechanism).covariance(sizes, n) @ each)
 
 
 # --- pairs ---------------------------------------------------------------------------------------

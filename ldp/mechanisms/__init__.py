@@ -131,6 +131,7 @@ NUMBERS: Mapping[str, Callable[[float], MeanMechanism]] = {
 
 SETS: Mapping[str, Callable[[int, int, float], SetMechanism]] = {
     "set_selection": lambda items, most, epsilon: SetSelection(items, epsilon, most),
+    "set_pairs": lambda items, most, epsilon: SetSelection.pairing(items, epsilon, most),
     "set_bits": lambda items, most, epsilon: SetBits(items, epsilon),
 }
 """Constructors from (items, items of the largest set, epsilon), of mechanisms for sets of items."""

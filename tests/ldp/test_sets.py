@@ -8,7 +8,7 @@ import pytest
 from ldp import Cohorts, InvalidInput, SetBits, SetSelection, Tally
 from ldp.core.repeated import Repeats
 from ldp.estimating.pairs import PairTally, count_pairs
-from ldp.estimating.sets import MeanSize, SetSizes, can_pair, mean_size, pairs
+from ldp.estimating.sets import MeanSize, SetSizes, can_pair, pairs
 from ldp.estimating.strata import answer
 from ldp.testing import SeededCoins
 
@@ -56,7 +56,9 @@ def test_sizes_are_unbiased_with_the_covariance_of_the_formula(mechanism: SetSel
     assert sizes.covariance(truth, 1) == pytest.approx(covariance)
     assert sizes.variance(truth, 10) == pytest.approx(np.diag(covariance) / 10)
     size = np.arange(mechanism.most + 1)
-    assert mean_size(mechanism)._of_sizes(truth, 1) == pytest.approx(size @ covariance @ size)
+    assert MeanSize(mechanism, mechanism.most)._of_sizes(truth, 1) == pytest.approx(
+        size @ covariance @ size
+    )
 
 
 def test_the_sizes_of_departments_have_these_errors() -> None:
@@ -70,9 +72,9 @@ def test_the_sizes_of_departments_have_these_errors() -> None:
 def test_the_items_and_the_dummies_tell_one_mean_size(coins: SeededCoins) -> None:
     mechanism = SetSelection(6, 1.0, 3, size=2, meet=1)
     tally = mechanism.tally(mechanism.randomize_many([[0], [1, 2], [], [3, 4, 5]] * 50, coins))
-    mean = mean_size(mechanism)
-    assert isinstance(mean, MeanSize)
-    assert mean.debias(tally) == pytest.approx(mechanism.debias(tally).sum())
+    mean = MeanSize(mechanism, 3)
+    told = SetSizes.of(mechanism).debias(tally)
+    assert mean.debias(tally) == pytest.approx(np.arange(4) @ told)
     estimate = mean.estimate(tally)
     (low,), (high,) = estimate.interval()
     assert estimate.bounds == (0, 3)
@@ -84,7 +86,7 @@ def test_bits_tell_the_mean_size_only(coins: SeededCoins) -> None:
     with pytest.raises(InvalidInput, match="tells no sizes but their mean"):
         SetSizes.of(mechanism)
     sets = [[0], [1, 2], [], [3, 4, 5]] * 2000
-    mean = mean_size(mechanism)
+    mean = MeanSize(mechanism, 3)
     estimate = mean.estimate(mechanism.tally(mechanism.randomize_many(sets, coins)))
     assert abs(estimate.value[0] - 1.5) < 4 * estimate.standard_error[0]
     assert 0.03 < estimate.standard_error[0] < 0.05
@@ -136,6 +138,11 @@ def test_reports_of_one_member_tell_no_pairs() -> None:
     assert not can_pair(SetBits(4, 1.0))
     with pytest.raises(InvalidInput, match="no reports"):
         pairs([])
+    pairing = SetSelection.pairing(14, 1.0, 8)
+    assert (pairing.size, pairing.meet) == (3, 2)
+    assert can_pair(pairing)
+    with pytest.raises(InvalidInput, match="pairs are of two items"):
+        SetSelection.pairing(14, 1.0, 1)
 
 
 def test_levels_of_sizes_are_pooled(coins: SeededCoins) -> None:

@@ -14,6 +14,10 @@ _MORE_COLUMNS = (
     "alike",
     "alike_low",
     "alike_high",
+    "share",
+    "share_standard_error",
+    "share_low",
+    "share_high",
 )
 DIFFERENCE_COLUMNS = (
     "first",
@@ -24,6 +28,17 @@ DIFFERENCE_COLUMNS = (
     "high",
     "p_value",
     "adjusted_p_value",
+)
+
+
+PAIR_COLUMNS = (
+    "first",
+    "second",
+    "estimate",
+    "standard_error",
+    "low",
+    "high",
+    "independent",
 )
 
 

@@ -138,6 +138,19 @@ class SetSelection(SubsetCodes, SetMechanism):
     def largest(self) -> int:
         return self.most
 
+    @classmethod
+    def pairing(cls, items: int, epsilon: float, most: int) -> "SetSelection":
+        """Return the mechanism of least variance among those whose reports tell pairs of items.
+
+        Its reports have two members at least. Raises `InvalidInput` for fewer than two items, and
+        sets of one.
+        """
+        if min(items, most) < 2:
+            raise InvalidInput(
+                f"pairs are of two items of a set, got {items} items and sets of {most}"
+            )
+        return cls(items, epsilon, most, *best_sizes(items, most, epsilon, 2))
+
     # --- chances -------------------------------------------------------------------------------
 
     @cached_property
@@ -347,8 +360,9 @@ class SetSelection(SubsetCodes, SetMechanism):
 
 
 @lru_cache(maxsize=4096)
-def best_sizes(items: int, most: int, epsilon: float) -> tuple[int, int]:
-    """Return the size of a report and its threshold, (size, meet), of the least variance.
+def best_sizes(items: int, most: int, epsilon: float, least: int = 1) -> tuple[int, int]:
+    """Return the size of a report, `least` or more, and its threshold, (size, meet), of the least
+    variance.
 
     That is the variance of an item that a share of most / (2 items) of the people have. Thresholds
     are tried from 1 until one is worse than the one before, sizes until they have been worse for a
@@ -356,17 +370,19 @@ def best_sizes(items: int, most: int, epsilon: float) -> tuple[int, int]:
     """
     best = (math.inf, 0, 0)
     for meet in range(1, most + 1):
-        found = min(_tried(items, most, epsilon, meet), default=best)
+        found = min(_tried(items, most, epsilon, meet, least), default=best)
         if found >= best:
             break
         best = found
     return best[1], best[2]
 
 
-def _tried(items: int, most: int, epsilon: float, meet: int) -> Iterator[tuple[float, int, int]]:
+def _tried(
+    items: int, most: int, epsilon: float, meet: int, at_least: int
+) -> Iterator[tuple[float, int, int]]:
     """Yield the variance, the size and the threshold of sizes that may be the best."""
     least, worse = math.inf, 0
-    for size in range(meet, min(items + meet - 1, MAX_SIZE) + 1):
+    for size in range(max(meet, at_least), min(items + meet - 1, MAX_SIZE) + 1):
         variance = planned_variance(items, most, size, meet, epsilon)
         yield variance, size, meet
         worse = 0 if variance < least else worse + 1

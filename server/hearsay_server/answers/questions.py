@@ -15,11 +15,13 @@ from hearsay.plans.domains import Categorical
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers import distributions, queries, rows
+from hearsay_server.answers import pairs as paired
 from hearsay_server.answers.queries import Tallies
 from hearsay_server.ingest.intake import Cohort
 from ldp import InvalidInput
 from ldp.assurance import suspicion
 from ldp.assurance.suspicion import Supports
+from ldp.estimating.pairs import PairTally
 
 _TARGETS = 3
 """Values tested for being supported together, unless some are named: fewer hide among honest
@@ -134,6 +136,25 @@ def suspicions(
     return data
 
 
+def pair_counts(
+    frozen: bytes, attribute: str, levels: Iterable[str], pages: list[Page]
+) -> dict[str, PairTally]:
+    """Count the pairs of members of the reports in some pages; raise as `rows.pairs_by_level`."""
+    return rows.pairs_by_level(_parsed(frozen), attribute, levels, pages)
+
+
+def pairs(
+    frozen: bytes,
+    question: analyst_pb2.PairsRequest,
+    tallies: Tallies,
+    found: Mapping[str, PairTally],
+) -> bytes:
+    """Answer `Pairs` in one message, from the pairs counted at each level."""
+    answer = paired.pairs(_parsed(frozen), question, tallies, found)
+    data: bytes = answer.SerializeToString()
+    return data
+
+
 def _messages(answer: _Long) -> Iterator[bytes]:
     """Yield an answer in messages of about `_MESSAGE` bytes, which merged are the answer."""
     lists = [name for name in ("rows", "cohorts") if name in answer.DESCRIPTOR.fields_by_name]
@@ -156,5 +177,5 @@ def _messages(answer: _Long) -> Iterator[bytes]:
 def _domain(plan: Plan, attribute: str) -> Categorical:
     domain = plan.asked(attribute).domain
     if not isinstance(domain, Categorical):
-        raise InvalidInput(f"{attribute!r} is a number: the tests are for values")
+        raise InvalidInput(f"{attribute!r} is not one of some values: the tests are for those")
     return domain

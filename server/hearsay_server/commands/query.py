@@ -18,6 +18,9 @@ from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, T
 from hearsay_server.commands.shown import Shown
 from ldp.errors import InvalidInput, needs
 
+_PAIRS = 20
+"""Pairs of items that are shown unless --top says more."""
+
 Level = Annotated[list[str] | None, typer.Option(help="Only reports of this level; repeatable.")]
 Period = Annotated[list[str] | None, typer.Option(help="Only reports of this period; repeatable.")]
 First = Annotated[str, typer.Option("--from", help="Only this period and later ones.")]
@@ -71,6 +74,12 @@ def query(
     plot: Annotated[
         Path | None, typer.Option(help="Draw the answer, too: FILE.png, FILE.svg or FILE.pdf.")
     ] = None,
+    sizes: Annotated[
+        bool, typer.Option(help="How many items people's sets have, instead of which.")
+    ] = False,
+    pairs: Annotated[
+        bool, typer.Option(help="Which share of people have both of two items of a set.")
+    ] = False,
     distribution: Annotated[
         bool, typer.Option(help="How a number is distributed, instead of its mean.")
     ] = False,
@@ -96,11 +105,18 @@ def query(
     """Ask for attributes' debiased frequencies, or means, with their errors."""
     if as_json and as_csv:
         raise InvalidInput("choose one of --json and --csv")
-    if sum([bool(by), suspicions, distribution, bool(compare), watch is not None]) > 1:
+    if sum([bool(by), suspicions, distribution, pairs, bool(compare), watch is not None]) > 1:
         raise InvalidInput(
-            "choose one of --by, --compare, --suspicions, --distribution and --watch"
+            "choose one of --by, --compare, --suspicions, --distribution, --pairs and --watch"
+        )
+    if sizes and (suspicions or distribution or pairs or compare):
+        raise InvalidInput(
+            "--sizes is about the numbers of items: leave out --compare, --suspicions, "
+            "--distribution and --pairs"
         )
     limited = top is not None or bool(values)
+    if pairs and values:
+        raise InvalidInput("--pairs takes --top, not --values")
     if limited and (suspicions or distribution or compare):
         raise InvalidInput("--top and --values choose among the rows of frequencies")
     shaping = [bool(sums), bool(method), bool(consistent), forged is not None, recover is not None]
@@ -112,7 +128,14 @@ def query(
     if sums and (distribution or suspicions):
         raise InvalidInput("--sum is about values: leave out --distribution and --suspicions")
     if not attribute:
-        _refuse_all(sum=sums, suspicions=suspicions, distribution=distribution, watch=watch)
+        _refuse_all(
+            sum=sums,
+            suspicions=suspicions,
+            distribution=distribution,
+            watch=watch,
+            sizes=sizes,
+            pairs=pairs,
+        )
     if plot is not None:
         if suspicions or watch is not None:
             raise InvalidInput("--plot draws neither --suspicions nor --watch")
@@ -137,6 +160,8 @@ def query(
         options["recover"] = recover
     if top is not None:
         options["top"] = top
+    if sizes:
+        options["sizes"] = True
     if values:
         options["values"] = next(csv.reader([values]))
     with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
@@ -145,6 +170,19 @@ def query(
                 survey=survey, attribute=attribute, targets=suspect or (), selection=selection
             )
             show.suspicions(analyst.query_suspicions(asked))
+        elif pairs:
+            together = analyst.query_pairs(
+                analyst_pb2.PairsRequest(
+                    survey=survey,
+                    attribute=attribute,
+                    top=top or _PAIRS,
+                    confidence=confidence,
+                    selection=selection,
+                )
+            )
+            show.pairs(together)
+            if plot is not None:
+                plotting.pairs(together, plot)
         elif distribution:
             question = analyst_pb2.DistributionRequest(
                 survey=survey,

@@ -9,11 +9,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from multiprocessing.pool import Pool
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,10 +25,10 @@ from rich.table import Table
 
 import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.plans.domains import Categorical, Numeric
+from hearsay.plans.domains import Domain, Numeric, Ratings, SetOf
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2, collector_pb2, survey_pb2
-from hearsay_server.demo.devices import Answers, Respondent, Sent, deliver, start
+from hearsay_server.demo.devices import Answer, Answers, Respondent, Sent, deliver, start
 from hearsay_server.demo.results import Comparison, draw, show
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.describe import describe
@@ -84,7 +85,7 @@ def from_csv(file: Path, survey: survey_pb2.Survey) -> Source:
 
 def _source(title: str, survey: survey_pb2.Survey, table: pd.DataFrame) -> Source:
     plan = hearsay.plans.plan.parse(surveys.resolve(survey))
-    respondents: list[dict[str, str | float]] = [{} for _ in range(len(table))]
+    respondents: list[dict[str, Answer]] = [{} for _ in range(len(table))]
     left_out = 0
     for name, attribute in plan.attributes.items():
         for answers, cell in zip(respondents, table[name], strict=True):
@@ -100,9 +101,16 @@ def _source(title: str, survey: survey_pb2.Survey, table: pd.DataFrame) -> Sourc
     return Source(title, survey, [answers for answers in respondents if answers], left_out)
 
 
-def _answer(domain: Categorical | Numeric, cell: object) -> str | float:
+def _answer(domain: Domain, cell: object) -> Answer:
+    """Return a cell as an answer: of a set "mail;maps", of ratings "food=4;staff=2"."""
     if isinstance(domain, Numeric):
         return float(str(cell))
+    if isinstance(domain, SetOf | Ratings):
+        parts = [part.strip() for part in str(cell).split(";") if part.strip()]
+        if isinstance(domain, SetOf):
+            return parts
+        rated = [part.rpartition("=") for part in parts]
+        return {key.strip(): float(rating) for key, _, rating in rated}
     whole = isinstance(cell, float) and cell.is_integer()
     return str(int(cell)) if whole and isinstance(cell, float) else str(cell).strip()
 
@@ -202,10 +210,13 @@ def _collect(
 def _ask(source: Source, address: str) -> list[Comparison]:
     results = []
     with Analyst(address) as analyst:
-        for attribute in source.survey.attributes:
-            name = attribute.name
+        plan = hearsay.plans.plan.parse(surveys.resolve(source.survey))
+        for name, attribute in plan.attributes.items():
             given = [answers[name] for answers in source.respondents if name in answers]
             frame = analyst.estimate(source.survey.name, name)
+            if isinstance(attribute.domain, Ratings):
+                results += _rated(name, attribute.domain, given, frame)
+                continue
             for label, row in frame.iterrows():
                 results.append(
                     Comparison(
@@ -215,17 +226,57 @@ def _ask(source: Source, address: str) -> list[Comparison]:
                         standard_error=row["standard_error"],
                         low=row["low"],
                         high=row["high"],
-                        truth=_truth(attribute, given, str(label)),
+                        truth=_truth(attribute.domain, given, str(label)),
                     )
                 )
     return results
 
 
-def _truth(attribute: survey_pb2.Attribute, given: Sequence[str | float], label: str) -> float:
-    if attribute.WhichOneof("domain") == "numeric":
-        low, high = attribute.numeric.low, attribute.numeric.high
-        return float(np.clip(np.array(given, dtype=float), low, high).mean())
+def _truth(domain: Domain, given: Sequence[Any], label: str) -> float:
+    if isinstance(domain, Numeric):
+        return float(np.clip(np.array(given, dtype=float), domain.low, domain.high).mean())
+    if isinstance(domain, SetOf):
+        # Of a set that is too large as many items count as may, drawn at random.
+        return sum(min(1, domain.most / len(s)) for s in given if label in s) / len(given)
     return given.count(label) / len(given)
+
+
+def _rated(
+    name: str, domain: Ratings, given: Sequence[Mapping[str, float]], frame: pd.DataFrame
+) -> Iterator[Comparison]:
+    """Yield the shares of respondents who rated each key, and the mean ratings that are known."""
+    for key, row in frame.iterrows():
+        counted = [(min(1, domain.most / len(table)), table) for table in given if key in table]
+        weight = sum(share for share, _ in counted)
+        yield Comparison(
+            attribute=f"{name}: who rated",
+            label=str(key),
+            estimate=row["share"],
+            standard_error=row["share_standard_error"],
+            low=row["share_low"],
+            high=row["share_high"],
+            truth=weight / len(given),
+        )
+    for key, row in frame.dropna(subset="estimate").iterrows():
+        counted = [(min(1, domain.most / len(table)), table) for table in given if key in table]
+        weight = sum(share for share, _ in counted)
+        yield Comparison(
+            attribute=name,
+            label=str(key),
+            estimate=row["estimate"],
+            standard_error=row["standard_error"],
+            low=row["low"],
+            high=row["high"],
+            truth=sum(share * table[key] for share, table in counted) / max(weight, 1e-9),
+        )
+
+
+def _in_words(answer: Answer) -> str:
+    if isinstance(answer, float):
+        return f"{answer:g}"
+    if isinstance(answer, Mapping):
+        return escape(", ".join(f"{key} {rating:g}" for key, rating in answer.items()) or "none")
+    return escape(answer if isinstance(answer, str) else ", ".join(answer) or "none")
 
 
 def _show_exhibit(exhibit: Sent, plan: hearsay.plans.plan.Plan, console: Console) -> None:
@@ -238,7 +289,7 @@ def _show_exhibit(exhibit: Sent, plan: hearsay.plans.plan.Plan, console: Console
             kept = exhibit.respondent.answers[name]
             table.add_row(
                 name,
-                f"{kept:g}" if isinstance(kept, float) else escape(kept),
+                _in_words(kept),
                 escape(describe(plan.attributes[name].domain, mechanism, codes[name])),
                 f"{mechanism.realised_epsilon:.3f}",
             )

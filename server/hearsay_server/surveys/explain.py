@@ -11,9 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 
 import hearsay.plans.plan
-from hearsay.plans.domains import Categorical
+from hearsay.plans.domains import Categorical, Ratings, SetOf
 from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import survey_pb2
+from hearsay_server.surveys import explain_sets
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.survey import Question
 from ldp import InvalidInput, Mechanism
@@ -111,8 +112,13 @@ def _rows(plan: Plan, level: Level, users: int) -> list[Row]:
     rows = []
     chances = (chance / (1 << 64) for chance in level.budget.chances)
     for (name, mechanism), chance in zip(level.mechanisms.items(), chances, strict=True):
-        units = plan.attributes[name].domain.units
-        error = units * math.sqrt(_variance(mechanism) / (users * chance))
+        domain = plan.asked(name).domain
+        variance = (
+            surveys.planned(domain, mechanism)
+            if isinstance(domain, SetOf | Ratings)
+            else _variance(mechanism)
+        )
+        error = domain.units * math.sqrt(variance / (users * chance))
         size = mechanism.code_bytes
         memoizer = plan.memoizer(level.name, name)
         memo = memoizer.epsilon if memoizer else 0.0
@@ -132,6 +138,9 @@ def _variance(mechanism: Mechanism) -> float:
 def _protections(question: Question) -> list[str]:
     """Return lines on which values are protected from which, at epsilon 1 of the attribute."""
     domain = question.domain
+    if isinstance(domain, SetOf | Ratings):
+        noun = "set" if isinstance(domain, SetOf) else "table of ratings"
+        return [f"{question.name}: every {noun} from every other, the empty one too, by epsilon"]
     if not isinstance(domain, Categorical):
         return [f"{question.name}: every number from every other, by epsilon"]
     policy = domain.policy(1.0)
@@ -181,6 +190,10 @@ def show(explanation: Explanation, console: Console) -> None:
     console.print("\n[bold]Who is protected from what[/bold]")
     for line in explanation.protections:
         _print(f"  {line}", console)
+    if told := explain_sets.lines(plan, explanation.users):
+        console.print("\n[bold]What sets and ratings tell[/bold]")
+        for line in told:
+            _print(f"  {line}", console)
     memos = any(row.memo for row in explanation.rows)
     if memos:
         console.print("\n[bold]What reports of several periods cost together[/bold]")
@@ -214,7 +227,8 @@ def show(explanation: Explanation, console: Console) -> None:
     title = f"{explanation.users:,} users, evenly over the levels, against the strictest for all"
     _print(
         "Errors are standard errors: of a frequency on average, if all values are equally "
-        "frequent; of a mean, if numbers are spread evenly and noise is at its worst.",
+        "frequent; of a mean, if numbers are spread evenly and noise is at its worst; of an item, or of "
+        "who rates a key, if half as many apply as may.",
         console,
     )
     console.print()
