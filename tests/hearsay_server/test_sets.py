@@ -54,9 +54,7 @@ values = ["yes", "no"]
 """
 ROWS = 1500
 APP_SETS = np.array([[0, 1], [0, -1], [-1, -1], [2, 3], [0, 1]])
-STAR_SETS = np.array(
-    [[0, 3], [0, -1], [1, 2], [-1, -1]]
-)  # food +, staff -; food +; ...; none
+STAR_SETS = np.array([[0, 3], [0, -1], [1, 2], [-1, -1]])  # food +, staff -; food +; ...; none
 PET_SETS = np.array([[0, -1, -1], [0, 1, 2], [-1, -1, -1], [1, -1, -1]])
 
 

@@ -25,9 +25,10 @@ from rich.table import Table
 
 import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.plans.domains import Domain, Numeric, Ratings, SetOf
+from hearsay.plans.domains import Binned, Domain, Numeric, Ratings, SetOf
+from hearsay.plans.views import combination
 from hearsay.sending.transport import open_calls
-from hearsay.v1 import admin_pb2, collector_pb2, survey_pb2
+from hearsay.v1 import admin_pb2, analyst_pb2, collector_pb2, survey_pb2
 from hearsay_server.demo.devices import Answer, Answers, Respondent, Sent, deliver, start
 from hearsay_server.demo.results import Comparison, draw, show
 from hearsay_server.surveys import survey as surveys
@@ -103,7 +104,7 @@ def _source(title: str, survey: survey_pb2.Survey, table: pd.DataFrame) -> Sourc
 
 def _answer(domain: Domain, cell: object) -> Answer:
     """Return a cell as an answer: of a set "mail;maps", of ratings "food=4;staff=2"."""
-    if isinstance(domain, Numeric):
+    if isinstance(domain, Numeric | Binned):
         return float(str(cell))
     if isinstance(domain, SetOf | Ratings):
         parts = [part.strip() for part in str(cell).split(";") if part.strip()]
@@ -134,8 +135,9 @@ def play(
             calls.call("Admin/CreateSurvey", request, admin_pb2.SurveyStatus, 30.0)
         plan = surveys.resolve(source.survey)
         exhibit = _collect(pool, source, address, plan, seed, console)
-        results = _ask(source, address)
-    _show_exhibit(exhibit, hearsay.plans.plan.parse(plan), console)
+        parsed = hearsay.plans.plan.parse(plan)
+        results = _ask(source, parsed, address)
+    _show_exhibit(exhibit, parsed, console)
     show(results, console)
     draw(results, source.title, plot)
     covered = sum(result.covered for result in results)
@@ -207,15 +209,18 @@ def _collect(
     return first
 
 
-def _ask(source: Source, address: str) -> list[Comparison]:
+def _ask(source: Source, plan: hearsay.plans.plan.Plan, address: str) -> list[Comparison]:
     results = []
     with Analyst(address) as analyst:
-        plan = hearsay.plans.plan.parse(surveys.resolve(source.survey))
-        for name, attribute in plan.attributes.items():
-            given = [answers[name] for answers in source.respondents if name in answers]
-            frame = analyst.estimate(source.survey.name, name)
-            if isinstance(attribute.domain, Ratings):
-                results += _rated(name, attribute.domain, given, frame)
+        for name in (*plan.attributes, *plan.views):
+            domain = plan.asked(name).domain
+            given = _given(source, plan, name)
+            if isinstance(domain, Binned):
+                results += _ask_ranges(analyst, plan.survey, name, domain, given)
+                continue
+            frame = analyst.estimate(plan.survey, name)
+            if isinstance(domain, Ratings):
+                results += _rated(name, domain, given, frame)
                 continue
             for label, row in frame.iterrows():
                 results.append(
@@ -226,15 +231,60 @@ def _ask(source: Source, address: str) -> list[Comparison]:
                         standard_error=row["standard_error"],
                         low=row["low"],
                         high=row["high"],
-                        truth=_truth(attribute.domain, given, str(label)),
+                        truth=_truth(domain, given, str(label)),
                     )
                 )
     return results
 
 
+def _given(source: Source, plan: hearsay.plans.plan.Plan, name: str) -> list[Any]:
+    """Return the answers that are reported to an attribute, or to a view: its combinations.
+
+    An attribute in several views has the answers to each of them, of those who answered all of it.
+    """
+    wanted, found = plan.parts(name), []
+    for question in plan.questions_of(wanted):
+        asked = plan.parts(question)
+        for answers in source.respondents:
+            if answers.keys() >= set(asked):
+                found.append(
+                    combination([str(answers[part]) for part in wanted])
+                    if name in plan.views
+                    else answers[name]
+                )
+    return found
+
+
+def _ask_ranges(
+    analyst: Analyst, survey: str, name: str, domain: Binned, given: Sequence[Any]
+) -> list[Comparison]:
+    """Ask for the shares of as many ranges as the reports can show; of two where they can't any."""
+    answer = analyst.query_distribution(
+        analyst_pb2.DistributionRequest(survey=survey, attribute=name)
+    )
+    if not answer.bins:
+        answer = analyst.query_distribution(
+            analyst_pb2.DistributionRequest(survey=survey, attribute=name, bins=2)
+        )
+    counts = np.bincount([domain.encode(answer) for answer in given], minlength=domain.count)
+    return [
+        Comparison(
+            attribute=name,
+            label=each.share.label,
+            estimate=each.share.estimate,
+            standard_error=each.share.standard_error,
+            low=each.share.low,
+            high=each.share.high,
+            truth=float(domain.points.overlaps(each.left, each.right) @ counts / len(given)),
+        )
+        for each in answer.bins
+    ]
+
+
 def _truth(domain: Domain, given: Sequence[Any], label: str) -> float:
     if isinstance(domain, Numeric):
-        return float(np.clip(np.array(given, dtype=float), domain.low, domain.high).mean())
+        numbers = np.array(given, dtype=float)
+        return float(np.clip(numbers, domain.low, domain.high).mean())
     if isinstance(domain, SetOf):
         # Of a set that is too large as many items count as may, drawn at random.
         return sum(min(1, domain.most / len(s)) for s in given if label in s) / len(given)
@@ -286,11 +336,11 @@ def _show_exhibit(exhibit: Sent, plan: hearsay.plans.plan.Plan, console: Console
     codes = {column.attribute: column.codes for column in batch.columns}
     for name, mechanism in level.mechanisms.items():
         if name in codes:
-            kept = exhibit.respondent.answers[name]
+            kept = [exhibit.respondent.answers[part] for part in plan.parts(name)]
             table.add_row(
                 name,
-                _in_words(kept),
-                escape(describe(plan.attributes[name].domain, mechanism, codes[name])),
+                ", ".join(map(_in_words, kept)),
+                escape(describe(plan.questions[name].domain, mechanism, codes[name])),
                 f"{mechanism.realised_epsilon:.3f}",
             )
     console.print(

@@ -25,6 +25,7 @@ from hearsay_server.serving import auth
 from hearsay_server.serving.analyses import Analyses
 from hearsay_server.serving.feeds import Feeds
 from hearsay_server.serving.status import Ended, no_survey
+from hearsay_server.serving.together import Together
 from hearsay_server.storage import audit
 from hearsay_server.storage.packed import PackedTallies
 from hearsay_server.storage.selection import Selected, resolve
@@ -88,6 +89,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         self._readers = ThreadPoolExecutor(_READERS, "hearsay-analyst")
         self._answers = _Answers()
         self._feeds = Feeds(_WATCHED)
+        self._together = Together(store, analyses, self._read)
 
     def stop_watching(self) -> None:
         """Let those who watch an estimate go: they would outlast any grace."""
@@ -199,12 +201,33 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             levels = list(dict.fromkeys(cohort.level for cohort in tallies))
             pages = self._store.batches(plan.survey, resolve(plan, request.selection))
             async with self._analyses.process() as run:
-                count = partial(questions.pair_counts, frozen, request.attribute, levels)
+                count = partial(questions.set_pair_counts, frozen, request.attribute, levels)
                 found: dict[str, PairTally] = await run(count, [])
                 while page := await self._read(lambda: next(pages, None)):
                     for name, seen in (await run(count, [page])).items():
                         found[name] = found[name] + seen if name in found else seen
-                return await run(questions.pairs, frozen, request, tallies, found)
+                return await run(questions.set_pairs, frozen, request, tallies, found)
+
+    async def Crosstab(  # noqa: N802
+        self, request: analyst_pb2.CrosstabRequest, context: object
+    ) -> AsyncIterator[bytes]:
+        with _telling():
+            frozen, plan = await self._frozen(request.survey)
+            for message in await self._together.tabled(frozen, plan, request):
+                yield message
+
+    async def CompareGroups(  # noqa: N802
+        self, request: analyst_pb2.CompareGroupsRequest, context: object
+    ) -> AsyncIterator[bytes]:
+        with _telling():
+            frozen, plan = await self._frozen(request.survey)
+            for message in await self._together.tabled(frozen, plan, request):
+                yield message
+
+    async def Fit(self, request: analyst_pb2.FitRequest, context: object) -> bytes:  # noqa: N802
+        with _telling():
+            frozen, plan = await self._frozen(request.survey)
+            return await self._together.fit(frozen, plan, request)
 
     async def ExportRows(  # noqa: N802
         self, request: analyst_pb2.ExportRowsRequest, context: object

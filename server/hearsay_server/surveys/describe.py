@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from hearsay.plans.domains import Domain, Numeric, Ratings, SetOf
+from hearsay.plans.domains import Categorical, Domain, Numeric, Ratings, SetOf
 from ldp import Mechanism, SetBits, SetSelection, Tally
 from ldp.core.mechanism import FrequencyOracle
 
@@ -16,7 +16,7 @@ def describe(domain: Domain, mechanism: Mechanism, codes: bytes) -> str:
         return f"{raw}  counts as {domain.low + share * (domain.high - domain.low):.1f}"
     if isinstance(domain, SetOf | Ratings):
         return f"{raw}  {_of_items(domain, mechanism, tally)}"
-    if not isinstance(mechanism, FrequencyOracle):
+    if not isinstance(domain, Categorical) or not isinstance(mechanism, FrequencyOracle):
         return f"{raw}  ({mechanism.name})"
     supported = mechanism.supports(tally)
     said = [value for value, count in zip(domain.values, supported, strict=True) if count]

@@ -19,12 +19,18 @@ _GOOD = 5.0
 
 def lines(plan: Plan, users: int) -> list[str]:
     """Return lines on each set and each table of ratings, at each level with so many users."""
-    return [
+    found = [
         line
         for name, attribute in plan.attributes.items()
         if isinstance(attribute.domain, SetOf | Ratings)
         for line in _lines(plan, name, attribute.domain, users)
     ]
+    if found:
+        found.append(
+            "errors below are those of an item's share, and of the share who rate a key, if half as "
+            "many apply as may"
+        )
+    return found
 
 
 def _lines(plan: Plan, name: str, domain: SetOf | Ratings, users: int) -> Iterator[str]:

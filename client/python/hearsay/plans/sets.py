@@ -115,6 +115,10 @@ class SetOf:
         """Return an estimate of a mechanism's parameters in the answers' units."""
         return estimate
 
+    def not_among(self, allowed: Collection[str]) -> list[str]:
+        """Return what a report may reveal and is not allowed: nothing."""
+        return []
+
     def __str__(self) -> str:
         return _listed(self.values)
 
@@ -227,6 +231,10 @@ class Ratings:
     def in_units(self, estimate: Estimate) -> Estimate:
         """Return an estimate of a mechanism's parameters in the answers' units."""
         return estimate
+
+    def not_among(self, allowed: Collection[str]) -> list[str]:
+        """Return what a report may reveal and is not allowed: nothing."""
+        return []
 
     def __str__(self) -> str:
         return f"{_listed(self.keys)}, {self.low:g} to {self.high:g}"
