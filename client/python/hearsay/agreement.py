@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hearsay.plans.domains import Categorical
+from hearsay.plans.domains import Numeric
 from hearsay.plans.plan import Plan, parse
 from ldp import InvalidInput
 
@@ -91,10 +91,10 @@ def _contents(plan: Plan) -> dict[str, Any]:
     domains: dict[str, tuple[str, ...] | tuple[float, float]] = {}
     for name, attribute in plan.attributes.items():
         domain = attribute.domain
-        if isinstance(domain, Categorical):
-            domains[name] = domain.values
-        else:
+        if isinstance(domain, Numeric):
             domains[name] = (domain.low, domain.high)
+        else:
+            domains[name] = domain.labels
     return {
         "survey": plan.survey,
         "period": plan.period,

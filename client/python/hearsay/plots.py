@@ -36,8 +36,9 @@ def figure(*tables: pd.DataFrame) -> Figure:
     """Draw the tables of `Analyst`, one panel each, into a figure of matplotlib.
 
     Tables are those of `estimate`, `sums`, `by_level`, `by_period`, `compare`, `crosstab`,
-    `within`, and the histogram of `distribution`. Bars are estimates, or shares; lines are their
-    intervals. Raises `InvalidInput` for another table and one without rows.
+    `within`, `set_sizes`, `pairs`, `ratings`, and the histogram of `distribution`. Bars are
+    estimates, or shares; lines are their intervals. Raises `InvalidInput` for another table and
+    one without rows.
     """
     if not tables:
         raise InvalidInput("give one table at least, got none")
@@ -66,6 +67,7 @@ class _Panel:
         names = list(table.index.names)
         self._histogram = names == ["left", "right"]
         self._grouped = (two or names[0] in ("level", "period")) and len(names) == 2
+        self._pairs = names == ["first", "second"]
         self._difference = "difference" in table.columns
         self._lines = self._grouped and table.index.get_level_values(0).nunique() > _MOST_GROUPS
         self._left_out = 0
@@ -89,6 +91,8 @@ class _Panel:
 
     @property
     def _labels(self) -> list[str]:
+        if self._pairs:
+            return [_wrapped(f"{a} and {b}", _LABEL, _LINES) for a, b in self._table.index]
         last = self._table.index.get_level_values(-1)
         return [_wrapped(str(value), _LABEL, _LINES) for value in dict.fromkeys(last)]
 
