@@ -35,10 +35,10 @@ _BAR, _ERROR = "#9ecae1", "#08519c"
 def figure(*tables: pd.DataFrame) -> Figure:
     """Draw the tables of `Analyst`, one panel each, into a figure of matplotlib.
 
-    Tables are those of `estimate`, `sums`, `by_level`, `by_period`, `compare`, `crosstab`,
-    `within`, `set_sizes`, `pairs`, `ratings`, and the histogram of `distribution`. Bars are
-    estimates, or shares; lines are their intervals. Raises `InvalidInput` for another table and
-    one without rows.
+    Tables are those of `estimate`, `sums`, `by_level`, `by_period`, `by_map`, `compare`,
+    `crosstab`, `within`, `set_sizes`, `pairs`, `ratings`, and the histogram of `distribution`.
+    Bars are estimates, or shares; lines are their intervals. Raises `InvalidInput` for another
+    table and one without rows.
     """
     if not tables:
         raise InvalidInput("give one table at least, got none")
@@ -66,10 +66,11 @@ class _Panel:
         self._table = table
         names = list(table.index.names)
         self._histogram = names == ["left", "right"]
-        self._grouped = (two or names[0] in ("level", "period")) and len(names) == 2
+        self._grouped = (two or names[0] in ("level", "period", "map")) and len(names) == 2
         self._pairs = names == ["first", "second"]
         self._difference = "difference" in table.columns
-        self._lines = self._grouped and table.index.get_level_values(0).nunique() > _MOST_GROUPS
+        groups = table.index.get_level_values(0).nunique()
+        self._lines = self._grouped and names[0] != "map" and groups > _MOST_GROUPS
         self._left_out = 0
         if not (self._histogram or self._grouped) and len(table) > _MOST_ROWS:
             column = "difference" if self._difference else "estimate"
