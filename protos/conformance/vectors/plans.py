@@ -15,7 +15,7 @@ from ldp import InvalidInput, Mechanism
 from ldp import mechanisms as m
 from ldp.core.exact import ONE, flip_threshold
 from ldp.core.policy import Policy
-from vectors import tables
+from vectors import set_plans, tables
 from vectors.mechanisms import waves
 from vectors.notation import double
 
@@ -152,6 +152,7 @@ def plans() -> dict[str, list[Case]]:
     """Return plans.json."""
     found = []
     listed = [*_written(), *_surveys(), *_levels(), *_mechanisms(), *_views(), *_policies()]
+    listed += set_plans.listed()
     for note, data, reason in listed:
         case: Case = {"note": note, "plan": data.hex(), "accepted": not reason}
         try:

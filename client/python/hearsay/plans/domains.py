@@ -13,7 +13,9 @@ from typing import Any, ClassVar
 from hearsay.plans import regions
 from hearsay.plans.bins import Bins
 from hearsay.plans.points import Points
-from hearsay.plans.sets import Ratings, SetOf, check_names, find
+from hearsay.plans.sets import Ratings as Ratings
+from hearsay.plans.sets import SetOf as SetOf
+from hearsay.plans.sets import check_names, find
 from ldp import Coins, Estimate, InvalidInput, Mechanism
 from ldp.core.exact import float_below
 from ldp.core.mechanism import Categorical as CategoricalMechanism
