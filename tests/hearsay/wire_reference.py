@@ -748,3 +748,41 @@ def bin_of(low: float, high: float, bins: int, clamp: bool, x: float) -> int | N
         return None
     x = max(low, min(high, x))
     return min(bins - 1, int((x - low) / (high - low) * bins + 0.000001))
+
+
+# --- sets and ratings ---------------------------------------------------------------------------
+
+
+def some(items: Sequence[Any], most: int, s: Stream) -> list[Any]:
+    if len(items) <= most:
+        return list(items)
+    return [items[place] for place in s.distinct(len(items), most)]
+
+
+def set_answer(most: int, clamp: bool, places: Sequence[int], s: Stream) -> list[int] | None:
+    """Return the items that a mechanism takes; None where the set is outside the domain."""
+    items = sorted(set(places))
+    return None if len(items) > most and not clamp else some(items, most, s)
+
+
+def any_set(values: int, most: int, s: Stream) -> list[int]:
+    return s.distinct(values, s.uniform(most + 1))
+
+
+def shares(
+    low: float, high: float, most: int, clamp: bool, rated: Sequence[tuple[int, float]]
+) -> list[tuple[int, int]] | None:
+    """Return each rated key with its rating's share of the scale; None outside the domain."""
+    if any(not low <= rating <= high for _, rating in rated) or (len(rated) > most and not clamp):
+        return None
+    scale = Fraction(high) - Fraction(low)
+    return sorted((key, down((Fraction(x) - Fraction(low)) / scale * ONE)) for key, x in rated)
+
+
+def signs(kept: Sequence[tuple[int, int]], s: Stream) -> list[int]:
+    return [2 * key + (0 if s.coin(t) else 1) for key, t in kept]
+
+
+def any_ratings(keys: int, most: int, s: Stream) -> list[int]:
+    chosen = s.distinct(keys, s.uniform(most + 1))
+    return signs([(key, s.uniform(ONE)) for key in chosen], s)

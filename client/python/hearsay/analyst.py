@@ -209,7 +209,8 @@ class Analyst(Together):
         with needs("a DataFrame", "analyst"):
             from hearsay import frames
 
-        answer = self.query(survey, attribute, **{**options, "sizes": True})  # type: ignore[misc]
+        options["sizes"] = True
+        answer = self.query(survey, attribute, **options)
         if answer.warning:
             warnings.warn(answer.warning, stacklevel=2)
         return frames.estimates(answer)

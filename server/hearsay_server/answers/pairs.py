@@ -51,7 +51,7 @@ def pairs(
     confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
     low, high = estimate.interval(confidence)
     n = sum(tally.n for _, tally, _ in each)
-    shares = sum(tally.n / n * m.debias(tally.first) for m, tally, _ in each)
+    shares = np.sum([tally.n / n * m.debias(tally.first) for m, tally, _ in each], axis=0)
     first, second = np.triu_indices(len(domain.values), 1)
     order = np.argsort(-estimate.value, kind="stable")[: question.top or _SHOWN]
     left = [level for level in levels if level not in found]

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import math
 import random
 import re
 import signal
@@ -227,7 +228,9 @@ def _ask(source: Source, plan: hearsay.plans.plan.Plan, address: str) -> list[Co
                 continue
             frame = analyst.estimate(plan.survey, name)
             if isinstance(domain, Ratings):
-                results += _rated(name, domain, given, frame)
+                results += sorted(
+                    _rated(name, domain, given, frame), key=lambda each: each.attribute == name
+                )
                 continue
             for label, row in frame.iterrows():
                 results.append(
@@ -294,7 +297,7 @@ def _truth(domain: Domain, given: Sequence[Any], label: str) -> float:
         return float(np.clip(numbers, domain.low, domain.high).mean())
     if isinstance(domain, SetOf):
         # Of a set that is too large as many items count as may, drawn at random.
-        return sum(min(1, domain.most / len(s)) for s in given if label in s) / len(given)
+        return sum(min(1.0, domain.most / len(s)) for s in given if label in s) / len(given)
     return given.count(label) / len(given)
 
 
@@ -302,30 +305,29 @@ def _rated(
     name: str, domain: Ratings, given: Sequence[Mapping[str, float]], frame: pd.DataFrame
 ) -> Iterator[Comparison]:
     """Yield the shares of respondents who rated each key, and the mean ratings that are known."""
-    for key, row in frame.iterrows():
-        counted = [(min(1, domain.most / len(table)), table) for table in given if key in table]
+    for label, row in frame.iterrows():
+        key = str(label)
+        counted = [(min(1.0, domain.most / len(table)), table) for table in given if key in table]
         weight = sum(share for share, _ in counted)
         yield Comparison(
             attribute=f"{name}: who rated",
-            label=str(key),
+            label=key,
             estimate=row["share"],
             standard_error=row["share_standard_error"],
             low=row["share_low"],
             high=row["share_high"],
             truth=weight / len(given),
         )
-    for key, row in frame.dropna(subset="estimate").iterrows():
-        counted = [(min(1, domain.most / len(table)), table) for table in given if key in table]
-        weight = sum(share for share, _ in counted)
-        yield Comparison(
-            attribute=name,
-            label=str(key),
-            estimate=row["estimate"],
-            standard_error=row["standard_error"],
-            low=row["low"],
-            high=row["high"],
-            truth=sum(share * table[key] for share, table in counted) / max(weight, 1e-9),
-        )
+        if not math.isnan(row["estimate"]):
+            yield Comparison(
+                attribute=name,
+                label=key,
+                estimate=row["estimate"],
+                standard_error=row["standard_error"],
+                low=row["low"],
+                high=row["high"],
+                truth=sum(share * table[key] for share, table in counted) / max(weight, 1e-9),
+            )
 
 
 def _in_words(answer: Answer) -> str:

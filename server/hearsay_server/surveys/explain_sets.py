@@ -27,8 +27,8 @@ def lines(plan: Plan, users: int) -> list[str]:
     ]
     if found:
         found.append(
-            "errors below are those of an item's share, and of the share who rate a key, if half as "
-            "many apply as may"
+            "errors below are those of an item's share, and of the share who rate a key, if half "
+            "as many apply as may"
         )
     return found
 

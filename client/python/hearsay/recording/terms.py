@@ -191,7 +191,8 @@ class Terms:
         for name in view.attributes:
             value = values[name]
             domain = self.plan.attributes[name].domain
-            found.append(int(domain.anything(coins) if value is None else value))
+            anything: Value = domain.anything(coins)
+            found.append(int(anything if value is None else value))
         return view.category(found)
 
     def anything(self, question: str, coins: Coins) -> Value:
@@ -201,4 +202,5 @@ class Terms:
         tell whether there is one.
         """
         domain = self.plan.questions[question].domain
-        return domain.settled(domain.anything(coins), coins)
+        drawn: Value = domain.anything(coins)
+        return domain.settled(drawn, coins)
