@@ -40,6 +40,8 @@ MAKE: Mapping[str, Callable[[], Mechanism]] = {
     "policy_unary": lambda: mechanisms.PolicyUnary.utility_optimised(K, range(16), EPSILON),
     "projective": lambda: mechanisms.ProjectiveGeometry(K, EPSILON),
     "rappor": lambda: mechanisms.RAPPOR.calibrate(EPSILON, LIFETIME),
+    "set_bits": lambda: mechanisms.SetBits(K, EPSILON),
+    "set_selection": lambda: mechanisms.SetSelection(K, EPSILON, 5),
     "she": lambda: mechanisms.SummingHistogram(K, EPSILON),
     "square_wave": lambda: mechanisms.SquareWave(EPSILON),
     "subset": lambda: mechanisms.SubsetSelection(K, EPSILON),
@@ -56,6 +58,8 @@ LONGITUDINAL = ("dbitflip", "krr_chain", "loloha", "rappor", "unary_chain")
 def value_of(mechanism: Mechanism) -> Any:
     if mechanism.name == "rappor":
         return "a string"
+    if isinstance(mechanism, mechanisms.SetMechanism):
+        return (3, 7, 500, 1000, 1023)
     return mechanism.k // 2 if hasattr(mechanism, "k") else 0.3
 
 

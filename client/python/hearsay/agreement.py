@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hearsay.plans.domains import Categorical
+from hearsay.plans.domains import Categorical, Numeric
 from hearsay.plans.plan import Plan, parse
 from ldp import InvalidInput
 
@@ -95,12 +95,12 @@ def _contents(plan: Plan) -> dict[str, Any]:
     maps: dict[str, dict[str, tuple[str, ...]]] = {}
     for name, attribute in plan.attributes.items():
         domain = attribute.domain
-        if isinstance(domain, Categorical):
-            domains[name] = domain.values
-            if domain.maps:
-                maps[name] = dict(domain.maps)
-        else:
+        if isinstance(domain, Categorical) and domain.maps:
+            maps[name] = dict(domain.maps)
+        if isinstance(domain, Numeric):
             domains[name] = (domain.low, domain.high)
+        else:
+            domains[name] = domain.labels
     return {
         "survey": plan.survey,
         "period": plan.period,

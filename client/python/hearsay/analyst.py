@@ -12,7 +12,7 @@ from hearsay.asking import LONG, fields, joined, single
 from hearsay.asking import Selection as Selection
 from hearsay.columns import NO_MAP
 from hearsay.plans import plan as plans
-from hearsay.plans.domains import Binned, Categorical
+from hearsay.plans.domains import Binned, Categorical, Ratings, SetOf
 from hearsay.sending.transport import Tls, Token, open_calls
 from hearsay.together import Together, groups_request
 from hearsay.v1 import admin_pb2, analyst_pb2
@@ -33,7 +33,8 @@ class Options(Selection, total=False):
 
     `top` asks for so many rows, those of the largest estimates, in their order; `values` for the
     rows of these values, in this order. Intervals are those of the whole answer: simultaneous ones
-    cover the rows that are left out, too.
+    cover the rows that are left out, too. `sizes` asks for the sizes of sets instead of their items
+    (`Analyst.set_sizes`).
     """
 
     confidence: float
@@ -44,6 +45,7 @@ class Options(Selection, total=False):
     recover: float
     top: int
     values: Sequence[str]
+    sizes: bool
 
 
 class Analyst(Together):
@@ -87,9 +89,9 @@ class Analyst(Together):
     def attributes(self, survey: str) -> "pd.DataFrame":
         """Return what a survey asks, by attribute.
 
-        Columns: title; kind, "categorical" or "numeric"; values, a tuple (None of a number); low,
-        high and step of a number (nan of values; a step of 0 is none); bins of a number (0: none);
-        reports.
+        Columns: title; kind, "categorical", "numeric", "set" or "ratings"; values, a tuple of
+        values or keys (None of a number); low, high and step of a number or rating (nan of values;
+        a step of 0 is none); bins of a number (0: none); reports.
         """
         with needs("a DataFrame", "analyst"):
             import pandas as pd
@@ -99,12 +101,14 @@ class Analyst(Together):
         plan = plans.parse(shown.plan)
         for name, attribute in plan.attributes.items():
             domain = attribute.domain
-            if isinstance(domain, Categorical):
-                kind = ["categorical", domain.values, math.nan, math.nan, math.nan]
-                bins = 0
+            bins = domain.count if isinstance(domain, Binned) else 0
+            if isinstance(domain, Categorical | SetOf):
+                name_of = "categorical" if isinstance(domain, Categorical) else "set"
+                kind = [name_of, domain.values, math.nan, math.nan, math.nan]
+            elif isinstance(domain, Ratings):
+                kind = ["ratings", domain.keys, domain.low, domain.high, 0.0]
             else:
                 kind = ["numeric", None, domain.low, domain.high, domain.step]
-                bins = domain.count if isinstance(domain, Binned) else 0
             asked = plan.questions_of([name])
             reports = sum(sum(r.reports) for r in shown.reports if r.attribute in asked)
             rows.append([attribute.title, *kind, bins, reports])
@@ -194,6 +198,64 @@ class Analyst(Together):
         if answer.warning:
             warnings.warn(answer.warning, stacklevel=2)
         return frames.sums(answer)
+
+    def set_sizes(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
+        """Return how many items people's sets have: a row per size, and the row "mean".
+
+        Columns and options are those of `estimate`, except `consistency`, `forged`, `recover`,
+        `top` and `values`. Where a survey counts `at_most` items of larger sets (`clamp`) the last
+        size is that of sets of so many items or more, and a warning tells their share.
+        """
+        with needs("a DataFrame", "analyst"):
+            from hearsay import frames
+
+        options["sizes"] = True
+        answer = self.query(survey, attribute, **options)
+        if answer.warning:
+            warnings.warn(answer.warning, stacklevel=2)
+        return frames.estimates(answer)
+
+    def ratings(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
+        """Return mean ratings, and who rated: a row per key.
+
+        Columns: estimate, the mean rating of those who rated the key, on the survey's scale, with
+        standard_error, low and high (Fieller's interval); share, the share of people who rated it,
+        with share_standard_error, share_low and share_high. Where the share is within 3 standard
+        errors of none, nothing is known of the mean: it is nan, and a warning says so. Options are
+        those of `estimate`, except `consistency`, `forged` and `recover`.
+        """
+        return self.estimate(survey, attribute, **options)
+
+    def pairs(
+        self,
+        survey: str,
+        attribute: str,
+        *,
+        top: int = 100,
+        confidence: float = 0.95,
+        **selection: Unpack[Selection],
+    ) -> "pd.DataFrame":
+        """Return the share of people who have both of two items of a set, the largest first.
+
+        There are `top` rows, indexed by first and second. Columns: estimate, standard_error, low,
+        high, and independent, the product of the two items' shares. The server reads all the
+        reports: that takes time. Raises `InvalidInput` where a report has one member alone.
+        """
+        with needs("a DataFrame", "analyst"):
+            from hearsay import frames
+
+        answer = self.query_pairs(
+            analyst_pb2.PairsRequest(
+                survey=survey,
+                attribute=attribute,
+                top=top,
+                confidence=confidence,
+                **fields(selection, Selection),
+            )
+        )
+        if answer.warning:
+            warnings.warn(answer.warning, stacklevel=2)
+        return frames.pairs(answer)
 
     def by_level(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
         """Return `estimate` of each level by itself, indexed by level and value."""
@@ -572,6 +634,11 @@ class Analyst(Together):
         """Return the tests for forged reports as a message; waits up to an hour."""
         kind = analyst_pb2.SuspicionsResponse
         return self._calls.call("Analyst/Suspicions", request, kind, LONG)
+
+    def query_pairs(self, request: analyst_pb2.PairsRequest) -> analyst_pb2.PairsResponse:
+        """Return the shares of pairs of items as a message; waits up to an hour."""
+        kind = analyst_pb2.PairsResponse
+        return self._calls.call("Analyst/Pairs", request, kind, LONG)
 
     def chunks(
         self,

@@ -36,8 +36,9 @@ def figure(*tables: pd.DataFrame) -> Figure:
     """Draw the tables of `Analyst`, one panel each, into a figure of matplotlib.
 
     Tables are those of `estimate`, `sums`, `by_level`, `by_period`, `by_map`, `compare`,
-    `crosstab`, `within`, and the histogram of `distribution`. Bars are estimates, or shares; lines
-    are their intervals. Raises `InvalidInput` for another table and one without rows.
+    `crosstab`, `within`, `set_sizes`, `pairs`, `ratings`, and the histogram of `distribution`.
+    Bars are estimates, or shares; lines are their intervals. Raises `InvalidInput` for another
+    table and one without rows.
     """
     if not tables:
         raise InvalidInput("give one table at least, got none")
@@ -65,8 +66,8 @@ class _Panel:
         self._table = table
         names = list(table.index.names)
         self._histogram = names == ["left", "right"]
-        grouped = two or names[0] in ("level", "period", "map")
-        self._grouped = grouped and len(names) == 2
+        self._grouped = (two or names[0] in ("level", "period", "map")) and len(names) == 2
+        self._pairs = names == ["first", "second"]
         self._difference = "difference" in table.columns
         groups = table.index.get_level_values(0).nunique()
         self._lines = self._grouped and names[0] != "map" and groups > _MOST_GROUPS
@@ -91,6 +92,8 @@ class _Panel:
 
     @property
     def _labels(self) -> list[str]:
+        if self._pairs:
+            return [_wrapped(f"{a} and {b}", _LABEL, _LINES) for a, b in self._table.index]
         last = self._table.index.get_level_values(-1)
         return [_wrapped(str(value), _LABEL, _LINES) for value in dict.fromkeys(last)]
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hearsay.plans.bins import Bins
-from hearsay.plans.domains import Binned, Categorical, Numeric
+from hearsay.plans.domains import Binned, Categorical, Numeric, Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.plans.points import Points, check_range
 from hearsay.v1 import analyst_pb2
@@ -40,6 +40,10 @@ def distribution(
     if not tallies:
         raise NoReports(f"there are no such reports of {question.attribute!r} yet")
     domain = plan.attributes[question.attribute].domain
+    if isinstance(domain, SetOf):
+        raise InvalidInput(f"{question.attribute!r} is a set of items: ask for its sizes")
+    if isinstance(domain, Ratings):
+        raise InvalidInput(f"{question.attribute!r} are ratings: ask for their means")
     if isinstance(domain, Categorical):
         raise InvalidInput(f"{question.attribute!r} has values: ask for their frequencies")
     confidence = question.confidence if question.HasField("confidence") else CONFIDENCE

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from hearsay.plans.domains import Categorical
+from hearsay.plans.domains import Categorical, Numeric
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.queries import CONFIDENCE, NoReports
@@ -148,7 +148,9 @@ def _model(plan: Plan, question: Request) -> tuple[Variable, list[Product]]:
 def _variable(plan: Plan, names: Sequence[str], variable: analyst_pb2.Variable) -> Variable:
     name, place = variable.attribute, names.index(variable.attribute)
     domain = plan.attributes[name].domain
-    if not isinstance(domain, Categorical):
+    if not isinstance(domain, Categorical | Numeric):
+        raise InvalidInput(f"{name!r} is {domain}: a regression is on values and numbers")
+    if isinstance(domain, Numeric):
         if variable.HasField("value"):
             raise InvalidInput(f"{name!r} is a number: it has no value {variable.value!r}")
         return Number(place, domain.low, domain.high)

@@ -191,6 +191,7 @@ def compare_groups(
         table = joint(given.cohorts, given.repeats, alike=alike)
         groups, method = within(table.transposed()), table.method
     else:
+        assert isinstance(domain, Numeric)  # as was checked
         groups = means_within(given.cohorts, given.repeats).rescaled((domain.low, domain.high))
         method = STRATIFIED if len(given.cohorts) > 1 else "debias"
     return groups_answer(plan, question, groups, method, given.most_repeated)

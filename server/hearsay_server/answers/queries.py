@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hearsay.columns import DIFFERENCE_COLUMNS, NO_MAP
-from hearsay.plans.domains import Categorical, Domain
+from hearsay.plans.domains import Categorical, Domain, Numeric, Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.plans.views import View
 from hearsay.v1 import analyst_pb2
+from hearsay_server.answers import sets as sets_of
 from hearsay_server.answers.repeats import of_levels
 from hearsay_server.ingest.intake import Cohort
 from ldp import Estimate, FrequencyOracle, InvalidInput, Tally
@@ -129,7 +130,8 @@ def _cohort_of(
     mechanisms = plan.levels[level].mechanisms
     (question, tally), *more = asked.items()
     if not more and plan.parts(question) == tuple(attributes):
-        return plan.levels[level].by_map[question][chosen], tally
+        mechanism = plan.levels[level].by_map[question][chosen]
+        return sets_of.estimator(plan.questions[question].domain, mechanism), tally
     parts = []
     for question, tally in asked.items():  # attributes of views have no maps
         mechanism, view = mechanisms[question], plan.views[question]
@@ -172,13 +174,17 @@ def estimate(
     Raises `NoReports` where there are none, `InvalidInput` for what cannot be asked.
     """
     forged = question.forged if question.HasField("forged") else None
+    domain = plan.asked(question.attribute).domain
+    sets_of.check(domain, question.attribute, question)
     sets = _sets(plan, question)
     cohorts = by_level(plan, question.attribute, tallies)
+    if question.sizes:
+        return _sizes(plan, question, cohorts, tallies, group)
     answer = _answered(plan, question.attribute, cohorts, question.method, forged is not None)
-    domain = plan.asked(question.attribute).domain
     raw = domain.in_units(answer.estimate)
     shift: Shift | None = None
     if forged is not None:
+        sets_of.check_forged(cohorts)
         method = question.method or "inverse_variance"
         shift = largest_shift(cohorts, forged, method)
     value, tag = _processed(question, [mechanism for mechanism, _ in cohorts], raw)
@@ -194,7 +200,19 @@ def estimate(
         columns["raw"] = raw.value
     if domain.statistic == "frequency":
         columns["effective_sample_size"] = effective_sample_size(raw)
-    if answer.alike:
+    warning = answer.warning
+    if isinstance(domain, Ratings):
+        columns, few = sets_of.rating_columns(
+            domain,
+            cohorts,
+            raw,
+            alike=answer.alike is None and len(cohorts) > 1,
+            confidence=confidence,
+            simultaneous=question.simultaneous,
+        )
+        value = np.nan_to_num(columns["estimate"], nan=-math.inf)
+        warning = "; ".join(filter(None, (warning, few)))
+    elif answer.alike:
         alike = domain.in_units(answer.alike)
         columns["alike"] = alike.value
         columns["alike_low"], columns["alike_high"] = alike.interval(
@@ -205,7 +223,7 @@ def estimate(
     shown = _shown(question, domain, value)
     table = np.stack([column[shown] for column in columns.values()], axis=1)
     rows = [
-        analyst_pb2.Row(label=domain.labels[code], **dict(zip(columns, numbers, strict=True)))
+        _row(domain.labels[code], dict(zip(columns, numbers, strict=True)))
         for code, numbers in zip(shown.tolist(), table.tolist(), strict=True)
     ]
     sums = []
@@ -241,13 +259,56 @@ def estimate(
         cohorts=[_cohort(plan, cohort, tally) for cohort, tally in tallies.items()],
         method=raw.method + tag,
         homogeneity=answer.homogeneity.p_value if answer.homogeneity else None,
-        warning=answer.warning,
+        warning=warning,
         group=group,
         repeats=cohorts.most_repeated,
         detectable_difference=seen,
         rows_left_out=len(domain.labels) - len(rows),
         sums=sums,
         title=plan.asked(question.attribute).title,
+    )
+
+
+def _row(label: str, numbers: Mapping[str, float]) -> analyst_pb2.Row:
+    """Return a row; an estimate that is nan has no error and no interval."""
+    known = {name: x for name, x in numbers.items() if name == "estimate" or not math.isnan(x)}
+    return analyst_pb2.Row(label=label, **known)
+
+
+def _sizes(
+    plan: Plan,
+    question: analyst_pb2.EstimateRequest,
+    cohorts: Cohorts,
+    tallies: Tallies,
+    group: str,
+) -> analyst_pb2.EstimateResponse:
+    """Answer with the sizes of sets."""
+    asked = plan.asked(question.attribute)
+    assert isinstance(asked.domain, SetOf)  # as `sets_of.check` has checked
+    if question.top or question.values:
+        raise InvalidInput("sizes are answered with all their rows: leave out top and values")
+    confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
+
+    def answered(some: Cohorts) -> Answer:
+        return _answered(plan, question.attribute, some, question.method, False)
+
+    mean, rows, warning = sets_of.size_rows(
+        asked.domain, cohorts, answered, confidence, question.simultaneous
+    )
+    return analyst_pb2.EstimateResponse(
+        survey=plan.survey,
+        attribute=question.attribute,
+        statistic="share",
+        confidence=confidence,
+        simultaneous=question.simultaneous,
+        reports=mean.n,
+        rows=rows,
+        cohorts=[_cohort(plan, cohort, tally) for cohort, tally in tallies.items()],
+        method=mean.method,
+        warning=warning,
+        group=group,
+        repeats=cohorts.most_repeated,
+        title=asked.title,
     )
 
 
@@ -318,7 +379,7 @@ def compare(
         survey=plan.survey,
         attribute=attribute,
         title=plan.asked(attribute).title,
-        statistic=domain.statistic,
+        statistic=sets_of.RATED if isinstance(domain, Ratings) else domain.statistic,
         confidence=confidence,
         simultaneous=question.simultaneous,
         first_reports=found.first.n,
@@ -368,9 +429,9 @@ def _shown(
         return np.argsort(-estimates, kind="stable")[: question.top]
     if not question.values:
         return np.arange(estimates.size)
-    if not isinstance(domain, Categorical):
+    if isinstance(domain, Numeric):
         raise InvalidInput(f"{question.attribute!r} is a number: it has no values to choose from")
-    codes = {value: code for code, value in enumerate(domain.values)}
+    codes = {value: code for code, value in enumerate(domain.labels)}
     if unknown := [value for value in question.values if value not in codes]:
         raise InvalidInput(
             f"{question.attribute!r} has no value {unknown[0]!r}; its values are {domain}"

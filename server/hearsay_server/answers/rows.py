@@ -13,6 +13,9 @@ from hearsay.plans import presence
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
 from ldp.assurance.suspicion import Supports, has_tests, supports
+from ldp.errors import InvalidInput
+from ldp.estimating.pairs import PairTally, count_pairs
+from ldp.estimating.sets import can_pair
 
 _CHUNK = 1 << 20
 """Bytes of codes in one message, about: below gRPC's default limit of a message."""
@@ -102,6 +105,35 @@ def _column(
         codes=entries[first:last].tobytes(),
         present=presence.pack(present),
     )
+
+
+def pairs_by_level(
+    plan: Plan, attribute: str, levels: Iterable[str], batches: Batches
+) -> dict[str, PairTally]:
+    """Return the counts of pairs of members of a set's reports, for the levels that tell pairs.
+
+    Raises `InvalidInput` where no level does.
+    """
+    mechanisms = {name: plan.levels[name].mechanisms[attribute] for name in levels}
+    telling = {name: m for name, m in mechanisms.items() if can_pair(m)}
+    if not telling:
+        names = " and ".join(sorted({m.name for m in mechanisms.values()}))
+        raise InvalidInput(
+            f"no report of {attribute!r} tells which items go together: that takes the mechanism "
+            f"set_pairs in the survey, and its reports are of {names} with one member"
+        )
+    found: dict[str, PairTally] = {}
+    for page in batches:
+        for batch in page:
+            for column in batch.columns:
+                if column.attribute != attribute or column.level not in telling:
+                    continue
+                mechanism = telling[column.level]
+                codes = mechanism.decode(column.codes, len(column.codes) // mechanism.code_bytes)
+                seen = count_pairs(mechanism, codes, mechanism, codes)
+                level = column.level
+                found[level] = found[level] + seen if level in found else seen
+    return found
 
 
 def supports_by_level(

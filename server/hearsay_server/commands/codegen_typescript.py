@@ -7,7 +7,7 @@ from textwrap import wrap
 
 import hearsay.plans.plan
 from hearsay.agreement import Agreement
-from hearsay.plans.domains import Categorical
+from hearsay.plans.domains import Categorical, Ratings, SetOf
 
 _COLUMNS = 80
 """Lines are broken as prettier breaks them by default."""
@@ -23,7 +23,7 @@ def module(plan: bytes, *, with_plan: bool = True) -> str:
     """
     parsed = hearsay.plans.plan.parse(plan)
     attributes = parsed.attributes.values()
-    chosen = [a.name for a in attributes if isinstance(a.domain, Categorical)]
+    chosen = [a.name for a in attributes if isinstance(a.domain, Categorical | SetOf | Ratings)]
     with_maps = [name for name in chosen if parsed.maps(name)]
     answers, *named = _different(
         [
@@ -44,6 +44,9 @@ def module(plan: bytes, *, with_plan: bool = True) -> str:
             types.append(_union(shown, domain.values))
             if domain.maps:
                 types.append(_union(of_maps[attribute.name], domain.map_names))
+        elif isinstance(domain, SetOf | Ratings):
+            shown, allowed = _several(domain, kinds[attribute.name])
+            types.append(_union(kinds[attribute.name], domain.labels))
         else:
             shown, allowed = "number", str(domain)
             if domain.clamp:
@@ -77,6 +80,16 @@ def module(plan: bytes, *, with_plan: bool = True) -> str:
         "  return client.record({ ...answers });\n"
         "}\n"
     )
+
+
+def _several(domain: SetOf | Ratings, kind: str) -> tuple[str, str]:
+    """Return the type of an answer of several items of a type, and in words what it may be."""
+    more = f", of more {domain.most} count" if domain.clamp else ""
+    if isinstance(domain, SetOf):
+        return f"readonly {kind}[]", f"at most {domain.most} of its values{more}; [] is none"
+    scale = f"{domain.low:g} to {domain.high:g}"
+    shown = f"Readonly<Partial<Record<{kind}, number>>>"
+    return shown, f"at most {domain.most} keys{more}, each rated {scale}"
 
 
 def _union(name: str, values: Iterable[str]) -> str:

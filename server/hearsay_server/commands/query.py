@@ -20,6 +20,9 @@ from hearsay_server.commands.shown import Shown
 from hearsay_server.commands.together import TwoAttributes
 from ldp.errors import InvalidInput, needs
 
+_PAIRS = 20
+"""Pairs of items that are shown unless --top says more."""
+
 Level = Annotated[list[str] | None, typer.Option(help="Only reports of this level; repeatable.")]
 Period = Annotated[list[str] | None, typer.Option(help="Only reports of this period; repeatable.")]
 Map = Annotated[
@@ -82,6 +85,12 @@ def query(
     plot: Annotated[
         Path | None, typer.Option(help="Draw the answer, too: FILE.png, FILE.svg or FILE.pdf.")
     ] = None,
+    sizes: Annotated[
+        bool, typer.Option(help="How many items people's sets have, instead of which.")
+    ] = False,
+    pairs: Annotated[
+        bool, typer.Option(help="Which share of people have both of two items of a set.")
+    ] = False,
     distribution: Annotated[
         bool, typer.Option(help="How a number is distributed, instead of its mean.")
     ] = False,
@@ -129,10 +138,15 @@ def query(
         raise InvalidInput("choose one of --json and --csv")
     asked_alone = not distribution
     distribution = distribution or between is not None or cdf or bool(quantile)
-    if sum([bool(by), suspicions, distribution, bool(compare), watch is not None]) > 1:
+    if sum([bool(by), suspicions, distribution, pairs, bool(compare), watch is not None]) > 1:
         raise InvalidInput(
-            "choose one of --by, --compare, --suspicions, --watch and --distribution, of which "
-            "--between, --quantile and --cdf are parts"
+            "choose one of --by, --compare, --suspicions, --pairs, --watch and --distribution, of "
+            "which --between, --quantile and --cdf are parts"
+        )
+    if sizes and (suspicions or distribution or pairs or compare):
+        raise InvalidInput(
+            "--sizes is about the numbers of items: leave out --compare, --suspicions, "
+            "--distribution and --pairs"
         )
     two = TwoAttributes(joint, independent, given, nonnegative, reference)
     if two.asked or other:
@@ -146,11 +160,15 @@ def query(
             top=top is not None,
             values=values,
             sum=sums,
+            sizes=sizes,
+            pairs=pairs,
             consistent=consistent,
             forged=forged is not None,
             recover=recover is not None,
         )
     limited = top is not None or bool(values)
+    if pairs and values:
+        raise InvalidInput("--pairs takes --top, not --values")
     if limited and (suspicions or distribution or compare):
         raise InvalidInput("--top and --values choose among the rows of frequencies")
     shaping = [bool(sums), bool(method), bool(consistent), forged is not None, recover is not None]
@@ -162,7 +180,14 @@ def query(
     if sums and (distribution or suspicions):
         raise InvalidInput("--sum is about values: leave out --distribution and --suspicions")
     if not attribute:
-        _refuse_all(sum=sums, suspicions=suspicions, distribution=distribution, watch=watch)
+        _refuse_all(
+            sum=sums,
+            suspicions=suspicions,
+            distribution=distribution,
+            watch=watch,
+            sizes=sizes,
+            pairs=pairs,
+        )
     if plot is not None:
         if suspicions or watch is not None:
             raise InvalidInput("--plot draws neither --suspicions nor --watch")
@@ -191,6 +216,8 @@ def query(
         options["recover"] = recover
     if top is not None:
         options["top"] = top
+    if sizes:
+        options["sizes"] = True
     if values:
         options["values"] = next(csv.reader([values]))
     with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
@@ -212,6 +239,19 @@ def query(
                 survey=survey, attribute=attribute, targets=suspect or (), selection=selection
             )
             show.suspicions(analyst.query_suspicions(asked))
+        elif pairs:
+            together = analyst.query_pairs(
+                analyst_pb2.PairsRequest(
+                    survey=survey,
+                    attribute=attribute,
+                    top=top or _PAIRS,
+                    confidence=confidence,
+                    selection=selection,
+                )
+            )
+            show.pairs(together)
+            if plot is not None:
+                plotting.pairs(together, plot)
         elif distribution:
             question = analyst_pb2.DistributionRequest(
                 survey=survey,

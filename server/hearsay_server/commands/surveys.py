@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import hearsay.plans.plan
-from hearsay.plans.domains import Categorical
+from hearsay.plans.domains import Numeric, Ratings
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2
 from hearsay_server.commands import connect, upkeep
@@ -186,7 +186,7 @@ def _questions(plan: hearsay.plans.plan.Plan, reports: Iterable[admin_pb2.Report
         totals[each.attribute, each.level] += sum(each.reports)
     for name, attribute in {**plan.attributes, **plan.questions}.items():
         domain = attribute.domain
-        values = domain.values if isinstance(domain, Categorical) else ()
+        values = () if isinstance(domain, Numeric | Ratings) else domain.labels
         answers = ", ".join(values[:_SHOWN_VALUES]) or str(domain)
         if len(values) > _SHOWN_VALUES:
             answers += f", ... ({len(values):,} values; all with --json)"

@@ -16,7 +16,10 @@ _PROCESSES = min(os.cpu_count() or 1, 4)
 _THREADS = 8  # of each process; a device mostly waits for the server
 _AT_ONCE = 128  # people that one task of a process plays
 
-Answers = Mapping[str, str | float]
+Answer = str | float | Sequence[str] | Mapping[str, float]
+"""A value, a number, the items of a set, or ratings by key."""
+
+Answers = Mapping[str, Answer]
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from hearsay.columns import NO_MAP
 from hearsay.plans import period
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
+from hearsay_server.answers import pairs as paired
 from hearsay_server.answers import questions
 from hearsay_server.answers.queries import NoReports, Tallies
 from hearsay_server.serving import auth
@@ -33,6 +34,7 @@ from hearsay_server.storage.shards import Counted
 from hearsay_server.storage.store import Store
 from ldp import InvalidInput
 from ldp.assurance.suspicion import Supports
+from ldp.estimating.pairs import PairTally
 
 _KEPT = 32 << 20
 """Bytes of answers that are kept, each by its question and its tallies."""
@@ -59,7 +61,10 @@ Messages = Sequence[bytes]
 """The serialised messages of one answer."""
 
 Question = (
-    analyst_pb2.EstimateRequest | analyst_pb2.DistributionRequest | analyst_pb2.SuspicionsRequest
+    analyst_pb2.EstimateRequest
+    | analyst_pb2.DistributionRequest
+    | analyst_pb2.SuspicionsRequest
+    | analyst_pb2.PairsRequest
 )
 """Questions about one selection of the reports."""
 
@@ -188,6 +193,23 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                     for name, seen in (await run(count, [page])).items():
                         found[name] = found[name] + seen if name in found else seen
                 return await run(questions.suspicions, frozen, request.attribute, targets, found)
+
+    async def Pairs(  # noqa: N802
+        self, request: analyst_pb2.PairsRequest, context: object
+    ) -> bytes:
+        with _telling():
+            frozen, plan = await self._plan(request)
+            paired.domain_of(plan, request.attribute)
+            tallies = await self._tallies(plan, request)
+            levels = list(dict.fromkeys(cohort.level for cohort in tallies))
+            pages = self._store.batches(plan.survey, resolve(plan, request.selection))
+            async with self._analyses.process() as run:
+                count = partial(questions.set_pair_counts, frozen, request.attribute, levels)
+                found: dict[str, PairTally] = await run(count, [])
+                while page := await self._read(lambda: next(pages, None)):
+                    for name, seen in (await run(count, [page])).items():
+                        found[name] = found[name] + seen if name in found else seen
+                return await run(questions.set_pairs, frozen, request, tallies, found)
 
     async def Crosstab(  # noqa: N802
         self, request: analyst_pb2.CrosstabRequest, context: object

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from hearsay.plans.domains import Categorical, Domain, Numeric
-from ldp import Mechanism
+from hearsay.plans.domains import Categorical, Domain, Numeric, Ratings, SetOf
+from ldp import Mechanism, SetBits, SetSelection, Tally
 from ldp.core.mechanism import FrequencyOracle
 from ldp.mechanisms import PolicyTable
 
@@ -19,6 +19,8 @@ def describe(domain: Domain, mechanism: Mechanism, codes: bytes) -> str:
     if isinstance(domain, Numeric):
         share = (float(mechanism.debias(tally)[0]) + 1) / 2
         return f"{raw}  counts as {domain.low + share * (domain.high - domain.low):.1f}"
+    if isinstance(domain, SetOf | Ratings):
+        return f"{raw}  {_of_items(domain, mechanism, tally)}"
     if isinstance(mechanism, PolicyTable) and isinstance(domain, Categorical):
         column = mechanism.matrix() @ tally.counts
         most = column >= column.max() * (1 - 1e-9)
@@ -30,3 +32,22 @@ def describe(domain: Domain, mechanism: Mechanism, codes: bytes) -> str:
     supported = mechanism.supports(tally)
     said = " or ".join(v for v, count in zip(domain.values, supported, strict=True) if count)
     return f"{raw}  says: {said or 'none'}"
+
+
+def _of_items(domain: SetOf | Ratings, mechanism: Mechanism, tally: Tally) -> str:
+    """Return in words what a report of a set or of ratings says."""
+    if isinstance(mechanism, SetBits):
+        (code,) = np.flatnonzero(tally.counts)
+        return f"says: {domain.labels[code // 2]}, {'yes' if code % 2 else 'no'}"
+    assert isinstance(mechanism, SetSelection)  # as the plan was checked
+    said = [_member(domain, mechanism, member) for member in np.flatnonzero(tally.counts).tolist()]
+    return f"says: {' or '.join(said)}"
+
+
+def _member(domain: SetOf | Ratings, mechanism: SetSelection, member: int) -> str:
+    if member >= mechanism.items:
+        most = mechanism.most - 1 - (member - mechanism.items)
+        return f"{most} or fewer"
+    if isinstance(domain, Ratings):
+        return f"{domain.keys[member // 2]} {'low' if member % 2 else 'high'}"
+    return domain.values[member]

@@ -11,10 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 
 import hearsay.plans.plan
-from hearsay.plans.domains import Binned, Categorical, Numeric
+from hearsay.plans.domains import Binned, Categorical, Numeric, Ratings, SetOf
 from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import survey_pb2
-from hearsay_server.surveys import explain_views, graded, over_time
+from hearsay_server.surveys import explain_sets, explain_views, graded, over_time
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.explain_views import Together
 from hearsay_server.surveys.over_time import Cost
@@ -166,11 +166,16 @@ def _rows(plan: Plan, level: Level, users: int) -> list[Row]:
     rows = []
     chances = (chance / (1 << 64) for chance in level.budget.chances)
     for (name, by_map), chance in zip(level.by_map.items(), chances, strict=True):
-        units = plan.questions[name].domain.units
+        domain = plan.questions[name].domain
         memoizer = plan.memoizer(level.name, name)
         memo = memoizer.epsilon if memoizer else 0.0
         for chosen, mechanism in by_map.items():
-            error = units * math.sqrt(_variance(mechanism) / (users * chance))
+            variance = (
+                surveys.planned(domain, mechanism)
+                if isinstance(domain, SetOf | Ratings)
+                else _variance(mechanism)
+            )
+            error = domain.units * math.sqrt(variance / (users * chance))
             size, epsilon = mechanism.code_bytes, mechanism.epsilon
             row = Row(level.name, name, mechanism.name, epsilon, chance, size, error, memo, chosen)
             rows.append(row)
@@ -214,6 +219,9 @@ def _ranges(plan: Plan, level: Level, rows: Sequence[Row], users: int) -> list[s
 def _protections(question: Question) -> list[str]:
     """Return lines on which values are protected from which, at epsilon 1 of the attribute."""
     domain = question.domain
+    if isinstance(domain, SetOf | Ratings):
+        noun = "set" if isinstance(domain, SetOf) else "table of ratings"
+        return [f"{question.name}: every {noun} from every other, the empty one too, by epsilon"]
     if isinstance(domain, Binned):
         kept = "where in a bin a number is never leaves the device"
         return [f"{question.name}: every bin from every other, by epsilon; {kept}"]
@@ -297,6 +305,10 @@ def show(explanation: Explanation, console: Console) -> None:
         if isinstance(attribute.domain, Numeric) and attribute.domain.is_graded:
             console.print()
             console.print(_told_apart(name, attribute.domain))
+    if told := explain_sets.lines(plan, explanation.users):
+        console.print("\n[bold]What sets and ratings tell[/bold]")
+        for line in told:
+            _print(f"  {line}", console)
     memos = any(row.memo for row in explanation.rows)
     if memos:
         console.print("\n[bold]What reports of several periods cost together[/bold]")

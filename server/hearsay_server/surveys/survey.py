@@ -17,13 +17,14 @@ from google.protobuf.message import Message
 
 import hearsay.plans.plan
 from hearsay.plans import period
-from hearsay.plans.domains import Binned, Categorical, Domain, Numeric
+from hearsay.plans.domains import Binned, Categorical, Domain, Numeric, Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.plans.views import View
 from hearsay.v1 import plan_pb2, survey_pb2
 from hearsay_server.surveys import catalogue, graded
-from ldp import InvalidInput, Mechanism
+from ldp import InvalidInput, Mechanism, SetSelection
 from ldp.core.exact import MAX_EPSILON, ONE, check_epsilon, float_below
+from ldp.estimating.ratings import RatedShares
 from ldp.mechanisms.ranges.wave_design import predicted_variance
 from ldp.mechanisms.ranges.waves import Waves
 from ldp.planning import budget as budgets
@@ -153,6 +154,15 @@ class Question:
 
     def mechanism(self, epsilon: float) -> Mechanism:
         """Calibrate the mechanism to a share of a record's epsilon."""
+        if isinstance(self.domain, SetOf):
+            name, items = self.asked_for or "auto", len(self.domain.values)
+            return catalogue.sets(name, items, self.domain.most, epsilon)
+        if isinstance(self.domain, Ratings):
+            if self.asked_for not in ("", "auto", "set_selection"):
+                raise InvalidInput(
+                    f"mechanism must be auto or set_selection for ratings, got {self.asked_for!r}"
+                )
+            return SetSelection(2 * len(self.domain.keys), epsilon, self.domain.most)
         if isinstance(self.domain, Binned):
             return catalogue.binned(self.asked_for or "auto", self.domain.count, epsilon)
         if isinstance(self.domain, Numeric) and self.asked_for == Waves.name:
@@ -197,8 +207,11 @@ class Question:
         a uniform population, also where there are maps, as a person may choose none. Where values
         or numbers are protected differently, as much more or less than without as it is at the
         nearest epsilons for which a channel was designed.
-        For bins that of a range, on average over the ranges.
+        For bins that of a range, on average over the ranges. For sets that of an item's share, for
+        ratings that of the share who rate a key, if half as many apply as may: `planned`.
         """
+        if isinstance(self.domain, SetOf | Ratings):
+            return planned(self.domain, self.mechanism(epsilon))
         if isinstance(self.domain, Binned):
             logs = _log_range_variances(self.domain.count)
             return math.exp(np.interp(math.log(epsilon), _ANCHORS, logs))
@@ -227,6 +240,16 @@ class Question:
             least = minimax_constant(policy.k, epsilon)
             found.append(math.log(design(policy, gap=1e-3).variance / least))
         return found
+
+
+def planned(domain: SetOf | Ratings, mechanism: Mechanism) -> float:
+    """Predict the variance of one report of a set's item, or of the share who rate a key, where
+    people have half as many items, or rate half as many keys, as they may, and all are alike."""
+    share = domain.most / (2 * len(domain.labels))
+    if isinstance(domain, Ratings):
+        assert isinstance(mechanism, SetSelection)
+        mechanism = RatedShares.of(mechanism)
+    return float(np.mean(mechanism.variance(share, 1)))
 
 
 @lru_cache(maxsize=64)

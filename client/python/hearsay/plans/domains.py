@@ -9,13 +9,14 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from numbers import Real
-from typing import ClassVar
-
-import numpy as np
+from typing import Any, ClassVar
 
 from hearsay.plans import regions
 from hearsay.plans.bins import Bins
 from hearsay.plans.points import Points
+from hearsay.plans.sets import Ratings as Ratings
+from hearsay.plans.sets import SetOf as SetOf
+from hearsay.plans.sets import check_names, find
 from ldp import Coins, Estimate, InvalidInput, Mechanism
 from ldp.core.exact import float_below
 from ldp.core.mechanism import Categorical as CategoricalMechanism
@@ -53,13 +54,7 @@ class Categorical:
     maps: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def __post_init__(self) -> None:
-        if len(self.values) < 2:
-            raise InvalidInput(f"values must be at least two, got {list(self.values)}")
-        if "" in self.values:
-            raise InvalidInput("values must not be empty strings")
-        if len(self._categories) < len(self.values):
-            (twice, _), *_ = Counter(self.values).most_common(1)
-            raise InvalidInput(f"values must differ, got {twice!r} twice")
+        check_names("values", self.values, 2)
         if self.sensitive and self.classes:
             raise InvalidInput("give sensitive values or classes, not both")
         listed = [*self.sensitive, *(value for values, _ in self.classes for value in values)]
@@ -157,12 +152,7 @@ class Categorical:
 
         Raises `InvalidInput` for anything else.
         """
-        if isinstance(answer, str):
-            category = self._categories.get(answer)
-        elif isinstance(answer, int | np.integer) and not isinstance(answer, bool):
-            category = self._categories.get(str(answer)) if abs(int(answer)) < 1 << 63 else None
-        else:
-            category = None
+        category = find(self._categories, answer)
         if category is None:
             raise InvalidInput(f"must be one of {self}, got another {type(answer).__name__}")
         return category
@@ -170,6 +160,10 @@ class Categorical:
     def anything(self, coins: Coins) -> int:
         """Return a value drawn uniformly from the domain, as `encode` returns values."""
         return coins.below(len(self.values))
+
+    def settled(self, value: int, coins: Coins) -> int:
+        """Return a value as a mechanism takes it: as it is."""
+        return value
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -305,6 +299,10 @@ class Numeric:
             return self.points.place(coins.below(len(self.points)))
         return 2 * coins.below(_GRID) / (_GRID - 1) - 1
 
+    def settled(self, value: float, coins: Coins) -> float:
+        """Return a value as a mechanism takes it: as it is."""
+        return value
+
     @property
     def units(self) -> float:
         """By how much a mechanism's parameter is multiplied in an answer's units."""
@@ -383,6 +381,10 @@ class Binned:
         """Return a value drawn uniformly from the domain, as `encode` returns values."""
         return coins.below(self.count)
 
+    def settled(self, value: int, coins: Coins) -> int:
+        """Return a value as a mechanism takes it: as it is."""
+        return value
+
     def in_units(self, estimate: Estimate) -> Estimate:
         """Return an estimate of a mechanism's parameters in the answers' units."""
         return estimate
@@ -426,4 +428,7 @@ def _check_range(low: float, high: float) -> None:
         raise InvalidInput(f"low and high must be finite with low < high, got {low!r} and {high!r}")
 
 
-Domain = Categorical | Numeric | Binned
+Domain = Categorical | Numeric | Binned | SetOf | Ratings
+
+Value = Any
+"""An encoded answer: what a domain's `encode` and `anything` return."""

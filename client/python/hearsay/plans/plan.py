@@ -15,7 +15,7 @@ from types import MappingProxyType
 from google.protobuf.message import DecodeError
 
 from hearsay.plans import period
-from hearsay.plans.domains import Binned, Categorical, Domain, Numeric
+from hearsay.plans.domains import Binned, Categorical, Domain, Numeric, Ratings, SetOf
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.views import MOST_TOGETHER, View, combined, view
 from hearsay.v1 import plan_pb2, survey_pb2
@@ -376,6 +376,10 @@ def _texts(survey: survey_pb2.Survey) -> Iterator[tuple[str, str]]:
             yield f"{place}: values", value
         for name in attribute.categorical.classes:
             yield f"{place}: classes", name
+        for value in attribute.set.values:
+            yield f"{place}: values", value
+        for key in attribute.ratings.keys:
+            yield f"{place}: keys", key
         for name in attribute.categorical.maps:
             yield f"{place}: maps", name
 
@@ -461,7 +465,14 @@ def _domain(attribute: survey_pb2.Attribute) -> Domain:
             tuple((part.upto, part.within) for part in numeric.resolution),
             numeric.cap,
         )
-    raise InvalidInput("needs a domain: categorical or numeric")
+    if attribute.WhichOneof("domain") == "set":
+        given = attribute.set
+        return SetOf(tuple(given.values), given.at_most, given.clamp)
+    if attribute.WhichOneof("domain") == "ratings":
+        ratings = attribute.ratings
+        keys = tuple(ratings.keys)
+        return Ratings(keys, ratings.low, ratings.high, ratings.at_most, ratings.clamp)
+    raise InvalidInput("needs a domain: categorical, numeric, set or ratings")
 
 
 def _check_caps(

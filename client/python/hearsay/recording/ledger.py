@@ -9,6 +9,7 @@ from hashlib import blake2b
 
 from hearsay.choices import Caps
 from hearsay.plans import period
+from hearsay.plans.domains import Value
 from hearsay.recording import outbox
 from hearsay.recording.account import AHEAD, Account
 from hearsay.recording.randomize import randomize
@@ -87,7 +88,7 @@ class Ledger:
         self,
         person: str,
         terms: Terms,
-        values: Mapping[str, int | float | None],
+        values: Mapping[str, Value | None],
         *,
         moment: Moment,
         caps: Caps,

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from hearsay.choices import Agreed, Caps, Choices, no_attribute
 from hearsay.interrupts import is_from_handler
+from hearsay.plans.domains import Value
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.plan import Level, Plan
 from ldp import Coins, InvalidInput, Mechanism
@@ -158,8 +159,8 @@ class Terms:
                     f"{cap:g}"
                 )
 
-    def encode(self, name: str, answer: object) -> int | float:
-        """Return an answer as the attribute's mechanisms take it.
+    def encode(self, name: str, answer: object) -> Value:
+        """Return an answer as the attribute's domain encodes it.
 
         Raises `InvalidInput`, without repeating the answer, where it is outside the domain.
         """
@@ -174,9 +175,7 @@ class Terms:
                 raise
             raise InvalidInput(f"{name} cannot be read: {type(error).__name__}") from None
 
-    def value(
-        self, question: str, values: Mapping[str, int | float | None], coins: Coins
-    ) -> int | float:
+    def value(self, question: str, values: Mapping[str, Value | None], coins: Coins) -> Value:
         """Return what a question's mechanism takes, given the value of each attribute it asks.
 
         None is an answer outside the domain: a value drawn uniformly from the attribute's domain
@@ -185,18 +184,23 @@ class Terms:
         view = self.plan.views.get(question)
         if view is None:
             value = values[question]
-            return self.anything(question, coins) if value is None else value
+            if value is None:
+                return self.anything(question, coins)
+            return self.plan.attributes[question].domain.settled(value, coins)
         found = []
         for name in view.attributes:
             value = values[name]
             domain = self.plan.attributes[name].domain
-            found.append(int(domain.anything(coins) if value is None else value))
+            anything: Value = domain.anything(coins)
+            found.append(int(anything if value is None else value))
         return view.category(found)
 
-    def anything(self, question: str, coins: Coins) -> int | float:
+    def anything(self, question: str, coins: Coins) -> Value:
         """Return a value drawn uniformly from a question's domain, as its mechanisms take it.
 
         It takes the place of an answer that may not be reported: whether a report leaves must not
         tell whether there is one.
         """
-        return self.plan.questions[question].domain.anything(coins)
+        domain = self.plan.questions[question].domain
+        drawn: Value = domain.anything(coins)
+        return domain.settled(drawn, coins)
