@@ -79,6 +79,11 @@ def test_a_survey_with_bins_has_waves() -> None:
         ("auto", "bins = 1", r"attributes\[0\] \(minutes\): bins must lie in 2\.\.256, got 1"),
         ("auto", "bins = 300", r"bins must lie in 2\.\.256, got 300"),
         ("auto", "bins = 16\nstep = 1", "give bins or a step, not both"),
+        (
+            "auto",
+            "bins = 16\nsensitive = [{ low = 0, high = 10 }]",
+            "give bins, or sensitive regions",
+        ),
         ("hybrid", "bins = 16", "mechanism must be one of auto, waves, got 'hybrid'"),
         ("waves", "", "waves are for numbers in bins: declare them"),
         ("auto", "bins = -4", "bins"),
