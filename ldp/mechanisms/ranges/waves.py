@@ -248,8 +248,8 @@ class Waves(Counted, Categorical):
         each = zip(self.chances, self.include, sizes, strict=True)
         inside, outside = [], []
         for chance, p, size in each:
-            inside.append(float(Fraction(chance * p, ONE * ONE * size)))
-            outside.append(float(Fraction(chance * (ONE - p), ONE * ONE * (self.k - size))))
+            inside.append(chance / ONE * (p / ONE) / size)
+            outside.append(chance / ONE * ((ONE - p) / ONE) / (self.k - size))
         rows = np.where(own, np.array(inside)[:, None], np.array(outside)[:, None])
         return CyclicChannel(self.sides, rows)
 
