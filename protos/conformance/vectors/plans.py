@@ -62,6 +62,10 @@ def binned() -> plan_pb2.Plan:
     return plan
 
 
+def _with_region(plan: plan_pb2.Plan) -> None:
+    plan.survey.attributes[0].numeric.sensitive.add(low=0.0, high=400.0)
+
+
 def _bins(made: Mechanism | None = None, **fields: float) -> bytes:
     """Return the plan of `binned` with another mechanism, and other fields of its number."""
 
@@ -185,6 +189,7 @@ def _written() -> Listed:
     yield "a number in bins and steps", _bins(step=400.0), "domain"
     yield "a number in bins and steps of nan", _bins(step=math.nan), "domain"
     yield "a number in bins with a cap", _bins(cap=1.0), "domain"
+    yield "a number in bins and regions", _changed(binned, _with_region), "domain"
     yield "bins whose ends are one double", _bins(high=1e-323), "domain"
     yield "waves of other bins", _bins(bins=6), "fit"
     yield "waves of a number without bins", _bins(bins=0), "fit"
