@@ -307,6 +307,24 @@ def pool_with_covariance(
     return _scored(f, _added(each), cohorts.n, method)
 
 
+def planned_covariance(cohorts: Sequence[tuple[Frequencies, float]], f: Floats) -> Floats:
+    """Return the covariance that `pool` by mle would have, shape (k, k), before any report.
+
+    The cohorts are mechanisms with their numbers of reports, one at least, from a population of
+    frequencies f > 0, shape (k,). For mechanisms whose tallies count codes it is the Cramer-Rao
+    bound. Raises `InvalidInput` where a code cannot come from f, or the cohorts do not tell all
+    categories apart. Cost: O(cohorts k**3).
+    """
+    information = np.zeros((f.size, f.size))
+    for mechanism, n in cohorts:
+        matrix = mechanism.matrix()
+        if matrix is None:
+            information += n * inverse(_covariance_of_one(mechanism, f))
+        else:
+            information += matrix @ (matrix * (n / (f @ matrix))).T
+    return tangent_inverse(information)
+
+
 def with_repeats(evidence: Evidence, repeats: Repeats, f: Floats, n: int) -> Evidence:
     """Return the evidence of n reports, with the covariance that repeats add to I**-1.
 
@@ -363,10 +381,7 @@ def _moments_evidence(
     """
     k, n = f.size, tally.n
     seen = np.maximum(f, 1 / (n + k))  # where f is zero a variance must not be
-    covariance = mechanism.covariance(seen / seen.sum(), 1)
-    level = np.trace(covariance) / k
-    if covariance.sum() <= 1e-9 * k * level:
-        covariance = covariance + level / k  # the estimate always sums to one: no news there
+    covariance = _covariance_of_one(mechanism, seen / seen.sum())
     step = np.maximum(mechanism.step, 1e-9)
     groups = _grouped(n * np.diag(covariance) / step**2, mechanism.step > 0) if coarse else None
     if groups is None:
@@ -388,6 +403,15 @@ def _one_by_one(cohorts: Cohorts) -> Homogeneity:
     center = (values / variances).sum(axis=0) / (1 / variances).sum(axis=0)
     largest = _test(float(((values - center) ** 2 / variances).sum(axis=0).max()), len(cohorts) - 1)
     return replace(largest, p_value=min(1.0, cohorts.parameters * largest.p_value))
+
+
+def _covariance_of_one(mechanism: Frequencies, f: Floats) -> Floats:
+    """Return the covariance of one report's debias, shape (k, k), regular."""
+    covariance = mechanism.covariance(f, 1)
+    level = np.trace(covariance) / f.size
+    if covariance.sum() <= 1e-9 * f.size * level:
+        covariance = covariance + level / f.size  # the estimate always sums to one: no news there
+    return covariance
 
 
 def _cochran(cohorts: Cohorts) -> Homogeneity:

@@ -254,8 +254,7 @@ MESSAGES = {
     "text": r"U\+|single spaces|normal form",
     "period": "period must be empty or one of",
     "attributes": "needs attributes, each with a name",
-    "domain": "bins|values|class|whole steps|step must|points|low and high|needs a domain|twice"
-    "|sensitive|resolution|within|cap must|at_most|keys must",
+    "|sensitive|resolution|within|cap must|at_most|keys must|map",
     "memo": "memo",
     "views": r"^views\[",
     "levels": "needs levels, each|^levels: |mechanisms for",
@@ -480,7 +479,10 @@ def test_reports_make_the_bytes_of_a_batch_and_come_out_of_them() -> None:
             )
             for cell in row:
                 code = bytes.fromhex(cell["code"])
-                report.columns.add(attribute=cell["attribute"], level=cell["level"], codes=code)
+                by_map = cell.get("map", "")
+                report.columns.add(
+                    attribute=cell["attribute"], level=cell["level"], codes=code, map=by_map
+                )
             reports.append(report)
         batch = together(reports)
         batch.id = bytes.fromhex(case["id"])
@@ -489,5 +491,7 @@ def test_reports_make_the_bytes_of_a_batch_and_come_out_of_them() -> None:
         parsed = collector_pb2.Batch.FromString(data)
         for row in (0, len(reports) - 1):
             alone = only(parsed, [row])
-            shown = {(c["attribute"], c["level"], c["code"]) for c in case["rows"][row]}
-            assert {(c.attribute, c.level, c.codes.hex()) for c in alone.columns} == shown
+            shown = {
+                (c["attribute"], c["level"], c["code"], c.get("map", "")) for c in case["rows"][row]
+            }
+            assert {(c.attribute, c.level, c.codes.hex(), c.map) for c in alone.columns} == shown

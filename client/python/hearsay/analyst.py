@@ -10,6 +10,7 @@ import numpy as np
 
 from hearsay.asking import LONG, fields, joined, single
 from hearsay.asking import Selection as Selection
+from hearsay.columns import NO_MAP
 from hearsay.plans import plan as plans
 from hearsay.plans.domains import Binned, Categorical, Ratings, SetOf
 from hearsay.sending.transport import Tls, Token, open_calls
@@ -128,14 +129,17 @@ class Analyst(Together):
 
     def reports(self, survey: str) -> "pd.DataFrame":
         """Return how many reports a survey holds: a row per period, a column per attribute and
-        level. Only periods, and attributes at levels, that hold reports are there."""
+        level, and map if an attribute has maps. Only periods, and attributes at levels, that hold
+        reports are there."""
         with needs("a DataFrame", "analyst"):
             import pandas as pd
 
         shown = self.show_survey(survey)
-        columns = pd.MultiIndex.from_tuples(
-            [(each.attribute, each.level) for each in shown.reports], names=["attribute", "level"]
-        )
+        plan, names = plans.parse(shown.plan), ["attribute", "level"]
+        if any(plan.maps(name) for name in plan.attributes):
+            names.append("map")
+        keys = [(each.attribute, each.level, each.map or NO_MAP) for each in shown.reports]
+        columns = pd.MultiIndex.from_tuples([key[: len(names)] for key in keys], names=names)
         counts = np.array([each.reports for each in shown.reports], dtype=np.int64)
         index = pd.Index(list(shown.periods), name="period")
         return pd.DataFrame(counts.reshape(len(columns), len(index)).T, index, columns)
@@ -153,9 +157,10 @@ class Analyst(Together):
         how many rows `top` or `values` left out.
 
         With reports of several levels the estimate is of the mix of people who answered
-        ("stratified"), or under the bound that the survey declares (`levels_differ_at_most`).
-        alike, alike_low and alike_high are then the pooled estimate, for people of all levels who
-        answer alike; `frame.attrs["homogeneity"]` is the p-value of the test that they do, and
+        ("stratified"), or under the bound that the survey declares (`levels_differ_at_most`); the
+        same holds for the maps that people chose. alike, alike_low and alike_high are then the
+        pooled estimate, for people of all levels and maps who answer alike;
+        `frame.attrs["homogeneity"]` is the p-value of the test that they do, and
         `frame.attrs["detectable_difference"]` the smallest difference between two levels that
         this test would have found in 80% of cases. A `method` of pooling gives the pooled
         estimate alone, with a warning where the levels differ.
@@ -259,6 +264,11 @@ class Analyst(Together):
     def by_period(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
         """Return `estimate` of each period by itself, indexed by period and value."""
         return self._grouped(survey, attribute, "PERIOD", options)
+
+    def by_map(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
+        """Return `estimate` of the people who chose each map of the attribute, indexed by map and
+        value; "no map" are those who chose none."""
+        return self._grouped(survey, attribute, "MAP", options)
 
     def watch(
         self, survey: str, attribute: str, *, interval: float = 1.0, **options: Unpack[Options]
@@ -511,10 +521,11 @@ class Analyst(Together):
         """Return the stored rows, as randomised as they came, in random order.
 
         Columns: period, then for each attribute its code (an integer where all levels have
-        integers, else bytes as on the wire) and `<attribute>__level`; missing where the row has
-        no answer. With `levels`, answers at other levels are missing too, and a row without an
-        answer is left out. `frame.attrs["plan"]` has the plan's bytes, which say what the codes
-        mean, and `frame.attrs["channels"]` how they were randomised (`hearsay.rows.channels`).
+        integers, else bytes as on the wire), `<attribute>__level`, and where it has maps
+        `<attribute>__map`; missing where the row has no answer. With `levels`, answers at other
+        levels are missing too, and a row without an answer is left out. `frame.attrs["plan"]` has
+        the plan's bytes, which say what the codes mean, and `frame.attrs["channels"]` how they were
+        randomised (`hearsay.rows.channels`).
         """
         with needs("a DataFrame", "analyst"):
             import pandas as pd
@@ -537,6 +548,9 @@ class Analyst(Together):
             if attribute.codes.dtype != object:
                 columns[name] = pd.arrays.IntegerArray(attribute.codes, attribute.absent)
             columns[f"{name}__level"] = pd.Categorical.from_codes(attribute.levels, dtype=levels)
+            if attribute.maps is not None:
+                maps = pd.CategoricalDtype(list(rows.map_labels(plan, name)))
+                columns[f"{name}__map"] = pd.Categorical.from_codes(attribute.maps, dtype=maps)
         table = pd.DataFrame(columns)
         table.attrs = {"survey": survey, "plan": data, "channels": rows.channels(plan)}
         return table
@@ -574,11 +588,11 @@ class Analyst(Together):
         self,
         survey: str,
         attribute: str,
-        by: Literal["LEVEL", "PERIOD"],
+        by: Literal["LEVEL", "PERIOD", "MAP"],
         sums: Sequence[Sequence[str]] = (),
         **options: Unpack[Options],
     ) -> Iterator[analyst_pb2.EstimateResponse]:
-        """Yield an estimate for each "LEVEL" or "PERIOD" with reports, in order."""
+        """Yield an estimate for each "LEVEL", "PERIOD" or "MAP" with reports, in order."""
         request = analyst_pb2.EstimateByRequest(
             question=_request(survey, attribute, options, sums),
             by=by,
@@ -643,7 +657,7 @@ class Analyst(Together):
         return self._calls.stream("Analyst/ExportRows", request, analyst_pb2.ExportRowsResponse)
 
     def _grouped(
-        self, survey: str, attribute: str, by: Literal["LEVEL", "PERIOD"], options: Options
+        self, survey: str, attribute: str, by: Literal["LEVEL", "PERIOD", "MAP"], options: Options
     ) -> "pd.DataFrame":
         with needs("a DataFrame", "analyst"):
             from hearsay import frames

@@ -5,6 +5,9 @@ from collections.abc import Sequence
 
 from hearsay.v1 import analyst_pb2
 
+NO_MAP = "no map"
+"""How those who chose no map are called; a map's name has no space."""
+
 _COLUMNS = ("estimate", "standard_error", "low", "high")
 _MORE_COLUMNS = (
     "raw",

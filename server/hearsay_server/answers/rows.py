@@ -23,6 +23,9 @@ _CHUNK = 1 << 20
 _TESTED = 1 << 16
 """Reports whose supports are counted at once."""
 
+_Key = tuple[str, str, str]
+"""An attribute, a level and a map; "" for none."""
+
 Batches = Iterable[Sequence[collector_pb2.Batch]]
 """Pages of batches, each of one period. The batches were checked before they were stored."""
 
@@ -45,14 +48,14 @@ def _mixed(
     source: np.random.Generator,
 ) -> Iterator[analyst_pb2.ExportRowsResponse]:
     answered = np.zeros(sum(batch.rows for batch in batches), dtype=bool)
-    places: dict[tuple[str, str], list[NDArray[np.intp]]] = {}
-    codes: dict[tuple[str, str], list[bytes]] = {}
+    places: dict[_Key, list[NDArray[np.intp]]] = {}
+    codes: dict[_Key, list[bytes]] = {}
     start = 0
     for batch in batches:
         for column in batch.columns:
             if column.level not in levels:
                 continue
-            key = column.attribute, column.level
+            key = column.attribute, column.level, column.map
             where = start + np.flatnonzero(presence.unpack(column.present, batch.rows))
             answered[where] = True
             places.setdefault(key, []).append(where)
@@ -63,7 +66,8 @@ def _mixed(
     order[answered] = source.permutation(rows)
     columns = {}
     for key, parts in places.items():
-        width = plan.levels[key[1]].mechanisms[key[0]].code_bytes
+        attribute, level, chosen = key
+        width = plan.levels[level].by_map[attribute][chosen].code_bytes
         where = order[np.concatenate(parts)]
         entries = np.frombuffer(b"".join(codes[key]), dtype=np.uint8).reshape(-1, width)
         sorting = np.argsort(where)
@@ -84,7 +88,7 @@ def _mixed(
 
 
 def _column(
-    key: tuple[str, str],
+    key: _Key,
     where: NDArray[np.intp],
     entries: NDArray[np.uint8],
     begin: int,
@@ -97,6 +101,7 @@ def _column(
     return collector_pb2.Column(
         attribute=key[0],
         level=key[1],
+        map=key[2],
         codes=entries[first:last].tobytes(),
         present=presence.pack(present),
     )
@@ -136,7 +141,8 @@ def supports_by_level(
 ) -> dict[str, Supports]:
     """Return the supports of each level's reports, for the levels that can be tested.
 
-    Raises `InvalidInput` where no level can be.
+    Reports of people who chose a map are left out: none of their mechanisms has tests. Raises
+    `InvalidInput` where no level can be.
     """
     mechanisms = {name: plan.levels[name].mechanisms[attribute] for name in levels}
     tested = {name: m for name, m in mechanisms.items() if has_tests(m)}
@@ -147,7 +153,7 @@ def supports_by_level(
         codes: dict[str, list[bytes]] = {name: [] for name in tested}
         for batch in page:
             for column in batch.columns:
-                if column.attribute == attribute and column.level in tested:
+                if (column.attribute, column.map) == (attribute, "") and column.level in tested:
                     codes[column.level].append(column.codes)
         for name, parts in codes.items():
             data, mechanism = b"".join(parts), tested[name]

@@ -108,15 +108,23 @@ def module(plan: bytes, *, with_plan: bool = True) -> str:
     attributes = parsed.attributes.values()
     names = _identifiers([a.name for a in attributes], {"client", "answers"})
     types, parameters, answers, described = [], [], [], []
+    wanted = ["".join(p.title() for p in re.split(r"\W|_", a.name)) for a in attributes]
+    with_maps = [a.name for a in attributes if parsed.maps(a.name)]
+    of_maps = [f"{w}Map" for w, a in zip(wanted, attributes, strict=True) if a.name in with_maps]
     kinds = _identifiers(
-        ["".join(p.title() for p in re.split(r"\W|_", a.name)) for a in attributes],
+        [*wanted, *of_maps],
         {"Agreement", "Client", "Collection", "Literal", "Mapping", "Person", "Recorded"},
     )
+    maps_of = dict(zip(with_maps, kinds[len(wanted) :], strict=True))
+    kinds = kinds[: len(wanted)]
     for attribute, name, kind in zip(attributes, names, kinds, strict=True):
         domain = attribute.domain
         if isinstance(domain, Categorical):
             values = "".join(f"    {_quoted(value)},\n" for value in domain.values)
             types.append(f"{kind} = Literal[\n{values}]\n")
+            if domain.maps:
+                maps = "".join(f"    {_quoted(chosen)},\n" for chosen in domain.map_names)
+                types.append(f"{maps_of[attribute.name]} = Literal[\n{maps}]\n")
             shown, allowed = kind, "one of its values"
         elif isinstance(domain, SetOf | Ratings):
             values = "".join(f"    {_quoted(value)},\n" for value in domain.labels)
@@ -183,7 +191,7 @@ def _agreement(agreement: Agreement, *, with_plan: bool) -> str:
         "domains": agreement.domains,
         "levels": agreement.levels,
     }
-    for name in ("default_level", "may_reveal", "may_tell_changes", "views"):
+    for name in ("default_level", "may_reveal", "maps", "may_tell_changes", "views"):
         if value := getattr(agreement, name):
             given[name] = value
     lines = [f"    {name}={_literal(value, 1)},\n" for name, value in given.items()]

@@ -24,10 +24,17 @@ def module(plan: bytes, *, with_plan: bool = True) -> str:
     parsed = hearsay.plans.plan.parse(plan)
     attributes = parsed.attributes.values()
     chosen = [a.name for a in attributes if isinstance(a.domain, Categorical | SetOf | Ratings)]
+    with_maps = [name for name in chosen if parsed.maps(name)]
     answers, *named = _different(
-        [f"{_pascal(parsed.survey)}Answers", *map(_pascal, chosen)], _IMPORTED
+        [
+            f"{_pascal(parsed.survey)}Answers",
+            *map(_pascal, chosen),
+            *(f"{_pascal(name)}Map" for name in with_maps),
+        ],
+        _IMPORTED,
     )
-    kinds = dict(zip(chosen, named, strict=True))
+    kinds = dict(zip(chosen, named[: len(chosen)], strict=True))
+    of_maps = dict(zip(with_maps, named[len(chosen) :], strict=True))
     types, fields = [], []
     keys = _keys(parsed.attributes)
     for attribute, key in zip(attributes, keys, strict=True):
@@ -35,6 +42,8 @@ def module(plan: bytes, *, with_plan: bool = True) -> str:
         if isinstance(domain, Categorical):
             shown, allowed = kinds[attribute.name], "one of its values"
             types.append(_union(shown, domain.values))
+            if domain.maps:
+                types.append(_union(of_maps[attribute.name], domain.map_names))
         elif isinstance(domain, SetOf | Ratings):
             shown, allowed = _several(domain, kinds[attribute.name])
             types.append(_union(kinds[attribute.name], domain.labels))
@@ -106,6 +115,7 @@ def _agreement(agreement: Agreement, *, with_plan: bool) -> str:
     for name, value in (
         ("defaultLevel", agreement.default_level),
         ("mayReveal", agreement.may_reveal),
+        ("maps", agreement.maps),
         ("mayTellChanges", agreement.may_tell_changes),
     ):
         if value:

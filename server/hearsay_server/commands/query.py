@@ -12,6 +12,7 @@ from rich.markup import escape
 import hearsay.plans.plan
 from hearsay import Analyst
 from hearsay.analyst import Options, Selection, compare_request, range_of
+from hearsay.columns import NO_MAP
 from hearsay.v1 import analyst_pb2
 from hearsay_server.commands import connect, plotting
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
@@ -24,6 +25,10 @@ _PAIRS = 20
 
 Level = Annotated[list[str] | None, typer.Option(help="Only reports of this level; repeatable.")]
 Period = Annotated[list[str] | None, typer.Option(help="Only reports of this period; repeatable.")]
+Map = Annotated[
+    list[str] | None,
+    typer.Option("--map", help='Only people who chose this map, "" for none; repeatable.'),
+]
 First = Annotated[str, typer.Option("--from", help="Only this period and later ones.")]
 Last = Annotated[str, typer.Option("--to", "--until", help="Only this period and earlier ones.")]
 
@@ -39,7 +44,8 @@ def query(
     period: Period = None,
     first: First = "",
     last: Last = "",
-    by: Annotated[str, typer.Option(help="One answer for each level, or for each period.")] = "",
+    maps: Map = None,
+    by: Annotated[str, typer.Option(help="One answer for each level, period or map.")] = "",
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     simultaneous: Annotated[
         bool, typer.Option(help="Intervals that cover all values at once.")
@@ -73,7 +79,8 @@ def query(
         typer.Option("--sum", help='Values to add up, such as "bus,train"; repeatable.'),
     ] = None,
     compare: Annotated[
-        str, typer.Option(help="Test two levels or periods: level=A,B or period=A,B or A..B,C..D.")
+        str,
+        typer.Option(help="Test two levels, maps or periods: level=A,B, period=A,B or A..B,C..D."),
     ] = "",
     plot: Annotated[
         Path | None, typer.Option(help="Draw the answer, too: FILE.png, FILE.svg or FILE.pdf.")
@@ -111,6 +118,9 @@ def query(
     given: Annotated[
         str, typer.Option(help="One of the two: the other within its groups, and compared.")
     ] = "",
+    reference: Annotated[
+        str, typer.Option(help="Of --given: the group that the others are compared with.")
+    ] = "",
     nonnegative: Annotated[
         bool, typer.Option(help="Of --joint: the most likely table, without negative shares.")
     ] = False,
@@ -138,7 +148,7 @@ def query(
             "--sizes is about the numbers of items: leave out --compare, --suspicions, "
             "--distribution and --pairs"
         )
-    two = TwoAttributes(joint, independent, given, nonnegative)
+    two = TwoAttributes(joint, independent, given, nonnegative, reference)
     if two.asked or other:
         two.check(attribute, other)
         _refuse_beside_two(
@@ -184,7 +194,11 @@ def query(
         plotting.check(plot)
     show = Shown(as_json, as_csv, limited)
     chosen = Selection(
-        levels=level or (), periods=period or (), first_period=first, last_period=last
+        levels=level or (),
+        periods=period or (),
+        first_period=first,
+        last_period=last,
+        maps=maps or (),
     )
     selection = analyst_pb2.Selection(**chosen)
     options: Options = {
@@ -273,7 +287,7 @@ def query(
                 )
                 for name in names
             ]
-            show.comparisons(compared, compare.partition("=")[2].split(","))
+            show.comparisons(compared, _part_names(compare))
             if plot is not None:
                 plotting.comparisons(compared, plot)
         else:
@@ -356,14 +370,21 @@ def _parts(compare: str, chosen: Selection) -> tuple[Selection, Selection]:
     """Return the two selections that `--compare` names, each restricted by the other options."""
     kind, _, names = compare.partition("=")
     parts = names.split(",")
-    if kind not in ("level", "period") or len(parts) != 2 or not all(parts):
+    whole = all(parts) or kind == "map"  # an empty name stands for those who chose none
+    if kind not in ("level", "map", "period") or len(parts) != 2 or not whole:
         raise InvalidInput(
-            f"--compare must read like level=A,B or period=A,B or period=A..B,C..D, got {compare!r}"
+            "--compare must read like level=A,B or map=A,B or period=A,B or period=A..B,C..D, "
+            f"got {compare!r}"
         )
-    if kind == "level":
-        if chosen.get("levels"):
-            raise InvalidInput("give --compare level=A,B or --level, not both")
-        one, other = (Selection(**{**chosen, "levels": [name]}) for name in parts)
+    if kind != "period":
+        if chosen.get("levels" if kind == "level" else "maps"):
+            raise InvalidInput(f"give --compare {kind}=A,B or --{kind}, not both")
+        one, other = (
+            Selection(**{**chosen, "levels": [name]})
+            if kind == "level"
+            else Selection(**{**chosen, "maps": [name]})
+            for name in parts
+        )
         return one, other
     if chosen.get("periods") or chosen.get("first_period") or chosen.get("last_period"):
         raise InvalidInput("give --compare period=A,B or --period, --from and --to, not both")
@@ -376,9 +397,17 @@ def _parts(compare: str, chosen: Selection) -> tuple[Selection, Selection]:
     return one, other
 
 
-def _by(name: str) -> Literal["LEVEL", "PERIOD"]:
-    if name == "level":
-        return "LEVEL"
-    if name == "period":
-        return "PERIOD"
-    raise InvalidInput(f"--by must be level or period, got {name!r}")
+def _part_names(compare: str) -> list[str]:
+    """Return what the two parts of `--compare` are called."""
+    return [name or NO_MAP for name in compare.partition("=")[2].split(",")]
+
+
+def _by(name: str) -> Literal["LEVEL", "PERIOD", "MAP"]:
+    known: dict[str, Literal["LEVEL", "PERIOD", "MAP"]] = {
+        "level": "LEVEL",
+        "period": "PERIOD",
+        "map": "MAP",
+    }
+    if name not in known:
+        raise InvalidInput(f"--by must be level, period or map, got {name!r}")
+    return known[name]

@@ -308,13 +308,15 @@ def _if_alike(answer: analyst_pb2.EstimateResponse) -> str:
         if row.high > row.low
     ]
     narrower = 100 * (1 - sum(kept) / max(1, len(kept)))
-    unseen = "whether levels differ was not tested"
+    several = len({cohort.map for cohort in answer.cohorts}) > 1
+    groups = "levels and maps" if several else "levels"
+    unseen = f"whether {groups} differ was not tested"
     if answer.HasField("detectable_difference"):
         found = answer.detectable_difference
-        unseen = f"differences between levels below {found:.2g} may go unseen"
+        unseen = f"differences between {groups} below {found:.2g} may go unseen"
     return (
-        "Pooling (--method), which assumes that people of all levels answer alike, would make the "
-        f"intervals {narrower:.0f}% narrower; {unseen}."
+        f"Pooling (--method), which assumes that people of all {groups} answer alike, would make "
+        f"the intervals {narrower:.0f}% narrower; {unseen}."
     )
 
 

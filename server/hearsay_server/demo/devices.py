@@ -24,11 +24,13 @@ Answers = Mapping[str, Answer]
 
 @dataclass(frozen=True)
 class Respondent:
-    """One person: a number, a privacy level, and the true answers by attribute name."""
+    """One person: a number, a privacy level, the true answers by attribute name, and the maps
+    that they chose, by attribute name."""
 
     number: int
     level: str
     answers: Answers
+    maps: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ def _live(
         address,
         agreement,
         level=respondent.level,
+        maps=respondent.maps,
         ledger=MEMORY,
         consent=True,
         strict=True,

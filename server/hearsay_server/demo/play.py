@@ -194,8 +194,15 @@ def _collect(
     """Let every respondent's device send; return one device's batch."""
     chooser = random.Random(seed)
     levels = sorted(source.survey.levels)
+    parsed = hearsay.plans.plan.parse(plan)
+    choices = {name: ("", *maps) for name in parsed.attributes if (maps := parsed.maps(name))}
     respondents = [
-        Respondent(number, chooser.choice(levels), answers)
+        Respondent(
+            number,
+            chooser.choice(levels),
+            answers,
+            {name: chooser.choice(maps) for name, maps in choices.items()},
+        )
         for number, answers in enumerate(source.respondents)
     ]
     columns = (TextColumn("devices"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -335,14 +342,16 @@ def _show_exhibit(exhibit: Sent, plan: hearsay.plans.plan.Plan, console: Console
     batch = collector_pb2.Batch.FromString(exhibit.batch)
     level = plan.level(exhibit.respondent.level)
     table = Table("attribute", "the truth, kept", "what left the device", "epsilon")
-    codes = {column.attribute: column.codes for column in batch.columns}
-    for name, mechanism in level.mechanisms.items():
-        if name in codes:
+    columns = {column.attribute: column for column in batch.columns}
+    for name, by_map in level.by_map.items():
+        if name in columns:
+            column = columns[name]
+            mechanism = by_map[column.map]
             kept = [exhibit.respondent.answers[part] for part in plan.parts(name)]
             table.add_row(
-                name,
+                f"{name}, map {column.map}" if column.map else name,
                 ", ".join(map(_in_words, kept)),
-                escape(describe(plan.questions[name].domain, mechanism, codes[name])),
+                escape(describe(plan.questions[name].domain, mechanism, column.codes)),
                 f"{mechanism.realised_epsilon:.3f}",
             )
     console.print(

@@ -15,6 +15,7 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 import hearsay.plans.plan
+from hearsay.columns import NO_MAP
 from hearsay.plans import period
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
@@ -110,9 +111,10 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         question = request.question
         with _telling():
             frozen, plan = await self._plan(question)
-            if request.by not in (By.LEVEL, By.PERIOD):
-                raise InvalidInput(f"by must be LEVEL or PERIOD, got {request.by}")
-            groups = _grouped(plan, await self._tallies(plan, question), request.by)
+            if request.by not in (By.LEVEL, By.PERIOD, By.MAP):
+                raise InvalidInput(f"by must be LEVEL, PERIOD or MAP, got {request.by}")
+            tallies = await self._tallies(plan, question)
+            groups = _grouped(plan, question.attribute, tallies, request.by)
             rows = len(plan.asked(question.attribute).domain.labels)
             begun = False
             for some in _together(groups, rows):
@@ -135,6 +137,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                     raise InvalidInput(
                         "the two parts must have no reports in common: both have the level "
                         f"{cohort.level!r} of the period {cohort.period!r}"
+                        + (f", by the map {cohort.map!r}" if cohort.map else "")
                     )
             work = partial(questions.comparison, first=frozenset(first))
             both = PackedTallies({**first.packed, **second.packed})
@@ -327,7 +330,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
     ) -> PackedTallies:
         asked = plan.questions_of(plan.parts(attribute))
         return await self._read(
-            lambda: self._store.tallies(plan.survey, asked, resolve(plan, selection))
+            lambda: self._store.tallies(plan.survey, asked, resolve(plan, selection, attribute))
         )
 
     async def _answer(
@@ -381,11 +384,18 @@ def _together(groups: Mapping[str, Tallies], rows: int) -> Iterator[dict[str, Ta
         yield {name: groups[name] for name in names[begin : begin + most]}
 
 
-def _grouped(plan: Plan, tallies: PackedTallies, by: By.By) -> dict[str, PackedTallies]:
-    """Return the tallies of each level, in the plan's order, or of each period, in time's."""
+def _grouped(
+    plan: Plan, attribute: str, tallies: PackedTallies, by: By.By
+) -> dict[str, PackedTallies]:
+    """Return the tallies of each level, in the plan's order, of each map, in the names' order and
+    then of no map, or of each period, in time's."""
     if by == By.LEVEL:
         levels = tallies.grouped(lambda cohort: cohort.level)
         return {name: levels[name] for name in plan.levels if name in levels}
+    if by == By.MAP:
+        maps = tallies.grouped(lambda cohort: cohort.map)
+        names = (*plan.maps(attribute), "")
+        return {name or NO_MAP: maps[name] for name in names if name in maps}
     return dict(sorted(tallies.grouped(lambda cohort: cohort.period).items()))
 
 

@@ -5,10 +5,15 @@ import numpy as np
 from hearsay.plans.domains import Categorical, Domain, Numeric, Ratings, SetOf
 from ldp import Mechanism, SetBits, SetSelection, Tally
 from ldp.core.mechanism import FrequencyOracle
+from ldp.mechanisms import PolicyTable
 
 
 def describe(domain: Domain, mechanism: Mechanism, codes: bytes) -> str:
-    """Return one encoded code in hex, with the values that it counts for by itself."""
+    """Return one encoded code in hex, with the values that it counts for by itself.
+
+    Of a table that keeps a policy: with the values for which the code is the most likely, or, where
+    it is impossible for all others, that it reveals them.
+    """
     raw = codes.hex(" ") if len(codes) <= 8 else f"{codes[:8].hex(' ')} ..."
     tally = mechanism.tally(mechanism.decode(codes, 1))
     if isinstance(domain, Numeric):
@@ -16,11 +21,17 @@ def describe(domain: Domain, mechanism: Mechanism, codes: bytes) -> str:
         return f"{raw}  counts as {domain.low + share * (domain.high - domain.low):.1f}"
     if isinstance(domain, SetOf | Ratings):
         return f"{raw}  {_of_items(domain, mechanism, tally)}"
+    if isinstance(mechanism, PolicyTable) and isinstance(domain, Categorical):
+        column = mechanism.matrix() @ tally.counts
+        most = column >= column.max() * (1 - 1e-9)
+        said = " or ".join(domain.values[v] for v in np.flatnonzero(most))
+        certain = not column[~most].any()
+        return f"{raw}  {'reveals' if certain else 'most likely for'}: {said}"
     if not isinstance(domain, Categorical) or not isinstance(mechanism, FrequencyOracle):
         return f"{raw}  ({mechanism.name})"
     supported = mechanism.supports(tally)
-    said = [value for value, count in zip(domain.values, supported, strict=True) if count]
-    return f"{raw}  says: {' or '.join(said) or 'none'}"
+    said = " or ".join(v for v, count in zip(domain.values, supported, strict=True) if count)
+    return f"{raw}  says: {said or 'none'}"
 
 
 def _of_items(domain: SetOf | Ratings, mechanism: Mechanism, tally: Tally) -> str:

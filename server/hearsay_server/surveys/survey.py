@@ -98,8 +98,9 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
 
     A level's epsilon falls on the questions (attributes that are in no view, and views) as the
     survey's budget says (`decide`), rounded down; every mechanism is calibrated to its share.
-    Where values are sensitive or have classes the mechanism is the one of least variance that their
-    policy allows (`ldp.planning.design`); a memoised attribute with fresh noise has a chain
+    Where values are sensitive or have classes, and for each map, the mechanism is the one of least
+    variance that their policy allows (`ldp.planning.design`); a memoised attribute with fresh noise
+    has a chain
     (`catalogue.CHAINS`). Raises `InvalidInput` that names the place for a survey that cannot be.
     """
     _check_name("name", survey.name)
@@ -122,11 +123,12 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
         size = 0
         for question, share in zip(asked, budget.epsilons, strict=True):
             try:
-                mechanism = question.mechanism(share)
+                mechanism, mapped = question.mechanism(share), question.mapped(share)
             except InvalidInput as error:
                 raise InvalidInput(f"levels.{name}, {question.name}: {error}") from None
             level.mechanisms.append(hearsay.plans.plan.mechanism_message(mechanism))
-            size += mechanism.code_bytes
+            level.mapped.extend(map(hearsay.plans.plan.mechanism_message, mapped))
+            size += max(each.code_bytes for each in (mechanism, *mapped))
         if size > _MAX_RECORD:
             raise InvalidInput(
                 f"levels.{name}: a record takes {size} bytes, more than {_MAX_RECORD}: choose "
@@ -190,13 +192,21 @@ class Question:
         # The policy's largest distance may be less than epsilon, by way of a third value.
         return replace(design(policy).mechanism, epsilon=epsilon)
 
+    def mapped(self, epsilon: float) -> list[Mechanism]:
+        """Return the mechanism of each of the domain's maps, in order, at a share of epsilon."""
+        if not isinstance(self.domain, Categorical):
+            return []
+        domains = map(self.domain.chosen, self.domain.map_names)
+        return [replace(self, domain=each, asked_for="").mechanism(epsilon) for each in domains]
+
     def variance(self, epsilon: float) -> float:
         """Predict the variance of one report: of a value's frequency on average, or of a number.
 
         For numbers, that of the worst one, in a population spread evenly over the range; where
         they have regions or a resolution, of all on average. For categories the least possible for
-        a uniform population. Where values or numbers are protected differently, as much more or
-        less than without as it is at the nearest epsilons for which a channel was designed.
+        a uniform population, also where there are maps, as a person may choose none. Where values
+        or numbers are protected differently, as much more or less than without as it is at the
+        nearest epsilons for which a channel was designed.
         For bins that of a range, on average over the ranges. For sets that of an item's share, for
         ratings that of the share who rate a key, if half as many apply as may: `planned`.
         """
@@ -218,7 +228,7 @@ class Question:
         found: list[float] = []
         if isinstance(self.domain, Numeric) and self.domain.is_graded:
             for anchor in _ANCHORS:
-                noise = graded.noise(graded.table(self.domain, math.exp(anchor)))
+                noise = graded.predicted_noise(self.domain, math.exp(anchor))
                 plain = float(np.interp(anchor, _NOISE_ANCHORS, _log_noise()))
                 found.append(math.log(noise) - plain)
             return found

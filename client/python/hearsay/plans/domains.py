@@ -1,9 +1,10 @@
 """What the answers to a question can be, and how mechanisms take them."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
@@ -25,6 +26,12 @@ from ldp.mechanisms.ranges.waves import Waves
 _GRID = 1 << 53
 """How many values, evenly spread over [-1, 1], may replace a number outside the domain."""
 
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+"""What a map may be called."""
+
+MOST_MAPS = 8
+"""The most maps of one attribute: people at one level and map are one cohort of the estimate."""
+
 # An error about an answer names its type only: messages end up in logs and crash reports, and
 # the answer must not.
 
@@ -34,7 +41,8 @@ class Categorical:
     """An answer that is one of `values`: at least two, all different, none empty.
 
     Where `sensitive` are given, the other values are ordinary: a report may reveal them.
-    `classes` are (values, scale) that have a smaller epsilon.
+    `classes` are (values, scale) that have a smaller epsilon. `maps` are (name, sensitive values),
+    by name: a person chooses one, which then holds as `sensitive`, or none (`chosen`).
     """
 
     statistic: ClassVar[str] = "frequency"
@@ -43,6 +51,7 @@ class Categorical:
     values: tuple[str, ...]
     sensitive: tuple[str, ...] = ()
     classes: tuple[tuple[tuple[str, ...], float], ...] = ()
+    maps: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def __post_init__(self) -> None:
         check_names("values", self.values, 2)
@@ -61,6 +70,53 @@ class Categorical:
                 raise InvalidInput(f"the scale of a class must lie in (0, 1], got {scale!r}")
         if self.classes and len(listed) == len(self.values) and max(s for _, s in self.classes) < 1:
             raise InvalidInput("some values must have all of epsilon: give a class the scale 1")
+        self._check_maps()
+
+    def _check_maps(self) -> None:
+        if self.maps and (self.sensitive or self.classes):
+            raise InvalidInput("give sensitive values, classes or maps, one of them")
+        if len(self.maps) > MOST_MAPS:
+            raise InvalidInput(f"there may be {MOST_MAPS} maps, got {len(self.maps)}")
+        known: dict[frozenset[str], str] = {}
+        for name, sensitive in self.maps:
+            # An empty one would stand for no map.
+            if not _NAME.fullmatch(name):
+                raise InvalidInput(
+                    'the name of a map is a lower-case letter, then letters, digits or "_", '
+                    f"at most 64 in all, got {name!r}"
+                )
+            if not sensitive:
+                raise InvalidInput(f"map {name!r} needs sensitive values: it would protect nothing")
+            try:
+                replace(self, sensitive=sensitive, maps=())
+            except InvalidInput as error:
+                raise InvalidInput(f"map {name!r}: {error}") from None
+            if len(sensitive) == len(self.values):
+                raise InvalidInput(
+                    f"map {name!r} lists all values: that holds for those who choose no map"
+                )
+            same = known.setdefault(frozenset(sensitive), name)
+            if same != name:
+                raise InvalidInput(
+                    f"maps {same!r} and {name!r} list the same values: the choice between them "
+                    "would tell something of a person, and protect nothing"
+                )
+
+    @property
+    def map_names(self) -> tuple[str, ...]:
+        """The names of the maps that a person may choose from, in order."""
+        return tuple(name for name, _ in self.maps)
+
+    def chosen(self, name: str) -> "Categorical":
+        """Return the domain as those have it who chose a map; "" stands for none.
+
+        Raises `InvalidInput` where there is no such map.
+        """
+        if not self.maps and not name:
+            return self
+        if name not in ("", *self.map_names):
+            raise InvalidInput(f"map must be one of {', '.join(self.map_names)}, got {name!r}")
+        return replace(self, sensitive=dict(self.maps).get(name, ()), maps=())
 
     def policy(self, epsilon: float) -> Policy | None:
         """Return the policy to keep at `epsilon`; None where all pairs are protected alike."""

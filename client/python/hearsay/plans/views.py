@@ -65,6 +65,8 @@ def view(names: Sequence[str], domains: Mapping[str, Domain], memos: frozenset[s
         domain = domains[name]
         if not isinstance(domain, Categorical):
             raise InvalidInput(f"{name!r} has no list of values: a view is of attributes that have")
+        if domain.maps:
+            raise InvalidInput(f"{name!r} has maps, and a view has none: leave one of them out")
         if name in memos:
             raise InvalidInput(f"{name!r} has a memo, and a view has none: leave one of them out")
         sizes.append(len(domain.values))

@@ -51,7 +51,7 @@ def randomize(
     dropped: dict[str, str] = {}
     for name in _asked(terms, values):
         level = terms.levels[name]
-        mechanism = level.mechanisms[name]
+        mechanism = terms.mechanisms[name]
         calls = account.calls_cost(terms, name)
         if not account.is_drawn(name):
             dropped[name] = IDLE
@@ -76,8 +76,16 @@ def randomize(
             value = terms.value(name, values, coins) if life else terms.anything(name, coins)
             code = mechanism.encode_one(mechanism.randomize(value, coins))
         variation = terms.variations[name]
-        account.report(name, mechanism.epsilon, calls=calls, life=life, variation=variation)
-        report.columns.add(attribute=name, level=level.name, codes=code)
+        chosen = terms.maps.get(name, "")
+        account.report(
+            name,
+            mechanism.epsilon,
+            calls=calls,
+            life=life,
+            variation=variation,
+            chosen=chosen if terms.plan.maps(name) else None,
+        )
+        report.columns.add(attribute=name, level=level.name, codes=code, map=chosen)
     return _by_attribute(terms, values, dropped)
 
 

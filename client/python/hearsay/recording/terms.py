@@ -10,7 +10,7 @@ from hearsay.interrupts import is_from_handler
 from hearsay.plans.domains import Value
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.plan import Level, Plan
-from ldp import Coins, InvalidInput
+from ldp import Coins, InvalidInput, Mechanism
 from ldp.core.losses import variation_of
 from ldp.planning.budget import Budget
 
@@ -23,12 +23,15 @@ def _epsilon_of(budget: Budget, attributes: tuple[int, ...]) -> float:
 
 @dataclass(frozen=True)
 class Terms:
-    """A plan as one person executes it: each question's level, the budget of a record, the withheld
-    attributes, and the memoizers of the memoised ones."""
+    """A plan as one person executes it: each question's level and mechanism, the maps that were
+    chosen, the budget of a record, the withheld attributes, and the memoizers of the memoised ones.
+    """
 
     plan: Plan
     level: Level
     levels: Mapping[str, Level]
+    maps: Mapping[str, str]
+    mechanisms: Mapping[str, Mechanism]
     budget: Budget
     withheld: frozenset[str]
     memoizers: Mapping[str, Memoizer]
@@ -37,9 +40,10 @@ class Terms:
     def of(cls, plan: Plan, choices: Choices, agreed: Agreed, withheld: frozenset[str]) -> "Terms":
         """Return the terms of one person under a plan that was agreed to.
 
-        Raises `InvalidInput` where the plan lacks a level or attribute, or a record at these
-        levels spends more than the loosest of them, or than the app agreed to. A view is reported
-        at the strictest of its attributes' levels.
+        Raises `InvalidInput` where the plan lacks a level, map or attribute, a map could reveal
+        more than the app agreed to, or a record at these levels spends more than the loosest of
+        them, or than the app agreed to. A view is reported at the strictest of its attributes'
+        levels.
         """
         if choices.level is None and not plan.default_level:
             raise InvalidInput(
@@ -56,6 +60,14 @@ class Terms:
             name: min((by_attribute[part] for part in plan.parts(name)), key=strictest.index)
             for name in plan.questions
         }
+        maps = {}
+        for name, chosen_map in choices.maps:
+            if name not in plan.attributes:
+                raise InvalidInput(no_attribute(plan, name))
+            if plan.map_of(name, chosen_map):
+                maps[name] = chosen_map
+                if name not in withheld:
+                    agreed.check_map(plan, name, chosen_map)
         budget = level.budget
         for position, (name, chosen) in enumerate(levels.items()):
             if chosen is not level:
@@ -65,6 +77,10 @@ class Terms:
             plan=plan,
             level=level,
             levels=MappingProxyType(levels),
+            maps=MappingProxyType(maps),
+            mechanisms=MappingProxyType(
+                {name: chosen.by_map[name][maps.get(name, "")] for name, chosen in levels.items()}
+            ),
             budget=budget,
             withheld=withheld,
             memoizers={name: memo for name, memo in memoizers.items() if memo is not None},
@@ -117,14 +133,14 @@ class Terms:
         None where reports only add up (`ldp.core.losses.variation_of`), and for memoised ones.
         """
         return {
-            name: None if name in self.memoizers else variation_of(level.mechanisms[name])
-            for name, level in self.levels.items()
+            name: None if name in self.memoizers else variation_of(mechanism)
+            for name, mechanism in self.mechanisms.items()
         }
 
     def cost(self, name: str) -> float:
         """Return the epsilon of a report of a question, or for a memoised one of a new memo."""
         memoizer = self.memoizers.get(name)
-        return memoizer.epsilon if memoizer else self.levels[name].mechanisms[name].epsilon
+        return memoizer.epsilon if memoizer else self.mechanisms[name].epsilon
 
     def check_caps(self, caps: Caps) -> None:
         """Raise `InvalidInput` where one record may spend more on an attribute than its cap allows,
@@ -134,7 +150,7 @@ class Terms:
                 raise InvalidInput(f"a cap of {name!r}: {no_attribute(self.plan, name)}")
         for name, cap in caps.attribute.items():
             asked = self.answered.intersection(self.containing[name])
-            each = [self.levels[question].mechanisms[question].epsilon for question in asked]
+            each = [self.mechanisms[question].epsilon for question in asked]
             epsilon = max([self._epsilon_of(asked), *each])
             if epsilon > cap:
                 levels = ", ".join(sorted({self.levels[question].name for question in asked}))

@@ -9,16 +9,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Selection(_message.Message):
-    __slots__ = ("levels", "periods", "first_period", "last_period")
+    __slots__ = ("levels", "periods", "first_period", "last_period", "maps")
     LEVELS_FIELD_NUMBER: _ClassVar[int]
     PERIODS_FIELD_NUMBER: _ClassVar[int]
     FIRST_PERIOD_FIELD_NUMBER: _ClassVar[int]
     LAST_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    MAPS_FIELD_NUMBER: _ClassVar[int]
     levels: _containers.RepeatedScalarFieldContainer[str]
     periods: _containers.RepeatedScalarFieldContainer[str]
     first_period: str
     last_period: str
-    def __init__(self, levels: _Optional[_Iterable[str]] = ..., periods: _Optional[_Iterable[str]] = ..., first_period: _Optional[str] = ..., last_period: _Optional[str] = ...) -> None: ...
+    maps: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, levels: _Optional[_Iterable[str]] = ..., periods: _Optional[_Iterable[str]] = ..., first_period: _Optional[str] = ..., last_period: _Optional[str] = ..., maps: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class EstimateRequest(_message.Message):
     __slots__ = ("survey", "attribute", "selection", "confidence", "simultaneous", "method", "consistency", "forged", "recover", "top", "values", "sums", "sizes")
@@ -63,9 +65,11 @@ class EstimateByRequest(_message.Message):
         BY_UNSPECIFIED: _ClassVar[EstimateByRequest.By]
         LEVEL: _ClassVar[EstimateByRequest.By]
         PERIOD: _ClassVar[EstimateByRequest.By]
+        MAP: _ClassVar[EstimateByRequest.By]
     BY_UNSPECIFIED: EstimateByRequest.By
     LEVEL: EstimateByRequest.By
     PERIOD: EstimateByRequest.By
+    MAP: EstimateByRequest.By
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     BY_FIELD_NUMBER: _ClassVar[int]
     question: EstimateRequest
@@ -157,20 +161,22 @@ class Row(_message.Message):
     def __init__(self, label: _Optional[str] = ..., estimate: _Optional[float] = ..., standard_error: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., raw: _Optional[float] = ..., effective_sample_size: _Optional[float] = ..., shift_down: _Optional[float] = ..., shift_up: _Optional[float] = ..., alike: _Optional[float] = ..., alike_low: _Optional[float] = ..., alike_high: _Optional[float] = ..., share: _Optional[float] = ..., share_standard_error: _Optional[float] = ..., share_low: _Optional[float] = ..., share_high: _Optional[float] = ...) -> None: ...
 
 class Cohort(_message.Message):
-    __slots__ = ("revision", "level", "period", "epsilon", "mechanism", "reports")
+    __slots__ = ("revision", "level", "period", "epsilon", "mechanism", "reports", "map")
     REVISION_FIELD_NUMBER: _ClassVar[int]
     LEVEL_FIELD_NUMBER: _ClassVar[int]
     PERIOD_FIELD_NUMBER: _ClassVar[int]
     EPSILON_FIELD_NUMBER: _ClassVar[int]
     MECHANISM_FIELD_NUMBER: _ClassVar[int]
     REPORTS_FIELD_NUMBER: _ClassVar[int]
+    MAP_FIELD_NUMBER: _ClassVar[int]
     revision: bytes
     level: str
     period: str
     epsilon: float
     mechanism: str
     reports: int
-    def __init__(self, revision: _Optional[bytes] = ..., level: _Optional[str] = ..., period: _Optional[str] = ..., epsilon: _Optional[float] = ..., mechanism: _Optional[str] = ..., reports: _Optional[int] = ...) -> None: ...
+    map: str
+    def __init__(self, revision: _Optional[bytes] = ..., level: _Optional[str] = ..., period: _Optional[str] = ..., epsilon: _Optional[float] = ..., mechanism: _Optional[str] = ..., reports: _Optional[int] = ..., map: _Optional[str] = ...) -> None: ...
 
 class CompareRequest(_message.Message):
     __slots__ = ("survey", "attribute", "first", "second", "confidence", "simultaneous")

@@ -66,7 +66,7 @@ class Attribute(_message.Message):
     def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., weight: _Optional[float] = ..., cap: _Optional[float] = ..., categorical: _Optional[_Union[Categorical, _Mapping]] = ..., numeric: _Optional[_Union[Numeric, _Mapping]] = ..., set: _Optional[_Union[Set, _Mapping]] = ..., ratings: _Optional[_Union[Ratings, _Mapping]] = ..., mechanism: _Optional[str] = ..., memo: _Optional[float] = ...) -> None: ...
 
 class Categorical(_message.Message):
-    __slots__ = ("values", "sensitive", "classes")
+    __slots__ = ("values", "sensitive", "classes", "maps")
     class ClassesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -74,13 +74,28 @@ class Categorical(_message.Message):
         key: str
         value: Class
         def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Class, _Mapping]] = ...) -> None: ...
+    class MapsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Map
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Map, _Mapping]] = ...) -> None: ...
     VALUES_FIELD_NUMBER: _ClassVar[int]
     SENSITIVE_FIELD_NUMBER: _ClassVar[int]
     CLASSES_FIELD_NUMBER: _ClassVar[int]
+    MAPS_FIELD_NUMBER: _ClassVar[int]
     values: _containers.RepeatedScalarFieldContainer[str]
     sensitive: _containers.RepeatedScalarFieldContainer[str]
     classes: _containers.MessageMap[str, Class]
-    def __init__(self, values: _Optional[_Iterable[str]] = ..., sensitive: _Optional[_Iterable[str]] = ..., classes: _Optional[_Mapping[str, Class]] = ...) -> None: ...
+    maps: _containers.MessageMap[str, Map]
+    def __init__(self, values: _Optional[_Iterable[str]] = ..., sensitive: _Optional[_Iterable[str]] = ..., classes: _Optional[_Mapping[str, Class]] = ..., maps: _Optional[_Mapping[str, Map]] = ...) -> None: ...
+
+class Map(_message.Message):
+    __slots__ = ("sensitive",)
+    SENSITIVE_FIELD_NUMBER: _ClassVar[int]
+    sensitive: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, sensitive: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Class(_message.Message):
     __slots__ = ("values", "scale")
