@@ -126,12 +126,13 @@ class _Panel:
         if self._grouped:
             groups = list(dict.fromkeys(self._table.index.get_level_values(0)))
         thick = 0.7 / len(groups)
+        rated = self._table.attrs["statistic"] == "rating"  # its scale need not begin at 0
         for number, group in enumerate(groups):
             table = self._table if group is None else self._table.loc[group]
             places = np.arange(len(table)) + (number - (len(groups) - 1) / 2) * thick
             color = _BAR if group is None else f"C{number}"
             name = "" if group is None else _plain(str(group))
-            if self._difference:
+            if self._difference or rated:
                 axis.plot(table[column], places, "o", color=_ERROR, markersize=4)
             else:
                 axis.barh(places, table[column], 0.9 * thick, color=color, alpha=0.8, label=name)
@@ -140,7 +141,8 @@ class _Panel:
             axis.errorbar(middle, places, xerr=reach, fmt="none", ecolor=line, capsize=2.5)
         axis.set_yticks(np.arange(len(labels)), labels)
         axis.set_ylim(len(labels) - 0.4, -0.6)
-        axis.axvline(0, color="black", linewidth=0.8)
+        if not rated:
+            axis.axvline(0, color="black", linewidth=0.8)
         statistic = self._table.attrs["statistic"]
         kind = "difference in " * self._difference + statistic
         axis.set_xlabel(f"{kind}, with {interval}")
