@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from every_mechanism import POLICIES
 from numpy.typing import NDArray
 
 from ldp import KRR, InvalidInput, OneBitMean, PiecewiseMechanism, SubsetSelection, UnaryEncoding
@@ -279,3 +280,23 @@ def test_what_cannot_be_asked_is_refused() -> None:
         joint([cohort]).interval(1.0)
     with pytest.raises(InvalidInput, match=r"shape \(k1, k2\) and a covariance"):
         JointTable(np.zeros((2, 2)), np.zeros((3, 3)), 1)
+
+
+@pytest.mark.parametrize("name", ["uRR", "uOUE", "one-sided", "designed subsets"])
+def test_intervals_cover_where_some_values_may_be_revealed(name: str) -> None:
+    first, second = POLICIES[name], KRR(2, 1.0)
+    assert isinstance(first, Categorical)
+    rng, coins, runs, n = np.random.default_rng(3), SeededCoins(5), 60, 3000
+    shares = rng.dirichlet(np.full(first.k, 3.0))[:, None] * np.array([[0.6, 0.4]])
+    covered = []
+    for _ in range(runs):
+        values = rng.choice(shares.size, n, p=shares.ravel())
+        codes = (
+            first.randomize_many(values // 2, coins),
+            second.randomize_many(values % 2, coins),
+        )
+        tally = count_pairs(first, codes[0], second, codes[1])
+        low, high = joint([(first, second, tally)]).interval()
+        covered.append((low <= shares) & (shares <= high))
+    assert np.mean(covered) > 0.935
+    assert np.mean(covered, axis=0).min() > 0.8
