@@ -7,8 +7,8 @@ is computed again from its integers, so the server is not trusted with privacy.
 import hashlib
 import math
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import MappingProxyType
 
@@ -113,25 +113,35 @@ class Plan:
     period: str
     revision: bytes
     attributes: Mapping[str, Attribute]
+    views: Mapping[str, View]
+    questions: Mapping[str, Attribute]
+    """The attributes that are in no view, then the views, each as one."""
     levels: Mapping[str, Level]
     default_level: str = ""
     levels_differ_at_most: float | None = None
-    views: Mapping[str, View] = field(default_factory=dict)
-
-    @cached_property
-    def questions(self) -> Mapping[str, Attribute]:
-        """The questions by name: the attributes that are in no view, then the views."""
-        return MappingProxyType(questions(self.attributes, self.views.values()))
 
     def parts(self, question: str) -> tuple[str, ...]:
         """Return the attributes that a question asks; of an attribute in no view itself."""
         asked = self.views.get(question)
         return (question,) if asked is None else asked.attributes
 
-    def questions_of(self, attributes: Iterable[str]) -> tuple[str, ...]:
+    def questions_of(self, attributes: Sequence[str]) -> tuple[str, ...]:
         """Return the questions that ask all of some attributes, in the plan's order."""
-        wanted = set(attributes)
-        return tuple(name for name in self.questions if wanted.issubset(self.parts(name)))
+        first, *others = attributes
+        return tuple(
+            name
+            for name in self._containing.get(first, ())
+            if all(other in self.parts(name) for other in others)
+        )
+
+    @cached_property
+    def _containing(self) -> Mapping[str, Sequence[str]]:
+        """By attribute the questions that ask it."""
+        found: dict[str, list[str]] = {}
+        for name in self.questions:
+            for part in self.parts(name):
+                found.setdefault(part, []).append(name)
+        return found
 
     def asked(self, name: str) -> Attribute:
         """Return an attribute, or a view as one; raise `InvalidInput` where there is none."""
@@ -244,10 +254,11 @@ def parse(data: bytes) -> Plan:
         period=survey.period,
         revision=hashlib.sha256(data).digest(),
         attributes=MappingProxyType(attributes),
+        views=MappingProxyType(views),
+        questions=MappingProxyType(asked),
         levels=MappingProxyType(levels),
         default_level=survey.default_level,
         levels_differ_at_most=most,
-        views=MappingProxyType(views),
     )
 
 
