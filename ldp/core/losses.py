@@ -113,8 +113,9 @@ def variation_of(mechanism: Mechanism) -> float | None:
     largest = 0.0
     for x, row in enumerate(matrix):
         others = matrix if pairs is None else matrix[pairs[x]]
-        largest = max(largest, float(np.abs(others - row).sum(axis=1).max(initial=0.0)))
-    return min(1.0, largest / 2 + (matrix.shape[1] + 4) * _UNIT)
+        apart: Floats = np.abs(others - row).sum(axis=1)
+        largest = max(largest, float(apart.max(initial=0.0)))
+    return min(1.0, largest / 2 + float(matrix.shape[1] + 4) * _UNIT)
 
 
 @singledispatch
@@ -169,6 +170,8 @@ def _of_mechanism(mechanism: Mechanism) -> Losses:
     if mechanism.guarantee == "approximate":
         raise InvalidInput(f"{mechanism.name} keeps its epsilon only but for a delta")
     epsilon = mechanism.realised_epsilon
+    if mechanism.epsilon * (1 - 1e-9) < epsilon:
+        epsilon = mechanism.epsilon  # losses of round epsilons have a lattice in common
     if mechanism.variation is not None:
         return bounded(epsilon, mechanism.variation)
     matrix = _matrix(mechanism)
@@ -216,7 +219,6 @@ def _divergences(
 ) -> tuple[Floats, float]:
     """Return the largest sum of (P - a P')_+ over pairs of rows at each a of `at`, exact but for
     rounding, and the largest mass of codes of a row that are impossible under the other."""
-    inputs = len(matrix)
     size, half = at.size + 1, at.size // 2
     largest, certain = np.zeros(at.size), 0.0
     for x, row in enumerate(matrix):

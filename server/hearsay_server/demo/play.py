@@ -24,10 +24,10 @@ from rich.table import Table
 
 import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.plans.domains import Categorical, Domain, Numeric
+from hearsay.plans.domains import Binned, Categorical, Domain, Numeric
 from hearsay.plans.views import combination
 from hearsay.sending.transport import open_calls
-from hearsay.v1 import admin_pb2, collector_pb2, survey_pb2
+from hearsay.v1 import admin_pb2, analyst_pb2, collector_pb2, survey_pb2
 from hearsay_server.demo.devices import Answers, Respondent, Sent, deliver, start
 from hearsay_server.demo.results import Comparison, draw, show
 from hearsay_server.surveys import survey as surveys
@@ -101,8 +101,8 @@ def _source(title: str, survey: survey_pb2.Survey, table: pd.DataFrame) -> Sourc
     return Source(title, survey, [answers for answers in respondents if answers], left_out)
 
 
-def _answer(domain: Categorical | Numeric, cell: object) -> str | float:
-    if isinstance(domain, Numeric):
+def _answer(domain: Domain, cell: object) -> str | float:
+    if not isinstance(domain, Categorical):
         return float(str(cell))
     whole = isinstance(cell, float) and cell.is_integer()
     return str(int(cell)) if whole and isinstance(cell, float) else str(cell).strip()
@@ -207,6 +207,9 @@ def _ask(source: Source, plan: hearsay.plans.plan.Plan, address: str) -> list[Co
         for name in (*plan.attributes, *plan.views):
             domain = plan.asked(name).domain
             given = _given(source, plan, name)
+            if isinstance(domain, Binned):
+                results += _ask_ranges(analyst, plan.survey, name, domain, given)
+                continue
             frame = analyst.estimate(plan.survey, name)
             for label, row in frame.iterrows():
                 results.append(
@@ -239,6 +242,32 @@ def _given(source: Source, plan: hearsay.plans.plan.Plan, name: str) -> list[str
                     else answers[name]
                 )
     return found
+
+
+def _ask_ranges(
+    analyst: Analyst, survey: str, name: str, domain: Binned, given: Sequence[str | float]
+) -> list[Comparison]:
+    """Ask for the shares of as many ranges as the reports can show; of two where they can't any."""
+    answer = analyst.query_distribution(
+        analyst_pb2.DistributionRequest(survey=survey, attribute=name)
+    )
+    if not answer.bins:
+        answer = analyst.query_distribution(
+            analyst_pb2.DistributionRequest(survey=survey, attribute=name, bins=2)
+        )
+    counts = np.bincount([domain.encode(answer) for answer in given], minlength=domain.count)
+    return [
+        Comparison(
+            attribute=name,
+            label=each.share.label,
+            estimate=each.share.estimate,
+            standard_error=each.share.standard_error,
+            low=each.share.low,
+            high=each.share.high,
+            truth=float(domain.points.overlaps(each.left, each.right) @ counts / len(given)),
+        )
+        for each in answer.bins
+    ]
 
 
 def _truth(domain: Domain, given: Sequence[str | float], label: str) -> float:
