@@ -24,7 +24,7 @@ from rich.table import Table
 
 import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.plans.domains import Binned, Categorical, Domain, Numeric
+from hearsay.plans.domains import Binned, Categorical, Domain, Grid, Numeric
 from hearsay.plans.views import combination
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2, analyst_pb2, collector_pb2, survey_pb2
@@ -270,7 +270,7 @@ def _ask_ranges(
     ]
 
 
-def _truth(domain: Domain, given: Sequence[str | float], label: str) -> float:
+def _truth(domain: Domain | Grid, given: Sequence[str | float], label: str) -> float:
     if isinstance(domain, Numeric):
         numbers = np.array(given, dtype=float)
         return float(np.clip(numbers, domain.low, domain.high).mean())

@@ -1,11 +1,11 @@
 """A randomised code, in words."""
 
-from hearsay.plans.domains import Categorical, Domain, Numeric
+from hearsay.plans.domains import Categorical, Domain, Grid, Numeric
 from ldp import Mechanism
 from ldp.core.mechanism import FrequencyOracle
 
 
-def describe(domain: Domain, mechanism: Mechanism, codes: bytes) -> str:
+def describe(domain: Domain | Grid, mechanism: Mechanism, codes: bytes) -> str:
     """Return one encoded code in hex, with the values that it counts for by itself."""
     raw = codes.hex(" ") if len(codes) <= 8 else f"{codes[:8].hex(' ')} ..."
     tally = mechanism.tally(mechanism.decode(codes, 1))

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import hearsay.plans.plan
-from hearsay.plans.domains import Binned, Categorical, Numeric
+from hearsay.plans.domains import Binned, Categorical, Grid, Numeric
 from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import explain_views, graded, over_time
@@ -172,7 +172,7 @@ def _ranges(plan: Plan, level: Level, rows: Sequence[Row], users: int) -> list[s
     """Return lines on how well ranges and the median of binned numbers will be known."""
     lines = []
     for row in rows:
-        domain, mechanism = plan.attributes[row.attribute].domain, level.mechanisms[row.attribute]
+        domain, mechanism = plan.questions[row.attribute].domain, level.mechanisms[row.attribute]
         if row.level != level.name or not isinstance(domain, Binned):
             continue
         assert isinstance(mechanism, Waves)
@@ -192,7 +192,7 @@ def _ranges(plan: Plan, level: Level, rows: Sequence[Row], users: int) -> list[s
 def _protections(question: Question) -> list[str]:
     """Return lines on which values are protected from which, at epsilon 1 of the attribute."""
     domain = question.domain
-    if isinstance(domain, Binned):
+    if isinstance(domain, Binned | Grid):
         kept = "where in a bin a number is never leaves the device"
         return [f"{question.name}: every bin from every other, by epsilon; {kept}"]
     if not isinstance(domain, Categorical):

@@ -70,10 +70,10 @@ def _of_level(plan: Plan, level: Level, times: int) -> list[Cost]:
         composed = of_channels([(drawn, times)])
         share = chance / ONE
         found.append(Cost(level.name, name, times * share, mechanism.epsilon * times, composed))
-    fresh = [name for name in plan.attributes if plan.memoizer(level.name, name) is None]
+    fresh = [name for name in plan.questions if plan.memoizer(level.name, name) is None]
     if not fresh:
         return found
-    positions = [j for j, name in enumerate(plan.attributes) if name in fresh]
+    positions = [j for j, name in enumerate(plan.questions) if name in fresh]
     choices = [
         (chance, [losses[j] for j in reported if j in positions])
         for chance, reported in level.budget.choices()
@@ -101,7 +101,7 @@ def best_mechanisms(plan: Plan, periods: int) -> list[str]:
     at the default level, or else the first.
     """
     level = plan.levels[plan.default_level or next(iter(plan.levels))]
-    chances = dict(zip(plan.attributes, level.budget.chances, strict=True))
+    chances = dict(zip(plan.questions, level.budget.chances, strict=True))
     lines = []
     for name, mechanism in level.mechanisms.items():
         if (
