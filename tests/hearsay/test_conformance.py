@@ -257,7 +257,7 @@ MESSAGES = {
     "domain": "bins|values|class|whole steps|step must|points|low and high|needs a domain|twice"
     "|sensitive|resolution|within|cap must",
     "memo": "memo",
-    "views": r"^views\[",
+    "views": "^views",
     "levels": "needs levels, each|^levels: |mechanisms for",
     "chances": "budget has one epsilon|chances must sum",
     "epsilon": "promises epsilon",
