@@ -297,7 +297,7 @@ def test_views_that_share_no_record_are_told_of(address: str, asked: Any) -> Non
 def test_a_view_answers_as_split_records_do(address: str, asked: Any) -> None:
     _, plan = register(address, VIEWED.replace('"viewed"', '"seen"'))
     cells = np.random.default_rng(3).choice(6, 4000, p=(np.array([[0.7], [0.3]]) * WITHIN).ravel())
-    submit(address, batch(plan, "open", "once", {"a:b": cells}, 4000))
+    submit(address, batch(plan, "open", "once", {"a+b": cells}, 4000))
     found = asked[1].crosstab("seen", "b", "a")
     truth = (np.array([[0.7], [0.3]]) * WITHIN).T.ravel()
     assert (np.abs(found["estimate"] - truth) < 4 * found["standard_error"]).all()

@@ -35,9 +35,10 @@ _BAR, _ERROR = "#9ecae1", "#08519c"
 def figure(*tables: pd.DataFrame) -> Figure:
     """Draw the tables of `Analyst`, one panel each, into a figure of matplotlib.
 
-    Tables are those of `estimate`, `sums`, `by_level`, `by_period`, `compare`, and the histogram of
-    `distribution`. Bars are estimates, or shares; lines are their intervals. Raises `InvalidInput`
-    for another table and one without rows.
+    Tables are those of `estimate`, `sums`, `by_level`, `by_period`, `by_map`, `compare`,
+    `crosstab`, `within`, `set_sizes`, `pairs`, `ratings`, and the histogram of `distribution`.
+    Bars are estimates, or shares; lines are their intervals. Raises `InvalidInput` for another
+    table and one without rows.
     """
     if not tables:
         raise InvalidInput("give one table at least, got none")
@@ -60,12 +61,16 @@ class _Panel:
             raise InvalidInput(
                 f"{table.attrs['attribute']!r} has nothing to draw: {table.attrs['warning']}"
             )
+        two = "by" in table.attrs or "other" in table.attrs
+        table = _of_two_attributes(table) if two else table
         self._table = table
         names = list(table.index.names)
         self._histogram = names == ["left", "right"]
-        self._grouped = names[0] in ("level", "period") and len(names) == 2
+        self._grouped = (two or names[0] in ("level", "period", "map")) and len(names) == 2
+        self._pairs = names == ["first", "second"]
         self._difference = "difference" in table.columns
-        self._lines = self._grouped and table.index.get_level_values(0).nunique() > _MOST_GROUPS
+        groups = table.index.get_level_values(0).nunique()
+        self._lines = self._grouped and names[0] != "map" and groups > _MOST_GROUPS
         self._left_out = 0
         if not (self._histogram or self._grouped) and len(table) > _MOST_ROWS:
             column = "difference" if self._difference else "estimate"
@@ -87,6 +92,8 @@ class _Panel:
 
     @property
     def _labels(self) -> list[str]:
+        if self._pairs:
+            return [_wrapped(f"{a} and {b}", _LABEL, _LINES) for a, b in self._table.index]
         last = self._table.index.get_level_values(-1)
         return [_wrapped(str(value), _LABEL, _LINES) for value in dict.fromkeys(last)]
 
@@ -175,6 +182,22 @@ class _Panel:
             )
         axis.set_xlabel(_plain(self._table.attrs["attribute"]))
         axis.set_ylabel(f"share, with {interval}" if known.any() else "share")
+
+
+def _of_two_attributes(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of groups with one row for each group and value, or each difference.
+
+    A few groups of several values stay groups; others are labelled by both, a mean by its group.
+    """
+    values = table.index.get_level_values(-1).unique()
+    groups = [" - ".join(map(str, reversed(key[:-1]))) for key in table.index]
+    if table.index.nlevels == 2 and len(values) > 1 and len(set(groups)) <= _MOST_GROUPS:
+        return table
+    labels = groups
+    if len(values) > 1:
+        last = map(str, table.index.get_level_values(-1))
+        labels = [f"{group}: {value}" for group, value in zip(groups, last, strict=True)]
+    return table.set_axis(pd.Index(labels, name=table.index.names[0]))
 
 
 def _ends(table: pd.DataFrame) -> tuple[Any, Any]:

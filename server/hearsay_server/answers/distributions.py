@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hearsay.plans.bins import Bins
-from hearsay.plans.domains import Binned, Categorical, Grid, Numeric
+from hearsay.plans.domains import Binned, Categorical, Grid, Numeric, Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.plans.points import Points, check_range
 from hearsay.v1 import analyst_pb2
@@ -39,6 +39,10 @@ def distribution(
     if not tallies:
         raise NoReports(f"there are no such reports of {question.attribute!r} yet")
     domain = plan.asked(question.attribute).domain
+    if isinstance(domain, SetOf):
+        raise InvalidInput(f"{question.attribute!r} is a set of items: ask for its sizes")
+    if isinstance(domain, Ratings):
+        raise InvalidInput(f"{question.attribute!r} are ratings: ask for their means")
     if isinstance(domain, Categorical | Grid):
         raise InvalidInput(f"{question.attribute!r} has values: ask for their frequencies")
     confidence = question.confidence if question.HasField("confidence") else CONFIDENCE

@@ -17,7 +17,7 @@ from hearsay_server.answers.queries import (
     Tallies,
     of_attributes,
 )
-from hearsay_server.answers.records import Key, repeats
+from hearsay_server.answers.records import Chosen, Key, of_chosen, repeats
 from ldp.core.repeated import Repeats
 from ldp.errors import InvalidInput
 from ldp.estimating.independence import Independence, detectable, independence, independence_of
@@ -44,7 +44,7 @@ PairTallies = Mapping[Key, PairTally]
 
 @dataclass(frozen=True)
 class PairCohorts:
-    """Each combination of levels with the sum of its periods' pair tallies."""
+    """Each combination of levels and maps with the sum of its periods' pair tallies."""
 
     cohorts: Sequence[PairCohort]
     repeats: Sequence[Repeats]
@@ -61,19 +61,18 @@ def by_levels(plan: Plan, attributes: tuple[str, str], tallies: PairTallies) -> 
     if not tallies:
         names = " and ".join(map(repr, attributes))
         raise NoReports(f"no stored record reports both {names} yet")
-    sums: dict[tuple[str, ...], PairTally] = {}
-    for (_, levels), tally in tallies.items():
-        sums[levels] = sums[levels] + tally if levels in sums else tally
+    sums: dict[tuple[Chosen, ...], PairTally] = {}
+    for (_, chosen), tally in tallies.items():
+        sums[chosen] = sums[chosen] + tally if chosen in sums else tally
     cohorts = []
-    for levels, tally in sums.items():
+    for chosen, tally in sums.items():
         first, second = (
-            plan.levels[level].mechanisms[name]
-            for name, level in zip(attributes, levels, strict=True)
+            of_chosen(plan, name, own) for name, own in zip(attributes, chosen, strict=True)
         )
         cohorts.append((first, second, tally))
     known = repeats(plan, attributes, {key: tally.n for key, tally in tallies.items()})
     n = sum(tally.n for tally in sums.values())
-    return PairCohorts(cohorts, [known[levels] for levels in sums], n)
+    return PairCohorts(cohorts, [known[chosen] for chosen in sums], n)
 
 
 def check_crosstab(plan: Plan, question: analyst_pb2.CrosstabRequest) -> None:
@@ -192,6 +191,7 @@ def compare_groups(
         table = joint(given.cohorts, given.repeats, alike=alike)
         groups, method = within(table.transposed()), table.method
     else:
+        assert isinstance(domain, Numeric)  # as was checked
         groups = means_within(given.cohorts, given.repeats).rescaled((domain.low, domain.high))
         method = STRATIFIED if len(given.cohorts) > 1 else "debias"
     return groups_answer(plan, question, groups, method, given.most_repeated)

@@ -15,6 +15,7 @@ from hearsay.plans.domains import Categorical
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers import distributions, fits, joints, queries, records, rectangles, rows
+from hearsay_server.answers import pairs as paired
 from hearsay_server.answers.queries import Tallies
 from hearsay_server.ingest.intake import Cohort
 from ldp import InvalidInput
@@ -245,6 +246,25 @@ def suspicions(
     return data
 
 
+def set_pair_counts(
+    frozen: bytes, attribute: str, levels: Iterable[str], pages: list[Page]
+) -> dict[str, PairTally]:
+    """Count the pairs of members of the reports in some pages; raise as `rows.pairs_by_level`."""
+    return rows.pairs_by_level(_parsed(frozen), attribute, levels, pages)
+
+
+def set_pairs(
+    frozen: bytes,
+    question: analyst_pb2.PairsRequest,
+    tallies: Tallies,
+    found: Mapping[str, PairTally],
+) -> bytes:
+    """Answer `Pairs` in one message, from the pairs counted at each level."""
+    answer = paired.pairs(_parsed(frozen), question, tallies, found)
+    data: bytes = answer.SerializeToString()
+    return data
+
+
 def _messages(answer: _Long) -> Iterator[bytes]:
     """Yield an answer in messages of about `_MESSAGE` bytes, which merged are the answer."""
     lists = [name for name in _LISTS if name in answer.DESCRIPTOR.fields_by_name]
@@ -267,5 +287,5 @@ def _messages(answer: _Long) -> Iterator[bytes]:
 def _domain(plan: Plan, attribute: str) -> Categorical:
     domain = plan.asked(attribute).domain
     if not isinstance(domain, Categorical):
-        raise InvalidInput(f"{attribute!r} is a number: the tests are for values")
+        raise InvalidInput(f"{attribute!r} is not one of some values: the tests are for those")
     return domain

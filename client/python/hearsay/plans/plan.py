@@ -8,14 +8,14 @@ import hashlib
 import math
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from types import MappingProxyType
 
 from google.protobuf.message import DecodeError
 
 from hearsay.plans import period
-from hearsay.plans.domains import Binned, Categorical, Domain, Grid, Numeric
+from hearsay.plans.domains import Binned, Categorical, Domain, Grid, Numeric, Ratings, SetOf
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.views import MOST_TOGETHER, View, combined, view
 from hearsay.v1 import plan_pb2, survey_pb2
@@ -87,19 +87,25 @@ class Attribute(Question):
             raise InvalidInput(f"memo must be 0, or finite and >= 1, got {self.memo!r}")
         if not isinstance(self.domain, Categorical):
             raise InvalidInput("memo is for categorical answers only")
-        if self.domain.sensitive or self.domain.classes:
+        if self.domain.sensitive or self.domain.classes or self.domain.maps:
             raise InvalidInput("memo is for values that are all protected alike")
 
 
 @dataclass(frozen=True)
 class Level:
     """A named epsilon of one whole record: the mechanism of each question at it, and which of
-    them a record reports. The budget has the questions in the order of `Plan.questions`."""
+    them a record reports. The budget has the questions in the order of `Plan.questions`.
+
+    `by_map` has, by question, the mechanism of those who chose each of its maps, by name, and
+    under "" the one of those who chose none, which is that of `mechanisms`. All mechanisms of a
+    question have one epsilon.
+    """
 
     name: str
     epsilon: float
     mechanisms: Mapping[str, Mechanism]
     budget: Budget
+    by_map: Mapping[str, Mapping[str, Mechanism]]
 
 
 @dataclass(frozen=True)
@@ -110,11 +116,12 @@ class Plan:
     Guarantee: whoever answers at a level sends reports that are, together, `level.epsilon`-LDP
     for the whole record (sequential composition over the questions that a record reports,
     checked in exact arithmetic); where an attribute's domain declares sensitive values or
-    classes, its policy takes the place of its epsilon. All reports of a memoised attribute
-    together, over periods, keep `Memoizer`'s guarantee. `default_level` is the level that a device
-    uses until the person chooses one; "" where the person must choose.
-    `levels_differ_at_most` bounds how much two levels' people differ in a share, or in a mean as a
-    part of its range; None where nothing is assumed.
+    classes, or the person chose one of its maps, its policy takes the place of its epsilon. All
+    reports of a memoised attribute together, over periods, keep `Memoizer`'s guarantee.
+    `default_level` is the level that a device uses until the person chooses one; "" where the
+    person must choose.
+    `levels_differ_at_most` bounds how much people of two levels, or of two maps, differ in a share,
+    or in a mean as a part of its range; None where nothing is assumed.
     """
 
     survey: str
@@ -185,6 +192,29 @@ class Plan:
             raise InvalidInput(f"level must be one of {', '.join(self.levels)}, got {name!r}")
         return self.levels[name]
 
+    def maps(self, attribute: str) -> tuple[str, ...]:
+        """Return the names of an attribute's maps, in order; empty where it has none.
+
+        Raises `InvalidInput` where the survey lacks the attribute.
+        """
+        domain = self.asked(attribute).domain
+        return domain.map_names if isinstance(domain, Categorical) else ()
+
+    def mechanism(self, level: str, attribute: str, map_name: str = "") -> Mechanism:
+        """Return a question's mechanism of those who chose a level and a map; "" for no map.
+
+        Raises `InvalidInput` for a level, a question or a map that the survey lacks.
+        """
+        return self.level(level).by_map[attribute][self.map_of(attribute, map_name)]
+
+    def map_of(self, attribute: str, name: str) -> str:
+        """Return the name of a map, or "" for none; raise `InvalidInput` where there is no such."""
+        if name and name not in (known := self.maps(attribute)):
+            listed = f"one of {', '.join(known)}" if known else "left out"
+            raise InvalidInput(f"a map of {attribute!r} must be {listed}, got {name!r}")
+        _ = self.asked(attribute)
+        return name
+
     def memoizer(self, level: str, attribute: str) -> Memoizer | None:
         """Return the memoizer of a question; None where every report is drawn afresh.
 
@@ -195,9 +225,9 @@ class Plan:
             raise InvalidInput(
                 f"attribute must be one of {', '.join(self.questions)}, got {attribute!r}"
             )
-        mechanism = mechanisms[attribute]
         if not self.questions[attribute].memo:
             return None
+        mechanism = mechanisms[attribute]
         assert isinstance(mechanism, CategoricalMechanism)  # as `parse` has checked
         return Memoizer(mechanism)
 
@@ -359,6 +389,12 @@ def _texts(survey: survey_pb2.Survey) -> Iterator[tuple[str, str]]:
             yield f"{place}: values", value
         for name in attribute.categorical.classes:
             yield f"{place}: classes", name
+        for value in attribute.set.values:
+            yield f"{place}: values", value
+        for key in attribute.ratings.keys:
+            yield f"{place}: keys", key
+        for name in attribute.categorical.maps:
+            yield f"{place}: maps", name
 
 
 def _check_text(place: str, text: str) -> None:
@@ -425,6 +461,7 @@ def _domain(attribute: survey_pb2.Attribute) -> Domain:
             tuple(categorical.values),
             tuple(categorical.sensitive),
             tuple((tuple(c.values), c.scale) for _, c in sorted(categorical.classes.items())),
+            tuple((name, tuple(m.sensitive)) for name, m in sorted(categorical.maps.items())),
         )
     if attribute.WhichOneof("domain") == "numeric":
         numeric = attribute.numeric
@@ -441,7 +478,14 @@ def _domain(attribute: survey_pb2.Attribute) -> Domain:
             tuple((part.upto, part.within) for part in numeric.resolution),
             numeric.cap,
         )
-    raise InvalidInput("needs a domain: categorical or numeric")
+    if attribute.WhichOneof("domain") == "set":
+        given = attribute.set
+        return SetOf(tuple(given.values), given.at_most, given.clamp)
+    if attribute.WhichOneof("domain") == "ratings":
+        ratings = attribute.ratings
+        keys = tuple(ratings.keys)
+        return Ratings(keys, ratings.low, ratings.high, ratings.at_most, ratings.clamp)
+    raise InvalidInput("needs a domain: categorical, numeric, set or ratings")
 
 
 def _check_caps(
@@ -486,7 +530,42 @@ def _level(level: plan_pb2.Level, asked: Mapping[str, Question]) -> Level:
             f"level {level.name!r} promises epsilon {level.epsilon:g} for a record, "
             f"but the mechanisms of one add up to {budget.record_epsilon:.6g}"
         )
-    return Level(level.name, level.epsilon, MappingProxyType(mechanisms), budget)
+    by_map = _by_map(level, asked, mechanisms)
+    return Level(level.name, level.epsilon, MappingProxyType(mechanisms), budget, by_map)
+
+
+def _by_map(
+    level: plan_pb2.Level, attributes: Mapping[str, Question], mechanisms: Mapping[str, Mechanism]
+) -> Mapping[str, Mapping[str, Mechanism]]:
+    """Return a level's mechanisms by attribute and map; raise `InvalidInput` unless there is one
+    for each map, with the epsilon of the attribute's own."""
+    names = {
+        name: each.domain.map_names if isinstance(each.domain, Categorical) else ()
+        for name, each in attributes.items()
+    }
+    wanted = sum(map(len, names.values()))
+    if len(level.mapped) != wanted:
+        raise InvalidInput(
+            f"level {level.name!r} has {len(level.mapped)} mechanisms for {wanted} maps"
+        )
+    by_map = {name: {"": own} for name, own in mechanisms.items()}
+    places = ((attributes[name], chosen) for name, maps in names.items() for chosen in maps)
+    for (attribute, chosen), wire in zip(places, level.mapped, strict=True):
+        assert isinstance(attribute.domain, Categorical)  # no other domain has maps
+        own = mechanisms[attribute.name]
+        try:
+            mechanism = _mechanism(wire, replace(attribute, domain=attribute.domain.chosen(chosen)))
+            if mechanism.epsilon != own.epsilon:
+                raise InvalidInput(
+                    f"{mechanism.name} has epsilon {mechanism.epsilon:g}, and without a map it "
+                    f"is {own.epsilon:g}: they must be the same"
+                )
+        except InvalidInput as error:
+            raise InvalidInput(
+                f"level {level.name!r}, {attribute.name!r}, map {chosen!r}: {error}"
+            ) from error
+        by_map[attribute.name][chosen] = mechanism
+    return MappingProxyType({name: MappingProxyType(mine) for name, mine in by_map.items()})
 
 
 def _mechanism(wire: plan_pb2.Mechanism, attribute: Question) -> Mechanism:

@@ -67,6 +67,8 @@ def view(names: Sequence[str], domains: Mapping[str, Domain], memos: frozenset[s
             raise InvalidInput(
                 f"{name!r} has neither a list of values nor bins: a view is of attributes that have"
             )
+        if isinstance(domain, Categorical) and domain.maps:
+            raise InvalidInput(f"{name!r} has maps, and a view has none: leave one of them out")
         if name in memos:
             raise InvalidInput(f"{name!r} has a memo, and a view has none: leave one of them out")
         sizes.append(len(domain.labels))

@@ -3,7 +3,8 @@
 import type { Limits } from "../choices.js";
 import type { Coins } from "../coins.js";
 import type { Value } from "../mechanisms/mechanism.js";
-import { anything, type Categorical, type Encoded, settled } from "../plans/domains.js";
+import type { Categorical } from "../plans/domains.js";
+import { anything, type Encoded, settled } from "../plans/encoded.js";
 import type { Memoizer } from "../plans/memo.js";
 import type { Question } from "../plans/plan.js";
 import { get, put, type Work } from "../storage/store.js";
