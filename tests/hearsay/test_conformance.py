@@ -262,7 +262,7 @@ MESSAGES = {
     "|sensitive|resolution|within|cap must|at_most|keys must",
 >>>>>>> zE
     "memo": "memo",
-    "views": r"^views\[",
+    "views": "^views",
     "levels": "needs levels, each|^levels: |mechanisms for",
     "chances": "budget has one epsilon|chances must sum",
     "epsilon": "promises epsilon",

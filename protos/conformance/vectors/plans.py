@@ -15,6 +15,7 @@ from ldp import InvalidInput, Mechanism
 from ldp import mechanisms as m
 from ldp.core.exact import ONE, flip_threshold
 from ldp.core.policy import Policy
+from ldp.mechanisms.ranges.waves import Waves
 from vectors import maps, set_plans, tables
 from vectors.mechanisms import waves
 from vectors.notation import double
@@ -157,7 +158,7 @@ def plans() -> dict[str, list[Case]]:
     found = []
     of_maps = ((note, _changed(maps.mapped, change), why) for note, change, why in maps.listed())
     listed = [*_written(), *_surveys(), *_levels(), *_mechanisms(), *_views(), *_policies()]
-    listed += set_plans.listed()
+    listed += [*_grids(), *set_plans.listed()]
     for note, data, reason in [*listed, *of_maps]:
         case: Case = {"note": note, "plan": data.hex(), "accepted": not reason}
         try:
@@ -702,6 +703,46 @@ def _views() -> Listed:
         plan.survey.attributes[1].categorical.ClearField("sensitive")
 
     yield edited("an attribute of a view protects all its values", one_sided, "policy")
+
+
+def _grids() -> Listed:
+    """Yield views of numbers in bins."""
+
+    def gridded(plan: plan_pb2.Plan, sides: tuple[int, int], *made: Mechanism) -> None:
+        """Let the view be of two numbers, with a mechanism at each level."""
+        del plan.survey.views[:], plan.survey.attributes[1:3]
+        plan.survey.views.add(attributes=["age", "hours"])
+        hours = plan.survey.attributes.add(name="hours")
+        hours.numeric.high, hours.numeric.bins = 24.0, sides[1]
+        plan.survey.attributes[1].numeric.bins = sides[0]
+        for level, each in zip(plan.levels, made, strict=True):
+            del level.mechanisms[:]
+            for mechanism in (m.KRR(3, level.epsilon / 3), each):
+                level.mechanisms.add().CopyFrom(mechanism_message(mechanism))
+
+    def edited(
+        note: str, sides: tuple[int, int], reason: str, *made: Mechanism
+    ) -> tuple[str, bytes, str]:
+        return note, _changed(paired, lambda plan: gridded(plan, sides, *made)), reason
+
+    waves = Waves((3, 2), 0.5), Waves((3, 2), 2.0)
+    yield edited("two numbers in bins", (3, 2), "", *waves)
+    yield edited("two numbers in other bins than the waves'", (2, 3), "fit", *waves)
+    yield edited("two numbers in bins as values", (3, 2), "fit", m.KRR(6, 0.5), m.KRR(6, 2.0))
+    yield edited("two numbers of 257 bins", (257, 2), "domain", *waves)
+    yield edited("two numbers of 258 rectangles", (129, 2), "views", *waves)
+
+    def mixed(plan: plan_pb2.Plan) -> None:
+        plan.survey.attributes[3].numeric.bins = 2
+        del plan.survey.views[:]
+        plan.survey.views.add(attributes=["smokes", "age"])
+        for level in plan.levels:
+            del level.mechanisms[:]
+            share = level.epsilon / 3
+            for made in (m.KRR(2, share), m.KRR(2, share), m.KRR(6, share)):
+                level.mechanisms.add().CopyFrom(mechanism_message(made))
+
+    yield "values and bins", _changed(paired, mixed), ""
 
 
 def _policies() -> Listed:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hearsay.columns import DIFFERENCE_COLUMNS, NO_MAP
-from hearsay.plans.domains import Categorical, Domain, Numeric, Ratings, SetOf
+from hearsay.plans.domains import Categorical, Domain, Grid, Numeric, Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.plans.views import View
 from hearsay.v1 import analyst_pb2
@@ -421,7 +421,7 @@ def _moved(kind: str, first: Tallies, second: Tallies, name: Callable[[Cohort], 
 
 
 def _shown(
-    question: analyst_pb2.EstimateRequest, domain: Domain, estimates: Floats
+    question: analyst_pb2.EstimateRequest, domain: Domain | Grid, estimates: Floats
 ) -> NDArray[np.intp]:
     """Return the positions of the rows to answer with: of `values`, of `top`, or of all."""
     if question.top and question.values:

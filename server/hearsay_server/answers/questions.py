@@ -14,7 +14,7 @@ import hearsay.plans.plan
 from hearsay.plans.domains import Categorical
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
-from hearsay_server.answers import distributions, fits, joints, queries, records, rows
+from hearsay_server.answers import distributions, fits, joints, queries, records, rectangles, rows
 from hearsay_server.answers import pairs as paired
 from hearsay_server.answers.queries import Tallies
 from hearsay_server.ingest.intake import Cohort
@@ -67,7 +67,8 @@ def distribution(
     frozen: bytes, question: analyst_pb2.DistributionRequest, tallies: Tallies
 ) -> list[bytes]:
     """Answer `Distribution` in one message; raise as `distributions.distribution`."""
-    answer = distributions.distribution(_parsed(frozen), question, tallies)
+    work = rectangles.rectangles if question.other else distributions.distribution
+    answer = work(_parsed(frozen), question, tallies)
     return [answer.SerializeToString()]
 
 

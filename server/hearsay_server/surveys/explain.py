@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import hearsay.plans.plan
-from hearsay.plans.domains import Binned, Categorical, Numeric, Ratings, SetOf
+from hearsay.plans.domains import Binned, Categorical, Grid, Numeric, Ratings, SetOf
 from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import (
@@ -235,7 +235,7 @@ def _protections(question: Question) -> list[str]:
     if isinstance(domain, SetOf | Ratings):
         noun = "set" if isinstance(domain, SetOf) else "table of ratings"
         return [f"{question.name}: every {noun} from every other, the empty one too, by epsilon"]
-    if isinstance(domain, Binned):
+    if isinstance(domain, Binned | Grid):
         kept = "where in a bin a number is never leaves the device"
         return [f"{question.name}: every bin from every other, by epsilon; {kept}"]
     if not isinstance(domain, Categorical):
