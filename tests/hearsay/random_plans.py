@@ -50,7 +50,7 @@ def random_survey(rng: random.Random) -> survey_pb2.Survey:
             continue
         k = rng.randint(2, 30)
         attribute.categorical.values.extend(f"v{i}" for i in range(k))
-        match rng.randrange(5):
+        match rng.randrange(6):
             case 0:
                 attribute.categorical.sensitive.extend(
                     rng.sample(attribute.categorical.values, rng.randint(1, min(3, k)))
@@ -61,6 +61,10 @@ def random_survey(rng: random.Random) -> survey_pb2.Survey:
                 inner.values.extend(rng.sample(attribute.categorical.values, rng.randint(1, k - 1)))
             case 2:
                 attribute.memo = rng.choice((1, 2, 3.5))
+            case 3:
+                for name in rng.sample(("mine", "work", "m2", "m10"), rng.randint(1, 4)):
+                    some = rng.sample(attribute.categorical.values, rng.randint(1, min(4, k)))
+                    attribute.categorical.maps[name].sensitive.extend(some)
             case _:
                 attribute.mechanism = rng.choice(
                     (
@@ -116,7 +120,8 @@ def spoil(data: bytes, rng: random.Random) -> bytes:
                 return data + rng.choice((data, b"\x0a\x00", b"\x12\x00", b"\x18\x01", b"\x08"))
     plan = plan_pb2.Plan.FromString(data)
     survey, level = plan.survey, rng.choice(plan.levels)
-    attribute, mechanism = rng.choice(survey.attributes), rng.choice(level.mechanisms)
+    attribute = rng.choice(survey.attributes)
+    mechanism = rng.choice([*level.mechanisms, *level.mapped])
     parameter = rng.choice(mechanism.parameters)
     where = rng.randrange(len(parameter.values))
     odd = rng.choice(
@@ -177,6 +182,9 @@ def spoil(data: bytes, rng: random.Random) -> bytes:
         lambda: level.chances.__delitem__(slice(None)),
         lambda: level.mechanisms.append(mechanism),
         lambda: level.mechanisms.reverse(),
+        lambda: level.mapped.append(mechanism),
+        lambda: level.mapped.reverse(),
+        lambda: level.mapped.__delitem__(slice(-1, None)),
         lambda: plan.levels.append(level),
         lambda: plan.levels.reverse(),
         lambda: plan.levels.__delitem__(slice(None)),
@@ -221,6 +229,10 @@ def spoil(data: bytes, rng: random.Random) -> bytes:
             rng.choice((0.0, 0.25, 1.0, 1.5, 1e-300, math.nan)),
         ),
         lambda: setattr(attribute.categorical.classes[odd], "scale", 0.5),
+        lambda: attribute.categorical.maps[
+            rng.choice(("mine", "work", "Mine", odd))
+        ].sensitive.append(rng.choice(("v0", "v1", "none"))),
+        lambda: attribute.categorical.maps.pop(rng.choice(("mine", "work")), None),
         lambda: setattr(
             attribute.numeric,
             "step",

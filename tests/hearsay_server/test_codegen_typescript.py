@@ -80,8 +80,13 @@ def hostile() -> bytes:
     return plan.SerializeToString(deterministic=True)
 
 
+MAPPED = SURVEY.replace('mechanism = "krr"', "").replace(
+    '"yes"]', '"yes"]\nmaps.mine.sensitive = ["yes"]\nmaps.constructor.sensitive = ["yes", "no"]'
+)
+
 PLANS = {
     "plain": resolved(SURVEY),
+    "mapped": resolved(MAPPED),
     "odd": resolved(ODD),
     "delicate": resolved(DELICATE),
     "hostile": hostile(),
@@ -152,6 +157,11 @@ def test_the_module_states_the_agreement_on_the_plan_whatever_its_texts(
             ("maps", agreed.maps),
         ):
             assert sorted(module.get(ours, [])) == plain(theirs)
+        maps = {each: dict(listed) for each, listed in module.get("maps", [])}  # type: ignore[attr-defined]
+        assert maps == {
+            each: {chosen: list(values) for chosen, values in own.items()}
+            for each, own in agreed.maps.items()
+        }
         assert module.get("defaultLevel", "") == agreed.default_level
         assert tuple(module.get("mayTellChanges", ())) == agreed.may_tell_changes
         assert module.get("views", []) == [list(view) for view in agreed.views]
