@@ -32,9 +32,21 @@ def random_survey(rng: random.Random) -> survey_pb2.Survey:
             numeric = attribute.numeric
             numeric.low, numeric.high, numeric.clamp = -2.5, 7.5, rng.random() < 0.5
             numeric.step = rng.choice((0, 0.5, 1.25))
-            attribute.mechanism = rng.choice(
-                ("", "onebit", "piecewise", "hybrid", "laplace", "square_wave")
-            )
+            match rng.randrange(6):
+                case 0:
+                    numeric.step, numeric.bins = 0, rng.choice((2, 3, 8))
+                case 1:
+                    numeric.step = 2.5
+                    numeric.sensitive.add(low=rng.choice((-2.5, 0.0)), high=rng.uniform(0, 5))
+                case 2:
+                    numeric.step = 2.5
+                    numeric.resolution.add(upto=rng.uniform(0, 5), within=rng.uniform(0.5, 3))
+                    numeric.resolution.add(upto=7.5, within=2.0)
+                    numeric.cap = rng.choice((0.0, 1.0, 1.5))
+                case _:
+                    attribute.mechanism = rng.choice(
+                        ("", "onebit", "piecewise", "hybrid", "laplace", "square_wave")
+                    )
             continue
         k = rng.randint(2, 30)
         attribute.categorical.values.extend(f"v{i}" for i in range(k))
@@ -72,7 +84,17 @@ def random_survey(rng: random.Random) -> survey_pb2.Survey:
                         "dbitflip",
                     )
                 )
+    if rng.random() < 0.4:
+        _add_views(survey, rng)
     return survey
+
+
+def _add_views(survey: survey_pb2.Survey, rng: random.Random) -> None:
+    """Let some attributes be asked together, if that can be."""
+    names = [each.name for each in survey.attributes if each.HasField("categorical")]
+    pairs = {tuple(rng.sample(names, 2)) for _ in range(rng.randint(1, 3)) if len(names) > 1}
+    for pair in sorted({tuple(sorted(pair)): pair for pair in pairs}.values()):
+        survey.views.add(attributes=pair)
 
 
 def plans(rng: random.Random) -> Iterator[bytes]:
@@ -223,6 +245,20 @@ def spoil(data: bytes, rng: random.Random) -> bytes:
             attribute.numeric, "low", rng.choice((-2.5, 0.0, -1.7e308, math.nan, -math.inf))
         ),
         lambda: setattr(attribute.numeric, "clamp", True),
+        lambda: setattr(attribute.numeric, "bins", rng.choice((0, 1, 2, 3, 8, 9, 256, 257))),
+        lambda: attribute.numeric.sensitive.add(
+            low=rng.choice((-2.5, -3.0, 0.0, math.nan)), high=rng.choice((0.0, 1.0, 7.5, 8.0))
+        ),
+        lambda: attribute.numeric.resolution.add(
+            upto=rng.choice((0.0, 7.5, 8.0, math.nan)), within=rng.choice((0.0, 1.0, math.inf, 9.0))
+        ),
+        lambda: setattr(
+            attribute.numeric, "cap", rng.choice((0.0, -0.0, 0.5, 1.0, 2.0, 99.0, math.nan))
+        ),
+        lambda: survey.views.add(attributes=rng.choices(["q0", "q1", "q2", "none"], k=2)),
+        lambda: survey.views.add(attributes=["q0"]),
+        lambda: survey.views.__delitem__(slice(-1, None)),
+        lambda: survey.views.reverse(),
     ]
     rng.choice(changes)()
     if rng.random() < 0.1:

@@ -70,6 +70,11 @@ DELICATE = SURVEY.replace(
 )
 """A survey that reveals something, and a memo that tells of changes."""
 
+MAPPED = SURVEY.replace('mechanism = "krr"', "").replace(
+    '"yes"]', '"yes"]\nmaps.mine.sensitive = ["yes"]\nmaps.work.sensitive = ["yes", "no"]'
+)
+"""A survey whose people differ in what they mind."""
+
 USE = """
 from typed import AGREEMENT, record_health
 from hearsay import Agreement, Client, Person
@@ -122,7 +127,9 @@ def test_a_type_checker_reads_the_answers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("with_plan", [True, False])
-@pytest.mark.parametrize("toml", [SURVEY, ODD, DELICATE], ids=["plain", "odd", "delicate"])
+@pytest.mark.parametrize(
+    "toml", [SURVEY, ODD, DELICATE, MAPPED], ids=["plain", "odd", "delicate", "mapped"]
+)
 def test_the_module_is_formatted(toml: str, with_plan: bool) -> None:
     source = codegen.module(resolved(toml), with_plan=with_plan)
     formatted = subprocess.run(
