@@ -224,3 +224,29 @@ def test_periods_are_for_surveys_that_have_some(tmp_path: Path) -> None:
     assert done.returncode == 0
     for told in ("What 30 periods of answers cost one person", "delta 1e-06", "sum of epsilons"):
         assert told in done.stdout
+
+
+def test_maps_are_explained(tmp_path: Path) -> None:
+    maps = DELICATE.replace('sensitive = ["yes"]', 'maps.mine.sensitive = ["yes"]').replace(
+        'title = "A', 'period = "P1M"\ntitle = "A'
+    )
+    explanation = explain(surveys.from_toml(maps, "t"), "t", 10_000)
+    assert list(explanation.protections)[:4] == [
+        "smokes, no map: every value from every other, by epsilon",
+        "smokes, mine: yes from no or sometimes by 1 epsilon",
+        "smokes, mine: no or sometimes may be told from yes for certain",
+        "smokes, mine: no or sometimes may be told from each other for certain",
+    ]
+    errors = {(r.level, r.map): r.error for r in explanation.rows if r.attribute == "smokes"}
+    assert errors["strict", "mine"] < errors["strict", ""] == explanation.strict["smokes"]
+    together = 4 / sum(1 / error**2 for error in errors.values())
+    assert 0.5 * together < explanation.pooled["smokes"] ** 2 < together
+    (tmp_path / "habits.toml").write_text(maps)
+    shown = " ".join(hearsay("survey", "explain", tmp_path / "habits.toml").stdout.split())
+    for said in (
+        "smokes: the map that a person chose, or that they chose none, is sent in the clear",
+        "Each level and map by itself",
+        "evenly over the levels and maps, against the strictest, without a map, for all",
+        "This is for those who chose no map.",
+    ):
+        assert said in shown

@@ -37,6 +37,10 @@ from ldp.planning.budget import Decision
 
 _MOST_VALUES = 256
 """Values up to which the error of several maps together is that of pooling by likelihood."""
+_OVER_TIME_BY_MAP = (
+    "This is for those who chose no map. Ledgers take the sum for those who chose one, and it is "
+    "about the values that all of a person's maps protect."
+)
 _OVER_TIME = (
     "The sum is what ledgers and caps count. The other epsilon bounds what all reports tell but "
     "for a probability of delta, where nobody's times and levels depend on codes sent before. Of "
@@ -358,6 +362,8 @@ def show(explanation: Explanation, console: Console) -> None:
         console.print()
         console.print(over_time.table(explanation.periods, explanation.costs))
         _print(_OVER_TIME, console)
+        if maps:
+            _print(_OVER_TIME_BY_MAP, console)
         for line in explanation.best:
             _print(f"  {line}", console)
         console.print()
