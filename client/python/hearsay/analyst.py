@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
@@ -355,6 +355,37 @@ class Analyst(Together):
         )
         return frames.ranges(answer).iloc[0]
 
+    def rectangle(
+        self,
+        survey: str,
+        ranges: Mapping[str, tuple[float, float]],
+        *,
+        confidence: float = 0.95,
+        **selection: Unpack[Selection],
+    ) -> "pd.Series":
+        """Return the share of the people with one number in a range, and another in another.
+
+        `ranges` has (low, high) of two numbers in bins that a view asks together, by name, such as
+        {"minutes": (480, 540), "distance": (0, 500)}; they end where bins do. The entries are those
+        of `between`. Raises `InvalidInput` unless there are two.
+        """
+        with needs("a Series", "analyst"):
+            from hearsay import frames
+
+        if len(ranges) != 2:
+            raise InvalidInput(f"a rectangle has the ranges of two numbers, got {len(ranges)}")
+        (attribute, one), (other, second) = ranges.items()
+        answer = self._distribution(
+            survey,
+            attribute,
+            selection,
+            ranges=[range_of(one)],
+            other=other,
+            other_ranges=[range_of(second)],
+            confidence=confidence,
+        )
+        return frames.ranges(answer).iloc[0]
+
     def quantile(
         self,
         survey: str,
@@ -389,8 +420,8 @@ class Analyst(Together):
     ) -> "pd.DataFrame":
         """Return the share at or below each point, or below the end of each bin, but the last.
 
-        Columns as `distribution`; indexed by the point or the end. Each interval covers its own
-        share with probability `confidence`.
+        Columns as `distribution`; indexed by the point or the end, `below`. Each interval covers
+        its own share with probability `confidence`.
         """
         with needs("a DataFrame", "analyst"):
             from hearsay import frames

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hearsay.columns import DIFFERENCE_COLUMNS, NO_MAP
-from hearsay.plans.domains import Categorical, Domain, Numeric, Ratings, SetOf
+from hearsay.plans.domains import Categorical, Domain, Grid, Numeric, Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.plans.views import View
 from hearsay.v1 import analyst_pb2
@@ -33,6 +33,7 @@ from ldp.estimating.marginals import Marginal, Part
 from ldp.estimating.pooling import Method
 from ldp.estimating.recovery import ldp_recover
 from ldp.estimating.strata import Answer
+from ldp.mechanisms.ranges.waves import Waves
 
 _QUICK = 256
 """Values up to which levels are tested and pooled by maximum likelihood unless a method is asked
@@ -420,7 +421,7 @@ def _moved(kind: str, first: Tallies, second: Tallies, name: Callable[[Cohort], 
 
 
 def _shown(
-    question: analyst_pb2.EstimateRequest, domain: Domain, estimates: Floats
+    question: analyst_pb2.EstimateRequest, domain: Domain | Grid, estimates: Floats
 ) -> NDArray[np.intp]:
     """Return the positions of the rows to answer with: of `values`, of `top`, or of all."""
     if question.top and question.values:
@@ -455,6 +456,11 @@ def _processed(
     """Return the values to show, and a suffix for the method's name: "" if they are raw."""
     if question.consistency and question.HasField("recover"):
         raise InvalidInput("ask for a consistency or for recovery, not both: recovery has its own")
+    if question.consistency and any(isinstance(each, Waves) for each in mechanisms):
+        raise InvalidInput(
+            "the errors of bins are correlated, and a consistency would make those of ranges "
+            "several times as large: ask for the distribution, whose shares are not negative"
+        )
     if question.consistency:
         return make_consistent(raw, question.consistency).value, f" + {question.consistency}"
     if not question.HasField("recover"):

@@ -14,7 +14,7 @@ import hearsay.plans.plan
 from hearsay.plans.domains import Categorical, Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
-from hearsay_server.answers import distributions, fits, joints, queries, records, rows
+from hearsay_server.answers import distributions, fits, joints, queries, records, rectangles, rows
 from hearsay_server.answers import pairs as paired
 from hearsay_server.answers.queries import Tallies
 from hearsay_server.ingest.intake import Cohort
@@ -67,7 +67,8 @@ def distribution(
     frozen: bytes, question: analyst_pb2.DistributionRequest, tallies: Tallies
 ) -> list[bytes]:
     """Answer `Distribution` in one message; raise as `distributions.distribution`."""
-    answer = distributions.distribution(_parsed(frozen), question, tallies)
+    work = rectangles.rectangles if question.other else distributions.distribution
+    answer = work(_parsed(frozen), question, tallies)
     return [answer.SerializeToString()]
 
 
@@ -117,8 +118,8 @@ def complete(
 
 def pairs(
     frozen: bytes, attributes: tuple[str, str], levels: Sequence[str], pages: list[Page]
-) -> dict[records.Key, PairTally]:
-    """Return the pair tallies of the records of some pages that report both attributes."""
+) -> records.Pairs:
+    """Return what the records of some pages tell that report both attributes."""
     plan = _parsed(frozen)
     return records.pairs(plan, attributes, records.complete(plan, attributes, levels, pages))
 
@@ -126,7 +127,7 @@ def pairs(
 def crosstab(
     frozen: bytes,
     question: analyst_pb2.CrosstabRequest,
-    tallies: joints.PairTallies,
+    pairs: records.Pairs,
     dropped: int = 0,
 ) -> list[bytes]:
     """Answer `Crosstab` in messages; raise as `joints.crosstab`.
@@ -134,7 +135,7 @@ def crosstab(
     `dropped` batches were stored once, and have no rows any more.
     """
     with records.telling_of_dropped(dropped):
-        answer = joints.crosstab(_parsed(frozen), question, tallies)
+        answer = joints.crosstab(_parsed(frozen), question, pairs)
     records.warn_of_dropped(answer, dropped)
     return list(_messages(answer))
 
@@ -156,7 +157,7 @@ def groups_of_views(
 def compare_groups(
     frozen: bytes,
     question: analyst_pb2.CompareGroupsRequest,
-    tallies: joints.PairTallies,
+    pairs: records.Pairs,
     dropped: int = 0,
 ) -> list[bytes]:
     """Answer `CompareGroups` in messages; raise as `joints.compare_groups`.
@@ -164,7 +165,7 @@ def compare_groups(
     `dropped` is as of `crosstab`.
     """
     with records.telling_of_dropped(dropped):
-        answer = joints.compare_groups(_parsed(frozen), question, tallies)
+        answer = joints.compare_groups(_parsed(frozen), question, pairs)
     records.warn_of_dropped(answer, dropped)
     return list(_messages(answer))
 

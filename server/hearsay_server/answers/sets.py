@@ -7,7 +7,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay.plans.domains import Domain, Ratings, SetOf
+from hearsay.plans.domains import Domain, Grid, Ratings, SetOf
 from hearsay.v1 import analyst_pb2
 from ldp import InvalidInput, SetBits
 from ldp.core.estimation import Cohorts, Estimate
@@ -23,7 +23,7 @@ RATED = "share who rated"
 """The statistic of a comparison of ratings: by how much the shares of who rated a key differ."""
 
 
-def estimator(domain: Domain, mechanism: Estimator) -> Estimator:
+def estimator(domain: Domain | Grid, mechanism: Estimator) -> Estimator:
     """Return what estimates a domain's labels from a mechanism's reports: of ratings the shares who
     rated each key, else the mechanism."""
     if isinstance(domain, Ratings):
@@ -32,7 +32,7 @@ def estimator(domain: Domain, mechanism: Estimator) -> Estimator:
     return mechanism
 
 
-def check(domain: Domain, attribute: str, question: analyst_pb2.EstimateRequest) -> None:
+def check(domain: Domain | Grid, attribute: str, question: analyst_pb2.EstimateRequest) -> None:
     """Raise `InvalidInput` for what cannot be asked of sets and ratings, or of anything else."""
     if not isinstance(domain, SetOf | Ratings):
         if question.sizes:

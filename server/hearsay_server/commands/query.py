@@ -108,6 +108,10 @@ def query(
         tuple[float, float] | None,
         typer.Option(help="The share of the numbers from LOW to HIGH.", metavar="LOW HIGH"),
     ] = None,
+    other_between: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="The same of the other attribute: of both together.", metavar="LOW HIGH"),
+    ] = None,
     cdf: Annotated[
         bool, typer.Option("--cdf", help="The share below each number that was collected.")
     ] = False,
@@ -149,7 +153,9 @@ def query(
             "--distribution and --pairs"
         )
     two = TwoAttributes(joint, independent, given, nonnegative, reference)
-    if two.asked or other:
+    if other_between is not None and (not other or between is None or two.asked):
+        raise InvalidInput("--other-between is of two attributes, with --between for the first")
+    if two.asked or (other and other_between is None):
         two.check(attribute, other)
         _refuse_beside_two(
             by=by,
@@ -191,6 +197,8 @@ def query(
     if plot is not None:
         if suspicions or watch is not None:
             raise InvalidInput("--plot draws neither --suspicions nor --watch")
+        if asked_alone and distribution and not cdf:
+            raise InvalidInput("--plot draws --distribution and --cdf: add one of them")
         plotting.check(plot)
     show = Shown(as_json, as_csv, limited)
     chosen = Selection(
@@ -239,6 +247,17 @@ def query(
                 survey=survey, attribute=attribute, targets=suspect or (), selection=selection
             )
             show.suspicions(analyst.query_suspicions(asked))
+        elif between is not None and other_between is not None:
+            rectangle = analyst_pb2.DistributionRequest(
+                survey=survey,
+                attribute=attribute,
+                ranges=[range_of(between)],
+                other=other,
+                other_ranges=[range_of(other_between)],
+                confidence=confidence,
+                selection=selection,
+            )
+            show.distribution(analyst.query_distribution(rectangle))
         elif pairs:
             together = analyst.query_pairs(
                 analyst_pb2.PairsRequest(

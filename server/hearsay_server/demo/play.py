@@ -26,7 +26,7 @@ from rich.table import Table
 
 import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.plans.domains import Binned, Domain, Numeric, Ratings, SetOf
+from hearsay.plans.domains import Binned, Domain, Grid, Numeric, Ratings, SetOf
 from hearsay.plans.views import combination
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2, analyst_pb2, collector_pb2, survey_pb2
@@ -291,7 +291,7 @@ def _ask_ranges(
     ]
 
 
-def _truth(domain: Domain, given: Sequence[Any], label: str) -> float:
+def _truth(domain: Domain | Grid, given: Sequence[Any], label: str) -> float:
     if isinstance(domain, Numeric):
         numbers = np.array(given, dtype=float)
         return float(np.clip(numbers, domain.low, domain.high).mean())

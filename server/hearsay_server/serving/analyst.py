@@ -173,7 +173,10 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
     ) -> bytes:
         with _telling():
             frozen, plan = await self._plan(request)
-            tallies = await self._tallies(plan, request)
+            if request.other:
+                tallies = await self._of_both(plan, request)
+            else:
+                tallies = await self._tallies(plan, request)
             (message,) = await self._answer(frozen, request, tallies, questions.distribution)
             return message
 
@@ -315,6 +318,17 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         except InvalidInput as error:
             raise Ended(grpc.StatusCode.NOT_FOUND, str(error)) from None
         return frozen, plan
+
+    async def _of_both(self, plan: Plan, request: analyst_pb2.DistributionRequest) -> PackedTallies:
+        """Return the tallies of the views that ask two attributes together."""
+        asked = plan.questions_of([request.attribute, request.other])
+        if not asked:
+            raise InvalidInput(
+                f"no view asks {request.attribute!r} and {request.other!r} together: there is no "
+                "report that tells of both"
+            )
+        selected = resolve(plan, request.selection)
+        return await self._read(lambda: self._store.tallies(plan.survey, asked, selected))
 
     async def _tallies(
         self, plan: Plan, question: Question, *, none: bool = False

@@ -90,11 +90,8 @@ _STEPPED: Mapping[str, Callable[[float, int], MeanMechanism]] = {
 """Makers from epsilon and the number of steps, of mechanisms that can have a grid of so many."""
 
 
-BINNED: Mapping[str, Callable[[int, float], Waves]] = {
-    "auto": Waves.over,
-    "waves": Waves.over,
-}
-"""Makers from (bins, epsilon), of the shares of ranges."""
+BINNED: Mapping[str, Callable[[tuple[int, ...], float], Waves]] = {"auto": Waves, "waves": Waves}
+"""Makers from (bins of each number, epsilon), of the shares of ranges."""
 SETS: Mapping[str, Callable[[int, int, float], SetMechanism]] = {"auto": best_for_sets, **_SETS}
 """Makers from (items, items of the largest set, epsilon); "auto" takes the least variance."""
 
@@ -120,9 +117,10 @@ def numeric(name: str, epsilon: float, steps: int = 0) -> MeanMechanism:
     return stepped(epsilon, steps) if stepped else make(epsilon)
 
 
-def binned(name: str, bins: int, epsilon: float) -> Waves:
-    """Calibrate the named mechanism for a number's bins; raise `InvalidInput` for another name."""
-    return _named(BINNED, name)(bins, epsilon)
+def binned(name: str, sides: tuple[int, ...], epsilon: float) -> Waves:
+    """Calibrate the named mechanism for the bins of one number or two; raise `InvalidInput` for
+    another name."""
+    return _named(BINNED, name)(sides, epsilon)
 
 
 def sets(name: str, items: int, most: int, epsilon: float) -> SetMechanism:

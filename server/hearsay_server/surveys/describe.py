@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from hearsay.plans.domains import Categorical, Domain, Numeric, Ratings, SetOf
+from hearsay.plans.domains import Categorical, Domain, Grid, Numeric, Ratings, SetOf
 from ldp import Mechanism, SetBits, SetSelection, Tally
 from ldp.core.mechanism import FrequencyOracle
 from ldp.mechanisms import PolicyTable
 
 
-def describe(domain: Domain, mechanism: Mechanism, codes: bytes) -> str:
+def describe(domain: Domain | Grid, mechanism: Mechanism, codes: bytes) -> str:
     """Return one encoded code in hex, with the values that it counts for by itself.
 
     Of a table that keeps a policy: with the values for which the code is the most likely, or, where

@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 
 import hearsay.plans.plan
 from hearsay.plans import period
-from hearsay.plans.domains import Binned, Categorical, Domain, Numeric, Ratings, SetOf
+from hearsay.plans.domains import Binned, Categorical, Domain, Grid, Numeric, Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.plans.views import View
 from hearsay.v1 import plan_pb2, survey_pb2
@@ -144,7 +144,7 @@ class Question:
     """An attribute or a view as it is budgeted for and resolved."""
 
     name: str
-    domain: Domain
+    domain: Domain | Grid
     weight: float
     cap: float
     asked_for: str
@@ -163,8 +163,8 @@ class Question:
                     f"mechanism must be auto or set_selection for ratings, got {self.asked_for!r}"
                 )
             return SetSelection(2 * len(self.domain.keys), epsilon, self.domain.most)
-        if isinstance(self.domain, Binned):
-            return catalogue.binned(self.asked_for or "auto", self.domain.count, epsilon)
+        if isinstance(self.domain, Binned | Grid):
+            return catalogue.binned(self.asked_for or "auto", self.domain.sides, epsilon)
         if isinstance(self.domain, Numeric) and self.asked_for == Waves.name:
             raise InvalidInput("waves are for numbers in bins: declare them, such as bins = 64")
         if isinstance(self.domain, Numeric):
@@ -212,8 +212,8 @@ class Question:
         """
         if isinstance(self.domain, SetOf | Ratings):
             return planned(self.domain, self.mechanism(epsilon))
-        if isinstance(self.domain, Binned):
-            logs = _log_range_variances(self.domain.count)
+        if isinstance(self.domain, Binned | Grid):
+            logs = _log_range_variances(self.domain.sides)
             return math.exp(np.interp(math.log(epsilon), _ANCHORS, logs))
         factor = math.exp(np.interp(math.log(epsilon), _ANCHORS, self._log_factors))
         if not isinstance(self.domain, Categorical):
@@ -253,9 +253,9 @@ def planned(domain: SetOf | Ratings, mechanism: Mechanism) -> float:
 
 
 @lru_cache(maxsize=64)
-def _log_range_variances(bins: int) -> tuple[float, ...]:
+def _log_range_variances(sides: tuple[int, ...]) -> tuple[float, ...]:
     """The log variance of a range from one report, at the epsilons of `_ANCHORS`."""
-    found = (predicted_variance((bins,), math.exp(anchor)) for anchor in _ANCHORS)
+    found = (predicted_variance(sides, math.exp(anchor)) for anchor in _ANCHORS)
     return tuple(math.log(variance) for variance in found)
 
 
@@ -316,7 +316,7 @@ def questions(survey: survey_pb2.Survey) -> list[Question]:
 
 
 def _view(
-    view: View, domain: Domain, attributes: Mapping[str, Question], shared: Mapping[str, int]
+    view: View, domain: Domain | Grid, attributes: Mapping[str, Question], shared: Mapping[str, int]
 ) -> Question:
     """Return a view as a question; `shared` is among how many views an attribute's cap is."""
     parts = [attributes[name] for name in view.attributes]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
+from itertools import product
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -21,7 +22,7 @@ from ldp import Coins, Estimate, InvalidInput, Mechanism
 from ldp.core.exact import float_below
 from ldp.core.mechanism import Categorical as CategoricalMechanism
 from ldp.core.policy import Policy
-from ldp.mechanisms.ranges.waves import Waves
+from ldp.mechanisms.ranges.waves import MAX_BINS, Waves
 
 _GRID = 1 << 53
 """How many values, evenly spread over [-1, 1], may replace a number outside the domain."""
@@ -373,6 +374,11 @@ class Binned:
         """The names of the numbers that are estimated."""
         return tuple(self.points.label(index, index + 1) for index in range(self.count))
 
+    @property
+    def sides(self) -> tuple[int]:
+        """The number of bins, as `Grid` has two."""
+        return (self.count,)
+
     def encode(self, answer: object) -> int:
         """Return the bin of `answer`; raise `InvalidInput` as `Numeric.encode`."""
         return self.points.at_or_below(_number(answer, self.low, self.high, self.clamp))
@@ -405,6 +411,66 @@ class Binned:
         """Raise `InvalidInput` unless the mechanism is for these bins."""
         if not isinstance(mechanism, Waves) or mechanism.sides != (self.count,):
             raise InvalidInput(f"{mechanism.name} does not fit {self.count} bins")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Two numbers of which only the bins are collected, as one of the rectangles that these make.
+
+    A rectangle is numbered columns r + c for bin r of the first number and bin c of the second.
+    Raises `InvalidInput` where there are more than `MAX_BINS`.
+    """
+
+    statistic: ClassVar[str] = "frequency"
+    """What is estimated of the answers, one number for each of `labels`."""
+    units: ClassVar[float] = 1.0
+    """By how much a mechanism's parameter is multiplied in an answer's units."""
+
+    first: Binned
+    second: Binned
+
+    def __post_init__(self) -> None:
+        if self.first.count * self.second.count > MAX_BINS:
+            raise InvalidInput(
+                f"two numbers have at most {MAX_BINS} rectangles of bins together, got "
+                f"{self.first.count} x {self.second.count} = {self.first.count * self.second.count}"
+            )
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """The numbers of bins."""
+        return self.first.count, self.second.count
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the numbers that are estimated."""
+        return tuple(map(", ".join, product(self.first.labels, self.second.labels)))
+
+    def anything(self, coins: Coins) -> int:
+        """Return a rectangle drawn uniformly."""
+        return coins.below(self.first.count * self.second.count)
+
+    def settled(self, value: int, coins: Coins) -> int:
+        """Return a value as a mechanism takes it: as it is."""
+        return value
+
+    def in_units(self, estimate: Estimate) -> Estimate:
+        """Return an estimate of a mechanism's parameters in the answers' units."""
+        return estimate
+
+    def __str__(self) -> str:
+        return f"{self.first} by {self.second}"
+
+    @property
+    def mechanisms(self) -> type[Mechanism]:
+        """The class of mechanisms that randomise rectangles."""
+        return Waves
+
+    def check(self, mechanism: Mechanism) -> None:
+        """Raise `InvalidInput` unless the mechanism is for these rectangles."""
+        if not isinstance(mechanism, Waves) or mechanism.sides != self.sides:
+            rows, columns = self.sides
+            raise InvalidInput(f"{mechanism.name} does not fit {rows} x {columns} bins")
 
 
 def _number(answer: object, low: float, high: float, clamp: bool) -> float:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from google.protobuf.message import DecodeError
 
 from hearsay.plans import period
-from hearsay.plans.domains import Binned, Categorical, Domain, Numeric, Ratings, SetOf
+from hearsay.plans.domains import Binned, Categorical, Domain, Grid, Numeric, Ratings, SetOf
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.views import MOST_TOGETHER, View, combined, view
 from hearsay.v1 import plan_pb2, survey_pb2
@@ -55,21 +55,30 @@ notehead."""
 
 
 @dataclass(frozen=True)
-class Attribute:
-    """What a survey wants to know of a person, or a view of several such attributes.
+class Question:
+    """What one mechanism randomises: an attribute, or a view of several.
 
-    `memo` is 0 where every report is drawn afresh. Otherwise a device keeps one permanent answer
-    per distinct value, of at most `memo` times a report's epsilon, and reports it every period:
-    itself where `memo` is 1, with fresh noise where it is more. Raises `InvalidInput` for
-    another `memo`, or one for anything but categories that are protected alike. `cap` is the most
-    epsilon that a report may have at any level.
+    `cap` is the most epsilon that a report may have at any level.
     """
 
     name: str
     title: str
-    domain: Domain
+    domain: Domain | Grid
     memo: float = 0.0
     cap: float = math.inf
+
+
+@dataclass(frozen=True)
+class Attribute(Question):
+    """What a survey wants to know of a person.
+
+    `memo` is 0 where every report is drawn afresh. Otherwise a device keeps one permanent answer
+    per distinct value, of at most `memo` times a report's epsilon, and reports it every period:
+    itself where `memo` is 1, with fresh noise where it is more. Raises `InvalidInput` for
+    another `memo`, or one for anything but categories that are protected alike.
+    """
+
+    domain: Domain
 
     def __post_init__(self) -> None:
         if not self.memo:
@@ -121,7 +130,7 @@ class Plan:
     revision: bytes
     attributes: Mapping[str, Attribute]
     views: Mapping[str, View]
-    questions: Mapping[str, Attribute]
+    questions: Mapping[str, Question]
     """The attributes that are in no view, then the views, each as one."""
     levels: Mapping[str, Level]
     default_level: str = ""
@@ -150,8 +159,8 @@ class Plan:
                 found.setdefault(part, []).append(name)
         return found
 
-    def asked(self, name: str) -> Attribute:
-        """Return an attribute, or a view as one; raise `InvalidInput` where there is none."""
+    def asked(self, name: str) -> Question:
+        """Return an attribute or a view; raise `InvalidInput` where there is none."""
         found = self.attributes.get(name) or self.questions.get(name)
         if found is None:
             names = ", ".join([*self.attributes, *self.views])
@@ -322,17 +331,21 @@ def views_of(survey: survey_pb2.Survey, attributes: Mapping[str, Attribute]) -> 
     return found
 
 
-def questions(attributes: Mapping[str, Attribute], views: Iterable[View]) -> dict[str, Attribute]:
+def questions(attributes: Mapping[str, Attribute], views: Iterable[View]) -> dict[str, Question]:
     """Return what a record reports: the attributes that are in no view, then the views."""
     views = tuple(views)
+    found: dict[str, Question]
     seen = {name for each in views for name in each.attributes}
     found = {name: attribute for name, attribute in attributes.items() if name not in seen}
     for each in views:
         asked = [attributes[name] for name in each.attributes]
-        domains = [one.domain for one in asked if isinstance(one.domain, Categorical)]
         title = " / ".join(one.title or one.name for one in asked)
         cap = min(one.cap for one in asked)
-        found[each.name] = Attribute(each.name, title, combined(domains), cap=cap)
+        try:
+            domain = combined([one.domain for one in asked])
+        except InvalidInput as error:
+            raise InvalidInput(f"views ({each.name}): {error}") from None
+        found[each.name] = Question(each.name, title, domain, cap=cap)
     return found
 
 
@@ -455,6 +468,11 @@ def _domain(attribute: survey_pb2.Attribute) -> Domain:
         if numeric.bins:
             if numeric.step:
                 raise InvalidInput("give bins or a step, not both")
+            if numeric.sensitive or numeric.resolution or numeric.cap:
+                raise InvalidInput(
+                    "numbers in bins are all protected alike: give bins, or sensitive regions or a "
+                    "resolution, not both"
+                )
             return Binned(numeric.low, numeric.high, numeric.clamp, numeric.bins)
         return Numeric(
             numeric.low,
@@ -478,7 +496,7 @@ def _domain(attribute: survey_pb2.Attribute) -> Domain:
 def _check_caps(
     level: Level,
     attributes: Mapping[str, Attribute],
-    asked: Mapping[str, Attribute],
+    asked: Mapping[str, Question],
     views: Mapping[str, View],
 ) -> None:
     """Raise `InvalidInput` where a record may report an attribute, in all views, above its cap."""
@@ -495,7 +513,7 @@ def _check_caps(
             )
 
 
-def _level(level: plan_pb2.Level, asked: Mapping[str, Attribute]) -> Level:
+def _level(level: plan_pb2.Level, asked: Mapping[str, Question]) -> Level:
     if len(level.mechanisms) != len(asked):
         raise InvalidInput(
             f"level {level.name!r} has {len(level.mechanisms)} mechanisms "
@@ -522,7 +540,7 @@ def _level(level: plan_pb2.Level, asked: Mapping[str, Attribute]) -> Level:
 
 
 def _by_map(
-    level: plan_pb2.Level, attributes: Mapping[str, Attribute], mechanisms: Mapping[str, Mechanism]
+    level: plan_pb2.Level, attributes: Mapping[str, Question], mechanisms: Mapping[str, Mechanism]
 ) -> Mapping[str, Mapping[str, Mechanism]]:
     """Return a level's mechanisms by attribute and map; raise `InvalidInput` unless there is one
     for each map, with the epsilon of the attribute's own."""
@@ -555,7 +573,7 @@ def _by_map(
     return MappingProxyType({name: MappingProxyType(mine) for name, mine in by_map.items()})
 
 
-def _mechanism(wire: plan_pb2.Mechanism, attribute: Attribute) -> Mechanism:
+def _mechanism(wire: plan_pb2.Mechanism, attribute: Question) -> Mechanism:
     domain = attribute.domain
     integers = {p.name: tuple(p.values) for p in wire.parameters}
     if len(integers) != len(wire.parameters):
