@@ -255,7 +255,7 @@ MESSAGES = {
     "period": "period must be empty or one of",
     "attributes": "needs attributes, each with a name",
     "domain": "bins|values|class|map|whole steps|step must|points|low and high|needs a domain|twice"
-    "|sensitive|resolution|within|cap must",
+    "|sensitive|resolution|within|cap must|bins",
     "memo": "memo",
     "views": r"^views\[",
     "levels": "needs levels, each|^levels: |mechanisms for",

@@ -455,6 +455,11 @@ def _domain(attribute: survey_pb2.Attribute) -> Domain:
         if numeric.bins:
             if numeric.step:
                 raise InvalidInput("give bins or a step, not both")
+            if numeric.sensitive or numeric.resolution or numeric.cap:
+                raise InvalidInput(
+                    "bins are for numbers that are all protected alike: give no sensitive regions, "
+                    "resolution or cap with them"
+                )
             return Binned(numeric.low, numeric.high, numeric.clamp, numeric.bins)
         return Numeric(
             numeric.low,
