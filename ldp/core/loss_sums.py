@@ -23,7 +23,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp.core.exact import float_above
 from ldp.core.losses import Losses
+from ldp.errors import InvalidInput
 
 Floats = NDArray[np.float64]
 Parts = Sequence[tuple[Losses, int]]
@@ -61,6 +63,40 @@ def epsilon_of_sum(parts: Parts, delta: float) -> float:
 
 def _largest(parts: Parts) -> float:
     return sum(losses.epsilon * times for losses, times in parts)
+
+
+def mixed(choices: Sequence[tuple[int, Sequence[Losses]]]) -> Losses:
+    """Return losses that dominate reports of which a public coin chooses some.
+
+    `choices` has the weight of each choice, and the losses of the independent reports that it
+    makes; the coin must not depend on any answer. The divergence is the average of the choices'.
+    Losses with units that are no multiples of each other are put on a common, finer lattice.
+    Raises `InvalidInput` unless there is a positive weight, and none is negative.
+    """
+    whole = sum(weight for weight, _ in choices)
+    if whole <= 0 or any(weight < 0 for weight, _ in choices):
+        raise InvalidInput(f"weights must be >= 0, one above, got {[w for w, _ in choices]}")
+    every = [(losses, 1) for _, made in choices for losses in made]
+    if not every:
+        return Losses(0.0, 1.0, 0, (1.0,))
+    gap = _common_gap(every, 128)
+    made_of = []
+    for weight, made in choices:
+        lowest, masses, kept = 0, np.ones(1), 1.0
+        for losses in made:
+            low, more = _on_lattice(losses, gap)
+            lowest, masses = lowest + low, np.convolve(masses, more)
+            kept *= 1 - losses.certain
+        share = float_above(Fraction(weight, whole)) * (1 + 4 * masses.size * _U)
+        made_of.append((lowest, masses * share, share * (1 - kept)))
+    lowest = min(low for low, _, _ in made_of)
+    total = np.zeros(max(low + masses.size for low, masses, _ in made_of) - lowest)
+    for low, masses, _ in made_of:
+        total[low - lowest : low - lowest + masses.size] += masses
+    total *= 1 + 2 * len(choices) * _U
+    epsilon = max(sum((Fraction(x.epsilon) for x in made), Fraction(0)) for _, made in choices)
+    certain = sum(missing for _, _, missing in made_of) * (1 + 2 * len(choices) * _U)
+    return Losses(float_above(epsilon), gap, lowest, tuple(total.tolist()), min(1.0, certain))
 
 
 class _Sum:
@@ -179,15 +215,15 @@ def _log_moment(lowest: int, masses: Floats, gap: float, theta: float) -> float:
     return most + math.log(float(np.exp(logs - most).sum()))
 
 
-def _common_gap(parts: Parts) -> float:
+def _common_gap(parts: Parts, finest: int = _FINEST) -> float:
     """Return the step of a lattice for all losses: the smallest unit where the others are
-    multiples of it, else a fine one."""
+    multiples of it, else a fine one, of at most `finest` points in the smallest unit."""
     smallest = min(losses.unit for losses, _ in parts)
     span = sum(times * (len(x.masses) - 1) * x.unit for x, times in parts)
     fits = all((Fraction(x.unit) / Fraction(smallest)).denominator == 1 for x, _ in parts)
     if fits and span <= 64 * _MOST_POINTS * smallest:
         return smallest
-    return max(smallest / _FINEST, span / _MOST_POINTS)
+    return max(smallest / finest, span / _MOST_POINTS)
 
 
 def _on_lattice(losses: Losses, gap: float) -> tuple[int, Floats]:

@@ -169,6 +169,8 @@ def _of_mechanism(mechanism: Mechanism) -> Losses:
     if mechanism.guarantee == "approximate":
         raise InvalidInput(f"{mechanism.name} keeps its epsilon only but for a delta")
     epsilon = mechanism.realised_epsilon
+    if mechanism.epsilon * (1 - 1e-9) < epsilon:
+        epsilon = mechanism.epsilon  # losses of round epsilons have a lattice in common
     if mechanism.variation is not None:
         return bounded(epsilon, mechanism.variation)
     matrix = _matrix(mechanism)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,6 +106,16 @@ class Budget:
         if not attributes:
             return 0.0
         return parallel([self._spent(start, attributes) for start in self._starts]).epsilon
+
+    def choices(self) -> list[tuple[int, tuple[int, ...]]]:
+        """Return the sets of attributes that a record may report, each with its chance / 2**64."""
+        edges = sorted(set(self._starts))
+        lengths = [after - edge for edge, after in pairwise([*edges, ONE])]
+        found: dict[tuple[int, ...], int] = {}
+        for edge, length in zip(edges, lengths, strict=True):
+            reported = tuple(self._selected(edge))
+            found[reported] = found.get(reported, 0) + length
+        return [(chance, reported) for reported, chance in found.items()]
 
     def draw(self, coins: Coins) -> tuple[int, ...]:
         """Draw the attributes that one record reports; return their indices in order."""

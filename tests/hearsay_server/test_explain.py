@@ -10,6 +10,7 @@ from serving import Survey
 from hearsay import InvalidInput
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.explain import Explanation, explain
+from ldp.planning.composition import of_channels
 from ldp.testing import SeededCoins
 from support import SURVEY
 
@@ -120,3 +121,79 @@ def test_the_default_level_is_marked(survey: Survey, tmp_path: Path) -> None:
     assert marked in hearsay("survey", "show", "habits", *target).stdout
     shown = hearsay("survey", "show", survey.name, *target).stdout
     assert "strict = 1, open = 4\n" in shown
+
+
+DAILY = SURVEY.replace('title = "A', 'period = "P1D"\ntitle = "A')
+
+
+def test_a_year_of_answers_is_told_beside_its_sum() -> None:
+    explanation = explain(surveys.from_toml(DAILY, "t"), "t", 100)
+    assert explanation.periods == 365
+    costs = {(cost.level, cost.attribute): cost for cost in explanation.costs}
+    level = explanation.plan.levels["open"]
+    for name in ("smokes", "age"):
+        mechanism = level.mechanisms[name]
+        found = costs["open", name]
+        assert found.total == pytest.approx(365 * mechanism.epsilon)
+        assert found.composed == of_channels([(mechanism, 365)])
+    whole = costs["open", ""]
+    assert whole.total == pytest.approx(365 * level.epsilon)
+    mechanisms = level.mechanisms.values()
+    assert whole.composed == of_channels([(mechanism, 365) for mechanism in mechanisms])
+    assert whole.composed < whole.total
+
+
+def test_sampled_attributes_cost_what_their_draw_leaves() -> None:
+    toml = DAILY.replace('title = "A', 'budget = "sample"\ntitle = "A')
+    explanation = explain(surveys.from_toml(toml, "t"), "t", 100, periods=200)
+    costs = {(cost.level, cost.attribute): cost for cost in explanation.costs}
+    every = of_channels([(explanation.plan.levels["strict"].mechanisms["smokes"], 200)])
+    smokes, age, whole = (costs["strict", name] for name in ("smokes", "age", ""))
+    assert smokes.reports + age.reports == pytest.approx(200)
+    assert smokes.composed < every
+    assert max(smokes.composed, age.composed) < whole.composed < smokes.composed + age.composed
+
+
+def test_memos_count_once() -> None:
+    toml = DAILY.replace('name = "smokes"', 'name = "smokes"\nmemo = 1.0')
+    explanation = explain(surveys.from_toml(toml, "t"), "t", 100)
+    costs = {(cost.level, cost.attribute): cost for cost in explanation.costs}
+    smokes, age, whole = (costs["strict", name] for name in ("smokes", "age", ""))
+    assert smokes.total == smokes.composed == pytest.approx(0.5)
+    assert whole.total == pytest.approx(smokes.total + age.total)
+    assert whole.composed == pytest.approx(smokes.composed + age.composed)
+    assert not any("smokes" in line for line in explanation.best)
+
+
+def test_the_mechanism_that_is_best_for_a_year_is_named() -> None:
+    values = ", ".join(f'"{number}"' for number in range(300))
+    toml = f'''
+name = "towns"
+title = "Towns"
+period = "P1D"
+[levels]
+standard = 1.0
+[[attributes]]
+name = "town"
+[attributes.categorical]
+values = [{values}]
+'''
+    (line,) = explain(surveys.from_toml(toml, "t"), "t", 100).best
+    assert line.startswith("town (standard): projective at epsilon 1 costs ")
+    assert "; krr at 2." in line
+    (day,) = explain(surveys.from_toml(toml, "t"), "t", 100, periods=1).best
+    assert day.endswith(", the least for this error")
+
+
+def test_periods_are_for_surveys_that_have_some(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="the survey has no period: nobody answers it twice"):
+        explain(surveys.from_toml(SURVEY, "t"), "t", 100, periods=3)
+    with pytest.raises(InvalidInput, match=r"periods must lie in 1\.\.10\*\*6, got 0"):
+        explain(surveys.from_toml(DAILY, "t"), "t", 100, periods=0)
+    assert explain(surveys.from_toml(SURVEY, "t"), "t", 100).costs == []
+    file = tmp_path / "survey.toml"
+    file.write_text(DAILY)
+    done = hearsay("survey", "explain", file, "--periods", 30)
+    assert done.returncode == 0
+    for told in ("What 30 periods of answers cost one person", "delta 1e-06", "sum of epsilons"):
+        assert told in done.stdout

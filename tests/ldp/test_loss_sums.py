@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from exact_powers import exact_power
 
-from ldp.core.loss_sums import _on_lattice, _Sum
+from ldp import InvalidInput
+from ldp.core.loss_sums import _on_lattice, _Sum, mixed
 from ldp.core.losses import Losses, bounded
 
 
@@ -43,3 +44,33 @@ def test_a_lattice_that_has_all_points_changes_nothing() -> None:
     assert lowest == -4
     assert tuple(masses[::4]) == losses.masses
     assert np.count_nonzero(masses) == 3
+
+
+def test_a_public_coin_averages_the_divergences() -> None:
+    one, other = bounded(1.0, 0.3), bounded(0.7, 0.1)
+    losses = mixed([(3, [one]), (1, [other]), (4, [])])
+    for epsilon in (-0.9, -0.2, 0.0, 0.1, 0.5, 0.8):
+        nothing = max(0.0, -math.expm1(epsilon))
+        parts = 3 * one.divergence(epsilon) + other.divergence(epsilon) + 4 * nothing
+        found = losses.divergence(epsilon)
+        assert parts / 8 * (1 - 1e-12) <= found <= parts / 8 + 1e-5
+    assert losses.epsilon == 1.0
+
+
+def test_reports_that_a_coin_makes_together_add_up() -> None:
+    one = bounded(1.0, 0.3)
+    losses = mixed([(1, [one, one]), (1, [one])])
+    low, none, up = one.masses
+    twice = [low * low, 2 * low * none, none * none + 2 * low * up, 2 * none * up, up * up]
+    expected = [a / 2 + b / 2 for a, b in zip(twice, [0.0, low, none, up, 0.0], strict=True)]
+    assert losses.masses == pytest.approx(expected)
+    assert (losses.lowest, losses.epsilon) == (-2, 2.0)
+
+
+def test_a_coin_that_makes_no_report_costs_nothing() -> None:
+    assert mixed([(1, [])]).divergence(0.0) == 0.0
+
+
+def test_a_coin_has_weights() -> None:
+    with pytest.raises(InvalidInput, match="weights must be >= 0, one above, got"):
+        mixed([(0, []), (-1, [])])

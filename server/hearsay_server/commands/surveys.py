@@ -66,11 +66,17 @@ def plan_survey(
 def explain_survey(
     file: Annotated[Path, typer.Argument(help="The survey, as TOML.")],
     users: Annotated[int, typer.Option(help="How many users to predict the errors for.")] = 10_000,
+    periods: Annotated[
+        int | None,
+        typer.Option(help="How many periods a person answers in; a year of them if not given."),
+    ] = None,
 ) -> None:
     """Explain a survey before it is registered: protection, cost and errors."""
     from hearsay_server.surveys import explain
 
-    explain.show(explain.explain(surveys.from_file(file), str(file), users), Console())
+    explain.show(
+        explain.explain(surveys.from_file(file), str(file), users, periods), Console()
+    )
 
 
 @app.command("list")

@@ -14,11 +14,21 @@ import hearsay.plans.plan
 from hearsay.plans.domains import Categorical
 from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import survey_pb2
+from hearsay_server.surveys import over_time
 from hearsay_server.surveys import survey as surveys
+from hearsay_server.surveys.over_time import Cost
 from hearsay_server.surveys.survey import Question
 from ldp import InvalidInput, Mechanism
 from ldp.mechanisms.numbers.mean import MeanMechanism
 from ldp.planning.budget import Decision
+
+
+_OVER_TIME = (
+    "The sum is what ledgers and caps count. The other epsilon bounds what all reports tell but "
+    "for a probability of delta, where nobody's times and levels depend on codes sent before. Of "
+    "values under a policy both hold for those that it protects, and a memoised attribute counts "
+    "once, as for a value that stays."
+)
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,7 @@ class Explanation:
     `strict` are the errors by attribute where they spread evenly over the levels, and where all
     had the strictest.
     `repeats` give the joint epsilon of the reports of several periods, and what they reveal.
+    `costs` are of answers in `periods` periods, and `best` names mechanisms that cost less.
     """
 
     plan: Plan
@@ -60,10 +71,19 @@ class Explanation:
     repeats: Sequence[str]
     pooled: dict[str, float]
     strict: dict[str, float]
+    periods: int
+    costs: Sequence[Cost]
+    best: Sequence[str]
 
 
-def explain(survey: survey_pb2.Survey, source: str, users: int) -> Explanation:
-    """Resolve a survey and predict its errors; raise `InvalidInput` where it is not valid."""
+def explain(
+    survey: survey_pb2.Survey, source: str, users: int, periods: int | None = None
+) -> Explanation:
+    """Resolve a survey, predict its errors, and what answers in so many periods cost.
+
+    `periods` is None for a year of them. Raises `InvalidInput` where the survey is not valid, and
+    for periods as `over_time.costs`.
+    """
     if users < 1:
         raise InvalidInput(f"users must be at least 1, got {users}")
     try:
@@ -81,6 +101,7 @@ def explain(survey: survey_pb2.Survey, source: str, users: int) -> Explanation:
         # their inverses add up.
         pooled[name] = math.sqrt(levels / sum(1 / error**2 for error in errors))
         strict[name] = errors[0]  # levels are in order of epsilon
+    times, costs = over_time.costs(plan, periods)
     return Explanation(
         plan=plan,
         users=users,
@@ -90,6 +111,9 @@ def explain(survey: survey_pb2.Survey, source: str, users: int) -> Explanation:
         repeats=[_repeats(q) for q in questions] if plan.period else [],
         pooled=pooled,
         strict=strict,
+        periods=times,
+        costs=costs,
+        best=over_time.best_mechanisms(plan, times) if times else [],
     )
 
 
@@ -211,6 +235,13 @@ def show(explanation: Explanation, console: Console) -> None:
         )
         table.add_section()
     console.print(table)
+    if explanation.costs:
+        console.print()
+        console.print(over_time.table(explanation.periods, explanation.costs))
+        _print(_OVER_TIME, console)
+        for line in explanation.best:
+            _print(f"  {line}", console)
+        console.print()
     title = f"{explanation.users:,} users, evenly over the levels, against the strictest for all"
     _print(
         "Errors are standard errors: of a frequency on average, if all values are equally "
