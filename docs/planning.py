@@ -5,11 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
+
 from hearsay_server.surveys import catalogue
 from ldp import KRR
 from ldp.core.repeated import Repeats
 from ldp.estimating.points import precision
-from ldp.planning.composition import Guarantee, optimal, repeated
+from ldp.planning.composition import Guarantee, of_channels, optimal, repeated
+from ldp.planning.over_time import at_equal_error
 from ldp.planning.sizes import sample_size, two_wave_sample_size
 
 HERE = Path(__file__).resolve().parent
@@ -18,6 +21,7 @@ PRIORS = (Fraction(1, 2), Fraction(1, 10), Fraction(1, 100))
 TIMES = (1, 7, 30, 365)
 OFTEN = (0.05, 0.1, 0.5, 1.0)
 DELTA = 1e-6
+YEARLY = (2, 10, 100, 1000)
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 SIZES = (2, 5, 10, 50, 200)
@@ -66,6 +70,34 @@ def tighter() -> str:
         for epsilon in OFTEN
     }
     return _table("epsilon of a record", [_records(times) for times in TIMES[1:]], rows)
+
+
+def channels() -> str:
+    """Return the same bound by what drew the reports, of epsilon 1 each, as Markdown."""
+    built = [(f"one of {k:,}", catalogue.categorical("auto", k, 1.0)) for k in YEARLY]
+    built += [(f"one of {k:,}", KRR(k, 1.0)) for k in YEARLY[2:]]
+    built += [("mean of a number", catalogue.numeric("auto", 1.0))]
+    rows = {
+        f"{what}, by {mechanism.name}": [
+            f"{of_channels([(mechanism, times)], DELTA):.3g}" for times in TIMES[1:]
+        ]
+        for what, mechanism in built
+    }
+    return _table("what is asked", [_records(times) for times in TIMES[1:]], rows)
+
+
+def equal_errors() -> str:
+    """Return mechanisms of the error that "auto" has at epsilon 1, and their costs, as Markdown."""
+    rows = {}
+    for k in YEARLY[1:]:
+        uniform = np.full(k, 1 / k)
+        error = float(np.sum(catalogue.categorical("auto", k, 1.0).variance(uniform, 1)))
+        cells = []
+        for times in (1, *TIMES[2:]):
+            best = at_equal_error(k, error, times, delta=DELTA)[0]
+            cells.append(f"{best.label} at {best.mechanism.epsilon:.2f}: {best.composed:.1f}")
+        rows[f"one of {k:,}"] = cells
+    return _table("what is asked", [_records(times) for times in (1, *TIMES[2:])], rows)
 
 
 def people() -> str:
@@ -152,7 +184,7 @@ def _table(corner: str, titles: Sequence[str], rows: Mapping[str, Sequence[str]]
 
 
 TABLES: Mapping[str, Sequence[Callable[[], str]]] = {
-    "choosing-epsilon.md": (odds, periods, tighter),
+    "choosing-epsilon.md": (odds, periods, tighter, channels, equal_errors),
     "how-many-people.md": (people, widths, distributions, changes),
     "comparison.md": (trust,),
 }

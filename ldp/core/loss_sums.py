@@ -12,8 +12,8 @@ Rounding. The masses that go in are at least the true ones. With u = 2**-53, a t
 rounded (Higham, "Accuracy and stability of numerical algorithms", 2002, theorem 24.2); 32 u is
 allowed for. Transforms of masses are at most 1 in size, so that a product of `times` of them errs
 by at most the sum of their errors, and 6 u for each multiplication. The bound of the 2-norm of all
-errors turns into one of delta by the inequality of Cauchy and Schwarz, and is added. Scaling, tilting
-and evaluating round by factors near 1, which are multiplied up.
+errors turns into one of delta by the inequality of Cauchy and Schwarz, and is added. Scaling,
+tilting and evaluating round by factors near 1, which are multiplied up.
 """
 
 import math
@@ -122,11 +122,10 @@ class _Sum:
             weights = np.exp(logs - most)  # what underflows is less than 1e-300 in all
             slack = (abs(log_scale) + theta * (abs(epsilon) + losses[-1]) + 64) * 2.0**-50
             found = float(weights @ masses[first:]) + error * float(np.sqrt(weights @ weights))
-            return math.log(found + 1e-300) + most + log_scale - theta * epsilon + slack > math.log(
-                delta
-            )
+            log_found = math.log(found + 1e-300) + most + log_scale - theta * epsilon + slack
+            return log_found > math.log(delta)
 
-        top = int(math.ceil(losses[-1] / self._gap))
+        top = math.ceil(losses[-1] / self._gap)
         low, high = -1, top  # in lattice steps: the divergence at the largest loss is 0
         while high - low > 1:
             middle = (low + high) // 2

@@ -218,7 +218,6 @@ def _divergences(
 ) -> tuple[Floats, float]:
     """Return the largest sum of (P - a P')_+ over pairs of rows at each a of `at`, exact but for
     rounding, and the largest mass of codes of a row that are impossible under the other."""
-    inputs = len(matrix)
     size, half = at.size + 1, at.size // 2
     largest, certain = np.zeros(at.size), 0.0
     for x, row in enumerate(matrix):

@@ -107,7 +107,7 @@ class Mechanism(Estimator):
         return True
 
     def matrix(self) -> NDArray[np.float64] | None:
-        """Return Pr[code | input] in doubles, shape (inputs, codes), where it is known; else None."""
+        """Return Pr[code | input] in doubles, shape (inputs, codes); None where it is not kept."""
         return None
 
     def protected_pairs(self) -> NDArray[np.bool_] | None:

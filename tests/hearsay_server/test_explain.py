@@ -167,7 +167,7 @@ def test_memos_count_once() -> None:
 
 def test_the_mechanism_that_is_best_for_a_year_is_named() -> None:
     values = ", ".join(f'"{number}"' for number in range(300))
-    toml = f'''
+    toml = f"""
 name = "towns"
 title = "Towns"
 period = "P1D"
@@ -177,7 +177,7 @@ standard = 1.0
 name = "town"
 [attributes.categorical]
 values = [{values}]
-'''
+"""
     (line,) = explain(surveys.from_toml(toml, "t"), "t", 100).best
     assert line.startswith("town (standard): projective at epsilon 1 costs ")
     assert "; krr at 2." in line

@@ -74,9 +74,7 @@ def explain_survey(
     """Explain a survey before it is registered: protection, cost and errors."""
     from hearsay_server.surveys import explain
 
-    explain.show(
-        explain.explain(surveys.from_file(file), str(file), users, periods), Console()
-    )
+    explain.show(explain.explain(surveys.from_file(file), str(file), users, periods), Console())
 
 
 @app.command("list")

@@ -22,7 +22,6 @@ from ldp import InvalidInput, Mechanism
 from ldp.mechanisms.numbers.mean import MeanMechanism
 from ldp.planning.budget import Decision
 
-
 _OVER_TIME = (
     "The sum is what ledgers and caps count. The other epsilon bounds what all reports tell but "
     "for a probability of delta, where nobody's times and levels depend on codes sent before. Of "

@@ -117,10 +117,10 @@ def best_mechanisms(plan: Plan, periods: int) -> list[str]:
         own = of_channels([(drawn, periods)])
         what = f"{name} ({level.name}): {mechanism.name} at epsilon {mechanism.epsilon:.3g} costs"
         if best.composed < _WORTH * own:
+            more = "more" if best.mechanism.epsilon > mechanism.epsilon else "less"
             lines.append(
-                f"{what} {own:.3g}; {best.label} at {best.mechanism.epsilon:.3g} has the same error "
-                f"and costs {best.composed:.3g}, though each report by itself may tell "
-                f"{'more' if best.mechanism.epsilon > mechanism.epsilon else 'less'}"
+                f"{what} {own:.3g}; {best.label} at {best.mechanism.epsilon:.3g} has the same "
+                f"error and costs {best.composed:.3g}, though each report by itself may tell {more}"
             )
         else:
             lines.append(f"{what} {own:.3g}, the least for this error")

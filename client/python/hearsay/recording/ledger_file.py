@@ -30,9 +30,9 @@ class SurveyFile:
     `caps` are the person's own, the caps for life included; `people` is how many accounts others
     than the device's own user have; `spent` maps attributes to how many times each epsilon was
     spent; `composed` to the epsilon of all these together but for a probability of 1e-6
-    (`Spending.composed`); `left` is the epsilon that the person's caps for life leave, None without one;
-    `answered` the attributes reported in the latest `period`; `waiting` the queued batches and
-    reports.
+    (`Spending.composed`); `left` is the epsilon that the person's caps for life leave, None
+    without one; `answered` the attributes reported in the latest `period`; `waiting` the queued
+    batches and reports.
     """
 
     survey: str
