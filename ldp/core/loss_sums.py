@@ -111,21 +111,23 @@ class _Sum:
         theta = self._tilt(delta)
         lowest, masses, error, log_scale = self._convolved(theta)
         losses = (lowest + np.arange(masses.size)) * self._gap
+        largest, log_delta = float(losses[-1]), math.log(delta)
 
         def exceeds(epsilon: float) -> bool:
             # Losses and the exponent are rounded by less than 2**-50 of what they are made of.
-            margin = (abs(epsilon) + losses[-1]) * 2.0**-50
+            margin = (abs(epsilon) + largest) * 2.0**-50
             first = int(np.searchsorted(losses, epsilon - margin))
             above = np.maximum(losses[first:] - epsilon, 0.0) + margin
             logs = np.log(-np.expm1(-above)) - theta * above
             most = float(logs.max())
             weights = np.exp(logs - most)  # what underflows is less than 1e-300 in all
-            slack = (abs(log_scale) + theta * (abs(epsilon) + losses[-1]) + 64) * 2.0**-50
+            slack = (abs(log_scale) + theta * (abs(epsilon) + largest) + 64) * 2.0**-50
+            slack += 2 * masses.size * _U  # of the sums
             found = float(weights @ masses[first:]) + error * float(np.sqrt(weights @ weights))
             log_found = math.log(found + 1e-300) + most + log_scale - theta * epsilon + slack
-            return log_found > math.log(delta)
+            return log_found > log_delta
 
-        top = math.ceil(losses[-1] / self._gap)
+        top = math.ceil(largest / self._gap)
         low, high = -1, top  # in lattice steps: the divergence at the largest loss is 0
         while high - low > 1:
             middle = (low + high) // 2

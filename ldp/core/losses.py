@@ -113,8 +113,9 @@ def variation_of(mechanism: Mechanism) -> float | None:
     largest = 0.0
     for x, row in enumerate(matrix):
         others = matrix if pairs is None else matrix[pairs[x]]
-        largest = max(largest, float(np.abs(others - row).sum(axis=1).max(initial=0.0)))
-    return min(1.0, largest / 2 + (matrix.shape[1] + 4) * _UNIT)
+        apart: Floats = np.abs(others - row).sum(axis=1)
+        largest = max(largest, float(apart.max(initial=0.0)))
+    return min(1.0, largest / 2 + float(matrix.shape[1] + 4) * _UNIT)
 
 
 @singledispatch

@@ -131,7 +131,8 @@ def of_channels(
     found = epsilon_of_sum(list(counted.items()), delta)
     if any(losses.certain for losses in counted):
         return found
-    return min(found, _rounded_up(sum(Fraction(x.epsilon) * n for x, n in counted.items())))
+    pure = sum((Fraction(losses.epsilon) * n for losses, n in counted.items()), Fraction(0))
+    return min(found, _rounded_up(pure))
 
 
 def _log_terms(epsilon: float, times: int) -> NDArray[np.float64]:

@@ -169,9 +169,15 @@ def _show(survey: dict[str, Any], console: Console) -> None:
         left = survey["left"].get(attribute)
         for number, each in enumerate(spendings):
             total = each["epsilon"] * each["times"]
-            row = [f"{each['epsilon']:.6g}", str(each["times"]), f"{total:.6g}"]
-            row.append("" if number else f"{survey['composed'][attribute]:.6g}")  # of all the rows
-            spent.add_row(escape(attribute), *row, "no cap" if left is None else f"{left:.6g}")
+            composed = "" if number else f"{survey['composed'][attribute]:.6g}"  # of all the rows
+            spent.add_row(
+                escape(attribute),
+                f"{each['epsilon']:.6g}",
+                str(each["times"]),
+                f"{total:.6g}",
+                composed,
+                "no cap" if left is None else f"{left:.6g}",
+            )
     if spent.row_count:
         console.print("epsilon spent")
         console.print(spent)
