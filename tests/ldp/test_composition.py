@@ -163,16 +163,16 @@ UNEVEN = ChannelTable.from_rows(1.1, [[0.5, 0.3, 0.2], [0.25, 0.5, 0.25], [0.2, 
 @pytest.mark.parametrize(
     "mechanisms",
     [
-        [KRR(3, 1.0)] * 3,
+        [KRR(3, 1.0)] * 2,
         [UNEVEN] * 2,
-        [UNEVEN, KRR(2, 0.7), KRR(3, 0.4)],
-        [KRR(2, 2.0), KRR(4, 0.3), OneBitMean(1.0)],
-        [UnaryEncoding(3, 0.5), UNEVEN],
+        [UNEVEN, KRR(2, 0.7), OneBitMean(0.4)],
+        [KRR(2, 2.0), KRR(3, 0.3), OneBitMean(1.0)],
+        [UnaryEncoding(2, 0.5), UNEVEN],
         [LaplaceMechanism(1.0, grid=2)] * 2,
     ],
     ids=lambda mechanisms: "+".join(m.name for m in mechanisms),
 )
-@pytest.mark.parametrize("delta", [1e-3, 0.05, 0.2])
+@pytest.mark.parametrize("delta", [1e-3, 0.1])
 def test_no_adaptive_choice_of_answers_exceeds_the_composition(
     mechanisms: list[Mechanism], delta: float
 ) -> None:
@@ -217,7 +217,7 @@ def test_a_delta_above_the_total_variation_leaves_nothing() -> None:
     assert of_channels([(KRR(2, 0.1), 1)], 0.06) == 0.0
 
 
-@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-12, 1e-40])
+@pytest.mark.parametrize("delta", [1e-3, 1e-40])
 def test_delta_is_exact_however_small(delta: float) -> None:
     """Against the exact sum over the trinomial law of 100 reports' losses."""
     times, mechanism = 100, KRR(10, 1.0)

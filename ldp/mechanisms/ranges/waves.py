@@ -129,6 +129,25 @@ class Waves(Counted, Categorical):
             Fraction(p * (self.k - own.bit_count()), (ONE - p) * own.bit_count()) for own, p in each
         )
 
+    @cached_property
+    def variation(self) -> Fraction:  # type: ignore[override]
+        """The largest total variation of two bins' reports, up to 10**-12 above it.
+
+        Two bins that are d apart are told by the codes of which a shifted pattern has one of
+        them only, as many as the pattern has bins that it loses by a shift of d.
+        """
+        bits = [[own >> v & 1 for v in range(self.k)] for own in self._sets]
+        grids = np.array(bits, dtype=np.bool_).reshape(self.patterns, *self.sides)
+        axes = tuple(range(1, grids.ndim))
+        sizes = grids.sum(axis=axes)
+        inside = np.array(self.include) / ONE
+        gains = np.array(self.chances) / ONE * (inside / sizes - (1 - inside) / (self.k - sizes))
+        largest = max(
+            float((grids & ~np.roll(grids, shift, axis=axes)).sum(axis=axes) @ gains)
+            for shift in np.ndindex(*self.sides)
+        )
+        return Fraction(largest) * (1 + Fraction(1, 10**12))
+
     @property
     def patterns(self) -> int:
         """The number of patterns."""
