@@ -8,6 +8,8 @@ from command import hearsay
 from serving import Survey
 
 from hearsay import InvalidInput
+from hearsay.plans.plan import parse
+from hearsay_server.surveys import over_time
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.explain import Explanation, explain
 from ldp.planning.composition import of_channels
@@ -183,6 +185,31 @@ values = [{values}]
     assert "; krr at 2." in line
     (day,) = explain(surveys.from_toml(toml, "t"), "t", 100, periods=1).best
     assert day.endswith(", the least for this error")
+
+
+def test_a_view_costs_as_one_question() -> None:
+    toml = """
+name = "pairs"
+title = "Pairs"
+period = "P1D"
+budget = "sample"
+views = [["smokes", "ill"]]
+[levels]
+standard = 1.0
+"""
+    for name in ("smokes", "ill", "old"):
+        toml += f'''
+[[attributes]]
+name = "{name}"
+[attributes.categorical]
+values = ["yes", "no", "perhaps"]
+'''
+    plan = parse(surveys.resolve(surveys.from_toml(toml, "t")))
+    periods, costs = over_time.costs(plan, None)
+    assert [cost.attribute for cost in costs] == [*plan.questions, ""]
+    assert len(costs) == 3  # the other attribute, the view, the record
+    assert all(0 < cost.composed < cost.total for cost in costs)
+    assert len(over_time.best_mechanisms(plan, periods)) == 2
 
 
 def test_periods_are_for_surveys_that_have_some(tmp_path: Path) -> None:

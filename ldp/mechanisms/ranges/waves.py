@@ -130,7 +130,7 @@ class Waves(Counted, Categorical):
         )
 
     @cached_property
-    def variation(self) -> Fraction:  # type: ignore[override]
+    def variation(self) -> Fraction:
         """The largest total variation of two bins' reports, up to 10**-12 above it.
 
         Two bins that are d apart are told by the codes of which a shifted pattern has one of

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from rich.table import Table
 
+from hearsay.plans import domains
 from hearsay.plans.plan import Level, Plan
 from ldp import InvalidInput
 from ldp.core.exact import ONE
@@ -24,10 +25,10 @@ _WORTH = 0.98
 
 @dataclass(frozen=True)
 class Cost:
-    """What one attribute, or the whole record (""), costs over many periods, at one level.
+    """What one question, or the whole record (""), costs over many periods, at one level.
 
     `reports` is how many are expected; `total` sums the epsilons of records that report the
-    attribute every time; `composed` is the epsilon of all reports but for a probability of
+    question every time; `composed` is the epsilon of all reports but for a probability of
     `DELTA`. A memoised attribute counts once, as for one value that stays.
     """
 
@@ -70,10 +71,10 @@ def _of_level(plan: Plan, level: Level, times: int) -> list[Cost]:
         composed = of_channels([(drawn, times)])
         share = chance / ONE
         found.append(Cost(level.name, name, times * share, mechanism.epsilon * times, composed))
-    fresh = [name for name in plan.attributes if plan.memoizer(level.name, name) is None]
-    if not fresh:
+    memoised = [plan.memoizer(level.name, name) is not None for name in level.mechanisms]
+    positions = [j for j, kept in enumerate(memoised) if not kept]
+    if not positions:
         return found
-    positions = [j for j, name in enumerate(plan.attributes) if name in fresh]
     choices = [
         (chance, [losses[j] for j in reported if j in positions])
         for chance, reported in level.budget.choices()
@@ -101,11 +102,12 @@ def best_mechanisms(plan: Plan, periods: int) -> list[str]:
     at the default level, or else the first.
     """
     level = plan.levels[plan.default_level or next(iter(plan.levels))]
-    chances = dict(zip(plan.attributes, level.budget.chances, strict=True))
+    chances = dict(zip(level.mechanisms, level.budget.chances, strict=True))
     lines = []
     for name, mechanism in level.mechanisms.items():
         if (
             not isinstance(mechanism, Categorical)
+            or not isinstance(plan.questions[name].domain, domains.Categorical)
             or mechanism.guarantee != "pure"
             or plan.memoizer(level.name, name)
         ):
