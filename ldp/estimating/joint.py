@@ -18,13 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from ldp.core.estimation import Interval
+from ldp.core.estimation import Cohorts, Interval
 from ldp.core.mechanism import Categorical, Mechanism
 from ldp.core.repeated import Repeated, Repeats
 from ldp.errors import InvalidInput
 from ldp.estimating.consistency import project
 from ldp.estimating.differences import holm
 from ldp.estimating.pairs import PairTally, product_means, reading, second_moments
+from ldp.estimating.pooling import pool_with_covariance
 from ldp.estimating.simplex import definite, maximize_quadratic, tangent_inverse
 from ldp.mechanisms.numbers.mean import MeanMechanism
 
@@ -86,7 +87,10 @@ class JointTable:
         With `simultaneous` all cover at once (Bonferroni). Raises `InvalidInput` unless
         0 < confidence < 1.
         """
-        reach = _z(confidence, self.value.size if simultaneous else 1) * self.standard_error
+        reach = (
+            normal_quantile(confidence, self.value.size if simultaneous else 1)
+            * self.standard_error
+        )
         center = np.clip(self.value, 0, 1)
         return np.clip(center - reach, 0, 1), np.clip(center + reach, 0, 1)
 
@@ -159,10 +163,36 @@ def joint(
     return JointTable(mixed, covariance, n, "stratified" if len(given) > 1 else "debias")
 
 
+def of_cohorts(cohorts: Cohorts, shape: tuple[int, int], *, alike: bool = False) -> JointTable:
+    """Return the joint table of cohorts whose parameters are the cells of this shape, row by row.
+
+    They are questions about pairs of values, each answered by one report. `alike` is as of `joint`.
+    Raises `InvalidInput` as `joint`, and for another number of parameters.
+    """
+    check_cells(*shape)
+    if cohorts.parameters != shape[0] * shape[1]:
+        raise InvalidInput(f"a table of {shape} has not {cohorts.parameters} cells")
+    if alike or len(cohorts) == 1:
+        found, covariance = pool_with_covariance(cohorts, "gls")
+        method = "gls" if len(cohorts) > 1 else "debias"
+        return JointTable(found.value.reshape(shape), covariance, cohorts.n, method)
+    each = [pool_with_covariance(one, "gls") for one in cohorts.alone()]
+    shares = cohorts.counts / cohorts.n
+    values = [found.value for found, _ in each]
+    mixed = np.tensordot(shares, np.array(values), axes=1)
+    covariance = _mixed_covariance(
+        shares, values, mixed, [own for _, own in each], cohorts.n, cohorts.most_repeated
+    )
+    return JointTable(mixed.reshape(shape), covariance, cohorts.n, "stratified")
+
+
 def with_records(
     cohorts: Sequence[PairCohort], repeats: Repeated
 ) -> list[tuple[Mechanism, Mechanism, PairTally, Repeats]]:
-    """Return the cohorts that have records, each with its repeats."""
+    """Return the cohorts that have records, each with its repeats.
+
+    Raises `InvalidInput` where there are none, or another number of repeats than of cohorts.
+    """
     known = repeats or [Repeats()] * len(cohorts)
     if len(known) != len(cohorts):
         raise InvalidInput(f"there are {len(cohorts)} cohorts, but {len(known)} repeats")
@@ -275,7 +305,10 @@ class Groups:
         With `simultaneous` all cover at once (Bonferroni). Raises `InvalidInput` unless
         0 < confidence < 1.
         """
-        reach = _z(confidence, self.value.size if simultaneous else 1) * self.standard_error
+        reach = (
+            normal_quantile(confidence, self.value.size if simultaneous else 1)
+            * self.standard_error
+        )
         center = np.clip(self.value, *self.bounds)
         low, high = (np.clip(center + side * reach, *self.bounds) for side in (-1, 1))
         unclear = ~self.clear
@@ -397,7 +430,10 @@ class GroupDifferences:
         Each covers its own difference with probability `confidence`; with `simultaneous` all do
         at once (Bonferroni). Raises `InvalidInput` unless 0 < confidence < 1.
         """
-        reach = _z(confidence, self.value.size if simultaneous else 1) * self.standard_error
+        reach = (
+            normal_quantile(confidence, self.value.size if simultaneous else 1)
+            * self.standard_error
+        )
         widest = self.bounds[1] - self.bounds[0]
         return (
             np.clip(self.value - reach, -widest, widest),
@@ -447,7 +483,7 @@ def differences_between(groups: Groups, reference: int | None = None) -> GroupDi
     )
 
 
-def _z(confidence: float, together: int) -> float:
+def normal_quantile(confidence: float, together: int) -> float:
     """Return the standard errors that an interval reaches, of so many that cover together."""
     if not 0 < confidence < 1:
         raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}")

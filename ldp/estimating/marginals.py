@@ -9,6 +9,7 @@ Source: the marginals that a view releases are used as in Zhang, Wang, Li, He an
 Consistent adaptive local marginal for marginal release under local differential privacy", CCS 2018.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -145,15 +146,17 @@ def _within(part: Part, sets: Floats) -> Floats:
     return shares
 
 
-def pair_variance(first: Frequencies, second: Frequencies) -> float:
-    """Return the total variance of a pair's joint table, from one record that reports both.
+def table_variance(questions: Sequence[Frequencies]) -> float:
+    """Return the total variance of a joint table, from one record that reports all its attributes.
 
-    The two reports are independent given the record, so that products of their estimates are
-    unbiased for the pair. The variance is the sum over all pairs of values, where both attributes
-    are uniform and independent: (S + 1 / k) (T + 1 / m) - 1 / (k m), with the total variances S
-    and T of one report of either.
+    Given the record the reports are independent, so that products of their estimates are unbiased
+    for a combination. The variance is the sum over all combinations, where the attributes are
+    uniform and independent: the product of S_j + 1 / k_j less the product of 1 / k_j, with the
+    total variances S_j of one report of attribute j, which has k_j values.
     """
-    sizes, totals = [first.k, second.k], []
-    for each in (first, second):
-        totals.append(float(each.variance(np.full(each.k, 1 / each.k), 1).sum()) + 1 / each.k)
-    return totals[0] * totals[1] - 1 / (sizes[0] * sizes[1])
+    uniform = [1 / each.k for each in questions]
+    squares = [
+        float(each.variance(np.full(each.k, share), 1).sum()) + share
+        for each, share in zip(questions, uniform, strict=True)
+    ]
+    return math.prod(squares) - math.prod(uniform)

@@ -294,16 +294,31 @@ class Precision:
     @property
     def range_variance(self) -> float:
         """n times the variance of the share of a range of points, on average over all ranges."""
+        return float(self.n * self._ranges.mean())
+
+    @property
+    def worst_range_variance(self) -> float:
+        """n times the largest variance of the share of a range of points."""
+        return float(self.n * self._ranges.max())
+
+    @property
+    def _ranges(self) -> Floats:
+        """The variances of the shares of all ranges of points, shape (ranges,)."""
         own = np.diag(self._cumulative)
         spread = own[:, None] + own - 2 * self._cumulative
-        pairs = np.triu_indices(self.points + 1, 1)
-        return float(self.n * spread[pairs].mean())
+        result: Floats = spread[np.triu_indices(self.points + 1, 1)]
+        return result
+
+    @property
+    def middle_variance(self) -> float:
+        """n times the variance of the share below the middle."""
+        half = self.points // 2
+        return self.n * max(0.0, float(self._cumulative[half, half]))
 
     @property
     def middle(self) -> float:
         """Half the width of the 95% interval of the share below the middle."""
-        half = self.points // 2
-        return _Z * math.sqrt(max(0.0, float(self._cumulative[half, half])))
+        return _Z * math.sqrt(self.middle_variance / self.n)
 
     @property
     def hopeless(self) -> bool:

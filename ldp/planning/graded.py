@@ -5,8 +5,10 @@ mixture of two rows. What mixtures of neighbours keep is proved here; `ldp.plann
 finds the table.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from itertools import pairwise
 
 from ldp.core.exact import check_epsilon
 from ldp.core.policy import UNIT, Policy
@@ -43,40 +45,44 @@ def one_sided(grid: int, regions: Iterable[Region], epsilon: float) -> Policy:
     return Policy.one_sided(grid + 1, protected_points(grid, regions), epsilon)
 
 
-def on_a_line(grid: int, bands: Sequence[Band], share: Fraction, epsilon: float) -> Policy:
+def on_a_line(
+    grid: int, bands: Sequence[Band], share: Fraction, epsilon: float, *, between: bool = True
+) -> Policy:
     """Return the policy on grid + 1 points that protects numbers by their distance.
 
-    The bands cover (0, 1] in order. Guarantee of a `PolicyMeanTable` under it, for any two numbers
-    u < v of the range, taken as [0, 1], and every report: the ratio of its probabilities is at
-    most e**min(epsilon, epsilon * share * integral from u to v of dx / within(x)).
-    Proof: within a cell from grid point a to b of width h, a row is Q_a + t (Q_b - Q_a), so its
+    The bands cover (0, 1] in order; `between` tells whether there are numbers between the points.
+    Guarantee of a `PolicyMeanTable` under it, for any two numbers u < v of the range, taken as
+    [0, 1], and every report: the ratio of its probabilities is at most
+    e**min(epsilon, epsilon * share * integral from u to v of dx / within(x)).
+    Proof: within a cell from grid point a to b, of width h, a row is Q_a + t (Q_b - Q_a), so its
     logarithm changes by at most e**d - 1 per cell where the grid points' distance is d. With
     x = epsilon share h / (the largest `within` of the cell), the distance d = 2 x / (2 + x) is
     rational and at most ln(1 + x), hence the change at most x per cell, which the integral is at
     least. Cells add up, and every two rows of the grid are within epsilon, so mixtures are.
-    (Numbers are placed to 2**-32 of a cell first: closer ones may count as that far apart.)
+    Without numbers between the points d is the integral itself. (Numbers are placed to 2**-32 of a
+    cell first: closer ones may count as that far apart.)
     Raises `InvalidInput` unless bands rise to 1, with lengths and `share` above 0.
     """
-    limit = int(Fraction(check_epsilon(epsilon)) * UNIT)
-    ends = [end for end, _ in bands]
+    limit = math.floor(Fraction(check_epsilon(epsilon)) * UNIT)
+    ends = [Fraction(0), *(end for end, _ in bands)]
     if (
         not share > 0
-        or not bands
-        or sorted({Fraction(0), *ends}) != [0, *ends]
+        or any(b <= a for a, b in pairwise(ends))
         or ends[-1] != 1
         or min(within for _, within in bands) <= 0
     ):
         raise InvalidInput(f"bands must rise to 1, with lengths above 0, got {bands!r}")
+    parts = [(a, b, within) for (a, b), (_, within) in zip(pairwise(ends), bands, strict=True)]
     sums = [0]
     for cell in range(grid):
         low, high = Fraction(cell, grid), Fraction(cell + 1, grid)
-        begins = [Fraction(0), *ends]
-        widest = max(
-            within
-            for begin, (end, within) in zip(begins, bands, strict=False)
-            if begin < high and end > low
-        )
-        x = Fraction(epsilon) * share / (grid * widest)
-        sums.append(sums[-1] + int(2 * x / (2 + x) * UNIT))
+        inside = [(min(b, high) - max(a, low), r) for a, b, r in parts if a < high and b > low]
+        if between:
+            x = (high - low) / max(within for _, within in inside) * Fraction(epsilon) * share
+            distance = 2 * x / (2 + x)
+        else:
+            lengths = sum((part / within for part, within in inside), Fraction(0))
+            distance = lengths * Fraction(epsilon) * share
+        sums.append(sums[-1] + math.floor(distance * UNIT))
     rows = tuple(tuple(min(limit, abs(a - b)) for b in sums) for a in sums)
     return Policy(tuple(range(grid + 1)), rows)

@@ -111,7 +111,7 @@ def _program(policy: Policy, shares: Floats | None) -> tuple[NDArray[np.intp], F
     """
     for beyond in _REACHES:
         places, spacing = _lattice(beyond / math.tanh(policy.epsilon / 2), policy.k - 1)
-        scores: Floats = places * spacing - 1
+        scores = np.asarray(places * spacing - 1, dtype=np.float64)
         rows = _solved(policy, shares, scores)
         if rows is not None:
             return places, rows

@@ -22,6 +22,7 @@ FILES: Mapping[str, Callable[[], Mapping[str, Any]]] = {
     "checks.json": mechanisms.checks,
     "numbers.json": answers.numbers,
     "arcs.json": answers.arcs,
+    "views.json": answers.views,
     "periods.json": answers.periods,
     "batches.json": answers.batches,
     "plans.json": plans.plans,

@@ -37,6 +37,10 @@ COMMANDS = {
         "query:query",
         "Ask for attributes' debiased frequencies, or means, with their errors.",
     ),
+    "fit": (
+        "together:fit",
+        "Fit a regression to the randomised records, with errors that allow for the noise.",
+    ),
     "export": (
         "query:export",
         "Write the randomised rows as Parquet, each period in files of its own.",

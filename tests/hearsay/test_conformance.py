@@ -1,6 +1,7 @@
 """The SDK computes what protos/conformance says, as does the text of docs/wire-mechanisms.md."""
 
 import json
+import math
 import struct
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -16,10 +17,11 @@ from vectors.mechanisms import _picked, _point
 from vectors.notation import Script, written
 
 from hearsay import InvalidInput
-from hearsay.plans import period
-from hearsay.plans.domains import Numeric
+from hearsay.plans import domains, period
+from hearsay.plans.domains import Binned, Numeric
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.plan import parse
+from hearsay.plans.views import View
 from hearsay.recording.batches import only, together
 from hearsay.v1 import collector_pb2
 from ldp import Mechanism, build
@@ -101,7 +103,10 @@ def test_every_mechanism_of_a_survey_has_codes_and_checks() -> None:
 
 def test_every_value_of_a_small_domain_has_codes() -> None:
     for case in cases("codes.json", "mechanisms"):
-        if case["input"] == "category" and (k := int(case["integers"]["k"][0])) <= 16:
+        if case["input"] != "category":
+            continue
+        k = math.prod(map(int, case["integers"].get("k") or case["integers"]["sides"]))
+        if k <= 16:
             assert {value for value, *_ in case["codes"]} == set(range(k))
 
 
@@ -249,15 +254,17 @@ MESSAGES = {
     "text": r"U\+|single spaces|normal form",
     "period": "period must be empty or one of",
     "attributes": "needs attributes, each with a name",
-    "domain": "values|class|whole steps|step must|points|low and high|needs a domain|twice",
+    "domain": "bins|values|class|whole steps|step must|points|low and high|needs a domain|twice"
+    "|sensitive|resolution|within|cap must",
     "memo": "memo",
+    "views": r"^views\[",
     "levels": "needs levels, each|^levels: |mechanisms for",
     "chances": "budget has one epsilon|chances must sum",
     "epsilon": "promises epsilon",
     "mechanism": "^level '.*', '.*': (?!.*(does not fit|another policy|cap of|a memo))",
     "fit": "does not fit",
     "policy": "keeps another policy",
-    "cap": "attribute's cap",
+    "cap": "attribute's cap|more than its cap",
     "default_level": "^default_level",
     "levels_differ": "^levels_differ_at_most",
 }
@@ -283,6 +290,23 @@ def test_every_reason_to_refuse_a_plan_has_vectors() -> None:
 # --- answers ------------------------------------------------------------------------------------
 
 
+def test_combinations_have_the_category_that_the_vectors_say() -> None:
+    for case in cases("views.json", "views"):
+        sizes = case["sizes"]
+        names = [f"a{place}" for place in range(len(sizes))]
+        view = View(tuple(names), tuple(sizes))
+        parts = [domains.Categorical(tuple(map(str, range(size)))) for size in sizes]
+        for given, seed, category, used in case["answers"]:
+            coins = Script(bytes.fromhex(seed))
+            drawn = [
+                domain.anything(coins) if value is None else value
+                for domain, value in zip(parts, given, strict=True)
+            ]
+            assert (view.category(drawn), coins.used) == (category, used)
+            stream = reference.Stream(bytes.fromhex(seed))
+            assert reference.combination(sizes, given, stream) == category
+
+
 def test_numbers_find_their_place_as_the_vectors_say() -> None:
     for case in cases("numbers.json", "domains"):
         low, high, step = (double(case[name]) for name in ("low", "high", "step"))
@@ -302,10 +326,61 @@ def test_numbers_find_their_place_as_the_vectors_say() -> None:
             coins = Script(bytes.fromhex(seed))
             assert bits(float(domain.anything(coins))) == place
             assert coins.used == used
+    for case in cases("numbers.json", "binned"):
+        low, high = double(case["low"]), double(case["high"])
+        binned = Binned(low, high, case["clamp"], case["bins"])
+        for answer, place in case["answers"]:
+            number = double(answer)
+            assert reference.bin_of(low, high, case["bins"], case["clamp"], number) == place
+            if place is None:
+                with pytest.raises(InvalidInput):
+                    binned.encode(number)
+            else:
+                assert binned.encode(number) == place
+        for seed, place, used in case["anything"]:
+            coins = Script(bytes.fromhex(seed))
+            assert (binned.anything(coins), coins.used) == (place, used)
+    for case in cases("numbers.json", "refused_bins"):
+        low, high = double(case["low"]), double(case["high"])
+        with pytest.raises(InvalidInput):
+            Binned(low, high, case["clamp"], case["bins"])
     for case in cases("numbers.json", "refused"):
         low, high, step = (double(case[name]) for name in ("low", "high", "step"))
         with pytest.raises(InvalidInput):
             Numeric(low, high, case["clamp"], step)
+
+
+def test_graded_numbers_declare_the_policies_of_the_vectors() -> None:
+    def pairs(case: Case, name: str) -> tuple[tuple[float, float], ...]:
+        return tuple((double(a), double(b)) for a, b in case[name])
+
+    for case in cases("numbers.json", "graded"):
+        low, high, step, cap = (double(case[name]) for name in ("low", "high", "step", "cap"))
+        sensitive, resolution = pairs(case, "sensitive"), pairs(case, "resolution")
+        domain = Numeric(low, high, case["clamp"], step, sensitive, resolution, cap)
+        assert domain.ordinary_ranges == pairs(case, "ordinary")
+        grid, epsilon = case["grid"], double(case["epsilon"])
+        policy = domain.policy(epsilon, grid)
+        assert policy is not None
+        assert [str(each) for each in policy.integers] == case["policy"]
+        # The text: distances of points, in units; None where nothing is promised.
+        units = Fraction(epsilon) * 2**58 // 1
+        if sensitive:
+            found = reference.protected(low, high, step, grid, sensitive)
+            text = [
+                [units if a in found else None for _ in range(grid + 1)] for a in range(grid + 1)
+            ]
+        else:
+            lengths = reference.lengths(low, high, step, grid, resolution, cap, epsilon)
+            text = [
+                [min(units, sum(lengths[min(a, b) : max(a, b)])) for b in range(grid + 1)]
+                for a in range(grid + 1)
+            ]
+        for a, row in enumerate(text):
+            for b, distance in enumerate(row):
+                if a != b:
+                    kept = policy.distances[policy.classes[a]][policy.classes[b]]
+                    assert kept == (2**64 - 1 if distance is None else distance)
 
 
 def test_a_word_draws_the_attributes_that_the_vectors_say() -> None:

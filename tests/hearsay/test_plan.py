@@ -629,8 +629,8 @@ def test_both_implementations_of_protobuf_write_and_refuse_the_same_plans() -> N
         changed(lambda message: write(message, "title", "zo\u200bo")),
     ]  # fmt: skip
     done = subprocess.run(
-        [sys.executable, "-c",
-         AS_THE_OTHER.format(other=OTHER, surveys=[SURVEY, RICH], refused=refused)],
+        [sys.executable, "-"],  # an argument must not be as long as these plans
+        input=AS_THE_OTHER.format(other=OTHER, surveys=[SURVEY, RICH], refused=refused),
         env={**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": OTHER},
         capture_output=True, text=True,
     )  # fmt: skip

@@ -49,7 +49,7 @@ low = 0
 high = 600
 """
 
-QUESTIONS = ["minutes", "smokes:sleeps", "smokes:age_group"]
+QUESTIONS = ["minutes", "smokes+sleeps", "smokes+age_group"]
 
 
 def resolved(budget: str = "split", text: str = SURVEY) -> bytes:
@@ -74,14 +74,14 @@ def test_a_view_takes_the_place_of_its_attributes() -> None:
     assert list(plan.questions) == QUESTIONS
     for level in plan.levels.values():
         assert list(level.mechanisms) == QUESTIONS
-    assert plan.parts("smokes:sleeps") == ("smokes", "sleeps")
-    assert plan.questions_of(["smokes"]) == ("smokes:sleeps", "smokes:age_group")
+    assert plan.parts("smokes+sleeps") == ("smokes", "sleeps")
+    assert plan.questions_of(["smokes"]) == ("smokes+sleeps", "smokes+age_group")
     assert plan.questions_of(["sleeps", "age_group"]) == ()
 
 
 def test_combinations_are_in_the_order_of_the_first_attribute() -> None:
     plan = plans.parse(SPLIT)
-    view, domain = plan.views["smokes:sleeps"], plan.questions["smokes:sleeps"].domain
+    view, domain = plan.views["smokes+sleeps"], plan.questions["smokes+sleeps"].domain
     order = list(product(range(2), range(3)))
     assert [view.category(categories) for categories in order] == list(range(6))
     assert domain.labels[:4] == ("yes, well", "yes, badly", "yes, not at all", "no, well")
@@ -184,7 +184,7 @@ def _many_values(message: plan_pb2.Plan) -> None:
 
 
 def _taken(message: plan_pb2.Plan) -> None:
-    message.survey.attributes[3].name = "smokes:sleeps"
+    message.survey.attributes[3].name = "smokes+sleeps"
 
 
 def _capped(message: plan_pb2.Plan) -> None:
@@ -218,9 +218,9 @@ def _looser(message: plan_pb2.Plan) -> None:
         ),
         (_memo, r"views\[0\]: 'smokes' has a memo, and a view has none"),
         (_many_values, r"at most 4096 .* got smokes \(66\) x sleeps \(67\) = 4422"),
-        (_taken, r"views\[0\]: the name 'smokes:sleeps' is taken"),
+        (_taken, r"views\[0\]: the name 'smokes\+sleeps' is taken"),
         (_capped, r"'open': the views of 'smokes' have epsilon .* together, more than its cap"),
-        (_swapped, r"'smokes:sleeps': hrr does not fit 6 values"),
+        (_swapped, r"'smokes\+sleeps': hrr does not fit 6 values"),
         (_fewer, r"'strict' has 2 mechanisms for 3 questions"),
         (_looser, r"'strict' promises epsilon 0.5 for a record"),
         (lambda message: message.survey.ClearField("views"), r"has 3 mechanisms for 4 questions"),
@@ -274,16 +274,16 @@ def test_a_view_is_reported_at_the_strictest_of_its_attributes_levels() -> None:
     mine = terms(level="open", levels=(("sleeps", "strict"),))
     assert {name: level.name for name, level in mine.levels.items()} == {
         "minutes": "open",
-        "smokes:sleeps": "strict",
-        "smokes:age_group": "open",
+        "smokes+sleeps": "strict",
+        "smokes+age_group": "open",
     }
     looser = terms(level="strict", levels=(("sleeps", "open"),))
-    assert looser.levels["smokes:sleeps"].name == "strict"
+    assert looser.levels["smokes+sleeps"].name == "strict"
 
 
 def test_a_withheld_attribute_withholds_its_views() -> None:
     mine = terms(level="strict", withheld=frozenset(["sleeps"]))
-    assert mine.answered == {"minutes", "smokes:age_group"}
+    assert mine.answered == {"minutes", "smokes+age_group"}
     assert mine.record_epsilon == pytest.approx(2 / 3 * 0.5)
     assert terms(level="strict", withheld=frozenset(["smokes"])).answered == {"minutes"}
 
@@ -395,9 +395,9 @@ def test_an_answer_outside_its_domain_leaves_the_others_of_its_view_as_they_are(
     mine, seen = terms(level="open"), set()
     coins = SeededCoins(5)
     for _ in range(60):
-        seen.add(mine.value("smokes:sleeps", {"smokes": 1, "sleeps": None}, coins))
+        seen.add(mine.value("smokes+sleeps", {"smokes": 1, "sleeps": None}, coins))
     assert seen == {3, 4, 5}  # "no", with every answer to the other
-    assert mine.value("smokes:sleeps", {"smokes": 0, "sleeps": 2}, coins) == 2
+    assert mine.value("smokes+sleeps", {"smokes": 0, "sleeps": 2}, coins) == 2
 
 
 def test_a_cap_for_the_life_of_an_attribute_counts_all_its_views() -> None:

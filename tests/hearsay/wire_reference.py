@@ -135,6 +135,13 @@ def second_round(bits: Sequence[int], own: int, other: int, s: Stream) -> list[i
     return [c if b else d for b, c, d in zip(bits, o, z, strict=True)]
 
 
+def combination(sizes: Sequence[int], given: Sequence[int | None], s: Stream) -> int:
+    found = 0
+    for k, v in zip(sizes, given, strict=True):
+        found = found * k + (s.uniform(k) if v is None else v)
+    return found
+
+
 def bucket(a: int, b: int, v: int, prime: int, buckets: int) -> int:
     return (a * v + b) % prime * buckets // prime
 
@@ -325,6 +332,19 @@ def table(i: Integers, v: int, s: Stream) -> bytes:
     return little(s.pick(weights[m * v : m * (v + 1)]), integer_width(m))
 
 
+def waves(i: Integers, x: int, s: Stream) -> bytes:
+    rows, columns = i["sides"] if len(i["sides"]) == 2 else (1, *i["sides"])
+    k, patterns = rows * columns, len(i["chances"])
+    j = s.pick(i["chances"])
+    words = len(i["masks"]) // patterns
+    mine = i["masks"][words * j : words * (j + 1)]
+    inside = [v for v in range(k) if mine[v // 64] >> v % 64 & 1]
+    among = inside if s.coin(i["include"][j]) else sorted(set(range(k)) - set(inside))
+    u = among[s.uniform(len(among))]
+    row, column = (x // columns - u // columns) % rows, (x - u) % columns
+    return little(k * j + columns * row + column, integer_width(k * patterns))
+
+
 def code(name: str, i: Integers, value: float, s: Stream) -> bytes:
     """Return one code of a mechanism, by its integers, from a stream."""
     return CODES[name](i, value, s)
@@ -449,6 +469,7 @@ CODES: Mapping[str, Callable[..., bytes]] = {
     "laplace": _laplace,
     "mean_table": _mean_table,
     "policy_mean_table": _mean_table,
+    "waves": waves,
 }
 
 
@@ -634,3 +655,55 @@ def place(low: float, high: float, step: float, clamp: bool, x: float) -> float 
     x = max(low, min(high, x))
     i = min(n, int((x - low) / (high - low) * n + 0.000001))
     return 2.0 * i / n - 1.0
+
+
+def protected(
+    low: float, high: float, step: float, grid: int, regions: Sequence[tuple[float, float]]
+) -> set[int]:
+    """Return the grid points that numbers of the regions may be reported from."""
+    found: set[int] = set()
+    for ends in regions:
+        places = [place(low, high, step, True, end) for end in ends]
+        first, last = (
+            ((Fraction(x or 0.0) + 1) / 2 * grid * 2**32 + Fraction(1, 2)) // 1 for x in places
+        )
+        found |= set(range(first // 2**32, last // 2**32 + (1 if last % 2**32 else 0) + 1))
+    return found
+
+
+def lengths(
+    low: float,
+    high: float,
+    step: float,
+    grid: int,
+    resolution: Sequence[tuple[float, float]],
+    cap: float,
+    epsilon: float,
+) -> list[int]:
+    """Return the length of each cell of the grid, in units of 2^-58."""
+    h = (Fraction(high) - Fraction(low)) / grid
+    found = []
+    for i in range(grid):
+        left, right = Fraction(low) + i * h, Fraction(low) + (i + 1) * h
+        begin, shares = Fraction(low), []
+        for upto, within in resolution:
+            shared = min(right, Fraction(upto)) - max(left, begin)
+            if shared > 0:
+                shares.append((shared, Fraction(within)))
+            begin = Fraction(upto)
+        rate = Fraction(epsilon) / Fraction(cap or 1.0)
+        if step and round((high - low) / step) == grid:
+            length = sum(rate * shared / within for shared, within in shares)
+        else:
+            x = rate * h / max(within for _, within in shares)
+            length = 2 * x / (2 + x)
+        found.append(length * 2**58 // 1)
+    return found
+
+
+def bin_of(low: float, high: float, bins: int, clamp: bool, x: float) -> int | None:
+    """Return the bin of a number; None where it is outside the domain."""
+    if x != x or x in (float("inf"), float("-inf")) or (not clamp and not low <= x <= high):
+        return None
+    x = max(low, min(high, x))
+    return min(bins - 1, int((x - low) / (high - low) * bins + 0.000001))

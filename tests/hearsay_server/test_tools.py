@@ -51,7 +51,7 @@ def test_numbers_are_planned_in_their_own_units() -> None:
     small = document("plan", "--epsilon", 1, "--n", 10_000)
     large = document("plan", "--low", 20, "--high", 60, "--epsilon", 1, "--n", 10_000)
     assert large["half_width"] == pytest.approx(20 * small["half_width"])
-    assert (large["mechanism"], large["truth"]) == ("hybrid", 40)
+    assert (large["mechanism"], large["truth"]) == ("mean_table", 40)
     asked = ("plan", "--low", 20, "--high", 60, "--epsilon", 1)
     assert document(*asked, "--half-width", large["half_width"])["n"] == 10_000
     off_centre = document(*asked, "--n", 10_000, "--truth", 60)

@@ -34,6 +34,7 @@ from ldp import (
     SummingHistogram,
     UnaryChain,
     UnaryEncoding,
+    Waves,
     thresholding_histogram,
 )
 from ldp.core.exact import ONE
@@ -104,6 +105,7 @@ CASES = {
     "the": Case(thresholding_histogram, largest=8, spends=0.5),
     "unary": Case(UnaryEncoding, largest=8),
     "unary_chain": Case(lambda k, e: UnaryChain.l_osue(k, e, 2 * e), largest=8),
+    "waves": Case(Waves.over),
 }
 # Constructors whose reports take another path through the code, or have another form.
 VARIANTS: dict[str, Mechanism] = {
@@ -120,6 +122,7 @@ VARIANTS: dict[str, Mechanism] = {
     "one asked": DBitFlip(4, 1.0, 1),
     "symmetric": UnaryEncoding.symmetric(5, 0.5),
     "asymmetric chain": UnaryChain.l_oue(3, 1.0, 2.0),
+    "waves of a table": Waves((3, 4), 1.0),
     "finer grid": SummingHistogram.on_grid(3, 1.0, 2, 1),
 }
 

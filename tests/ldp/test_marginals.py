@@ -8,7 +8,7 @@ from ldp import InvalidInput, Tally
 from ldp.core.estimation import Cohorts
 from ldp.core.mechanism import Categorical
 from ldp.core.policy import Policy
-from ldp.estimating.marginals import Marginal, Part, pair_variance
+from ldp.estimating.marginals import Marginal, Part, table_variance
 from ldp.estimating.pooling import homogeneity, pool
 from ldp.mechanisms.frequency.krr import KRR
 from ldp.mechanisms.frequency.subset_selection import SubsetSelection
@@ -138,7 +138,7 @@ def test_pairs_against_split_reports(
     views: float | None,
 ) -> None:
     share = KRR(k, epsilon / d)
-    assert pair_variance(share, share) == pytest.approx(split, rel=0.005)
+    assert table_variance([share, share]) == pytest.approx(split, rel=0.005)
     count = d * (d - 1) // 2  # views, one drawn for each record
     limit = minimax_constant(k * k, epsilon)
     assert count * limit == pytest.approx(pairs, rel=0.006)
@@ -163,5 +163,5 @@ def test_the_share_of_an_attribute_in_a_view_of_sixteen_combinations() -> None:
 @pytest.mark.parametrize(("epsilon", "split", "pair"), [(1, 1502.54, 51.91), (2, 73.15, 10.19)])
 def test_a_pair_of_four_values_each(epsilon: float, split: float, pair: float) -> None:
     half = KRR(4, epsilon / 2)
-    assert pair_variance(half, half) == pytest.approx(split, abs=0.005)
+    assert table_variance([half, half]) == pytest.approx(split, abs=0.005)
     assert minimax_constant(16, epsilon) == pytest.approx(pair, abs=0.005)

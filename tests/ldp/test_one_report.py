@@ -22,6 +22,7 @@ from ldp.core.longitudinal import Longitudinal
 from ldp.mechanisms import policies
 from ldp.mechanisms.numbers import mean_table
 from ldp.mechanisms.numbers.mean import MeanMechanism
+from ldp.mechanisms.ranges import waves
 
 PICKED = {"gaussian", "laplace", "ordered", "she", "table"}
 PICKED |= {"finer grid", "rectangular table", "uRR", "Mangat's", "designed table"}
@@ -69,7 +70,7 @@ def expected(mechanism: Mechanism, value: Any) -> dict[Any, Fraction]:
 def test_one_report_comes_from_the_channel(
     mechanism: Mechanism, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (policies.subsets, mean_table):
+    for module in (policies.subsets, mean_table, waves):
         monkeypatch.setattr(module, "draw_many", branch)
     values = inputs(mechanism)
     if isinstance(mechanism, MeanMechanism):

@@ -34,7 +34,8 @@ class Agreement:
     """The epsilon of one whole record, by level."""
     default_level: str = ""
     may_reveal: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The ordinary values that a report may reveal, by attribute with sensitive values."""
+    """The ordinary values that a report may reveal, by attribute with sensitive values: of numbers
+    ranges, such as "0..800"."""
     may_tell_changes: tuple[str, ...] = ()
     """The memoised attributes: their reports may tell when an answer changes."""
     plan: bytes = field(default=b"", repr=False)

@@ -1,41 +1,24 @@
 """The analyst's client of a server: debiased statistics and randomised rows."""
 
-import contextlib
 import math
 import warnings
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 import numpy as np
 
+from hearsay.asking import LONG, fields, joined, single
+from hearsay.asking import Selection as Selection
 from hearsay.plans import plan as plans
-from hearsay.plans.domains import Categorical
-from hearsay.sending.transport import Tls, Token, Unreachable, open_calls
+from hearsay.plans.domains import Binned, Categorical
+from hearsay.sending.transport import Tls, Token, open_calls
+from hearsay.together import Together, groups_request
 from hearsay.v1 import admin_pb2, analyst_pb2
 from ldp.errors import InvalidInput, NotReady, needs
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_Answer = TypeVar("_Answer", analyst_pb2.EstimateResponse, analyst_pb2.CompareResponse)
-
-_LONG = 3600.0
-"""Seconds that a question may take for which the server reads all stored reports."""
-
-
-class Selection(TypedDict, total=False):
-    """Which reports a question is about: all reports that meet every key that is given.
-
-    `levels`: reports randomised at one of these levels. `periods`: reports of one of these
-    periods. `first_period`, `last_period`: reports of this period and later ones, of this period
-    and earlier ones. An empty value restricts nothing.
-    """
-
-    levels: Sequence[str]
-    periods: Sequence[str]
-    first_period: str
-    last_period: str
 
 
 class Options(Selection, total=False):
@@ -62,7 +45,7 @@ class Options(Selection, total=False):
     values: Sequence[str]
 
 
-class Analyst:
+class Analyst(Together):
     """Ask for debiased statistics, each with its error.
 
     Every question takes the keywords of `Selection`: `levels`, `periods`, `first_period` and
@@ -104,7 +87,8 @@ class Analyst:
         """Return what a survey asks, by attribute.
 
         Columns: title; kind, "categorical" or "numeric"; values, a tuple (None of a number); low,
-        high and step of a number (nan of values; a step of 0 is none); reports.
+        high and step of a number (nan of values; a step of 0 is none); bins of a number (0: none);
+        reports.
         """
         with needs("a DataFrame", "analyst"):
             import pandas as pd
@@ -116,13 +100,15 @@ class Analyst:
             domain = attribute.domain
             if isinstance(domain, Categorical):
                 kind = ["categorical", domain.values, math.nan, math.nan, math.nan]
+                bins = 0
             else:
                 kind = ["numeric", None, domain.low, domain.high, domain.step]
+                bins = domain.count if isinstance(domain, Binned) else 0
             asked = plan.questions_of([name])
             reports = sum(sum(r.reports) for r in shown.reports if r.attribute in asked)
-            rows.append([attribute.title, *kind, reports])
+            rows.append([attribute.title, *kind, bins, reports])
         index = pd.Index(list(plan.attributes), name="attribute")
-        columns = ["title", "kind", "values", "low", "high", "step", "reports"]
+        columns = ["title", "kind", "values", "low", "high", "step", "bins", "reports"]
         return pd.DataFrame(rows, index, columns)
 
     def levels(self, survey: str) -> "pd.DataFrame":
@@ -258,47 +244,157 @@ class Analyst:
         with needs("a DataFrame", "analyst"):
             from hearsay import frames
 
+        answer = self._distribution(
+            survey,
+            attribute,
+            selection,
+            bins=bins or 0,
+            edges=edges,
+            quantiles=quantiles,
+            **_stated(step, confidence),
+        )
+        return frames.histogram(answer), frames.quantiles(answer)
+
+    def between(
+        self,
+        survey: str,
+        attribute: str,
+        low: float,
+        high: float,
+        *,
+        step: float | None = None,
+        confidence: float = 0.95,
+        **selection: Unpack[Selection],
+    ) -> "pd.Series":
+        """Return the share of the numbers from `low` to `high`.
+
+        The entries are those of a row of `distribution`: estimate, standard_error, low and high;
+        the name is the range. Of whole numbers both ends belong to the range; otherwise `high` does
+        not, unless it is the attribute's greatest number. Where the range ends within a bin that
+        was collected, the estimate takes the bin's numbers as evenly spread; the interval holds
+        whatever they are like. `series.attrs` are those of `distribution`.
+        """
+        with needs("a Series", "analyst"):
+            from hearsay import frames
+
+        asked = [range_of((low, high))]
+        answer = self._distribution(
+            survey, attribute, selection, ranges=asked, **_stated(step, confidence)
+        )
+        return frames.ranges(answer).iloc[0]
+
+    def quantile(
+        self,
+        survey: str,
+        attribute: str,
+        q: float | Sequence[float] = 0.5,
+        *,
+        step: float | None = None,
+        confidence: float = 0.95,
+        **selection: Unpack[Selection],
+    ) -> "pd.DataFrame":
+        """Return quantiles of a number, one row for each of `q`, as `distribution` does.
+
+        The interval of a quantile ends where bins do, if only bins were collected.
+        """
+        with needs("a DataFrame", "analyst"):
+            from hearsay import frames
+
+        asked = [q] if isinstance(q, int | float) else list(q)
+        answer = self._distribution(
+            survey, attribute, selection, quantiles=asked, **_stated(step, confidence)
+        )
+        return frames.quantiles(answer)
+
+    def cdf(
+        self,
+        survey: str,
+        attribute: str,
+        *,
+        step: float | None = None,
+        confidence: float = 0.95,
+        **selection: Unpack[Selection],
+    ) -> "pd.DataFrame":
+        """Return the share at or below each point, or below the end of each bin, but the last.
+
+        Columns as `distribution`; indexed by the point or the end. Each interval covers its own
+        share with probability `confidence`.
+        """
+        with needs("a DataFrame", "analyst"):
+            from hearsay import frames
+
+        answer = self._distribution(
+            survey, attribute, selection, cumulative=True, **_stated(step, confidence)
+        )
+        return frames.cumulative(answer)
+
+    def _distribution(
+        self, survey: str, attribute: str, selection: Selection, **asked: Any
+    ) -> analyst_pb2.DistributionResponse:
         answer = self.query_distribution(
             analyst_pb2.DistributionRequest(
-                survey=survey,
-                attribute=attribute,
-                bins=bins or 0,
-                edges=edges,
-                step=step,
-                quantiles=quantiles,
-                confidence=confidence,
-                **_fields(selection, Selection),
+                survey=survey, attribute=attribute, **asked, **fields(selection, Selection)
             )
         )
         if answer.warning:
-            warnings.warn(answer.warning, stacklevel=2)
-        return frames.histogram(answer), frames.quantiles(answer)
+            warnings.warn(answer.warning, stacklevel=3)
+        return answer
 
     def compare(
         self,
         survey: str,
         attribute: str,
-        first: Selection,
-        second: Selection,
+        first: Selection | None = None,
+        second: Selection | None = None,
         *,
+        by: str = "",
+        reference: str = "",
         confidence: float = 0.95,
         simultaneous: bool = False,
+        **selection: Unpack[Selection],
     ) -> "pd.DataFrame":
-        """Return by how much the second part of the reports differs from the first, with a test.
+        """Return by how much the second part of the reports differs from the first, with a test;
+        or with `by` the groups that have the values of this attribute.
 
-        Each part is a `Selection`, such as `{"periods": ["2026-11-20"]}` or `{"levels": ["open"]}`;
-        they must have no reports in common. There is a row per value, or the row "mean" of a
-        number. Columns: first and second (the parts' estimates, stratified by level), difference
-        (second - first), standard_error, low and high (of the difference); p_value of the
-        two-sided test that there is none, of this value by itself; adjusted_p_value, corrected
-        by Holm's method for testing all values: call those different where it is at most 0.05,
-        and the probability that any of them is not is at most 5%. `frame.attrs` holds the survey,
-        attribute, statistic, confidence, the parts' numbers of reports, warning, and repeats: the
-        same people may be in both parts, and errors allow for the worst of that.
+        With `by` there is a row for each pair of groups and value, or for each other group than
+        `reference`; the index has first_group, second_group and value, the intervals are by the
+        delta method, and the reports are the stored records with both attributes (`within`).
+
+        Otherwise each part is a `Selection`, such as `{"periods": ["2026-11-20"]}` or
+        `{"levels": ["open"]}`; they must have no reports in common. There is a row per value,
+        or the row "mean" of a number. Columns: first and second (the parts' estimates, stratified
+        by level), difference (second - first), standard_error, low and high (of the difference);
+        p_value of the two-sided test that there is none, of this value by itself;
+        adjusted_p_value, corrected by Holm's method for testing all values: call those different
+        where it is at most 0.05, and the probability that any of them is not is at most 5%.
+        `frame.attrs` holds the survey, attribute, statistic, confidence, the parts' numbers of
+        reports, warning, and repeats: the same people may be in both parts, and errors allow for
+        the worst of that.
         """
         with needs("a DataFrame", "analyst"):
             from hearsay import frames
 
+        if by:
+            if first is not None or second is not None:
+                raise InvalidInput("give two parts of the reports or by, not both")
+            found = self.query_groups(
+                groups_request(
+                    survey,
+                    attribute,
+                    by,
+                    reference=reference,
+                    confidence=confidence,
+                    simultaneous=simultaneous,
+                    selection=selection,
+                )
+            )
+            if found.warning:
+                warnings.warn(found.warning, stacklevel=2)
+            return frames.group_differences(found)
+        if first is None or second is None or reference or selection:
+            raise InvalidInput(
+                "compare two parts of the reports, each with a selection of its own, or give by"
+            )
         question = compare_request(
             survey,
             attribute,
@@ -335,7 +431,7 @@ class Analyst:
                 survey=survey,
                 attribute=attribute,
                 targets=targets,
-                **_fields(selection, Selection),
+                **fields(selection, Selection),
             )
         )
         tests = [(each.level, each.test) for each in answer.suspicions]
@@ -410,7 +506,7 @@ class Analyst:
         """
         request = _request(survey, attribute, options, sums)
         kind = analyst_pb2.EstimateResponse
-        return _single(self._calls.stream("Analyst/Estimate", request, kind, self._timeout))
+        return single(self._calls.stream("Analyst/Estimate", request, kind, self._timeout))
 
     def query_by(
         self,
@@ -426,7 +522,7 @@ class Analyst:
             by=by,
         )
         kind = analyst_pb2.EstimateResponse
-        return _joined(self._calls.stream("Analyst/EstimateBy", request, kind, self._timeout))
+        return joined(self._calls.stream("Analyst/EstimateBy", request, kind, self._timeout))
 
     def watch_query(
         self,
@@ -442,12 +538,12 @@ class Analyst:
             question=_request(survey, attribute, options, sums), interval=interval
         )
         kind = analyst_pb2.EstimateResponse
-        return _joined(self._calls.stream("Analyst/Watch", request, kind))
+        return joined(self._calls.stream("Analyst/Watch", request, kind))
 
     def query_compare(self, request: analyst_pb2.CompareRequest) -> analyst_pb2.CompareResponse:
         """Return the differences between two parts of the reports as a message."""
         kind = analyst_pb2.CompareResponse
-        return _single(self._calls.stream("Analyst/Compare", request, kind, self._timeout))
+        return single(self._calls.stream("Analyst/Compare", request, kind, self._timeout))
 
     def query_distribution(
         self, request: analyst_pb2.DistributionRequest
@@ -461,7 +557,7 @@ class Analyst:
     ) -> analyst_pb2.SuspicionsResponse:
         """Return the tests for forged reports as a message; waits up to an hour."""
         kind = analyst_pb2.SuspicionsResponse
-        return self._calls.call("Analyst/Suspicions", request, kind, _LONG)
+        return self._calls.call("Analyst/Suspicions", request, kind, LONG)
 
     def chunks(
         self,
@@ -475,8 +571,8 @@ class Analyst:
         With `since` each period's rows are followed by a message that says what they are of, and
         periods that `since` has and that are unchanged have no rows (`ExportRowsRequest`).
         """
-        fields = _fields(selection, Selection)
-        request = analyst_pb2.ExportRowsRequest(survey=survey, since=since, **fields)
+        chosen = fields(selection, Selection)
+        request = analyst_pb2.ExportRowsRequest(survey=survey, since=since, **chosen)
         return self._calls.stream("Analyst/ExportRows", request, analyst_pb2.ExportRowsResponse)
 
     def _grouped(
@@ -507,6 +603,12 @@ class Analyst:
         self.close()
 
 
+def range_of(ends: tuple[float, float]) -> analyst_pb2.Range:
+    """Return a range as a message."""
+    low, high = ends
+    return analyst_pb2.Range(low=low, high=high)
+
+
 def compare_request(
     survey: str,
     attribute: str,
@@ -520,32 +622,16 @@ def compare_request(
     return analyst_pb2.CompareRequest(
         survey=survey,
         attribute=attribute,
-        first=_fields(first, Selection)["selection"],
-        second=_fields(second, Selection)["selection"],
+        first=fields(first, Selection)["selection"],
+        second=fields(second, Selection)["selection"],
         confidence=confidence,
         simultaneous=simultaneous,
     )
 
 
-def _joined(messages: Iterator[_Answer]) -> Iterator[_Answer]:
-    """Yield each answer as one message, of the messages in which it came."""
-    with contextlib.closing(messages):  # type: ignore[type-var]
-        for answer in messages:
-            while answer.more:
-                part = next(messages, None)
-                if part is None:
-                    raise Unreachable("the server ended in the middle of an answer")
-                answer.more = False
-                answer.MergeFrom(part)
-            yield answer
-
-
-def _single(messages: Iterator[_Answer]) -> _Answer:
-    """Return the one answer to a question."""
-    answers = list(_joined(messages))
-    if len(answers) != 1:
-        raise Unreachable(f"the server answered one question with {len(answers)} answers")
-    return answers[0]
+def _stated(step: float | None, confidence: float) -> dict[str, float]:
+    """Return the fields of a distribution's request that are given."""
+    return {"confidence": confidence} | ({} if step is None else {"step": step})
 
 
 def _request(
@@ -561,14 +647,5 @@ def _request(
         survey=survey,
         attribute=attribute,
         sums=[analyst_pb2.ValueSet(values=values) for values in sums],
-        **_fields(options, Options),
+        **fields(options, Options),
     )
-
-
-def _fields(given: Selection, known: type[Selection]) -> dict[str, Any]:
-    """Return a request's fields: `selection`, and whatever else was given."""
-    if unknown := set(given) - known.__annotations__.keys():
-        raise TypeError(f"unknown options {sorted(unknown)}")
-    fields: dict[str, Any] = dict(given)
-    chosen = {name: fields.pop(name) for name in Selection.__annotations__ if name in fields}
-    return {**fields, "selection": analyst_pb2.Selection(**chosen)}

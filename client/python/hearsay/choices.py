@@ -133,8 +133,11 @@ class Agreed:
                     f"answers to {name!r} are memoised, so reports tell when they change; "
                     f"if that is meant, pass may_tell_changes=[{name!r}]"
                 )
-            allowed, ordinary = self.may_reveal.get(name, frozenset()), plan.revealed.get(name, ())
-            revealed = [value for value in ordinary if value not in allowed]
+            ordinary, allowed = plan.revealed.get(name, ()), self.may_reveal.get(name, frozenset())
+            try:
+                revealed = attribute.domain.not_among(allowed) if ordinary else []
+            except InvalidInput as error:
+                raise InvalidInput(f"may_reveal[{name!r}]: {error}") from None
             if revealed:
                 raise InvalidInput(
                     f"a report of {name!r} may reveal {' or '.join(revealed)}; if that is meant, "

@@ -25,6 +25,7 @@ DIFFERENCE_COLUMNS = (
     "p_value",
     "adjusted_p_value",
 )
+FIT_COLUMNS = ("estimate", "standard_error", "z", "p_value", "low", "high")
 
 
 def given_columns(rows: Sequence[analyst_pb2.Row]) -> list[str]:
@@ -37,3 +38,8 @@ def number(row: analyst_pb2.Row, column: str) -> float:
     """Return a row's number; nan where it has none, as a curve has no errors."""
     found: float = getattr(row, column)
     return found if column == "estimate" or row.HasField(column) else math.nan
+
+
+def naive(row: analyst_pb2.Coefficient) -> float:
+    """Return the naive coefficient; nan where there is none."""
+    return row.naive if row.HasField("naive") else math.nan

@@ -1,12 +1,12 @@
 """Answers as DataFrames, which a notebook shows with their question, method and warning."""
 
 import html
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import pandas as pd
 
-from hearsay.columns import DIFFERENCE_COLUMNS, given_columns, number
+from hearsay.columns import DIFFERENCE_COLUMNS, FIT_COLUMNS, given_columns, naive, number
 from hearsay.v1 import analyst_pb2
 
 
@@ -66,6 +66,18 @@ def quantiles(answer: analyst_pb2.DistributionResponse) -> AnswerFrame:
     return _distribution(answer, _frame(answer.quantiles, index))
 
 
+def ranges(answer: analyst_pb2.DistributionResponse) -> AnswerFrame:
+    """Return the shares of ranges, indexed by the ranges in words."""
+    index = pd.Index([row.label for row in answer.ranges], name=answer.attribute)
+    return _distribution(answer, _frame(answer.ranges, index))
+
+
+def cumulative(answer: analyst_pb2.DistributionResponse) -> AnswerFrame:
+    """Return the shares at or below points, or below the ends of bins, indexed by these."""
+    index = pd.Index([float(row.label) for row in answer.cumulative], name=answer.attribute)
+    return _distribution(answer, _frame(answer.cumulative, index))
+
+
 def comparison(answer: analyst_pb2.CompareResponse) -> AnswerFrame:
     """Return the differences between two parts as a DataFrame; see `Analyst.compare`."""
     index = pd.Index([row.label for row in answer.rows], name=answer.attribute)
@@ -76,6 +88,100 @@ def comparison(answer: analyst_pb2.CompareResponse) -> AnswerFrame:
         **{name: getattr(answer, name) for name in names},
         "reports": (answer.first_reports, answer.second_reports),
         "warning": answer.warning,
+    }
+    return table
+
+
+def crosstab(answer: analyst_pb2.CrosstabResponse) -> AnswerFrame:
+    """Return a joint table as a DataFrame; see `Analyst.crosstab`."""
+    index = pd.MultiIndex.from_tuples(
+        [(cell.value, cell.other) for cell in answer.rows], names=[answer.attribute, answer.other]
+    )
+    table = _frame([cell.share for cell in answer.rows], index)
+    names = ("survey", "other", "confidence", "simultaneous", "reports", "repeats", "method")
+    table.attrs = {
+        **{name: getattr(answer, name) for name in names},
+        "attribute": f"{answer.attribute} and {answer.other}",
+        "title": _titles(answer.title or answer.attribute, answer.other_title or answer.other),
+        "statistic": "frequency",
+        "chi2": independence(answer).to_dict(),
+        "warning": answer.warning,
+    }
+    return table
+
+
+def independence(answer: analyst_pb2.CrosstabResponse) -> "pd.Series[float]":
+    """Return a test of independence as a Series; see `Analyst.chi2_contingency`."""
+    test = answer.independence
+    found = {
+        "statistic": test.statistic,
+        "dof": test.degrees,
+        "pvalue": test.p_value,
+        "noncentrality": test.noncentrality,
+        "detectable": test.detectable,
+        "reports": answer.reports,
+    }
+    return pd.Series(found, name=f"{answer.attribute} and {answer.other}")
+
+
+def within(answer: analyst_pb2.CompareGroupsResponse) -> AnswerFrame:
+    """Return what is so within groups as a DataFrame; see `Analyst.within`."""
+    index = pd.MultiIndex.from_tuples(
+        [(row.group, row.row.label) for row in answer.rows], names=[answer.by, answer.attribute]
+    )
+    table = _frame([row.row for row in answer.rows], index)
+    attrs = _group_attrs(answer)
+    attrs["groups"] = {row.label: row.estimate for row in answer.groups}
+    table.attrs = attrs
+    return table
+
+
+def group_differences(answer: analyst_pb2.CompareGroupsResponse) -> AnswerFrame:
+    """Return the differences between groups as a DataFrame; see `Analyst.compare`."""
+    index = pd.MultiIndex.from_tuples(
+        [(row.first_group, row.second_group, row.difference.label) for row in answer.differences],
+        names=["first_group", "second_group", answer.attribute],
+    )
+    numbers = [
+        [getattr(row.difference, column) for column in DIFFERENCE_COLUMNS]
+        for row in answer.differences
+    ]
+    table = AnswerFrame(numbers, index=index, columns=list(DIFFERENCE_COLUMNS), dtype=float)
+    table.attrs = _group_attrs(answer)
+    return table
+
+
+def _group_attrs(answer: analyst_pb2.CompareGroupsResponse) -> dict[Hashable, Any]:
+    names = ("survey", "attribute", "by", "statistic", "confidence", "simultaneous", "reports")
+    return {
+        **{name: getattr(answer, name) for name in (*names, "repeats", "method")},
+        "title": _titles(answer.title or answer.attribute, answer.by_title or answer.by),
+        "warning": answer.warning,
+    }
+
+
+def _titles(one: str, other: str) -> str:
+    return f"{one} / {other}"
+
+
+def fitted(
+    answer: analyst_pb2.FitResponse, labels: Sequence[str], explained: str, formula: str
+) -> AnswerFrame:
+    """Return a regression as a DataFrame; see `Analyst.ols`."""
+    columns = list(FIT_COLUMNS)
+    numbers = [
+        [*(getattr(row, column) for column in columns), naive(row)] for row in answer.coefficients
+    ]
+    index = pd.Index(list(labels), name=explained)
+    table = AnswerFrame(numbers, index=index, columns=[*columns, "naive"], dtype=float)
+    table.attrs = {
+        **{name: getattr(answer, name) for name in ("survey", "confidence", "simultaneous")},
+        **{name: getattr(answer, name) for name in ("reports", "repeats", "method", "warning")},
+        "attribute": explained,
+        "title": formula,
+        "formula": formula,
+        "n": answer.reports,
+        "naive": dict(zip(labels, table["naive"].tolist(), strict=True)),
     }
     return table
 

@@ -86,7 +86,7 @@ class RecordingTransport:
     def tally(self, attribute: str, level: str) -> Tally:
         """Return the tally of the stored batches, from which a server would estimate.
 
-        Of a view the attribute is its name, such as "smokes:diagnosis". Raises `InvalidInput` for
+        Of a view the attribute is its name, such as "smokes+diagnosis". Raises `InvalidInput` for
         an unknown attribute or level, or codes that are none.
         """
         mechanisms = self.plan.level(level).mechanisms

@@ -1,8 +1,10 @@
 /** The agreement on a survey that is built into an app, and holds whatever a server sends. */
 
-import { shown } from "./choices.js";
+import { revealedBy, shown } from "./choices.js";
 import { InvalidInput } from "./errors.js";
+import type { Domain } from "./plans/domains.js";
 import type { Plan } from "./plans/plan.js";
+import { compareBytes } from "./plans/protobuf.js";
 
 /**
  * An app's agreement on a survey's plan; `hearsay codegen --typescript` writes it from the survey file.
@@ -23,8 +25,13 @@ export interface Agreement {
   readonly defaultLevel?: string;
   /** The ordinary values that a report may reveal, by attribute with sensitive values. */
   readonly mayReveal?: Readonly<Record<string, readonly string[]>>;
+  /** The sensitive values of each map, by attribute and by the map's name. A report of somebody who chose the
+   * map may reveal the other values. */
+  readonly maps?: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>>;
   /** The memoised attributes: their reports may tell when an answer changes. */
   readonly mayTellChanges?: readonly string[];
+  /** The attributes that are asked together. */
+  readonly views?: readonly (readonly string[])[];
   /** The plan's bytes in base64. */
   readonly plan?: string;
 }
@@ -32,12 +39,12 @@ export interface Agreement {
 /** Throw `InvalidInput`, naming the first difference, unless this is the plan that was agreed to. */
 export function checkAgreement(agreement: Agreement, plan: Plan): void {
   const domains: [string, unknown][] = [];
-  const mayReveal: [string, unknown][] = [];
+  const maps: [string, unknown][] = [];
   const mayTellChanges: string[] = [];
   for (const [name, { domain, memo }] of plan.attributes) {
     const isCategorical = domain.kind === "categorical";
-    domains.push([name, isCategorical ? domain.values : [domain.low, domain.high]]);
-    if (isCategorical && domain.ordinary.length) mayReveal.push([name, domain.ordinary]);
+    domains.push([name, domainOf(domain)]);
+    if (isCategorical && domain.maps.size) maps.push([name, [...domain.maps]]);
     if (memo) mayTellChanges.push(name);
   }
   const differs = (place: string, agreed: unknown, offered: unknown): void => {
@@ -66,8 +73,28 @@ export function checkAgreement(agreement: Agreement, plan: Plan): void {
     [...plan.levels].map(([name, level]) => [name, level.epsilon]),
   );
   differs("defaultLevel", agreement.defaultLevel ?? "", plan.defaultLevel);
-  differ("mayReveal", agreement.mayReveal, mayReveal);
+  differ("mayReveal", agreement.mayReveal, [...revealedBy(plan)]);
+  const agreed = Object.entries(agreement.maps ?? {}).map(([name, each]) => [name, listed(each)]);
+  differ("maps", Object.fromEntries(agreed), maps);
   differs("mayTellChanges", agreement.mayTellChanges ?? [], mayTellChanges);
+  const views = [...plan.questions.values()].map(({ parts }) => parts);
+  differs(
+    "views",
+    agreement.views ?? [],
+    views.filter((parts) => parts.length > 1),
+  );
   // Last: it differs where anything else does, and tells people the least.
   differs("revision", agreement.revision, plan.revision);
+}
+
+/** Return the maps of an attribute in the order of their names, as a plan has them. */
+function listed(maps: Readonly<Record<string, readonly string[]>>): [string, readonly string[]][] {
+  const utf8 = new TextEncoder();
+  return Object.entries(maps).sort(([a], [b]) => compareBytes(utf8.encode(a), utf8.encode(b)));
+}
+
+/** Return what an agreement lists of a domain: its values or keys, or the ends of its range. */
+function domainOf(domain: Domain): readonly string[] | readonly number[] {
+  if (domain.kind === "categorical") return domain.values;
+  return "labels" in domain ? domain.labels : [domain.low, domain.high];
 }

@@ -77,6 +77,8 @@ export interface Agreed {
   readonly epsilon: number | undefined;
   readonly revision: string | undefined;
   readonly mayReveal: ReadonlyMap<string, readonly string[]>;
+  /** By attribute and map. */
+  readonly mayRevealByMap: ReadonlyMap<string, ReadonlyMap<string, readonly string[]>>;
   readonly mayTellChanges: readonly string[];
   readonly agreement: Agreement | undefined;
 }
@@ -103,8 +105,12 @@ export function checkAgreed(agreed: Agreed, plan: Plan, withheld: ReadonlySet<st
   for (const name of [...agreed.mayReveal.keys(), ...agreed.mayTellChanges, ...withheld]) {
     if (!plan.attributes.has(name)) throw new InvalidInput(noAttribute(plan, name));
   }
-  for (const [name, { domain, memo }] of plan.attributes) {
-    if (withheld.has(name) || domain.kind !== "categorical") continue;
+  for (const [name, maps] of agreed.mayRevealByMap) {
+    for (const map of maps.keys()) domainOf(plan, name, map);
+  }
+  const revealing = revealedBy(plan);
+  for (const [name, { memo }] of plan.attributes) {
+    if (withheld.has(name)) continue;
     if (memo && !agreed.mayTellChanges.includes(name)) {
       throw new InvalidInput(
         `answers to ${shown(name)} are memoised, so reports tell when they change; if that is meant, ` +
@@ -112,29 +118,96 @@ export function checkAgreed(agreed: Agreed, plan: Plan, withheld: ReadonlySet<st
       );
     }
     const allowed = new Set(agreed.mayReveal.get(name));
-    const revealed = domain.ordinary.filter((value) => !allowed.has(value));
+    const ordinary = revealing.get(name) ?? [];
+    const revealed = ordinary.filter((value) => !allowed.has(value));
     if (revealed.length) {
       throw new InvalidInput(
         `a report of ${shown(name)} may reveal ${revealed.join(" or ")}; if that is meant, ` +
-          `pass mayReveal: {${shown(name)}: ${shown(domain.ordinary)}}`,
+          `pass mayReveal: {${shown(name)}: ${shown(ordinary)}}`,
       );
     }
   }
 }
 
-/** One person's level (undefined: the survey's default), and levels chosen for some attributes. */
+/**
+ * Return the values that a report may reveal, whatever the maps, by attribute of those that have any.
+ *
+ * A view reveals values of its attributes only where all of them have ordinary ones.
+ */
+export function revealedBy(plan: Plan): Map<string, readonly string[]> {
+  const revealing = [...plan.questions.values()].filter(
+    ({ domain }) => domain.kind === "categorical" && domain.ordinary.length,
+  );
+  const asked = new Set(revealing.flatMap(({ parts }) => parts));
+  const found = new Map<string, readonly string[]>();
+  for (const [name, { domain }] of plan.attributes) {
+    if (asked.has(name) && domain.kind === "categorical") found.set(name, domain.ordinary);
+  }
+  return found;
+}
+
+/**
+ * Throw `InvalidInput` unless the plan has a map of an attribute, and could reveal only values with it that
+ * the app's `mayReveal` allows, for the map or for the attribute. Attributes that are withheld reveal nothing.
+ */
+export function checkMap(
+  agreed: Agreed,
+  plan: Plan,
+  name: string,
+  map: string,
+  withheld: ReadonlySet<string>,
+): void {
+  const { ordinary } = domainOf(plan, name, map);
+  if (withheld.has(name)) return;
+  const allowed = new Set([
+    ...(agreed.mayRevealByMap.get(name)?.get(map) ?? []),
+    ...(agreed.mayReveal.get(name) ?? []),
+  ]);
+  const revealed = ordinary.filter((value) => !allowed.has(value));
+  if (revealed.length) {
+    throw new InvalidInput(
+      `a report of ${shown(name)} by the map ${shown(map)} may reveal ${revealed.join(" or ")}; if that ` +
+        `is meant, pass mayReveal: {${shown(name)}: {${shown(map)}: ${shown(ordinary)}}}`,
+    );
+  }
+}
+
+/** Return the domain of an attribute as those have it who chose a map ("": none); throw `InvalidInput` where
+ * the plan lacks the attribute or the map. */
+function domainOf(plan: Plan, name: string, map: string): { ordinary: readonly string[] } {
+  const attribute = plan.attributes.get(name);
+  if (!attribute) throw new InvalidInput(noAttribute(plan, name));
+  const { domain } = attribute;
+  if (domain.kind === "categorical" && domain.maps.size) return domain.chosen(map);
+  if (map) throw new InvalidInput(`${shown(name)} has no maps, got ${shown(map)}`);
+  return { ordinary: [] };
+}
+
+/** One person's level (undefined: the survey's default), and levels and maps chosen for some attributes. */
 export interface Choices {
   readonly level: string | undefined;
   readonly levels: readonly (readonly [string, string])[];
+  readonly maps: readonly (readonly [string, string])[];
 }
 
-/** Return choices; throw `InvalidInput` for a level that is no name. */
-export function choicesOf(level: unknown, levels: unknown): Choices {
-  const found = entries(levels);
-  for (const each of [level ?? "", ...found.map(([, other]) => other)]) {
-    if (typeof each !== "string") throw new InvalidInput(`a level is a name, got ${shown(each)}`);
-  }
-  return { level: (level ?? undefined) as string | undefined, levels: found as [string, string][] };
+/** Return choices; throw `InvalidInput` for a level or a map that is no name. */
+export function choicesOf(level: unknown, levels: unknown, maps: unknown): Choices {
+  const named = (what: string, names: unknown[]): void => {
+    for (const each of names) {
+      if (typeof each !== "string") throw new InvalidInput(`${what} is a name, got ${shown(each)}`);
+    }
+  };
+  const [chosen, byMap] = [entries(levels), entries(maps)];
+  named("a level", [level ?? "", ...chosen.map(([, other]) => other)]);
+  named(
+    "a map",
+    byMap.map(([, map]) => map),
+  );
+  return {
+    level: (level ?? undefined) as string | undefined,
+    levels: chosen as [string, string][],
+    maps: byMap as [string, string][],
+  };
 }
 
 /** Return the error message for an attribute that a plan lacks. */

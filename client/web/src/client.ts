@@ -38,8 +38,9 @@ import { toThrow, Trouble } from "./trouble.js";
  * something leaves depends on the plan and on the calls, never on the answers. It holds against
  * everybody, whatever the server sends, and across tabs, reloads and crashes that share the ledger. Where
  * the survey declares sensitive values or classes of an attribute, its policy takes the place of its
- * epsilon, and the ordinary values that `mayReveal` names may be revealed. In the clear are: the survey,
- * the levels, which attributes were answered, the period, and the time and address of contact.
+ * epsilon, and the ordinary values that `mayReveal` names may be revealed; so it is with the map that a person
+ * chose, and over periods with different maps only the values that all of them protect stay protected. In the
+ * clear are: the survey, the levels and maps, which attributes were answered, the period, and the time and address of contact.
  *
  * The ledger is one of a browser profile: a person with three profiles or devices spends three times.
  *
@@ -58,7 +59,7 @@ export class Client extends Person {
   constructor(options: ClientOptions) {
     checked(options, OPTIONS, "a client");
     const agreed = agreedOf(options);
-    const choices = choicesOf(options.level, options.levels);
+    const choices = choicesOf(options.level, options.levels, options.maps);
     const withheld = new Set(names(options.withhold, "withhold"));
     const caps = limitsOf(options.caps ?? {});
     const delivery = deliveryOf(options.delivery ?? {});
@@ -142,19 +143,30 @@ export class Client extends Person {
 
   /** Return one of several people whose answers this client records, each with a consent, a level, caps
    * and an account of their own: for a web backend, say, which answers for its users. The ledger knows
-   * them by a keyed hash of `name`. Without `level` and `levels` the client's hold. */
+   * them by a keyed hash of `name`. Without `level` and `levels` the client's hold, and without `maps` the
+   * client's maps: `{}` chooses none. */
   person(
     name: string,
     own: {
       readonly level?: string | undefined;
       readonly levels?: Readonly<Record<string, string>>;
+      readonly maps?: Readonly<Record<string, string>>;
     } = {},
   ): Person {
     if (typeof name !== "string" || !name) throw new InvalidInput("a person needs a name");
-    checked(own, ["level", "levels"], "a person");
-    const choices = choicesOf(own.level, own.levels);
-    const has = choices.level !== undefined || choices.levels.length;
-    return new Person(this.device, name, has ? choices : this.choices);
+    checked(own, ["level", "levels", "maps"], "a person");
+    const choices = choicesOf(own.level, own.levels, own.maps);
+    const [hasLevels, hasMaps] = [
+      choices.level !== undefined || choices.levels.length > 0,
+      own.maps !== undefined,
+    ];
+    const { level, levels } = hasLevels ? choices : this.choices;
+    const { maps } = hasMaps ? choices : this.choices;
+    return new Person(
+      this.device,
+      name,
+      hasLevels || hasMaps ? { level, levels, maps } : this.choices,
+    );
   }
 
   /**

@@ -11,6 +11,11 @@ import { IndexedDbStore } from "./storage/indexeddb.js";
 import { nameOf, type Store } from "./storage/store.js";
 import { Trouble } from "./trouble.js";
 
+/** Values by attribute, or by attribute and map. */
+export type MayReveal = Readonly<
+  Record<string, readonly string[] | Readonly<Record<string, readonly string[]>>>
+>;
+
 /** What a client is made of. */
 export interface ClientOptions {
   /** The server: "https://HOST", or "http://" on loopback; with a path where a proxy has it under one. */
@@ -23,6 +28,12 @@ export interface ClientOptions {
   readonly level?: string | undefined;
   /** The levels of some attributes, by name. */
   readonly levels?: Readonly<Record<string, string>>;
+  /**
+   * The values that the person minds, as the name of a map of an attribute, by attribute: its other values may
+   * be revealed, and without one all are protected alike. Decide it before any answer is known: the server sees
+   * which map was chosen.
+   */
+  readonly maps?: Readonly<Record<string, string>>;
   /** The most that one record may spend; required without an `agreement`. */
   readonly epsilon?: number;
   /** Grant consent, as `grant` does; without it the consent noted in the ledger holds. */
@@ -31,8 +42,8 @@ export interface ClientOptions {
   readonly caps?: Caps;
   /** The attributes that are never answered, whatever `record` is given. */
   readonly withhold?: readonly string[];
-  /** The ordinary values that a report may reveal, by attribute. */
-  readonly mayReveal?: Readonly<Record<string, readonly string[]>>;
+  /** The ordinary values that a report may reveal, by attribute; or, of an attribute with maps, by map. */
+  readonly mayReveal?: MayReveal;
   /** The memoised attributes, whose reports tell when an answer changes. */
   readonly mayTellChanges?: readonly string[];
   /** The SHA-256 of the only plan that is accepted, in hexadecimal. */
@@ -67,7 +78,7 @@ export interface ClientOptions {
 
 /** The names of all options. */
 export const OPTIONS = [
-  "url survey agreement level levels epsilon consent caps withhold mayReveal mayTellChanges revision token",
+  "url survey agreement level levels maps epsilon consent caps withhold mayReveal mayTellChanges revision token",
   "insecure delivery onDrop strict debug disabled store vouched clock coins",
 ]
   .join(" ")
@@ -104,6 +115,13 @@ export function agreedOf(options: ClientOptions): Agreed {
       epsilon: undefined,
       revision: only,
       mayReveal: lists(agreement.mayReveal, "mayReveal"),
+      // `checkAgreement` compares the maps, so each reveals what the app was built with.
+      mayRevealByMap: new Map(
+        entries(agreement.maps).map(([each, maps]) => [
+          each,
+          ordinaryOf(agreement.domains[each], lists(maps, "maps")),
+        ]),
+      ),
       mayTellChanges: names(agreement.mayTellChanges, "mayTellChanges"),
       agreement,
     };
@@ -122,14 +140,16 @@ export function agreedOf(options: ClientOptions): Agreed {
     survey,
     epsilon,
     revision,
-    mayReveal: lists(options.mayReveal, "mayReveal"),
+    ...revealed(options.mayReveal),
     mayTellChanges: names(options.mayTellChanges, "mayTellChanges"),
     agreement: undefined,
   };
 }
 
 const AGREEMENT =
-  "survey revision period domains levels defaultLevel mayReveal mayTellChanges plan".split(" ");
+  "survey revision period domains levels defaultLevel mayReveal maps mayTellChanges views plan".split(
+    " ",
+  );
 
 function checkName(survey: unknown): asserts survey is string {
   if (typeof survey !== "string" || !survey) {
@@ -152,6 +172,29 @@ export function names(given: unknown, what: string): readonly string[] {
   if (given === undefined) return [];
   if (Array.isArray(given) && given.every((each) => typeof each === "string")) return given;
   throw new InvalidInput(`${what} must be a list of names, got ${shown(given)}`);
+}
+
+/** Return the values that each map of an attribute leaves ordinary. */
+function ordinaryOf(
+  values: unknown,
+  maps: ReadonlyMap<string, readonly string[]>,
+): Map<string, readonly string[]> {
+  const all = Array.isArray(values) ? (values as string[]) : [];
+  return new Map(
+    [...maps].map(([map, sensitive]) => [map, all.filter((value) => !sensitive.includes(value))]),
+  );
+}
+
+/** Return the values that may be revealed always, and by map. */
+function revealed(given: unknown): Pick<Agreed, "mayReveal" | "mayRevealByMap"> {
+  const [always, byMap] = [new Map<string, readonly string[]>(), new Map()];
+  for (const [name, values] of entries(given)) {
+    const place = `mayReveal[${shown(name)}]`;
+    const isByMap = typeof values === "object" && values !== null && !Array.isArray(values);
+    if (isByMap) byMap.set(name, lists(values, place));
+    else always.set(name, names(values, place));
+  }
+  return { mayReveal: always, mayRevealByMap: byMap };
 }
 
 function lists(given: unknown, what: string): Map<string, readonly string[]> {

@@ -10,6 +10,7 @@ import {
 } from "./choices.js";
 import type { Coins } from "./coins.js";
 import { HearsayError, InvalidInput } from "./errors.js";
+import type { Encoded } from "./plans/domains.js";
 import type { Consent } from "./recording/consent.js";
 import type { Counters } from "./recording/counters.js";
 import type { Ledger, Moment, Recorded, Spending } from "./recording/ledger.js";
@@ -265,7 +266,7 @@ export class Person {
   async #record(given: ReadonlyMap<string, unknown>): Promise<Recorded> {
     const { device } = this;
     const terms = await this.#answering();
-    const values = new Map<string, number | undefined>();
+    const values = new Map<string, Encoded | undefined>();
     const dropped = new Map<string, string>();
     const invalid: string[] = [];
     for (const [name, answer] of given) {
@@ -351,13 +352,22 @@ function read(answers: Readonly<Record<string, unknown>>): Map<string, unknown> 
   for (const name of Object.keys(answers)) {
     let answer: unknown;
     try {
-      answer = answers[name];
+      answer = copied(answers[name]);
     } catch {
       answer = UNREADABLE;
     }
     if (answer !== undefined && answer !== null) given.set(name, answer);
   }
   return given;
+}
+
+/** Return a copy of a list, a set or a map of answers, which the app may change; other answers as they are. */
+function copied(answer: unknown): unknown {
+  if (Array.isArray(answer)) return [...(answer as unknown[])];
+  if (answer instanceof Set) return new Set(answer);
+  if (answer instanceof Map) return new Map(answer);
+  const isPlain = typeof answer === "object" && answer !== null;
+  return isPlain && Object.getPrototypeOf(answer) === Object.prototype ? { ...answer } : answer;
 }
 
 /** Wait for something to be noted in the ledger; return whether it was. `status` says why not. */

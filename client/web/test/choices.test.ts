@@ -16,6 +16,7 @@ test("the values that a plan may reveal are found in time linear in their number
     epsilon: 1,
     revision: undefined,
     mayReveal: new Map([["page", values.slice(0, half - 1)]]),
+    mayRevealByMap: new Map(),
     mayTellChanges: [],
     agreement: undefined,
   };

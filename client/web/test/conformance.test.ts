@@ -7,6 +7,7 @@ import {
   cumulated,
   distinct,
   pick,
+  place,
   point,
   threshold,
   toss,
@@ -18,7 +19,7 @@ import { logAbove } from "../src/core/logarithm.js";
 import { InvalidInput } from "../src/errors.js";
 import { build, type Mechanism, type Value } from "../src/mechanisms/index.js";
 import { Budget } from "../src/plans/budget.js";
-import { Numeric } from "../src/plans/domains.js";
+import { Binned, Numeric } from "../src/plans/domains.js";
 import { Memoizer } from "../src/plans/memo.js";
 import { end, label, start } from "../src/plans/period.js";
 import { parsePlan } from "../src/plans/plan.js";
@@ -82,6 +83,8 @@ function draw(given: Case, coins: Coins): unknown {
       return [...distinct(given.count, given.size, coins)].sort((a, b) => a - b);
     case "point":
       return point(double(given.x), given.grid, coins);
+    case "place":
+      return place(double(given.x), given.grid, coins);
     default:
       throw new Error(given.draw);
   }
@@ -176,7 +179,7 @@ test("plans are parsed or refused as the vectors say", async () => {
 });
 
 test("numbers take the places and points of the vectors", async () => {
-  const { domains, refused } = vectors("numbers.json");
+  const { domains, refused, binned, refused_bins } = vectors("numbers.json");
   const domainOf = ({ low, high, clamp, step }: Case): Numeric =>
     new Numeric(double(low), double(high), clamp, double(step));
   for (const given of domains) {
@@ -198,6 +201,21 @@ test("numbers take the places and points of the vectors", async () => {
     }
   }
   for (const given of refused) expect(await refusal(() => domainOf(given))).toBeDefined();
+  const binsOf = ({ low, high, clamp, bins }: Case): Binned =>
+    new Binned(double(low), double(high), clamp, bins);
+  for (const given of binned) {
+    const domain = binsOf(given);
+    for (const [answer, bin] of given.answers) {
+      if (bin === null) expect(await refusal(() => domain.encode(double(answer)))).toBeDefined();
+      else expect(domain.encode(double(answer))).toBe(bin);
+    }
+    for (const [seed, bin, used] of given.anything) {
+      const coins = scripted(seed);
+      expect(domain.anything(coins)).toBe(bin);
+      expect(coins.used).toBe(used);
+    }
+  }
+  for (const given of refused_bins) expect(await refusal(() => binsOf(given))).toBeDefined();
 });
 
 test("a word draws the attributes of the vectors", () => {
@@ -245,13 +263,18 @@ const sorted = (row: Case[]): Case[] =>
 /** Return the reports of each row of a batch, sorted by attribute. */
 function rowsOf({ rows, columns }: Batch): Case[][] {
   const found: Case[][] = Array.from({ length: rows }, () => []);
-  for (const { attribute, level, codes, present } of columns) {
+  for (const { attribute, level, codes, present, map } of columns) {
     const here = [...found.keys()].filter(
       (r) => !present.length || (present[r >> 3]! >> (r & 7)) & 1,
     );
     const width = codes.length / here.length;
     here.forEach((r, i) =>
-      found[r]!.push({ attribute, level, code: hex(codes.subarray(i * width, (i + 1) * width)) }),
+      found[r]!.push({
+        attribute,
+        level,
+        code: hex(codes.subarray(i * width, (i + 1) * width)),
+        ...(map && { map }),
+      }),
     );
   }
   return found.map(sorted);

@@ -22,6 +22,8 @@ interface Options {
   revision?: number;
   withhold?: string[];
   may_tell_changes?: string[];
+  maps?: Record<string, string>;
+  may_reveal?: Record<string, string[] | Record<string, string[]>>;
   max_reports?: number;
   caps?: {
     life?: string;
@@ -104,6 +106,8 @@ class Life {
       revision,
       withhold,
       may_tell_changes,
+      maps,
+      may_reveal,
       max_reports,
       caps = {},
     } = this.#options;
@@ -123,6 +127,8 @@ class Life {
       caps: limits,
       withhold: withhold ?? [],
       mayTellChanges: may_tell_changes ?? [],
+      maps: maps ?? {},
+      mayReveal: may_reveal ?? {},
       ...(revision !== undefined && { revision: REVISIONS[revision]! }),
       vouched: () => vouched,
       clock: () => this.#time,
@@ -239,6 +245,7 @@ function shown(batch: Batch, again: boolean): unknown {
       c.attribute,
       c.level,
       c.present.length ? present(c.present) : batch.rows,
+      ...(c.map ? [c.map] : []),
     ]),
     again,
   });

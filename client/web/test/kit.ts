@@ -38,6 +38,53 @@ export function krr(k: number, epsilon: number): WireMechanism {
   };
 }
 
+/** Set selection that reports one member. */
+export function setSelection(items: number, most: number, epsilon: number): WireMechanism {
+  const odds = most * Math.exp(epsilon);
+  const one = (name: string, value: bigint) => ({ name, values: [value] });
+  return {
+    name: "set_selection",
+    epsilon,
+    parameters: [
+      one("include", over64(odds / (odds + items)) - (1n << 20n)),
+      one("items", BigInt(items)),
+      one("meet", 1n),
+      one("most", BigInt(most)),
+      one("size", 1n),
+    ],
+  };
+}
+
+/** One bit of a set. */
+export function setBits(items: number, epsilon: number): WireMechanism {
+  const flip = over64(1 / (1 + Math.exp(epsilon))) + (1n << 20n);
+  return {
+    name: "set_bits",
+    epsilon,
+    parameters: [
+      { name: "flip", values: [flip] },
+      { name: "items", values: [BigInt(items)] },
+    ],
+  };
+}
+
+/** Unary encoding of epsilon 1 in which the values that are not `sensitive` may be revealed. */
+export function sensitiveUnary(sensitive: readonly boolean[]): WireMechanism {
+  const unlimited = 2n ** 64n - 1n;
+  const classes = sensitive.map((each) => (each ? 0n : 1n));
+  const distances = [2n ** 58n, 2n ** 58n, unlimited, unlimited];
+  return {
+    name: "policy_unary",
+    epsilon: 1,
+    parameters: [
+      { name: "k", values: [BigInt(sensitive.length)] },
+      { name: "other", values: [over64(1 / (1 + Math.E)) + (1n << 20n), 0n] },
+      { name: "own", values: [ONE / 2n, over64(0.3)] },
+      { name: "policy", values: [2n, ...classes, ...distances] },
+    ],
+  };
+}
+
 export function onebit(epsilon: number): WireMechanism {
   const flip = over64(1 / (1 + Math.exp(epsilon))) + (1n << 20n);
   return { name: "onebit", epsilon, parameters: [{ name: "flip", values: [flip] }] };
@@ -77,7 +124,13 @@ export function categorical(
 }
 
 export function numeric(name: string, low: number, high: number, clamp = false): WireAttribute {
-  return { name, title: "", numeric: { low, high, clamp, step: 0 }, mechanism: "", memo: 0 };
+  return {
+    name,
+    title: "",
+    numeric: { low, high, clamp, step: 0, bins: 0 },
+    mechanism: "",
+    memo: 0,
+  };
 }
 
 export interface Draft {
@@ -89,6 +142,9 @@ export interface Draft {
   readonly defaultLevel?: string;
   readonly chances?: bigint[];
   readonly mechanisms?: (level: string, epsilon: number) => WireMechanism[];
+  readonly views?: string[][];
+  /** The mechanisms of maps, by level. */
+  readonly mapped?: (level: string, epsilon: number) => WireMechanism[];
 }
 
 export const MOODS = ["bad", "so-so", "good"];
@@ -119,6 +175,7 @@ export function planOf(draft: Draft = {}): Uint8Array {
       levels,
       attributes,
       budget: "",
+      views: (draft.views ?? []).map((names) => ({ attributes: names })),
       default_level: draft.defaultLevel ?? levels[0]![0],
     },
     levels: levels.map(([name, epsilon]): WireLevel => ({
@@ -126,7 +183,7 @@ export function planOf(draft: Draft = {}): Uint8Array {
       epsilon,
       mechanisms: mechanisms(name, epsilon),
       chances: draft.chances ?? [],
-      mapped: [],
+      mapped: draft.mapped?.(name, epsilon) ?? [],
     })),
   });
 }

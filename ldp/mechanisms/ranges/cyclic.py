@@ -119,7 +119,8 @@ class CyclicChannel:
         """Return sum_y Q[x][y] values[y], shape (D,)."""
         each = _forward(values.reshape(self.rows.shape), self.sides)
         spectrum = (self._spectrum * each).sum(axis=0, keepdims=True)
-        return _back(spectrum, self.sides)[0]
+        result: Floats = _back(spectrum, self.sides)[0]
+        return result
 
     def information(self, weights: Floats, *, rough: bool = False) -> Floats:
         """Return (Q - mean) diag(weights) (Q - mean)', shape (D, D), `rough` in half the time."""
@@ -134,5 +135,4 @@ class CyclicChannel:
         apart = places[:, :, np.newaxis] - places[:, np.newaxis]
         apart %= np.reshape(self.sides, (-1, 1, 1))
         index = np.ravel_multi_index(tuple(apart), self.sides)
-        blocks: Floats = self.rows[:, index].transpose(1, 0, 2)
-        return blocks.reshape(self.k, -1)
+        return np.hstack([row[index] for row in self.rows])

@@ -91,6 +91,14 @@ def design(sides: tuple[int, ...], epsilon: float) -> Design:
             return Design(masks, chances, variance)
 
 
+@lru_cache(maxsize=256)
+def predicted_variance(sides: tuple[int, ...], epsilon: float) -> float:
+    """Return the variance of the waves that `design` starts from, up to 10% above the design's."""
+    e = math.exp(epsilon)
+    masks = _distinct(_waves(sides, e), sides, e)
+    return balance(masks, sides, e, range_weights(sides), gap=_ROUGH)[1]
+
+
 def balance(
     masks: Masks, sides: Sequence[int], e: float, weights: Floats, *, gap: float = GAP
 ) -> tuple[Floats, float, Floats]:

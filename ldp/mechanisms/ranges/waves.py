@@ -1,11 +1,9 @@
 """Waves: shifted patterns of bins, for shares of ranges, in one and two dimensions."""
 
 import math
-from bisect import bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate
 from typing import ClassVar
 
 import numpy as np
@@ -20,7 +18,7 @@ from ldp.errors import InvalidInput
 from ldp.mechanisms.ranges import wave_design
 from ldp.mechanisms.ranges.cyclic import CyclicChannel, convolved, gram, mirrored
 from ldp.mechanisms.ranges.wave_design import GAP, MAX_CODES, range_weights, spectra
-from ldp.mechanisms.tools.sampling import thresholds
+from ldp.mechanisms.tools.sampling import draw_many, thresholds
 
 Floats = NDArray[np.float64]
 
@@ -67,6 +65,11 @@ class Waves(Counted, Categorical):
     chances: tuple[int, ...] = ()
     include: tuple[int, ...] = ()
 
+    @classmethod
+    def over(cls, bins: int, epsilon: float) -> "Waves":
+        """Return the best waves that are found for so many bins in order."""
+        return cls((bins,), epsilon)
+
     @property
     def k(self) -> int:  # type: ignore[override]
         """The number of bins."""
@@ -90,7 +93,7 @@ class Waves(Counted, Categorical):
                 f"{self.name}: {self.patterns} patterns have {self._words} words of masks and one "
                 f"include each, got {len(self.masks)} and {len(self.include)}"
             )
-        thresholds(self.name, self.chances)
+        _ = self._limits  # checks the chances
         for mask, include in zip(self._sets, self.include, strict=True):
             if not 0 < mask < (1 << self.k) - 1:
                 raise InvalidInput(
@@ -173,9 +176,8 @@ class Waves(Counted, Categorical):
     # --- randomising -----------------------------------------------------------------------
 
     @cached_property
-    def _limits(self) -> list[int]:
-        """The cumulative chances without the last."""
-        return list(accumulate(self.chances))[:-1]
+    def _limits(self) -> NDArray[np.uint64]:
+        return thresholds(self.name, self.chances)
 
     @cached_property
     def _orders(self) -> tuple[tuple[list[int], list[int]], ...]:
@@ -188,7 +190,7 @@ class Waves(Counted, Categorical):
 
     def randomize(self, value: int, coins: Coins) -> int:
         value = self._check_value(value)
-        pattern = bisect_right(self._limits, int(coins.words(1)[0]))
+        pattern = int(draw_many(self._limits, 1, coins)[0])
         inside, outside = self._orders[pattern]
         among = inside if coins.bernoulli(self.include[pattern]) else outside
         away = among[coins.below(len(among))]
@@ -429,7 +431,7 @@ class _Batch:
 
     @classmethod
     def of(cls, waves: Waves) -> "_Batch":
-        limits = thresholds(waves.name, waves.chances)
+        limits = waves._limits
         firsts = np.arange(1 << _GUIDE, dtype=np.uint64) << np.uint64(64 - _GUIDE)
         lasts = firsts + np.uint64((1 << 64 - _GUIDE) - 1)
         low = np.searchsorted(limits, firsts, side="right")

@@ -1,12 +1,14 @@
 """Vectors of answers on their way to a mechanism: numbers, drawn attributes, periods, batches."""
 
 import math
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hearsay.plans import period
-from hearsay.plans.domains import Numeric
+from hearsay.plans.domains import Binned, Categorical, Numeric
 from hearsay.plans.presence import unpack
+from hearsay.plans.views import View
 from hearsay.recording.batches import together
 from hearsay.v1 import collector_pb2
 from ldp import InvalidInput
@@ -108,7 +110,98 @@ def numbers() -> dict[str, list[Case]]:
             refused.append(_domain(low, high, step, clamp))
             continue
         raise AssertionError(f"{low}, {high}, {step} is a domain")
-    return {"domains": domains, "refused": refused}
+    return {"domains": domains, "refused": refused, "graded": list(_graded()), **_bins()}
+
+
+_GRADED: tuple[tuple[Numeric, Sequence[int]], ...] = (
+    (Numeric(0, 2000, True, 0.0, ((800.0, 2000.0),)), (1, 3, 15, 20)),
+    (Numeric(0, 2000, True, 0.0, ((801.0, 802.0), (1200.0, 1333.5))), (15, 20)),
+    (Numeric(-0.3, 0.6, False, 0.0, ((-0.3, -0.1), (0.0, 0.3))), (9, 15)),
+    (Numeric(17, 42, False, 1.0, ((17.0, 17.0), (30.0, 33.5))), (15, 25)),
+    (Numeric(0, 2000, True, 0.0, (), ((800.0, 100.0), (2000.0, 400.0)), 2.0), (1, 7, 10)),
+    (Numeric(0.1, 0.7, True, 0.0, (), ((0.25, 0.1), (0.3, 0.5), (0.7, 0.02)), 1.0), (3, 8)),
+    (Numeric(0, 7, True, 1.0, (), ((2.5, 2.0), (7.0, 0.7)), 3.3), (7, 6)),
+    (Numeric(0, 1, True, 0.0, (), ((1.0, 1.0),)), (2,)),
+)
+
+
+def _graded() -> Iterator[Case]:
+    """Yield the policies that numbers declare on some grids, and what may be revealed of them."""
+    for domain, grids in _GRADED:
+        declared = _domain(domain.low, domain.high, domain.step, domain.clamp) | {
+            "sensitive": [list(map(double, region)) for region in domain.sensitive],
+            "resolution": [list(map(double, part)) for part in domain.resolution],
+            "cap": double(domain.cap),
+        }
+        for grid in grids:
+            for epsilon in (1.0, 0.3):
+                policy = domain.policy(epsilon, grid)
+                assert policy is not None
+                yield declared | {
+                    "ordinary": [list(map(double, each)) for each in domain.ordinary_ranges],
+                    "grid": grid,
+                    "epsilon": double(epsilon),
+                    "policy": [integer(each) for each in policy.integers],
+                }
+
+
+_BINS = (  # low, high, bins, clamp
+    (0.0, 1440.0, 48, False),
+    (0.0, 1.0, 10, True),
+    (0.1, 0.7, 3, False),
+    (-1e308, 7e307, 256, True),
+    (0.0, 1e-320, 7, False),
+    (1e16, 1e16 + 512, 256, False),
+    (-40.0, 60.0, 2, True),
+)
+
+_NO_BINS = (
+    (0.0, 1.0, 1, False),
+    (0.0, 1.0, 257, False),
+    (0.0, 5e-324, 2, False),
+    (1e16, 1e16 + 4, 3, False),
+    (1.0, 1.0, 4, False),
+    (-1.7e308, 1.7e308, 4, False),
+)
+
+
+def _bins() -> dict[str, list[Case]]:
+    """Return the parts of numbers.json on bins."""
+    seeds = Seeds("bins")
+    found = []
+    for low, high, count, clamp in _BINS:
+        domain = Binned(low, high, clamp, count)
+        edges = [domain.points.edge(index) for index in (1, count // 2, count - 1)]
+        answers = [*_answers(Numeric(low, high, clamp)), *edges]
+        for edge in edges:
+            width = (high - low) / count
+            answers += [math.nextafter(edge, low), math.nextafter(edge, high)]
+            answers += [edge - 1.5e-6 * width, edge - 0.5e-6 * width]
+        listed: list[list[Any]] = []
+        for answer in answers:
+            try:
+                listed.append([double(answer), domain.encode(answer)])
+            except InvalidInput:
+                listed.append([double(answer), None])
+        drawn = []
+        for _ in range(4):
+            seed = seeds.next()
+            coins = Script(seed)
+            drawn.append([seed.hex(), domain.anything(coins), coins.used])
+        found.append(_binned(low, high, count, clamp) | {"answers": listed, "anything": drawn})
+    refused = []
+    for low, high, count, clamp in _NO_BINS:
+        try:
+            Binned(low, high, clamp, count)
+        except InvalidInput:
+            refused.append(_binned(low, high, count, clamp))
+            continue
+        raise AssertionError(f"{low}, {high} has {count} bins")
+    return {"binned": found, "refused_bins": refused}
+
+
+def _binned(low: float, high: float, bins: int, clamp: bool) -> Case:
+    return {"low": double(low), "high": double(high), "bins": bins, "clamp": clamp}
 
 
 def _domain(low: float, high: float, step: float, clamp: bool) -> Case:
@@ -151,6 +244,30 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 def _at(moment: datetime) -> int:
     return (moment - _EPOCH) // _MILLISECOND
+
+
+def views() -> dict[str, list[Case]]:
+    """Return views.json."""
+    seeds = Seeds("views")
+    found = []
+    for sizes in ((2, 2), (2, 3), (3, 2), (2, 3, 5), (7, 1000, 2), (64, 64)):
+        names = tuple(f"a{place}" for place in range(len(sizes)))
+        view = View(names, sizes)
+        parts = [Categorical(tuple(map(str, range(size)))) for size in sizes]
+        answers: list[list[Any]] = []
+        edges = [[0] * len(sizes), [size - 1 for size in sizes]]
+        for categories in [*edges, *([(5 + 3 * n) % size for size in sizes] for n in range(3))]:
+            for missing in range(1 << len(sizes)) if len(sizes) < 3 else (0, 1, 5, 7):
+                given = [None if missing >> j & 1 else v for j, v in enumerate(categories)]
+                seed = seeds.next()
+                coins = Script(seed)
+                drawn = [
+                    domain.anything(coins) if value is None else value
+                    for domain, value in zip(parts, given, strict=True)
+                ]
+                answers.append([given, seed.hex(), view.category(drawn), coins.used])
+        found.append({"sizes": list(sizes), "answers": answers})
+    return {"views": found}
 
 
 def periods() -> dict[str, list[Any]]:

@@ -26,9 +26,13 @@ def _plan(
     chances: tuple[int, ...] = (),
     memo: float = 0.0,
 ) -> str:
-    """Return a plan's bytes: `questions` makes the mechanism of each, of three values."""
+    """Return a plan's bytes: `questions` makes the mechanism of each, of three values.
+
+    A question such as "x+y" is a view of attributes of three values each.
+    """
     wire = survey_pb2.Survey(name=survey, title=title, period=period, levels=levels)
-    for name in questions:
+    wire.views.extend(survey_pb2.View(attributes=q.split("+")) for q in questions if "+" in q)
+    for name in dict.fromkeys(part for question in questions for part in question.split("+")):
         attribute = wire.attributes.add(name=name, memo=memo)
         attribute.categorical.values.extend(["a", "b", "c"])
     plan = plan_pb2.Plan(survey=wire)
@@ -44,11 +48,17 @@ def _krr(epsilon: float) -> Mechanism:
     return m.KRR(3, epsilon)
 
 
+def _krr_of_pairs(epsilon: float) -> Mechanism:
+    return m.KRR(9, epsilon)
+
+
 def _chain(epsilon: float) -> Mechanism:
     return m.KRRChain.calibrate(3, epsilon, 2 * epsilon)
 
 
 _TWO = {"x": _krr, "y": _krr}
+_PAIRS = {"x+y": _krr_of_pairs, "x+z": _krr_of_pairs}
+_VIEWS = {"w": _krr, **_PAIRS}
 _LEVELS = {"strict": 1.0, "open": 4.0}
 _THIRD = ONE // 3
 
@@ -69,6 +79,8 @@ _PLANS = {
         chances=(_THIRD, _THIRD, ONE - 2 * _THIRD),
     ),
     "memos": _plan("memos", "P1D", {"strict": 1.0}, {"x": _chain}, memo=2.5),
+    "views": _plan("views", "P1D", {"strict": 1.5, "open": 4.5}, _VIEWS),
+    "drawn": _plan("drawn", "P1D", _LEVELS, _PAIRS, chances=(ONE // 2, ONE // 2)),
     "kept": _plan("kept", "P1D", {"strict": 1.0}, {"x": _krr}, memo=1.0),
 }
 _INDEX = {name: index for index, name in enumerate(_PLANS)}
@@ -936,6 +948,102 @@ def _of_consent() -> list[Case]:
     ]
 
 
+_ALL = {"w": "a", "x": "b", "y": "c", "z": "a"}
+_ALL_VIEWS = {"w/strict": 1, "x+y/strict": 1, "x+z/strict": 1}
+
+
+def _of_views() -> list[Case]:
+    """Two views share the attribute x; of the epsilon of a record each question has 0.5."""
+    return [
+        _history(
+            "views are reported once each in a period",
+            *_beginning("views"),
+            _record(**_ALL),
+            _record(**_ALL, dropped=dict.fromkeys(_ALL, "spent")),
+            _spent(2, 1.0, "x"),
+            _spent(1, 0.5, "y"),
+            _spent(1, 0.5, "w"),
+            _send(_batch("views", "2026-07-04", 1, _ALL_VIEWS)),
+            plan="views",
+        ),
+        _history(
+            "a view is reported by a record that answers all of it",
+            *_beginning("views"),
+            _record(x="a", dropped={"x": "incomplete"}),
+            _record(y="a", z="b", dropped={"y": "incomplete", "z": "incomplete"}),
+            _record(x="a", y="b"),
+            _record(x="c", z="b"),
+            _record(**_ALL, dropped=dict.fromkeys("xyz", "spent")),
+            _send(
+                _batch("views", "2026-07-04", 3, {"w/strict": 1, "x+y/strict": 1, "x+z/strict": 1})
+            ),
+            plan="views",
+        ),
+        _history(
+            "an answer outside the domain does not keep its view",
+            *_beginning("views"),
+            _record(x="no such value", y="b", z="nor this", invalid="x z"),
+            _send(_batch("views", "2026-07-04", 1, {"x+y/strict": 1, "x+z/strict": 1})),
+            plan="views",
+        ),
+        _history(
+            "a withheld attribute withholds its views",
+            *_beginning("views"),
+            _record(**_ALL, dropped={"y": "withheld"}),
+            _record(x="a", dropped={"x": "incomplete"}),
+            _send(_batch("views", "2026-07-04", 1, {"w/strict": 1, "x+z/strict": 1})),
+            withhold=["y"],
+            plan="views",
+        ),
+        _history(
+            "an attribute of which all views are withheld is withheld",
+            *_beginning("views"),
+            _record(**_ALL, dropped={"x": "withheld", "y": "withheld", "z": "withheld"}),
+            _send(_batch("views", "2026-07-04", 1, {"w/strict": 1})),
+            withhold=["x"],
+            plan="views",
+        ),
+        _history(
+            "a cap for the life of an attribute counts each of its views",
+            *_beginning("views"),
+            _record(**_ALL),
+            _clock(_NOON + _DAY),
+            _record(**_ALL, dropped={"z": "spent"}),
+            _spent(3, 1.5, "x"),
+            _record(**_ALL, dropped=dict.fromkeys(_ALL, "spent")),
+            caps={"attribute_life": {"x": double(1.5)}},
+            plan="views",
+        ),
+        _history(
+            "a cap for life counts a view once",
+            *_beginning("views"),
+            _record(**_ALL),
+            _clock(_NOON + _DAY),
+            _record(**_ALL, dropped=dict.fromkeys(_ALL, "spent")),
+            caps={"life": double(1.5)},
+            plan="views",
+        ),
+        _history(
+            "a cap for one report of an attribute counts all views of a record",
+            *_beginning("views"),
+            _record(**_ALL, dropped=dict.fromkeys(_ALL, "plan_refused")),
+            _restart(caps={"attribute": {"x": double(1.0)}}),
+            _fetch("views", _NOON),
+            _record(**_ALL),
+            caps={"attribute": {"x": double(0.75)}},
+            plan="views",
+        ),
+        _history(
+            "one of two views is drawn, whatever is answered first",
+            *_beginning("drawn"),
+            {"do": "record", "person": "", "answers": {"x": "a"}, "counts": {"incomplete": 1}},
+            _sampled({"taken": 2, "idle": 1}),
+            _sampled({"spent": 2, "idle": 1}),
+            plan="drawn",
+        ),
+    ]
+
+
 def histories() -> dict[str, list[Any]]:
     """Return histories.json."""
     found = [
@@ -946,6 +1054,7 @@ def histories() -> dict[str, list[Any]]:
         *_of_ledgers(),
         *_of_caps(),
         *_of_memos(),
+        *_of_views(),
         *_of_sending(),
         *_of_consent(),
     ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from ldp import InvalidInput, Mechanism, build
 from ldp import mechanisms as m
-from ldp.core.exact import ONE, ceil_threshold, exp_bounds, log_upper
+from ldp.core.exact import ONE, ceil_threshold, exp_bounds, include_threshold, log_upper
 from ldp.core.longitudinal import Longitudinal
 from ldp.core.mechanism import Categorical
 from ldp.core.policy import UNIT, UNLIMITED, Policy
@@ -52,6 +52,20 @@ def _table(k: int, epsilon: float) -> m.ChannelTable:
 def _rectangle() -> m.ChannelTable:
     rows = [[0.4, 0.3, 0.2, 0.1], [0.1, 0.4, 0.3, 0.2], [0.2, 0.1, 0.4, 0.3]]
     return m.ChannelTable.from_rows(1.5, rows)
+
+
+def waves(sides: tuple[int, ...], epsilon: float, patterns: Sequence[int]) -> m.Waves:
+    """Return waves of these patterns, each one a number with a bit for each bin."""
+    k = math.prod(sides)
+    share = ONE // (len(patterns) + 1)  # of which the last one has two
+    sizes = [pattern.bit_count() for pattern in patterns]
+    return m.Waves(
+        sides,
+        epsilon,
+        masks=tuple(p >> at & ONE - 1 for p in patterns for at in range(0, k, 64)),
+        chances=(*[share] * (len(patterns) - 1), ONE - share * (len(patterns) - 1)),
+        include=tuple(include_threshold(size, k - size, epsilon) for size in sizes),
+    )
 
 
 def every() -> Iterator[Mechanism]:
@@ -141,6 +155,12 @@ def every() -> Iterator[Mechanism]:
     for epsilon, grid in ((0.5, 1), (1.0, 3), (2.0, 64), (8.0, 300)):
         yield m.LaplaceMechanism(epsilon, grid)
     yield from tables.every()
+    yield waves((2,), 0.5, [0b01, 0b10])
+    yield waves((5,), 1.0, [0b00001, 0b01001])
+    yield waves((3, 4), 2.0, [0b000000001111, 0b000100010001, 0b000001110111])
+    yield waves((64,), 1.0, [(1 << 17) - 1, ONE // 3, 1 << 63])
+    yield waves((100,), 4.0, [(1 << 70) - (1 << 60), 1 << 99, 0x5555])
+    yield waves((16, 16), 8.0, [1, (1 << 16) - 1, (1 << 200) + 3])
 
 
 NUMBERS = (-1.0, -math.nextafter(1, 0), -0.7, -5e-324, 0.0, 1e-300, 0.1, 1 / 3, 0.5, 0.999, 1.0)
@@ -497,6 +517,22 @@ def _edges() -> Iterator[Case]:
             "flip": (flip,),
         }
         yield _outcome("hcms", 1.0, given, f"hashes {hashes}, buckets {buckets}")
+    for note, changed in (
+        ("no sides", {"sides": ()}),
+        ("three sides", {"sides": (5, 1, 1)}),
+        ("a side of 0", {"sides": (5, 0)}),
+        ("two sides", {"sides": (1, 5)}),
+        ("257 bins", {"sides": (257,)}),
+        ("a bit beyond the bins", {"masks": (0b100001, 0b01001)}),
+        ("an empty pattern", {"masks": (0, 0b01001)}),
+        ("a full pattern", {"masks": (0b00001, 0b11111)}),
+        ("a word too many", {"masks": (0b00001, 0b01001, 0)}),
+        ("an include at its share", {"include": (ONE // 5, ONE // 2)}),
+        ("an include that exceeds epsilon", {"include": (ONE // 2, ONE - 1)}),
+        ("a chance of 0", {"chances": (0, ONE - 1)}),
+    ):
+        good = waves((5,), 1.0, [0b00001, 0b01001]).integers
+        yield _outcome("waves", 1.0, good | changed, note)
     for distance in (UNIT, UNIT + 1, 0, UNLIMITED):
         policy = Policy.uniform(2, 1.0).integers
         given = {

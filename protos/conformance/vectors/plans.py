@@ -15,6 +15,8 @@ from ldp import InvalidInput, Mechanism
 from ldp import mechanisms as m
 from ldp.core.exact import ONE, flip_threshold
 from ldp.core.policy import Policy
+from vectors import tables
+from vectors.mechanisms import waves
 from vectors.notation import double
 
 Case = dict[str, Any]
@@ -47,6 +49,29 @@ def worded() -> plan_pb2.Plan:
     smokes.categorical.classes["soft"].values.append("yes")
     smokes.categorical.classes["soft"].scale = 1.0
     return plan
+
+
+def binned() -> plan_pb2.Plan:
+    """Return a plan of one attribute, of which a record reports the bin."""
+    survey = survey_pb2.Survey(name="binned", levels={"strict": 1})
+    wage = survey.attributes.add(name="wage")
+    wage.numeric.low, wage.numeric.high, wage.numeric.bins = 0.0, 2000.0, 5
+    plan = plan_pb2.Plan(survey=survey)
+    made = mechanism_message(waves((5,), 1.0, [0b00001, 0b01001]))
+    plan.levels.add(name="strict", epsilon=1.0).mechanisms.add().CopyFrom(made)
+    return plan
+
+
+def _bins(made: Mechanism | None = None, **fields: float) -> bytes:
+    """Return the plan of `binned` with another mechanism, and other fields of its number."""
+
+    def change(plan: plan_pb2.Plan) -> None:
+        for name, value in fields.items():
+            setattr(plan.survey.attributes[0].numeric, name, value)
+        if made:
+            plan.levels[0].mechanisms[0].CopyFrom(mechanism_message(made))
+
+    return _changed(binned, change)
 
 
 def rich() -> plan_pb2.Plan:
@@ -126,7 +151,8 @@ _UNKNOWN = _varint(127 << 3) + b"\x01"
 def plans() -> dict[str, list[Case]]:
     """Return plans.json."""
     found = []
-    for note, data, reason in [*_written(), *_surveys(), *_levels(), *_mechanisms()]:
+    listed = [*_written(), *_surveys(), *_levels(), *_mechanisms(), *_views(), *_policies()]
+    for note, data, reason in listed:
         case: Case = {"note": note, "plan": data.hex(), "accepted": not reason}
         try:
             plan = parse(data)
@@ -150,6 +176,16 @@ def _written() -> Listed:
     levels = data.removeprefix(_field(1, survey))
     yield "two attributes", data, ""
     yield "all that a plan may have", _bytes(rich()), ""
+    yield "a number in bins", _bins(), ""
+    yield "a number in bins, clamped", _bins(clamp=True), ""
+    yield "a number in one bin", _bins(bins=1), "domain"
+    yield "a number in 257 bins", _bins(bins=257), "domain"
+    yield "a number in bins and steps", _bins(step=400.0), "domain"
+    yield "bins whose ends are one double", _bins(high=1e-323), "domain"
+    yield "waves of other bins", _bins(bins=6), "fit"
+    yield "waves of a number without bins", _bins(bins=0), "fit"
+    yield "bins in two dimensions", _bins(waves((2, 2), 1.0, [1, 3]), bins=4), "fit"
+    yield "categories for bins", _bins(m.KRR(5, 1.0)), "fit"
     yield "no bytes", b"", "attributes"
     yield "random bytes", bytes(range(200, 250)), "bytes"
     yield "cut off", data[:-1], "bytes"
@@ -311,6 +347,7 @@ def _surveys() -> Listed:
         classes(("a", ["yes"], 0.5))(survey)
 
     yield edited("sensitive values and classes", both, "domain")
+    yield from _graded(edited)
     for low, high, step, reason in (
         (20.0, 20.0, 0.0, "domain"),
         (20.0, math.inf, 0.0, "domain"),
@@ -518,6 +555,166 @@ def _mechanisms() -> Listed:
     yield edited("a policy for the other value", other, "policy", rich)
 
 
+def paired() -> plan_pb2.Plan:
+    """Return a plan of a number and two views, which share an attribute."""
+    survey = survey_pb2.Survey(name="paired", levels={"strict": 1.5, "open": 6})
+    for name, values in (
+        ("smokes", ["no", "sometimes", "yes"]),
+        ("sleeps", ["well", "badly"]),
+        ("drinks", ["no", "yes"]),
+    ):
+        survey.attributes.add(name=name).categorical.values.extend(values)
+    age = survey.attributes.add(name="age")
+    age.numeric.low, age.numeric.high = 20.0, 60.0
+    survey.views.add(attributes=["smokes", "sleeps"])
+    survey.views.add(attributes=["drinks", "smokes"])
+    plan = plan_pb2.Plan(survey=survey)
+    for name, epsilon in (("strict", 1.5), ("open", 6.0)):
+        level = plan.levels.add(name=name, epsilon=epsilon)
+        for made in (
+            m.OneBitMean(epsilon / 3),
+            m.KRR(6, epsilon / 3),
+            m.SubsetSelection(6, epsilon / 3, 2),
+        ):
+            level.mechanisms.add().CopyFrom(mechanism_message(made))
+    return plan
+
+
+def _views() -> Listed:
+    """Yield what concerns attributes that are asked together."""
+
+    def edited(note: str, change: Change, reason: str) -> tuple[str, bytes, str]:
+        return note, _changed(paired, change), reason
+
+    def views(*each: Sequence[str]) -> Change:
+        def change(plan: plan_pb2.Plan) -> None:
+            del plan.survey.views[:]
+            plan.survey.views.extend(survey_pb2.View(attributes=names) for names in each)
+
+        return change
+
+    yield "two views that share an attribute", _bytes(paired()), ""
+    turned = views(["smokes", "drinks"], ["sleeps", "smokes"])
+    yield edited("the attributes of views in another order", turned, "")
+    yield edited(
+        "a view of three attributes",
+        views(["smokes", "sleeps", "drinks"], ["drinks", "smokes"]),
+        "fit",
+    )
+    for note, listed in {
+        "a view of no attribute": ([], ["drinks", "smokes"]),
+        "a view of one attribute": (["smokes"], ["drinks", "smokes"]),
+        "a view with an attribute twice": (["smokes", "smokes"], ["drinks", "smokes"]),
+        "a view of an unknown attribute": (["smokes", "eats"], ["drinks", "smokes"]),
+        "a view of a number": (["smokes", "age"], ["drinks", "smokes"]),
+        "two views of the same attributes": (["smokes", "drinks"], ["drinks", "smokes"]),
+    }.items():
+        yield edited(note, views(*listed), "views")
+    yield edited(
+        "a view with an unknown field",
+        lambda plan: plan.survey.views[0].MergeFromString(_UNKNOWN),
+        "unknown",
+    )
+
+    def memo(plan: plan_pb2.Plan) -> None:
+        plan.survey.period, plan.survey.attributes[2].memo = "P1D", 1.0
+
+    yield edited("a memo in a view", memo, "views")
+    yield edited(
+        "an attribute with the name of a view",
+        lambda plan: setattr(plan.survey.attributes[3], "name", "smokes+sleeps"),
+        "views",
+    )
+
+    def large(plan: plan_pb2.Plan, size: int, made: int) -> None:
+        views(["smokes", "sleeps"])(plan)
+        for attribute in plan.survey.attributes[:2]:
+            attribute.categorical.values[:] = map(str, range(size))
+        plan.survey.attributes[1].categorical.values[64:] = []
+        for level, epsilon in zip(plan.levels, (1.5, 6.0), strict=True):
+            del level.mechanisms[:]
+            each = m.OneBitMean(epsilon / 4), m.KRR(2, epsilon / 4), m.KRR(made, epsilon / 2)
+            for part in (each[1], each[0], each[2]):
+                level.mechanisms.add().CopyFrom(mechanism_message(part))
+
+    yield edited("a view of 4,096 combinations", lambda plan: large(plan, 64, 4096), "")
+    yield edited("a view of 4,160 combinations", lambda plan: large(plan, 65, 4160), "views")
+    yield edited(
+        "mechanisms of views in another order",
+        lambda plan: plan.levels[0].mechanisms.insert(0, plan.levels[0].mechanisms.pop(2)),
+        "fit",
+    )
+    yield edited(
+        "a mechanism for each attribute",
+        lambda plan: plan.levels[0].mechanisms.add().CopyFrom(mechanism_message(m.KRR(3, 0.1))),
+        "levels",
+    )
+    yield edited("no views any more", lambda plan: plan.survey.ClearField("views"), "levels")
+
+    def cap(name: int, epsilon: float) -> Change:
+        return lambda plan: setattr(plan.survey.attributes[name], "cap", epsilon)
+
+    yield edited("a cap that one view exceeds", cap(1, 1.5), "cap")
+    yield edited("a cap that no view exceeds", cap(1, 2.0), "")
+    yield edited("a cap that two views exceed together", cap(0, 3.5), "cap")
+    yield edited("a cap that two views use up together", cap(0, 4.0), "")
+
+    def drawn(plan: plan_pb2.Plan) -> None:
+        cap(0, 2.0)(plan)
+        for level in plan.levels:
+            level.chances.extend([ONE // 2, ONE // 4, ONE // 4])
+
+    yield edited("a cap that no drawn view exceeds", drawn, "")
+
+    def protected(plan: plan_pb2.Plan, *sensitive: int) -> None:
+        """Make "yes" and "badly" sensitive, and the mechanism for these combinations."""
+        plan.survey.attributes[0].categorical.sensitive.append("yes")
+        plan.survey.attributes[1].categorical.sensitive.append("badly")
+        for level, epsilon in zip(plan.levels, (0.5, 2.0), strict=True):
+            made = m.PolicyUnary.utility_optimised(6, list(sensitive), epsilon)
+            level.mechanisms[1].CopyFrom(mechanism_message(made))
+
+    for note, sensitive, reason in (
+        ("a combination is sensitive if one of its values is", (1, 3, 4, 5), ""),
+        ("more combinations are protected than declared", (1, 2, 3, 4, 5), ""),
+        ("a combination with one sensitive value is not protected", (1, 3, 5), "policy"),
+        ("combinations of sensitive values alone are protected", (5,), "policy"),
+    ):
+        yield edited(note, lambda plan, s=sensitive: protected(plan, *s), reason)
+
+    def one_sided(plan: plan_pb2.Plan) -> None:
+        protected(plan, 1, 3, 4, 5)
+        plan.survey.attributes[1].categorical.ClearField("sensitive")
+
+    yield edited("an attribute of a view protects all its values", one_sided, "policy")
+
+
+def _policies() -> Listed:
+    """Yield a view of attributes with classes: a combination has its values' smallest scale."""
+
+    def scaled(plan: plan_pb2.Plan, scale: float) -> None:
+        del plan.survey.views[1]
+        for attribute, value, own in zip(
+            plan.survey.attributes, ("yes", "badly"), (0.5, 0.75), strict=False
+        ):
+            attribute.categorical.classes["c"].values.append(value)
+            attribute.categorical.classes["c"].scale = own
+        scales = sorted({0.5, 0.75, 1.0})
+        of = [scales.index(own) for own in (1.0, 0.75, 1.0, 0.75, 0.5, scale)]
+        for level in plan.levels:
+            epsilon = level.epsilon / 3
+            policy = Policy.input_discriminative(of, [own * epsilon for own in scales])
+            other = flip_threshold(Fraction(epsilon) / 4)
+            made = m.PolicyUnary(6, epsilon, (ONE // 2,) * 3, (other,) * 3, policy.integers)
+            del level.mechanisms[:]
+            for each in (m.KRR(2, epsilon), m.OneBitMean(epsilon), made):
+                level.mechanisms.add().CopyFrom(mechanism_message(each))
+
+    yield "classes in a view", _changed(paired, lambda plan: scaled(plan, 0.5)), ""
+    less = _changed(paired, lambda plan: scaled(plan, 0.75))
+    yield "a combination with a larger scale than one of its values", less, "policy"
+
+
 def _whether(data: bytes) -> str:
     """Return the reason of a mechanism whose integer was moved, "" where it still holds."""
     try:
@@ -525,3 +722,101 @@ def _whether(data: bytes) -> str:
     except InvalidInput:
         return "mechanism"
     return ""
+
+
+def _graded(
+    edited: Callable[[str, Callable[[survey_pb2.Survey], object], str], tuple[str, bytes, str]],
+) -> Iterator[tuple[str, bytes, str]]:
+    """Yield plans whose second question, from 20 to 60, has regions or a resolution."""
+    regions: tuple[tuple[str, Sequence[tuple[float, float]], str], ...] = (
+        ("a region, all protected", [(30.0, 60.0)], ""),
+        ("a region of one number", [(20.0, 20.0)], ""),
+        ("two regions", [(20.0, 21.0), (22.0, 60.0)], ""),
+        ("all numbers in a region", [(20.0, 60.0)], "domain"),
+        ("a region beyond the range", [(30.0, 61.0)], "domain"),
+        ("a region upside down", [(31.0, 30.0)], "domain"),
+        ("a region of nan", [(math.nan, 30.0)], "domain"),
+        ("regions that touch", [(20.0, 30.0), (30.0, 40.0)], "domain"),
+        ("regions that do not rise", [(30.0, 40.0), (20.0, 25.0)], "domain"),
+        ("16 regions", [(20.0 + i, 20.5 + i) for i in range(16)], ""),
+        ("17 regions", [(20.0 + i, 20.5 + i) for i in range(17)], "domain"),
+    )
+    for note, listed, reason in regions:
+
+        def sensitive(
+            survey: survey_pb2.Survey, listed: Sequence[tuple[float, float]] = listed
+        ) -> None:
+            for low, high in listed:
+                survey.attributes[1].numeric.sensitive.add(low=low, high=high)
+
+        yield edited(note, sensitive, reason)
+    parts: tuple[tuple[str, Sequence[tuple[float, float]], float, str], ...] = (
+        ("a resolution without its policy", [(60.0, 10.0)], 2.0, "policy"),
+        ("a resolution, with a cap that is reached", [(30.0, 10.0), (60.0, 30.0)], 2.0, "policy"),
+        ("a cap that is not reached", [(30.0, 10.0), (60.0, 30.0)], 2.001, "domain"),
+        ("a cap below 1", [(60.0, 10.0)], 0.999, "domain"),
+        ("no cap, and one is not reached", [(60.0, 40.5)], 0.0, "domain"),
+        ("a cap of infinity", [(60.0, 10.0)], math.inf, "domain"),
+        ("a cap alone", [], 2.0, "domain"),
+        ("a resolution that ends early", [(59.0, 10.0)], 1.0, "domain"),
+        ("a resolution that ends late", [(61.0, 10.0)], 1.0, "domain"),
+        ("a resolution that does not rise", [(30.0, 1.0), (30.0, 1.0), (60.0, 1.0)], 1.0, "domain"),
+        ("a resolution that begins at the end", [(20.0, 1.0), (60.0, 1.0)], 1.0, "domain"),
+        ("within 0", [(60.0, 0.0)], 1.0, "domain"),
+        ("within infinity", [(60.0, math.inf)], 0.0, "domain"),
+        ("within nan", [(60.0, math.nan)], 0.0, "domain"),
+    )
+    for note, listed, cap, reason in parts:
+
+        def resolution(
+            survey: survey_pb2.Survey,
+            listed: Sequence[tuple[float, float]] = listed,
+            cap: float = cap,
+        ) -> None:
+            for upto, within in listed:
+                survey.attributes[1].numeric.resolution.add(upto=upto, within=within)
+            survey.attributes[1].numeric.cap = cap
+
+        yield edited(note, resolution, reason)
+
+    def both(survey: survey_pb2.Survey) -> None:
+        survey.attributes[1].numeric.sensitive.add(low=30, high=60)
+        survey.attributes[1].numeric.resolution.add(upto=60, within=10)
+
+    yield edited("regions and a resolution", both, "domain")
+    # On 3 points the last is protected; on 5 two neighbours are 0.75 apart, and all at most 2.
+    region, line = (t for t in tables.every() if len(t.integers.get("policy", ())) in (8, 31))
+    for made, step, first, within, reason in (
+        (region, 0.0, 60.0, 0.0, ""),
+        (region, 0.0, 59.9, 0.0, "policy"),
+        (region, 20.0, 59.9, 0.0, "policy"),
+        (region, 20.0, 60.0, 0.0, ""),
+        (region, 0.0, 0.0, 0.0, "policy"),
+        (line, 10.0, 0.0, 13.3, ""),
+        (line, 10.0, 0.0, 13.4, "policy"),
+        (line, 0.0, 0.0, 13.3, "policy"),
+        (line, 0.0, 0.0, 7.9, ""),
+        (line, 0.0, 0.0, 0.0, ""),
+    ):
+
+        def graded(
+            plan: plan_pb2.Plan,
+            made: Mechanism = made,
+            step: float = step,
+            first: float = first,
+            within: float = within,
+        ) -> None:
+            del plan.levels[1:]
+            plan.survey.levels.clear()
+            plan.survey.levels["strict"] = plan.levels[0].epsilon = 4.0
+            plan.levels[0].mechanisms[1].CopyFrom(mechanism_message(made))
+            numeric = plan.survey.attributes[1].numeric
+            numeric.step = step
+            if first:
+                numeric.sensitive.add(low=first, high=60)
+            if within:
+                numeric.resolution.add(upto=60, within=within)
+                numeric.cap = 2.0
+
+        note = f"{made.name} with step {step:g}, sensitive from {first:g}, within {within:g}"
+        yield note, _changed(plain, graded), reason

@@ -1,11 +1,14 @@
 """How a number is distributed: shares of its points with intervals, or a curve without."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay.plans.domains import Categorical, Numeric
+from hearsay.plans.bins import Bins
+from hearsay.plans.domains import Binned, Categorical, Numeric
 from hearsay.plans.plan import Plan
-from hearsay.plans.points import Points
+from hearsay.plans.points import Points, check_range
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.queries import CONFIDENCE, NoReports, Tallies, by_level
 from ldp import InvalidInput, Mechanism
@@ -14,8 +17,9 @@ from ldp.core.estimator import Estimator
 from ldp.estimating import distribution as curves
 from ldp.estimating import points as scoring
 from ldp.estimating import strata
-from ldp.estimating.points import AIM, Precision
+from ldp.estimating.points import AIM, PointDistribution, Precision, Shares
 from ldp.mechanisms.numbers.mean import MeanMechanism
+from ldp.mechanisms.ranges.waves import Waves
 
 _CURVE_BINS = 10
 _MOST_BINS = 1024
@@ -46,6 +50,8 @@ def distribution(
     if question.bins > _MOST_BINS or len(question.edges) > _MOST_BINS + 1:
         asked = question.bins or len(question.edges) - 1
         raise InvalidInput(f"there may be {_MOST_BINS} bins, got {asked}")
+    if len(question.ranges) > _MOST_BINS:
+        raise InvalidInput(f"there may be {_MOST_BINS} ranges, got {len(question.ranges)}")
     cohorts = by_level(plan, question.attribute, tallies)
     for mechanism, _ in cohorts:
         _check_tells_more_than_the_mean(mechanism)
@@ -59,6 +65,7 @@ def distribution(
     )
     points = _points(question, domain)
     if points is None:
+        assert isinstance(domain, Numeric)
         _draw_curve(answer, question, domain, cohorts)
     else:
         alike = plan.levels_differ_at_most == 0
@@ -66,10 +73,17 @@ def distribution(
     return answer
 
 
-def _points(question: analyst_pb2.DistributionRequest, domain: Numeric) -> Points | None:
-    """Return the points that answers take; None where neither survey nor question says."""
+def _points(
+    question: analyst_pb2.DistributionRequest, domain: Numeric | Binned
+) -> Points | Bins | None:
+    """Return the points or bins of the answers; None where neither survey nor question says."""
     if not question.HasField("step"):
         return domain.points
+    if isinstance(domain, Binned):
+        raise InvalidInput(
+            f"{question.attribute!r} was collected in bins: leave the step out, got "
+            f"{question.step:g}"
+        )
     if domain.step and question.step != domain.step:
         raise InvalidInput(
             f"{question.attribute!r} was collected in steps of {domain.step:g}: leave the step "
@@ -79,24 +93,27 @@ def _points(question: analyst_pb2.DistributionRequest, domain: Numeric) -> Point
 
 
 def _check_tells_more_than_the_mean(mechanism: Estimator) -> None:
+    if isinstance(mechanism, Waves):
+        return
     if not isinstance(mechanism, MeanMechanism) or mechanism.steps < 2:
         raise InvalidInput(
             f"{mechanism.name} reports tell of the mean alone: ask for it, or survey the "
-            "distribution with square_wave"
+            "distribution in bins, or with square_wave"
         )
 
 
 def _estimate_points(
     answer: analyst_pb2.DistributionResponse,
     question: analyst_pb2.DistributionRequest,
-    points: Points,
+    points: Points | Bins,
     cohorts: Cohorts,
     *,
     alike: bool,
 ) -> None:
     """Fill in shares and quantiles with their intervals; stratified, unless levels are `alike`."""
     answer.method = _method("scoring", cohorts, "pooled" if alike else "stratified")
-    answer.step = points.step
+    if isinstance(points, Points):
+        answer.step = points.step
     each = zip(cohorts, cohorts.repeats, strict=True)
     reports = [(mechanism, tally.n, own) for (mechanism, tally), own in each]
     if alike:
@@ -110,34 +127,83 @@ def _estimate_points(
     cuts = _cuts(question, points, planned)
     if cuts is not None:
         shares = found.bins(cuts, answer.confidence)
-        columns = (shares.value, shares.standard_error, shares.low, shares.high)
-        for first, last, *numbers in zip(
-            cuts[:-1].tolist(), cuts[1:].tolist(), *(c.tolist() for c in columns), strict=True
-        ):
-            value, error, low, high = numbers
-            left, right = points.ends(first, last)
-            row = analyst_pb2.Row(
-                label=points.label(first, last),
-                estimate=value,
-                standard_error=error,
-                low=low,
-                high=high,
-            )
+        pairs = list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
+        rows = _rows([points.label(*pair) for pair in pairs], shares)
+        for pair, row in zip(pairs, rows, strict=True):
+            left, right = points.ends(*pair)
             answer.bins.add(left=left, right=right, share=row)
+    if question.cumulative:
+        ends = [f"{points.highest(place):.10g}" for place in range(len(points) - 1)]
+        answer.cumulative.extend(_rows(ends, found.cumulative(answer.confidence)))
+    if question.ranges:
+        answer.ranges.extend(_ranges(question, points, found, answer.confidence))
     if question.quantiles:
-        quantiles = found.quantiles(list(question.quantiles), answer.confidence)
-        ends = (quantiles.value.tolist(), quantiles.low.tolist(), quantiles.high.tolist())
-        for level, value, low, high in zip(question.quantiles, *ends, strict=True):
-            answer.quantiles.add(
+        answer.quantiles.extend(_quantiles(question, points, found, answer.confidence))
+
+
+def _rows(labels: Sequence[str], shares: Shares) -> list[analyst_pb2.Row]:
+    columns = (shares.value, shares.standard_error, shares.low, shares.high)
+    return [
+        analyst_pb2.Row(label=label, estimate=value, standard_error=error, low=low, high=high)
+        for label, value, error, low, high in zip(
+            labels, *(column.tolist() for column in columns), strict=True
+        )
+    ]
+
+
+def _ranges(
+    question: analyst_pb2.DistributionRequest,
+    points: Points | Bins,
+    found: PointDistribution,
+    confidence: float,
+) -> list[analyst_pb2.Row]:
+    """Return the shares of the ranges asked for.
+
+    A range that ends within a bin has the estimate for answers that are evenly spread in the bin.
+    Its interval begins where that of the whole bins in the range does, and ends where that of all
+    bins does that it has a part of: it holds whatever the answers in a bin are like.
+    """
+    parts = np.array([points.overlaps(each.low, each.high) for each in question.ranges])
+    inner = found.shares(parts == 1, confidence)
+    outer = found.shares(parts > 0, confidence)
+    variance = np.einsum("ij,ij->i", parts @ found.covariance, parts)
+    whole = ((parts == 0) | (parts == 1)).all(axis=1)
+    shares = Shares(
+        value=parts @ found.likely,
+        standard_error=np.where(whole, inner.standard_error, np.sqrt(np.maximum(variance, 0))),
+        low=inner.low,
+        high=outer.high,
+    )
+    return _rows([points.range_label(each.low, each.high) for each in question.ranges], shares)
+
+
+def _quantiles(
+    question: analyst_pb2.DistributionRequest,
+    points: Points | Bins,
+    found: PointDistribution,
+    confidence: float,
+) -> list[analyst_pb2.Row]:
+    """Return the quantiles asked for; within a bin, those of answers that are evenly spread."""
+    quantiles = found.quantiles(list(question.quantiles), confidence)
+    below = np.concatenate([[0.0], np.cumsum(found.likely)])
+    rows = []
+    ends = (quantiles.value.tolist(), quantiles.low.tolist(), quantiles.high.tolist())
+    for level, place, low, high in zip(question.quantiles, *ends, strict=True):
+        own = float(found.likely[place])
+        part = (level - float(below[place])) / own if own > 0 else 0.0
+        rows.append(
+            analyst_pb2.Row(
                 label=f"{level:g}",
-                estimate=points.value(value),
-                low=points.value(low),
-                high=points.value(high),
+                estimate=points.within(place, part),
+                low=points.lowest(low),
+                high=points.highest(high),
             )
+        )
+    return rows
 
 
 def _cuts(
-    question: analyst_pb2.DistributionRequest, points: Points, planned: Precision
+    question: analyst_pb2.DistributionRequest, points: Points | Bins, planned: Precision
 ) -> NDArray[np.intp] | None:
     """Return the cuts of the bins; None where there are none worth drawing."""
     if question.edges:
@@ -174,16 +240,31 @@ def _draw_curve(
     edges = _curve_edges(question, domain.low, domain.high)
     width = domain.high - domain.low
     found = curves.pooled(cohorts)
-    shares = found.histogram(np.clip(2 * (edges - domain.low) / width - 1, -1, 1))
+    shares = found.histogram(_on_scale(edges, domain))
     for left, right, share in zip(
         edges[:-1].tolist(), edges[1:].tolist(), shares.tolist(), strict=True
     ):
         row = analyst_pb2.Row(label=f"{left:g} to {right:g}", estimate=share)
         answer.bins.add(left=left, right=right, share=row)
+    if question.cumulative:
+        shares = found.histogram(_on_scale(np.concatenate([[domain.low], edges[1:-1]]), domain))
+        for edge, share in zip(edges[1:-1].tolist(), np.cumsum(shares).tolist(), strict=True):
+            answer.cumulative.add(label=f"{edge:.10g}", estimate=share)
+    for asked in question.ranges:
+        check_range(asked.low, asked.high, domain.low, domain.high, strict=True)
+        ends = np.clip([asked.low, asked.high], domain.low, domain.high)
+        (share,) = found.histogram(_on_scale(ends, domain)).tolist()
+        answer.ranges.add(label=f"{asked.low:.10g} to {asked.high:.10g}", estimate=share)
     if question.quantiles:
         values = domain.low + (found.quantiles(list(question.quantiles)) + 1) / 2 * width
         for level, value in zip(question.quantiles, values.tolist(), strict=True):
             answer.quantiles.add(label=f"{level:g}", estimate=value)
+
+
+def _on_scale(numbers: Floats, domain: Numeric) -> Floats:
+    """Return numbers of the domain on the scale [-1, 1] of the mechanisms."""
+    scaled: Floats = np.clip(2 * (numbers - domain.low) / (domain.high - domain.low) - 1, -1, 1)
+    return scaled
 
 
 def _curve_edges(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hearsay.columns import DIFFERENCE_COLUMNS
-from hearsay.plans.domains import Categorical, Numeric
+from hearsay.plans.domains import Categorical, Domain
 from hearsay.plans.plan import Plan
 from hearsay.plans.views import View
 from hearsay.v1 import analyst_pb2
@@ -351,7 +351,7 @@ def _shifted(first: Tallies, second: Tallies) -> str:
 
 
 def _shown(
-    question: analyst_pb2.EstimateRequest, domain: Categorical | Numeric, estimates: Floats
+    question: analyst_pb2.EstimateRequest, domain: Domain, estimates: Floats
 ) -> NDArray[np.intp]:
     """Return the positions of the rows to answer with: of `values`, of `top`, or of all."""
     if question.top and question.values:

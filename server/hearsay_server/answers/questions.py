@@ -14,12 +14,13 @@ import hearsay.plans.plan
 from hearsay.plans.domains import Categorical
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
-from hearsay_server.answers import distributions, queries, rows
+from hearsay_server.answers import distributions, fits, joints, queries, records, rows
 from hearsay_server.answers.queries import Tallies
 from hearsay_server.ingest.intake import Cohort
 from ldp import InvalidInput
 from ldp.assurance import suspicion
 from ldp.assurance.suspicion import Supports
+from ldp.estimating.pairs import PairTally
 
 _TARGETS = 3
 """Values tested for being supported together, unless some are named: fewer hide among honest
@@ -28,7 +29,16 @@ reports, and more are rarely in one bucket of a hash."""
 _MESSAGE = 1 << 20
 """Bytes of a message at which an answer goes on in another one."""
 
-_Long = TypeVar("_Long", analyst_pb2.EstimateResponse, analyst_pb2.CompareResponse)
+_Long = TypeVar(
+    "_Long",
+    analyst_pb2.EstimateResponse,
+    analyst_pb2.CompareResponse,
+    analyst_pb2.CrosstabResponse,
+    analyst_pb2.CompareGroupsResponse,
+)
+
+_LISTS = ("groups", "rows", "cohorts", "differences")
+"""The fields of long answers that go on in the next message."""
 
 Page = Sequence[collector_pb2.Batch]
 
@@ -70,6 +80,106 @@ def comparison(
     one = {cohort: tally for cohort, tally in tallies.items() if cohort in first}
     other = {cohort: tally for cohort, tally in tallies.items() if cohort not in first}
     return list(_messages(queries.compare(_parsed(frozen), question, one, other)))
+
+
+def check_together(
+    frozen: bytes,
+    question: analyst_pb2.CrosstabRequest
+    | analyst_pb2.CompareGroupsRequest
+    | analyst_pb2.FitRequest,
+    levels: Sequence[str],
+) -> None:
+    """Raise `InvalidInput` for a question about records that no record at these levels answers."""
+    plan = _parsed(frozen)
+    if isinstance(question, analyst_pb2.FitRequest):
+        fits.check_fit(plan, question)
+        records.check_together(plan, fits.attributes_of(question), levels)
+        fits.check_regressors(plan, question, levels)
+        return
+    if isinstance(question, analyst_pb2.CrosstabRequest):
+        joints.check_crosstab(plan, question)
+        names = question.attribute, question.other
+    else:
+        joints.check_groups(plan, question)
+        names = question.attribute, question.by
+    if not plan.questions_of(names):
+        records.check_together(plan, names, levels)
+        records.check_countable(plan, names, levels)
+
+
+def complete(
+    frozen: bytes, attributes: Sequence[str], levels: Sequence[str], pages: list[Page]
+) -> records.Complete:
+    """Return the records of some pages that report all the attributes at these levels."""
+    return records.complete(_parsed(frozen), attributes, levels, pages)
+
+
+def pairs(
+    frozen: bytes, attributes: tuple[str, str], levels: Sequence[str], pages: list[Page]
+) -> dict[records.Key, PairTally]:
+    """Return the pair tallies of the records of some pages that report both attributes."""
+    plan = _parsed(frozen)
+    return records.pairs(plan, attributes, records.complete(plan, attributes, levels, pages))
+
+
+def crosstab(
+    frozen: bytes,
+    question: analyst_pb2.CrosstabRequest,
+    tallies: joints.PairTallies,
+    dropped: int = 0,
+) -> list[bytes]:
+    """Answer `Crosstab` in messages; raise as `joints.crosstab`.
+
+    `dropped` batches were stored once, and have no rows any more.
+    """
+    with records.telling_of_dropped(dropped):
+        answer = joints.crosstab(_parsed(frozen), question, tallies)
+    records.warn_of_dropped(answer, dropped)
+    return list(_messages(answer))
+
+
+def crosstab_of_views(
+    frozen: bytes, question: analyst_pb2.CrosstabRequest, tallies: Tallies
+) -> list[bytes]:
+    """Answer `Crosstab` in messages, of attributes that views ask together."""
+    return list(_messages(joints.crosstab_of_views(_parsed(frozen), question, tallies)))
+
+
+def groups_of_views(
+    frozen: bytes, question: analyst_pb2.CompareGroupsRequest, tallies: Tallies
+) -> list[bytes]:
+    """Answer `CompareGroups` in messages, of attributes that views ask together."""
+    return list(_messages(joints.groups_of_views(_parsed(frozen), question, tallies)))
+
+
+def compare_groups(
+    frozen: bytes,
+    question: analyst_pb2.CompareGroupsRequest,
+    tallies: joints.PairTallies,
+    dropped: int = 0,
+) -> list[bytes]:
+    """Answer `CompareGroups` in messages; raise as `joints.compare_groups`.
+
+    `dropped` is as of `crosstab`.
+    """
+    with records.telling_of_dropped(dropped):
+        answer = joints.compare_groups(_parsed(frozen), question, tallies)
+    records.warn_of_dropped(answer, dropped)
+    return list(_messages(answer))
+
+
+def fit(
+    frozen: bytes,
+    question: analyst_pb2.FitRequest,
+    parts: list[records.Complete],
+    dropped: int = 0,
+) -> bytes:
+    """Answer `Fit` in one message; raise as `fits.fit`. `dropped` is as of `crosstab`."""
+    with records.telling_of_dropped(dropped):
+        answer = fits.fit(_parsed(frozen), question, records.merged(parts))
+    records.warn_of_dropped(answer, dropped)
+    data: bytes = answer.SerializeToString()
+    return data
 
 
 def mixed(frozen: bytes, page: Page, levels: Sequence[str]) -> list[bytes]:
@@ -136,7 +246,7 @@ def suspicions(
 
 def _messages(answer: _Long) -> Iterator[bytes]:
     """Yield an answer in messages of about `_MESSAGE` bytes, which merged are the answer."""
-    lists = [name for name in ("rows", "cohorts") if name in answer.DESCRIPTOR.fields_by_name]
+    lists = [name for name in _LISTS if name in answer.DESCRIPTOR.fields_by_name]
     message = type(answer)()
     message.CopyFrom(answer)
     for name in lists:

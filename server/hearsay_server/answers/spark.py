@@ -63,7 +63,7 @@ def read(spark: "SparkSession", where: Path | str) -> "DataFrame":
 def tally(spark: "SparkSession", where: Path | str, attribute: str) -> dict[Cohort, Tally]:
     """Return the tallies of an attribute of an export, a path or URI, as the server has them.
 
-    Of an attribute in views ask for each view, such as "smokes:diagnosis". Raises `MissingExtra`
+    Of an attribute in views ask for each view, such as "smokes+diagnosis". Raises `MissingExtra`
     without pyspark, `InvalidInput` where the export has no such attribute, and as `Manifest.read`.
     """
     folder = open_folder(where)

@@ -122,6 +122,8 @@ def module(plan: bytes, *, with_plan: bool = True) -> str:
             shown, allowed = "float", str(domain)
             if domain.clamp:
                 allowed += ", others move to the nearer end"
+        if companions := _companions(parsed, attribute.name):
+            allowed += f"; asked together with {companions}: give them in one call"
         parameters.append(f"    {name}: {shown} | None = None,\n")
         answers.append(f"        {_quoted(attribute.name)}: {name},\n")
         described.append(f"    {name}: {_plain(attribute.title or attribute.name)} ({allowed}).\n")
@@ -150,6 +152,13 @@ def module(plan: bytes, *, with_plan: bool = True) -> str:
     )
 
 
+def _companions(plan: hearsay.plans.plan.Plan, attribute: str) -> str:
+    """Return the attributes that are asked together with one, view by view; "" for none."""
+    views = [view.attributes for view in plan.views.values() if attribute in view.attributes]
+    others = (" and ".join(name for name in view if name != attribute) for view in views)
+    return ", and with ".join(others)
+
+
 def _agreement(agreement: Agreement, *, with_plan: bool) -> str:
     """Return the assignment of AGREEMENT, formatted."""
     given: dict[str, object] = {
@@ -159,7 +168,7 @@ def _agreement(agreement: Agreement, *, with_plan: bool) -> str:
         "domains": agreement.domains,
         "levels": agreement.levels,
     }
-    for name in ("default_level", "may_reveal", "may_tell_changes"):
+    for name in ("default_level", "may_reveal", "may_tell_changes", "views"):
         if value := getattr(agreement, name):
             given[name] = value
     lines = [f"    {name}={_literal(value, 1)},\n" for name, value in given.items()]
@@ -178,10 +187,11 @@ def _literal(value: object, depth: int) -> str:
     if isinstance(value, Mapping):
         items = [f"{_quoted(key)}: {_literal(item, depth + 1)}" for key, item in value.items()]
         return "{\n" + "".join(f"{inner}{item},\n" for item in items) + outer + "}"
-    if isinstance(value, tuple) and isinstance(value[0], str):
-        if len(value) == 1:
+    if isinstance(value, tuple) and isinstance(value[0], str | tuple):
+        if len(value) == 1 and isinstance(value[0], str):
             return f"({_quoted(value[0])},)"
-        return "(\n" + "".join(f"{inner}{_quoted(item)},\n" for item in value) + outer + ")"
+        items = [_literal(item, depth + 1) for item in value]
+        return "(\n" + "".join(f"{inner}{item},\n" for item in items) + outer + ")"
     return repr(value).replace("e+", "e")  # a number, or the two ends of a range
 
 

@@ -48,3 +48,17 @@ def distribution(answer: analyst_pb2.DistributionResponse, file: Path) -> None:
     from hearsay import frames, plots
 
     plots.figure(frames.histogram(answer)).savefig(file)
+
+
+def crosstab(answer: analyst_pb2.CrosstabResponse, file: Path) -> None:
+    """Draw a joint table: for each value of the first attribute the shares of the other's."""
+    from hearsay import frames, plots
+
+    plots.figure(frames.crosstab(answer)).savefig(file)
+
+
+def groups(answer: analyst_pb2.CompareGroupsResponse, file: Path) -> None:
+    """Draw an attribute within each group, and below the differences between groups."""
+    from hearsay import frames, plots
+
+    plots.figure(frames.within(answer), frames.group_differences(answer)).savefig(file)

@@ -11,11 +11,12 @@ from rich.markup import escape
 
 import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.analyst import Options, Selection, compare_request
+from hearsay.analyst import Options, Selection, compare_request, range_of
 from hearsay.v1 import analyst_pb2
 from hearsay_server.commands import connect, plotting
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
 from hearsay_server.commands.shown import Shown
+from hearsay_server.commands.together import TwoAttributes
 from ldp.errors import InvalidInput, needs
 
 Level = Annotated[list[str] | None, typer.Option(help="Only reports of this level; repeatable.")]
@@ -28,6 +29,9 @@ def query(
     context: typer.Context,
     survey: Annotated[str, typer.Argument(help="The survey's name.")],
     attribute: Annotated[str, typer.Argument(help="The attribute's name; all without it.")] = "",
+    other: Annotated[
+        str, typer.Argument(help="Another attribute, with --joint, --independent or --given.")
+    ] = "",
     level: Level = None,
     period: Period = None,
     first: First = "",
@@ -84,6 +88,23 @@ def query(
     quantile: Annotated[
         list[float] | None, typer.Option(help="Of the distribution; repeatable.")
     ] = None,
+    between: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="The share of the numbers from LOW to HIGH.", metavar="LOW HIGH"),
+    ] = None,
+    cdf: Annotated[
+        bool, typer.Option("--cdf", help="The share below each number that was collected.")
+    ] = False,
+    joint: Annotated[bool, typer.Option(help="The joint table of two attributes.")] = False,
+    independent: Annotated[
+        bool, typer.Option(help="Test whether two attributes are independent.")
+    ] = False,
+    given: Annotated[
+        str, typer.Option(help="One of the two: the other within its groups, and compared.")
+    ] = "",
+    nonnegative: Annotated[
+        bool, typer.Option(help="Of --joint: the most likely table, without negative shares.")
+    ] = False,
     watch: Annotated[
         float | None, typer.Option(help="Ask again every so many seconds if reports came in.")
     ] = None,
@@ -96,9 +117,28 @@ def query(
     """Ask for attributes' debiased frequencies, or means, with their errors."""
     if as_json and as_csv:
         raise InvalidInput("choose one of --json and --csv")
+    asked_alone = not distribution
+    distribution = distribution or between is not None or cdf or bool(quantile)
     if sum([bool(by), suspicions, distribution, bool(compare), watch is not None]) > 1:
         raise InvalidInput(
-            "choose one of --by, --compare, --suspicions, --distribution and --watch"
+            "choose one of --by, --compare, --suspicions, --watch and --distribution, of which "
+            "--between, --quantile and --cdf are parts"
+        )
+    two = TwoAttributes(joint, independent, given, nonnegative)
+    if two.asked or other:
+        two.check(attribute, other)
+        _refuse_beside_two(
+            by=by,
+            suspicions=suspicions,
+            distribution=distribution,
+            compare=compare,
+            watch=watch is not None,
+            top=top is not None,
+            values=values,
+            sum=sums,
+            consistent=consistent,
+            forged=forged is not None,
+            recover=recover is not None,
         )
     limited = top is not None or bool(values)
     if limited and (suspicions or distribution or compare):
@@ -140,7 +180,20 @@ def query(
     if values:
         options["values"] = next(csv.reader([values]))
     with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
-        if suspicions:
+        if two.asked:
+            two.ask(
+                analyst,
+                survey,
+                attribute,
+                other,
+                show,
+                confidence=confidence,
+                simultaneous=simultaneous,
+                method=method,
+                selection=chosen,
+                plot=plot,
+            )
+        elif suspicions:
             asked = analyst_pb2.SuspicionsRequest(
                 survey=survey, attribute=attribute, targets=suspect or (), selection=selection
             )
@@ -151,11 +204,15 @@ def query(
                 attribute=attribute,
                 bins=bins,
                 step=step,
-                quantiles=quantile or (0.25, 0.5, 0.75),
+                quantiles=quantile or (() if asked_alone else (0.25, 0.5, 0.75)),
+                ranges=[] if between is None else [range_of(between)],
+                cumulative=cdf,
                 confidence=confidence,
                 selection=selection,
             )
             found = analyst.query_distribution(question)
+            if asked_alone and not bins:
+                del found.bins[:]
             show.distribution(found)
             if plot is not None:
                 plotting.distribution(found, plot)
@@ -234,13 +291,20 @@ def _refuse_all(**given: object) -> None:
             raise InvalidInput(f"--{name} is about one attribute: name it after the survey")
 
 
+def _refuse_beside_two(**given: object) -> None:
+    """Raise `InvalidInput` for an option that is about one attribute, where two are asked about."""
+    for name, value in given.items():
+        if value:
+            raise InvalidInput(f"--{name} is about one attribute, got two")
+
+
 def _attributes(analyst: Analyst, survey: str) -> list[str]:
     """Return the survey's attributes that have reports, in its order; all of them if none has."""
     shown = analyst.show_survey(survey)
-    asked = hearsay.plans.plan.message(shown.plan).survey.attributes
-    names = [attribute.name for attribute in asked]
+    plan = hearsay.plans.plan.parse(shown.plan)
     answered = {each.attribute for each in shown.reports}
-    return [name for name in names if name in answered] or names
+    names = list(plan.attributes)
+    return [name for name in names if not answered.isdisjoint(plan.questions_of([name]))] or names
 
 
 def _sets(sums: Sequence[str] | None) -> list[list[str]]:

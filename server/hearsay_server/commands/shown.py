@@ -33,7 +33,7 @@ class Shown:
 
     def __init__(self, as_json: bool, as_csv: bool, limited: bool) -> None:
         """Print tables of `_ROWS` rows at most unless the rows are `limited` already."""
-        self._json = as_json
+        self.as_json, self.as_csv = as_json, as_csv
         self._most = None if limited else _ROWS
         self._csv = csv.writer(sys.stdout) if as_csv else None
         self._headed = False
@@ -46,7 +46,7 @@ class Shown:
                 where = "".join(f"{name}: " for name in names if name)
                 text = f"warning: {where}{answer.warning}"
                 Console(stderr=True).print(escape(text), soft_wrap=True)
-        if self._json:
+        if self.as_json:
             documents = [_document(answer) for answer in answers]
             typer.echo(json.dumps(documents if several or by else documents[0], indent=2))
             return
@@ -81,7 +81,7 @@ class Shown:
                 )
             many = len(answer.cohorts)
             cohorts = f"{_reports(answer.reports)} in {many} cohort{'s' if many > 1 else ''}"
-            Console().print(f"{cohorts}, {answer.method}{_repeats(answer.repeats)}")
+            Console().print(f"{cohorts}, {answer.method}{repeats_text(answer.repeats)}")
             if "alike" in columns:
                 Console().print(_if_alike(answer))
 
@@ -103,7 +103,7 @@ class Shown:
             for statistic, rows in ((answer.statistic, answer.rows), ("sum", answer.sums))
             for row in rows
         ]
-        self._write_csv(_csv_columns(columns, by), lines)
+        self.write_csv(_csv_columns(columns, by), lines)
 
     def comparisons(
         self, answers: Sequence[analyst_pb2.CompareResponse], parts: Sequence[str]
@@ -115,9 +115,9 @@ class Shown:
                 where = f"{answer.attribute}: " if several else ""
                 text = f"warning: {where}{answer.warning}"
                 Console(stderr=True).print(escape(text), soft_wrap=True)
-        if self._json:
+        if self.as_json:
             documents = [
-                _plain(a, first_reports=a.first_reports, second_reports=a.second_reports)
+                plain(a, first_reports=a.first_reports, second_reports=a.second_reports)
                 for a in answers
             ]
             typer.echo(json.dumps(documents if several else documents[0], indent=2))
@@ -137,13 +137,13 @@ class Shown:
                 for row in answer.rows
             ]
             names = ["attribute", "statistic", "value", *DIFFERENCE_COLUMNS, "confidence"]
-            self._write_csv([*names, "first_reports", "second_reports"], lines)
+            self.write_csv([*names, "first_reports", "second_reports"], lines)
             return
         for answer in answers:
             if answer.title:
                 Console().print(f"[bold]{escape(answer.title)}[/bold]")
             table = Table(answer.attribute)
-            interval = _interval_heading(answer.confidence, answer.simultaneous)
+            interval = interval_heading(answer.confidence, answer.simultaneous)
             # What fits into 80 columns; CSV and JSON have the errors and uncorrected p-values too.
             for heading in (*map(escape, parts), "difference", interval, "p (Holm)"):
                 table.add_column(heading, justify="right", no_wrap=heading == interval)
@@ -157,16 +157,17 @@ class Shown:
                 )
             Console().print(table)
             counts = f"{answer.first_reports:,} and {answer.second_reports:,} reports"
-            Console().print(f"{counts}{_repeats(answer.repeats)}")
+            Console().print(f"{counts}{repeats_text(answer.repeats)}")
 
     def distribution(self, answer: analyst_pb2.DistributionResponse) -> None:
-        if answer.warning:
-            Console(stderr=True).print(escape(f"warning: {answer.warning}"), soft_wrap=True)
-        if self._json:
-            typer.echo(json.dumps(_plain(answer, reports=answer.reports), indent=2))
+        warn(answer.warning)
+        if self.as_json:
+            typer.echo(json.dumps(plain(answer, reports=answer.reports), indent=2))
             return
         parts = (
             ("share", [each.share for each in answer.bins]),
+            ("share", list(answer.ranges)),
+            ("share below", list(answer.cumulative)),
             ("quantile", list(answer.quantiles)),
         )
         if self._csv:
@@ -177,7 +178,7 @@ class Shown:
                     [answer.attribute, kind, row.label, *_numbers(row, columns), *ends]
                     for row in rows
                 )
-                self._write_csv(_csv_columns(columns), lines)
+                self.write_csv(_csv_columns(columns), lines)
             return
         if answer.title:
             Console().print(f"[bold]{escape(answer.title)}[/bold]")
@@ -188,14 +189,13 @@ class Shown:
             for row in rows:
                 table.add_row(*_cells(row))
             Console().print(table)
-        repeats = _repeats(answer.repeats)
+        repeats = repeats_text(answer.repeats)
         Console().print(f"{_reports(answer.reports)}, {answer.method}{repeats}")
 
     def suspicions(self, answer: analyst_pb2.SuspicionsResponse) -> None:
-        if answer.warning:
-            Console(stderr=True).print(escape(f"warning: {answer.warning}"), soft_wrap=True)
-        if self._json:
-            document = _plain(answer)
+        warn(answer.warning)
+        if self.as_json:
+            document = plain(answer)
             for entry, message in zip(document["suspicions"], answer.suspicions, strict=True):
                 entry["reports"] = message.reports
             typer.echo(json.dumps(document, indent=2))
@@ -203,7 +203,7 @@ class Shown:
         headings = ["level", "test", "statistic", "p_value", "reports"]
         if self._csv:
             lines = ([getattr(each, name) for name in headings] for each in answer.suspicions)
-            self._write_csv(headings, lines)
+            self.write_csv(headings, lines)
             return
         table = Table("level", "test")
         for heading in ("statistic", "p-value", "reports"):
@@ -214,7 +214,8 @@ class Shown:
         Console().print(table)
         Console().print(f"together: {escape(', '.join(answer.targets))}")
 
-    def _write_csv(self, headings: Sequence[str], lines: Iterable[Sequence[object]]) -> None:
+    def write_csv(self, headings: Sequence[str], lines: Iterable[Sequence[object]]) -> None:
+        """Print lines of CSV, the first time below their headings."""
         assert self._csv is not None
         if not self._headed:
             self._csv.writerow(headings)
@@ -226,13 +227,14 @@ def _table(
     attribute: str, statistic: str, confidence: float, simultaneous: bool, more: Sequence[str]
 ) -> Table:
     table = Table(attribute)
-    interval = _interval_heading(confidence, simultaneous)
+    interval = interval_heading(confidence, simultaneous)
     for heading in (statistic, "std. error", interval, *more):
         table.add_column(heading, justify="right")
     return table
 
 
-def _interval_heading(confidence: float, simultaneous: bool) -> str:
+def interval_heading(confidence: float, simultaneous: bool) -> str:
+    """Return the heading of a column of intervals."""
     return f"{'simultaneous ' if simultaneous else ''}{100 * confidence:g}% interval"
 
 
@@ -276,7 +278,14 @@ def _reports(count: int) -> str:
     return f"{count:,} report{'s' if count != 1 else ''}"
 
 
-def _repeats(most: float) -> str:
+def warn(warning: str) -> None:
+    """Print a warning, if there is one, beside the answer."""
+    if warning:
+        Console(stderr=True).print(escape(f"warning: {warning}"), soft_wrap=True)
+
+
+def repeats_text(most: float) -> str:
+    """Say that errors allow for people with several reports, where they do."""
     return f"; errors allow for people with {most:.3g} reports each" if most > 1 else ""
 
 
@@ -287,13 +296,13 @@ def _numbers(row: analyst_pb2.Row, columns: Sequence[str]) -> list[float | None]
 
 
 def _document(answer: analyst_pb2.EstimateResponse) -> dict[str, Any]:
-    document = _plain(answer, reports=answer.reports)
+    document = plain(answer, reports=answer.reports)
     for cohort, message in zip(document["cohorts"], answer.cohorts, strict=True):
         cohort |= {"revision": message.revision.hex(), "reports": message.reports}
     return document
 
 
-def _plain(answer: Message, **integers: int) -> dict[str, Any]:
+def plain(answer: Message, **integers: int) -> dict[str, Any]:
     """Return a message as JSON, with `integers` for its 64-bit fields, which JSON has as text."""
     document: dict[str, Any] = MessageToDict(
         answer, always_print_fields_with_no_presence=True, preserving_proto_field_name=True

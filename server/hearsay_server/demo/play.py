@@ -24,9 +24,10 @@ from rich.table import Table
 
 import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.plans.domains import Categorical, Numeric
+from hearsay.plans.domains import Binned, Categorical, Domain, Numeric
+from hearsay.plans.views import combination
 from hearsay.sending.transport import open_calls
-from hearsay.v1 import admin_pb2, collector_pb2, survey_pb2
+from hearsay.v1 import admin_pb2, analyst_pb2, collector_pb2, survey_pb2
 from hearsay_server.demo.devices import Answers, Respondent, Sent, deliver, start
 from hearsay_server.demo.results import Comparison, draw, show
 from hearsay_server.surveys import survey as surveys
@@ -100,8 +101,8 @@ def _source(title: str, survey: survey_pb2.Survey, table: pd.DataFrame) -> Sourc
     return Source(title, survey, [answers for answers in respondents if answers], left_out)
 
 
-def _answer(domain: Categorical | Numeric, cell: object) -> str | float:
-    if isinstance(domain, Numeric):
+def _answer(domain: Domain, cell: object) -> str | float:
+    if not isinstance(domain, Categorical):
         return float(str(cell))
     whole = isinstance(cell, float) and cell.is_integer()
     return str(int(cell)) if whole and isinstance(cell, float) else str(cell).strip()
@@ -126,8 +127,9 @@ def play(
             calls.call("Admin/CreateSurvey", request, admin_pb2.SurveyStatus, 30.0)
         plan = surveys.resolve(source.survey)
         exhibit = _collect(pool, source, address, plan, seed, console)
-        results = _ask(source, address)
-    _show_exhibit(exhibit, hearsay.plans.plan.parse(plan), console)
+        parsed = hearsay.plans.plan.parse(plan)
+        results = _ask(source, parsed, address)
+    _show_exhibit(exhibit, parsed, console)
     show(results, console)
     draw(results, source.title, plot)
     covered = sum(result.covered for result in results)
@@ -199,13 +201,16 @@ def _collect(
     return first
 
 
-def _ask(source: Source, address: str) -> list[Comparison]:
+def _ask(source: Source, plan: hearsay.plans.plan.Plan, address: str) -> list[Comparison]:
     results = []
     with Analyst(address) as analyst:
-        for attribute in source.survey.attributes:
-            name = attribute.name
-            given = [answers[name] for answers in source.respondents if name in answers]
-            frame = analyst.estimate(source.survey.name, name)
+        for name in (*plan.attributes, *plan.views):
+            domain = plan.asked(name).domain
+            given = _given(source, plan, name)
+            if isinstance(domain, Binned):
+                results += _ask_ranges(analyst, plan.survey, name, domain, given)
+                continue
+            frame = analyst.estimate(plan.survey, name)
             for label, row in frame.iterrows():
                 results.append(
                     Comparison(
@@ -215,16 +220,60 @@ def _ask(source: Source, address: str) -> list[Comparison]:
                         standard_error=row["standard_error"],
                         low=row["low"],
                         high=row["high"],
-                        truth=_truth(attribute, given, str(label)),
+                        truth=_truth(domain, given, str(label)),
                     )
                 )
     return results
 
 
-def _truth(attribute: survey_pb2.Attribute, given: Sequence[str | float], label: str) -> float:
-    if attribute.WhichOneof("domain") == "numeric":
-        low, high = attribute.numeric.low, attribute.numeric.high
-        return float(np.clip(np.array(given, dtype=float), low, high).mean())
+def _given(source: Source, plan: hearsay.plans.plan.Plan, name: str) -> list[str | float]:
+    """Return the answers that are reported to an attribute, or to a view: its combinations.
+
+    An attribute in several views has the answers to each of them, of those who answered all of it.
+    """
+    wanted, found = plan.parts(name), []
+    for question in plan.questions_of(wanted):
+        asked = plan.parts(question)
+        for answers in source.respondents:
+            if answers.keys() >= set(asked):
+                found.append(
+                    combination([str(answers[part]) for part in wanted])
+                    if name in plan.views
+                    else answers[name]
+                )
+    return found
+
+
+def _ask_ranges(
+    analyst: Analyst, survey: str, name: str, domain: Binned, given: Sequence[str | float]
+) -> list[Comparison]:
+    """Ask for the shares of as many ranges as the reports can show; of two where they can't any."""
+    answer = analyst.query_distribution(
+        analyst_pb2.DistributionRequest(survey=survey, attribute=name)
+    )
+    if not answer.bins:
+        answer = analyst.query_distribution(
+            analyst_pb2.DistributionRequest(survey=survey, attribute=name, bins=2)
+        )
+    counts = np.bincount([domain.encode(answer) for answer in given], minlength=domain.count)
+    return [
+        Comparison(
+            attribute=name,
+            label=each.share.label,
+            estimate=each.share.estimate,
+            standard_error=each.share.standard_error,
+            low=each.share.low,
+            high=each.share.high,
+            truth=float(domain.points.overlaps(each.left, each.right) @ counts / len(given)),
+        )
+        for each in answer.bins
+    ]
+
+
+def _truth(domain: Domain, given: Sequence[str | float], label: str) -> float:
+    if isinstance(domain, Numeric):
+        numbers = np.array(given, dtype=float)
+        return float(np.clip(numbers, domain.low, domain.high).mean())
     return given.count(label) / len(given)
 
 
@@ -235,11 +284,11 @@ def _show_exhibit(exhibit: Sent, plan: hearsay.plans.plan.Plan, console: Console
     codes = {column.attribute: column.codes for column in batch.columns}
     for name, mechanism in level.mechanisms.items():
         if name in codes:
-            kept = exhibit.respondent.answers[name]
+            kept = [exhibit.respondent.answers[part] for part in plan.parts(name)]
             table.add_row(
                 name,
-                f"{kept:g}" if isinstance(kept, float) else escape(kept),
-                escape(describe(plan.attributes[name].domain, mechanism, codes[name])),
+                ", ".join(f"{own:g}" if isinstance(own, float) else escape(own) for own in kept),
+                escape(describe(plan.questions[name].domain, mechanism, codes[name])),
                 f"{mechanism.realised_epsilon:.3f}",
             )
     console.print(

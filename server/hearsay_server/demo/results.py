@@ -33,13 +33,20 @@ class Comparison:
         return self.low <= self.truth <= self.high
 
 
+_NAME = 20
+"""Characters of an attribute's name in a line of the table."""
+
+_LABELS = 40
+"""Characters that fit beside each other below a panel."""
+
+
 def show(results: Sequence[Comparison], console: Console) -> None:
     """Print one row per estimate."""
     table = Table(title="What the analyst learns, with 95% intervals", box=SIMPLE_HEAD)
-    table.add_column("attribute", no_wrap=True)
+    table.add_column("attribute", overflow="fold", max_width=_NAME)
     table.add_column("value")
     for heading in ("estimate", "error", "low", "high", "truth", "covers"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     previous = ""
     for result in results:
         if previous and result.attribute != previous:
@@ -86,7 +93,10 @@ def draw(results: Sequence[Comparison], title: str, file: Path) -> None:
             linewidth=2,
             label="truth",
         )
-        axis.set_xticks(list(places), [result.label for result in mine])
+        labels = [result.label for result in mine]
+        axis.set_xticks(list(places), labels)
+        if sum(map(len, labels)) > _LABELS:
+            axis.tick_params(axis="x", labelrotation=90, labelsize="small")
         axis.set_xlim(-0.8, len(mine) - 0.2)
         axis.set_title(attribute)
         axis.spines[["top", "right"]].set_visible(False)

@@ -24,6 +24,7 @@ from hearsay_server.serving import auth
 from hearsay_server.serving.analyses import Analyses
 from hearsay_server.serving.feeds import Feeds
 from hearsay_server.serving.status import Ended, no_survey
+from hearsay_server.serving.together import Together
 from hearsay_server.storage import audit
 from hearsay_server.storage.packed import PackedTallies
 from hearsay_server.storage.selection import Selected, resolve
@@ -83,6 +84,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         self._readers = ThreadPoolExecutor(_READERS, "hearsay-analyst")
         self._answers = _Answers()
         self._feeds = Feeds(_WATCHED)
+        self._together = Together(store, analyses, self._read)
 
     def stop_watching(self) -> None:
         """Let those who watch an estimate go: they would outlast any grace."""
@@ -183,6 +185,27 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                     for name, seen in (await run(count, [page])).items():
                         found[name] = found[name] + seen if name in found else seen
                 return await run(questions.suspicions, frozen, request.attribute, targets, found)
+
+    async def Crosstab(  # noqa: N802
+        self, request: analyst_pb2.CrosstabRequest, context: object
+    ) -> AsyncIterator[bytes]:
+        with _telling():
+            frozen, plan = await self._frozen(request.survey)
+            for message in await self._together.tabled(frozen, plan, request):
+                yield message
+
+    async def CompareGroups(  # noqa: N802
+        self, request: analyst_pb2.CompareGroupsRequest, context: object
+    ) -> AsyncIterator[bytes]:
+        with _telling():
+            frozen, plan = await self._frozen(request.survey)
+            for message in await self._together.tabled(frozen, plan, request):
+                yield message
+
+    async def Fit(self, request: analyst_pb2.FitRequest, context: object) -> bytes:  # noqa: N802
+        with _telling():
+            frozen, plan = await self._frozen(request.survey)
+            return await self._together.fit(frozen, plan, request)
 
     async def ExportRows(  # noqa: N802
         self, request: analyst_pb2.ExportRowsRequest, context: object

@@ -13,13 +13,20 @@ from ldp.mechanisms import FREQUENCIES, NUMBERS, OTHER_FREQUENCIES
 from ldp.mechanisms.numbers.hybrid import HybridMechanism
 from ldp.mechanisms.numbers.laplace import LaplaceMechanism
 from ldp.mechanisms.numbers.mean import MeanMechanism
+from ldp.mechanisms.numbers.mean_table import MAX_TABLE_GRID
 from ldp.mechanisms.numbers.piecewise import PiecewiseMechanism
+from ldp.mechanisms.ranges.waves import Waves
+from ldp.planning import mean_design
 from ldp.planning.choice import Choice, choose
 
 _Maker = TypeVar("_Maker")
 
 _MAX_BYTES = 32
 """Most bytes of a code that "auto" chooses; it stays within 2% of the minimax constant."""
+
+_TABLES = 6.0
+"""The epsilon up to which a table has less variance for the worst number than all others; beyond,
+what rounding to its grid adds is more than what it saves."""
 
 
 def automatic(k: int, epsilon: float) -> Choice:
@@ -28,6 +35,9 @@ def automatic(k: int, epsilon: float) -> Choice:
 
 
 def _auto_numeric(epsilon: float, steps: int = 0) -> MeanMechanism:
+    # A table's few codes tell of the mean, not of the shares of so many points.
+    if not steps and epsilon <= _TABLES:
+        return mean_design.plain(epsilon)
     # For a mean the piecewise mechanism has the better window, and none must be searched for.
     names = [name for name in NUMBERS if not (steps and name == "square_wave")]
     every = [numeric(name, epsilon, steps) for name in names]
@@ -59,7 +69,11 @@ CHAINS: Mapping[str, Callable[[int, float, float], Categorical]] = {
 }
 """Makers from (k, epsilon of a report, epsilon of a memo), of memos with fresh noise."""
 
-NUMERIC: Mapping[str, Callable[[float], MeanMechanism]] = {"auto": _auto_numeric, **NUMBERS}
+NUMERIC: Mapping[str, Callable[[float], MeanMechanism]] = {
+    "auto": _auto_numeric,
+    **NUMBERS,
+    "mean_table": mean_design.plain,
+}
 """Makers from epsilon, of a mean; "auto" takes the least variance for the worst number."""
 
 _STEPPED: Mapping[str, Callable[[float, int], MeanMechanism]] = {
@@ -68,8 +82,18 @@ _STEPPED: Mapping[str, Callable[[float, int], MeanMechanism]] = {
     "hybrid": HybridMechanism.optimal,
     "laplace": LaplaceMechanism,
     "square_wave": best_wave,
+    "mean_table": lambda epsilon, steps: mean_design.plain(
+        epsilon, steps if steps <= MAX_TABLE_GRID else mean_design.STEPS
+    ),
 }
 """Makers from epsilon and the number of steps, of mechanisms that can have a grid of so many."""
+
+
+BINNED: Mapping[str, Callable[[int, float], Waves]] = {
+    "auto": Waves.over,
+    "waves": Waves.over,
+}
+"""Makers from (bins, epsilon), of the shares of ranges."""
 
 
 def categorical(name: str, k: int, epsilon: float) -> Categorical:
@@ -91,6 +115,11 @@ def numeric(name: str, epsilon: float, steps: int = 0) -> MeanMechanism:
     make = _named(NUMERIC, name)
     stepped = _STEPPED.get(name) if steps else None
     return stepped(epsilon, steps) if stepped else make(epsilon)
+
+
+def binned(name: str, bins: int, epsilon: float) -> Waves:
+    """Calibrate the named mechanism for a number's bins; raise `InvalidInput` for another name."""
+    return _named(BINNED, name)(bins, epsilon)
 
 
 def _named(makers: Mapping[str, _Maker], name: str) -> _Maker:

@@ -1,6 +1,6 @@
 """A randomised code, in words."""
 
-from hearsay.plans.domains import Domain, Numeric
+from hearsay.plans.domains import Categorical, Domain, Numeric
 from ldp import Mechanism
 from ldp.core.mechanism import FrequencyOracle
 
@@ -12,7 +12,7 @@ def describe(domain: Domain, mechanism: Mechanism, codes: bytes) -> str:
     if isinstance(domain, Numeric):
         share = (float(mechanism.debias(tally)[0]) + 1) / 2
         return f"{raw}  counts as {domain.low + share * (domain.high - domain.low):.1f}"
-    if not isinstance(mechanism, FrequencyOracle):
+    if not isinstance(domain, Categorical) or not isinstance(mechanism, FrequencyOracle):
         return f"{raw}  ({mechanism.name})"
     supported = mechanism.supports(tally)
     said = [value for value, count in zip(domain.values, supported, strict=True) if count]

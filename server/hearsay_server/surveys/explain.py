@@ -11,15 +11,19 @@ from rich.markup import escape
 from rich.table import Table
 
 import hearsay.plans.plan
-from hearsay.plans.domains import Categorical
+from hearsay.plans.domains import Binned, Categorical, Numeric
 from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import survey_pb2
-from hearsay_server.surveys import over_time
+from hearsay_server.surveys import explain_views, graded, over_time
 from hearsay_server.surveys import survey as surveys
+from hearsay_server.surveys.explain_views import Together
 from hearsay_server.surveys.over_time import Cost
 from hearsay_server.surveys.survey import Question
-from ldp import InvalidInput, Mechanism
+from ldp import InvalidInput, Mechanism, PolicyMeanTable
+from ldp.core.repeated import Repeats
+from ldp.estimating.points import precision
 from ldp.mechanisms.numbers.mean import MeanMechanism
+from ldp.mechanisms.ranges.waves import Waves
 from ldp.planning.budget import Decision
 
 _OVER_TIME = (
@@ -32,7 +36,7 @@ _OVER_TIME = (
 
 @dataclass(frozen=True)
 class Row:
-    """One attribute at one level.
+    """One question at one level: an attribute, or a view.
 
     `chance` is the share of records that report it, `error` the predicted standard error of a
     value's frequency (root mean square over values, if all are equally frequent) or of the mean
@@ -57,8 +61,9 @@ class Explanation:
     `decision` names the attributes that a record reports and, where the budget was chosen, the
     costs of the other ways. `rows` predict errors for `users` users at that level. `pooled` and
     `strict` are the errors by attribute where they spread evenly over the levels, and where all
-    had the strictest.
-    `repeats` give the joint epsilon of the reports of several periods, and what they reveal.
+    had the strictest. `together` compares views with attributes that are asked one by one.
+    `repeats` give the joint epsilon of the reports of several periods, and what they reveal, and
+    `ranges` the errors of ranges and of the median, for numbers of which only a bin is collected.
     `costs` are of answers in `periods` periods, and `best` names mechanisms that cost less.
     """
 
@@ -68,8 +73,10 @@ class Explanation:
     rows: Sequence[Row]
     protections: Sequence[str]
     repeats: Sequence[str]
+    ranges: Sequence[str]
     pooled: dict[str, float]
     strict: dict[str, float]
+    together: Sequence[Together]
     periods: int
     costs: Sequence[Cost]
     best: Sequence[str]
@@ -94,7 +101,7 @@ def explain(
     levels = len(plan.levels)
     epsilons = [level.epsilon for level in plan.levels.values()]
     pooled, strict = {}, {}
-    for name in plan.attributes:
+    for name in plan.questions:
         errors = [row.error for row in rows if row.attribute == name]
         # Of n users an equal part is at each level: variances are so many times larger, and
         # their inverses add up.
@@ -108,8 +115,12 @@ def explain(
         rows=rows,
         protections=[line for q in questions for line in _protections(q)],
         repeats=[_repeats(q) for q in questions] if plan.period else [],
+        ranges=[
+            line for level in plan.levels.values() for line in _ranges(plan, level, rows, users)
+        ],
         pooled=pooled,
         strict=strict,
+        together=explain_views.compared(survey, plan, users),
         periods=times,
         costs=costs,
         best=over_time.best_mechanisms(plan, times) if times else [],
@@ -134,7 +145,7 @@ def _rows(plan: Plan, level: Level, users: int) -> list[Row]:
     rows = []
     chances = (chance / (1 << 64) for chance in level.budget.chances)
     for (name, mechanism), chance in zip(level.mechanisms.items(), chances, strict=True):
-        units = plan.attributes[name].domain.units
+        units = plan.questions[name].domain.units
         error = units * math.sqrt(_variance(mechanism) / (users * chance))
         size = mechanism.code_bytes
         memoizer = plan.memoizer(level.name, name)
@@ -145,17 +156,48 @@ def _rows(plan: Plan, level: Level, users: int) -> list[Row]:
 
 
 def _variance(mechanism: Mechanism) -> float:
-    """Predict the variance of one report, on average over its values or at the worst number."""
+    """Predict the variance of one report, on average over its values or ranges, or at the worst
+    number."""
+    if isinstance(mechanism, PolicyMeanTable):
+        return graded.noise(mechanism) + surveys.SPREAD
     if isinstance(mechanism, MeanMechanism):
         return mechanism.largest_report_variance + surveys.SPREAD
+    if isinstance(mechanism, Waves):
+        return mechanism.range_variance
     uniform = np.full(mechanism.parameters, 1 / mechanism.parameters)
     return float(np.mean(mechanism.variance(uniform, 1)))
+
+
+def _ranges(plan: Plan, level: Level, rows: Sequence[Row], users: int) -> list[str]:
+    """Return lines on how well ranges and the median of binned numbers will be known."""
+    lines = []
+    for row in rows:
+        domain, mechanism = plan.attributes[row.attribute].domain, level.mechanisms[row.attribute]
+        if row.level != level.name or not isinstance(domain, Binned):
+            continue
+        assert isinstance(mechanism, Waves)
+        planned = precision([(mechanism, 1, Repeats())], domain.count)
+        reports = users * row.chance
+        worst = math.sqrt(planned.worst_range_variance / reports)
+        middle = math.sqrt(planned.middle_variance / reports)
+        lines.append(
+            f"{level.name}, {row.attribute}: the share of a range has an error of {row.error:.4f} "
+            f"on average, {worst:.4f} at worst; the median one of "
+            f"{middle * (domain.high - domain.low):.4g}. No chances of these patterns and of plain "
+            f"waves would have {mechanism.gap:.2%} less variance on average"
+        )
+    return lines
 
 
 def _protections(question: Question) -> list[str]:
     """Return lines on which values are protected from which, at epsilon 1 of the attribute."""
     domain = question.domain
+    if isinstance(domain, Binned):
+        kept = "where in a bin a number is never leaves the device"
+        return [f"{question.name}: every bin from every other, by epsilon; {kept}"]
     if not isinstance(domain, Categorical):
+        if domain.is_graded:
+            return [f"{question.name}: {line}" for line in graded.protections(domain)]
         return [f"{question.name}: every number from every other, by epsilon"]
     policy = domain.policy(1.0)
     if policy is None:
@@ -173,6 +215,16 @@ def _protections(question: Question) -> list[str]:
             else:
                 lines.append(f"{question.name}: {of} from {against} by {distance:g} epsilon")
     return lines
+
+
+def _told_apart(name: str, domain: Numeric) -> Table:
+    """Return a table of some numbers: by how many epsilon a row's may be told from a column's."""
+    numbers, rows = graded.told_apart(domain)
+    title = f"{name}: how much of epsilon tells a number (row) from another"
+    table = Table("", *numbers, title=title)
+    for shown, row in zip(numbers, rows, strict=True):
+        table.add_row(f"[bold]{shown}[/bold]", *row)
+    return table
 
 
 def _repeats(question: Question) -> str:
@@ -204,6 +256,10 @@ def show(explanation: Explanation, console: Console) -> None:
     console.print("\n[bold]Who is protected from what[/bold]")
     for line in explanation.protections:
         _print(f"  {line}", console)
+    for name, attribute in plan.attributes.items():
+        if isinstance(attribute.domain, Numeric) and attribute.domain.is_graded:
+            console.print()
+            console.print(_told_apart(name, attribute.domain))
     memos = any(row.memo for row in explanation.rows)
     if memos:
         console.print("\n[bold]What reports of several periods cost together[/bold]")
@@ -244,9 +300,14 @@ def show(explanation: Explanation, console: Console) -> None:
     title = f"{explanation.users:,} users, evenly over the levels, against the strictest for all"
     _print(
         "Errors are standard errors: of a frequency on average, if all values are equally "
-        "frequent; of a mean, if numbers are spread evenly and noise is at its worst.",
+        "frequent; of a mean, if numbers are spread evenly and noise is at its worst (on average "
+        "where numbers are protected by their value).",
         console,
     )
+    if explanation.ranges:
+        console.print("\n[bold]Ranges of numbers in bins, if these are spread evenly[/bold]")
+    for line in explanation.ranges:
+        _print(f"  {line}", console)
     console.print()
     compared = Table("attribute", title=title)
     for heading in ("error", "error, all strictest", "users it would take"):
@@ -256,6 +317,14 @@ def show(explanation: Explanation, console: Console) -> None:
         factor = (strictest / error) ** 2
         compared.add_row(name, f"{error:.4f}", f"{strictest:.4f}", f"{factor:.1f} times as many")
     console.print(compared)
+    if explanation.together:
+        _print(
+            "What is asked together can be estimated together. Apart, a combination is estimated "
+            "from records that report each attribute by itself, with its part of epsilon, and an "
+            "attribute as the budget says.",
+            console,
+        )
+        explain_views.show(explanation.together, plan, explanation.users, console)
 
 
 def _print(line: str, console: Console) -> None:

@@ -17,13 +17,15 @@ from google.protobuf.message import Message
 
 import hearsay.plans.plan
 from hearsay.plans import period
-from hearsay.plans.domains import Categorical, Domain
+from hearsay.plans.domains import Binned, Categorical, Domain, Numeric
 from hearsay.plans.plan import Plan
 from hearsay.plans.views import View
 from hearsay.v1 import plan_pb2, survey_pb2
-from hearsay_server.surveys import catalogue
+from hearsay_server.surveys import catalogue, graded
 from ldp import InvalidInput, Mechanism
 from ldp.core.exact import MAX_EPSILON, ONE, check_epsilon, float_below
+from ldp.mechanisms.ranges.wave_design import predicted_variance
+from ldp.mechanisms.ranges.waves import Waves
 from ldp.planning import budget as budgets
 from ldp.planning.budget import Budget, Decision
 from ldp.planning.choice import minimax_constant
@@ -149,7 +151,18 @@ class Question:
 
     def mechanism(self, epsilon: float) -> Mechanism:
         """Calibrate the mechanism to a share of a record's epsilon."""
-        if not isinstance(self.domain, Categorical):
+        if isinstance(self.domain, Binned):
+            return catalogue.binned(self.asked_for or "auto", self.domain.count, epsilon)
+        if isinstance(self.domain, Numeric) and self.asked_for == Waves.name:
+            raise InvalidInput("waves are for numbers in bins: declare them, such as bins = 64")
+        if isinstance(self.domain, Numeric):
+            if self.domain.is_graded:
+                if self.asked_for not in ("", "auto", "mean_table"):
+                    raise InvalidInput(
+                        "mechanism must be auto or mean_table where numbers are sensitive or have "
+                        f"a resolution, got {self.asked_for!r}"
+                    )
+                return graded.table(self.domain, epsilon)
             steps = len(self.domain.points) - 1 if self.domain.points else 0
             return catalogue.numeric(self.asked_for or "auto", epsilon, steps)
         policy = self.domain.policy(epsilon)
@@ -170,30 +183,47 @@ class Question:
     def variance(self, epsilon: float) -> float:
         """Predict the variance of one report: of a value's frequency on average, or of a number.
 
-        For numbers, that of the worst one, in a population spread evenly over the range. For
-        categories the least possible for a uniform population; where values are sensitive
-        or have classes, as much more or less than without as it is at the nearest epsilons for
-        which a channel was designed.
+        For numbers, that of the worst one, in a population spread evenly over the range; where
+        they have regions or a resolution, of all on average. For categories the least possible for
+        a uniform population. Where values or numbers are protected differently, as much more or
+        less than without as it is at the nearest epsilons for which a channel was designed.
+        For bins that of a range, on average over the ranges.
         """
+        if isinstance(self.domain, Binned):
+            logs = _log_range_variances(self.domain.count)
+            return math.exp(np.interp(math.log(epsilon), _ANCHORS, logs))
+        factor = math.exp(np.interp(math.log(epsilon), _ANCHORS, self._log_factors))
         if not isinstance(self.domain, Categorical):
             noise = np.interp(math.log(epsilon), _NOISE_ANCHORS, _log_noise())
-            return math.exp(noise) + SPREAD
+            return factor * math.exp(noise) + SPREAD
         k = len(self.domain.values)
-        factor = math.exp(np.interp(math.log(epsilon), _ANCHORS, self._log_factors))
         return factor * minimax_constant(k, epsilon) / k
 
     @cached_property
     def _log_factors(self) -> list[float]:
         """Log factors by which the policy changes the variance, at the epsilons of `_ANCHORS`."""
+        found: list[float] = []
+        if isinstance(self.domain, Numeric) and self.domain.is_graded:
+            for anchor in _ANCHORS:
+                noise = graded.noise(graded.table(self.domain, math.exp(anchor)))
+                plain = float(np.interp(anchor, _NOISE_ANCHORS, _log_noise()))
+                found.append(math.log(noise) - plain)
+            return found
         if not isinstance(self.domain, Categorical) or self.domain.policy(1.0) is None:
             return [0.0] * len(_ANCHORS)
-        found = []
         for epsilon in map(math.exp, _ANCHORS):
             policy = self.domain.policy(epsilon)
             assert policy is not None
             least = minimax_constant(policy.k, epsilon)
             found.append(math.log(design(policy, gap=1e-3).variance / least))
         return found
+
+
+@lru_cache(maxsize=64)
+def _log_range_variances(bins: int) -> tuple[float, ...]:
+    """The log variance of a range from one report, at the epsilons of `_ANCHORS`."""
+    found = (predicted_variance((bins,), math.exp(anchor)) for anchor in _ANCHORS)
+    return tuple(math.log(variance) for variance in found)
 
 
 @lru_cache(maxsize=1)
@@ -229,6 +259,8 @@ def questions(survey: survey_pb2.Survey) -> list[Question]:
             domain = checked.domain
             if isinstance(domain, Categorical):
                 domain.policy(1.0)  # refused here, where the place is known
+            elif isinstance(domain, Numeric) and domain.is_graded:
+                graded.steps(domain)
         except InvalidInput as error:
             raise InvalidInput(f"{place}: {error}") from None
         question = Question(

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -12,11 +12,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from hearsay.plans import regions
+from hearsay.plans.bins import Bins
 from hearsay.plans.points import Points
 from ldp import Coins, Estimate, InvalidInput, Mechanism
 from ldp.core.exact import float_below
 from ldp.core.mechanism import Categorical as CategoricalMechanism
 from ldp.core.policy import Policy
+from ldp.mechanisms.ranges.waves import Waves
 
 _GRID = 1 << 53
 """How many values, evenly spread over [-1, 1], may replace a number outside the domain."""
@@ -85,6 +88,10 @@ class Categorical:
         sensitive = set(self.sensitive)  # a plan may have 100,000 of them
         return tuple(v for v in self.values if v not in sensitive) if sensitive else ()
 
+    def not_among(self, allowed: Collection[str]) -> list[str]:
+        """Return the ordinary values that are not allowed."""
+        return [value for value in self.ordinary if value not in allowed]
+
     @cached_property
     def _categories(self) -> Mapping[str, int]:
         return {value: category for category, value in enumerate(self.values)}
@@ -147,7 +154,12 @@ class Numeric:
     """An answer that is a number in [low, high]; with `clamp`, others move to the nearer end.
 
     With a `step` a number counts as the last of the points low, low + step, ..., high that is not
-    above it. Raises `InvalidInput` for a range that is none, and as `Points`.
+    above it. Numbers in `sensitive` regions, (low, high) with both ends, are protected from every
+    number; where there are any, a report may reveal the others. A `resolution`, (upto, within) in
+    order, protects all numbers by their distance instead: two of them that are `within` apart by
+    epsilon / cap, and all by epsilon at most.
+    Raises `InvalidInput` for a range that is none, as `Points`, and for regions or a resolution
+    that cannot be.
     """
 
     statistic: ClassVar[str] = "mean"
@@ -159,14 +171,59 @@ class Numeric:
     high: float
     clamp: bool
     step: float = 0.0
+    sensitive: tuple[regions.Interval, ...] = ()
+    resolution: tuple[tuple[float, float], ...] = ()
+    cap: float = 0.0
+    """How many times `within` apart numbers are protected by all of epsilon; 0 for 1."""
 
     def __post_init__(self) -> None:
-        if not (self.low < self.high and math.isfinite(self.high - self.low)):
-            raise InvalidInput(
-                f"low and high must be finite with low < high, got {self.low!r} and {self.high!r}"
-            )
+        _check_range(self.low, self.high)
         if self.step:
             _ = self.points  # refused here, where the place is known
+        if self.sensitive and self.resolution:
+            raise InvalidInput("give sensitive regions or a resolution, not both")
+        regions.check_regions(self.sensitive, self.low, self.high)
+        regions.check_bands(self.resolution, self.low, self.high, self.cap)
+
+    def policy(self, epsilon: float, grid: int) -> Policy | None:
+        """Return the policy to keep at `epsilon` on grid + 1 points; None where all numbers are
+        protected alike.
+
+        See `ldp.planning.graded` for why all numbers then keep it, on the grid or not.
+        """
+        from ldp.planning import graded
+
+        if self.sensitive:
+            found = [(self._place(first), self._place(last)) for first, last in self.sensitive]
+            return graded.one_sided(grid, found, epsilon)
+        if not self.resolution:
+            return None
+        low, width = Fraction(self.low), Fraction(self.high) - Fraction(self.low)
+        bands = [
+            ((Fraction(upto) - low) / width, Fraction(within) / width)
+            for upto, within in self.resolution
+        ]
+        between = self.points is None or len(self.points) != grid + 1
+        return graded.on_a_line(grid, bands, 1 / Fraction(self.cap or 1), epsilon, between=between)
+
+    @property
+    def is_graded(self) -> bool:
+        """Whether numbers are protected by their value: by regions, or by a resolution."""
+        return bool(self.sensitive or self.resolution)
+
+    @cached_property
+    def ordinary(self) -> tuple[str, ...]:
+        """The ranges of numbers that a report may reveal, such as "0..800"."""
+        return tuple(map(regions.in_words, self.ordinary_ranges))
+
+    @property
+    def ordinary_ranges(self) -> tuple[regions.Interval, ...]:
+        """The ranges of numbers that a report may reveal, each with both ends."""
+        return regions.ordinary(self.sensitive, self.low, self.high) if self.sensitive else ()
+
+    def not_among(self, allowed: Collection[str]) -> list[str]:
+        """Return the ordinary ranges that the allowed ones do not cover."""
+        return list(map(regions.in_words, regions.uncovered(self.ordinary_ranges, allowed)))
 
     @cached_property
     def points(self) -> Points | None:
@@ -176,17 +233,11 @@ class Numeric:
     def encode(self, answer: object) -> float:
         """Return `answer` on the scale [-1, 1] of the mechanisms; raise `InvalidInput`
         for an answer that is no number, not finite, or (without clamp) outside the range."""
-        # Not whatever has __float__: a numpy string has it too, and repeats itself in its error.
-        if isinstance(answer, bool) or not isinstance(answer, Real | Decimal):
-            raise InvalidInput(f"must be a number, got a {type(answer).__name__}")
-        try:
-            number = float(answer)
-        except (ArithmeticError, ValueError):
-            raise InvalidInput(f"must fit a float, got a {type(answer).__name__}") from None
-        if not math.isfinite(number):
-            raise InvalidInput("must be finite, got nan or an infinity")
-        if not self.clamp and not self.low <= number <= self.high:
-            raise InvalidInput(f"must lie in [{self.low:g}, {self.high:g}], got one outside")
+        number = _number(answer, self.low, self.high, self.clamp)
+        return self._place(number)
+
+    def _place(self, number: float) -> float:
+        """Return a finite number on the scale [-1, 1]; it never falls as the number rises."""
         if self.points is not None:
             return self.points.place(self.points.at_or_below(number))
         share = (number - self.low) / (self.high - self.low)
@@ -219,9 +270,104 @@ class Numeric:
         return MeanMechanism
 
     def check(self, mechanism: Mechanism) -> None:
-        """Raise `InvalidInput` unless the mechanism is for numbers in [-1, 1]."""
-        if not isinstance(mechanism, self.mechanisms):
+        """Raise `InvalidInput` unless the mechanism is for numbers, and protects these."""
+        from ldp.mechanisms.numbers.mean import MeanMechanism
+
+        if not isinstance(mechanism, MeanMechanism):
             raise InvalidInput(f"{mechanism.name} does not fit numbers")
+        kept: Policy | None = getattr(mechanism, "promise", None)
+        if kept is None and not self.resolution:
+            return  # the mechanism has checked itself that all numbers are protected alike
+        if kept is not None:
+            uniform = Policy.uniform(kept.k, mechanism.epsilon)
+            if kept.implies(self.policy(mechanism.epsilon, mechanism.steps) or uniform):
+                return
+        raise InvalidInput(f"{mechanism.name} keeps another policy than its numbers declare")
 
 
-Domain = Categorical | Numeric
+@dataclass(frozen=True)
+class Binned:
+    """An answer that is a number in [low, high], of which only its bin is collected.
+
+    There are `count` bins of equal width; with `clamp`, numbers outside move to the nearer end.
+    Raises `InvalidInput` for a range that is none, and as `Bins`.
+    """
+
+    statistic: ClassVar[str] = "frequency"
+    """What is estimated of the answers, one number for each of `labels`."""
+    units: ClassVar[float] = 1.0
+    """By how much a mechanism's parameter is multiplied in an answer's units."""
+    step: ClassVar[float] = 0.0
+    """There are no points."""
+
+    low: float
+    high: float
+    clamp: bool
+    count: int
+
+    def __post_init__(self) -> None:
+        _check_range(self.low, self.high)
+        _ = self.points  # refused here, where the place is known
+
+    @cached_property
+    def points(self) -> Bins:
+        """The bins, which distributions are estimated over as over points."""
+        return Bins(self.low, self.high, self.count)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the numbers that are estimated."""
+        return tuple(self.points.label(index, index + 1) for index in range(self.count))
+
+    def encode(self, answer: object) -> int:
+        """Return the bin of `answer`; raise `InvalidInput` as `Numeric.encode`."""
+        return self.points.at_or_below(_number(answer, self.low, self.high, self.clamp))
+
+    def anything(self, coins: Coins) -> int:
+        """Return a value drawn uniformly from the domain, as `encode` returns values."""
+        return coins.below(self.count)
+
+    def in_units(self, estimate: Estimate) -> Estimate:
+        """Return an estimate of a mechanism's parameters in the answers' units."""
+        return estimate
+
+    def not_among(self, allowed: Collection[str]) -> list[str]:
+        """Return what a report may reveal and is not allowed: nothing, of bins."""
+        return []
+
+    def __str__(self) -> str:
+        return f"{self.low:g} to {self.high:g} in {self.count} bins"
+
+    @property
+    def mechanisms(self) -> type[Mechanism]:
+        """The class of mechanisms that randomise bins."""
+        return Waves
+
+    def check(self, mechanism: Mechanism) -> None:
+        """Raise `InvalidInput` unless the mechanism is for these bins."""
+        if not isinstance(mechanism, Waves) or mechanism.sides != (self.count,):
+            raise InvalidInput(f"{mechanism.name} does not fit {self.count} bins")
+
+
+def _number(answer: object, low: float, high: float, clamp: bool) -> float:
+    """Return an answer as a finite float, in [low, high] unless `clamp`."""
+    # Not whatever has __float__: a numpy string has it too, and repeats itself in its error.
+    if isinstance(answer, bool) or not isinstance(answer, Real | Decimal):
+        raise InvalidInput(f"must be a number, got a {type(answer).__name__}")
+    try:
+        number = float(answer)
+    except (ArithmeticError, ValueError):
+        raise InvalidInput(f"must fit a float, got a {type(answer).__name__}") from None
+    if not math.isfinite(number):
+        raise InvalidInput("must be finite, got nan or an infinity")
+    if not clamp and not low <= number <= high:
+        raise InvalidInput(f"must lie in [{low:g}, {high:g}], got one outside")
+    return number
+
+
+def _check_range(low: float, high: float) -> None:
+    if not (low < high and math.isfinite(high - low)):
+        raise InvalidInput(f"low and high must be finite with low < high, got {low!r} and {high!r}")
+
+
+Domain = Categorical | Numeric | Binned

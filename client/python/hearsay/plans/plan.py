@@ -15,7 +15,7 @@ from types import MappingProxyType
 from google.protobuf.message import DecodeError
 
 from hearsay.plans import period
-from hearsay.plans.domains import Categorical, Domain, Numeric
+from hearsay.plans.domains import Binned, Categorical, Domain, Numeric
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.views import MOST_TOGETHER, View, combined, view
 from hearsay.v1 import plan_pb2, survey_pb2
@@ -143,13 +143,16 @@ class Plan:
 
     @cached_property
     def revealed(self) -> Mapping[str, tuple[str, ...]]:
-        """The values that a report may reveal, by attribute, of those that have any.
+        """The values that a report may reveal, by attribute, of those that have any: of numbers
+        the ranges.
 
         A view reveals values of its attributes only where all of them have ordinary ones.
         """
         found = {}
         for name, attribute in self.attributes.items():
             domain = attribute.domain
+            if isinstance(domain, Numeric) and domain.ordinary:
+                found[name] = domain.ordinary
             asked = (self.questions[question].domain for question in self.questions_of([name]))
             if isinstance(domain, Categorical) and any(
                 isinstance(each, Categorical) and each.ordinary for each in asked
@@ -401,7 +404,19 @@ def _domain(attribute: survey_pb2.Attribute) -> Domain:
         )
     if attribute.WhichOneof("domain") == "numeric":
         numeric = attribute.numeric
-        return Numeric(numeric.low, numeric.high, numeric.clamp, numeric.step)
+        if numeric.bins:
+            if numeric.step:
+                raise InvalidInput("give bins or a step, not both")
+            return Binned(numeric.low, numeric.high, numeric.clamp, numeric.bins)
+        return Numeric(
+            numeric.low,
+            numeric.high,
+            numeric.clamp,
+            numeric.step,
+            tuple((region.low, region.high) for region in numeric.sensitive),
+            tuple((part.upto, part.within) for part in numeric.resolution),
+            numeric.cap,
+        )
     raise InvalidInput("needs a domain: categorical or numeric")
 
 

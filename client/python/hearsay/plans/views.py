@@ -30,8 +30,8 @@ class View:
 
     @property
     def name(self) -> str:
-        """The question's name: the attributes' names with ":" between them."""
-        return ":".join(self.attributes)
+        """The question's name: the attributes' names with "+" between them."""
+        return "+".join(self.attributes)
 
     @property
     def combinations(self) -> int:
@@ -84,7 +84,7 @@ def combined(domains: Sequence[Categorical]) -> Categorical:
     each of its values may be, and has the smallest scale of its values' classes. A value is then
     protected in every combination as its own domain declares, or better.
     """
-    labels = tuple(map(_label, product(*(domain.values for domain in domains))))
+    labels = tuple(map(combination, product(*(domain.values for domain in domains))))
     if all(domain.sensitive for domain in domains):
         ordinary = [set(domain.ordinary) for domain in domains]
         each = product(*(domain.values for domain in domains))
@@ -108,7 +108,7 @@ def _scales(domain: Categorical) -> list[float]:
     return [of.get(value, 1.0) for value in domain.values]
 
 
-def _label(values: Sequence[str]) -> str:
+def combination(values: Sequence[str]) -> str:
     """Return the values as one text, quoted as in CSV: other values make another text."""
     return ", ".join(
         '"' + value.replace('"', '""') + '"' if "," in value or '"' in value else value

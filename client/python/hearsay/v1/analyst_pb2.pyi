@@ -229,7 +229,7 @@ class Difference(_message.Message):
     def __init__(self, label: _Optional[str] = ..., first: _Optional[float] = ..., second: _Optional[float] = ..., difference: _Optional[float] = ..., standard_error: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., p_value: _Optional[float] = ..., adjusted_p_value: _Optional[float] = ...) -> None: ...
 
 class DistributionRequest(_message.Message):
-    __slots__ = ("survey", "attribute", "selection", "confidence", "edges", "bins", "quantiles", "step")
+    __slots__ = ("survey", "attribute", "selection", "confidence", "edges", "bins", "quantiles", "step", "ranges", "cumulative")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     SELECTION_FIELD_NUMBER: _ClassVar[int]
@@ -238,6 +238,8 @@ class DistributionRequest(_message.Message):
     BINS_FIELD_NUMBER: _ClassVar[int]
     QUANTILES_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    CUMULATIVE_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     selection: Selection
@@ -246,10 +248,20 @@ class DistributionRequest(_message.Message):
     bins: int
     quantiles: _containers.RepeatedScalarFieldContainer[float]
     step: float
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., edges: _Optional[_Iterable[float]] = ..., bins: _Optional[int] = ..., quantiles: _Optional[_Iterable[float]] = ..., step: _Optional[float] = ...) -> None: ...
+    ranges: _containers.RepeatedCompositeFieldContainer[Range]
+    cumulative: bool
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., edges: _Optional[_Iterable[float]] = ..., bins: _Optional[int] = ..., quantiles: _Optional[_Iterable[float]] = ..., step: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ..., cumulative: bool = ...) -> None: ...
+
+class Range(_message.Message):
+    __slots__ = ("low", "high")
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    low: float
+    high: float
+    def __init__(self, low: _Optional[float] = ..., high: _Optional[float] = ...) -> None: ...
 
 class DistributionResponse(_message.Message):
-    __slots__ = ("survey", "attribute", "confidence", "reports", "method", "bins", "quantiles", "repeats", "warning", "step", "title")
+    __slots__ = ("survey", "attribute", "confidence", "reports", "method", "bins", "quantiles", "repeats", "warning", "step", "title", "ranges", "cumulative")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
@@ -261,6 +273,8 @@ class DistributionResponse(_message.Message):
     WARNING_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     TITLE_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    CUMULATIVE_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     confidence: float
@@ -272,7 +286,9 @@ class DistributionResponse(_message.Message):
     warning: str
     step: float
     title: str
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., confidence: _Optional[float] = ..., reports: _Optional[int] = ..., method: _Optional[str] = ..., bins: _Optional[_Iterable[_Union[Bin, _Mapping]]] = ..., quantiles: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., repeats: _Optional[float] = ..., warning: _Optional[str] = ..., step: _Optional[float] = ..., title: _Optional[str] = ...) -> None: ...
+    ranges: _containers.RepeatedCompositeFieldContainer[Row]
+    cumulative: _containers.RepeatedCompositeFieldContainer[Row]
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., confidence: _Optional[float] = ..., reports: _Optional[int] = ..., method: _Optional[str] = ..., bins: _Optional[_Iterable[_Union[Bin, _Mapping]]] = ..., quantiles: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., repeats: _Optional[float] = ..., warning: _Optional[str] = ..., step: _Optional[float] = ..., title: _Optional[str] = ..., ranges: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., cumulative: _Optional[_Iterable[_Union[Row, _Mapping]]] = ...) -> None: ...
 
 class Bin(_message.Message):
     __slots__ = ("left", "right", "share")
@@ -283,6 +299,236 @@ class Bin(_message.Message):
     right: float
     share: Row
     def __init__(self, left: _Optional[float] = ..., right: _Optional[float] = ..., share: _Optional[_Union[Row, _Mapping]] = ...) -> None: ...
+
+class CrosstabRequest(_message.Message):
+    __slots__ = ("survey", "attribute", "other", "selection", "confidence", "simultaneous", "method", "nonnegative")
+    SURVEY_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    OTHER_FIELD_NUMBER: _ClassVar[int]
+    SELECTION_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    SIMULTANEOUS_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    NONNEGATIVE_FIELD_NUMBER: _ClassVar[int]
+    survey: str
+    attribute: str
+    other: str
+    selection: Selection
+    confidence: float
+    simultaneous: bool
+    method: str
+    nonnegative: bool
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., other: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., method: _Optional[str] = ..., nonnegative: bool = ...) -> None: ...
+
+class CrosstabResponse(_message.Message):
+    __slots__ = ("survey", "attribute", "other", "title", "other_title", "confidence", "simultaneous", "reports", "method", "rows", "independence", "repeats", "warning", "more")
+    SURVEY_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    OTHER_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    OTHER_TITLE_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    SIMULTANEOUS_FIELD_NUMBER: _ClassVar[int]
+    REPORTS_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    INDEPENDENCE_FIELD_NUMBER: _ClassVar[int]
+    REPEATS_FIELD_NUMBER: _ClassVar[int]
+    WARNING_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    survey: str
+    attribute: str
+    other: str
+    title: str
+    other_title: str
+    confidence: float
+    simultaneous: bool
+    reports: int
+    method: str
+    rows: _containers.RepeatedCompositeFieldContainer[Cell]
+    independence: Independence
+    repeats: float
+    warning: str
+    more: bool
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., other: _Optional[str] = ..., title: _Optional[str] = ..., other_title: _Optional[str] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reports: _Optional[int] = ..., method: _Optional[str] = ..., rows: _Optional[_Iterable[_Union[Cell, _Mapping]]] = ..., independence: _Optional[_Union[Independence, _Mapping]] = ..., repeats: _Optional[float] = ..., warning: _Optional[str] = ..., more: bool = ...) -> None: ...
+
+class Cell(_message.Message):
+    __slots__ = ("value", "other", "share")
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    OTHER_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    value: str
+    other: str
+    share: Row
+    def __init__(self, value: _Optional[str] = ..., other: _Optional[str] = ..., share: _Optional[_Union[Row, _Mapping]] = ...) -> None: ...
+
+class Independence(_message.Message):
+    __slots__ = ("statistic", "degrees", "p_value", "noncentrality", "detectable")
+    STATISTIC_FIELD_NUMBER: _ClassVar[int]
+    DEGREES_FIELD_NUMBER: _ClassVar[int]
+    P_VALUE_FIELD_NUMBER: _ClassVar[int]
+    NONCENTRALITY_FIELD_NUMBER: _ClassVar[int]
+    DETECTABLE_FIELD_NUMBER: _ClassVar[int]
+    statistic: float
+    degrees: int
+    p_value: float
+    noncentrality: float
+    detectable: float
+    def __init__(self, statistic: _Optional[float] = ..., degrees: _Optional[int] = ..., p_value: _Optional[float] = ..., noncentrality: _Optional[float] = ..., detectable: _Optional[float] = ...) -> None: ...
+
+class CompareGroupsRequest(_message.Message):
+    __slots__ = ("survey", "attribute", "by", "selection", "confidence", "simultaneous", "reference", "method")
+    SURVEY_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    SELECTION_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    SIMULTANEOUS_FIELD_NUMBER: _ClassVar[int]
+    REFERENCE_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    survey: str
+    attribute: str
+    by: str
+    selection: Selection
+    confidence: float
+    simultaneous: bool
+    reference: str
+    method: str
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., by: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reference: _Optional[str] = ..., method: _Optional[str] = ...) -> None: ...
+
+class CompareGroupsResponse(_message.Message):
+    __slots__ = ("survey", "attribute", "by", "title", "by_title", "statistic", "confidence", "simultaneous", "reports", "method", "groups", "rows", "differences", "repeats", "warning", "more")
+    SURVEY_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    BY_TITLE_FIELD_NUMBER: _ClassVar[int]
+    STATISTIC_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    SIMULTANEOUS_FIELD_NUMBER: _ClassVar[int]
+    REPORTS_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENCES_FIELD_NUMBER: _ClassVar[int]
+    REPEATS_FIELD_NUMBER: _ClassVar[int]
+    WARNING_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    survey: str
+    attribute: str
+    by: str
+    title: str
+    by_title: str
+    statistic: str
+    confidence: float
+    simultaneous: bool
+    reports: int
+    method: str
+    groups: _containers.RepeatedCompositeFieldContainer[Row]
+    rows: _containers.RepeatedCompositeFieldContainer[GroupRow]
+    differences: _containers.RepeatedCompositeFieldContainer[GroupDifference]
+    repeats: float
+    warning: str
+    more: bool
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., by: _Optional[str] = ..., title: _Optional[str] = ..., by_title: _Optional[str] = ..., statistic: _Optional[str] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reports: _Optional[int] = ..., method: _Optional[str] = ..., groups: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., rows: _Optional[_Iterable[_Union[GroupRow, _Mapping]]] = ..., differences: _Optional[_Iterable[_Union[GroupDifference, _Mapping]]] = ..., repeats: _Optional[float] = ..., warning: _Optional[str] = ..., more: bool = ...) -> None: ...
+
+class GroupRow(_message.Message):
+    __slots__ = ("group", "row")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    ROW_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    row: Row
+    def __init__(self, group: _Optional[str] = ..., row: _Optional[_Union[Row, _Mapping]] = ...) -> None: ...
+
+class GroupDifference(_message.Message):
+    __slots__ = ("first_group", "second_group", "difference")
+    FIRST_GROUP_FIELD_NUMBER: _ClassVar[int]
+    SECOND_GROUP_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENCE_FIELD_NUMBER: _ClassVar[int]
+    first_group: str
+    second_group: str
+    difference: Difference
+    def __init__(self, first_group: _Optional[str] = ..., second_group: _Optional[str] = ..., difference: _Optional[_Union[Difference, _Mapping]] = ...) -> None: ...
+
+class FitRequest(_message.Message):
+    __slots__ = ("survey", "selection", "family", "response", "columns", "confidence", "simultaneous", "method")
+    class Family(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        FAMILY_UNSPECIFIED: _ClassVar[FitRequest.Family]
+        LINEAR: _ClassVar[FitRequest.Family]
+        LOGISTIC: _ClassVar[FitRequest.Family]
+    FAMILY_UNSPECIFIED: FitRequest.Family
+    LINEAR: FitRequest.Family
+    LOGISTIC: FitRequest.Family
+    SURVEY_FIELD_NUMBER: _ClassVar[int]
+    SELECTION_FIELD_NUMBER: _ClassVar[int]
+    FAMILY_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    SIMULTANEOUS_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    survey: str
+    selection: Selection
+    family: FitRequest.Family
+    response: Variable
+    columns: _containers.RepeatedCompositeFieldContainer[Product]
+    confidence: float
+    simultaneous: bool
+    method: str
+    def __init__(self, survey: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., family: _Optional[_Union[FitRequest.Family, str]] = ..., response: _Optional[_Union[Variable, _Mapping]] = ..., columns: _Optional[_Iterable[_Union[Product, _Mapping]]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., method: _Optional[str] = ...) -> None: ...
+
+class Variable(_message.Message):
+    __slots__ = ("attribute", "value")
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    attribute: str
+    value: str
+    def __init__(self, attribute: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+
+class Product(_message.Message):
+    __slots__ = ("variables",)
+    VARIABLES_FIELD_NUMBER: _ClassVar[int]
+    variables: _containers.RepeatedCompositeFieldContainer[Variable]
+    def __init__(self, variables: _Optional[_Iterable[_Union[Variable, _Mapping]]] = ...) -> None: ...
+
+class FitResponse(_message.Message):
+    __slots__ = ("survey", "confidence", "simultaneous", "reports", "method", "coefficients", "repeats", "warning")
+    SURVEY_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    SIMULTANEOUS_FIELD_NUMBER: _ClassVar[int]
+    REPORTS_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    COEFFICIENTS_FIELD_NUMBER: _ClassVar[int]
+    REPEATS_FIELD_NUMBER: _ClassVar[int]
+    WARNING_FIELD_NUMBER: _ClassVar[int]
+    survey: str
+    confidence: float
+    simultaneous: bool
+    reports: int
+    method: str
+    coefficients: _containers.RepeatedCompositeFieldContainer[Coefficient]
+    repeats: float
+    warning: str
+    def __init__(self, survey: _Optional[str] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reports: _Optional[int] = ..., method: _Optional[str] = ..., coefficients: _Optional[_Iterable[_Union[Coefficient, _Mapping]]] = ..., repeats: _Optional[float] = ..., warning: _Optional[str] = ...) -> None: ...
+
+class Coefficient(_message.Message):
+    __slots__ = ("estimate", "standard_error", "z", "p_value", "low", "high", "naive")
+    ESTIMATE_FIELD_NUMBER: _ClassVar[int]
+    STANDARD_ERROR_FIELD_NUMBER: _ClassVar[int]
+    Z_FIELD_NUMBER: _ClassVar[int]
+    P_VALUE_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    NAIVE_FIELD_NUMBER: _ClassVar[int]
+    estimate: float
+    standard_error: float
+    z: float
+    p_value: float
+    low: float
+    high: float
+    naive: float
+    def __init__(self, estimate: _Optional[float] = ..., standard_error: _Optional[float] = ..., z: _Optional[float] = ..., p_value: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., naive: _Optional[float] = ...) -> None: ...
 
 class SuspicionsRequest(_message.Message):
     __slots__ = ("survey", "attribute", "selection", "targets")

@@ -71,6 +71,21 @@ class AnalystStub(object):
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.SuspicionsRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_analyst__pb2.SuspicionsResponse.FromString,
                 _registered_method=True)
+        self.Crosstab = channel.unary_stream(
+                '/hearsay.v1.Analyst/Crosstab',
+                request_serializer=hearsay_dot_v1_dot_analyst__pb2.CrosstabRequest.SerializeToString,
+                response_deserializer=hearsay_dot_v1_dot_analyst__pb2.CrosstabResponse.FromString,
+                _registered_method=True)
+        self.CompareGroups = channel.unary_stream(
+                '/hearsay.v1.Analyst/CompareGroups',
+                request_serializer=hearsay_dot_v1_dot_analyst__pb2.CompareGroupsRequest.SerializeToString,
+                response_deserializer=hearsay_dot_v1_dot_analyst__pb2.CompareGroupsResponse.FromString,
+                _registered_method=True)
+        self.Fit = channel.unary_unary(
+                '/hearsay.v1.Analyst/Fit',
+                request_serializer=hearsay_dot_v1_dot_analyst__pb2.FitRequest.SerializeToString,
+                response_deserializer=hearsay_dot_v1_dot_analyst__pb2.FitResponse.FromString,
+                _registered_method=True)
         self.ExportRows = channel.unary_stream(
                 '/hearsay.v1.Analyst/ExportRows',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.ExportRowsRequest.SerializeToString,
@@ -135,6 +150,32 @@ class AnalystServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Crosstab(self, request, context):
+        """Estimates the joint table of two categorical attributes, and tests whether they are independent.
+        Read from the stored records that report both: FAILED_PRECONDITION where none is stored, and
+        INVALID_ARGUMENT where the survey's records never report both, or the table is too large. Takes
+        time in proportion to the stored records, as do CompareGroups and Fit.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CompareGroups(self, request, context):
+        """Estimates an attribute within the groups that have each value of another one, and compares the
+        groups. From the same records as Crosstab.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Fit(self, request, context):
+        """Fits a regression to the stored records that report all of its attributes. FAILED_PRECONDITION
+        where they are too few for it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ExportRows(self, request, context):
         """Streams the stored rows, as randomised as they came, period by period. The first message has
         the plan and no rows. Rows are in random order among those of 128 batches or more of their
@@ -177,6 +218,21 @@ def add_AnalystServicer_to_server(servicer, server):
                     servicer.Suspicions,
                     request_deserializer=hearsay_dot_v1_dot_analyst__pb2.SuspicionsRequest.FromString,
                     response_serializer=hearsay_dot_v1_dot_analyst__pb2.SuspicionsResponse.SerializeToString,
+            ),
+            'Crosstab': grpc.unary_stream_rpc_method_handler(
+                    servicer.Crosstab,
+                    request_deserializer=hearsay_dot_v1_dot_analyst__pb2.CrosstabRequest.FromString,
+                    response_serializer=hearsay_dot_v1_dot_analyst__pb2.CrosstabResponse.SerializeToString,
+            ),
+            'CompareGroups': grpc.unary_stream_rpc_method_handler(
+                    servicer.CompareGroups,
+                    request_deserializer=hearsay_dot_v1_dot_analyst__pb2.CompareGroupsRequest.FromString,
+                    response_serializer=hearsay_dot_v1_dot_analyst__pb2.CompareGroupsResponse.SerializeToString,
+            ),
+            'Fit': grpc.unary_unary_rpc_method_handler(
+                    servicer.Fit,
+                    request_deserializer=hearsay_dot_v1_dot_analyst__pb2.FitRequest.FromString,
+                    response_serializer=hearsay_dot_v1_dot_analyst__pb2.FitResponse.SerializeToString,
             ),
             'ExportRows': grpc.unary_stream_rpc_method_handler(
                     servicer.ExportRows,
@@ -353,6 +409,87 @@ class Analyst(object):
             '/hearsay.v1.Analyst/Suspicions',
             hearsay_dot_v1_dot_analyst__pb2.SuspicionsRequest.SerializeToString,
             hearsay_dot_v1_dot_analyst__pb2.SuspicionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Crosstab(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/hearsay.v1.Analyst/Crosstab',
+            hearsay_dot_v1_dot_analyst__pb2.CrosstabRequest.SerializeToString,
+            hearsay_dot_v1_dot_analyst__pb2.CrosstabResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CompareGroups(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/hearsay.v1.Analyst/CompareGroups',
+            hearsay_dot_v1_dot_analyst__pb2.CompareGroupsRequest.SerializeToString,
+            hearsay_dot_v1_dot_analyst__pb2.CompareGroupsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Fit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hearsay.v1.Analyst/Fit',
+            hearsay_dot_v1_dot_analyst__pb2.FitRequest.SerializeToString,
+            hearsay_dot_v1_dot_analyst__pb2.FitResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -87,13 +87,37 @@ class Class(_message.Message):
     def __init__(self, values: _Optional[_Iterable[str]] = ..., scale: _Optional[float] = ...) -> None: ...
 
 class Numeric(_message.Message):
-    __slots__ = ("low", "high", "clamp", "step")
+    __slots__ = ("low", "high", "clamp", "step", "bins", "sensitive", "resolution", "cap")
     LOW_FIELD_NUMBER: _ClassVar[int]
     HIGH_FIELD_NUMBER: _ClassVar[int]
     CLAMP_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
+    BINS_FIELD_NUMBER: _ClassVar[int]
+    SENSITIVE_FIELD_NUMBER: _ClassVar[int]
+    RESOLUTION_FIELD_NUMBER: _ClassVar[int]
+    CAP_FIELD_NUMBER: _ClassVar[int]
     low: float
     high: float
     clamp: bool
     step: float
-    def __init__(self, low: _Optional[float] = ..., high: _Optional[float] = ..., clamp: bool = ..., step: _Optional[float] = ...) -> None: ...
+    bins: int
+    sensitive: _containers.RepeatedCompositeFieldContainer[Region]
+    resolution: _containers.RepeatedCompositeFieldContainer[Resolution]
+    cap: float
+    def __init__(self, low: _Optional[float] = ..., high: _Optional[float] = ..., clamp: bool = ..., step: _Optional[float] = ..., bins: _Optional[int] = ..., sensitive: _Optional[_Iterable[_Union[Region, _Mapping]]] = ..., resolution: _Optional[_Iterable[_Union[Resolution, _Mapping]]] = ..., cap: _Optional[float] = ...) -> None: ...
+
+class Region(_message.Message):
+    __slots__ = ("low", "high")
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    low: float
+    high: float
+    def __init__(self, low: _Optional[float] = ..., high: _Optional[float] = ...) -> None: ...
+
+class Resolution(_message.Message):
+    __slots__ = ("upto", "within")
+    UPTO_FIELD_NUMBER: _ClassVar[int]
+    WITHIN_FIELD_NUMBER: _ClassVar[int]
+    upto: float
+    within: float
+    def __init__(self, upto: _Optional[float] = ..., within: _Optional[float] = ...) -> None: ...

@@ -6,7 +6,7 @@
  */
 
 import type { Coins } from "../coins.js";
-import { fromDouble, ONE } from "./exact.js";
+import { type Fraction, fraction, fromDouble, ONE } from "./exact.js";
 
 /** An integer 0..2^64 as two, the low one of 32 bits, ready to be compared with words. */
 export interface Threshold {
@@ -139,9 +139,25 @@ export function distinct(count: number, size: number, coins: Coins): Set<number>
 
 /** Round x in [-1, 1] at random to a point 0..grid, exactly: (x + 1) / 2 grid in expectation. */
 export function point(x: number, grid: number, coins: Coins): number {
+  return rounded(position(x, grid), coins);
+}
+
+/** Round as `point`, but from the nearest multiple of 2^-32: a double beside a grid point's counts as the grid point. */
+export function place(x: number, grid: number, coins: Coins): number {
+  const { n, d } = position(x, grid);
+  const near = ((n << 33n) + d) / (2n * d);
+  return rounded({ n: near, d: 1n << 32n }, coins);
+}
+
+/** Return where x in [-1, 1] lies on 0..grid. */
+function position(x: number, grid: number): Fraction {
   const { n, d } = fromDouble(x);
-  const position = (n + d) * BigInt(grid);
-  const whole = position / (2n * d);
-  const rest = ((position - whole * 2n * d) * ONE) / (2n * d);
+  return fraction((n + d) * BigInt(grid), 2n * d);
+}
+
+/** Round a fraction >= 0 down, or with the chance of its rest up. */
+function rounded({ n, d }: Fraction, coins: Coins): number {
+  const whole = n / d;
+  const rest = ((n - whole * d) * ONE) / d;
   return Number(whole) + Number(coin(threshold(rest), coins));
 }

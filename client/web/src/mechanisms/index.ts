@@ -44,7 +44,10 @@ const RARE = [
 
 /** Mechanisms of richer questions, each loaded by itself when a plan has it. */
 const OWN: Readonly<Record<string, () => Promise<AnyKind>>> = {
+  mean_table: async () => (await import("./meanTable.js")).meanTable,
+  policy_mean_table: async () => (await import("./meanTable.js")).policyMeanTable,
   set_selection: async () => (await import("./setSelection.js")).setSelection,
+  waves: async () => (await import("./waves.js")).waves,
   set_bits: async () => (await import("./setBits.js")).setBits,
 };
 

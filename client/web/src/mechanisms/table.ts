@@ -1,7 +1,7 @@
 /** Explicit channels: any policy over a small domain, as a table of integers. */
 
 import { cumulated, pick } from "../core/draws.js";
-import { fraction, ONE } from "../core/exact.js";
+import { type Fraction, fraction, ONE } from "../core/exact.js";
 import { checkWeights } from "./histogram.js";
 import {
   type Integers,
@@ -14,7 +14,8 @@ import {
 import { Policy } from "./policy.js";
 import { areIndependent } from "./rank.js";
 
-type Rows = readonly (readonly bigint[])[];
+/** The weights of the codes, by value. */
+export type Rows = readonly (readonly bigint[])[];
 
 /**
  * Report code y for category x with probability weights[m x + y] / 2^64.
@@ -73,7 +74,12 @@ function pureTable(given: Integers, largest: number): Parts {
   const rows = readRows(given, largest);
   for (const row of rows) checkWeights(given, row);
   checkRank(given, rows);
-  const ratios = rows[0]!.map((_, y) => {
+  return { ...drawing(rows), ratio: largestOf(columnRatios(rows)) };
+}
+
+/** Return by code the largest ratio of its positive weights in two rows. */
+export function columnRatios(rows: Rows): Fraction[] {
+  return rows[0]!.map((_, y) => {
     const column = rows.map((row) => row[y]!);
     const [low, high] = column.reduce(
       ([l, h], weight) => [weight < l ? weight : l, weight > h ? weight : h],
@@ -81,7 +87,6 @@ function pureTable(given: Integers, largest: number): Parts {
     );
     return fraction(high, low);
   });
-  return { ...drawing(rows), ratio: largestOf(ratios) };
 }
 
 function readRows(given: Integers, largest: number): Rows {

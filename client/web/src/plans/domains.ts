@@ -3,7 +3,9 @@
 import type { Coins } from "../coins.js";
 import { uniform, word } from "../core/draws.js";
 import { InvalidInput } from "../errors.js";
-import { Points } from "./points.js";
+import type { Value } from "../mechanisms/mechanism.js";
+import { NEAR, Points } from "./points.js";
+import type { Rating, Ratings, SetOf } from "./sets.js";
 
 /** Values with a smaller epsilon. */
 export interface Class {
@@ -11,11 +13,18 @@ export interface Class {
   readonly scale: number;
 }
 
+/** The most bins of a number. */
+const MOST_BINS = 256;
+
+/** The most maps of an attribute: people at one level and map are one cohort of the estimate. */
+const MOST_MAPS = 8;
+
 /**
  * An answer that is one of `values`: at least two, all different, none empty.
  *
  * Where `sensitive` are given, the other values are ordinary: a report may reveal them. `classes` have a
- * smaller epsilon. Throws `InvalidInput` for values, sensitive ones or classes that contradict each other.
+ * smaller epsilon. Of `maps`, sensitive values by name, a person chooses one, which then holds as `sensitive`,
+ * or none. Throws `InvalidInput` for values, sensitive ones, classes or maps that contradict each other.
  */
 export class Categorical {
   readonly kind = "categorical";
@@ -27,13 +36,12 @@ export class Categorical {
     readonly values: readonly string[],
     readonly sensitive: readonly string[] = [],
     readonly classes: readonly Class[] = [],
+    readonly maps: ReadonlyMap<string, readonly string[]> = new Map(),
   ) {
     this.categories = new Map(values.map((value, category) => [value, category]));
     const listed = [...sensitive, ...classes.flatMap((each) => each.values)];
     const isWhole = listed.length === values.length;
-    check(values.length >= 2, "values must be at least two");
-    check(!this.categories.has(""), "values must not be empty strings");
-    check(this.categories.size === values.length, "values must differ");
+    checkNames("values", values, 2);
     check(!sensitive.length || !classes.length, "give sensitive values or classes, not both");
     check(
       listed.every((value) => this.categories.has(value)),
@@ -50,6 +58,38 @@ export class Categorical {
     );
     const isSensitive = new Set(sensitive);
     this.ordinary = sensitive.length ? values.filter((value) => !isSensitive.has(value)) : [];
+    if (maps.size) this.checkMaps();
+  }
+
+  /** Return the domain as those have it who chose a map; "" stands for none. Throws `InvalidInput` where there
+   * is no such map. */
+  chosen(map: string): Categorical {
+    const sensitive = map ? this.maps.get(map) : [];
+    if (sensitive) return new Categorical(this.values, sensitive);
+    throw new InvalidInput(
+      `map must be one of ${[...this.maps.keys()].join(", ")}, got ${JSON.stringify(map)}`,
+    );
+  }
+
+  private checkMaps(): void {
+    check(
+      !this.sensitive.length && !this.classes.length,
+      "give sensitive values, classes or maps, one of them",
+    );
+    check(this.maps.size <= MOST_MAPS, `there may be ${MOST_MAPS} maps, got ${this.maps.size}`);
+    const known = new Set<string>();
+    for (const [name, sensitive] of this.maps) {
+      const place = `map ${JSON.stringify(name)}`;
+      check(/^[a-z][a-z0-9_]{0,63}$/.test(name), `${place}: a name is of a to z, 0 to 9 and "_"`);
+      check(sensitive.length > 0, `${place} needs sensitive values: it would protect nothing`);
+      check(
+        this.chosen(name).ordinary.length > 0,
+        `${place} lists all values: that holds for those who choose no map`,
+      );
+      const values = JSON.stringify([...sensitive].sort());
+      check(!known.has(values), `${place} lists the same values as another map`);
+      known.add(values);
+    }
   }
 
   /** Return the category of an answer: a value, or an integer that spells one; throw `InvalidInput` for another. */
@@ -68,12 +108,20 @@ export class Categorical {
   }
 }
 
-function check(holds: boolean, reason: string): void {
+/** Throw `InvalidInput` with this reason unless it holds. */
+export function check(holds: boolean, reason: string): void {
   if (!holds) throw new InvalidInput(reason);
 }
 
+/** Throw `InvalidInput` unless there are `least` names or more, all different, none empty. */
+export function checkNames(what: string, names: readonly string[], least: 1 | 2): void {
+  check(names.length >= least, `${what} must be at least ${least === 1 ? "one" : "two"}`);
+  check(!names.includes(""), `${what} must not be empty strings`);
+  check(new Set(names).size === names.length, `${what} must differ`);
+}
+
 /** Return the text of an answer that is one, or an integer of at most 63 bits. */
-function spelled(answer: unknown): string | undefined {
+export function spelled(answer: unknown): string | undefined {
   if (typeof answer === "string") return answer;
   const integer = typeof answer === "number" && Number.isInteger(answer) ? BigInt(answer) : answer;
   if (typeof integer !== "bigint" || integer >= 1n << 63n || -integer >= 1n << 63n)
@@ -98,23 +146,14 @@ export class Numeric {
     readonly clamp: boolean,
     readonly step = 0,
   ) {
-    if (!(low < high && Number.isFinite(high - low))) {
-      throw new InvalidInput(`low and high must be finite with low < high, got ${low} and ${high}`);
-    }
+    checkRange(low, high);
     this.points = step === 0 ? undefined : new Points(low, high, step);
   }
 
   /** Return an answer on the scale [-1, 1] of the mechanisms; throw `InvalidInput` for one outside the domain. */
   encode(answer: unknown): number {
-    if (typeof answer !== "number" && typeof answer !== "bigint") {
-      throw new InvalidInput(`must be a number, got a ${typeof answer}`);
-    }
-    const value = Number(answer);
-    if (!Number.isFinite(value)) throw new InvalidInput("must be finite, got nan or an infinity");
     const { low, high } = this;
-    if (!this.clamp && !(low <= value && value <= high)) {
-      throw new InvalidInput(`must lie in [${low}, ${high}], got one outside`);
-    }
+    const value = numberIn(low, high, this.clamp, answer);
     if (this.points) return this.points.place(this.points.atOrBelow(value));
     const share = (value - low) / (high - low);
     return Math.min(1, Math.max(-1, 2 * share - 1));
@@ -128,5 +167,81 @@ export class Numeric {
   }
 }
 
+/**
+ * An answer that is a number in [low, high], of which only its bin is collected: one of 2 to 256 of equal width,
+ * each with its left end. With `clamp`, others move to the nearer end.
+ *
+ * Throws `InvalidInput` for a range that is none, and where doubles do not tell the ends of the bins apart.
+ */
+export class Binned {
+  readonly kind = "binned";
+
+  constructor(
+    readonly low: number,
+    readonly high: number,
+    readonly clamp: boolean,
+    readonly count: number,
+  ) {
+    checkRange(low, high);
+    check(count >= 2 && count <= MOST_BINS, `bins must lie in 2..${MOST_BINS}, got ${count}`);
+    let last = -Infinity;
+    for (let i = 0; i <= count; i++) {
+      const end = i === count ? high : low + (i / count) * (high - low);
+      check(end > last, `doubles do not tell the ends of ${count} bins apart: take fewer bins`);
+      last = end;
+    }
+  }
+
+  /** Return the bin of an answer; throw `InvalidInput` for one outside the domain. */
+  encode(answer: unknown): number {
+    const { low, high, count } = this;
+    const value = numberIn(low, high, this.clamp, answer);
+    const inside = Math.min(Math.max(value, low), high);
+    const position = ((inside - low) / (high - low)) * count;
+    return Math.min(count - 1, Math.floor(position + NEAR));
+  }
+
+  /** Return a bin drawn uniformly; see `Categorical.anything`. */
+  anything(coins: Coins): number {
+    return uniform(this.count, coins);
+  }
+}
+
+/** Throw `InvalidInput` unless low < high, both finite, and what lies between them. */
+export function checkRange(low: number, high: number): void {
+  if (!(low < high && Number.isFinite(high - low))) {
+    throw new InvalidInput(`low and high must be finite with low < high, got ${low} and ${high}`);
+  }
+}
+
+/** Return an answer as a finite double, in [low, high] unless `clamp`; throw `InvalidInput` for another. */
+function numberIn(low: number, high: number, clamp: boolean, answer: unknown): number {
+  if (typeof answer !== "number" && typeof answer !== "bigint") {
+    throw new InvalidInput(`must be a number, got a ${typeof answer}`);
+  }
+  const value = Number(answer);
+  if (!Number.isFinite(value)) throw new InvalidInput("must be finite, got nan or an infinity");
+  if (!clamp && !(low <= value && value <= high)) {
+    throw new InvalidInput(`must lie in [${low}, ${high}], got one outside`);
+  }
+  return value;
+}
+
 /** What an attribute's answers can be. */
-export type Domain = Categorical | Numeric;
+export type Domain = Categorical | Numeric | Binned | SetOf | Ratings;
+
+/** An answer as its domain encodes it; `settled` makes a mechanism's value of it. */
+export type Encoded = Value | readonly Rating[];
+
+/** Return an encoded answer as a mechanism takes it; of sets and ratings by draws. */
+export function settled(domain: Domain, encoded: Encoded, coins: Coins): Value {
+  if (domain.kind === "ratings") return domain.settled(encoded as readonly Rating[], coins);
+  if (domain.kind === "set") return domain.settled(encoded as readonly number[], coins);
+  return encoded as number;
+}
+
+/** Return a value of a domain drawn uniformly, as a mechanism takes it: it takes the place of an answer that
+ * must not be reported. */
+export function anything(domain: Domain, coins: Coins): Value {
+  return settled(domain, domain.anything(coins), coins);
+}

@@ -11,7 +11,7 @@ import { InvalidInput } from "../errors.js";
 import { build, type Mechanism } from "../mechanisms/index.js";
 import { Budget } from "./budget.js";
 import { sha256 } from "./digest.js";
-import { Categorical, type Domain, Numeric } from "./domains.js";
+import { Binned, Categorical, type Domain, Numeric } from "./domains.js";
 import type { Memoizer } from "./memo.js";
 import { checkUnit } from "./period.js";
 import {
@@ -20,6 +20,7 @@ import {
   type WireAttribute,
   type WireLevel,
   type WireMechanism,
+  type WireNumeric,
   type WireSurvey,
 } from "./protobuf.js";
 import { checkText } from "./text.js";
@@ -39,7 +40,13 @@ export interface Attribute {
   readonly cap: number;
 }
 
-/** A named epsilon of one whole record: the mechanism of each attribute, and which of them a record reports. */
+/** What a record reports: an attribute that is in no view, or a view of several attributes. */
+export interface Question extends Omit<Attribute, "title"> {
+  /** The attributes that it asks; of an attribute in no view itself. */
+  readonly parts: readonly string[];
+}
+
+/** A named epsilon of one whole record: the mechanism of each question, and which of them a record reports. */
 export class Level {
   constructor(
     readonly name: string,
@@ -48,9 +55,11 @@ export class Level {
     readonly budget: Budget,
     /** The memoizers of the memoised attributes. */
     readonly memoizers: ReadonlyMap<string, Memoizer>,
+    /** The mechanisms of those who chose a map, by attribute that has maps and by map. */
+    readonly mapped: ReadonlyMap<string, ReadonlyMap<string, Mechanism>>,
   ) {}
 
-  /** Draw the attributes that one record reports; return their names in order. */
+  /** Draw the questions that one record reports; return their names in order. */
   draw(coins: Coins): string[] {
     const names = [...this.mechanisms.keys()];
     return this.budget.draw(coins).map((j) => names[j]!);
@@ -71,12 +80,16 @@ export interface Plan {
   /** SHA-256 of `data`, in hexadecimal. */
   readonly revision: string;
   readonly attributes: ReadonlyMap<string, Attribute>;
+  /** The attributes that are in no view, then the views: a view has the names of its attributes, with "+" between them. */
+  readonly questions: ReadonlyMap<string, Question>;
   readonly levels: ReadonlyMap<string, Level>;
   /** The level that a device uses until the person chooses one; "" where the person must choose. */
   readonly defaultLevel: string;
   readonly levelsDifferAtMost: number | undefined;
   readonly data: Uint8Array;
 }
+
+const utf8 = new TextEncoder();
 
 const MOST_BYTES = 2 ** 22;
 const MOST_ATTRIBUTES = 1024;
@@ -87,7 +100,9 @@ const MOST_ATTRIBUTES = 1024;
  * Throws `InvalidInput`, naming the place:
  * - where the bytes are no plan, are not the canonical serialisation of their plan, or have fields that this
  *   version does not know, and where a text contains characters that cannot be seen;
- * - where a mechanism is unknown, does not fit its attribute, or exceeds its epsilon or the attribute's cap;
+ * - where a view is not valid, or there are too many;
+ * - where a mechanism is unknown, does not fit its question, or exceeds its epsilon or the cap of an attribute,
+ *   which holds for all views together that a record reports;
  * - where a level's mechanisms together exceed the level's epsilon, the levels are not those of the survey,
  *   or the default level is none of them.
  */
@@ -104,17 +119,24 @@ export async function parsePlan(data: Uint8Array): Promise<Plan> {
     );
   }
   checkUnit(survey.period);
+  const hasSets = survey.attributes.some(({ set, ratings }) => set || ratings);
+  const sets = hasSets ? await import("./sets.js") : undefined; // few surveys have them
   const attributes = new Map(
     survey.attributes.map((wire) => [
       wire.name,
-      at(wire.name, () => readAttribute(wire, survey.period)),
+      at(wire.name, () => readAttribute(wire, survey.period, sets)),
     ]),
   );
   if (!attributes.size || attributes.size !== survey.attributes.length) {
     throw new InvalidInput("a plan needs attributes, each with a name of its own");
   }
+  const questions = await readQuestions(survey, attributes);
   const levels = new Map<string, Level>();
-  for (const wire of resolved) levels.set(wire.name, await readLevel(wire, attributes));
+  for (const wire of resolved) {
+    const level = await readLevel(wire, questions);
+    checkCaps(level, attributes, questions);
+    levels.set(wire.name, level);
+  }
   if (!levels.size || levels.size !== resolved.length) {
     throw new InvalidInput("a plan needs levels, each with a name of its own");
   }
@@ -129,6 +151,7 @@ export async function parsePlan(data: Uint8Array): Promise<Plan> {
     period: survey.period,
     revision: await sha256(data),
     attributes,
+    questions,
     levels,
     defaultLevel: survey.default_level,
     levelsDifferAtMost: most,
@@ -149,6 +172,9 @@ function* texts(survey: WireSurvey): Generator<[place: string, text: string]> {
     yield [`${place}: mechanism`, attribute.mechanism];
     for (const value of attribute.categorical?.values ?? []) yield [`${place}: values`, value];
     for (const [name] of attribute.categorical?.classes ?? []) yield [`${place}: classes`, name];
+    for (const [name] of attribute.categorical?.maps ?? []) yield [`${place}: maps`, name];
+    for (const value of attribute.set?.values ?? []) yield [`${place}: values`, value];
+    for (const key of attribute.ratings?.keys ?? []) yield [`${place}: keys`, key];
   }
 }
 
@@ -165,19 +191,33 @@ function placed(place: string, error: unknown): unknown {
   return error instanceof InvalidInput ? new InvalidInput(`${place}: ${error.message}`) : error;
 }
 
-function readAttribute(wire: WireAttribute, unit: string): Attribute {
-  const { name, title, memo, cap = Infinity, categorical, numeric } = wire;
+function readAttribute(
+  wire: WireAttribute,
+  unit: string,
+  sets: typeof import("./sets.js") | undefined,
+): Attribute {
+  const { name, title, memo, cap = Infinity, categorical, numeric, set, ratings } = wire;
   let domain: Domain;
   if (categorical) {
     const classes = categorical.classes.map(([, each]) => each);
-    domain = new Categorical(categorical.values, categorical.sensitive, classes);
-  } else if (numeric) domain = new Numeric(numeric.low, numeric.high, numeric.clamp, numeric.step);
-  else throw new InvalidInput("needs a domain: categorical or numeric");
+    const maps = new Map(
+      categorical.maps
+        .map(([map, { sensitive }]) => [map, sensitive] as const)
+        .sort(([a], [b]) => compareBytes(utf8.encode(a), utf8.encode(b))),
+    );
+    domain = new Categorical(categorical.values, categorical.sensitive, classes, maps);
+  } else if (numeric) domain = readNumeric(numeric);
+  else if (set) domain = new sets!.SetOf(set.values, set.at_most, set.clamp);
+  else if (ratings) {
+    const { keys, low, high, at_most: most, clamp } = ratings;
+    domain = new sets!.Ratings(keys, low, high, most, clamp);
+  } else throw new InvalidInput("needs a domain: categorical, numeric, set or ratings");
   if (memo !== 0) {
     if (!(memo >= 1 && memo < Infinity))
       throw new InvalidInput(`memo must be 0, or finite and >= 1, got ${memo}`);
-    if (domain.kind === "numeric") throw new InvalidInput("memo is for categorical answers only");
-    if (domain.sensitive.length || domain.classes.length) {
+    if (domain.kind !== "categorical")
+      throw new InvalidInput("memo is for categorical answers only");
+    if (domain.sensitive.length || domain.classes.length || domain.maps.size) {
       throw new InvalidInput("memo is for values that are all protected alike");
     }
     if (!unit)
@@ -186,30 +226,79 @@ function readAttribute(wire: WireAttribute, unit: string): Attribute {
   return { name, title, domain, memo, cap };
 }
 
+function readNumeric({ low, high, clamp, step, bins }: WireNumeric): Domain {
+  if (!bins) return new Numeric(low, high, clamp, step);
+  if (step) throw new InvalidInput("give bins or a step, not both");
+  return new Binned(low, high, clamp, bins);
+}
+
+/** Return what a record reports: the attributes that are in no view, then the views. */
+async function readQuestions(
+  survey: WireSurvey,
+  attributes: ReadonlyMap<string, Attribute>,
+): Promise<Map<string, Question>> {
+  const wire = survey.views.map((view) => view.attributes);
+  if (wire.length > MOST_ATTRIBUTES) {
+    throw new InvalidInput(`a survey has at most ${MOST_ATTRIBUTES} views, got ${wire.length}`);
+  }
+  const seen = new Set(wire.flat());
+  const found = new Map<string, Question>();
+  for (const [name, attribute] of attributes) {
+    if (!seen.has(name)) found.set(name, { ...attribute, parts: [name] });
+  }
+  if (!wire.length) return found;
+  const { readViews } = await import("./views.js"); // few surveys have views
+  for (const [name, { attributes: parts, domain }] of readViews(wire, attributes)) {
+    const cap = Math.min(...parts.map((part) => attributes.get(part)!.cap));
+    found.set(name, { name, parts, domain, memo: 0, cap });
+  }
+  return found;
+}
+
+/** Throw `InvalidInput` where a record may report an attribute, in all views, above its cap. */
+function checkCaps(
+  { name: level, budget }: Level,
+  attributes: ReadonlyMap<string, Attribute>,
+  questions: ReadonlyMap<string, Question>,
+): void {
+  const asked = [...questions.values()];
+  for (const { name, cap } of attributes.values()) {
+    const containing = [...asked.keys()].filter((j) => asked[j]!.parts.includes(name));
+    if (cap === Infinity || containing.length < 2) continue; // the mechanism of one has been checked
+    const spent = budget.recordEpsilon(new Set(containing));
+    if (spent > cap) {
+      throw new InvalidInput(
+        `level ${JSON.stringify(level)}: the views of ${JSON.stringify(name)} have epsilon ${spent} ` +
+          `together, more than its cap of ${cap}`,
+      );
+    }
+  }
+}
+
 async function readLevel(
   wire: WireLevel,
-  attributes: ReadonlyMap<string, Attribute>,
+  questions: ReadonlyMap<string, Question>,
 ): Promise<Level> {
   const place = `level ${JSON.stringify(wire.name)}`;
-  if (wire.mechanisms.length !== attributes.size) {
+  if (wire.mechanisms.length !== questions.size) {
     throw new InvalidInput(
-      `${place} has ${wire.mechanisms.length} mechanisms for ${attributes.size} attributes`,
+      `${place} has ${wire.mechanisms.length} mechanisms for ${questions.size} questions`,
     );
   }
   const mechanisms = new Map<string, Mechanism>();
   const memoizers = new Map<string, Memoizer>();
-  for (const [i, attribute] of [...attributes.values()].entries()) {
+  for (const [i, question] of [...questions.values()].entries()) {
     try {
-      const mechanism = await readMechanism(wire.mechanisms[i]!, attribute);
-      mechanisms.set(attribute.name, mechanism);
-      if (attribute.memo) {
+      const mechanism = await readMechanism(wire.mechanisms[i]!, question);
+      mechanisms.set(question.name, mechanism);
+      if (question.memo) {
         const { Memoizer } = await import("./memo.js"); // few surveys have memos
         const memoizer = await Memoizer.of(mechanism);
-        memoizer.check(attribute.memo);
-        memoizers.set(attribute.name, memoizer);
+        memoizer.check(question.memo);
+        memoizers.set(question.name, memoizer);
       }
     } catch (error) {
-      throw placed(`${place}, ${JSON.stringify(attribute.name)}`, error);
+      throw placed(`${place}, ${JSON.stringify(question.name)}`, error);
     }
   }
   const epsilons = [...mechanisms.values()].map((mechanism) => mechanism.epsilon);
@@ -223,10 +312,58 @@ async function readLevel(
         `but the mechanisms of one add up to ${budget.recordEpsilon()}`,
     );
   }
-  return new Level(wire.name, wire.epsilon, mechanisms, budget, memoizers);
+  const mapped = await readMapped(place, wire.mapped, questions, mechanisms);
+  return new Level(wire.name, wire.epsilon, mechanisms, budget, memoizers, mapped);
 }
 
-async function readMechanism(wire: WireMechanism, { domain, cap }: Attribute): Promise<Mechanism> {
+/** Return a level's mechanisms by attribute and map; throw `InvalidInput` unless there is one for each map, with
+ * the epsilon of the attribute's own. */
+async function readMapped(
+  place: string,
+  wire: readonly WireMechanism[],
+  questions: ReadonlyMap<string, Question>,
+  mechanisms: ReadonlyMap<string, Mechanism>,
+): Promise<Level["mapped"]> {
+  const found = new Map<string, Map<string, Mechanism>>();
+  let next = 0;
+  for (const question of questions.values()) {
+    const { name, domain } = question;
+    if (domain.kind !== "categorical" || !domain.maps.size) continue;
+    const mine = new Map<string, Mechanism>();
+    found.set(name, mine);
+    for (const map of domain.maps.keys()) {
+      const each = wire[next++];
+      if (!each) break;
+      try {
+        const mechanism = await readMechanism(each, { ...question, domain: domain.chosen(map) });
+        const own = mechanisms.get(name)!.epsilon;
+        if (mechanism.epsilon !== own) {
+          throw new InvalidInput(
+            `${mechanism.name} has epsilon ${mechanism.epsilon}, and without a map it is ${own}`,
+          );
+        }
+        mine.set(map, mechanism);
+      } catch (error) {
+        throw placed(`${place}, ${JSON.stringify(name)}, map ${JSON.stringify(map)}`, error);
+      }
+    }
+  }
+  if (next !== wire.length) {
+    throw new InvalidInput(`${place} has ${wire.length} mechanisms for ${next} maps`);
+  }
+  return found;
+}
+
+/** What a domain's mechanisms randomise. */
+const INPUTS: Readonly<Record<Domain["kind"], Mechanism["input"]>> = {
+  categorical: "category",
+  numeric: "number",
+  binned: "category",
+  set: "set",
+  ratings: "set",
+};
+
+async function readMechanism(wire: WireMechanism, { domain, cap }: Question): Promise<Mechanism> {
   const { name, epsilon } = wire;
   const fields = wire.parameters.map((parameter) => parameter.name);
   if (fields.some((field, i) => i && field <= fields[i - 1]!)) {
@@ -242,8 +379,22 @@ async function readMechanism(wire: WireMechanism, { domain, cap }: Attribute): P
       `${name} has epsilon ${epsilon}, more than the attribute's cap of ${cap}`,
     );
   }
-  if (mechanism.input !== (domain.kind === "numeric" ? "number" : "category")) {
+  if (
+    mechanism.input !== INPUTS[domain.kind] ||
+    (name === "waves") !== (domain.kind === "binned")
+  ) {
     throw new InvalidInput(`${name} does not fit ${domain.kind} answers`);
+  }
+  if (domain.kind === "binned") {
+    const sides = mechanism.integers.get("sides")!;
+    if (sides.length !== 1 || mechanism.k !== domain.count)
+      throw new InvalidInput(`${name} does not fit ${domain.count} bins`);
+  }
+  if (domain.kind === "set" || domain.kind === "ratings") {
+    const { kind, items, most } = domain;
+    const ofAll = name === "set_bits" && kind === "set";
+    if (mechanism.k !== items || !(ofAll || (name === "set_selection" && mechanism.most === most)))
+      throw new InvalidInput(`${name} does not fit ${kind} answers of at most ${most} items`);
   }
   if (domain.kind === "categorical") {
     if (mechanism.k !== domain.values.length)
@@ -257,7 +408,6 @@ async function readMechanism(wire: WireMechanism, { domain, cap }: Attribute): P
 
 /** Throw `InvalidInput` unless the plan's levels are those of its survey, in order of epsilon and name. */
 function checkLevels(survey: WireSurvey, resolved: readonly WireLevel[]): void {
-  const utf8 = new TextEncoder();
   const declared = survey.levels
     .map(([name, epsilon]) => ({ name, epsilon }))
     .sort(

@@ -6,7 +6,7 @@ import { InvalidInput } from "../errors.js";
 const MAX_POINTS = 513;
 
 /** What part of a step a number may miss a point by and still be it: floats are inexact. */
-const NEAR = 1e-6;
+export const NEAR = 1e-6;
 
 /**
  * Evenly spaced numbers: low, low + step, ..., high. An answer between two counts as the lower one.

@@ -26,6 +26,7 @@ export interface WireNumeric {
   high: number;
   clamp: boolean;
   step: number;
+  bins: number;
 }
 
 export interface WireAttribute {
@@ -38,6 +39,8 @@ export interface WireAttribute {
   mechanism: string;
   cap?: number;
   memo: number;
+  set?: { values: string[]; at_most: number; clamp: boolean };
+  ratings?: { keys: string[]; low: number; high: number; at_most: number; clamp: boolean };
 }
 
 export interface WireSurvey {
@@ -49,6 +52,7 @@ export interface WireSurvey {
   budget: string;
   default_level: string;
   levels_differ_at_most?: number;
+  views: { attributes: string[] }[];
 }
 
 export interface WireMechanism {
@@ -122,11 +126,14 @@ const MESSAGES: Readonly<Record<string, string>> = {
   Class: "values:s* scale:d",
   Map: "sensitive:s*",
   Categorical: "values:s* sensitive:s* classes:Class% maps:Map%",
-  Numeric: "low:d high:d clamp:t step:d",
+  Numeric: "low:d high:d clamp:t step:d bins:u",
   Attribute:
-    "name:s title:s weight:r categorical:Categorical numeric:Numeric mechanism:s cap:o memo:d",
+    "name:s title:s weight:r categorical:Categorical numeric:Numeric mechanism:s cap:o memo:d set:Set ratings:Ratings",
+  Set: "values:s* at_most:u clamp:t",
+  Ratings: "keys:s* low:d high:d at_most:u clamp:t",
   Survey:
-    "name:s title:s period:s levels:d% attributes:Attribute* budget:s default_level:s levels_differ_at_most:o",
+    "name:s title:s period:s levels:d% attributes:Attribute* budget:s default_level:s levels_differ_at_most:o views:View*",
+  View: "attributes:s*",
   Parameter: "name:s values:p",
   Mechanism: "name:s epsilon:d parameters:Parameter*",
   Level: "name:s epsilon:d mechanisms:Mechanism* chances:p mapped:Mechanism*",
@@ -190,7 +197,9 @@ const entryOf = (type: string): Field[] => [fieldOf(1, "key", "s"), fieldOf(2, "
  */
 export function decodePlan(data: Uint8Array): WirePlan {
   const plan = decode(fieldsOf("Plan"), data, true) as unknown as WirePlan;
-  if (plan.survey?.attributes.some((each) => each.categorical && each.numeric)) {
+  const domains = ({ categorical, numeric, set, ratings }: WireAttribute): number =>
+    [categorical, numeric, set, ratings].filter(Boolean).length;
+  if (plan.survey?.attributes.some((each) => domains(each) > 1)) {
     throw new InvalidInput("an attribute has two domains");
   }
   const canonical = encode("Plan", plan as unknown as Values);
@@ -263,7 +272,7 @@ function write(fields: readonly Field[], values: Values, out: number[]): number[
       const entries = (value as [string, unknown][]).map(
         (entry) => [utf8.encode(entry[0]), entry] as const,
       );
-      for (const [, [key, each]] of entries.sort(([a], [b]) => compareBytes(a, b))) {
+      for (const [, [key, each]] of entries.sort(([a], [b]) => compareKeys(a, b))) {
         const [first, second] = entryOf(type); // both are written, also where they have their default
         const entry = writeField(second!, each, writeField(first!, key, []));
         writeField({ ...field, type: "b" }, entry, out);
@@ -273,7 +282,14 @@ function write(fields: readonly Field[], values: Values, out: number[]): number[
   return out;
 }
 
-/** Compare two arrays of bytes in lexical order, as the keys of maps are sorted. */
+/** Compare two keys of a map as the server's protobuf sorts them: in lexical order, but a key comes after those
+ * that begin with it. */
+function compareKeys(a: Uint8Array, b: Uint8Array): number {
+  const shared = Math.min(a.length, b.length);
+  return compareBytes(a.subarray(0, shared), b.subarray(0, shared)) || b.length - a.length;
+}
+
+/** Compare two arrays of bytes in lexical order. */
 export function compareBytes(a: Uint8Array, b: Uint8Array): number {
   const at = a.findIndex((byte, i) => byte !== b[i]);
   return at < 0 ? a.length - b.length : a[at]! - (b[at] ?? -1);

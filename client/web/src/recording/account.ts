@@ -26,13 +26,13 @@ interface Survey {
   revision: string;
   /** When the first answer was recorded; absent before. */
   since?: number;
-  /** The attributes that were drawn for the period. */
+  /** The questions that were drawn for the period. */
   drawn: string[];
-  /** The epsilon of each attribute that was reported in the period. */
+  /** The epsilon of each question that was reported in the period. */
   spent: Map<string, number>;
   /** The time ranges of the answered periods. */
   answered: [number, number][];
-  /** How many times each epsilon was ever spent, by attribute. */
+  /** How many times each epsilon was ever spent, by question. */
   life: Times;
   calls: Times;
   /** The costs in the period. */
@@ -99,7 +99,7 @@ export class Account {
     return this.#mine.life;
   }
 
-  /** Tell whether an attribute was reported in a period. */
+  /** Tell whether a question was reported in a period. */
   wasReported(period: string, name: string): boolean {
     return this.#mine.period === period && this.#mine.spent.has(name);
   }
@@ -175,12 +175,12 @@ export class Account {
     return period;
   }
 
-  /** Tell whether the record of this period reports an attribute. */
+  /** Tell whether the record of this period reports a question. */
   isDrawn(name: string): boolean {
     return this.#mine.drawn.includes(name);
   }
 
-  /** Tell whether an attribute may still be reported in this period. */
+  /** Tell whether a question may still be reported in this period. */
   mayReport(name: string, epsilon: number): boolean {
     return (
       !this.#mine.spent.has(name) && (!this.#left || compare(fromDouble(epsilon), this.#left) <= 0)
@@ -193,12 +193,20 @@ export class Account {
   }
 
   /** Tell whether the caps for life allow `epsilon` more. */
-  allows(kind: Kind, name: string, epsilon: number, limits: readonly Limits[]): boolean {
-    return !epsilon || limits.every((each) => this.#allows(kind, name, fromDouble(epsilon), each));
+  allows(
+    kind: Kind,
+    terms: Terms,
+    name: string,
+    epsilon: number,
+    limits: readonly Limits[],
+  ): boolean {
+    const more = fromDouble(epsilon);
+    return !epsilon || limits.every((each) => this.#allows(kind, terms, name, more, each));
   }
 
   #allows(
     kind: Kind,
+    terms: Terms,
     name: string,
     epsilon: Fraction,
     { life, ends, attributeLife }: Limits,
@@ -211,11 +219,12 @@ export class Account {
         if (compare(before, this.#share(life, ends, this.#mine.entered)) > 0) return false;
       }
     }
-    const cap = attributeLife.get(name);
-    return (
-      cap === undefined ||
-      compare(plus(total(only(this.#mine[kind], name)), epsilon), fromDouble(cap)) <= 0
-    );
+    return terms.plan.questions.get(name)!.parts.every((part) => {
+      const cap = attributeLife.get(part);
+      if (cap === undefined) return true;
+      const spent = total(only(this.#mine[kind], terms.containing.get(part)!));
+      return compare(plus(spent, epsilon), fromDouble(cap)) <= 0;
+    });
   }
 
   /**
@@ -225,8 +234,7 @@ export class Account {
    */
   resumes(terms: Terms, limits: readonly Limits[], now: number): number | undefined {
     const ever = this.#ever("calls");
-    const answered = [...terms.levels.keys()].filter((name) => !terms.withheld.has(name));
-    const least = Math.min(...answered.map((name) => this.callsCost(terms, name)));
+    const least = Math.min(...[...terms.answered].map((name) => this.callsCost(terms, name)));
     const paced = limits.filter((each) => each.life !== undefined);
     const next = plus(ever, fromDouble(least < Infinity ? least : 0));
     if (
@@ -288,13 +296,14 @@ export class Account {
     }
   }
 
-  /** Return the epsilon that the caps for life leave an attribute; undefined without such caps. */
-  left(name: string, limits: readonly Limits[]): number | undefined {
+  /** Return the epsilon that the caps for life leave an attribute, which `questions` ask; undefined without
+   * such caps. */
+  left(name: string, questions: readonly string[], limits: readonly Limits[]): number | undefined {
     const left: number[] = [];
     for (const { life, attributeLife } of limits) {
       const cap = attributeLife.get(name);
       if (life !== undefined) left.push(below(life, this.#ever("life")));
-      if (cap !== undefined) left.push(below(cap, total(only(this.#mine.life, name))));
+      if (cap !== undefined) left.push(below(cap, total(only(this.#mine.life, questions))));
     }
     return left.length ? Math.min(...left) : undefined;
   }
@@ -310,9 +319,8 @@ function minus(a: Fraction, b: Fraction): Fraction {
   return plus(a, fraction(-b.n, b.d));
 }
 
-function only(spent: Spent, name: string): ReadonlyMap<number, number>[] {
-  const found = spent.get(name);
-  return found ? [found] : [];
+function only(spent: Spent, names: readonly string[]): ReadonlyMap<number, number>[] {
+  return names.flatMap((name) => spent.get(name) ?? []);
 }
 
 /** Add a time range that overlaps no other, and join it with adjacent ones. */

@@ -10,6 +10,7 @@ const NO_DROPS = ["recorded", "stored", "duplicate", "idle"];
 const MEANS: Readonly<Record<string, string>> = {
   no_consent: "this person has not consented: call grant()",
   spent: "an attribute was answered in this period already, or a cap is used up",
+  incomplete: "an answer that is asked together with this one was left out",
   unknown: "the survey has no such attribute",
   withheld: "the app withholds the attribute",
   overflow: "more waited than the queue holds",

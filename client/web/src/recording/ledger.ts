@@ -19,7 +19,7 @@ import {
   unhex,
   VERSION,
 } from "./places.js";
-import { randomize } from "./randomize.js";
+import { randomize, type Values } from "./randomize.js";
 import { checkLimits, cost, isForLife, type Terms } from "./terms.js";
 
 /** The outcome of each answer of one `record`, by attribute name. */
@@ -33,10 +33,14 @@ export interface Recorded {
   readonly invalid: readonly string[];
 }
 
-/** The epsilon spent on one attribute, and the epsilon that its caps leave. */
+/**
+ * The epsilon spent on one attribute, and the epsilon that its caps leave. A report of a view counts for each
+ * attribute in it, with all of its epsilon, so that the sum over attributes may be more than was spent.
+ */
 export interface Spending {
   readonly attribute: string;
-  /** The cost of one report, or for a memoised attribute of each new memo. */
+  /** The cost of one report, or for a memoised attribute of each new memo; of an attribute in views the most
+   * that one record spends on it. */
   readonly epsilon: number;
   /** How often it was spent. */
   readonly reports: number;
@@ -95,7 +99,7 @@ export class Ledger {
   /**
    * Randomise the answers that the account and caps allow, and queue them as one report.
    *
-   * `values` are as mechanisms take them; undefined stands for an answer outside the domain. `limits`
+   * `values` are as domains encode them; undefined stands for an answer outside the domain. `limits`
    * are the reports and bytes that may wait; the oldest are dropped beyond them. All of it is one
    * transaction: either the epsilon is spent, the memo kept and the report queued, or none of it.
    *
@@ -108,7 +112,7 @@ export class Ledger {
   async record(
     person: string,
     terms: Terms,
-    values: ReadonlyMap<string, number | undefined>,
+    values: Values,
     { now, serverTime }: Moment,
     caps: Limits,
     limits: readonly [number, number],
@@ -123,7 +127,7 @@ export class Ledger {
       const period = account.enter(terms, now, serverTime, coins);
       const vouched = row.vouched || (vouches() && !row.accounts);
       checkVouched(ledger, vouched, terms, now, all);
-      const { codes, memos, dropped } = yield* randomize(
+      const { taken, codes, memos, dropped } = yield* randomize(
         values,
         terms,
         account,
@@ -132,8 +136,7 @@ export class Ledger {
         coins,
       );
       yield* put(place, { ...row, accounts: account.dump(), vouched } satisfies PersonRow);
-      const taken = codes.map((code) => code.attribute);
-      if (!taken.length) return { taken, dropped, rows: 0, size: 0, overflow: 0 };
+      if (!codes.length) return { taken, dropped, rows: 0, size: 0, overflow: 0 };
       const { revision } = terms.plan;
       const report = {
         at: now,
@@ -173,15 +176,15 @@ export class Ledger {
       const account = new Account(row.accounts, terms.plan.survey);
       const all = [caps, ...own(row, terms.plan.survey)];
       const { name: period } = terms.periodAt(now);
-      return [...terms.levels.keys()].map((name) => {
-        const spent = [...(account.life.get(name) ?? [])];
+      return [...terms.containing].map(([name, asked]) => {
+        const spent = asked.flatMap((question) => [...(account.life.get(question) ?? [])]);
         return {
           attribute: name,
-          epsilon: cost(terms, name),
+          epsilon: terms.levels.has(name) ? cost(terms, name) : terms.epsilonOf(name),
           reports: spent.reduce((sum, [, often]) => sum + often, 0),
           life: spent.reduce((sum, [epsilon, often]) => sum + epsilon * often, 0),
-          left: account.left(name, all),
-          answered: account.wasReported(period, name),
+          left: account.left(name, asked, all),
+          answered: asked.some((question) => account.wasReported(period, question)),
         };
       });
     };

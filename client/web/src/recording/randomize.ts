@@ -2,79 +2,140 @@
 
 import type { Limits } from "../choices.js";
 import type { Coins } from "../coins.js";
+import type { Value } from "../mechanisms/mechanism.js";
+import { anything, type Categorical, type Encoded, settled } from "../plans/domains.js";
 import type { Memoizer } from "../plans/memo.js";
+import type { Question } from "../plans/plan.js";
 import { get, put, type Work } from "../storage/store.js";
 import type { Account } from "./account.js";
 import { type Code, type Places, unhex } from "./places.js";
-import { mechanismOf, type Terms } from "./terms.js";
+import type { Terms } from "./terms.js";
+
+/** Answers by attribute as domains encode them; undefined stands for one outside the domain. */
+export type Values = ReadonlyMap<string, Encoded | undefined>;
 
 /** What is drawn for one record. */
 export interface Drawn {
-  readonly codes: Code[];
+  /** The attributes that are reported, by one question at least. */
+  readonly taken: readonly string[];
+  /** The codes of the questions. */
+  readonly codes: readonly Code[];
   /** The keys of new memos. */
-  readonly memos: string[];
+  readonly memos: readonly string[];
   /** The reasons why other answers were left out, by attribute. */
-  readonly dropped: Map<string, string>;
+  readonly dropped: ReadonlyMap<string, string>;
 }
 
 /**
  * Randomise the answers that the account and caps allow, in a transaction.
  *
- * `values` are as mechanisms take them; undefined stands for an answer outside the domain. The account
- * spends the epsilon of each answer. `salt` is the ledger's.
+ * `values` are by attribute, as domains encode them; undefined stands for an answer outside the domain. A
+ * view is reported where all its attributes are there. The account spends the epsilon of each report. `salt`
+ * is the ledger's.
  *
  * Guarantee: each code is drawn by a mechanism of the plan from the answer, or from a value drawn
  * uniformly from the domain where there is no answer or no epsilon left for its memo; which codes are
  * added does not depend on the values.
  */
 export function* randomize(
-  values: ReadonlyMap<string, number | undefined>,
+  values: Values,
   terms: Terms,
   account: Account,
   limits: readonly Limits[],
   place: { places: Places; person: string; salt: string },
   coins: Coins,
 ): Work<Drawn> {
-  const drawn: Drawn = { codes: [], memos: [], dropped: new Map() };
-  for (const [name, given] of values) {
-    const mechanism = mechanismOf(terms.levels, name);
+  const codes: Code[] = [];
+  const drawn: string[] = [];
+  const dropped = new Map<string, string>();
+  for (const { name, parts, domain } of askedAbout(values, terms)) {
+    const mechanism = terms.mechanisms.get(name)!;
     const { epsilon } = mechanism;
     const calls = account.callsCost(terms, name);
     if (!account.isDrawn(name)) {
-      drawn.dropped.set(name, "idle");
+      dropped.set(name, "idle");
       continue;
     }
-    if (!account.mayReport(name, epsilon) || !account.allows("calls", name, calls, limits)) {
-      drawn.dropped.set(name, "spent");
+    if (!parts.every((part) => values.has(part))) {
+      dropped.set(name, "incomplete");
+      continue;
+    }
+    if (!account.mayReport(name, epsilon) || !account.allows("calls", terms, name, calls, limits)) {
+      dropped.set(name, "spent");
       continue;
     }
     const memoizer = terms.memoizers.get(name);
-    const { domain } = terms.plan.attributes.get(name)!;
-    let codes: Uint8Array;
+    let code: Uint8Array;
     let life: number;
     if (memoizer) {
       const prefix = place.places.memos(place.person, name, memoizer.identity);
-      const memos = new Memos(
-        prefix,
-        unhex(place.salt),
-        memoizer,
-        drawn.memos,
-        () => domain.anything(coins),
-        coins,
-      );
-      const affordable = account.allows("life", name, memoizer.epsilon, limits);
-      const { memo, isNew } = yield* memos.of(given, affordable);
+      const blank = (): number => domain.anything(coins) as number; // a category: no others have memos
+      const memos = new Memos(prefix, unhex(place.salt), memoizer, drawn, blank, coins);
+      const affordable = account.allows("life", terms, name, memoizer.epsilon, limits);
+      const { memo, isNew } = yield* memos.of(values.get(name) as number | undefined, affordable);
       life = isNew ? memoizer.epsilon : 0;
-      codes = memoizer.report(memo, coins);
+      code = memoizer.report(memo, coins);
     } else {
-      life = account.allows("life", name, calls, limits) ? calls : 0;
-      const value = given === undefined || !life ? domain.anything(coins) : given;
-      codes = mechanism.randomize(value, coins);
+      life = account.allows("life", terms, name, calls, limits) ? calls : 0;
+      const value = life ? valueOf(parts, values, terms, coins) : anything(domain, coins);
+      code = mechanism.randomize(value, coins);
     }
     account.report(name, epsilon, { calls, life });
-    drawn.codes.push({ attribute: name, level: terms.levels.get(name)!.name, codes });
+    const map = terms.maps.get(name);
+    const level = terms.levels.get(name)!.name;
+    codes.push({ attribute: name, level, codes: code, ...(map !== undefined && { map }) });
   }
-  return drawn;
+  const reported = new Set(codes.map((each) => each.attribute));
+  return { codes, memos: drawn, ...byAttribute(values, terms, reported, dropped) };
+}
+
+/** Return the questions about some attributes that may be reported: attributes in no view as given, then views. */
+function askedAbout(values: Values, terms: Terms): Question[] {
+  const { questions } = terms.plan;
+  const alone = [...values.keys()].flatMap((name) => questions.get(name) ?? []);
+  if (alone.length === values.size) return alone;
+  const isAsked = ({ name, parts }: Question): boolean =>
+    parts.length > 1 && terms.answered.has(name) && parts.some((part) => values.has(part));
+  return [...alone, ...[...questions.values()].filter(isAsked)];
+}
+
+/** Return what a question's mechanism takes. For an answer outside the domain a value drawn uniformly from the
+ * attribute's domain takes its place: whether a report leaves must not tell whether there is an answer. */
+function valueOf(parts: readonly string[], values: Values, terms: Terms, coins: Coins): Value {
+  const { attributes } = terms.plan;
+  const each = parts.map((part) => {
+    const { domain } = attributes.get(part)!;
+    const given = values.get(part);
+    const value = given === undefined ? anything(domain, coins) : settled(domain, given, coins);
+    return { domain, value };
+  });
+  if (each.length === 1) return each[0]!.value;
+  // The category of a combination of categories: the last attribute's changes first.
+  return each.reduce(
+    (found, { domain, value }) => found * (domain as Categorical).values.length + (value as number),
+    0,
+  );
+}
+
+/** Return the attributes that a report has, and for each other one why it does not: of an attribute in several
+ * views the reason of one that was drawn, where any was. */
+function byAttribute(
+  values: Values,
+  terms: Terms,
+  reported: ReadonlySet<string>,
+  dropped: ReadonlyMap<string, string>,
+): Pick<Drawn, "taken" | "dropped"> {
+  const taken: string[] = [];
+  const reasons = new Map<string, string>();
+  for (const name of values.keys()) {
+    const asked = terms.containing.get(name)!.filter((each) => terms.answered.has(each));
+    if (asked.some((each) => reported.has(each))) taken.push(name);
+    else {
+      const found = asked.map((each) => dropped.get(each)!);
+      reasons.set(name, found.find((reason) => reason !== "idle") ?? found[0] ?? "withheld");
+    }
+  }
+  return { taken, dropped: reasons };
 }
 
 /** The key of the bytes that the device drew once, before any answer. */

@@ -1,26 +1,44 @@
 /** The terms on which one person's answers are taken: a plan at the person's levels. */
 
-import { type Agreed, type Choices, type Limits, noAttribute, shown } from "../choices.js";
+import {
+  type Agreed,
+  checkMap,
+  type Choices,
+  type Limits,
+  noAttribute,
+  shown,
+} from "../choices.js";
 import type { Coins } from "../coins.js";
 import { HearsayError, InvalidInput } from "../errors.js";
 import type { Mechanism } from "../mechanisms/mechanism.js";
+import type { Encoded } from "../plans/domains.js";
 import type { Memoizer } from "../plans/memo.js";
 import { end, label, start } from "../plans/period.js";
 import type { Level, Plan } from "../plans/plan.js";
 import { nameOf } from "../storage/store.js";
 
-/** A plan as one person executes it: each attribute's level, and what a record spends. */
+/** A plan as one person executes it: each question's level, and what a record spends. */
 export interface Terms {
   readonly plan: Plan;
   readonly level: Level;
-  /** The level of each attribute. */
+  /** The level of each question. */
   readonly levels: ReadonlyMap<string, Level>;
+  /** The maps that were chosen, by attribute. */
+  readonly maps: ReadonlyMap<string, string>;
+  /** The mechanism of each question, at its level and map. */
+  readonly mechanisms: ReadonlyMap<string, Mechanism>;
   readonly withheld: ReadonlySet<string>;
+  /** The questions that may be reported, which ask no attribute that is withheld. */
+  readonly answered: ReadonlySet<string>;
+  /** By attribute the questions that ask it. */
+  readonly containing: ReadonlyMap<string, readonly string[]>;
   /** The memoizers of the memoised attributes. */
   readonly memoizers: ReadonlyMap<string, Memoizer>;
-  /** The most that one record spends: all attributes that it can report together. */
+  /** The most that one record spends: all questions that it can report together. */
   readonly recordEpsilon: number;
-  /** Draw the attributes that one record reports. */
+  /** Return the most that one record spends on an attribute: on all questions that ask it. */
+  epsilonOf(attribute: string): number;
+  /** Draw the questions that one record reports. */
   draw(coins: Coins): string[];
   /** Return the period that a time is in, in milliseconds since 1970. */
   periodAt(now: number): Period;
@@ -57,8 +75,9 @@ function periodsOf(unit: string): (now: number) => Period {
 /**
  * Return the terms of one person under a plan that was agreed to.
  *
- * Throws `InvalidInput` where the plan lacks a level or attribute, or a record at these levels spends
- * more than the loosest of them, or than the app agreed to.
+ * Throws `InvalidInput` where the plan lacks a level, map or attribute, a map could reveal more than the app
+ * agreed to, or a record at these levels spends more than the loosest of them, or than the app agreed to. A
+ * view is reported at the strictest of its attributes' levels.
  */
 export function termsOf(
   plan: Plan,
@@ -79,23 +98,47 @@ export function termsOf(
     );
   };
   const level = named(choices.level ?? plan.defaultLevel);
-  const names = [...plan.attributes.keys()];
-  const levels = new Map(names.map((name) => [name, level]));
+  const byAttribute = new Map([...plan.attributes.keys()].map((name) => [name, level]));
   for (const [name, other] of choices.levels) {
-    if (!levels.has(name)) throw new InvalidInput(noAttribute(plan, name));
-    levels.set(name, named(other));
+    if (!byAttribute.has(name)) throw new InvalidInput(noAttribute(plan, name));
+    byAttribute.set(name, named(other));
   }
+  const strictest = [...plan.levels.values()]; // in order of epsilon
+  const names = [...plan.questions.keys()];
+  const levels = new Map<string, Level>();
+  for (const [name, { parts }] of plan.questions) {
+    const ranks = parts.map((part) => strictest.indexOf(byAttribute.get(part)!));
+    levels.set(name, strictest[Math.min(...ranks)]!);
+  }
+  const maps = new Map(choices.maps.filter(([, map]) => map));
+  for (const [name, map] of maps) checkMap(agreed, plan, name, map, withheld);
   let { budget } = level;
+  const mechanisms = new Map<string, Mechanism>();
   for (const [position, [name, chosen]] of [...levels].entries()) {
-    if (chosen !== level) budget = budget.withEpsilon(position, mechanismOf(levels, name).epsilon);
+    const own = chosen.mechanisms.get(name)!;
+    if (chosen !== level) budget = budget.withEpsilon(position, own.epsilon);
+    const map = maps.get(name);
+    mechanisms.set(name, map === undefined ? own : chosen.mapped.get(name)!.get(map)!);
   }
   const memoizers = new Map<string, Memoizer>();
   for (const [name, chosen] of levels) {
     const memoizer = chosen.memoizers.get(name);
     if (memoizer) memoizers.set(name, memoizer);
   }
-  const reported = [...names.keys()].filter((j) => !withheld.has(names[j]!));
-  const recordEpsilon = budget.recordEpsilon(new Set(reported));
+  const containing = new Map(
+    [...plan.attributes.keys()].map((part) => [
+      part,
+      names.filter((name) => plan.questions.get(name)!.parts.includes(part)),
+    ]),
+  );
+  const answered = new Set(
+    names.filter((name) => !plan.questions.get(name)!.parts.some((part) => withheld.has(part))),
+  );
+  const together = (asked: readonly string[]): number => {
+    const reported = asked.filter((name) => answered.has(name));
+    return budget.recordEpsilon(new Set(reported.map((name) => names.indexOf(name))));
+  };
+  const recordEpsilon = together(names);
   const allowed = Math.max(...[level, ...levels.values()].map((each) => each.epsilon));
   if (recordEpsilon > allowed) {
     throw new InvalidInput(
@@ -114,22 +157,22 @@ export function termsOf(
     plan,
     level,
     levels,
+    maps,
+    mechanisms,
     withheld,
+    answered,
+    containing,
     memoizers,
     recordEpsilon,
+    epsilonOf: (attribute) => together(containing.get(attribute)!),
     draw,
     periodAt: periodsOf(plan.period),
   };
 }
 
-/** Return the mechanism of an attribute of the plan at its level. */
-export function mechanismOf(levels: ReadonlyMap<string, Level>, name: string): Mechanism {
-  return levels.get(name)!.mechanisms.get(name)!;
-}
-
-/** Return the epsilon of a report of an attribute, or for a memoised one of a new memo. */
+/** Return the epsilon of a report of a question, or for a memoised one of a new memo. */
 export function cost(terms: Terms, name: string): number {
-  return (terms.memoizers.get(name) ?? mechanismOf(terms.levels, name)).epsilon;
+  return (terms.memoizers.get(name) ?? terms.mechanisms.get(name)!).epsilon;
 }
 
 /** Tell whether a lost ledger can never be made good: the survey has one period only, or memos that
@@ -140,26 +183,29 @@ export function isForLife(terms: Terms): boolean {
   );
 }
 
-/** Throw `InvalidInput` where one report may spend more than its cap allows, or a cap is for an
- * attribute that the survey lacks. */
+/** Throw `InvalidInput` where one record may spend more on an attribute than its cap allows, or a cap is for
+ * an attribute that the survey lacks. */
 export function checkLimits(terms: Terms, limits: Limits): void {
   for (const name of [...limits.attribute.keys(), ...limits.attributeLife.keys()]) {
-    if (!terms.levels.has(name))
+    if (!terms.plan.attributes.has(name))
       throw new InvalidInput(`a cap of ${shown(name)}: ${noAttribute(terms.plan, name)}`);
   }
   for (const [name, cap] of limits.attribute) {
-    const { epsilon } = mechanismOf(terms.levels, name);
-    if (epsilon > cap && !terms.withheld.has(name)) {
+    const asked = terms.containing.get(name)!.filter((each) => terms.answered.has(each));
+    const each = asked.map((question) => terms.mechanisms.get(question)!.epsilon);
+    const epsilon = Math.max(terms.epsilonOf(name), ...each);
+    if (epsilon > cap) {
+      const chosen = new Set(asked.map((question) => terms.levels.get(question)!.name));
       throw new InvalidInput(
-        `level ${shown(terms.levels.get(name)!.name)} spends epsilon ${epsilon} on ${shown(name)}, above the cap of ${cap}`,
+        `level ${shown([...chosen].join(", "))} spends epsilon ${epsilon} on ${shown(name)}, above the cap of ${cap}`,
       );
     }
   }
 }
 
-/** Return an answer as the attribute's mechanisms take it; throw `InvalidInput`, without repeating the
+/** Return an answer as the attribute's domain encodes it; throw `InvalidInput`, without repeating the
  * answer, where it is outside the domain. */
-export function encode(plan: Plan, name: string, answer: unknown): number {
+export function encode(plan: Plan, name: string, answer: unknown): Encoded {
   try {
     return plan.attributes.get(name)!.domain.encode(answer);
   } catch (error) {

@@ -8,7 +8,7 @@ import type { PlanResponse } from "../plans/protobuf.js";
 import { AHEAD } from "../recording/account.js";
 import type { Ledger } from "../recording/ledger.js";
 import type { TimeRow } from "../recording/places.js";
-import { checkLimits, mechanismOf, type Terms, termsOf } from "../recording/terms.js";
+import { checkLimits, type Terms, termsOf } from "../recording/terms.js";
 import { get, nameOf, put, transact } from "../storage/store.js";
 import { type Status, statusOf, toThrow, Trouble, Unreachable } from "../trouble.js";
 import type { Transport } from "./connect.js";
@@ -276,7 +276,7 @@ export class PlanKeeper {
       return plan;
     }
     try {
-      this.#checked(plan, least(plan));
+      this.#checked(plan, { ...least(plan), maps: this.choices.maps });
     } catch (error) {
       throw new InvalidInput(
         `nobody could answer ${shown(plan.survey)}, whatever level they choose: ${(error as Error).message}`,
@@ -315,14 +315,15 @@ async function parsed(data: Uint8Array): Promise<Plan> {
 }
 
 /** Return the choices that spend least: each attribute at the level that spends least on it. */
-function least(plan: Plan): Choices {
+function least(plan: Plan): Omit<Choices, "maps"> {
   const levels = [...plan.levels.values()];
   const loosest = levels.reduce((a, b) => (b.epsilon > a.epsilon ? b : a));
   return {
     level: loosest.name,
     levels: [...plan.attributes.keys()].map((name) => {
+      const asked = [...plan.questions.values()].filter(({ parts }) => parts.includes(name));
       const epsilon = (level: (typeof levels)[0]): number =>
-        mechanismOf(new Map([[name, level]]), name).epsilon;
+        Math.max(...asked.map((question) => level.mechanisms.get(question.name)!.epsilon));
       return [name, levels.reduce((a, b) => (epsilon(b) < epsilon(a) ? b : a)).name] as const;
     }),
   };

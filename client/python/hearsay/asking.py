@@ -1,0 +1,63 @@
+"""What the questions of an analyst have in common: selections, and answers in several messages."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any, TypedDict, TypeVar
+
+from hearsay.sending.transport import Unreachable
+from hearsay.v1 import analyst_pb2
+
+_Answer = TypeVar(
+    "_Answer",
+    analyst_pb2.EstimateResponse,
+    analyst_pb2.CompareResponse,
+    analyst_pb2.CrosstabResponse,
+    analyst_pb2.CompareGroupsResponse,
+)
+
+LONG = 3600.0
+"""Seconds that a question may take for which the server reads all stored reports."""
+
+
+class Selection(TypedDict, total=False):
+    """Which reports a question is about: all reports that meet every key that is given.
+
+    `levels`: reports randomised at one of these levels. `periods`: reports of one of these
+    periods. `first_period`, `last_period`: reports of this period and later ones, of this period
+    and earlier ones. An empty value restricts nothing.
+    """
+
+    levels: Sequence[str]
+    periods: Sequence[str]
+    first_period: str
+    last_period: str
+
+
+def joined(messages: Iterator[_Answer]) -> Iterator[_Answer]:
+    """Yield each answer as one message, of the messages in which it came."""
+    with contextlib.closing(messages):  # type: ignore[type-var]
+        for answer in messages:
+            while answer.more:
+                part = next(messages, None)
+                if part is None:
+                    raise Unreachable("the server ended in the middle of an answer")
+                answer.more = False
+                answer.MergeFrom(part)
+            yield answer
+
+
+def single(messages: Iterator[_Answer]) -> _Answer:
+    """Return the one answer to a question."""
+    answers = list(joined(messages))
+    if len(answers) != 1:
+        raise Unreachable(f"the server answered one question with {len(answers)} answers")
+    return answers[0]
+
+
+def fields(given: Selection, known: type[Selection]) -> dict[str, Any]:
+    """Return a request's fields: `selection`, and whatever else was given."""
+    if unknown := set(given) - known.__annotations__.keys():
+        raise TypeError(f"unknown options {sorted(unknown)}")
+    found: dict[str, Any] = dict(given)
+    chosen = {name: found.pop(name) for name in Selection.__annotations__ if name in found}
+    return {**found, "selection": analyst_pb2.Selection(**chosen)}

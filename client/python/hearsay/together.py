@@ -1,0 +1,280 @@
+"""An analyst's questions about attributes together: tables, tests, groups, regressions."""
+
+import warnings
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, Unpack
+
+from hearsay import formulas
+from hearsay.asking import LONG, Selection, fields, single
+from hearsay.plans import plan as plans
+from hearsay.sending.transport import Calls
+from hearsay.v1 import admin_pb2, analyst_pb2
+from ldp.errors import needs
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Together:
+    """The questions of `Analyst` that are answered from the stored records, not from tallies.
+
+    They need records that report the attributes together, as those of a split budget do, and rows
+    that the retention has not dropped. The server reads all of them: that takes time.
+    """
+
+    _calls: Calls
+
+    @abstractmethod
+    def show_survey(self, survey: str) -> admin_pb2.ShowSurveyResponse:
+        """Return a survey's plan, and how many reports it holds, as a message."""
+
+    def crosstab(
+        self,
+        survey: str,
+        attribute: str,
+        other: str,
+        *,
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+        method: str = "",
+        nonnegative: bool = False,
+        **selection: Unpack[Selection],
+    ) -> "pd.DataFrame":
+        """Return the joint table of two categorical attributes, a row for each pair of values.
+
+        Indexed by both values; `frame["estimate"].unstack()` is the table itself. Columns: estimate
+        (the share of people with both values: unbiased, and so possibly negative), standard_error,
+        low and high. With `nonnegative` the estimate is the most likely distribution, and raw the
+        unbiased share. Only records that report both attributes count. With several levels the
+        table is of the people who answered; `method="gls"` pools levels as if their people answered
+        alike. `frame.attrs` holds the survey, attribute and other, confidence, method, the number
+        of records (reports), repeats, warning, and chi2: the test of `chi2_contingency`.
+        """
+        with needs("a DataFrame", "analyst"):
+            from hearsay import frames
+
+        answer = self.query_crosstab(
+            analyst_pb2.CrosstabRequest(
+                survey=survey,
+                attribute=attribute,
+                other=other,
+                confidence=confidence,
+                simultaneous=simultaneous,
+                method=method,
+                nonnegative=nonnegative,
+                **fields(selection, Selection),
+            )
+        )
+        _warn(answer.warning)
+        return frames.crosstab(answer)
+
+    def chi2_contingency(
+        self, survey: str, attribute: str, other: str, **selection: Unpack[Selection]
+    ) -> "pd.Series":
+        """Return the test that two categorical attributes are independent.
+
+        statistic (nearly chi-squared if they are), dof, pvalue, noncentrality (an estimate; 0 where
+        the statistic is not above its mean), detectable: the noncentrality that a test at
+        significance 0.05 finds in 80% of cases, and reports. It is a test within every level,
+        whose statistics are added up; with reports of several periods it allows for people who
+        answered in several, and says "dependent" too rarely rather than too often.
+        """
+        with needs("a Series", "analyst"):
+            from hearsay import frames
+
+        request = analyst_pb2.CrosstabRequest(
+            survey=survey, attribute=attribute, other=other, **fields(selection, Selection)
+        )
+        answer = self.query_crosstab(request)
+        _warn(answer.warning)
+        return frames.independence(answer)
+
+    def within(
+        self,
+        survey: str,
+        attribute: str,
+        by: str,
+        *,
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+        method: str = "",
+        **selection: Unpack[Selection],
+    ) -> "pd.DataFrame":
+        """Return an attribute's shares, or a number's mean, within each group of another attribute.
+
+        Indexed by group, a value of `by`, and value. Columns: estimate, standard_error, low and
+        high, by the delta method. `frame.attrs["groups"]` has the groups' own shares. A group of
+        which too few people are known has intervals of all of the range, and a warning.
+        """
+        with needs("a DataFrame", "analyst"):
+            from hearsay import frames
+
+        answer = self.query_groups(
+            groups_request(
+                survey,
+                attribute,
+                by,
+                confidence=confidence,
+                simultaneous=simultaneous,
+                method=method,
+                selection=selection,
+            )
+        )
+        _warn(answer.warning)
+        return frames.within(answer)
+
+    def ols(
+        self,
+        survey: str,
+        formula: str,
+        *,
+        success: str = "",
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+        **selection: Unpack[Selection],
+    ) -> "pd.DataFrame":
+        """Return a linear regression, such as `ols("pay", "wage ~ age + C(sex)")`: a row per term.
+
+        Columns: estimate, standard_error, z, p_value, low and high (of the interval), and naive:
+        what least squares gives for randomised answers taken as true ones. Estimates are
+        consistent, and errors hold whatever the residuals' distribution. A regressor that is a
+        number must be collected by a mechanism that tells of its square, as piecewise does. With
+        `success` the response is whether an attribute has this value. The formula has attributes,
+        C(attribute), C(attribute, Treatment("reference")), and + : * - 1. `frame.attrs` holds the
+        survey, formula, attribute (what is explained), method, confidence, n and reports (the
+        records), repeats, warning, and naive: the coefficients of that column by term. Needs
+        formulaic.
+        """
+        return self._fitted(
+            survey, formula, False, success, "", confidence, simultaneous, selection
+        )
+
+    def logit(
+        self,
+        survey: str,
+        formula: str,
+        *,
+        success: str = "",
+        method: str = "",
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+        **selection: Unpack[Selection],
+    ) -> "pd.DataFrame":
+        """Return a logistic regression of whether an attribute has a value on categories.
+
+        As `ols`. `success` is the value that is explained, by default the second of two; the
+        coefficients are logarithms of odds ratios. `method` is "corrected" (the default), by an
+        unbiased score, or "forward", by maximum likelihood.
+        """
+        return self._fitted(
+            survey, formula, True, success, method, confidence, simultaneous, selection
+        )
+
+    def _fitted(
+        self,
+        survey: str,
+        formula: str,
+        logistic: bool,
+        success: str,
+        method: str,
+        confidence: float,
+        simultaneous: bool,
+        selection: Selection,
+    ) -> "pd.DataFrame":
+        with needs("a DataFrame", "analyst"):
+            from hearsay import frames
+
+        model = self.model(survey, formula, logistic=logistic, success=success)
+        answer = self.query_fit(
+            fit_request(
+                survey,
+                model,
+                logistic=logistic,
+                method=method,
+                confidence=confidence,
+                simultaneous=simultaneous,
+                selection=selection,
+            )
+        )
+        _warn(answer.warning)
+        return frames.fitted(answer, model.labels, model.explained, formula)
+
+    # --- the same as messages, without pandas ----------------------------------------------
+
+    def model(
+        self, survey: str, formula: str, *, logistic: bool = False, success: str = ""
+    ) -> formulas.Model:
+        """Return the model of a formula about a survey's attributes, as `formulas.parse`."""
+        attributes = plans.parse(self.show_survey(survey).plan).attributes
+        return formulas.parse(formula, attributes, logistic=logistic, success=success)
+
+    def query_crosstab(self, request: analyst_pb2.CrosstabRequest) -> analyst_pb2.CrosstabResponse:
+        """Return a joint table as a message; waits up to an hour."""
+        kind = analyst_pb2.CrosstabResponse
+        return single(self._calls.stream("Analyst/Crosstab", request, kind, LONG))
+
+    def query_groups(
+        self, request: analyst_pb2.CompareGroupsRequest
+    ) -> analyst_pb2.CompareGroupsResponse:
+        """Return an attribute within groups, and their differences, as a message."""
+        kind = analyst_pb2.CompareGroupsResponse
+        return single(self._calls.stream("Analyst/CompareGroups", request, kind, LONG))
+
+    def query_fit(self, request: analyst_pb2.FitRequest) -> analyst_pb2.FitResponse:
+        """Return a regression as a message; waits up to an hour."""
+        return self._calls.call("Analyst/Fit", request, analyst_pb2.FitResponse, LONG)
+
+
+def groups_request(
+    survey: str,
+    attribute: str,
+    by: str,
+    *,
+    reference: str = "",
+    confidence: float = 0.95,
+    simultaneous: bool = False,
+    method: str = "",
+    selection: Selection,
+) -> analyst_pb2.CompareGroupsRequest:
+    """Return the request of `Analyst.within` and of `Analyst.compare` with `by`."""
+    chosen: dict[str, Any] = fields(selection, Selection)
+    return analyst_pb2.CompareGroupsRequest(
+        survey=survey,
+        attribute=attribute,
+        by=by,
+        reference=reference,
+        confidence=confidence,
+        simultaneous=simultaneous,
+        method=method,
+        **chosen,
+    )
+
+
+def fit_request(
+    survey: str,
+    model: formulas.Model,
+    *,
+    logistic: bool,
+    method: str = "",
+    confidence: float = 0.95,
+    simultaneous: bool = False,
+    selection: Selection,
+) -> analyst_pb2.FitRequest:
+    """Return the request of `Analyst.ols` and `Analyst.logit`."""
+    kind = analyst_pb2.FitRequest
+    chosen: dict[str, Any] = fields(selection, Selection)
+    return kind(
+        survey=survey,
+        family=kind.LOGISTIC if logistic else kind.LINEAR,
+        response=model.response,
+        columns=model.columns,
+        method=method,
+        confidence=confidence,
+        simultaneous=simultaneous,
+        **chosen,
+    )
+
+
+def _warn(warning: str) -> None:
+    if warning:
+        warnings.warn(warning, stacklevel=3)

@@ -1,0 +1,198 @@
+/** Answers that are sets of items, or ratings of some of several things. Errors about an answer tell its type only. */
+
+import type { Coins } from "../coins.js";
+import { coin, distinct, threshold, uniform, word } from "../core/draws.js";
+import { fromDouble, ONE, plus, times } from "../core/exact.js";
+import { InvalidInput } from "../errors.js";
+import { check, checkNames, checkRange, spelled } from "./domains.js";
+
+/** A rating: the place of what is rated, and its share of the scale over 2^64, rounded down. */
+export type Rating = readonly [key: number, share: bigint];
+
+/** The places of names. */
+class Names {
+  readonly #places: ReadonlyMap<string, number>;
+
+  constructor(readonly names: readonly string[]) {
+    this.#places = new Map(names.map((name, place) => [name, place]));
+  }
+
+  /** Return the place of a name, or of an integer that spells one; undefined for anything else. */
+  find(given: unknown): number | undefined {
+    return this.#places.get(spelled(given) ?? "");
+  }
+
+  toString(): string {
+    return (this.names.length <= 8 ? this.names : [...this.names.slice(0, 7), "..."]).join(", ");
+  }
+}
+
+/**
+ * An answer that is a set of some of `values`: of none up to `atMost` of them, 0 standing for all.
+ *
+ * With `clamp` a set of more items counts as `atMost` of them, drawn uniformly. Throws `InvalidInput` for fewer
+ * than two values, values that are empty or alike, and an `atMost` above their number.
+ */
+export class SetOf {
+  readonly kind = "set";
+  /** The number of items of the largest set. */
+  readonly most: number;
+  readonly #names: Names;
+
+  constructor(
+    readonly values: readonly string[],
+    atMost: number,
+    readonly clamp: boolean,
+  ) {
+    checkNames("values", values, 2);
+    this.most = mostOf(atMost, values.length, "values");
+    this.#names = new Names(values);
+  }
+
+  /** What an agreement lists of the domain. */
+  get labels(): readonly string[] {
+    return this.values;
+  }
+
+  /** How many items a mechanism has to be for. */
+  get items(): number {
+    return this.values.length;
+  }
+
+  /** Return the places of the items of an answer, an array or a Set, in increasing order; throw `InvalidInput` for
+   * anything else. */
+  encode(answer: unknown): readonly number[] {
+    if (!Array.isArray(answer) && !(answer instanceof Set)) {
+      throw new InvalidInput(`must be a list of some of ${this.#names}, got a ${typeof answer}`);
+    }
+    const found = new Set<number>();
+    for (const item of answer as Iterable<unknown>) {
+      const place = this.#names.find(item);
+      check(
+        place !== undefined,
+        `must have items of ${this.#names} alone, got another ${typeof item}`,
+      );
+      found.add(place!);
+    }
+    check(found.size <= this.most || this.clamp, `must have at most ${this.most} items, got more`);
+    return increasing(found);
+  }
+
+  /** Return a set of a size drawn uniformly, of items drawn uniformly, as `encode` does. */
+  anything(coins: Coins): readonly number[] {
+    const size = uniform(this.most + 1, coins);
+    return increasing(distinct(this.values.length, size, coins));
+  }
+
+  /** Return a set as a mechanism takes it: `most` items of more, drawn uniformly. */
+  settled(value: readonly number[], coins: Coins): readonly number[] {
+    return some(value, this.most, coins);
+  }
+}
+
+/**
+ * An answer that rates some of `keys`, from none up to `atMost` (0: all), each from `low` to `high`.
+ *
+ * With `clamp`, of more ratings `atMost` count, drawn uniformly. Throws `InvalidInput` for no keys, keys that are
+ * empty or alike, a scale that is none, and an `atMost` above the number of keys.
+ */
+export class Ratings {
+  readonly kind = "ratings";
+  /** The largest number of ratings of one answer. */
+  readonly most: number;
+  readonly #names: Names;
+
+  constructor(
+    readonly keys: readonly string[],
+    readonly low: number,
+    readonly high: number,
+    atMost: number,
+    readonly clamp: boolean,
+  ) {
+    checkNames("keys", keys, 1);
+    checkRange(low, high);
+    this.most = mostOf(atMost, keys.length, "keys");
+    this.#names = new Names(keys);
+  }
+
+  /** What an agreement lists of the domain. */
+  get labels(): readonly string[] {
+    return this.keys;
+  }
+
+  /** How many items a mechanism has to be for: "+" and "-" of each key. */
+  get items(): number {
+    return 2 * this.keys.length;
+  }
+
+  /** Return the ratings of an answer, an object or a Map from keys to numbers, in the order of the keys' places;
+   * throw `InvalidInput` for anything else. */
+  encode(answer: unknown): readonly Rating[] {
+    if (typeof answer !== "object" || answer === null || Symbol.iterator in answer) {
+      check(answer instanceof Map, `must map keys to ratings, got a ${typeof answer}`);
+    }
+    const given = answer instanceof Map ? [...answer] : Object.entries(answer as object);
+    const found = new Map<number, bigint>();
+    for (const [key, rating] of given as [unknown, unknown][]) {
+      const place = this.#names.find(key);
+      check(
+        place !== undefined && !found.has(place),
+        `must rate each of ${this.#names} once at most, got another ${typeof key}`,
+      );
+      found.set(place!, this.#share(rating));
+    }
+    check(
+      found.size <= this.most || this.clamp,
+      `must have at most ${this.most} ratings, got more`,
+    );
+    return [...found].sort(([a], [b]) => a - b);
+  }
+
+  #share(rating: unknown): bigint {
+    const { low, high } = this;
+    check(
+      typeof rating === "number" || typeof rating === "bigint",
+      `must have numbers as ratings, got a ${typeof rating}`,
+    );
+    const number = Number(rating);
+    check(
+      number >= low && number <= high,
+      `must have ratings in [${low}, ${high}], got one outside`,
+    );
+    const least = times(fromDouble(low), { n: -1n, d: 1n });
+    const [over, all] = [plus(fromDouble(number), least), plus(fromDouble(high), least)];
+    return (over.n * all.d * ONE) / (over.d * all.n);
+  }
+
+  /** Return a number of ratings drawn uniformly, of keys and ratings drawn uniformly, as `encode` does. */
+  anything(coins: Coins): readonly Rating[] {
+    const size = uniform(this.most + 1, coins);
+    const keys = increasing(distinct(this.keys.length, size, coins));
+    return keys.map((key) => [key, word(coins)] as const);
+  }
+
+  /** Return ratings as a mechanism takes them: each, of those that count, as its key's item for "+" or the next
+   * one for "-", drawn so that its mean is the rating. */
+  settled(value: readonly Rating[], coins: Coins): readonly number[] {
+    const kept = some(value, this.most, coins);
+    return kept.map(([key, share]) => 2 * key + Number(!coin(threshold(share), coins)));
+  }
+}
+
+function mostOf(atMost: number, names: number, what: string): number {
+  check(
+    atMost >= 0 && atMost <= names,
+    `at_most must lie in 1..${names}, the number of ${what}, or be left out, got ${atMost}`,
+  );
+  return atMost || names;
+}
+
+function increasing(numbers: Iterable<number>): number[] {
+  return [...numbers].sort((a, b) => a - b);
+}
+
+/** Return the items, or `most` of them drawn uniformly, in their order. */
+function some<T>(items: readonly T[], most: number, coins: Coins): readonly T[] {
+  if (items.length <= most) return items;
+  return increasing(distinct(items.length, most, coins)).map((place) => items[place]!);
+}

@@ -1,0 +1,164 @@
+"""Answers to `Fit`: regressions from the records that report all of a model's attributes."""
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from hearsay.plans.domains import Categorical
+from hearsay.plans.plan import Plan
+from hearsay.v1 import analyst_pb2
+from hearsay_server.answers.queries import CONFIDENCE, NoReports
+from hearsay_server.answers.records import Complete, repeats
+from ldp.core.mechanism import Codes
+from ldp.errors import InvalidInput, NotReady
+from ldp.estimating.logistic import logistic
+from ldp.estimating.regression import (
+    MAX_COLUMNS,
+    Fit,
+    Indicator,
+    Number,
+    Product,
+    Records,
+    Variable,
+    linear,
+    square_scores,
+)
+from ldp.mechanisms.numbers.mean import MeanMechanism
+
+CORRECTED, FORWARD = "corrected", "forward"
+"""By unbiased estimating equations, and by maximum likelihood."""
+
+Request = analyst_pb2.FitRequest
+
+
+def attributes_of(question: Request) -> tuple[str, ...]:
+    """Return the attributes of a model, each once, the response first."""
+    named = [question.response.attribute]
+    named += [variable.attribute for column in question.columns for variable in column.variables]
+    return tuple(dict.fromkeys(named))
+
+
+def check_fit(plan: Plan, question: Request) -> None:
+    """Raise `InvalidInput` for a model that cannot be fitted, before rows are read."""
+    _confidence(question)
+    if question.family not in (Request.LINEAR, Request.LOGISTIC):
+        raise InvalidInput(f"family must be LINEAR or LOGISTIC, got {question.family}")
+    methods = (CORRECTED,) if question.family == Request.LINEAR else (CORRECTED, FORWARD)
+    if question.method and question.method not in methods:
+        raise InvalidInput(f"method must be {' or '.join(methods)}, got {question.method!r}")
+    if not 1 <= len(question.columns) <= MAX_COLUMNS:
+        raise InvalidInput(f"a model has 1..{MAX_COLUMNS} columns, got {len(question.columns)}")
+    response, _ = _model(plan, question)
+    if question.family == Request.LOGISTIC and not isinstance(response, Indicator):
+        raise InvalidInput(
+            "a logistic regression explains whether an attribute has a value, not a number"
+        )
+
+
+def check_regressors(plan: Plan, question: Request, levels: Collection[str]) -> None:
+    """Raise `InvalidInput` for a number that a level's reports cannot make a regressor."""
+    for column in question.columns:
+        for variable in column.variables:
+            for level in levels:
+                mechanism = plan.levels[level].mechanisms[variable.attribute]
+                if isinstance(mechanism, MeanMechanism):
+                    try:
+                        square_scores(mechanism)
+                    except InvalidInput as error:
+                        raise InvalidInput(f"{variable.attribute!r}: {error}") from None
+
+
+def fit(plan: Plan, question: Request, records: Complete) -> analyst_pb2.FitResponse:
+    """Answer a `FitRequest` from the records that report all its attributes.
+
+    Raises `NoReports` where there are none, or too few for the model, `InvalidInput` for what
+    cannot be asked.
+    """
+    check_fit(plan, question)
+    names = attributes_of(question)
+    given = cohorts(plan, names, records)
+    response, columns = _model(plan, question)
+    alike = plan.levels_differ_at_most == 0
+    found: Fit
+    try:
+        if question.family == Request.LINEAR:
+            found = linear(given, response, columns, alike=alike)
+        else:
+            assert isinstance(response, Indicator)
+            found = logistic(given, response, columns, alike=alike)
+    except NotReady as error:
+        raise NoReports(str(error)) from error
+    low, high = found.interval(_confidence(question), simultaneous=question.simultaneous)
+    answer = analyst_pb2.FitResponse(
+        survey=plan.survey,
+        confidence=_confidence(question),
+        simultaneous=question.simultaneous,
+        reports=found.n,
+        method=found.method,
+        repeats=max(own.repeats.factor for own in given),
+        warning=found.warning,
+    )
+    errors = found.standard_error
+    several = [found.value, errors, found.value / errors, found.p_value, low, high]
+    for each, naive in zip(np.stack(several, axis=1).tolist(), found.naive.tolist(), strict=True):
+        value, spread, z, p_value, least, most = each
+        answer.coefficients.add(
+            estimate=value,
+            standard_error=spread,
+            z=z,
+            p_value=p_value,
+            low=least,
+            high=most,
+            naive=None if np.isnan(naive) else naive,
+        )
+    return answer
+
+
+def cohorts(plan: Plan, names: Sequence[str], records: Complete) -> list[Records]:
+    """Return the records of each combination of levels, with their repeats."""
+    if not records.codes:
+        raise NoReports(f"no stored record reports {' and '.join(map(repr, names))} together yet")
+    counts = {key: len(codes[0]) for key, codes in records.codes.items()}
+    known = repeats(plan, names, counts)
+    parts: dict[tuple[str, ...], list[Sequence[Codes]]] = {}
+    for (_, levels), codes in records.codes.items():
+        parts.setdefault(levels, []).append(codes)
+    found = []
+    for levels, several in parts.items():
+        mechanisms = [
+            plan.levels[level].mechanisms[name] for name, level in zip(names, levels, strict=True)
+        ]
+        joined = [np.concatenate(arrays) for arrays in zip(*several, strict=True)]
+        found.append(Records(mechanisms, joined, known[levels]))
+    return found
+
+
+def _model(plan: Plan, question: Request) -> tuple[Variable, list[Product]]:
+    """Return the response and the columns, by the attributes' places."""
+    names = attributes_of(question)
+    columns = [
+        tuple(_variable(plan, names, variable) for variable in column.variables)
+        for column in question.columns
+    ]
+    return _variable(plan, names, question.response), columns
+
+
+def _variable(plan: Plan, names: Sequence[str], variable: analyst_pb2.Variable) -> Variable:
+    name, place = variable.attribute, names.index(variable.attribute)
+    domain = plan.attributes[name].domain
+    if not isinstance(domain, Categorical):
+        if variable.HasField("value"):
+            raise InvalidInput(f"{name!r} is a number: it has no value {variable.value!r}")
+        return Number(place, domain.low, domain.high)
+    if not variable.HasField("value"):
+        raise InvalidInput(f"{name!r} has values: say which one the variable tells of")
+    if variable.value not in domain.values:
+        raise InvalidInput(f"{name!r} has no value {variable.value!r}; its values are {domain}")
+    return Indicator(place, domain.values.index(variable.value))
+
+
+def _confidence(question: Request) -> float:
+    confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
+    if not 0 < confidence < 1:
+        raise InvalidInput(f"confidence must lie strictly between 0 and 1, got {confidence}")
+    return confidence

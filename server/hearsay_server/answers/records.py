@@ -1,0 +1,188 @@
+"""Records that report several attributes, read from batches: what questions about pairs are from.
+
+A tally has one attribute's reports. What two attributes tell together is in the records alone, and
+so only as long as the retention keeps rows.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hearsay.plans import presence
+from hearsay.plans.plan import Plan
+from hearsay.v1 import analyst_pb2, collector_pb2
+from hearsay_server.answers.queries import NoReports
+from ldp.core.mechanism import Codes
+from ldp.core.repeated import Repeats, factors
+from ldp.errors import InvalidInput
+from ldp.estimating.pairs import PairTally, check_pair, count_pairs
+
+Answer = analyst_pb2.CrosstabResponse | analyst_pb2.CompareGroupsResponse | analyst_pb2.FitResponse
+
+Key = tuple[str, tuple[str, ...]]
+"""A period, and the level of each attribute."""
+
+
+@dataclass(frozen=True, eq=False)
+class Complete:
+    """The codes of records that report all attributes asked for, by period and levels.
+
+    Each value has an array of codes for each attribute, in the same order of records.
+    """
+
+    codes: Mapping[Key, Sequence[Codes]]
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes the codes take."""
+        return sum(array.nbytes for arrays in self.codes.values() for array in arrays)
+
+
+def check_together(plan: Plan, attributes: Sequence[str], levels: Collection[str]) -> None:
+    """Raise `InvalidInput` where by the plan no record at these levels reports all of them."""
+    together = " and ".join(map(repr, attributes))
+    for name in attributes:
+        if name not in plan.questions:
+            views = [view for view, own in plan.views.items() if name in own.attributes]
+            raise InvalidInput(
+                f"no view asks {together} together, and only {', '.join(views)} ask {name!r}: "
+                "there is no record that tells of both"
+            )
+    if all(plan.levels[name].budget.reported < len(attributes) for name in levels):
+        raise InvalidInput(
+            f"no record reports {together} together: a record of this survey reports fewer "
+            'attributes, drawn at random (budget = "sample"). A survey whose budget is split can '
+            "tell, or one with a view of them"
+        )
+
+
+def complete(
+    plan: Plan,
+    attributes: Sequence[str],
+    levels: Collection[str],
+    batches: Iterable[Sequence[collector_pb2.Batch]],
+) -> Complete:
+    """Return the records of the batches that report all the attributes at these levels.
+
+    The batches were checked before they were stored.
+    """
+    names = list(plan.levels)
+    asked = set(attributes)
+    parts: dict[Key, list[list[Codes]]] = {}
+    for page in batches:
+        rows = sum(batch.rows for batch in page)
+        at = {name: np.full(rows, -1, dtype=np.int16) for name in attributes}
+        place = {name: np.zeros(rows, dtype=np.intp) for name in attributes}
+        data: dict[tuple[str, str], list[bytes]] = {}
+        seen: dict[tuple[str, str], int] = {}
+        start = 0
+        for batch in page:
+            for column in batch.columns:
+                if column.attribute not in asked or column.level not in levels:
+                    continue
+                key = column.attribute, column.level
+                where = start + np.flatnonzero(presence.unpack(column.present, batch.rows))
+                at[column.attribute][where] = names.index(column.level)
+                before = seen.get(key, 0)
+                place[column.attribute][where] = np.arange(before, before + where.size)
+                seen[key] = before + where.size
+                data.setdefault(key, []).append(column.codes)
+            start += batch.rows
+        decoded = {
+            key: plan.levels[key[1]].mechanisms[key[0]].decode(b"".join(codes), seen[key])
+            for key, codes in data.items()
+        }
+        together = np.stack([at[name] for name in attributes])
+        kept = np.flatnonzero((together >= 0).all(axis=0))
+        for combination in np.unique(together[:, kept], axis=1).T:
+            mine = kept[(together[:, kept] == combination[:, None]).all(axis=0)]
+            these = tuple(names[level] for level in combination)
+            arrays = [
+                decoded[name, level][place[name][mine]]
+                for name, level in zip(attributes, these, strict=True)
+            ]
+            parts.setdefault((page[0].period, these), []).append(arrays)
+    joined = {
+        key: [np.concatenate(arrays) for arrays in zip(*several, strict=True)]
+        for key, several in parts.items()
+    }
+    return Complete(joined)
+
+
+@contextmanager
+def telling_of_dropped(dropped: int) -> Iterator[None]:
+    """Say in the error that there are no records that rows were dropped, where some were."""
+    try:
+        yield
+    except NoReports as error:
+        if not dropped:
+            raise
+        raise NoReports(
+            f"{error}: the retention has dropped the rows of {dropped} batches, and what "
+            "attributes tell together is in the rows alone"
+        ) from None
+
+
+def warn_of_dropped(answer: Answer, dropped: int) -> None:
+    """Add a warning where the answer is from what the retention has left of the rows."""
+    if dropped:
+        text = (
+            f"the retention has dropped the rows of {dropped} batches: this is from the rows that "
+            "are stored still"
+        )
+        answer.warning = f"{answer.warning}; {text}" if answer.warning else text
+
+
+def merged(parts: Sequence[Complete]) -> Complete:
+    """Return the records of all parts."""
+    several: dict[Key, list[Sequence[Codes]]] = {}
+    for part in parts:
+        for key, arrays in part.codes.items():
+            several.setdefault(key, []).append(arrays)
+    return Complete(
+        {
+            key: [np.concatenate(arrays) for arrays in zip(*each, strict=True)]
+            for key, each in several.items()
+        }
+    )
+
+
+def pairs(plan: Plan, attributes: tuple[str, str], records: Complete) -> dict[Key, PairTally]:
+    """Return the pair tallies of the records of two attributes."""
+    found = {}
+    for (period, levels), codes in records.codes.items():
+        first, second = (
+            plan.levels[level].mechanisms[name]
+            for name, level in zip(attributes, levels, strict=True)
+        )
+        found[period, levels] = count_pairs(first, codes[0], second, codes[1])
+    return found
+
+
+def check_countable(plan: Plan, attributes: tuple[str, str], levels: Collection[str]) -> None:
+    """Raise `InvalidInput` where the pair tallies of two attributes would be too large."""
+    first, second = attributes
+    for one in levels:
+        for other in levels:
+            check_pair(plan.levels[one].mechanisms[first], plan.levels[other].mechanisms[second])
+
+
+def repeats(
+    plan: Plan, attributes: Sequence[str], counts: Mapping[Key, int]
+) -> dict[tuple[str, ...], Repeats]:
+    """Return the repeats of the records of each combination of levels, as `repeats.of_levels`.
+
+    Codes may be the same in all periods where an attribute has memos. `counts` are the numbers
+    of records.
+    """
+    combinations = list(dict.fromkeys(levels for _, levels in counts))
+    periods = list(dict.fromkeys(period for period, _ in counts))
+    reports: NDArray[np.float64] = np.zeros((len(combinations), len(periods)))
+    for (period, levels), n in counts.items():
+        reports[combinations.index(levels), periods.index(period)] += n
+    memo = any(plan.attributes[name].memo for name in attributes)
+    each = zip(combinations, factors(reports).tolist(), strict=True)
+    return {levels: Repeats(factor, memo) for levels, factor in each}

@@ -1,0 +1,359 @@
+"""Two attributes together at the command line: tables, tests, groups, and `hearsay fit`."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from hearsay import Analyst
+from hearsay.asking import Selection
+from hearsay.columns import FIT_COLUMNS, naive
+from hearsay.together import fit_request, groups_request
+from hearsay.v1 import analyst_pb2
+from hearsay_server.commands import connect, plotting
+from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
+from hearsay_server.commands.shown import Shown, interval_heading, plain, repeats_text, warn
+from ldp.errors import InvalidInput
+
+_WIDTH = 86
+"""Characters of a table of coefficients."""
+
+_DIFFERENCES = 40
+"""Differences that are printed; CSV and JSON have all."""
+
+
+class TwoAttributes:
+    """What is asked of two attributes: `--joint`, `--independent` or `--given ATTRIBUTE`."""
+
+    def __init__(self, joint: bool, independent: bool, given: str, nonnegative: bool) -> None:
+        """Take the options; raise `InvalidInput` for more than one of them."""
+        if sum([joint, independent, bool(given)]) > 1:
+            raise InvalidInput("choose one of --joint, --independent and --given")
+        if nonnegative and not joint:
+            raise InvalidInput("--nonnegative is of --joint: name two attributes")
+        self._independent, self._given, self._nonnegative = independent, given, nonnegative
+        self.asked = joint or independent or bool(given)
+
+    def check(self, attribute: str, other: str) -> None:
+        """Raise `InvalidInput` unless two attributes are named, and one of them is `given`."""
+        if not self.asked:
+            raise InvalidInput(
+                f"of {attribute!r} and {other!r} say what is asked: --joint, --independent, or "
+                "--given one of them"
+            )
+        if not (attribute and other):
+            raise InvalidInput("name two attributes after the survey")
+        if self._given and self._given not in (attribute, other):
+            raise InvalidInput(f"--given must be {attribute} or {other}, got {self._given!r}")
+
+    def ask(
+        self,
+        analyst: Analyst,
+        survey: str,
+        attribute: str,
+        other: str,
+        show: Shown,
+        *,
+        confidence: float,
+        simultaneous: bool,
+        method: str,
+        selection: Selection,
+        plot: Path | None,
+    ) -> None:
+        """Ask the server and print the answer."""
+        if self._given:
+            told = other if self._given == attribute else attribute
+            groups = analyst.query_groups(
+                groups_request(
+                    survey,
+                    told,
+                    self._given,
+                    confidence=confidence,
+                    simultaneous=simultaneous,
+                    method=method,
+                    selection=selection,
+                )
+            )
+            _show_groups(groups, show)
+            if plot is not None:
+                plotting.groups(groups, plot)
+            return
+        table = analyst.query_crosstab(
+            analyst_pb2.CrosstabRequest(
+                survey=survey,
+                attribute=attribute,
+                other=other,
+                confidence=confidence,
+                simultaneous=simultaneous,
+                method=method,
+                nonnegative=self._nonnegative,
+                selection=analyst_pb2.Selection(**selection),
+            )
+        )
+        if self._independent:
+            _show_test(table, show)
+        else:
+            _show_table(table, show)
+        if plot is not None:
+            plotting.crosstab(table, plot)
+
+
+def _show_table(answer: analyst_pb2.CrosstabResponse, show: Shown) -> None:
+    warn(answer.warning)
+    names = ["estimate", "standard_error", "low", "high"]
+    if show.as_json:
+        typer.echo(json.dumps(plain(answer, reports=answer.reports), indent=2))
+        return
+    if show.as_csv:
+        lines = [
+            [
+                cell.value,
+                cell.other,
+                *(getattr(cell.share, name) for name in names),
+                answer.confidence,
+                answer.reports,
+            ]
+            for cell in answer.rows
+        ]
+        heading = [answer.attribute, answer.other, *names, "confidence", "reports"]
+        show.write_csv(heading, lines)
+        return
+    across = list(dict.fromkeys(cell.other for cell in answer.rows))
+    Console().print(
+        f"[bold]{escape(answer.title or answer.attribute)} / "
+        f"{escape(answer.other_title or answer.other)}[/bold]"
+    )
+    table = Table(f"{answer.attribute} \\ {answer.other}")
+    for name in across:
+        table.add_column(escape(name), justify="right")
+    cells = {(cell.value, cell.other): cell.share for cell in answer.rows}
+    for value in dict.fromkeys(cell.value for cell in answer.rows):
+        own = [cells[value, name] for name in across]
+        table.add_row(
+            escape(value), *(f"{row.estimate:.4f}\n±{row.standard_error:.4f}" for row in own)
+        )
+    Console().print(table)
+    Console().print("± one standard error; --csv has the intervals", soft_wrap=True)
+    _print_test(answer)
+
+
+def _print_test(answer: analyst_pb2.CrosstabResponse) -> None:
+    test = answer.independence
+    Console().print(
+        f"independence: chi-squared {test.statistic:.2f} on {test.degrees} degrees of freedom, "
+        f"p = {test.p_value:.3g}",
+        soft_wrap=True,
+    )
+    Console().print(
+        f"{answer.reports:,} records, {answer.method}{repeats_text(answer.repeats)}", soft_wrap=True
+    )
+
+
+def _show_test(answer: analyst_pb2.CrosstabResponse, show: Shown) -> None:
+    warn(answer.warning)
+    names = ("statistic", "degrees", "p_value", "noncentrality", "detectable")
+    found = {name: getattr(answer.independence, name) for name in names}
+    if show.as_json:
+        typer.echo(json.dumps({**found, "reports": answer.reports}, indent=2))
+    elif show.as_csv:
+        show.write_csv([*names, "reports"], [[*found.values(), answer.reports]])
+    else:
+        _print_test(answer)
+        test = answer.independence
+        Console().print(
+            f"noncentrality about {test.noncentrality:.1f}; a dependence of {test.detectable:.1f} "
+            "would be found at significance 0.05 in 80% of cases",
+            soft_wrap=True,
+        )
+
+
+def _show_groups(answer: analyst_pb2.CompareGroupsResponse, show: Shown) -> None:
+    warn(answer.warning)
+    if show.as_json:
+        typer.echo(json.dumps(plain(answer, reports=answer.reports), indent=2))
+        return
+    names = ["estimate", "standard_error", "low", "high"]
+    if show.as_csv:
+        lines = [
+            [
+                row.group,
+                "",
+                row.row.label,
+                *(getattr(row.row, name) for name in names),
+                "",
+                answer.confidence,
+                answer.reports,
+            ]
+            for row in answer.rows
+        ]
+        lines += [
+            [
+                row.first_group,
+                row.second_group,
+                row.difference.label,
+                row.difference.difference,
+                row.difference.standard_error,
+                row.difference.low,
+                row.difference.high,
+                row.difference.adjusted_p_value,
+                answer.confidence,
+                answer.reports,
+            ]
+            for row in answer.differences
+        ]
+        heading = [answer.by, "less_than", answer.attribute, *names, "adjusted_p_value"]
+        heading[1] = "compared_with"
+        show.write_csv([*heading, "confidence", "reports"], lines)
+        return
+    Console().print(
+        f"[bold]{escape(answer.title or answer.attribute)} / "
+        f"{escape(answer.by_title or answer.by)}[/bold]"
+    )
+    interval = interval_heading(answer.confidence, answer.simultaneous)
+    table = Table(answer.by, answer.attribute)
+    for heading_ in (answer.statistic, "std. error", interval):
+        table.add_column(heading_, justify="right")
+    before = ""
+    for row in answer.rows:
+        if before and row.group != before:
+            table.add_section()
+        own = row.row
+        table.add_row(
+            escape(row.group) if row.group != before else "",
+            escape(own.label),
+            f"{own.estimate:.4f}",
+            f"{own.standard_error:.4f}",
+            f"{own.low:.4f} to {own.high:.4f}",
+        )
+        before = row.group
+    Console().print(table)
+    table = Table("difference", answer.attribute)
+    for heading_ in (answer.statistic, interval, "p (Holm)"):
+        table.add_column(heading_, justify="right")
+    for each in answer.differences[:_DIFFERENCES]:
+        found = each.difference
+        table.add_row(
+            escape(f"{each.second_group} - {each.first_group}"),
+            escape(found.label),
+            f"{found.difference:.4f}",
+            f"{found.low:.4f} to {found.high:.4f}",
+            f"{found.adjusted_p_value:.2g}",
+        )
+    Console().print(table)
+    if (more := len(answer.differences) - _DIFFERENCES) > 0:
+        Console().print(f"{more:,} more differences are not shown: --csv has all")
+    Console().print(
+        f"{answer.reports:,} records, {answer.method}{repeats_text(answer.repeats)}", soft_wrap=True
+    )
+
+
+def fit(
+    context: typer.Context,
+    survey: Annotated[str, typer.Argument(help="The survey's name.")],
+    formula: Annotated[str, typer.Argument(help='Such as "wage ~ age + C(sex)".')],
+    logit: Annotated[
+        bool, typer.Option(help="Logistic, of whether an attribute has a value.")
+    ] = False,
+    success: Annotated[
+        str, typer.Option(help="The value that is explained; else the last of two.")
+    ] = "",
+    method: Annotated[
+        str, typer.Option(help="Of --logit: corrected, or forward (maximum likelihood).")
+    ] = "",
+    level: Annotated[
+        list[str] | None, typer.Option(help="Only records of this level; repeatable.")
+    ] = None,
+    period: Annotated[
+        list[str] | None, typer.Option(help="Only records of this period; repeatable.")
+    ] = None,
+    first: Annotated[str, typer.Option("--from", help="Only this period and later ones.")] = "",
+    last: Annotated[
+        str, typer.Option("--to", "--until", help="Only this period and earlier ones.")
+    ] = "",
+    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    simultaneous: Annotated[
+        bool, typer.Option(help="Intervals that cover all coefficients at once.")
+    ] = False,
+    target: Target = DEFAULT_ADDRESS,
+    insecure: Insecure = False,
+    token: Token = None,
+    as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+) -> None:
+    """Fit a regression to the randomised records, with errors that allow for the noise."""
+    if as_json and as_csv:
+        raise InvalidInput("choose one of --json and --csv")
+    if method and not logit:
+        raise InvalidInput("--method is of --logit")
+    selection = Selection(
+        levels=level or (), periods=period or (), first_period=first, last_period=last
+    )
+    with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
+        model = analyst.model(survey, formula, logistic=logit, success=success)
+        answer = analyst.query_fit(
+            fit_request(
+                survey,
+                model,
+                logistic=logit,
+                method=method,
+                confidence=confidence,
+                simultaneous=simultaneous,
+                selection=selection,
+            )
+        )
+    warn(answer.warning)
+    if as_json:
+        document = plain(answer, reports=answer.reports)
+        for entry, label in zip(document["coefficients"], model.labels, strict=True):
+            entry["term"] = label
+        typer.echo(json.dumps({**document, "formula": formula}, indent=2))
+    elif as_csv:
+        lines = [
+            [label, *(getattr(row, name) for name in FIT_COLUMNS), naive(row), answer.reports]
+            for label, row in zip(model.labels, answer.coefficients, strict=True)
+        ]
+        Shown(False, True, False).write_csv(["term", *FIT_COLUMNS, "naive", "reports"], lines)
+    else:
+        typer.echo(summary(answer, model.labels, model.explained, logit))
+
+
+def summary(
+    answer: analyst_pb2.FitResponse, labels: Sequence[str], explained: str, logistic: bool
+) -> str:
+    """Return the coefficients as a table in the style of statsmodels."""
+    kind = "Logistic" if logistic else "Linear"
+    width = max(_WIDTH, 70 + max(map(len, labels)))
+    first = width - 70
+    tail = (1 - answer.confidence) / 2
+    heads = ["coef", "std err", "z", "P>|z|", f"[{tail:.3g}", f"{1 - tail:.3g}]", "naive"]
+    lines = [
+        f"{kind} regression of randomised records".center(width).rstrip(),
+        "=" * width,
+        f"Explained: {explained}",
+        f"Records:   {answer.reports:,}",
+        f"Method:    {answer.method}{repeats_text(answer.repeats)}",
+        "=" * width,
+        " " * first + "".join(f"{head:>10}" for head in heads),
+        "-" * width,
+    ]
+    for label, row in zip(labels, answer.coefficients, strict=True):
+        numbers = [
+            f"{row.estimate:.4f}",
+            f"{row.standard_error:.4f}",
+            f"{row.z:.3f}",
+            f"{row.p_value:.3f}",
+            f"{row.low:.4f}",
+            f"{row.high:.4f}",
+            f"{row.naive:.4f}" if row.HasField("naive") else "-",
+        ]
+        lines.append(f"{label:<{first}}" + "".join(f"{number:>10}" for number in numbers))
+    lines += [
+        "=" * width,
+        "naive: what the randomised answers give if they are taken for true ones",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,132 @@
+"""Questions about attributes that records report together: reads pages, counts in a process.
+
+What a page tells is counted in the question's process before the next page is read, and is small
+beside the rows, but for regressions, which need the codes of every record.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import grpc
+
+from hearsay.plans.plan import Plan
+from hearsay.v1 import analyst_pb2, collector_pb2
+from hearsay_server.answers import fits, questions
+from hearsay_server.answers.records import Complete, Key
+from hearsay_server.serving.analyses import Analyses
+from hearsay_server.serving.status import Ended
+from hearsay_server.storage.selection import Selected, resolve
+from hearsay_server.storage.store import Store
+from ldp import InvalidInput
+from ldp.estimating.pairs import PairTally
+
+Page = Sequence[collector_pb2.Batch]
+Read = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Runs a function that reads the store in a thread."""
+
+_TOGETHER = 1 << 16
+"""Rows of pages that are counted by one call of the process."""
+
+_MOST_BYTES = 256 << 20
+"""Bytes of codes that one regression may be from: they wait in the server's memory."""
+
+Table = analyst_pb2.CrosstabRequest | analyst_pb2.CompareGroupsRequest
+
+
+def attributes_of(question: Table) -> tuple[str, str]:
+    """Return the two attributes of a question, in the order of its pair tallies."""
+    if isinstance(question, analyst_pb2.CrosstabRequest):
+        return question.attribute, question.other
+    return question.attribute, question.by
+
+
+class Together:
+    """Answers questions about several attributes from the stored rows.
+
+    Attributes that a view asks together are one question, whose tallies tell as much.
+    """
+
+    def __init__(self, store: Store, analyses: Analyses, read: Read) -> None:
+        self._store = store
+        self._analyses = analyses
+        self._read = read
+
+    async def tabled(self, frozen: bytes, plan: Plan, question: Table) -> Sequence[bytes]:
+        """Answer a `Crosstab` or a `CompareGroups` in messages."""
+        names = attributes_of(question)
+        _check_attributes(plan, names)
+        selected = resolve(plan, question.selection)
+        sums: dict[Key, PairTally] = {}
+        async with self._analyses.process() as run:
+            await run(questions.check_together, frozen, question, selected.levels)
+            if asked := plan.questions_of(names):
+                tallies = await self._read(
+                    lambda: self._store.tallies(plan.survey, asked, selected)
+                )
+                if isinstance(question, analyst_pb2.CrosstabRequest):
+                    return await run(questions.crosstab_of_views, frozen, question, tallies)
+                return await run(questions.groups_of_views, frozen, question, tallies)
+
+            async def count(pages: list[Page]) -> None:
+                found = await run(questions.pairs, frozen, names, selected.levels, pages)
+                for key, tally in found.items():
+                    sums[key] = sums[key] + tally if key in sums else tally
+
+            dropped = await self._each(plan, selected, count)
+            if isinstance(question, analyst_pb2.CrosstabRequest):
+                return await run(questions.crosstab, frozen, question, sums, dropped)
+            return await run(questions.compare_groups, frozen, question, sums, dropped)
+
+    async def fit(self, frozen: bytes, plan: Plan, question: analyst_pb2.FitRequest) -> bytes:
+        """Answer a `Fit` in one message."""
+        names = fits.attributes_of(question)
+        _check_attributes(plan, names)
+        selected = resolve(plan, question.selection)
+        parts: list[Complete] = []
+        async with self._analyses.process() as run:
+            await run(questions.check_together, frozen, question, selected.levels)
+            size = 0
+
+            async def keep(pages: list[Page]) -> None:
+                nonlocal size
+                found = await run(questions.complete, frozen, names, selected.levels, pages)
+                size += found.bytes
+                if size > _MOST_BYTES:
+                    raise InvalidInput(
+                        f"the records of this model take more than {_MOST_BYTES >> 20} MiB: ask "
+                        "for fewer periods, or for fewer attributes"
+                    )
+                parts.append(found)
+
+            dropped = await self._each(plan, selected, keep)
+            return await run(questions.fit, frozen, question, parts, dropped)
+
+    async def _each(
+        self, plan: Plan, selected: Selected, work: Callable[[list[Page]], Awaitable[None]]
+    ) -> int:
+        """Give all selected pages to `work`; return how many batches the retention had dropped."""
+        counted = await self._read(lambda: self._store.counted(plan.survey, selected))
+        pages = self._store.batches(plan.survey, selected)
+        held: list[Page] = []
+        rows = 0
+        while page := await self._read(lambda: next(pages, None)):
+            held.append(page)
+            rows += sum(batch.rows for batch in page)
+            if rows >= _TOGETHER:
+                await work(held)
+                held, rows = [], 0
+        if held:
+            await work(held)
+        return sum(counts.dropped for counts in counted.values())
+
+
+def _check_attributes(plan: Plan, names: Sequence[str]) -> None:
+    """End the call where the survey lacks one; raise `InvalidInput` for one given twice."""
+    for name in names:
+        if name not in plan.attributes:
+            detail = (
+                f"{plan.survey!r} has no attribute {name!r}; it has {', '.join(plan.attributes)}"
+            )
+            raise Ended(grpc.StatusCode.NOT_FOUND, detail)
+    if len(set(names)) < len(names):
+        raise InvalidInput(f"a question about two attributes names two, got {names[0]!r} twice")

@@ -1,0 +1,105 @@
+"""Logistic regression from randomised records: unbiased, with errors that cover."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from ldp import KRR, InvalidInput, PiecewiseMechanism, UnaryEncoding
+from ldp.core.mechanism import Mechanism
+from ldp.errors import NotReady
+from ldp.estimating.logistic import logistic
+from ldp.estimating.regression import Indicator, Number, Records
+from ldp.testing import SeededCoins
+
+BETA = np.array([-1.0, 0.5, 1.0, -0.7])
+COLUMNS = [(), (Indicator(1, 1),), (Indicator(1, 2),), (Indicator(2, 1),)]
+
+
+def people(n: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
+    """Return y, an age group and a sex of n people, whose truth is BETA."""
+    age, sex = rng.integers(0, 3, n), rng.integers(0, 2, n)
+    odds = BETA[0] + BETA[1] * (age == 1) + BETA[2] * (age == 2) + BETA[3] * sex
+    return [(rng.random(n) < expit(odds)).astype(np.int64), age, sex]
+
+
+def asked(make: type[Mechanism], epsilon: float, n: int, seed: int) -> Records:
+    """Return the randomised records of n people."""
+    mechanisms = [make(k, epsilon) for k in (2, 3, 2)]  # type: ignore[call-arg]
+    coins = SeededCoins(seed)
+    values = people(n, np.random.default_rng(seed))
+    each = zip(mechanisms, values, strict=True)
+    return Records(mechanisms, [m.randomize_many(v, coins) for m, v in each])
+
+
+def test_without_noise_it_is_the_maximum_likelihood_of_the_answers() -> None:
+    import statsmodels.api as sm
+
+    records = asked(KRR, 30.0, 2000, 1)
+    found = logistic([records], Indicator(0, 1), COLUMNS)
+    y, age, sex = people(2000, np.random.default_rng(1))
+    design = np.stack([np.ones(2000), age == 1, age == 2, sex], axis=1).astype(float)
+    expected = sm.Logit(y, design).fit(disp=0)
+    robust = sm.Logit(y, design).fit(disp=0, cov_type="HC0")
+    assert found.value == pytest.approx(expected.params, abs=1e-6)
+    assert found.naive == pytest.approx(expected.params, abs=1e-6)
+    assert found.standard_error == pytest.approx(robust.bse, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("make", "runs"),
+    [(KRR, 400), pytest.param(UnaryEncoding, 100, marks=pytest.mark.slow)],
+    ids=["krr", "unary"],
+)
+def test_intervals_cover_the_truth(make: type[Mechanism], runs: int) -> None:
+    fits = [
+        logistic([asked(make, 2.0, 20_000, seed)], Indicator(0, 1), COLUMNS) for seed in range(runs)
+    ]
+    values = np.array([fit.value for fit in fits])
+    errors = np.array([fit.standard_error for fit in fits])
+    noise = 1.2533 * values.std(axis=0) / runs**0.5
+    assert (np.abs(np.median(values, axis=0) - BETA) < 4 * noise).all()
+    assert errors.mean(axis=0) == pytest.approx(values.std(axis=0), rel=0.2)
+    covered = np.abs(values - BETA) < 1.96 * errors
+    assert covered.mean() == pytest.approx(0.95, abs=0.02 if make is KRR else 0.04)
+    if make is KRR:
+        naive = np.mean([fit.naive for fit in fits], axis=0)
+        assert (np.abs(naive) < 0.75 * np.abs(BETA)).all()  # what it would be without correction
+
+
+def test_levels_count_alike_or_by_their_precision() -> None:
+    records = [asked(KRR, 5.0, 10_000, 1), asked(KRR, 1.5, 10_000, 2)]
+    mixed = logistic(records, Indicator(0, 1), COLUMNS)
+    alike = logistic(records, Indicator(0, 1), COLUMNS, alike=True)
+    assert (mixed.method, alike.method) == ("corrected, stratified", "corrected, pooled")
+    assert (alike.standard_error < 0.75 * mixed.standard_error).all()
+    for fit in (mixed, alike):
+        assert (np.abs(fit.value - BETA) < 4 * fit.standard_error).all()
+
+
+def test_interactions_are_products_of_indicators() -> None:
+    records = asked(KRR, 4.0, 50_000, 3)
+    both = [(Indicator(1, 1), Indicator(2, 1)), (Indicator(1, 2), Indicator(2, 1))]
+    found = logistic([records], Indicator(0, 1), [*COLUMNS, *both])
+    assert (np.abs(found.value[4:]) < 4 * found.standard_error[4:]).all()
+    only = logistic([records], Indicator(0, 1), [()])
+    share = np.mean(people(50_000, np.random.default_rng(3))[0])
+    assert expit(only.value[0]) == pytest.approx(share, abs=0.01)
+
+
+def test_models_that_cannot_be_are_refused() -> None:
+    records = asked(KRR, 2.0, 100, 1)
+    number = Records(
+        [*records.mechanisms[:2], PiecewiseMechanism(2.0)],
+        [*records.codes[:2], np.zeros(100, "u2")],
+    )
+    with pytest.raises(InvalidInput, match="on categories: collect the number in bins"):
+        logistic([number], Indicator(0, 1), [(), (Number(2),)])
+    with pytest.raises(InvalidInput, match="what is explained cannot explain itself"):
+        logistic([records], Indicator(0, 1), [(Indicator(0, 0),)])
+    large = KRR(101, 1.0)
+    many = Records([records.mechanisms[0], large, large], [np.zeros(100, "u1")] * 3)
+    with pytest.raises(InvalidInput, match="5000 combinations of values at most, got 101 x 101"):
+        logistic([many], Indicator(0, 1), [(), (Indicator(1, 1),), (Indicator(2, 1),)])
+    with pytest.raises(NotReady, match="no solution in 60 randomised records"):
+        logistic([asked(KRR, 0.3, 60, 5)], Indicator(0, 1), COLUMNS)
