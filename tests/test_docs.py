@@ -64,7 +64,8 @@ def test_the_draws_of_every_mechanism_of_a_plan_are_there() -> None:
 def test_every_name_of_a_survey_is_there_with_its_mechanism() -> None:
     made = {name: make(8, 1.0).name for name, make in catalogue.CATEGORICAL.items()}
     made |= {name: make(1.0).name for name, make in catalogue.NUMERIC.items()}
-    made |= {name: make(8, 1.0).name for name, make in catalogue.BINNED.items()}
+    made |= {name: make(8, 2, 1.0).name for name, make in catalogue.SETS.items()}
+    made |= {name: make((8,), 1.0).name for name, make in catalogue.BINNED.items()}
     del made["auto"]
     documented = {
         name: plan_name

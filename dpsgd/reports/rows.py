@@ -4,10 +4,12 @@ There are two ways to have them, with the same columns: the frame of `hearsay.An
 the output of `hearsay export`, a folder of Parquet files or one of them. Of an export that
 continues earlier ones, the files in their folders are read as well: `_export.json` lists them.
 An attribute has a column of its codes, missing where a row has none: integers where a code is one,
-else the bytes of the code; and a column `<attribute>__level` of level names. Beside them, in the
+else the bytes of the code; and a column `<attribute>__level` of level names; one that has maps of
+sensitive values also `<attribute>__map`, of their names or "no map". Beside them, in the
 frame's attrs as `channels` and in the schema's metadata as `hearsay.channels`, stands a JSON
 object: attribute, then level, to the mechanism's name, epsilon and integers, as
-{"mechanism": "krr", "epsilon": 1.0, "integers": {"k": [10], "resample": [...]}}.
+{"mechanism": "krr", "epsilon": 1.0, "integers": {"k": [10], "resample": [...]}}, with those of its
+maps, by name, as "maps".
 """
 
 import json
@@ -34,13 +36,16 @@ METADATA = b"hearsay.channels"
 """The key of the channels in a Parquet schema's metadata; a frame's attrs use its last part."""
 
 _LEVEL = "__level"
+_MAP, _NO_MAP = "__map", "no map"
 _MANIFEST = "_export.json"
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
     """One attribute of n rows: codes, shape (n,), arbitrary where a row has none, and positions in
-    `names` of their levels, shape (n,), -1 where it has none."""
+    `names` of their levels, shape (n,), -1 where it has none.
+
+    A level is here a level and a map of those who chose one, as "strict, mine"."""
 
     codes: NDArray[Any]
     levels: NDArray[np.integer]
@@ -73,9 +78,12 @@ class Rows:
             codes, levels = frame[name], frame[name + _LEVEL].astype("category").cat
             if codes.dtype != object:
                 codes = codes.fillna(0)
-            columns[name] = Column(
-                codes.to_numpy(), levels.codes.to_numpy(), tuple(levels.categories), channels
-            )
+            found = levels.codes.to_numpy(), tuple(levels.categories)
+            if name + _MAP in there:
+                maps = frame[name + _MAP].astype("category").cat
+                found = _by_map(*found, maps.codes.to_numpy(), tuple(maps.categories))
+            _check_maps(name, channels, "the frame", there)
+            columns[name] = Column(codes.to_numpy(), *found, channels)
         return cls(len(frame), columns)
 
     @classmethod
@@ -95,6 +103,9 @@ class Rows:
         if attributes is not None:
             wanted = [column for name in attributes for column in (name, name + _LEVEL)]
         try:
+            if wanted is not None:
+                schema = pyarrow.parquet.ParquetDataset(_files(path)).schema
+                wanted += [n + _MAP for n in attributes or () if n + _MAP in schema.names]
             table = pyarrow.parquet.read_table(_files(path), columns=wanted)
         except (pyarrow.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
             raise InvalidInput(f"cannot read {path}: {error}") from None
@@ -107,14 +118,11 @@ class Rows:
             codes = table.column(name).combine_chunks()
             if pyarrow.types.is_integer(codes.type):
                 codes = codes.fill_null(0)
-            levels = table.column(name + _LEVEL).cast("string").combine_chunks()
-            levels = levels.dictionary_encode()
-            columns[name] = Column(
-                codes.to_numpy(zero_copy_only=False),
-                levels.indices.fill_null(-1).to_numpy(zero_copy_only=False),
-                tuple(levels.dictionary.to_pylist()),
-                channels,
-            )
+            found = _encoded(table.column(name + _LEVEL))
+            if name + _MAP in there:
+                found = _by_map(*found, *_encoded(table.column(name + _MAP)))
+            _check_maps(name, channels, str(path), there)
+            columns[name] = Column(codes.to_numpy(zero_copy_only=False), *found, channels)
         return cls(len(table), columns)
 
     def reports(self, attribute: str) -> Reports:
@@ -215,13 +223,47 @@ def _channels(
         found = {}
         for attribute in document if attributes is None else attributes:
             found[attribute] = {
-                level: _built(channel, built) for level, channel in document[attribute].items()
+                name: _built(channel, built)
+                for level, own in document[attribute].items()
+                for name, channel in (
+                    (level, {key: value for key, value in own.items() if key != "maps"}),
+                    *((_named(level, chosen), of) for chosen, of in own.get("maps", {}).items()),
+                )
             }
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
         raise InvalidInput(
             f"{where} does not say how its codes were randomised: {error!r}"
         ) from None
     return found
+
+
+def _named(level: str, chosen: str) -> str:
+    """Return the name of the people at a level who chose a map."""
+    return level if chosen == _NO_MAP else f"{level}, {chosen}"
+
+
+def _encoded(column: Any) -> tuple[NDArray[np.integer], tuple[str, ...]]:
+    """Return an Arrow column of text as positions, -1 for null, and the names of these."""
+    found = column.cast("string").combine_chunks().dictionary_encode()
+    positions = found.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return positions, tuple(found.dictionary.to_pylist())
+
+
+def _by_map(
+    levels: NDArray[np.integer],
+    level_names: tuple[str, ...],
+    maps: NDArray[np.integer],
+    map_names: tuple[str, ...],
+) -> tuple[NDArray[np.integer], tuple[str, ...]]:
+    """Return positions among the names of every level and map, -1 where a row has no level."""
+    names = tuple(_named(level, chosen) for level in level_names for chosen in map_names)
+    return np.where(levels < 0, -1, levels.astype(np.int64) * len(map_names) + maps), names
+
+
+def _check_maps(name: str, channels: Mapping[str, Mechanism], where: str, there: set[str]) -> None:
+    """Raise `InvalidInput` where an attribute has maps, and no column says who chose which."""
+    if name + _MAP not in there and any(", " in cohort for cohort in channels):
+        raise InvalidInput(f"{where} has no column {name + _MAP!r}")
 
 
 def _built(channel: Mapping[str, Any], built: dict[str, Mechanism]) -> Mechanism:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ldp.core.estimation import Cohorts
 from ldp.core.estimator import MAX_MATRIX, Estimator
-from ldp.core.mechanism import Counted, FrequencyOracle
+from ldp.core.mechanism import Counted, Supporting
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
 from ldp.mechanisms.frequency.histogram import SummingHistogram
@@ -98,11 +98,11 @@ _WEIGHTS: Mapping[str, Callable[[Floats], Floats]] = {
 
 
 def _range(mechanism: Estimator) -> tuple[Floats, Floats]:
-    if isinstance(mechanism, FrequencyOracle):
-        # In every mechanism some code supports a category and some other does not.
+    if isinstance(mechanism, Supporting):
+        # In every mechanism some code supports a parameter and some other does not.
         p, q = mechanism.support
         ends = (float(-q / (p - q)), float((1 - q) / (p - q)))
-        return np.full(mechanism.k, ends[0]), np.full(mechanism.k, ends[1])
+        return np.full(mechanism.parameters, ends[0]), np.full(mechanism.parameters, ends[1])
     if isinstance(mechanism, MeanMechanism):
         return np.array([float(min(mechanism.scores))]), np.array([float(max(mechanism.scores))])
     if isinstance(mechanism, SummingHistogram):

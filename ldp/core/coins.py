@@ -145,12 +145,19 @@ class Coins:
         return np.unpackbits(packed, count=n, bitorder="little").view(np.bool_)
 
     def below(self, bound: int) -> int:
-        """Return an integer uniform on 0..bound-1, by rejection; 1 <= bound <= 2**64."""
-        if not 1 <= bound <= ONE:
-            raise InvalidInput(f"bound must lie in 1..2**64, got {bound}")
-        limit = ONE - ONE % bound
+        """Return an integer uniform on 0..bound-1, by rejection; bound >= 1.
+
+        A bound above 2**64 takes several words at once, the least significant first.
+        """
+        if bound < 1:
+            raise InvalidInput(f"bound must be at least 1, got {bound}")
+        size, range_ = 8, ONE
+        if bound > ONE:
+            size = 8 * -(-(bound - 1).bit_length() // 64)
+            range_ = 1 << 8 * size
+        limit = range_ - range_ % bound
         while True:
-            word = int.from_bytes(self._bytes(8), "little")
+            word = int.from_bytes(self._bytes(size), "little")
             if word < limit:
                 return word % bound
 

@@ -315,12 +315,11 @@ class Categorical(Mechanism, Frequencies):
             raise InvalidInput(f"{self.name}: k must lie in 2..{largest}, got {self.k}")
 
 
-class FrequencyOracle(Categorical):
-    """A pure frequency oracle over the categories 0..k-1.
+class Supporting(Mechanism):
+    """A mechanism whose reports support each parameter, a share of the people, or do not.
 
-    A report supports its true category with probability `p` and any other with `q`; counting
-    supports is enough (Wang et al., USENIX Security 2017, section 3). `debias` gives the k
-    frequencies; they need not sum to one.
+    A report supports the parameter of a person who has it with probability `p`, and of another one
+    with `q`; counting supports is enough (Wang et al., USENIX Security 2017, section 3).
     """
 
     @property
@@ -329,13 +328,8 @@ class FrequencyOracle(Categorical):
         """Return (p, q), exactly."""
 
     @property
-    def tally_size(self) -> int:
-        return self.k
-
-    @property
-    def variation(self) -> Fraction | None:
-        p, q = self.support
-        return p - q if self.two_valued else None
+    def bounds(self) -> tuple[float, float]:
+        return 0.0, 1.0
 
     @cached_property
     def _rounded_support(self) -> tuple[float, float]:
@@ -343,25 +337,9 @@ class FrequencyOracle(Categorical):
         p, q = self.support
         return float(q), float(p - q)
 
-    @property
-    def step(self) -> NDArray[np.float64]:
-        return np.full(self.k, 1 / self._rounded_support[1])
-
     def supports(self, tally: Tally) -> NDArray[np.int64]:
-        """Return how many reports support each category, shape (k,)."""
+        """Return how many reports support each parameter, shape (parameters,)."""
         return tally.counts
-
-    def evidence(self, codes: Codes, value: int) -> NDArray[np.int64]:
-        return np.asarray(self._supported(codes, self._check_value(value)), dtype=np.int64)
-
-    def each_counted(self, codes: Codes) -> NDArray[np.int64]:
-        if self.tally_size != self.k:
-            return super().each_counted(codes)
-        return np.stack([self.evidence(codes, value) for value in range(self.k)], axis=1)
-
-    @abstractmethod
-    def _supported(self, codes: Codes, value: int) -> NDArray[Any]:
-        """Tell which codes support the category, shape (n,)."""
 
     def debias(self, tally: Tally) -> NDArray[np.float64]:
         q, gain = self._rounded_support
@@ -379,6 +357,39 @@ class FrequencyOracle(Categorical):
         s = truth * gain + q
         variance = s * (1 - s) / (n * gain**2)
         return variance, variance * (1 - 2 * s) / (n * gain)
+
+
+class FrequencyOracle(Supporting, Categorical):
+    """A pure frequency oracle over the categories 0..k-1.
+
+    A report supports its true category with probability `p` and any other with `q`. `debias` gives
+    the k frequencies; they need not sum to one.
+    """
+
+    @property
+    def tally_size(self) -> int:
+        return self.k
+
+    @property
+    def step(self) -> NDArray[np.float64]:
+        return np.full(self.k, 1 / self._rounded_support[1])
+
+    @property
+    def variation(self) -> Fraction | None:
+        p, q = self.support
+        return p - q if self.two_valued else None
+
+    def evidence(self, codes: Codes, value: int) -> NDArray[np.int64]:
+        return np.asarray(self._supported(codes, self._check_value(value)), dtype=np.int64)
+
+    def each_counted(self, codes: Codes) -> NDArray[np.int64]:
+        if self.tally_size != self.k:
+            return super().each_counted(codes)
+        return np.stack([self.evidence(codes, value) for value in range(self.k)], axis=1)
+
+    @abstractmethod
+    def _supported(self, codes: Codes, value: int) -> NDArray[Any]:
+        """Tell which codes support the category, shape (n,)."""
 
 
 def as_array(name: str, values: ArrayLike | Sequence[Any]) -> NDArray[Any]:

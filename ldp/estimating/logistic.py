@@ -75,10 +75,12 @@ def logistic(
     each = zip(weights, scores, strict=True)
     shares: Floats = np.sum([w * own.shares for w, own in each], axis=0) / n
     covariance = sandwich(_slope(shares, cells.design, value), given, weights, spreads)
-    return Fit(value, covariance, n, method_of(given, alike), _naive(given, response, columns))
+    return Fit(value, covariance, n, method_of(given, alike), naive_fit(given, response, columns))
 
 
-def _naive(records: Sequence[Records], response: Indicator, columns: Sequence[Product]) -> Floats:
+def naive_fit(
+    records: Sequence[Records], response: Indicator, columns: Sequence[Product]
+) -> Floats:
     """Return the fit that takes the codes for the truth; nan where a code is no value."""
     nan = np.full(len(columns), np.nan)
     places = {v.place for column in columns for v in column} | {response.place}

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ldp.core.estimation import Cohorts
-from ldp.core.estimator import Estimator
+from ldp.core.estimator import Estimator, Frequencies
 from ldp.core.repeated import Repeats
 from ldp.errors import InvalidInput
 from ldp.estimating.likelihood import (
@@ -28,8 +28,8 @@ from ldp.estimating.likelihood import (
     StructuredCohort,
     most_likely,
 )
-from ldp.estimating.pooling import with_repeats
-from ldp.estimating.simplex import tangent_inverse
+from ldp.estimating.pooling import pool_with_covariance, with_repeats
+from ldp.estimating.simplex import definite, inverse, maximize_quadratic, tangent_inverse
 from ldp.mechanisms.numbers.mean import MAX_POINTS, MeanMechanism
 from ldp.mechanisms.ranges.waves import Waves
 
@@ -208,6 +208,8 @@ def estimate_points(cohorts: Cohorts, points: int) -> PointDistribution:
     reports do not tell so many points apart.
     """
     check_points([mechanism for mechanism, _ in cohorts], points)
+    if any(_has_moments_only(mechanism) for mechanism, _ in cohorts):
+        return _by_moments(cohorts)
     codes = [_cohort(mechanism, points, tally.counts) for mechanism, tally in cohorts]
     likely, _ = most_likely(CohortLikelihood(codes), _PILOT_GAP)
     pilot = (cohorts.n * likely + 1 / points) / (cohorts.n + 1)
@@ -224,6 +226,27 @@ def estimate_points(cohorts: Cohorts, points: int) -> PointDistribution:
         pilot=pilot,
         n=cohorts.n,
         people=people,
+    )
+
+
+def _has_moments_only(mechanism: Estimator) -> bool:
+    """Tell whether an estimator has frequencies with a covariance, and no channel from points."""
+    return isinstance(mechanism, Frequencies) and not isinstance(mechanism, Waves)
+
+
+def _by_moments(cohorts: Cohorts) -> PointDistribution:
+    """Estimate the shares of points from frequencies and their covariances (`pooling.pool`)."""
+    found, covariance = pool_with_covariance(cohorts, "gls")
+    curvature = definite(tangent_inverse(covariance))
+    nearest = maximize_quadratic(curvature, curvature @ found.value, found.value > 0)
+    likely = nearest / nearest.sum()
+    return PointDistribution(
+        likely=likely,
+        unconstrained=found.value,
+        covariance=covariance,
+        pilot=(cohorts.n * likely + 1 / likely.size) / (cohorts.n + 1),
+        n=cohorts.n,
+        people=sum(t.n / r.factor for (_, t), r in zip(cohorts, cohorts.repeats, strict=True)),
     )
 
 
@@ -244,6 +267,8 @@ def check_points(mechanisms: Sequence[Estimator], points: int) -> None:
                 f"the reports were randomised in {mechanism.k} bins: they cannot tell {points} "
                 "points apart"
             )
+        if isinstance(mechanism, Frequencies) and mechanism.k != points:
+            raise InvalidInput(f"the reports are of {mechanism.k} bins, got {points} points")
     numbers = [m for m in mechanisms if isinstance(m, MeanMechanism)]
     most = 1 + max((mechanism.steps for mechanism in numbers), default=points)
     if points > most:
@@ -353,6 +378,12 @@ def precision(cohorts: Sequence[tuple[Estimator, int, Repeats]], points: int) ->
     uniform = np.full(points, 1 / points)
     information = np.zeros((points, points))
     for mechanism, n, repeats in cohorts:
+        if isinstance(mechanism, Frequencies) and _has_moments_only(mechanism):
+            covariance = mechanism.covariance(uniform, 1)
+            # The shares sum to one, which leaves a direction without variance.
+            own = np.zeros(points), n * inverse(covariance + np.trace(covariance) / points)
+            information += with_repeats(own, repeats, uniform, n)[1]
+            continue
         counts = np.zeros(mechanism.tally_size, dtype=np.int64)
         counts[0] = n
         information += _evidence(_cohort(mechanism, points, counts), uniform, repeats)[1]

@@ -11,7 +11,7 @@ categories under hashing, where they are for ideal hashing (`Frequencies.covaria
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
 import numpy as np
@@ -20,6 +20,7 @@ from scipy.special import chdtrc
 
 from ldp.core.estimation import Cohorts, Estimate, estimate, scalar_weighted
 from ldp.core.estimator import MAX_MATRIX, Frequencies
+from ldp.core.mechanism import Supporting
 from ldp.core.repeated import Repeats
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
@@ -149,7 +150,8 @@ def homogeneity(cohorts: Cohorts) -> Homogeneity:
 
     The statistic is a quadratic (Wald) form, sum_g (f_g - f)' I_g (f_g - f), f_g being the
     estimate from cohort g alone and I_g its information near the pooled f; for one
-    parameter, Cochran's sum. It is not the likelihood ratio, which it equals to second order,
+    parameter, Cochran's sum; for items' shares the largest of these, with Bonferroni's correction.
+    It is not the likelihood ratio, which it equals to second order,
     but exists where a tally has no likelihood. Codes, or coordinates of an estimate, of which
     a cohort expects fewer than `FEW` are taken together, as Cochran's rule has it (Biometrics
     10, 1954), but not codes expected once that come half as often as at the uniform distribution.
@@ -162,6 +164,8 @@ def homogeneity(cohorts: Cohorts) -> Homogeneity:
         raise InvalidInput("homogeneity is a question for two or more cohorts with reports")
     if cohorts.parameters == 1:
         return _cochran(cohorts)
+    if _are_shares(cohorts):
+        return _one_by_one(cohorts)
     f = near_distribution(cohorts)
     each = []
     for one in cohorts.alone():
@@ -221,8 +225,14 @@ def _grouped(expected: Floats, candidates: NDArray[np.bool_]) -> Floats | None:
 
 
 def can_be_tested(cohorts: Cohorts) -> bool:
-    """Tell whether `homogeneity` applies: to means, and to so many categories at most."""
-    return cohorts.parameters == 1 or _fits_matrices(cohorts)
+    """Tell whether `homogeneity` applies: to means, to shares of items that need not sum to one,
+    and to so many categories at most."""
+    return cohorts.parameters == 1 or _are_shares(cohorts) or _fits_matrices(cohorts)
+
+
+def _are_shares(cohorts: Cohorts) -> bool:
+    """Tell whether the parameters are shares of people, of which one may be in several."""
+    return all(isinstance(m, Supporting) and not isinstance(m, Frequencies) for m, _ in cohorts)
 
 
 def _fits_matrices(cohorts: Cohorts) -> bool:
@@ -297,6 +307,24 @@ def pool_with_covariance(
     return _scored(f, _added(each), cohorts.n, method)
 
 
+def planned_covariance(cohorts: Sequence[tuple[Frequencies, float]], f: Floats) -> Floats:
+    """Return the covariance that `pool` by mle would have, shape (k, k), before any report.
+
+    The cohorts are mechanisms with their numbers of reports, one at least, from a population of
+    frequencies f > 0, shape (k,). For mechanisms whose tallies count codes it is the Cramer-Rao
+    bound. Raises `InvalidInput` where a code cannot come from f, or the cohorts do not tell all
+    categories apart. Cost: O(cohorts k**3).
+    """
+    information = np.zeros((f.size, f.size))
+    for mechanism, n in cohorts:
+        matrix = mechanism.matrix()
+        if matrix is None:
+            information += n * inverse(_covariance_of_one(mechanism, f))
+        else:
+            information += matrix @ (matrix * (n / (f @ matrix))).T
+    return tangent_inverse(information)
+
+
 def with_repeats(evidence: Evidence, repeats: Repeats, f: Floats, n: int) -> Evidence:
     """Return the evidence of n reports, with the covariance that repeats add to I**-1.
 
@@ -353,10 +381,7 @@ def _moments_evidence(
     """
     k, n = f.size, tally.n
     seen = np.maximum(f, 1 / (n + k))  # where f is zero a variance must not be
-    covariance = mechanism.covariance(seen / seen.sum(), 1)
-    level = np.trace(covariance) / k
-    if covariance.sum() <= 1e-9 * k * level:
-        covariance = covariance + level / k  # the estimate always sums to one: no news there
+    covariance = _covariance_of_one(mechanism, seen / seen.sum())
     step = np.maximum(mechanism.step, 1e-9)
     groups = _grouped(n * np.diag(covariance) / step**2, mechanism.step > 0) if coarse else None
     if groups is None:
@@ -364,6 +389,29 @@ def _moments_evidence(
     else:
         information = n * groups.T @ inverse(groups @ covariance @ groups.T) @ groups
     return information @ (mechanism.debias(tally) - f), information
+
+
+def _one_by_one(cohorts: Cohorts) -> Homogeneity:
+    """Test each parameter by Cochran's sum; the p-value is the largest one's, for all of them.
+
+    By Bonferroni's correction nothing is assumed of how the parameters depend on each other.
+    """
+    truth = np.clip(estimate(cohorts).value, *cohorts.bounds)
+    values = np.array([m.debias(tally) for m, tally in cohorts])
+    seen = [m.tally_variance(truth, tally) for m, tally in cohorts]
+    variances = cohorts.allowing(truth, seen)
+    center = (values / variances).sum(axis=0) / (1 / variances).sum(axis=0)
+    largest = _test(float(((values - center) ** 2 / variances).sum(axis=0).max()), len(cohorts) - 1)
+    return replace(largest, p_value=min(1.0, cohorts.parameters * largest.p_value))
+
+
+def _covariance_of_one(mechanism: Frequencies, f: Floats) -> Floats:
+    """Return the covariance of one report's debias, shape (k, k), regular."""
+    covariance = mechanism.covariance(f, 1)
+    level = np.trace(covariance) / f.size
+    if covariance.sum() <= 1e-9 * f.size * level:
+        covariance = covariance + level / f.size  # the estimate always sums to one: no news there
+    return covariance
 
 
 def _cochran(cohorts: Cohorts) -> Homogeneity:

@@ -64,13 +64,15 @@ def answer(
     *,
     most: float = math.inf,
     tested: bool = True,
+    groups: str = "levels",
 ) -> Answer:
     """Estimate the parameters of the people who answered, with the pooled estimate beside it.
 
     `most` is a bound on the difference of two cohorts' parameters, in their unit: without one
     the estimate is stratified, with 0 it is pooled. `method` is that of `pool`. The cohorts are
     tested for homogeneity unless `tested` is false or they cannot be: a pooled estimate of cohorts
-    that differ has a warning. Raises `InvalidInput` unless most >= 0, and as `pool` does.
+    that differ has a warning, which calls them `groups`. Raises `InvalidInput` unless most >= 0,
+    and as `pool` does.
     """
     if not most >= 0:
         raise InvalidInput(f"the most that cohorts may differ by must be >= 0, got {most}")
@@ -84,12 +86,12 @@ def answer(
         found = stratified(cohorts) if most == math.inf else bounded(cohorts, most)
         return Answer(found, pooled, test, seen, "")
     if test is None:
-        warning = "whether the levels differ was not tested: so many values would take too long"
+        warning = f"whether the {groups} differ was not tested: so many values would take too long"
     elif test.p_value < SIGNIFICANCE:
         warning = (
-            f"the levels differ (chi-squared {test.statistic:.1f} on {test.degrees} degrees of "
+            f"the {groups} differ (chi-squared {test.statistic:.1f} on {test.degrees} degrees of "
             f"freedom, p = {test.p_value:.2g}), so what is pooled describes nobody: ask for the "
-            "stratified estimate, or for each level by itself"
+            "stratified estimate, or for each one by itself"
         )
     else:
         warning = ""

@@ -36,6 +36,10 @@ from ldp.mechanisms.policies.mean_table import PolicyMeanTable
 from ldp.mechanisms.policies.subsets import PolicySubsets
 from ldp.mechanisms.policies.unary import PolicyUnary
 from ldp.mechanisms.ranges.waves import Waves
+from ldp.mechanisms.sets.base import SetMechanism
+from ldp.mechanisms.sets.choice import best_for_sets
+from ldp.mechanisms.sets.set_bits import SetBits
+from ldp.mechanisms.sets.set_selection import SetSelection
 
 __all__ = [
     "HRR",
@@ -63,12 +67,16 @@ __all__ = [
     "PolicyUnary",
     "ProjectiveGeometry",
     "RandomizedResponse",
+    "SetBits",
+    "SetMechanism",
+    "SetSelection",
     "SquareWave",
     "SubsetSelection",
     "SummingHistogram",
     "UnaryChain",
     "UnaryEncoding",
     "Waves",
+    "best_for_sets",
     "build",
     "thresholding_histogram",
 ]
@@ -120,6 +128,13 @@ NUMBERS: Mapping[str, Callable[[float], MeanMechanism]] = {
     "square_wave": SquareWave,
 }
 """Constructors from epsilon, of mechanisms for the mean of numbers in [-1, 1]."""
+
+SETS: Mapping[str, Callable[[int, int, float], SetMechanism]] = {
+    "set_selection": lambda items, most, epsilon: SetSelection(items, epsilon, most),
+    "set_pairs": lambda items, most, epsilon: SetSelection.pairing(items, epsilon, most),
+    "set_bits": lambda items, most, epsilon: SetBits(items, epsilon),
+}
+"""Constructors from (items, items of the largest set, epsilon), of mechanisms for sets of items."""
 
 
 def _in_plans() -> dict[str, type[Mechanism]]:

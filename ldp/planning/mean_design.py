@@ -168,7 +168,9 @@ def _solved(policy: Policy, shares: Floats | None, scores: Floats) -> Floats | N
         b_ub=most,
         A_eq=sums.tocsr(),
         b_eq=np.concatenate([np.ones(k), numbers]),
-        method="highs",
+        # The interior point method, whose solution is then moved to a vertex, takes half the time
+        # of the simplex method on a line of points, and more than that on plain tables.
+        method="highs" if shares is None else "highs-ipm",
     )
     if found.x is None:
         return None

@@ -11,7 +11,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from vectors import answers, histories, mechanisms, plans  # noqa: E402
+from vectors import answers, histories, mechanisms, plans, sets  # noqa: E402
 from vectors.notation import written  # noqa: E402
 
 FILES: Mapping[str, Callable[[], Mapping[str, Any]]] = {
@@ -21,6 +21,7 @@ FILES: Mapping[str, Callable[[], Mapping[str, Any]]] = {
     "bounds.json": mechanisms.bounds,
     "checks.json": mechanisms.checks,
     "numbers.json": answers.numbers,
+    "sets.json": sets.sets,
     "arcs.json": answers.arcs,
     "views.json": answers.views,
     "periods.json": answers.periods,

@@ -5,11 +5,14 @@ of a batch of reports is drawing as many random subsets with numpy's seeded gene
 secure nor exact, nor of the right distribution.
 """
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 from ldp import Coins
 from ldp.core.policy import Policy
+from ldp.planning import graded, mean_design
 from ldp.planning.design import design
 from ldp.planning.rays import Pool, Prices
 
@@ -66,3 +69,22 @@ def test_subsets_batch_floor_insecure_numpy(benchmark) -> None:
         return np.packbits(chosen, axis=1)
 
     assert benchmark(floor).shape == (REPORTS, 8)
+
+
+NUMBERS = {
+    "plain, 16 points": Policy.uniform(16, 1.0),
+    "a region, 21 points": Policy.one_sided(21, range(8, 21), 1.0),
+    "on a line, 32 points": graded.on_a_line(
+        31, [(Fraction(1), Fraction(1, 4))], Fraction(1, 4), 4.0
+    ),
+    "on a line, 64 points": graded.on_a_line(
+        63, [(Fraction(1), Fraction(1, 63))], Fraction(1, 4), 4.0
+    ),
+}
+
+
+@pytest.mark.parametrize("policy", NUMBERS.values(), ids=NUMBERS)
+@pytest.mark.benchmark(group="design of a table for numbers")
+def test_design_of_a_table_for_numbers(benchmark, policy: Policy) -> None:
+    table = benchmark.pedantic(mean_design.under, args=[policy], rounds=1, warmup_rounds=1)
+    assert table.realised_epsilon >= 0.999 * policy.epsilon

@@ -14,6 +14,7 @@ from ldp.estimating.distribution import reconstruct
 from ldp.estimating.points import estimate_points, even_cuts
 from ldp.mechanisms.numbers.mean import MeanMechanism
 from ldp.mechanisms.numbers.square_wave import half_width
+from ldp.planning import mean_design
 
 N, EPSILON = 1_000_000, 1.0
 MECHANISMS = [
@@ -21,6 +22,7 @@ MECHANISMS = [
     PiecewiseMechanism(EPSILON),
     HybridMechanism(EPSILON),
     SquareWave(EPSILON),
+    mean_design.plain(EPSILON),
 ]
 
 Array = NDArray[np.float64]
@@ -70,11 +72,22 @@ def insecure_hybrid(values: Array) -> Array:
     )
 
 
+def insecure_mean_table(values: Array) -> NDArray[np.intp]:
+    table, generator = mean_design.plain(EPSILON), np.random.default_rng()
+    ends = np.cumsum(table.matrix(), axis=1)
+    ends[:, -1] = 1  # one search in all rows, each a unit above the one before it
+    ends += np.arange(table.steps + 1)[:, np.newaxis]
+    place = (values + 1) / 2 * table.steps
+    point = (place + generator.random(values.size)).astype(np.intp)
+    return np.searchsorted(ends.ravel(), generator.random(values.size) + point)
+
+
 FLOORS = {
     "onebit": insecure_onebit,
     "piecewise": insecure_piecewise,
     "hybrid": insecure_hybrid,
     "square_wave": insecure_square_wave,
+    "mean_table": insecure_mean_table,
 }
 
 

@@ -10,6 +10,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from ldp import Coins, Mechanism, mechanisms
 from ldp.core.longitudinal import Longitudinal
 from ldp.core.policy import Policy
+from ldp.planning import mean_design
 from ldp.planning.design import design
 
 K, EPSILON, LIFETIME = 1024, 1.0, 2.0
@@ -29,14 +30,18 @@ MAKE: Mapping[str, Callable[[], Mechanism]] = {
     "krr_chain": lambda: mechanisms.KRRChain.calibrate(K, EPSILON, LIFETIME),
     "laplace": lambda: mechanisms.LaplaceMechanism(EPSILON),
     "loloha": lambda: mechanisms.LOLOHA.calibrate(K, EPSILON, LIFETIME),
+    "mean_table": lambda: mean_design.plain(EPSILON),
     "onebit": lambda: mechanisms.OneBitMean(EPSILON),
     "ordered": lambda: mechanisms.OrderedExponential(64, EPSILON),
     "piecewise": lambda: mechanisms.PiecewiseMechanism(EPSILON),
+    "policy_mean_table": lambda: mean_design.under(Policy.one_sided(21, range(8, 21), EPSILON)),
     "policy_subsets": lambda: design(Policy.one_sided(K, range(16), EPSILON)).mechanism,
     "policy_table": lambda: design(Policy.one_sided(16, range(4), EPSILON)).mechanism,
     "policy_unary": lambda: mechanisms.PolicyUnary.utility_optimised(K, range(16), EPSILON),
     "projective": lambda: mechanisms.ProjectiveGeometry(K, EPSILON),
     "rappor": lambda: mechanisms.RAPPOR.calibrate(EPSILON, LIFETIME),
+    "set_bits": lambda: mechanisms.SetBits(K, EPSILON),
+    "set_selection": lambda: mechanisms.SetSelection(K, EPSILON, 5),
     "she": lambda: mechanisms.SummingHistogram(K, EPSILON),
     "square_wave": lambda: mechanisms.SquareWave(EPSILON),
     "subset": lambda: mechanisms.SubsetSelection(K, EPSILON),
@@ -53,6 +58,8 @@ LONGITUDINAL = ("dbitflip", "krr_chain", "loloha", "rappor", "unary_chain")
 def value_of(mechanism: Mechanism) -> Any:
     if mechanism.name == "rappor":
         return "a string"
+    if isinstance(mechanism, mechanisms.SetMechanism):
+        return (3, 7, 500, 1000, 1023)
     return mechanism.k // 2 if hasattr(mechanism, "k") else 0.3
 
 

@@ -18,7 +18,7 @@ from vectors.notation import Script, written
 
 from hearsay import InvalidInput
 from hearsay.plans import domains, period
-from hearsay.plans.domains import Binned, Numeric
+from hearsay.plans.domains import Binned, Numeric, Ratings, SetOf
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.plan import parse
 from hearsay.plans.views import View
@@ -254,10 +254,10 @@ MESSAGES = {
     "text": r"U\+|single spaces|normal form",
     "period": "period must be empty or one of",
     "attributes": "needs attributes, each with a name",
-    "domain": "bins|values|class|whole steps|step must|points|low and high|needs a domain|twice"
-    "|sensitive|resolution|within|cap must",
+    "domain": "bins|values|keys|at_most|class|map|whole steps|step must|points|low and high"
+    "|needs a domain|twice|sensitive|resolution|within|cap must",
     "memo": "memo",
-    "views": r"^views\[",
+    "views": "^views",
     "levels": "needs levels, each|^levels: |mechanisms for",
     "chances": "budget has one epsilon|chances must sum",
     "epsilon": "promises epsilon",
@@ -305,6 +305,60 @@ def test_combinations_have_the_category_that_the_vectors_say() -> None:
             assert (view.category(drawn), coins.used) == (category, used)
             stream = reference.Stream(bytes.fromhex(seed))
             assert reference.combination(sizes, given, stream) == category
+
+
+def test_sets_become_items_as_the_vectors_say() -> None:
+    for case in cases("sets.json", "sets"):
+        count, most, clamp = case["values"], case["at_most"], case["clamp"]
+        names = tuple(f"v{place}" for place in range(count))
+        domain = SetOf(names, most, clamp)
+        for places, items, seed, used in case["answers"]:
+            text = reference.Stream(bytes.fromhex(seed))
+            assert reference.set_answer(most, clamp, places, text) == items
+            assert text.used == used
+            if items is None:
+                with pytest.raises(InvalidInput):
+                    domain.encode([names[place] for place in places])
+                continue
+            coins = Script(bytes.fromhex(seed))
+            value = domain.encode([names[place] for place in places])
+            assert list(domain.settled(value, coins)) == items
+            assert coins.used == used
+        for seed, items, used in case["anything"]:
+            text, coins = reference.Stream(bytes.fromhex(seed)), Script(bytes.fromhex(seed))
+            assert reference.any_set(count, most, text) == items
+            assert list(domain.settled(domain.anything(coins), coins)) == items
+            assert coins.used == text.used == used
+
+
+def test_ratings_become_items_as_the_vectors_say() -> None:
+    for case in cases("sets.json", "ratings"):
+        count, most, clamp = case["keys"], case["at_most"], case["clamp"]
+        low, high = double(case["low"]), double(case["high"])
+        names = tuple(f"v{place}" for place in range(count))
+        domain = Ratings(names, low, high, most, clamp)
+        for shown, places, items, seed, used in case["answers"]:
+            rated = [(key, double(rating)) for key, rating in shown]
+            text = reference.Stream(bytes.fromhex(seed))
+            kept = reference.shares(low, high, most, clamp, rated)
+            if places is None:
+                assert kept is None
+                with pytest.raises(InvalidInput):
+                    domain.encode({names[key]: rating for key, rating in rated})
+                continue
+            assert kept is not None
+            assert [[key, str(share)] for key, share in kept] == places
+            assert reference.signs(reference.some(kept, most, text), text) == items
+            coins = Script(bytes.fromhex(seed))
+            value = domain.encode({names[key]: rating for key, rating in rated})
+            assert [[key, str(share)] for key, share in value] == places
+            assert list(domain.settled(value, coins)) == items
+            assert coins.used == text.used == used
+        for seed, items, used in case["anything"]:
+            text, coins = reference.Stream(bytes.fromhex(seed)), Script(bytes.fromhex(seed))
+            assert reference.any_ratings(count, most, text) == items
+            assert list(domain.settled(domain.anything(coins), coins)) == items
+            assert coins.used == text.used == used
 
 
 def test_numbers_find_their_place_as_the_vectors_say() -> None:
@@ -426,7 +480,10 @@ def test_reports_make_the_bytes_of_a_batch_and_come_out_of_them() -> None:
             )
             for cell in row:
                 code = bytes.fromhex(cell["code"])
-                report.columns.add(attribute=cell["attribute"], level=cell["level"], codes=code)
+                by_map = cell.get("map", "")
+                report.columns.add(
+                    attribute=cell["attribute"], level=cell["level"], codes=code, map=by_map
+                )
             reports.append(report)
         batch = together(reports)
         batch.id = bytes.fromhex(case["id"])
@@ -435,5 +492,7 @@ def test_reports_make_the_bytes_of_a_batch_and_come_out_of_them() -> None:
         parsed = collector_pb2.Batch.FromString(data)
         for row in (0, len(reports) - 1):
             alone = only(parsed, [row])
-            shown = {(c["attribute"], c["level"], c["code"]) for c in case["rows"][row]}
-            assert {(c.attribute, c.level, c.codes.hex()) for c in alone.columns} == shown
+            shown = {
+                (c["attribute"], c["level"], c["code"], c.get("map", "")) for c in case["rows"][row]
+            }
+            assert {(c.attribute, c.level, c.codes.hex(), c.map) for c in alone.columns} == shown

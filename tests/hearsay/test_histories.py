@@ -115,6 +115,8 @@ class Device:
             self.survey,
             ledger=self.file,
             level=options["level"],
+            maps=options.get("maps", {}),
+            may_reveal=options.get("may_reveal", {}),
             epsilon=double(options["epsilon"]) if "epsilon" in options else 64.0,
             caps=Caps(
                 life=double(caps["life"]) if "life" in caps else None,
@@ -216,6 +218,7 @@ def shown(batch: collector_pb2.Batch, again: bool) -> dict[str, Any]:
                 c.attribute,
                 c.level,
                 batch.rows if not c.present else sum(map(int.bit_count, c.present)),
+                *([c.map] if c.map else []),
             ]
             for c in batch.columns
         ],

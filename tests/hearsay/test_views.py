@@ -11,13 +11,14 @@ from hearsay import Caps, InvalidInput, PlanRefused
 from hearsay.agreement import Agreement
 from hearsay.choices import Agreed, Choices
 from hearsay.plans import plan as plans
-from hearsay.plans.domains import Categorical
+from hearsay.plans.domains import Categorical, Grid
 from hearsay.plans.views import MOST_COMBINATIONS, combined
 from hearsay.recording.terms import Terms
 from hearsay.testing import RecordingTransport
 from hearsay.v1 import plan_pb2, survey_pb2
 from hearsay_server.surveys import survey as surveys
 from ldp.core.exact import log_upper
+from ldp.mechanisms.ranges.waves import Waves
 from ldp.testing import SeededCoins
 from support import Calendar, device
 
@@ -134,6 +135,64 @@ def test_a_value_is_protected_in_combinations_as_its_attribute_declares(
                     assert kept <= declared
 
 
+# --- numbers in bins -----------------------------------------------------------------------------
+
+NUMBERS = """
+name = "flights"
+views = [["minutes", "distance"], ["minutes", "late"]]
+[levels]
+strict = 1.0
+[[attributes]]
+name = "minutes"
+[attributes.numeric]
+low = 0
+high = 1440
+bins = {bins}
+[[attributes]]
+name = "distance"
+[attributes.numeric]
+low = 0
+high = 3000
+clamp = true
+bins = 4
+[[attributes]]
+name = "late"
+[attributes.categorical]
+values = ["no", "yes"]
+"""
+
+
+def test_two_numbers_in_bins_are_a_grid_and_others_are_values() -> None:
+    plan = plans.parse(resolved(text=NUMBERS.replace("{bins}", "3")))
+    grid, mixed = (plan.questions[name].domain for name in plan.views)
+    assert isinstance(grid, Grid) and grid.sides == (3, 4)
+    assert grid.labels[4] == "480 to under 960, 0 to under 750"
+    (waves, other) = plan.levels["strict"].mechanisms.values()
+    assert isinstance(waves, Waves) and waves.sides == (3, 4)
+    assert isinstance(mixed, Categorical) and len(mixed.values) == 6 and not mixed.sensitive
+    assert mixed.labels[1] == "0 to under 480, yes" and other.parameters == 6
+    with pytest.raises(InvalidInput, match="waves does not fit 3 x 4 bins"):
+        grid.check(Waves((4, 3), 1.0))
+
+
+def test_a_record_of_numbers_is_placed_in_their_rectangle() -> None:
+    plan = plans.parse(resolved(text=NUMBERS.replace("{bins}", "3")))
+    transport = RecordingTransport(resolved(text=NUMBERS.replace("{bins}", "3")))
+    mine = Terms.of(plan, Choices("strict"), Agreed("flights", 1.0), frozenset())
+    values = {"minutes": 500, "distance": 9000, "late": "yes"}
+    encoded = {name: mine.encode(name, answer) for name, answer in values.items()}
+    coins = SeededCoins(1)
+    assert mine.value("minutes+distance", encoded, coins) == 1 * 4 + 3
+    assert mine.value("minutes+late", encoded, coins) == 1 * 2 + 1
+    with device(transport, "flights") as client:
+        assert set(client.record(**values).taken) == set(values)
+
+
+def test_two_numbers_have_at_most_so_many_bins_together() -> None:
+    with pytest.raises(InvalidInput, match=r"minutes\+distance\): .* at most 256 .* 65 x 4 = 260"):
+        resolved(text=NUMBERS.replace("{bins}", "65"))
+
+
 # --- privacy, by enumeration ---------------------------------------------------------------------
 
 
@@ -211,7 +270,7 @@ def _looser(message: plan_pb2.Plan) -> None:
         (_views([]), r"views\[0\]: a view is of two attributes at least"),
         (_views(["smokes", "smokes"]), r"each attribute once, got 'smokes' 2 times"),
         (_views(["smokes", "drinks"]), r"'drinks' is no attribute; expected smokes, sleeps"),
-        (_views(["smokes", "minutes"]), r"'minutes' has no list of values"),
+        (_views(["smokes", "minutes"]), r"'minutes' has neither a list of values nor bins"),
         (
             _views(["smokes", "sleeps"], ["sleeps", "smokes"]),
             r"views\[1\]: another view has the attributes sleeps, smokes",

@@ -8,6 +8,7 @@ import hashlib
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 ONE = 2**64
 Integers = Mapping[str, Sequence[int]]
@@ -42,10 +43,13 @@ class Stream:
         return self.word() < t
 
     def uniform(self, m: int) -> int:
+        words = 1
+        while m > ONE**words:
+            words += 1
         while True:
-            word = self.word()
-            if word < ONE - ONE % m:
-                return word % m
+            number = sum(self.word() * ONE**place for place in range(words))
+            if number < ONE**words - ONE**words % m:
+                return number % m
 
     def pick(self, weights: Sequence[int]) -> int:
         u = self.word()
@@ -178,6 +182,41 @@ def subset(k: int, size: int, include: int, v: int, s: Stream) -> bytes:
     if (k + 7) // 8 <= size * width:
         return packed([int(x in chosen) for x in range(k)])
     return b"".join(little(x, width) for x in sorted(chosen))
+
+
+def binomial(n: int, k: int) -> int:
+    if not 0 <= k <= n:
+        return 0
+    found = 1
+    for i in range(k):
+        found = found * (n - i) // (i + 1)
+    return found
+
+
+def set_selection(i: Integers, items: Sequence[int], s: Stream) -> bytes:
+    (d,), (most,), (size,) = i["items"], i["most"], i["size"]
+    (meet,), (include,) = i["meet"], i["include"]
+    everything = range(d + most)
+    own = [*items, *range(d, d + most - len(items))]
+    others = sorted(set(everything) - set(own))
+    numbers = range(meet, most + 1) if s.coin(include) else range(meet)
+    weights = {j: binomial(most, j) * binomial(d, size - j) for j in numbers}
+    u = s.uniform(sum(weights.values()))
+    j = next(j for j in numbers if u < sum(weights[x] for x in numbers if x <= j))
+    chosen = [own[place] for place in s.distinct(most, j)]
+    chosen += [others[place] for place in s.distinct(d, size - j)]
+    if size == 1:
+        return little(chosen[0], integer_width(d + most))
+    width = 1 if d + most <= 256 else 2
+    if (d + most + 7) // 8 <= size * width:
+        return packed([int(x in chosen) for x in everything])
+    return b"".join(little(x, width) for x in sorted(chosen))
+
+
+def set_bits(i: Integers, items: Sequence[int], s: Stream) -> bytes:
+    (d,), (flip,) = i["items"], i["flip"]
+    asked = s.uniform(d)
+    return little(2 * asked + (int(asked in items) ^ int(s.coin(flip))), integer_width(2 * d))
 
 
 class Field:
@@ -345,7 +384,7 @@ def waves(i: Integers, x: int, s: Stream) -> bytes:
     return little(k * j + columns * row + column, integer_width(k * patterns))
 
 
-def code(name: str, i: Integers, value: float, s: Stream) -> bytes:
+def code(name: str, i: Integers, value: Any, s: Stream) -> bytes:
     """Return one code of a mechanism, by its integers, from a stream."""
     return CODES[name](i, value, s)
 
@@ -469,6 +508,8 @@ CODES: Mapping[str, Callable[..., bytes]] = {
     "laplace": _laplace,
     "mean_table": _mean_table,
     "policy_mean_table": _mean_table,
+    "set_selection": set_selection,
+    "set_bits": set_bits,
     "waves": waves,
 }
 
@@ -707,3 +748,41 @@ def bin_of(low: float, high: float, bins: int, clamp: bool, x: float) -> int | N
         return None
     x = max(low, min(high, x))
     return min(bins - 1, int((x - low) / (high - low) * bins + 0.000001))
+
+
+# --- sets and ratings ---------------------------------------------------------------------------
+
+
+def some(items: Sequence[Any], most: int, s: Stream) -> list[Any]:
+    if len(items) <= most:
+        return list(items)
+    return [items[place] for place in s.distinct(len(items), most)]
+
+
+def set_answer(most: int, clamp: bool, places: Sequence[int], s: Stream) -> list[int] | None:
+    """Return the items that a mechanism takes; None where the set is outside the domain."""
+    items = sorted(set(places))
+    return None if len(items) > most and not clamp else some(items, most, s)
+
+
+def any_set(values: int, most: int, s: Stream) -> list[int]:
+    return s.distinct(values, s.uniform(most + 1))
+
+
+def shares(
+    low: float, high: float, most: int, clamp: bool, rated: Sequence[tuple[int, float]]
+) -> list[tuple[int, int]] | None:
+    """Return each rated key with its rating's share of the scale; None outside the domain."""
+    if any(not low <= rating <= high for _, rating in rated) or (len(rated) > most and not clamp):
+        return None
+    scale = Fraction(high) - Fraction(low)
+    return sorted((key, down((Fraction(x) - Fraction(low)) / scale * ONE)) for key, x in rated)
+
+
+def signs(kept: Sequence[tuple[int, int]], s: Stream) -> list[int]:
+    return [2 * key + (0 if s.coin(t) else 1) for key, t in kept]
+
+
+def any_ratings(keys: int, most: int, s: Stream) -> list[int]:
+    chosen = s.distinct(keys, s.uniform(most + 1))
+    return signs([(key, s.uniform(ONE)) for key in chosen], s)

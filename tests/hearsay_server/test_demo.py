@@ -131,3 +131,17 @@ def test_a_table_without_a_column_of_the_survey_is_refused(tmp_path: Path) -> No
 def test_a_table_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"cannot read .*none\.csv"):
         demo.from_csv(tmp_path / "none.csv", surveys.from_toml(ADULT, "adult.toml"))
+
+
+@pytest.mark.slow
+def test_respondents_draw_their_maps(tmp_path: Path) -> None:
+    table = tmp_path / "people.csv"
+    table.write_text("sex\n" + "Female\nMale\n" * 60)
+    maps = 'maps.hers.sensitive = ["Female"]\nmaps.his.sensitive = ["Male"]\n'
+    toml = ADULT.split('[[attributes]]\nname = "hours')[0] + maps
+    play(demo.from_csv(table, surveys.from_toml(toml, "test.toml")), tmp_path, seed=5)
+    store = Store(tmp_path / "data")
+    reports = {(c.level, c.map): t.n for c, t in store.tallies("adult", "sex").items()}
+    store.close()
+    assert sum(reports.values()) == 120
+    assert set(reports) == {(v, m) for v in ("strict", "open") for m in ("", "hers", "his")}

@@ -122,6 +122,7 @@ def test_the_command_shows_questions_with_their_reports(listed: str) -> None:
     assert document["reports"][0] == {
         "attribute": "colour",
         "level": "strict",
+        "map": "",
         "period": DAYS[0],
         "reports": 60,
     }

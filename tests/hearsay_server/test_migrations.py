@@ -42,6 +42,7 @@ FROZEN = {
     "schema_5": "b587546adecbf8487c4dfe820096b161fb4a9f687fcbff81b0c04d5f0972aa2f",
     "schema_6": "dde482de50ea1d9c531e6ffa182c7ab0fec4d35a1ff51d30e5ff164f0d845afe",
     "schema_7": "6f1f26ea403e1b577306f759b7a972ff8bda6f06b3fd721b4dc5f3c37b742f4c",
+    "schema_8": "811b790c023d21f96374bebd6c99527fdd5da6f1ba4c7e35c528e568e030ef48",
 }
 """The SHA-256 of each step's file. A released step never changes: where its hash differs, undo the
 change and add a step. The hash of a step that no version was released with changes with it."""
@@ -163,6 +164,23 @@ def test_data_with_an_order_of_arrival_loses_it(where: Path | str) -> None:
         assert {row[3:] for row in rows} == {(1, 2, 3, last.SerializeToString())}
         kept = connection.execute(sa.select(schema.token_rows)).one()
         assert kept == ("t", "health", "once", 3, 0)
+    database.close()
+
+
+def test_tallies_without_maps_are_of_those_who_chose_none(where: Path | str) -> None:
+    database = open_database(where)
+    take_back(database, 7)
+    row = {"survey": "s", "revision": b"r", "attribute": "a", "level": "l", "period": "once"}
+    with database.changing() as connection:
+        for writer in (1, 2):
+            _insert(connection, "tallies", {**row, "writer": writer, "tally": b"t"})
+    database.close()
+    database = _opened_again(where)
+    with database.reading() as connection:
+        found = connection.execute(sa.select(schema.tallies).order_by("writer")).mappings().all()
+    assert [dict(each) for each in found] == [
+        {**row, "map": "", "writer": writer, "tally": b"t"} for writer in (1, 2)
+    ]
     database.close()
 
 

@@ -30,12 +30,16 @@ SIZES = [
 
 @st.composite
 def questions(draw: st.DrawFn, size: int) -> survey_pb2.Categorical:
-    """A question of `size` values: all alike, some of them sensitive, or in classes."""
+    """A question of `size` values: all alike, some of them sensitive, in maps or in classes."""
     values = [f"v{i}" for i in range(size)]
     question = survey_pb2.Categorical(values=values)
-    kind = draw(st.sampled_from(["alike", "sensitive", "classes"]))
+    kind = draw(st.sampled_from(["alike", "sensitive", "maps", "classes"]))
     if kind == "sensitive":
         question.sensitive.extend(draw(st.lists(st.sampled_from(values), unique=True, min_size=1)))
+    if kind == "maps":
+        some = st.frozensets(st.sampled_from(values), min_size=1, max_size=size - 1)
+        for number, listed in enumerate(sorted(map(sorted, draw(st.sets(some, max_size=3))))):
+            question.maps[f"map{number}"].sensitive.extend(listed)
     if kind == "classes":
         of = draw(st.lists(st.integers(0, 3), min_size=size, max_size=size))
         for number in sorted(set(of) - {0}):  # the values of 0 are in none, and have all of epsilon
@@ -60,9 +64,11 @@ def declarations(draw: st.DrawFn, budget: str) -> survey_pb2.Survey:
     return survey
 
 
-def declared(question: survey_pb2.Categorical, epsilon: Fraction) -> Distances:
-    """Write down what a question declares, with the ways round that it implies."""
+def declared(question: survey_pb2.Categorical, epsilon: Fraction, chosen: str) -> Distances:
+    """Write down what a question declares to those who chose a map ("" for none), with the ways
+    round that it implies."""
     order = range(len(question.values))
+    sensitive = question.maps[chosen].sensitive if chosen else question.sensitive
     scale = dict.fromkeys(question.values, Fraction(1))
     for listed in question.classes.values():
         scale |= dict.fromkeys(listed.values, Fraction(listed.scale))
@@ -70,7 +76,7 @@ def declared(question: survey_pb2.Categorical, epsilon: Fraction) -> Distances:
     for x, y in product(order, order):
         mine, other = question.values[x], question.values[y]
         if x != y:
-            free = question.sensitive and mine not in question.sensitive
+            free = sensitive and mine not in sensitive
             rows[x][y] = math.inf if free else epsilon * min(scale[mine], scale[other])
     for via, x, y in product(order, order, order):
         rows[x][y] = min(rows[x][y], rows[x][via] + rows[via][y])
@@ -121,9 +127,10 @@ def test_every_pair_of_records_keeps_the_declared_policy_and_some_pair_uses_it(
     levels = list(plan.levels.values())
     own = data.draw(st.sampled_from(levels))
     chosen = [data.draw(st.sampled_from(levels)) for _ in survey.attributes]
+    names = [attribute.name for attribute in survey.attributes]
+    maps = [data.draw(st.sampled_from(("", *plan.maps(name)))) for name in names]
     mechanisms = [
-        level.mechanisms[attribute.name]
-        for level, attribute in zip(chosen, survey.attributes, strict=True)
+        level.by_map[name][of_map] for level, name, of_map in zip(chosen, names, maps, strict=True)
     ]
     weights = [Fraction(attribute.weight) for attribute in survey.attributes]
     shares = []
@@ -135,8 +142,8 @@ def test_every_pair_of_records_keeps_the_declared_policy_and_some_pair_uses_it(
             assert 0.999 * level.epsilon <= spent <= Fraction(level.epsilon)
         shares.append(share)
     limits = [
-        declared(attribute.categorical, share)
-        for attribute, share in zip(survey.attributes, shares, strict=True)
+        declared(attribute.categorical, share, of_map)
+        for attribute, share, of_map in zip(survey.attributes, shares, maps, strict=True)
     ]
     columns = of_records(mechanisms, own.budget)
     records = list(product(*(range(len(a.categorical.values)) for a in survey.attributes)))

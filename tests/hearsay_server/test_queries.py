@@ -560,7 +560,7 @@ def test_the_command_shows_what_was_asked_for(collected: Collected) -> None:
 
 def test_the_command_refuses_what_contradicts_itself(collected: Collected) -> None:
     for arguments, message in (
-        (("--by", "week"), "--by must be level or period, got 'week'"),
+        (("--by", "week"), "--by must be level, period or map, got 'week'"),
         (("--by", "level", "--watch", 1), "choose one of --by"),
         (("--forged", -1), "--forged must be >= 0, got -1"),
     ):

@@ -29,6 +29,8 @@ from ldp import (
     PolicySubsets,
     PolicyUnary,
     ProjectiveGeometry,
+    SetBits,
+    SetSelection,
     SquareWave,
     SubsetSelection,
     SummingHistogram,
@@ -97,6 +99,8 @@ CASES = {
     # k filters of one bit, in one cohort. Filters, and categories below, differ in two
     # independent bits or levels, of which there are no more in a larger domain.
     "rappor": Case(lambda k, e: RAPPOR.calibrate(e, 2 * e, bits=k, hashes=1, cohorts=1), largest=8),
+    "set_bits": Case(lambda k, e: SetBits(min(k, 8), e), largest=8),
+    "set_selection": Case(lambda k, e: SetSelection(min(k, 5), e, 2), largest=5),
     "she": Case(lambda k, e: SummingHistogram.on_grid(k, e, 1, 1), largest=5),
     "square_wave": Case(lambda k, e: SquareWave(e, k - 1)),
     "subset": Case(SubsetSelection),
@@ -112,6 +116,11 @@ VARIANTS: dict[str, Mechanism] = {
     "another prime": LocalHashing(5, 1.0, prime=7),
     "blocks": HadamardResponse(9, 2.0),
     "indices": SubsetSelection(17, 2.5),
+    "a mask of members": SetSelection(7, 0.5, 2, size=4, meet=2),
+    "indices of members": SetSelection(30, 1.0, 2, size=2, meet=1),
+    "two members": SetSelection(4, 1.0, 2, size=2, meet=1),
+    "one member": SetSelection(12, 2.0, 3, size=1, meet=1),
+    "all members in common": SetSelection(3, 1.0, 3, size=3, meet=3),
     "extension field": ProjectiveGeometry(20, 2.0, order=4, dimension=3),
     "prime field": ProjectiveGeometry(12, 1.0, order=3, dimension=3),
     "rectangular table": ChannelTable.from_rows(

@@ -7,7 +7,7 @@ file of its name.
 import math
 from collections.abc import Callable, Hashable
 from fractions import Fraction
-from itertools import combinations, product
+from itertools import combinations, islice, product
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from ldp import (
     Mechanism,
     PolicySubsets,
     PolicyUnary,
+    SetSelection,
     SubsetSelection,
     SummingHistogram,
     Tally,
@@ -36,8 +37,8 @@ from ldp import (
 )
 from ldp.core.exact import ONE
 from ldp.core.longitudinal import Longitudinal
-from ldp.core.mechanism import Categorical, FrequencyOracle
-from ldp.mechanisms import IN_PLANS, PolicyMechanism
+from ldp.core.mechanism import Categorical, FrequencyOracle, Supporting
+from ldp.mechanisms import IN_PLANS, PolicyMechanism, SetMechanism
 from ldp.mechanisms.numbers.mean import MeanMechanism
 from ldp.testing import SeededCoins
 
@@ -54,6 +55,8 @@ def inputs(mechanism: Mechanism) -> list[Any]:
         return [f"string {i}" for i in range(40)]
     if isinstance(mechanism, MeanMechanism):
         return list(np.linspace(-1, 1, mechanism.steps + 1))
+    if isinstance(mechanism, SetMechanism):
+        return list(islice(mechanism.sets(), 1, 300))
     return list(range(mechanism.parameters))
 
 
@@ -62,6 +65,8 @@ def row_of(mechanism: Mechanism, value: Any) -> tuple[Fraction, ...]:
     if isinstance(mechanism, RAPPOR):
         filters = list(combinations(range(mechanism.bits), mechanism.hashes))
         return mechanism.channel().rows[filters.index(mechanism.positions(0, value))]
+    if isinstance(mechanism, SetMechanism):
+        return mechanism.channel().rows[list(mechanism.sets()).index(value)]
     return mechanism.channel().rows[inputs(mechanism).index(value)]
 
 
@@ -76,11 +81,13 @@ def output_of(mechanism: Mechanism, code: Any) -> Hashable:
             return int(code["function"]), int.from_bytes(code["bits"].tobytes(), "little")
         case HadamardCountMeanSketch():
             return divmod(int(code), mechanism._outputs)
-        case SubsetSelection() if mechanism._masked:
+        case SetSelection() if mechanism.size == 1:
+            return (int(code),)
+        case SubsetSelection() | SetSelection() if mechanism._masked:
             return members(code)
         case PolicySubsets():
             return int(code[0]), members(code[1:])
-        case SubsetSelection() | DBitFlip() | SummingHistogram():
+        case SubsetSelection() | SetSelection() | DBitFlip() | SummingHistogram():
             return tuple(code.tolist())
     return int(code)
 
@@ -177,7 +184,10 @@ def test_the_samplers_draw_from_the_channel_at_the_ends_of_other_domains(
 
 def check_samplers(mechanism: Mechanism, value: Any, coins: SeededCoins) -> None:
     row = row_of(mechanism, value)
-    codes = mechanism.randomize_many([value] * 1_000_000, coins)
+    many: Any = [value] * 1_000_000
+    if isinstance(mechanism, SetMechanism):
+        many = np.tile(np.array(value), (1_000_000, 1))
+    codes = mechanism.randomize_many(many, coins)
     assert chi_square(counted(mechanism, codes), row) > 1e-4
     single = [mechanism.randomize(value, coins) for _ in range(3000)]
     assert chi_square(counted(mechanism, single), row) > 1e-4
@@ -186,12 +196,12 @@ def check_samplers(mechanism: Mechanism, value: Any, coins: SeededCoins) -> None
 # --- the wire ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [n for n, m in WIRED.items() if isinstance(m, FrequencyOracle)])
+@pytest.mark.parametrize("name", [n for n, m in WIRED.items() if isinstance(m, Supporting)])
 def test_the_evidence_of_the_codes_sums_to_what_a_tally_supports(name: str) -> None:
     oracle = WIRED[name]
-    assert isinstance(oracle, FrequencyOracle)
-    codes = oracle.randomize_many(np.arange(oracle.k).repeat(20), Coins())
-    supported = [int(oracle.evidence(codes, value).sum()) for value in range(oracle.k)]
+    assert isinstance(oracle, FrequencyOracle | SetMechanism)
+    codes = oracle.randomize_many(inputs(oracle) * 20, Coins())
+    supported = [int(oracle.evidence(codes, value).sum()) for value in range(oracle.parameters)]
     assert supported == oracle.supports(oracle.tally(codes)).tolist()
 
 
@@ -280,6 +290,7 @@ def test_a_plan_rebuilds_the_mechanism_from_integers_of_64_bits(name: str) -> No
 
 NO_CATEGORIES = (-1, 1 << 70, 10**400, 1j, 100, 1.0, math.nan, True, "1", None)
 NO_NUMBERS = (1.5, -1.0000001, 10**400, 1j, np.complex128(1j), math.nan, math.inf, True, "0", None)
+NO_SETS = (1, "0", b"0", {0: 1}, (0, 0), (-1,), (100,), (True,), (0.0,), ("0",), None, range(9))
 NO_STRINGS = (1, None, b"bytes", "\ud800", 1.5)
 
 
@@ -289,6 +300,8 @@ def test_a_value_outside_the_domain_is_refused(mechanism: Mechanism, coins: Seed
         bad, reason = NO_CATEGORIES, f"{mechanism.name}: (a )?categor(y|ies) "
     elif isinstance(mechanism, MeanMechanism):
         bad, reason = NO_NUMBERS, rf"{mechanism.name}: (a )?numbers? (must lie|is|are) "
+    elif isinstance(mechanism, SetMechanism):
+        bad, reason = NO_SETS, f"{mechanism.name}: (a set|an item|the items) "
     else:
         bad, reason = NO_STRINGS, "a string is expected|UTF-8 cannot write"
     calls: list[Callable[[Any], Any]] = [
@@ -320,7 +333,7 @@ def test_a_memo_survives_as_bytes(name: str, coins: SeededCoins) -> None:
 def test_values_that_are_no_list_are_refused(mechanism: Mechanism, coins: SeededCoins) -> None:
     value = inputs(mechanism)[0]
     for values in (value, [[value]], [[value], [value, value]]):
-        with pytest.raises(InvalidInput, match=r"1-d|a string is expected"):
+        with pytest.raises(InvalidInput, match=r"1-d|a string is expected|a set is|an item is"):
             mechanism.randomize_many(values, coins)
 
 

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ldp import HybridMechanism, InvalidInput, MeanTable, OneBitMean
+from ldp import HybridMechanism, InvalidInput, MeanTable, OneBitMean, estimate
+from ldp.core.estimation import Cohorts
 from ldp.core.policy import Policy
 from ldp.planning import mean_design
+from ldp.testing import SeededCoins
 
 K = 16
 UPPER_QUARTER, UPPER_HALF = range(12, 16), range(8, 16)
@@ -91,3 +93,21 @@ def test_frequencies_that_are_no_distribution_are_refused(shares: np.ndarray) ->
 def test_tables_have_1_to_63_steps(steps: int) -> None:
     with pytest.raises(InvalidInput, match=r"1\.\.63 grid steps"):
         mean_design.plain(1.0, steps)
+
+
+def test_intervals_cover_the_mean_of_levels_that_are_pooled(coins: SeededCoins) -> None:
+    tables = [mean_design.under(Policy.one_sided(K, UPPER_HALF, epsilon)) for epsilon in (0.5, 2.0)]
+    rng, runs, n = np.random.default_rng(7), 400, (300, 200)
+    covered, errors = 0, []
+    for _ in range(runs):
+        numbers = [2 * rng.beta(2, 3, size) - 1 for size in n]
+        pairs = [
+            (t, t.tally(t.randomize_many(x, coins))) for t, x in zip(tables, numbers, strict=True)
+        ]
+        found = estimate(Cohorts(pairs))
+        (low,), (high,) = found.interval()
+        truth = 2 * 2 / 5 - 1
+        covered += low <= truth <= high
+        errors.append((found.value[0] - truth) / found.standard_error[0])
+    assert 0.92 <= covered / runs <= 0.98
+    assert abs(np.mean(errors)) < 4 / np.sqrt(runs)

@@ -32,6 +32,7 @@ DRAWN_AGAIN = {"projective", "extension field", "prime field"}
 """Mechanisms that draw again without an end; below, the draws that come to an end are counted."""
 
 LARGE = {"uRAPPOR", "uniform", "two hashes", "all asked"}
+LARGE |= {"a mask of members", "indices of members", "one member"}
 """Mechanisms with too many ways to enumerate; others of their kind are."""
 
 ENUMERATED = {n: m for n, m in SAMPLED.items() if n not in PICKED | DRAWN_AGAIN | LARGE}

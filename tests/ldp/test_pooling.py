@@ -35,7 +35,14 @@ from ldp.core.estimation import Cohorts, Estimate
 from ldp.core.mechanism import Categorical, Mechanism
 from ldp.core.policy import Policy
 from ldp.estimating.likelihood import fisher_covariance
-from ldp.estimating.pooling import Method, fit, homogeneity, pool
+from ldp.estimating.pooling import (
+    Method,
+    fit,
+    homogeneity,
+    planned_covariance,
+    pool,
+    pool_with_covariance,
+)
 from ldp.estimating.strata import answer
 from ldp.planning.columns import utility_optimised_rr
 from ldp.planning.design import design
@@ -550,3 +557,26 @@ def test_the_bound_for_mixed_levels_is_attained_by_codes() -> None:
     channels = [(matrix(m), t.n) for m, t in cohorts]  # type: ignore[arg-type]
     bound = fisher_covariance(channels, SKEWED)
     assert fit(cohorts).covariance == pytest.approx(bound, rel=0.01, abs=1e-8)
+
+
+@pytest.mark.parametrize("truth", [UNIFORM, SKEWED], ids=["uniform", "skewed"])
+def test_the_planned_covariance_is_what_pooling_has_once_reports_come(truth: Floats) -> None:
+    """Of codes, and of supports, and of both, at the tallies that are expected."""
+    codes: list[Categorical] = [KRR(8, 0.5), design(Policy.one_sided(8, [0, 1], 1.0)).mechanism]
+    supports: list[Categorical] = [SubsetSelection(8, 1.0, 2), UnaryEncoding(8, 2.0)]
+    assert np.allclose(
+        planned_covariance([(each, N) for each in codes], truth),
+        fisher_covariance([(matrix(each), N) for each in codes], truth),
+    )
+    for mechanisms in (codes, supports, codes + supports):
+        told = [(each, expected_tally(each, truth)) for each in mechanisms]
+        planned = planned_covariance([(each, N) for each in mechanisms], truth)
+        _, covariance = pool_with_covariance(Cohorts(told), "mle")
+        assert np.diag(covariance) == pytest.approx(np.diag(planned), rel=0.1)
+
+
+def expected_tally(mechanism: Categorical, truth: Floats) -> Tally:
+    """Return the tally of N reports that comes nearest to what is expected of them."""
+    people = np.rint(N * truth).astype(int)
+    codes = mechanism.randomize_many(np.repeat(np.arange(truth.size), people), SeededCoins(3))
+    return mechanism.tally(codes)

@@ -6,10 +6,12 @@ from functools import cache
 
 import numpy as np
 import pytest
+from populations import FLIGHTS
 from test_coins import SeededCoins
 
-from ldp import InvalidInput, Tally, Waves
+from ldp import Cohorts, InvalidInput, Tally, Waves
 from ldp.core.exact import ONE, include_threshold
+from ldp.estimating.points import estimate_points
 from ldp.mechanisms.ranges import wave_design
 from ldp.mechanisms.ranges.wave_design import balance, range_weights, waves
 
@@ -163,6 +165,28 @@ def test_the_average_variance_in_two_dimensions_is_that_of_all_rectangles() -> N
     assert mechanism.range_variance == pytest.approx(np.mean(found))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [1.0, 2.0])
+def test_the_error_of_real_ranges_is_the_predicted_one(epsilon: float) -> None:
+    """Minutes of flights: within 5% over all ranges, and less where shares are not negative."""
+    mechanism, truth, n = made((256,), epsilon), FLIGHTS / FLIGHTS.sum(), 100_000
+    generator = np.random.default_rng(1)
+    outputs = mechanism.channel_of_shifts.outputs(truth)
+
+    def square(f: np.ndarray) -> float:
+        below = np.concatenate([[0.0], np.cumsum(f - truth)])
+        return float(np.mean((below - below[:, None])[np.triu_indices(257, 1)] ** 2))
+
+    drawn = [Tally(n, generator.multinomial(n, outputs / outputs.sum())) for _ in range(40)]
+    free = [square(mechanism.debias(tally)) for tally in drawn]
+    likely = [
+        square(estimate_points(Cohorts([(mechanism, tally)]), 256).likely) for tally in drawn[:2]
+    ]
+    predicted = math.sqrt(mechanism.range_variance / n)
+    assert math.sqrt(np.mean(free)) == pytest.approx(predicted, rel=0.05)
+    assert np.mean(likely) < np.mean(free[:2])
+
+
 # --- the design ---------------------------------------------------------------------------------
 
 
@@ -252,6 +276,17 @@ def test_no_channel_at_all_is_much_better() -> None:
     eigenvalues = mechanism._eigenvalues[1:]
     prices = wave_design.gains(bits, (10,), math.e) @ (range_weights((10,)) / eigenvalues**2)
     assert prices.max() <= 1.001 * mechanism.range_variance
+
+
+@pytest.mark.parametrize(
+    ("side", "epsilon", "part"), [(16, 1.0, 1e-4), (64, 0.5, 1e-4), (64, 1.0, 0.02)]
+)
+def test_designs_are_near_the_bound_for_all_channels(
+    side: int, epsilon: float, part: float
+) -> None:
+    mechanism = made((side,), epsilon)
+    least = mechanism.least_range_variance
+    assert least <= mechanism.range_variance <= (1 + part) * least
 
 
 # --- randomising --------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hearsay.plans.domains import Categorical
+from hearsay.plans.domains import Categorical, Numeric
 from hearsay.plans.plan import Plan, parse
 from ldp import InvalidInput
 
@@ -39,6 +39,9 @@ class Agreement:
     may_tell_changes: tuple[str, ...] = ()
     """The memoised attributes: their reports may tell when an answer changes."""
     plan: bytes = field(default=b"", repr=False)
+    maps: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    """The sensitive values of each map, by attribute and by the map's name. A report of somebody
+    who chose the map may reveal the other values."""
     views: tuple[tuple[str, ...], ...] = ()
     """The attributes that are asked together."""
 
@@ -89,12 +92,15 @@ def _contents(plan: Plan) -> dict[str, Any]:
     The revision comes last: it differs where anything else does, and tells people the least.
     """
     domains: dict[str, tuple[str, ...] | tuple[float, float]] = {}
+    maps: dict[str, dict[str, tuple[str, ...]]] = {}
     for name, attribute in plan.attributes.items():
         domain = attribute.domain
-        if isinstance(domain, Categorical):
-            domains[name] = domain.values
-        else:
+        if isinstance(domain, Categorical) and domain.maps:
+            maps[name] = dict(domain.maps)
+        if isinstance(domain, Numeric):
             domains[name] = (domain.low, domain.high)
+        else:
+            domains[name] = domain.labels
     return {
         "survey": plan.survey,
         "period": plan.period,
@@ -102,6 +108,7 @@ def _contents(plan: Plan) -> dict[str, Any]:
         "levels": {level.name: level.epsilon for level in plan.levels.values()},
         "default_level": plan.default_level,
         "may_reveal": dict(plan.revealed),
+        "maps": maps,
         "may_tell_changes": tuple(n for n, attribute in plan.attributes.items() if attribute.memo),
         "views": tuple(view.attributes for view in plan.views.values()),
         "revision": plan.revision.hex(),

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
@@ -10,8 +10,9 @@ import numpy as np
 
 from hearsay.asking import LONG, fields, joined, single
 from hearsay.asking import Selection as Selection
+from hearsay.columns import NO_MAP
 from hearsay.plans import plan as plans
-from hearsay.plans.domains import Binned, Categorical
+from hearsay.plans.domains import Binned, Categorical, Ratings, SetOf
 from hearsay.sending.transport import Tls, Token, open_calls
 from hearsay.together import Together, groups_request
 from hearsay.v1 import admin_pb2, analyst_pb2
@@ -32,7 +33,8 @@ class Options(Selection, total=False):
 
     `top` asks for so many rows, those of the largest estimates, in their order; `values` for the
     rows of these values, in this order. Intervals are those of the whole answer: simultaneous ones
-    cover the rows that are left out, too.
+    cover the rows that are left out, too. `sizes` asks for the sizes of sets instead of their items
+    (`Analyst.set_sizes`).
     """
 
     confidence: float
@@ -43,6 +45,7 @@ class Options(Selection, total=False):
     recover: float
     top: int
     values: Sequence[str]
+    sizes: bool
 
 
 class Analyst(Together):
@@ -86,9 +89,9 @@ class Analyst(Together):
     def attributes(self, survey: str) -> "pd.DataFrame":
         """Return what a survey asks, by attribute.
 
-        Columns: title; kind, "categorical" or "numeric"; values, a tuple (None of a number); low,
-        high and step of a number (nan of values; a step of 0 is none); bins of a number (0: none);
-        reports.
+        Columns: title; kind, "categorical", "numeric", "set" or "ratings"; values, a tuple of
+        values or keys (None of a number); low, high and step of a number or rating (nan of values;
+        a step of 0 is none); bins of a number (0: none); reports.
         """
         with needs("a DataFrame", "analyst"):
             import pandas as pd
@@ -98,12 +101,14 @@ class Analyst(Together):
         plan = plans.parse(shown.plan)
         for name, attribute in plan.attributes.items():
             domain = attribute.domain
-            if isinstance(domain, Categorical):
-                kind = ["categorical", domain.values, math.nan, math.nan, math.nan]
-                bins = 0
+            bins = domain.count if isinstance(domain, Binned) else 0
+            if isinstance(domain, Categorical | SetOf):
+                name_of = "categorical" if isinstance(domain, Categorical) else "set"
+                kind = [name_of, domain.values, math.nan, math.nan, math.nan]
+            elif isinstance(domain, Ratings):
+                kind = ["ratings", domain.keys, domain.low, domain.high, 0.0]
             else:
                 kind = ["numeric", None, domain.low, domain.high, domain.step]
-                bins = domain.count if isinstance(domain, Binned) else 0
             asked = plan.questions_of([name])
             reports = sum(sum(r.reports) for r in shown.reports if r.attribute in asked)
             rows.append([attribute.title, *kind, bins, reports])
@@ -124,14 +129,17 @@ class Analyst(Together):
 
     def reports(self, survey: str) -> "pd.DataFrame":
         """Return how many reports a survey holds: a row per period, a column per attribute and
-        level. Only periods, and attributes at levels, that hold reports are there."""
+        level, and map if an attribute has maps. Only periods, and attributes at levels, that hold
+        reports are there."""
         with needs("a DataFrame", "analyst"):
             import pandas as pd
 
         shown = self.show_survey(survey)
-        columns = pd.MultiIndex.from_tuples(
-            [(each.attribute, each.level) for each in shown.reports], names=["attribute", "level"]
-        )
+        plan, names = plans.parse(shown.plan), ["attribute", "level"]
+        if any(plan.maps(name) for name in plan.attributes):
+            names.append("map")
+        keys = [(each.attribute, each.level, each.map or NO_MAP) for each in shown.reports]
+        columns = pd.MultiIndex.from_tuples([key[: len(names)] for key in keys], names=names)
         counts = np.array([each.reports for each in shown.reports], dtype=np.int64)
         index = pd.Index(list(shown.periods), name="period")
         return pd.DataFrame(counts.reshape(len(columns), len(index)).T, index, columns)
@@ -149,9 +157,10 @@ class Analyst(Together):
         how many rows `top` or `values` left out.
 
         With reports of several levels the estimate is of the mix of people who answered
-        ("stratified"), or under the bound that the survey declares (`levels_differ_at_most`).
-        alike, alike_low and alike_high are then the pooled estimate, for people of all levels who
-        answer alike; `frame.attrs["homogeneity"]` is the p-value of the test that they do, and
+        ("stratified"), or under the bound that the survey declares (`levels_differ_at_most`); the
+        same holds for the maps that people chose. alike, alike_low and alike_high are then the
+        pooled estimate, for people of all levels and maps who answer alike;
+        `frame.attrs["homogeneity"]` is the p-value of the test that they do, and
         `frame.attrs["detectable_difference"]` the smallest difference between two levels that
         this test would have found in 80% of cases. A `method` of pooling gives the pooled
         estimate alone, with a warning where the levels differ.
@@ -190,6 +199,64 @@ class Analyst(Together):
             warnings.warn(answer.warning, stacklevel=2)
         return frames.sums(answer)
 
+    def set_sizes(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
+        """Return how many items people's sets have: a row per size, and the row "mean".
+
+        Columns and options are those of `estimate`, except `consistency`, `forged`, `recover`,
+        `top` and `values`. Where a survey counts `at_most` items of larger sets (`clamp`) the last
+        size is that of sets of so many items or more, and a warning tells their share.
+        """
+        with needs("a DataFrame", "analyst"):
+            from hearsay import frames
+
+        options["sizes"] = True
+        answer = self.query(survey, attribute, **options)
+        if answer.warning:
+            warnings.warn(answer.warning, stacklevel=2)
+        return frames.estimates(answer)
+
+    def ratings(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
+        """Return mean ratings, and who rated: a row per key.
+
+        Columns: estimate, the mean rating of those who rated the key, on the survey's scale, with
+        standard_error, low and high (Fieller's interval); share, the share of people who rated it,
+        with share_standard_error, share_low and share_high. Where the share is within 3 standard
+        errors of none, nothing is known of the mean: it is nan, and a warning says so. Options are
+        those of `estimate`, except `consistency`, `forged` and `recover`.
+        """
+        return self.estimate(survey, attribute, **options)
+
+    def pairs(
+        self,
+        survey: str,
+        attribute: str,
+        *,
+        top: int = 100,
+        confidence: float = 0.95,
+        **selection: Unpack[Selection],
+    ) -> "pd.DataFrame":
+        """Return the share of people who have both of two items of a set, the largest first.
+
+        There are `top` rows, indexed by first and second. Columns: estimate, standard_error, low,
+        high, and independent, the product of the two items' shares. The server reads all the
+        reports: that takes time. Raises `InvalidInput` where a report has one member alone.
+        """
+        with needs("a DataFrame", "analyst"):
+            from hearsay import frames
+
+        answer = self.query_pairs(
+            analyst_pb2.PairsRequest(
+                survey=survey,
+                attribute=attribute,
+                top=top,
+                confidence=confidence,
+                **fields(selection, Selection),
+            )
+        )
+        if answer.warning:
+            warnings.warn(answer.warning, stacklevel=2)
+        return frames.pairs(answer)
+
     def by_level(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
         """Return `estimate` of each level by itself, indexed by level and value."""
         return self._grouped(survey, attribute, "LEVEL", options)
@@ -197,6 +264,11 @@ class Analyst(Together):
     def by_period(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
         """Return `estimate` of each period by itself, indexed by period and value."""
         return self._grouped(survey, attribute, "PERIOD", options)
+
+    def by_map(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
+        """Return `estimate` of the people who chose each map of the attribute, indexed by map and
+        value; "no map" are those who chose none."""
+        return self._grouped(survey, attribute, "MAP", options)
 
     def watch(
         self, survey: str, attribute: str, *, interval: float = 1.0, **options: Unpack[Options]
@@ -283,6 +355,37 @@ class Analyst(Together):
         )
         return frames.ranges(answer).iloc[0]
 
+    def rectangle(
+        self,
+        survey: str,
+        ranges: Mapping[str, tuple[float, float]],
+        *,
+        confidence: float = 0.95,
+        **selection: Unpack[Selection],
+    ) -> "pd.Series":
+        """Return the share of the people with one number in a range, and another in another.
+
+        `ranges` has (low, high) of two numbers in bins that a view asks together, by name, such as
+        {"minutes": (480, 540), "distance": (0, 500)}; they end where bins do. The entries are those
+        of `between`. Raises `InvalidInput` unless there are two.
+        """
+        with needs("a Series", "analyst"):
+            from hearsay import frames
+
+        if len(ranges) != 2:
+            raise InvalidInput(f"a rectangle has the ranges of two numbers, got {len(ranges)}")
+        (attribute, one), (other, second) = ranges.items()
+        answer = self._distribution(
+            survey,
+            attribute,
+            selection,
+            ranges=[range_of(one)],
+            other=other,
+            other_ranges=[range_of(second)],
+            confidence=confidence,
+        )
+        return frames.ranges(answer).iloc[0]
+
     def quantile(
         self,
         survey: str,
@@ -317,8 +420,8 @@ class Analyst(Together):
     ) -> "pd.DataFrame":
         """Return the share at or below each point, or below the end of each bin, but the last.
 
-        Columns as `distribution`; indexed by the point or the end. Each interval covers its own
-        share with probability `confidence`.
+        Columns as `distribution`; indexed by the point or the end, `below`. Each interval covers
+        its own share with probability `confidence`.
         """
         with needs("a DataFrame", "analyst"):
             from hearsay import frames
@@ -449,10 +552,11 @@ class Analyst(Together):
         """Return the stored rows, as randomised as they came, in random order.
 
         Columns: period, then for each attribute its code (an integer where all levels have
-        integers, else bytes as on the wire) and `<attribute>__level`; missing where the row has
-        no answer. With `levels`, answers at other levels are missing too, and a row without an
-        answer is left out. `frame.attrs["plan"]` has the plan's bytes, which say what the codes
-        mean, and `frame.attrs["channels"]` how they were randomised (`hearsay.rows.channels`).
+        integers, else bytes as on the wire), `<attribute>__level`, and where it has maps
+        `<attribute>__map`; missing where the row has no answer. With `levels`, answers at other
+        levels are missing too, and a row without an answer is left out. `frame.attrs["plan"]` has
+        the plan's bytes, which say what the codes mean, and `frame.attrs["channels"]` how they were
+        randomised (`hearsay.rows.channels`).
         """
         with needs("a DataFrame", "analyst"):
             import pandas as pd
@@ -475,6 +579,9 @@ class Analyst(Together):
             if attribute.codes.dtype != object:
                 columns[name] = pd.arrays.IntegerArray(attribute.codes, attribute.absent)
             columns[f"{name}__level"] = pd.Categorical.from_codes(attribute.levels, dtype=levels)
+            if attribute.maps is not None:
+                maps = pd.CategoricalDtype(list(rows.map_labels(plan, name)))
+                columns[f"{name}__map"] = pd.Categorical.from_codes(attribute.maps, dtype=maps)
         table = pd.DataFrame(columns)
         table.attrs = {"survey": survey, "plan": data, "channels": rows.channels(plan)}
         return table
@@ -512,11 +619,11 @@ class Analyst(Together):
         self,
         survey: str,
         attribute: str,
-        by: Literal["LEVEL", "PERIOD"],
+        by: Literal["LEVEL", "PERIOD", "MAP"],
         sums: Sequence[Sequence[str]] = (),
         **options: Unpack[Options],
     ) -> Iterator[analyst_pb2.EstimateResponse]:
-        """Yield an estimate for each "LEVEL" or "PERIOD" with reports, in order."""
+        """Yield an estimate for each "LEVEL", "PERIOD" or "MAP" with reports, in order."""
         request = analyst_pb2.EstimateByRequest(
             question=_request(survey, attribute, options, sums),
             by=by,
@@ -559,6 +666,11 @@ class Analyst(Together):
         kind = analyst_pb2.SuspicionsResponse
         return self._calls.call("Analyst/Suspicions", request, kind, LONG)
 
+    def query_pairs(self, request: analyst_pb2.PairsRequest) -> analyst_pb2.PairsResponse:
+        """Return the shares of pairs of items as a message; waits up to an hour."""
+        kind = analyst_pb2.PairsResponse
+        return self._calls.call("Analyst/Pairs", request, kind, LONG)
+
     def chunks(
         self,
         survey: str,
@@ -576,7 +688,7 @@ class Analyst(Together):
         return self._calls.stream("Analyst/ExportRows", request, analyst_pb2.ExportRowsResponse)
 
     def _grouped(
-        self, survey: str, attribute: str, by: Literal["LEVEL", "PERIOD"], options: Options
+        self, survey: str, attribute: str, by: Literal["LEVEL", "PERIOD", "MAP"], options: Options
     ) -> "pd.DataFrame":
         with needs("a DataFrame", "analyst"):
             from hearsay import frames

@@ -24,13 +24,15 @@ class Selection(TypedDict, total=False):
 
     `levels`: reports randomised at one of these levels. `periods`: reports of one of these
     periods. `first_period`, `last_period`: reports of this period and later ones, of this period
-    and earlier ones. An empty value restricts nothing.
+    and earlier ones. `maps`: answers of people who chose one of these maps of the attribute, ""
+    standing for none. An empty value restricts nothing.
     """
 
     levels: Sequence[str]
     periods: Sequence[str]
     first_period: str
     last_period: str
+    maps: Sequence[str]
 
 
 def joined(messages: Iterator[_Answer]) -> Iterator[_Answer]:

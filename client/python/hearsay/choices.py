@@ -10,6 +10,7 @@ from functools import cached_property
 
 from hearsay.agreement import Agreement
 from hearsay.plans import period
+from hearsay.plans.domains import Categorical
 from hearsay.plans.plan import Plan
 from ldp import InvalidInput
 
@@ -93,6 +94,8 @@ class Agreed:
     may_reveal: Mapping[str, frozenset[str]] = field(default_factory=dict)
     may_tell_changes: frozenset[str] = frozenset()
     agreement: Agreement | None = None
+    may_reveal_by_map: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    """By attribute and map."""
 
     @classmethod
     def by_module(cls, agreement: Agreement) -> "Agreed":
@@ -104,6 +107,12 @@ class Agreed:
             {name: frozenset(values) for name, values in agreement.may_reveal.items()},
             frozenset(agreement.may_tell_changes),
             agreement,
+            # `Agreement.check` compares the maps, so each reveals what the app was built with.
+            {
+                (name, chosen): frozenset(map(str, agreement.domains[name])) - frozenset(sensitive)
+                for name, maps in agreement.maps.items()
+                for chosen, sensitive in maps.items()
+            },
         )
 
     def check(self, plan: Plan, withheld: frozenset[str]) -> None:
@@ -125,6 +134,10 @@ class Agreed:
         for name in (*self.may_reveal, *self.may_tell_changes, *withheld):
             if name not in plan.attributes:
                 raise InvalidInput(no_attribute(plan, name))
+        for name, chosen in self.may_reveal_by_map:
+            if name not in plan.attributes:
+                raise InvalidInput(no_attribute(plan, name))
+            plan.map_of(name, chosen)
         for name, attribute in plan.attributes.items():
             if name in withheld:
                 continue
@@ -144,6 +157,22 @@ class Agreed:
                     f"pass may_reveal={{{name!r}: {list(ordinary)!r}}}"
                 )
 
+    def check_map(self, plan: Plan, name: str, chosen: str) -> None:
+        """Raise `InvalidInput` unless the plan has the map of an attribute, and could reveal only
+        values with it that `may_reveal` allows, for the map or for the attribute."""
+        domain = plan.attributes[name].domain
+        plan.map_of(name, chosen)
+        assert isinstance(domain, Categorical)  # no other domain has maps
+        ordinary = domain.chosen(chosen).ordinary
+        allowed = self.may_reveal_by_map.get((name, chosen), frozenset())
+        allowed |= self.may_reveal.get(name, frozenset())
+        if revealed := [value for value in ordinary if value not in allowed]:
+            meant = {name: {chosen: list(ordinary)}}
+            raise InvalidInput(
+                f"a report of {name!r} by the map {chosen!r} may reveal {' or '.join(revealed)}; "
+                f"if that is meant, pass may_reveal={meant!r}"
+            )
+
     def check_epsilon(self, spent: float) -> None:
         """Raise `InvalidInput` where `spent`, the epsilon of a record, is more than agreed."""
         if self.epsilon is not None and spent > self.epsilon:
@@ -155,10 +184,12 @@ class Agreed:
 
 @dataclass(frozen=True)
 class Choices:
-    """One person's level (None: the survey's default), and levels chosen for some attributes."""
+    """One person's level (None: the survey's default), levels chosen for some attributes, and maps
+    of sensitive values chosen for some attributes."""
 
     level: str | None = None
     levels: tuple[tuple[str, str], ...] = ()
+    maps: tuple[tuple[str, str], ...] = ()
 
 
 def no_attribute(plan: Plan, name: str) -> str:

@@ -6,6 +6,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -36,6 +37,10 @@ _NO_CAPS = Caps()
 _USUAL = Delivery()
 
 
+MayReveal = Mapping[str, Collection[str] | Mapping[str, Collection[str]]]
+"""Values that may be revealed, by attribute; or, of an attribute with maps, by map."""
+
+
 class _Memory:
     """The type of `MEMORY`."""
 
@@ -61,9 +66,10 @@ class Client(Person):
     depends on the plan and on the calls, never on the answers. It holds against everybody,
     whatever the server sends, and across crashes, restarts, threads, forks and processes that
     share the ledger's file. Where the survey declares sensitive values or classes of an
-    attribute, its policy takes the place of its epsilon, and the ordinary values that
-    `may_reveal` names may be revealed. What is in the clear: the survey, the levels, which
-    attributes were answered, the period, and the time of contact.
+    attribute, or the person chose one of its maps, its policy takes the place of its epsilon, and
+    the ordinary values that `may_reveal` names may be revealed. Over periods with different maps
+    only the values that all of them protect stay protected. What is in the clear: the survey, the
+    levels and maps, which attributes were answered, the period, and the time of contact.
 
     A client that is dropped without `close` stops sending: waiting reports stay in the file.
 
@@ -80,11 +86,12 @@ class Client(Person):
         ledger: str | os.PathLike[str] | _Memory,
         level: str | None = None,
         levels: Mapping[str, str] = MappingProxyType({}),
+        maps: Mapping[str, str] = MappingProxyType({}),
         epsilon: float | None = None,
         consent: bool = False,
         caps: Caps = _NO_CAPS,
         withhold: Collection[str] = (),
-        may_reveal: Mapping[str, Collection[str]] = MappingProxyType({}),
+        may_reveal: MayReveal = MappingProxyType({}),
         may_tell_changes: Collection[str] = (),
         revision: str | None = None,
         anchor: Anchor | None = None,
@@ -112,11 +119,13 @@ class Client(Person):
         as `grant` does; without it the consent noted in the ledger's file holds.
 
         Decide these before any answer is known: `level` names the person's epsilon (None: the
-        survey's default), `levels` that of some attributes, by name; `caps` are the app's;
+        survey's default), `levels` that of some attributes, by name; `maps` the values that the
+        person minds, as the name of a map of an attribute, by attribute: its other values may be
+        revealed, and without one all are protected alike; `caps` are the app's;
         `withhold` names the attributes that are never answered, whatever `record` is given;
-        `may_reveal` the ordinary values that may be revealed, by attribute, and
-        `may_tell_changes` the memoised attributes, whose reports tell when an answer changes
-        (an `AGREEMENT` contains both).
+        `may_reveal` the ordinary values that may be revealed, by attribute, or by attribute and map
+        (`{"diagnosis": {"mine": ["none", "cold"]}}`), and `may_tell_changes` the memoised
+        attributes, whose reports tell when an answer changes (an `AGREEMENT` contains both).
 
         TLS with the system's authorities is used for any host that is not loopback unless
         `insecure`, with which "http://" may name such a host; `tls`, a `Tls(...)`, names other
@@ -134,7 +143,7 @@ class Client(Person):
         if debug or environment.is_set("HEARSAY_DEBUG"):
             environment.log_to_stderr()
         agreed = _agreed(survey, epsilon, revision, may_reveal, may_tell_changes)
-        choices = _choices(level, levels)
+        choices = _choices(level, levels, maps)
         clock, coins, withheld = _checked(clock), coins or Coins(), frozenset(withhold)
         disabled = environment.is_set("HEARSAY_DISABLED")
         if disabled:  # nothing is asked for, and no file is made
@@ -196,18 +205,23 @@ class Client(Person):
         *,
         level: str | None = None,
         levels: Mapping[str, str] = MappingProxyType({}),
+        maps: Mapping[str, str] | None = None,
     ) -> "Person":
         """Return one of several people whose answers this client records: with a consent, a
         level, caps and an account of their own.
 
         For a web backend, say, which answers for its users. The file knows them by a keyed hash
         of `name`. `level` and `levels` are the person's choices; without them the client's hold.
+        So are `maps`; without them the client's hold, and `maps={}` chooses none.
         Raises `InvalidInput` for an empty name.
         """
         if not name:
             raise InvalidInput("a person needs a name")
-        own = level is not None or levels
-        choices = _choices(level, levels) if own else self._choices
+        choices = _choices(level, levels, maps or {})
+        if level is None and not levels:
+            choices = replace(choices, level=self._choices.level, levels=self._choices.levels)
+        if maps is None:
+            choices = replace(choices, maps=self._choices.maps)
         return Person(self._device, name, choices, owner=self)
 
     def trust_clock(self) -> None:
@@ -354,7 +368,7 @@ def _agreed(
     survey: str | Agreement,
     epsilon: float | None,
     revision: str | None,
-    may_reveal: Mapping[str, Collection[str]],
+    may_reveal: MayReveal,
     may_tell_changes: Collection[str],
 ) -> Agreed:
     """Return the agreement that a client's arguments give; raise `InvalidInput` without one."""
@@ -383,22 +397,39 @@ def _agreed(
             'may_reveal names the values of each attribute, as {"affair": ["no"]}, '
             f"got {may_reveal!r}"
         )
+    always: dict[str, frozenset[str]] = {}
+    by_map: dict[tuple[str, str], frozenset[str]] = {}
     for name, values in may_reveal.items():
-        if isinstance(values, str):
-            raise InvalidInput(f"may_reveal[{name!r}] must be a list of values, got {values!r}")
+        if isinstance(values, Mapping):
+            for chosen, own in values.items():
+                by_map[name, chosen] = _revealed(f"may_reveal[{name!r}][{chosen!r}]", own)
+        else:
+            always[name] = _revealed(f"may_reveal[{name!r}]", values)
     if isinstance(may_tell_changes, str):
         raise InvalidInput(f"may_tell_changes must be a list of names, got {may_tell_changes!r}")
     return Agreed(
         survey,
         epsilon,
         revision,
-        {name: frozenset(values) for name, values in may_reveal.items()},
+        always,
         frozenset(may_tell_changes),
+        may_reveal_by_map=by_map,
     )
 
 
-def _choices(level: str | None, levels: Mapping[str, str]) -> Choices:
-    return Choices(level, tuple(sorted(levels.items())))
+def _revealed(place: str, values: Collection[str]) -> frozenset[str]:
+    """Return the values that may be revealed; raise `InvalidInput` for a text."""
+    if isinstance(values, str):
+        raise InvalidInput(f"{place} must be a list of values, got {values!r}")
+    return frozenset(values)
+
+
+def _choices(level: str | None, levels: Mapping[str, str], maps: Mapping[str, str]) -> Choices:
+    if not isinstance(maps, Mapping) or not all(isinstance(name, str) for name in maps.values()):
+        raise InvalidInput(
+            f'maps names a map for each attribute, as {{"diagnosis": "mine"}}, got {maps!r}'
+        )
+    return Choices(level, tuple(sorted(levels.items())), tuple(sorted(maps.items())))
 
 
 def _transport(

@@ -5,6 +5,9 @@ from collections.abc import Sequence
 
 from hearsay.v1 import analyst_pb2
 
+NO_MAP = "no map"
+"""How those who chose no map are called; a map's name has no space."""
+
 _COLUMNS = ("estimate", "standard_error", "low", "high")
 _MORE_COLUMNS = (
     "raw",
@@ -14,6 +17,10 @@ _MORE_COLUMNS = (
     "alike",
     "alike_low",
     "alike_high",
+    "share",
+    "share_standard_error",
+    "share_low",
+    "share_high",
 )
 DIFFERENCE_COLUMNS = (
     "first",
@@ -26,6 +33,17 @@ DIFFERENCE_COLUMNS = (
     "adjusted_p_value",
 )
 FIT_COLUMNS = ("estimate", "standard_error", "z", "p_value", "low", "high")
+
+
+PAIR_COLUMNS = (
+    "first",
+    "second",
+    "estimate",
+    "standard_error",
+    "low",
+    "high",
+    "independent",
+)
 
 
 def given_columns(rows: Sequence[analyst_pb2.Row]) -> list[str]:

@@ -6,7 +6,14 @@ from typing import Any
 
 import pandas as pd
 
-from hearsay.columns import DIFFERENCE_COLUMNS, FIT_COLUMNS, given_columns, naive, number
+from hearsay.columns import (
+    DIFFERENCE_COLUMNS,
+    FIT_COLUMNS,
+    PAIR_COLUMNS,
+    given_columns,
+    naive,
+    number,
+)
 from hearsay.v1 import analyst_pb2
 
 
@@ -35,6 +42,43 @@ def estimates(answer: analyst_pb2.EstimateResponse) -> AnswerFrame:
 def sums(answer: analyst_pb2.EstimateResponse) -> AnswerFrame:
     """Return an answer's sums as a DataFrame; see `Analyst.sums`."""
     return _estimates(answer, answer.sums)
+
+
+def rated_shares(answer: analyst_pb2.EstimateResponse) -> AnswerFrame:
+    """Return the shares of people who rated each key, of an answer about ratings."""
+    table = _estimates(answer, answer.rows)
+    columns = {name: name.removeprefix("share_") for name in table.columns if "share_" in name}
+    shares = AnswerFrame(
+        table[["share", *columns]].rename(columns={"share": "estimate", **columns})
+    )
+    shares.attrs = {**table.attrs, "statistic": "share who rated"}
+    return shares
+
+
+def pairs(answer: analyst_pb2.PairsResponse) -> AnswerFrame:
+    """Return the shares of people who have both of two items, indexed by the items."""
+    index = pd.MultiIndex.from_tuples(
+        [(pair.first, pair.second) for pair in answer.pairs], names=["first", "second"]
+    )
+    columns = list(PAIR_COLUMNS[2:])
+    numbers = [[getattr(pair, column) for column in columns] for pair in answer.pairs]
+    table = AnswerFrame(numbers, index=index, columns=columns, dtype=float)
+    names = (
+        "survey",
+        "attribute",
+        "title",
+        "confidence",
+        "reports",
+        "method",
+        "repeats",
+        "warning",
+    )
+    table.attrs = {
+        **{name: getattr(answer, name) for name in names},
+        "statistic": "share of both",
+        "pairs_left_out": answer.pairs_left_out,
+    }
+    return table
 
 
 def grouped(answers: Sequence[analyst_pb2.EstimateResponse], by: str) -> AnswerFrame:
@@ -74,7 +118,7 @@ def ranges(answer: analyst_pb2.DistributionResponse) -> AnswerFrame:
 
 def cumulative(answer: analyst_pb2.DistributionResponse) -> AnswerFrame:
     """Return the shares at or below points, or below the ends of bins, indexed by these."""
-    index = pd.Index([float(row.label) for row in answer.cumulative], name=answer.attribute)
+    index = pd.Index([float(row.label) for row in answer.cumulative], name="below")
     return _distribution(answer, _frame(answer.cumulative, index))
 
 

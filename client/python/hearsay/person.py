@@ -8,6 +8,7 @@ from datetime import datetime
 
 from hearsay.choices import Agreed, Caps, Choices, no_attribute
 from hearsay.interrupts import is_from_handler
+from hearsay.plans.domains import Value
 from hearsay.recording.consent import Consent
 from hearsay.recording.counters import Counters
 from hearsay.recording.ledger import Ledger, Moment, Recorded, Spending
@@ -313,7 +314,7 @@ class Person:
         moment = self._moment()
         device.consent.catch_up()  # where noting it failed before
         terms = self._answering()
-        values: dict[str, int | float | None] = {}
+        values: dict[str, Value | None] = {}
         dropped: dict[str, str] = {}
         invalid = []
         for name, answer in given.items():

@@ -8,21 +8,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hearsay.columns import NO_MAP
 from hearsay.plans import presence
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
+from ldp import Mechanism
 
 
 @dataclass(frozen=True, eq=False)
 class AttributeRows:
     """One attribute of n rows, shapes (n,).
 
-    `codes` are integers where every level's codes are, 0 where absent; otherwise bytes, None
-    where absent. `levels` are positions among the plan's levels, -1 where absent.
+    `codes` are integers where the codes of every level and map are, 0 where absent; otherwise
+    bytes, None where absent. `levels` are positions among the plan's levels, and `maps` among the
+    attribute's maps and then no map; -1 where absent. None where the attribute has no maps.
     """
 
     codes: NDArray[Any]
     levels: NDArray[np.int16]
+    maps: NDArray[np.int16] | None = None
 
     @property
     def absent(self) -> NDArray[np.bool_]:
@@ -36,7 +40,16 @@ class AttributeRows:
         return cls(
             np.concatenate([part.codes for part in parts]),
             np.concatenate([part.levels for part in parts]),
+            None
+            if parts[0].maps is None
+            else np.concatenate([part.maps for part in parts if part.maps is not None]),
         )
+
+
+def map_labels(plan: Plan, attribute: str) -> tuple[str, ...]:
+    """Return the names of an attribute's maps and then `NO_MAP`; empty where it has no maps."""
+    names = plan.maps(attribute)
+    return (*names, NO_MAP) if names else ()
 
 
 def integer_type(plan: Plan, attribute: str) -> np.dtype[Any] | None:
@@ -44,7 +57,7 @@ def integer_type(plan: Plan, attribute: str) -> np.dtype[Any] | None:
 
     Signed, because Spark has no others.
     """
-    mechanisms = [level.mechanisms[attribute] for level in plan.levels.values()]
+    mechanisms = [m for level in plan.levels.values() for m in level.by_map[attribute].values()]
     if any(m.code_shape or m.code_dtype.kind != "u" for m in mechanisms):
         return None
     return np.dtype("i4" if max(m.code_bytes for m in mechanisms) <= 2 else "i8")
@@ -52,21 +65,30 @@ def integer_type(plan: Plan, attribute: str) -> np.dtype[Any] | None:
 
 def channels(plan: Plan) -> str:
     """Return the name, epsilons and integers of every attribute's mechanism at every level, as
-    JSON, for readers of rows who lack the plan."""
+    JSON, for readers of rows who lack the plan.
+
+    Those of its maps are under "maps", by name, beside the ones of those who chose none.
+    """
     return json.dumps(
         {
-            name: {
-                level.name: {
-                    "mechanism": level.mechanisms[name].name,
-                    "epsilon": level.mechanisms[name].epsilon,
-                    "realised_epsilon": level.mechanisms[name].realised_epsilon,
-                    "integers": level.mechanisms[name].integers,
-                }
-                for level in plan.levels.values()
-            }
+            name: {level.name: _channels_of(level.by_map[name]) for level in plan.levels.values()}
             for name in plan.questions
         }
     )
+
+
+def _channels_of(by_map: Mapping[str, Mechanism]) -> dict[str, object]:
+    each = {
+        name: {
+            "mechanism": mechanism.name,
+            "epsilon": mechanism.epsilon,
+            "realised_epsilon": mechanism.realised_epsilon,
+            "integers": mechanism.integers,
+        }
+        for name, mechanism in by_map.items()
+    }
+    own: dict[str, object] = dict(each.pop(""))
+    return own | {"maps": each} if each else own
 
 
 def decode(plan: Plan, chunk: analyst_pb2.ExportRowsResponse) -> Mapping[str, AttributeRows]:
@@ -78,15 +100,19 @@ def decode(plan: Plan, chunk: analyst_pb2.ExportRowsResponse) -> Mapping[str, At
     for name in plan.questions:
         dtype = integer_type(plan, name)
         codes = np.full(chunk.rows, None) if dtype is None else np.zeros(chunk.rows, dtype=dtype)
-        decoded[name] = AttributeRows(codes, np.full(chunk.rows, -1, dtype=np.int16))
+        absent = np.full(chunk.rows, -1, dtype=np.int16)
+        decoded[name] = AttributeRows(codes, absent, absent.copy() if plan.maps(name) else None)
     order = {level: position for position, level in enumerate(plan.levels)}
     for column in chunk.columns:
         attribute = decoded[column.attribute]
         where = np.flatnonzero(presence.unpack(column.present, chunk.rows))
-        mechanism = plan.levels[column.level].mechanisms[column.attribute]
+        mechanism = plan.levels[column.level].by_map[column.attribute][column.map]
         codes = mechanism.decode(column.codes, where.size)
         if attribute.codes.dtype == object:
             codes = np.frombuffer(column.codes, dtype=f"V{mechanism.code_bytes}").astype(object)
         attribute.codes[where] = codes
         attribute.levels[where] = order[column.level]
+        if attribute.maps is not None:
+            labels = map_labels(plan, column.attribute)
+            attribute.maps[where] = labels.index(column.map or NO_MAP)
     return decoded

@@ -83,23 +83,24 @@ class RecordingTransport:
     def after_fork(self, *, usable: bool) -> None:
         """Do nothing: the lists are copied."""
 
-    def tally(self, attribute: str, level: str) -> Tally:
+    def tally(self, attribute: str, level: str, chosen: str = "") -> Tally:
         """Return the tally of the stored batches, from which a server would estimate.
 
-        Of a view the attribute is its name, such as "smokes+diagnosis". Raises `InvalidInput` for
-        an unknown attribute or level, or codes that are none.
+        Of a view the attribute is its name, such as "smokes+diagnosis"; `chosen` is the map that
+        people chose, "" standing for none. Raises `InvalidInput` for an unknown attribute, level or
+        map, or codes that are none.
         """
-        mechanisms = self.plan.level(level).mechanisms
-        if attribute not in mechanisms:
+        if attribute not in self.plan.attributes:
             raise InvalidInput(f"{self.plan.survey!r} has no attribute {attribute!r}")
-        mechanism = mechanisms[attribute]
+        mechanism = self.plan.mechanism(level, attribute, chosen)
+        wanted = attribute, level, chosen
         total = mechanism.tally(mechanism.decode(b"", 0))
         counted = set()
         for batch in self.batches:
             if batch.id in self._stored and batch.id not in counted:
                 counted.add(batch.id)
                 for column in batch.columns:
-                    if (column.attribute, column.level) == (attribute, level):
+                    if (column.attribute, column.level, column.map) == wanted:
                         n = int(presence.unpack(column.present, batch.rows).sum())
                         total = total + mechanism.tally(mechanism.decode(column.codes, n))
         return total

@@ -2,7 +2,7 @@
 
 import { type Agreement, checkAgreement } from "./agreement.js";
 import { type Fraction, fraction, fromDouble, plus, times } from "./core/exact.js";
-import { InvalidInput } from "./errors.js";
+import { at, InvalidInput } from "./errors.js";
 import { end } from "./plans/period.js";
 import type { Plan } from "./plans/plan.js";
 
@@ -117,9 +117,12 @@ export function checkAgreed(agreed: Agreed, plan: Plan, withheld: ReadonlySet<st
           `pass mayTellChanges: [${shown(name)}]`,
       );
     }
-    const allowed = new Set(agreed.mayReveal.get(name));
-    const ordinary = revealing.get(name) ?? [];
-    const revealed = ordinary.filter((value) => !allowed.has(value));
+    const { domain } = plan.attributes.get(name)!;
+    const ordinary = revealing.get(name);
+    if (!ordinary || !("notAmong" in domain)) continue;
+    const revealed = at(`mayReveal[${shown(name)}]`, () =>
+      domain.notAmong(agreed.mayReveal.get(name) ?? []),
+    );
     if (revealed.length) {
       throw new InvalidInput(
         `a report of ${shown(name)} may reveal ${revealed.join(" or ")}; if that is meant, ` +
@@ -130,18 +133,19 @@ export function checkAgreed(agreed: Agreed, plan: Plan, withheld: ReadonlySet<st
 }
 
 /**
- * Return the values that a report may reveal, whatever the maps, by attribute of those that have any.
+ * Return the values, or ranges of numbers, that a report may reveal, whatever the maps, by attribute of those
+ * that have any.
  *
  * A view reveals values of its attributes only where all of them have ordinary ones.
  */
 export function revealedBy(plan: Plan): Map<string, readonly string[]> {
   const revealing = [...plan.questions.values()].filter(
-    ({ domain }) => domain.kind === "categorical" && domain.ordinary.length,
+    ({ domain }) => "ordinary" in domain && domain.ordinary.length,
   );
   const asked = new Set(revealing.flatMap(({ parts }) => parts));
   const found = new Map<string, readonly string[]>();
   for (const [name, { domain }] of plan.attributes) {
-    if (asked.has(name) && domain.kind === "categorical") found.set(name, domain.ordinary);
+    if (asked.has(name) && "ordinary" in domain) found.set(name, domain.ordinary);
   }
   return found;
 }

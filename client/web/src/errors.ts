@@ -24,3 +24,17 @@ export class PlanRefused extends HearsayError {
 export class StorageFailed extends HearsayError {
   override name = "StorageFailed";
 }
+
+/** Run a check; name the place in its `InvalidInput`. */
+export function at<T>(place: string, check: () => T): T {
+  try {
+    return check();
+  } catch (error) {
+    throw placed(place, error);
+  }
+}
+
+/** Return an error with the place before its words, where it is an `InvalidInput`. */
+export function placed(place: string, error: unknown): unknown {
+  return error instanceof InvalidInput ? new InvalidInput(`${place}: ${error.message}`) : error;
+}

@@ -18,8 +18,11 @@ import { compare, expBelow, type Fraction, fraction, fromDouble } from "../src/c
 import { logAbove } from "../src/core/logarithm.js";
 import { InvalidInput } from "../src/errors.js";
 import { build, type Mechanism, type Value } from "../src/mechanisms/index.js";
+import { Policy } from "../src/mechanisms/policy.js";
 import { Budget } from "../src/plans/budget.js";
-import { Binned, Numeric } from "../src/plans/domains.js";
+import { GradedNumeric } from "../src/plans/graded.js";
+import { valueOf as viewOf } from "../src/recording/randomize.js";
+import { Binned, Categorical, Numeric } from "../src/plans/domains.js";
 import { Memoizer } from "../src/plans/memo.js";
 import { end, label, start } from "../src/plans/period.js";
 import { parsePlan } from "../src/plans/plan.js";
@@ -179,7 +182,7 @@ test("plans are parsed or refused as the vectors say", async () => {
 });
 
 test("numbers take the places and points of the vectors", async () => {
-  const { domains, refused, binned, refused_bins } = vectors("numbers.json");
+  const { domains, refused, binned, refused_bins, graded } = vectors("numbers.json");
   const domainOf = ({ low, high, clamp, step }: Case): Numeric =>
     new Numeric(double(low), double(high), clamp, double(step));
   for (const given of domains) {
@@ -215,6 +218,25 @@ test("numbers take the places and points of the vectors", async () => {
       expect(coins.used).toBe(used);
     }
   }
+  for (const given of graded) {
+    const pairs = (each: string[][]) => each.map(([a, b]) => [double(a!), double(b!)] as const);
+    const { sensitive, resolution } = given;
+    const domain = new GradedNumeric(
+      double(given.low),
+      double(given.high),
+      given.clamp,
+      double(given.step),
+      pairs(sensitive),
+      pairs(resolution),
+      double(given.cap),
+    );
+    const ordinary = domain.ordinary.map((range) => range.split("..").map(Number));
+    expect(ordinary).toEqual(pairs(given.ordinary));
+    expect(domain.notAmong(domain.ordinary)).toEqual([]);
+    const { classes, distances } = domain.policy(double(given.epsilon), given.grid);
+    const declared = Policy.fromIntegers(given.policy.map(BigInt));
+    expect([classes, distances]).toEqual([declared.classes, declared.distances]);
+  }
   for (const given of refused_bins) expect(await refusal(() => binsOf(given))).toBeDefined();
 });
 
@@ -229,6 +251,24 @@ test("a word draws the attributes of the vectors", () => {
       const stream = new DataView(new ArrayBuffer(8));
       stream.setBigUint64(0, BigInt(word), true);
       expect(budget.draw(new LiteralCoins(new Uint8Array(stream.buffer)))).toEqual(drawn);
+    }
+  }
+});
+
+test("views take the categories of the vectors", () => {
+  for (const { sizes, answers } of vectors("views.json").views as Case[]) {
+    const names = (sizes as number[]).map((_, i) => `attribute ${i}`);
+    const attributes = new Map(
+      names.map((name, i) => [
+        name,
+        { domain: new Categorical(Array.from({ length: sizes[i] }, (_, v) => `v${v}`)) },
+      ]),
+    );
+    for (const [categories, seed, category, used] of answers) {
+      const given = new Map(names.map((name, i) => [name, categories[i] ?? undefined]));
+      const coins = scripted(seed);
+      expect(viewOf(names, given, attributes, coins)).toBe(category);
+      expect(coins.used).toBe(used);
     }
   }
 });

@@ -2,7 +2,7 @@
 
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Agreement } from "../src/index.js";
-import { anything, settled } from "../src/plans/domains.js";
+import { anything, settled } from "../src/plans/encoded.js";
 import { parsePlan } from "../src/plans/plan.js";
 import type { WireAttribute } from "../src/plans/protobuf.js";
 import { Ratings, SetOf } from "../src/plans/sets.js";

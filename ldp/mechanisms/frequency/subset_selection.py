@@ -2,11 +2,10 @@
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,24 +14,16 @@ from ldp.core.channel import MAX_OUTPUTS, Channel
 from ldp.core.coins import Coins
 from ldp.core.exact import ONE, exp_bounds, include_threshold
 from ldp.core.mechanism import Codes, FrequencyOracle, check_threshold
-from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
-from ldp.mechanisms.tools.bits import (
-    check_unused_bits,
-    column_sums,
-    row_bytes,
-    single_bits,
-    toss_rows,
-)
+from ldp.mechanisms.tools.bits import single_bits, toss_rows
+from ldp.mechanisms.tools.subset_codes import BIT_COUNT, SubsetCodes
 
 _BLOCK = 1 << 17
 """Bytes of masks per block: as many as fit a core's cache."""
 
-_BIT_COUNT = np.array([octet.bit_count() for octet in range(256)], dtype=np.uint16)
-
 
 @dataclass(frozen=True)
-class SubsetSelection(FrequencyOracle):
+class SubsetSelection(SubsetCodes, FrequencyOracle):
     """Report `size` of the k categories: the own one among them with include / 2**64, the
     others drawn uniformly.
 
@@ -86,26 +77,6 @@ class SubsetSelection(FrequencyOracle):
         p = Fraction(self.include, ONE)
         return p, (self.size - p) / (self.k - 1)
 
-    @property
-    def _mask_bytes(self) -> int:
-        return row_bytes(self.k)
-
-    @property
-    def _index_dtype(self) -> np.dtype[Any]:
-        return np.dtype("u1" if self.k <= 1 << 8 else "<u2")
-
-    @property
-    def _masked(self) -> bool:
-        return self._mask_bytes <= self.size * self._index_dtype.itemsize
-
-    @property
-    def code_dtype(self) -> np.dtype[Any]:
-        return np.dtype("u1") if self._masked else self._index_dtype
-
-    @property
-    def code_shape(self) -> tuple[int, ...]:
-        return (self._mask_bytes if self._masked else self.size,)
-
     def randomize(self, value: int, coins: Coins) -> Codes:
         value = self._check_value(value)
         own = coins.bernoulli(self.include)
@@ -147,7 +118,7 @@ class SubsetSelection(FrequencyOracle):
             places = np.arange(rows.size), own_byte[rows]
             fresh[places] = (fresh[places] & ~own_bit[rows]) | own[rows]
             masks[rows] = fresh
-            missing[rows] = self.size - _BIT_COUNT[fresh].sum(axis=1, dtype=np.int64)
+            missing[rows] = self.size - BIT_COUNT[fresh].sum(axis=1, dtype=np.int64)
             rows = rows[missing[rows] < 0]
         rows = np.flatnonzero(missing)
         while rows.size:
@@ -158,41 +129,6 @@ class SubsetSelection(FrequencyOracle):
             missing[rows] -= new
             rows = rows[missing[rows] > 0]
         return masks
-
-    def _indices(self, masks: NDArray[np.uint8]) -> NDArray[np.intp]:
-        bits = np.unpackbits(masks, axis=1, count=self.k, bitorder="little")
-        return bits.nonzero()[1].reshape(-1, self.size)
-
-    def _check_codes(self, codes: Codes) -> None:
-        if not len(codes):
-            return
-        if self._masked:
-            check_unused_bits(self.name, codes, self.k)
-            sizes = _BIT_COUNT[codes].sum(axis=1, dtype=np.int64)
-            if (sizes != self.size).any():
-                wrong = sizes[sizes != self.size][0]
-                raise InvalidInput(f"a {self.name} code has {self.size} categories, got {wrong}")
-            return
-        if codes.max() >= self.k:
-            raise InvalidInput(f"a {self.name} index must be below {self.k}, got {codes.max()}")
-        if (codes[:, 1:] <= codes[:, :-1]).any():
-            raise InvalidInput(f"a {self.name} code's indices must be in increasing order")
-
-    def tally(self, codes: ArrayLike | Sequence[Any]) -> Tally:
-        """Count the codes without checking the masks' sizes, which takes longer than counting:
-        `decode` has done it."""
-        return self._counted(self._as_codes(codes)) if self._masked else super().tally(codes)
-
-    def _counted(self, codes: Codes) -> Tally:
-        if self._masked:
-            return Tally(len(codes), column_sums(codes, self.k))
-        return Tally(len(codes), np.bincount(codes.ravel(), minlength=self.k))
-
-    def _supported(self, codes: Codes, value: int) -> NDArray[Any]:
-        if self._masked:
-            return codes[:, value >> 3] >> (value & 7) & 1
-        supported: NDArray[Any] = (codes == value).any(axis=1)
-        return supported
 
     def covariance(self, truth: ArrayLike, n: int) -> NDArray[np.float64]:
         """Return the exact covariance: a subset's size is fixed, so its members are not

@@ -332,6 +332,7 @@ def batches() -> dict[str, list[Case]]:
     loose = [("smokes", "open", 1), ("age", "open", 2)]
     mixed = [("smokes", "open", 1), ("age", "strict", 2)]
     accents = [("\u00e9", "\U0001f600", 1), ("\uffee", "b", 1), ("a", "\uffee", 1)]
+    chosen = [[("smokes", "strict", 1, name)] for name in ("mine", "", "work", "mine")]
     for rows in (
         [one],
         [both],
@@ -343,6 +344,8 @@ def batches() -> dict[str, list[Case]]:
         [[("wide", "strict", 300)]] * 3,
         [accents, accents[:1], accents[1:]],
         [one] * 100,
+        chosen,
+        [*chosen, [*chosen[0], ("age", "strict", 2)]],
     ):
         reports = []
         shown = []
@@ -350,12 +353,14 @@ def batches() -> dict[str, list[Case]]:
             report = collector_pb2.Batch(
                 survey="health", revision=bytes(range(32)), period="2026-W27", rows=1
             )
-            for attribute, level, width in row:
-                report.columns.add(attribute=attribute, level=level, codes=code(width))
+            for attribute, level, width, *maps in row:
+                by_map = maps[0] if maps else ""
+                report.columns.add(attribute=attribute, level=level, codes=code(width), map=by_map)
             reports.append(report)
             shown.append(
                 [
                     {"attribute": c.attribute, "level": c.level, "code": c.codes.hex()}
+                    | ({"map": c.map} if c.map else {})
                     for c in report.columns
                 ]
             )

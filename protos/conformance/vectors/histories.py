@@ -25,9 +25,11 @@ def _plan(
     title: str = "",
     chances: tuple[int, ...] = (),
     memo: float = 0.0,
+    maps: dict[str, str] | None = None,
 ) -> str:
     """Return a plan's bytes: `questions` makes the mechanism of each, of three values.
 
+    `maps` are those of the first question: name to its sensitive values, as "ab".
     A question such as "x+y" is a view of attributes of three values each.
     """
     wire = survey_pb2.Survey(name=survey, title=title, period=period, levels=levels)
@@ -35,12 +37,17 @@ def _plan(
     for name in dict.fromkeys(part for question in questions for part in question.split("+")):
         attribute = wire.attributes.add(name=name, memo=memo)
         attribute.categorical.values.extend(["a", "b", "c"])
+    for name, sensitive in (maps or {}).items():
+        wire.attributes[0].categorical.maps[name].sensitive.extend(sensitive)
     plan = plan_pb2.Plan(survey=wire)
     for name, epsilon in sorted(levels.items(), key=lambda item: (item[1], item[0])):
         level = plan.levels.add(name=name, epsilon=epsilon, chances=chances)
         share = epsilon if chances else epsilon / len(questions)
         for make in questions.values():
             level.mechanisms.add().CopyFrom(mechanism_message(make(share)))
+        for _, sensitive in sorted((maps or {}).items()):
+            made = m.PolicyUnary.utility_optimised(3, ["abc".index(v) for v in sensitive], share)
+            level.mapped.add().CopyFrom(mechanism_message(made))
     return plan.SerializeToString(deterministic=True).hex()
 
 
@@ -82,6 +89,7 @@ _PLANS = {
     "views": _plan("views", "P1D", {"strict": 1.5, "open": 4.5}, _VIEWS),
     "drawn": _plan("drawn", "P1D", _LEVELS, _PAIRS, chances=(ONE // 2, ONE // 2)),
     "kept": _plan("kept", "P1D", {"strict": 1.0}, {"x": _krr}, memo=1.0),
+    "mapped": _plan("mapped", "P1D", _LEVELS, _TWO, maps={"first": "ab", "last": "bc"}),
 }
 _INDEX = {name: index for index, name in enumerate(_PLANS)}
 
@@ -158,8 +166,12 @@ def _lose() -> Case:
 
 
 def _batch(plan: str, period: str, rows: int, columns: Case, *, again: bool = False) -> Case:
-    """A batch: `columns` has the rows of each attribute and level, as "x/strict"."""
-    listed = [[*name.split("/"), count] for name, count in sorted(columns.items())]
+    """A batch: `columns` has the rows of each attribute and level, as "x/strict", or of these and
+    a map, as "x/strict/mine"."""
+    listed = []
+    for name, count in sorted(columns.items()):
+        attribute, level, *chosen = name.split("/")
+        listed.append([attribute, level, count, *chosen])
     return {"plan": _INDEX[plan], "period": period, "rows": rows, "columns": listed, "again": again}
 
 
@@ -396,6 +408,93 @@ def _of_plans() -> list[Case]:
             *_beginning("memos"),
             _one_refused("plan_refused"),
             plan="memos",
+        ),
+    ]
+
+
+_FIRST = {"maps": {"x": "first"}, "may_reveal": {"x": {"first": ["c"], "last": ["a"]}}}
+_LAST = {**_FIRST, "maps": {"x": "last"}}
+
+
+def _of_maps() -> list[Case]:
+    return [
+        _history(
+            "a map is sent beside the answer, and nothing else changes",
+            *_beginning("mapped"),
+            _record(x="c", y="b"),
+            _refused("spent"),
+            _spent(1, 0.5),
+            _send(_batch("mapped", "2026-07-04", 1, {"x/strict/first": 1, "y/strict": 1})),
+            plan="mapped",
+            **_FIRST,
+        ),
+        _history(
+            "without a map none is sent, and no answer may be revealed",
+            *_beginning("mapped"),
+            _record(x="c", y="b"),
+            _send(_batch("mapped", "2026-07-04", 1, {"x/strict": 1, "y/strict": 1})),
+            plan="mapped",
+        ),
+        _history(
+            "another map answers no period again, and the next one as any other",
+            *_beginning("mapped"),
+            _record(x="c"),
+            _restart(**_LAST),
+            _record(x="c", y="b", dropped={"x": "spent"}),
+            _clock(_NOON + _DAY),
+            _record(x="c"),
+            _restart(maps={}),
+            _record(x="a", dropped={"x": "spent"}),
+            _spent(2, 1.0),
+            _send(
+                _batch("mapped", "2026-07-04", 2, {"x/strict/first": 1, "y/strict": 1}),
+                _batch("mapped", "2026-07-05", 1, {"x/strict/last": 1}),
+            ),
+            plan="mapped",
+            **_FIRST,
+        ),
+        _history(
+            "an answer outside the domain is sent by the map, too",
+            *_beginning("mapped"),
+            _record(x="no such value", invalid="x"),
+            _send(_batch("mapped", "2026-07-04", 1, {"x/strict/last": 1})),
+            plan="mapped",
+            **_LAST,
+        ),
+        _history(
+            "a map needs the app's agreement to what it may reveal",
+            *_beginning("mapped"),
+            _refused("plan_refused"),
+            _restart(may_reveal={"x": {"last": ["a", "c"]}}),
+            _fetch("mapped", _NOON),
+            _refused("plan_refused"),
+            _restart(may_reveal={"x": {"first": ["c"]}}),
+            _fetch("mapped", _NOON),
+            _record(x="a", y="b"),
+            plan="mapped",
+            maps={"x": "first"},
+        ),
+        _history(
+            "what any map may reveal holds for each",
+            *_beginning("mapped"),
+            _record(x="a", y="b"),
+            plan="mapped",
+            maps={"x": "first"},
+            may_reveal={"x": ["c"]},
+        ),
+        _history(
+            "a map that the survey lacks is refused",
+            *_beginning("mapped"),
+            _refused("plan_refused"),
+            plan="mapped",
+            **{**_FIRST, "maps": {"x": "other"}},
+        ),
+        _history(
+            "a map of an attribute without maps is refused",
+            *_beginning("mapped"),
+            _refused("plan_refused"),
+            plan="mapped",
+            **{**_FIRST, "maps": {"y": "first"}},
         ),
     ]
 
@@ -1050,6 +1149,7 @@ def histories() -> dict[str, list[Any]]:
         *_of_one_period(),
         *_of_periods(),
         *_of_plans(),
+        *_of_maps(),
         *_of_clocks(),
         *_of_ledgers(),
         *_of_caps(),

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from itertools import islice
 from typing import Any
 
 from ldp import InvalidInput, Mechanism, build
@@ -161,16 +162,35 @@ def every() -> Iterator[Mechanism]:
     yield waves((64,), 1.0, [(1 << 17) - 1, ONE // 3, 1 << 63])
     yield waves((100,), 4.0, [(1 << 70) - (1 << 60), 1 << 99, 0x5555])
     yield waves((16, 16), 8.0, [1, (1 << 16) - 1, (1 << 200) + 3])
+    # Given sizes: those that doubles choose could differ by machine.
+    for items, most, epsilon, size, meet in (
+        (3, 1, 0.5, 1, 1),
+        (2, 2, 1.0, 1, 1),
+        (6, 3, 4.0, 2, 2),
+        (100, 5, 1.0, 5, 1),
+        (1000, 5, 1.0, 52, 1),
+        (5, 4, 1.0, 5, 2),
+        (300, 8, 2.0, 1, 1),
+        (1 << 15, 64, 2.0, 16, 3),
+    ):
+        yield m.SetSelection(items, epsilon, most, size, meet)
+    for items, epsilon in ((2, 0.5), (9, 1.0), (200, 4.0)):
+        yield m.SetBits(items, epsilon)
 
 
 NUMBERS = (-1.0, -math.nextafter(1, 0), -0.7, -5e-324, 0.0, 1e-300, 0.1, 1 / 3, 0.5, 0.999, 1.0)
 """Numbers that are randomised: the ends, beside them, and such as no grid point is."""
 
 
-def values(made: Mechanism) -> Sequence[int | float]:
+def values(made: Mechanism) -> Sequence[Any]:
     """Return the values of a mechanism that have vectors: all of few, the edges of many."""
     if takes_numbers(made):
         return NUMBERS
+    if isinstance(made, m.SetMechanism):
+        sets = [list(items) for items in islice(made.sets(), 2 + made.items)]
+        some = [[], *sets[-2:], list(range(min(made.items, made.largest, 12)))]
+        last = list(range(max(0, made.items - min(made.largest, 12)), made.items))
+        return [items for i, items in enumerate([*some, last]) if items not in [*some, last][:i]]
     assert isinstance(made, Categorical)
     if made.k <= _SMALL:
         return range(made.k)
@@ -197,6 +217,7 @@ def codes() -> dict[str, list[Case]]:
                 shown = double(value) if isinstance(value, float) else value
                 listed.append([shown, seed.hex(), code.hex(), coins.used])
         kind = "number" if takes_numbers(made) else "category"
+        kind = "set" if isinstance(made, m.SetMechanism) else kind
         found.append(mechanism(made) | {"input": kind, "width": made.code_bytes, "codes": listed})
     return {"mechanisms": found}
 
@@ -282,6 +303,19 @@ def draws() -> dict[str, list[Case]]:
             lambda coins, b=bound: integer(coins.below(b)),
             *streams,
             random(256),
+        )
+    for bound in (ONE + 1, 10**40, 1 << 192):
+        words = -(-(bound - 1).bit_length() // 64)
+        edge = (1 << 64 * words) - (1 << 64 * words) % bound
+        streams = [number.to_bytes(8 * words, "little") for number in (0, 1, edge - 1)]
+        if edge < 1 << 64 * words:
+            streams.append(edge.to_bytes(8 * words, "little") + bytes(8 * words))
+        add(
+            "uniform",
+            {"bound": integer(bound)},
+            lambda coins, b=bound: integer(coins.below(b)),
+            *streams,
+            random(512),
         )
     for weights in (
         (ONE // 2, ONE // 2),
@@ -501,6 +535,28 @@ def _edges() -> Iterator[Case]:
                 "include": (ONE - ONE // 4,),
             }
             yield _outcome("projective", 32.0, given, f"order {order}, dimension {dimension}")
+    flip_below = {"include": (ONE - 1,)}
+    for items, most, size, meet in (
+        (1, 1, 1, 1),
+        (1, 2, 1, 1),
+        (4, 2, 1, 2),
+        (4, 2, 3, 2),
+        (4, 2, 5, 1),
+        (4, 2, 5, 2),
+        (4, 4, 1, 1),
+        (4, 3, 4, 4),
+        (64_511, 1024, 1, 1),
+        (64_512, 1024, 1, 1),
+        (64_513, 1024, 1, 1),
+        (64_511, 1025, 1, 1),
+        (60_000, 1, 4096, 1),
+        (60_000, 1, 4097, 1),
+    ):
+        given = {"items": (items,), "most": (most,), "size": (size,), "meet": (meet,), **flip_below}
+        note = f"items {items}, most {most}, size {size}, meet {meet}"
+        yield _outcome("set_selection", 32.0, given, note)
+    for items in (1, 2, 1 << 15, (1 << 15) + 1):
+        yield _outcome("set_bits", 1.0, {"items": (items,), "flip": (flip,)}, f"items {items}")
     for size in (0, 1, 5, 6):
         given = {"k": (10,), "size": (size,), "include": (ONE - ONE // 4,)}
         yield _outcome("subset", 32.0, given, f"size = {size}")

@@ -15,7 +15,8 @@ from ldp import InvalidInput, Mechanism
 from ldp import mechanisms as m
 from ldp.core.exact import ONE, flip_threshold
 from ldp.core.policy import Policy
-from vectors import tables
+from ldp.mechanisms.ranges.waves import Waves
+from vectors import maps, set_plans, tables
 from vectors.mechanisms import waves
 from vectors.notation import double
 
@@ -60,6 +61,10 @@ def binned() -> plan_pb2.Plan:
     made = mechanism_message(waves((5,), 1.0, [0b00001, 0b01001]))
     plan.levels.add(name="strict", epsilon=1.0).mechanisms.add().CopyFrom(made)
     return plan
+
+
+def _with_region(plan: plan_pb2.Plan) -> None:
+    plan.survey.attributes[0].numeric.sensitive.add(low=0.0, high=400.0)
 
 
 def _bins(made: Mechanism | None = None, **fields: float) -> bytes:
@@ -151,8 +156,10 @@ _UNKNOWN = _varint(127 << 3) + b"\x01"
 def plans() -> dict[str, list[Case]]:
     """Return plans.json."""
     found = []
+    of_maps = ((note, _changed(maps.mapped, change), why) for note, change, why in maps.listed())
     listed = [*_written(), *_surveys(), *_levels(), *_mechanisms(), *_views(), *_policies()]
-    for note, data, reason in listed:
+    listed += [*_grids(), *set_plans.listed()]
+    for note, data, reason in [*listed, *of_maps]:
         case: Case = {"note": note, "plan": data.hex(), "accepted": not reason}
         try:
             plan = parse(data)
@@ -181,6 +188,9 @@ def _written() -> Listed:
     yield "a number in one bin", _bins(bins=1), "domain"
     yield "a number in 257 bins", _bins(bins=257), "domain"
     yield "a number in bins and steps", _bins(step=400.0), "domain"
+    yield "a number in bins and steps of nan", _bins(step=math.nan), "domain"
+    yield "a number in bins with a cap", _bins(cap=1.0), "domain"
+    yield "a number in bins and regions", _changed(binned, _with_region), "domain"
     yield "bins whose ends are one double", _bins(high=1e-323), "domain"
     yield "waves of other bins", _bins(bins=6), "fit"
     yield "waves of a number without bins", _bins(bins=0), "fit"
@@ -423,6 +433,12 @@ def _levels() -> Listed:
         "another epsilon than declared", lambda p: setattr(p.levels[1], "epsilon", 4.5), "levels"
     )
     yield edited("a level that is not declared", lambda p: p.survey.levels.pop("open"), "levels")
+
+    def longer(plan: plan_pb2.Plan) -> None:
+        plan.levels[1].name = "strict_not"
+        plan.survey.levels["strict_not"] = plan.survey.levels.pop("open")
+
+    yield edited("a level whose name begins with another's", longer, "")
     for epsilon in (math.nan, math.inf, -1.0, 0.0, math.nextafter(1.0, 0)):
 
         def change(plan: plan_pb2.Plan, epsilon: float = epsilon) -> None:
@@ -687,6 +703,46 @@ def _views() -> Listed:
         plan.survey.attributes[1].categorical.ClearField("sensitive")
 
     yield edited("an attribute of a view protects all its values", one_sided, "policy")
+
+
+def _grids() -> Listed:
+    """Yield views of numbers in bins."""
+
+    def gridded(plan: plan_pb2.Plan, sides: tuple[int, int], *made: Mechanism) -> None:
+        """Let the view be of two numbers, with a mechanism at each level."""
+        del plan.survey.views[:], plan.survey.attributes[1:3]
+        plan.survey.views.add(attributes=["age", "hours"])
+        hours = plan.survey.attributes.add(name="hours")
+        hours.numeric.high, hours.numeric.bins = 24.0, sides[1]
+        plan.survey.attributes[1].numeric.bins = sides[0]
+        for level, each in zip(plan.levels, made, strict=True):
+            del level.mechanisms[:]
+            for mechanism in (m.KRR(3, level.epsilon / 3), each):
+                level.mechanisms.add().CopyFrom(mechanism_message(mechanism))
+
+    def edited(
+        note: str, sides: tuple[int, int], reason: str, *made: Mechanism
+    ) -> tuple[str, bytes, str]:
+        return note, _changed(paired, lambda plan: gridded(plan, sides, *made)), reason
+
+    waves = Waves((3, 2), 0.5), Waves((3, 2), 2.0)
+    yield edited("two numbers in bins", (3, 2), "", *waves)
+    yield edited("two numbers in other bins than the waves'", (2, 3), "fit", *waves)
+    yield edited("two numbers in bins as values", (3, 2), "fit", m.KRR(6, 0.5), m.KRR(6, 2.0))
+    yield edited("two numbers of 257 bins", (257, 2), "domain", *waves)
+    yield edited("two numbers of 258 rectangles", (129, 2), "views", *waves)
+
+    def mixed(plan: plan_pb2.Plan) -> None:
+        plan.survey.attributes[3].numeric.bins = 2
+        del plan.survey.views[:]
+        plan.survey.views.add(attributes=["smokes", "age"])
+        for level in plan.levels:
+            del level.mechanisms[:]
+            share = level.epsilon / 3
+            for made in (m.KRR(2, share), m.KRR(2, share), m.KRR(6, share)):
+                level.mechanisms.add().CopyFrom(mechanism_message(made))
+
+    yield "values and bins", _changed(paired, mixed), ""
 
 
 def _policies() -> Listed:

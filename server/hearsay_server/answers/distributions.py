@@ -6,20 +6,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hearsay.plans.bins import Bins
-from hearsay.plans.domains import Binned, Categorical, Numeric
+from hearsay.plans.domains import Binned, Categorical, Grid, Numeric, Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.plans.points import Points, check_range
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.queries import CONFIDENCE, NoReports, Tallies, by_level
 from ldp import InvalidInput, Mechanism
 from ldp.core.estimation import Cohorts
-from ldp.core.estimator import Estimator
+from ldp.core.estimator import Estimator, Frequencies
 from ldp.estimating import distribution as curves
 from ldp.estimating import points as scoring
 from ldp.estimating import strata
 from ldp.estimating.points import AIM, PointDistribution, Precision, Shares
 from ldp.mechanisms.numbers.mean import MeanMechanism
-from ldp.mechanisms.ranges.waves import Waves
 
 _CURVE_BINS = 10
 _MOST_BINS = 1024
@@ -39,8 +38,12 @@ def distribution(
     """
     if not tallies:
         raise NoReports(f"there are no such reports of {question.attribute!r} yet")
-    domain = plan.attributes[question.attribute].domain
-    if isinstance(domain, Categorical):
+    domain = plan.asked(question.attribute).domain
+    if isinstance(domain, SetOf):
+        raise InvalidInput(f"{question.attribute!r} is a set of items: ask for its sizes")
+    if isinstance(domain, Ratings):
+        raise InvalidInput(f"{question.attribute!r} are ratings: ask for their means")
+    if isinstance(domain, Categorical | Grid):
         raise InvalidInput(f"{question.attribute!r} has values: ask for their frequencies")
     confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
     if not 0 < confidence < 1:
@@ -60,7 +63,7 @@ def distribution(
         attribute=question.attribute,
         confidence=confidence,
         reports=cohorts.n,
-        title=plan.attributes[question.attribute].title,
+        title=plan.asked(question.attribute).title,
         repeats=cohorts.most_repeated,
     )
     points = _points(question, domain)
@@ -93,8 +96,8 @@ def _points(
 
 
 def _check_tells_more_than_the_mean(mechanism: Estimator) -> None:
-    if isinstance(mechanism, Waves):
-        return
+    if isinstance(mechanism, Frequencies):
+        return  # of bins, by themselves or in views
     if not isinstance(mechanism, MeanMechanism) or mechanism.steps < 2:
         raise InvalidInput(
             f"{mechanism.name} reports tell of the mean alone: ask for it, or survey the "
@@ -215,10 +218,11 @@ def _cuts(
 
 def _hopeless(planned: Precision, cohorts: Cohorts) -> str:
     epsilons = sorted({m.epsilon for m, _ in cohorts if isinstance(m, Mechanism)})
-    at = f"{epsilons[0]:.3g}" + (f" to {epsilons[-1]:.3g}" if len(epsilons) > 1 else "")
+    at = " to ".join(f"{epsilon:.3g}" for epsilon in dict.fromkeys(epsilons[:1] + epsilons[-1:]))
+    at = f" at epsilon {at}" if at else ""  # of views there is none
     known = f"{min(planned.middle, 1.0):.2f}"
     return (
-        f"{planned.n:,} report{'s' * (planned.n > 1)} at epsilon {at} cannot show a distribution "
+        f"{planned.n:,} report{'s' * (planned.n > 1)}{at} cannot show a distribution "
         f"of {planned.points} values: the share below the middle is known to ±{known}. About "
         f"{float(f'{planned.needed:.3g}'):,.0f} would give ±{AIM:g}."
     )

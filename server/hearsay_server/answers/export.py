@@ -2,8 +2,9 @@
 
 One folder with a file for each period, `2026-07-04-0-1f3a9c2e.parquet`, more where there is much,
 and a manifest (`manifest.py`). The column `period` has the period's name. An attribute has a column
-of its codes (integers, or binary as on the wire) and `<attribute>__level`; both are null where a
-row has no answer. Each file's metadata has the plan, and the channel of each attribute and level.
+of its codes (integers, or binary as on the wire) and `<attribute>__level`, and one that has maps
+`<attribute>__map`; all are null where a row has no answer. Each file's metadata has the plan, and
+the channel of each attribute, level and map.
 """
 
 import base64
@@ -35,6 +36,7 @@ from hearsay_server.answers.manifest import NAME, Manifest, Period
 from ldp.errors import InvalidInput, NotReady
 
 LEVEL = "__level"
+MAP = "__map"
 PERIOD = "period"
 
 _PLAN = b"hearsay.plan"
@@ -224,6 +226,10 @@ class _Parts:
             columns.append(pa.array(joined.codes, kind, mask=joined.absent))
             positions = pa.array(joined.levels, pa.int16(), mask=joined.absent)
             columns.append(pa.DictionaryArray.from_arrays(positions, list(self._plan.levels)))
+            if joined.maps is not None:
+                chosen = pa.array(joined.maps, pa.int16(), mask=joined.absent)
+                labels = list(rows.map_labels(self._plan, name))
+                columns.append(pa.DictionaryArray.from_arrays(chosen, labels))
         table = pa.Table.from_arrays(columns, schema=self._schema)
         files = self.files.setdefault(period, {})
         file = f"{period}-{len(files)}-{self._token}.parquet"
@@ -242,6 +248,8 @@ def schema_of(plan: Plan, data: bytes) -> Any:
     for name in plan.questions:
         fields.append(pa.field(name, _type(plan, name)))
         fields.append(pa.field(name + LEVEL, pa.dictionary(pa.int16(), pa.string())))
+        if plan.maps(name):
+            fields.append(pa.field(name + MAP, pa.dictionary(pa.int16(), pa.string())))
     names = [field.name for field in fields]
     if twice := {name for name in names if names.count(name) > 1}:
         raise InvalidInput(f"cannot export {plan.survey!r}: two columns are called {twice.pop()!r}")
@@ -260,7 +268,8 @@ def _type(plan: Plan, attribute: str) -> Any:
     dtype = rows.integer_type(plan, attribute)
     if dtype is not None:
         return pa.from_numpy_dtype(dtype)
-    widths = {level.mechanisms[attribute].code_bytes for level in plan.levels.values()}
+    mechanisms = (m for level in plan.levels.values() for m in level.by_map[attribute].values())
+    widths = {mechanism.code_bytes for mechanism in mechanisms}
     return pa.binary(widths.pop()) if len(widths) == 1 else pa.binary()
 
 

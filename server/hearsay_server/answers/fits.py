@@ -4,13 +4,14 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from hearsay.plans.domains import Categorical
+from hearsay.plans.domains import Categorical, Numeric
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.queries import CONFIDENCE, NoReports
-from hearsay_server.answers.records import Complete, repeats
+from hearsay_server.answers.records import Chosen, Complete, of_chosen, repeats
 from ldp.core.mechanism import Codes
 from ldp.errors import InvalidInput, NotReady
+from ldp.estimating.forward import forward
 from ldp.estimating.logistic import logistic
 from ldp.estimating.regression import (
     MAX_COLUMNS,
@@ -85,7 +86,10 @@ def fit(plan: Plan, question: Request, records: Complete) -> analyst_pb2.FitResp
             found = linear(given, response, columns, alike=alike)
         else:
             assert isinstance(response, Indicator)
-            found = logistic(given, response, columns, alike=alike)
+            if question.method == FORWARD:
+                found = forward(given, response, columns)
+            else:
+                found = logistic(given, response, columns, alike=alike)
     except NotReady as error:
         raise NoReports(str(error)) from error
     low, high = found.interval(_confidence(question), simultaneous=question.simultaneous)
@@ -115,21 +119,19 @@ def fit(plan: Plan, question: Request, records: Complete) -> analyst_pb2.FitResp
 
 
 def cohorts(plan: Plan, names: Sequence[str], records: Complete) -> list[Records]:
-    """Return the records of each combination of levels, with their repeats."""
+    """Return the records of each combination of levels and maps, with their repeats."""
     if not records.codes:
         raise NoReports(f"no stored record reports {' and '.join(map(repr, names))} together yet")
     counts = {key: len(codes[0]) for key, codes in records.codes.items()}
     known = repeats(plan, names, counts)
-    parts: dict[tuple[str, ...], list[Sequence[Codes]]] = {}
-    for (_, levels), codes in records.codes.items():
-        parts.setdefault(levels, []).append(codes)
+    parts: dict[tuple[Chosen, ...], list[Sequence[Codes]]] = {}
+    for (_, chosen), codes in records.codes.items():
+        parts.setdefault(chosen, []).append(codes)
     found = []
-    for levels, several in parts.items():
-        mechanisms = [
-            plan.levels[level].mechanisms[name] for name, level in zip(names, levels, strict=True)
-        ]
+    for chosen, several in parts.items():
+        mechanisms = [of_chosen(plan, name, own) for name, own in zip(names, chosen, strict=True)]
         joined = [np.concatenate(arrays) for arrays in zip(*several, strict=True)]
-        found.append(Records(mechanisms, joined, known[levels]))
+        found.append(Records(mechanisms, joined, known[chosen]))
     return found
 
 
@@ -146,7 +148,9 @@ def _model(plan: Plan, question: Request) -> tuple[Variable, list[Product]]:
 def _variable(plan: Plan, names: Sequence[str], variable: analyst_pb2.Variable) -> Variable:
     name, place = variable.attribute, names.index(variable.attribute)
     domain = plan.attributes[name].domain
-    if not isinstance(domain, Categorical):
+    if not isinstance(domain, Categorical | Numeric):
+        raise InvalidInput(f"{name!r} is {domain}: a regression is on values and numbers")
+    if isinstance(domain, Numeric):
         if variable.HasField("value"):
             raise InvalidInput(f"{name!r} is a number: it has no value {variable.value!r}")
         return Number(place, domain.low, domain.high)

@@ -5,16 +5,17 @@ Nothing here reads a store or a clock, so that the same tallies give the same an
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hearsay.columns import DIFFERENCE_COLUMNS
-from hearsay.plans.domains import Categorical, Domain
+from hearsay.columns import DIFFERENCE_COLUMNS, NO_MAP
+from hearsay.plans.domains import Categorical, Domain, Grid, Numeric, Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.plans.views import View
 from hearsay.v1 import analyst_pb2
+from hearsay_server.answers import sets as sets_of
 from hearsay_server.answers.repeats import of_levels
 from hearsay_server.ingest.intake import Cohort
 from ldp import Estimate, FrequencyOracle, InvalidInput, Tally
@@ -32,6 +33,7 @@ from ldp.estimating.marginals import Marginal, Part
 from ldp.estimating.pooling import Method
 from ldp.estimating.recovery import ldp_recover
 from ldp.estimating.strata import Answer
+from ldp.mechanisms.ranges.waves import Waves
 
 _QUICK = 256
 """Values up to which levels are tested and pooled by maximum likelihood unless a method is asked
@@ -41,7 +43,7 @@ CONFIDENCE = 0.95
 """Of intervals, unless a question says otherwise."""
 
 STRATIFIED = "stratified"
-"""The method that assumes nothing about how levels' people differ."""
+"""The method that assumes nothing about how people of different levels and maps differ."""
 
 Tallies = Mapping[Cohort, Tally]
 Floats = NDArray[np.float64]
@@ -57,8 +59,8 @@ def answered(
     """Estimate an attribute from its cohorts, in the mechanism's units: a level's periods add up.
 
     Errors allow for the same people in several periods. Without a method the estimate is
-    stratified by level, unless the survey says how much levels differ; a method of `pool` names
-    how levels are pooled as if their people answered alike. If `forgeable` it is a method for
+    stratified by level and map, unless the survey says how much these differ; a method of `pool`
+    names how they are pooled as if their people answered alike. If `forgeable` it is a method for
     which the effect of forged reports is known. Raises `NoReports` where there are none,
     `InvalidInput` for a method that does not apply.
     """
@@ -66,11 +68,13 @@ def answered(
 
 
 def _answered(plan: Plan, attribute: str, cohorts: Cohorts, method: str, forgeable: bool) -> Answer:
-    """Do as `answered`, from the sums of each level."""
+    """Do as `answered`, from the sums of each level and map."""
     if forgeable:
         method = _forgeable(method)
     pooling_method, most = _pooled_how(plan, attribute, cohorts, method)
-    return strata.answer(cohorts, pooling_method, most=most, tested=not _many(plan, attribute))
+    groups = "levels or maps" if plan.maps(attribute) else "levels"
+    tested = not _many(plan, attribute)
+    return strata.answer(cohorts, pooling_method, most=most, tested=tested, groups=groups)
 
 
 def _many(plan: Plan, attribute: str) -> bool:
@@ -94,7 +98,7 @@ def _pooled_how(
 def by_level(
     plan: Plan, attribute: str, tallies: Tallies, others: Tallies | None = None
 ) -> Cohorts:
-    """Return each level's mechanism and the sum of its periods' tallies, as cohorts.
+    """Return the mechanism of each level and map and the sum of its periods' tallies, as cohorts.
 
     Of an attribute in views, or of a view that others contain, a level has one estimator of the
     reports of all these views. `others` are reports that the cohorts are compared with
@@ -113,23 +117,24 @@ def of_attributes(
     if not tallies:
         names = " and ".join(map(repr, attributes))
         raise NoReports(f"there are no such reports of {names} yet")
-    sums: dict[str, dict[str, Tally]] = {}
+    sums: dict[tuple[str, str], dict[str, Tally]] = {}
     for cohort, tally in tallies.items():
-        add_up(sums.setdefault(cohort.level, {}), [(cohort.attribute, tally)])
-    each = [_cohort_of(plan, attributes, level, asked) for level, asked in sums.items()]
+        add_up(sums.setdefault((cohort.level, cohort.map), {}), [(cohort.attribute, tally)])
+    each = [_cohort_of(plan, attributes, *chosen, asked) for chosen, asked in sums.items()]
     return Cohorts(each, of_levels(plan, tallies, others))
 
 
 def _cohort_of(
-    plan: Plan, attributes: Sequence[str], level: str, asked: Mapping[str, Tally]
+    plan: Plan, attributes: Sequence[str], level: str, chosen: str, asked: Mapping[str, Tally]
 ) -> tuple[Estimator, Tally]:
-    """Return one level's estimator of some attributes, and the tally that it reads."""
+    """Return the estimator of some attributes at one level and map, and the tally that it reads."""
     mechanisms = plan.levels[level].mechanisms
     (question, tally), *more = asked.items()
     if not more and plan.parts(question) == tuple(attributes):
-        return mechanisms[question], tally
+        mechanism = plan.levels[level].by_map[question][chosen]
+        return sets_of.estimator(plan.questions[question].domain, mechanism), tally
     parts = []
-    for question, tally in asked.items():
+    for question, tally in asked.items():  # attributes of views have no maps
         mechanism, view = mechanisms[question], plan.views[question]
         assert isinstance(mechanism, CategoricalMechanism)  # as the plan was checked
         parts.append(Part(mechanism, tally, _wanted(view, attributes)))
@@ -170,13 +175,17 @@ def estimate(
     Raises `NoReports` where there are none, `InvalidInput` for what cannot be asked.
     """
     forged = question.forged if question.HasField("forged") else None
+    domain = plan.asked(question.attribute).domain
+    sets_of.check(domain, question.attribute, question)
     sets = _sets(plan, question)
     cohorts = by_level(plan, question.attribute, tallies)
+    if question.sizes:
+        return _sizes(plan, question, cohorts, tallies, group)
     answer = _answered(plan, question.attribute, cohorts, question.method, forged is not None)
-    domain = plan.asked(question.attribute).domain
     raw = domain.in_units(answer.estimate)
     shift: Shift | None = None
     if forged is not None:
+        sets_of.check_forged(cohorts)
         method = question.method or "inverse_variance"
         shift = largest_shift(cohorts, forged, method)
     value, tag = _processed(question, [mechanism for mechanism, _ in cohorts], raw)
@@ -192,7 +201,19 @@ def estimate(
         columns["raw"] = raw.value
     if domain.statistic == "frequency":
         columns["effective_sample_size"] = effective_sample_size(raw)
-    if answer.alike:
+    warning = answer.warning
+    if isinstance(domain, Ratings):
+        columns, few = sets_of.rating_columns(
+            domain,
+            cohorts,
+            raw,
+            alike=answer.alike is None and len(cohorts) > 1,
+            confidence=confidence,
+            simultaneous=question.simultaneous,
+        )
+        value = np.nan_to_num(columns["estimate"], nan=-math.inf)
+        warning = "; ".join(filter(None, (warning, few)))
+    elif answer.alike:
         alike = domain.in_units(answer.alike)
         columns["alike"] = alike.value
         columns["alike_low"], columns["alike_high"] = alike.interval(
@@ -203,7 +224,7 @@ def estimate(
     shown = _shown(question, domain, value)
     table = np.stack([column[shown] for column in columns.values()], axis=1)
     rows = [
-        analyst_pb2.Row(label=domain.labels[code], **dict(zip(columns, numbers, strict=True)))
+        _row(domain.labels[code], dict(zip(columns, numbers, strict=True)))
         for code, numbers in zip(shown.tolist(), table.tolist(), strict=True)
     ]
     sums = []
@@ -239,13 +260,56 @@ def estimate(
         cohorts=[_cohort(plan, cohort, tally) for cohort, tally in tallies.items()],
         method=raw.method + tag,
         homogeneity=answer.homogeneity.p_value if answer.homogeneity else None,
-        warning=answer.warning,
+        warning=warning,
         group=group,
         repeats=cohorts.most_repeated,
         detectable_difference=seen,
         rows_left_out=len(domain.labels) - len(rows),
         sums=sums,
         title=plan.asked(question.attribute).title,
+    )
+
+
+def _row(label: str, numbers: Mapping[str, float]) -> analyst_pb2.Row:
+    """Return a row; an estimate that is nan has no error and no interval."""
+    known = {name: x for name, x in numbers.items() if name == "estimate" or not math.isnan(x)}
+    return analyst_pb2.Row(label=label, **known)
+
+
+def _sizes(
+    plan: Plan,
+    question: analyst_pb2.EstimateRequest,
+    cohorts: Cohorts,
+    tallies: Tallies,
+    group: str,
+) -> analyst_pb2.EstimateResponse:
+    """Answer with the sizes of sets."""
+    asked = plan.asked(question.attribute)
+    assert isinstance(asked.domain, SetOf)  # as `sets_of.check` has checked
+    if question.top or question.values:
+        raise InvalidInput("sizes are answered with all their rows: leave out top and values")
+    confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
+
+    def answered(some: Cohorts) -> Answer:
+        return _answered(plan, question.attribute, some, question.method, False)
+
+    mean, rows, warning = sets_of.size_rows(
+        asked.domain, cohorts, answered, confidence, question.simultaneous
+    )
+    return analyst_pb2.EstimateResponse(
+        survey=plan.survey,
+        attribute=question.attribute,
+        statistic="share",
+        confidence=confidence,
+        simultaneous=question.simultaneous,
+        reports=mean.n,
+        rows=rows,
+        cohorts=[_cohort(plan, cohort, tally) for cohort, tally in tallies.items()],
+        method=mean.method,
+        warning=warning,
+        group=group,
+        repeats=cohorts.most_repeated,
+        title=asked.title,
     )
 
 
@@ -286,8 +350,8 @@ def compare(
 ) -> analyst_pb2.CompareResponse:
     """Answer a `CompareRequest` from the tallies of both parts' cohorts, which differ.
 
-    Each part's estimate is stratified by level. Errors allow for people who are in both parts.
-    Raises `NoReports` where a part has none, `InvalidInput` for what cannot be asked.
+    Each part's estimate is stratified by level and map. Errors allow for people who are in both
+    parts. Raises `NoReports` where a part has none, `InvalidInput` for what cannot be asked.
     """
     attribute = question.attribute
     if not (first and second):
@@ -316,7 +380,7 @@ def compare(
         survey=plan.survey,
         attribute=attribute,
         title=plan.asked(attribute).title,
-        statistic=domain.statistic,
+        statistic=sets_of.RATED if isinstance(domain, Ratings) else domain.statistic,
         confidence=confidence,
         simultaneous=question.simultaneous,
         first_reports=found.first.n,
@@ -328,30 +392,36 @@ def compare(
 
 
 def _shifted(first: Tallies, second: Tallies) -> str:
-    """Warn where parts of several levels differ in the levels' shares of the reports."""
+    """Warn where parts of several levels or maps differ in their shares of the reports."""
+    of_level = _moved("level", first, second, lambda cohort: cohort.level)
+    of_map = _moved("map", first, second, lambda cohort: cohort.map or NO_MAP)
+    return "; ".join(filter(None, (of_level, of_map)))
+
+
+def _moved(kind: str, first: Tallies, second: Tallies, name: Callable[[Cohort], str]) -> str:
     shares = []
     for part in (first, second):
         n = sum(tally.n for tally in part.values())
         counts: Counter[str] = Counter()
         for cohort, tally in part.items():
-            counts[cohort.level] += tally.n
+            counts[name(cohort)] += tally.n
         shares.append({level: count / n for level, count in counts.items()})
     if min(map(len, shares)) < 2:
-        return ""  # two levels, or one of several, were asked for
+        return ""  # two of them, or one of several, were asked for
     one, other = shares
     moved = {level: abs(other.get(level, 0) - one.get(level, 0)) for level in one | other}
     level = max(moved, key=lambda name: moved[name])
     if moved[level] <= _SHIFTED:
         return ""
     return (
-        f"the share of the level {level} in the reports went from {one.get(level, 0):.0%} to "
-        f"{other.get(level, 0):.0%}, which is part of the differences: ask for one level to leave "
+        f"the share of the {kind} {level} in the reports went from {one.get(level, 0):.0%} to "
+        f"{other.get(level, 0):.0%}, which is part of the differences: ask for one {kind} to leave "
         "it out"
     )
 
 
 def _shown(
-    question: analyst_pb2.EstimateRequest, domain: Domain, estimates: Floats
+    question: analyst_pb2.EstimateRequest, domain: Domain | Grid, estimates: Floats
 ) -> NDArray[np.intp]:
     """Return the positions of the rows to answer with: of `values`, of `top`, or of all."""
     if question.top and question.values:
@@ -360,9 +430,9 @@ def _shown(
         return np.argsort(-estimates, kind="stable")[: question.top]
     if not question.values:
         return np.arange(estimates.size)
-    if not isinstance(domain, Categorical):
+    if isinstance(domain, Numeric):
         raise InvalidInput(f"{question.attribute!r} is a number: it has no values to choose from")
-    codes = {value: code for code, value in enumerate(domain.values)}
+    codes = {value: code for code, value in enumerate(domain.labels)}
     if unknown := [value for value in question.values if value not in codes]:
         raise InvalidInput(
             f"{question.attribute!r} has no value {unknown[0]!r}; its values are {domain}"
@@ -386,6 +456,11 @@ def _processed(
     """Return the values to show, and a suffix for the method's name: "" if they are raw."""
     if question.consistency and question.HasField("recover"):
         raise InvalidInput("ask for a consistency or for recovery, not both: recovery has its own")
+    if question.consistency and any(isinstance(each, Waves) for each in mechanisms):
+        raise InvalidInput(
+            "the errors of bins are correlated, and a consistency would make those of ranges "
+            "several times as large: ask for the distribution, whose shares are not negative"
+        )
     if question.consistency:
         return make_consistent(raw, question.consistency).value, f" + {question.consistency}"
     if not question.HasField("recover"):
@@ -400,7 +475,7 @@ def _processed(
 
 
 def _cohort(plan: Plan, cohort: Cohort, tally: Tally) -> analyst_pb2.Cohort:
-    mechanism = plan.levels[cohort.level].mechanisms[cohort.attribute]
+    mechanism = plan.levels[cohort.level].by_map[cohort.attribute][cohort.map]
     return analyst_pb2.Cohort(
         revision=cohort.revision,
         level=cohort.level,
@@ -408,4 +483,5 @@ def _cohort(plan: Plan, cohort: Cohort, tally: Tally) -> analyst_pb2.Cohort:
         epsilon=mechanism.realised_epsilon,
         mechanism=mechanism.name,
         reports=tally.n,
+        map=cohort.map,
     )

@@ -14,7 +14,8 @@ import hearsay.plans.plan
 from hearsay.plans.domains import Categorical
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
-from hearsay_server.answers import distributions, fits, joints, queries, records, rows
+from hearsay_server.answers import distributions, fits, joints, queries, records, rectangles, rows
+from hearsay_server.answers import pairs as paired
 from hearsay_server.answers.queries import Tallies
 from hearsay_server.ingest.intake import Cohort
 from ldp import InvalidInput
@@ -66,7 +67,8 @@ def distribution(
     frozen: bytes, question: analyst_pb2.DistributionRequest, tallies: Tallies
 ) -> list[bytes]:
     """Answer `Distribution` in one message; raise as `distributions.distribution`."""
-    answer = distributions.distribution(_parsed(frozen), question, tallies)
+    work = rectangles.rectangles if question.other else distributions.distribution
+    answer = work(_parsed(frozen), question, tallies)
     return [answer.SerializeToString()]
 
 
@@ -116,8 +118,8 @@ def complete(
 
 def pairs(
     frozen: bytes, attributes: tuple[str, str], levels: Sequence[str], pages: list[Page]
-) -> dict[records.Key, PairTally]:
-    """Return the pair tallies of the records of some pages that report both attributes."""
+) -> records.Pairs:
+    """Return what the records of some pages tell that report both attributes."""
     plan = _parsed(frozen)
     return records.pairs(plan, attributes, records.complete(plan, attributes, levels, pages))
 
@@ -125,7 +127,7 @@ def pairs(
 def crosstab(
     frozen: bytes,
     question: analyst_pb2.CrosstabRequest,
-    tallies: joints.PairTallies,
+    pairs: records.Pairs,
     dropped: int = 0,
 ) -> list[bytes]:
     """Answer `Crosstab` in messages; raise as `joints.crosstab`.
@@ -133,7 +135,7 @@ def crosstab(
     `dropped` batches were stored once, and have no rows any more.
     """
     with records.telling_of_dropped(dropped):
-        answer = joints.crosstab(_parsed(frozen), question, tallies)
+        answer = joints.crosstab(_parsed(frozen), question, pairs)
     records.warn_of_dropped(answer, dropped)
     return list(_messages(answer))
 
@@ -155,7 +157,7 @@ def groups_of_views(
 def compare_groups(
     frozen: bytes,
     question: analyst_pb2.CompareGroupsRequest,
-    tallies: joints.PairTallies,
+    pairs: records.Pairs,
     dropped: int = 0,
 ) -> list[bytes]:
     """Answer `CompareGroups` in messages; raise as `joints.compare_groups`.
@@ -163,7 +165,7 @@ def compare_groups(
     `dropped` is as of `crosstab`.
     """
     with records.telling_of_dropped(dropped):
-        answer = joints.compare_groups(_parsed(frozen), question, tallies)
+        answer = joints.compare_groups(_parsed(frozen), question, pairs)
     records.warn_of_dropped(answer, dropped)
     return list(_messages(answer))
 
@@ -244,6 +246,25 @@ def suspicions(
     return data
 
 
+def set_pair_counts(
+    frozen: bytes, attribute: str, levels: Iterable[str], pages: list[Page]
+) -> dict[str, PairTally]:
+    """Count the pairs of members of the reports in some pages; raise as `rows.pairs_by_level`."""
+    return rows.pairs_by_level(_parsed(frozen), attribute, levels, pages)
+
+
+def set_pairs(
+    frozen: bytes,
+    question: analyst_pb2.PairsRequest,
+    tallies: Tallies,
+    found: Mapping[str, PairTally],
+) -> bytes:
+    """Answer `Pairs` in one message, from the pairs counted at each level."""
+    answer = paired.pairs(_parsed(frozen), question, tallies, found)
+    data: bytes = answer.SerializeToString()
+    return data
+
+
 def _messages(answer: _Long) -> Iterator[bytes]:
     """Yield an answer in messages of about `_MESSAGE` bytes, which merged are the answer."""
     lists = [name for name in _LISTS if name in answer.DESCRIPTOR.fields_by_name]
@@ -266,5 +287,5 @@ def _messages(answer: _Long) -> Iterator[bytes]:
 def _domain(plan: Plan, attribute: str) -> Categorical:
     domain = plan.asked(attribute).domain
     if not isinstance(domain, Categorical):
-        raise InvalidInput(f"{attribute!r} is a number: the tests are for values")
+        raise InvalidInput(f"{attribute!r} is not one of some values: the tests are for those")
     return domain

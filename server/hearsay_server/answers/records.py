@@ -4,9 +4,11 @@ A tally has one attribute's reports. What two attributes tell together is in the
 so only as long as the retention keeps rows.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,20 +17,23 @@ from hearsay.plans import presence
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers.queries import NoReports
-from ldp.core.mechanism import Codes
+from ldp.core.mechanism import Codes, Mechanism
 from ldp.core.repeated import Repeats, factors
 from ldp.errors import InvalidInput
 from ldp.estimating.pairs import PairTally, check_pair, count_pairs
 
 Answer = analyst_pb2.CrosstabResponse | analyst_pb2.CompareGroupsResponse | analyst_pb2.FitResponse
 
-Key = tuple[str, tuple[str, ...]]
-"""A period, and the level of each attribute."""
+Chosen = tuple[str, str]
+"""A level, and a map, "" for none."""
+
+Key = tuple[str, tuple[Chosen, ...]]
+"""A period, and the level and map of each attribute."""
 
 
 @dataclass(frozen=True, eq=False)
 class Complete:
-    """The codes of records that report all attributes asked for, by period and levels.
+    """The codes of records that report all attributes asked for, by period, levels and maps.
 
     Each value has an array of codes for each attribute, in the same order of records.
     """
@@ -69,40 +74,44 @@ def complete(
 
     The batches were checked before they were stored.
     """
-    names = list(plan.levels)
     asked = set(attributes)
+    known: dict[Chosen, int] = {}
     parts: dict[Key, list[list[Codes]]] = {}
     for page in batches:
         rows = sum(batch.rows for batch in page)
         at = {name: np.full(rows, -1, dtype=np.int16) for name in attributes}
         place = {name: np.zeros(rows, dtype=np.intp) for name in attributes}
-        data: dict[tuple[str, str], list[bytes]] = {}
-        seen: dict[tuple[str, str], int] = {}
+        data: dict[tuple[str, Chosen], list[bytes]] = {}
+        seen: dict[tuple[str, Chosen], int] = {}
         start = 0
         for batch in page:
             for column in batch.columns:
                 if column.attribute not in asked or column.level not in levels:
                     continue
-                key = column.attribute, column.level
+                chosen = column.level, column.map
+                key = column.attribute, chosen
                 where = start + np.flatnonzero(presence.unpack(column.present, batch.rows))
-                at[column.attribute][where] = names.index(column.level)
+                at[column.attribute][where] = known.setdefault(chosen, len(known))
                 before = seen.get(key, 0)
                 place[column.attribute][where] = np.arange(before, before + where.size)
                 seen[key] = before + where.size
                 data.setdefault(key, []).append(column.codes)
             start += batch.rows
         decoded = {
-            key: plan.levels[key[1]].mechanisms[key[0]].decode(b"".join(codes), seen[key])
-            for key, codes in data.items()
+            (name, chosen): of_chosen(plan, name, chosen).decode(
+                b"".join(codes), seen[name, chosen]
+            )
+            for (name, chosen), codes in data.items()
         }
+        names = list(known)
         together = np.stack([at[name] for name in attributes])
         kept = np.flatnonzero((together >= 0).all(axis=0))
-        for combination in np.unique(together[:, kept], axis=1).T:
-            mine = kept[(together[:, kept] == combination[:, None]).all(axis=0)]
-            these = tuple(names[level] for level in combination)
+        for mine in _alike(together[:, kept]):
+            mine = kept[mine]
+            these = tuple(names[number] for number in together[:, mine[0]])
             arrays = [
-                decoded[name, level][place[name][mine]]
-                for name, level in zip(attributes, these, strict=True)
+                decoded[name, chosen][place[name][mine]]
+                for name, chosen in zip(attributes, these, strict=True)
             ]
             parts.setdefault((page[0].period, these), []).append(arrays)
     joined = {
@@ -110,6 +119,21 @@ def complete(
         for key, several in parts.items()
     }
     return Complete(joined)
+
+
+def _alike(levels: NDArray[np.int16]) -> Iterator[NDArray[np.intp]]:
+    """Yield the places of each different column of the levels, shape (attributes, n)."""
+    _, number = np.unique(levels[0], return_inverse=True)
+    for row in levels[1:]:
+        _, number = np.unique(number * (int(row.max(initial=0)) + 1) + row, return_inverse=True)
+    for each in range(int(number.max(initial=-1)) + 1):
+        yield np.flatnonzero(number == each)
+
+
+def of_chosen(plan: Plan, attribute: str, chosen: Chosen) -> Mechanism:
+    """Return the mechanism of an attribute for those who chose a level and a map."""
+    level, name = chosen
+    return plan.levels[level].by_map[attribute][name]
 
 
 @contextmanager
@@ -150,30 +174,55 @@ def merged(parts: Sequence[Complete]) -> Complete:
     )
 
 
-def pairs(plan: Plan, attributes: tuple[str, str], records: Complete) -> dict[Key, PairTally]:
-    """Return the pair tallies of the records of two attributes."""
-    found = {}
-    for (period, levels), codes in records.codes.items():
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """What the records of two attributes tell: pair tallies by combination of levels and maps.
+
+    `counts` are the numbers of records by period and combination, which the tallies do not tell
+    apart: there may be many periods.
+    """
+
+    tallies: Mapping[tuple[Chosen, ...], PairTally]
+    counts: Mapping[Key, int]
+
+    @property
+    def products(self) -> int:
+        """How many sums of products the tallies have."""
+        return sum(tally.products.size for tally in self.tallies.values())
+
+    def __add__(self, other: "Pairs") -> "Pairs":
+        tallies = dict(self.tallies)
+        for chosen, tally in other.tallies.items():
+            tallies[chosen] = tallies[chosen] + tally if chosen in tallies else tally
+        return Pairs(tallies, Counter(self.counts) + Counter(other.counts))
+
+
+def pairs(plan: Plan, attributes: tuple[str, str], records: Complete) -> Pairs:
+    """Return what the records of two attributes tell."""
+    found = Pairs({}, {})
+    for (period, chosen), codes in records.codes.items():
         first, second = (
-            plan.levels[level].mechanisms[name]
-            for name, level in zip(attributes, levels, strict=True)
+            of_chosen(plan, name, own) for name, own in zip(attributes, chosen, strict=True)
         )
-        found[period, levels] = count_pairs(first, codes[0], second, codes[1])
+        tally = count_pairs(first, codes[0], second, codes[1])
+        found += Pairs({chosen: tally}, {(period, chosen): tally.n})
     return found
 
 
 def check_countable(plan: Plan, attributes: tuple[str, str], levels: Collection[str]) -> None:
     """Raise `InvalidInput` where the pair tallies of two attributes would be too large."""
     first, second = attributes
-    for one in levels:
-        for other in levels:
-            check_pair(plan.levels[one].mechanisms[first], plan.levels[other].mechanisms[second])
+    for one, other in product(levels, levels):
+        for mine in plan.levels[one].by_map[first].values():
+            for theirs in plan.levels[other].by_map[second].values():
+                check_pair(mine, theirs)
 
 
 def repeats(
     plan: Plan, attributes: Sequence[str], counts: Mapping[Key, int]
-) -> dict[tuple[str, ...], Repeats]:
-    """Return the repeats of the records of each combination of levels, as `repeats.of_levels`.
+) -> dict[tuple[Chosen, ...], Repeats]:
+    """Return the repeats of the records of each combination of levels and maps, as
+    `repeats.of_levels`.
 
     Codes may be the same in all periods where an attribute has memos. `counts` are the numbers
     of records.

@@ -15,7 +15,7 @@ def of_levels(
     tallies: Mapping[Cohort, Tally],
     others: Mapping[Cohort, Tally] | None = None,
 ) -> list[Repeats]:
-    """Return the repeats of each level, in the order in which the tallies have the levels.
+    """Return the repeats of each level and map, in the order in which the tallies have them.
 
     They assume the largest overlap of people between periods that the numbers of reports permit,
     since nobody knows whether a device that reported in one period reported in another. With
@@ -23,7 +23,7 @@ def of_levels(
     a period of its own. `others` are reports that an estimate from `tallies` is compared with: they
     may be of the same people.
     """
-    rows = list(dict.fromkeys(cohort.level for cohort in tallies))
+    rows = list(dict.fromkeys((cohort.level, cohort.map) for cohort in tallies))
     # The levels of the others are rows of their own: what they weigh in a comparison is another.
     others = others or {}
     views = any(level.budget.reported > 1 for level in plan.levels.values())
@@ -34,7 +34,8 @@ def of_levels(
     periods = list(dict.fromkeys(map(occasion, (*tallies, *others))))
     reports = np.zeros((len(rows) + 1, len(periods)))
     for cohort, tally in tallies.items():  # one at a time: they are unpacked as they are looked at
-        reports[rows.index(cohort.level), periods.index(occasion(cohort))] += tally.n
+        place = periods.index(occasion(cohort))
+        reports[rows.index((cohort.level, cohort.map)), place] += tally.n
     for cohort, tally in others.items():
         reports[len(rows), periods.index(occasion(cohort))] += tally.n
     memo = any(plan.questions[cohort.attribute].memo for cohort in tallies)

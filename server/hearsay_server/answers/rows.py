@@ -13,12 +13,18 @@ from hearsay.plans import presence
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
 from ldp.assurance.suspicion import Supports, has_tests, supports
+from ldp.errors import InvalidInput
+from ldp.estimating.pairs import PairTally, count_pairs
+from ldp.estimating.sets import can_pair
 
 _CHUNK = 1 << 20
 """Bytes of codes in one message, about: below gRPC's default limit of a message."""
 
 _TESTED = 1 << 16
 """Reports whose supports are counted at once."""
+
+_Key = tuple[str, str, str]
+"""An attribute, a level and a map; "" for none."""
 
 Batches = Iterable[Sequence[collector_pb2.Batch]]
 """Pages of batches, each of one period. The batches were checked before they were stored."""
@@ -42,14 +48,14 @@ def _mixed(
     source: np.random.Generator,
 ) -> Iterator[analyst_pb2.ExportRowsResponse]:
     answered = np.zeros(sum(batch.rows for batch in batches), dtype=bool)
-    places: dict[tuple[str, str], list[NDArray[np.intp]]] = {}
-    codes: dict[tuple[str, str], list[bytes]] = {}
+    places: dict[_Key, list[NDArray[np.intp]]] = {}
+    codes: dict[_Key, list[bytes]] = {}
     start = 0
     for batch in batches:
         for column in batch.columns:
             if column.level not in levels:
                 continue
-            key = column.attribute, column.level
+            key = column.attribute, column.level, column.map
             where = start + np.flatnonzero(presence.unpack(column.present, batch.rows))
             answered[where] = True
             places.setdefault(key, []).append(where)
@@ -60,7 +66,8 @@ def _mixed(
     order[answered] = source.permutation(rows)
     columns = {}
     for key, parts in places.items():
-        width = plan.levels[key[1]].mechanisms[key[0]].code_bytes
+        attribute, level, chosen = key
+        width = plan.levels[level].by_map[attribute][chosen].code_bytes
         where = order[np.concatenate(parts)]
         entries = np.frombuffer(b"".join(codes[key]), dtype=np.uint8).reshape(-1, width)
         sorting = np.argsort(where)
@@ -81,7 +88,7 @@ def _mixed(
 
 
 def _column(
-    key: tuple[str, str],
+    key: _Key,
     where: NDArray[np.intp],
     entries: NDArray[np.uint8],
     begin: int,
@@ -94,9 +101,39 @@ def _column(
     return collector_pb2.Column(
         attribute=key[0],
         level=key[1],
+        map=key[2],
         codes=entries[first:last].tobytes(),
         present=presence.pack(present),
     )
+
+
+def pairs_by_level(
+    plan: Plan, attribute: str, levels: Iterable[str], batches: Batches
+) -> dict[str, PairTally]:
+    """Return the counts of pairs of members of a set's reports, for the levels that tell pairs.
+
+    Raises `InvalidInput` where no level does.
+    """
+    mechanisms = {name: plan.levels[name].mechanisms[attribute] for name in levels}
+    telling = {name: m for name, m in mechanisms.items() if can_pair(m)}
+    if not telling:
+        names = " and ".join(sorted({m.name for m in mechanisms.values()}))
+        raise InvalidInput(
+            f"no report of {attribute!r} tells which items go together: that takes the mechanism "
+            f"set_pairs in the survey, and its reports are of {names} with one member"
+        )
+    found: dict[str, PairTally] = {}
+    for page in batches:
+        for batch in page:
+            for column in batch.columns:
+                if column.attribute != attribute or column.level not in telling:
+                    continue
+                mechanism = telling[column.level]
+                codes = mechanism.decode(column.codes, len(column.codes) // mechanism.code_bytes)
+                seen = count_pairs(mechanism, codes, mechanism, codes)
+                level = column.level
+                found[level] = found[level] + seen if level in found else seen
+    return found
 
 
 def supports_by_level(
@@ -104,7 +141,8 @@ def supports_by_level(
 ) -> dict[str, Supports]:
     """Return the supports of each level's reports, for the levels that can be tested.
 
-    Raises `InvalidInput` where no level can be.
+    Reports of people who chose a map are left out: none of their mechanisms has tests. Raises
+    `InvalidInput` where no level can be.
     """
     mechanisms = {name: plan.levels[name].mechanisms[attribute] for name in levels}
     tested = {name: m for name, m in mechanisms.items() if has_tests(m)}
@@ -115,7 +153,7 @@ def supports_by_level(
         codes: dict[str, list[bytes]] = {name: [] for name in tested}
         for batch in page:
             for column in batch.columns:
-                if column.attribute == attribute and column.level in tested:
+                if (column.attribute, column.map) == (attribute, "") and column.level in tested:
                     codes[column.level].append(column.codes)
         for name, parts in codes.items():
             data, mechanism = b"".join(parts), tested[name]

@@ -17,9 +17,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import hearsay.plans.plan
+from hearsay.columns import NO_MAP
 from hearsay.plans.plan import Plan
 from hearsay_server.answers import queries
-from hearsay_server.answers.export import LEVEL, PERIOD, schema_of
+from hearsay_server.answers.export import LEVEL, MAP, PERIOD, schema_of
 from hearsay_server.answers.folders import Folder, open_folder
 from hearsay_server.answers.manifest import Manifest
 from hearsay_server.ingest.intake import Cohort
@@ -33,7 +34,17 @@ if TYPE_CHECKING:
 _SHARE = 1 << 20
 """Rows of a file, about, that are read by one task."""
 
-_TALLY = pa.schema([("level", pa.string()), (PERIOD, pa.string()), ("tally", pa.binary())])
+_TALLY = pa.schema(
+    [
+        ("level", pa.string()),
+        (PERIOD, pa.string()),
+        ("map", pa.string()),
+        ("tally", pa.binary()),
+    ]
+)
+
+_Key = tuple[str, str, str]
+"""A level, a period and a map, "" for none."""
 
 Work = Callable[[pq.ParquetFile, Sequence[int]], Iterable[pa.RecordBatch]]
 """A function of an open file and the numbers of some of its row groups."""
@@ -73,23 +84,25 @@ def tally(spark: "SparkSession", where: Path | str, attribute: str) -> dict[Coho
     if attribute not in plan.questions:
         views = " and ".join(plan.questions_of([attribute]))
         raise InvalidInput(f"{attribute!r} is asked in views: ask for the tallies of {views}")
+    has_maps = bool(plan.maps(attribute))
 
     def partial_tallies(file: pq.ParquetFile, groups: Sequence[int]) -> Iterator[pa.RecordBatch]:
         mechanisms = _mechanisms(data, attribute)
-        sums: dict[tuple[str, str], Tally] = {}
+        sums: dict[_Key, Tally] = {}
+        columns = [attribute, attribute + LEVEL, PERIOD, *([attribute + MAP] if has_maps else [])]
         for group in groups:
-            columns = [attribute, attribute + LEVEL, PERIOD]
             table = file.read_row_group(group, columns=columns, use_threads=False)
             add_up(sums, _tallies(mechanisms, *(table[name] for name in columns)).items())
         rows = [
-            {"level": level, PERIOD: period, "tally": counted.to_bytes()}
-            for (level, period), counted in sums.items()
+            {"level": level, PERIOD: period, "map": chosen, "tally": counted.to_bytes()}
+            for (level, period, chosen), counted in sums.items()
         ]
         yield pa.RecordBatch.from_pylist(rows, schema=_TALLY)
 
     result: dict[Cohort, Tally] = {}
     for row in _mapped(spark, folder, manifest, partial_tallies, _TALLY).collect():
-        cohort = Cohort(plan.survey, plan.revision, attribute, row["level"], row[PERIOD])
+        key = row["level"], row[PERIOD], row["map"]
+        cohort = Cohort(plan.survey, plan.revision, attribute, *key)
         add_up(result, [(cohort, Tally.from_bytes(bytes(row["tally"])))])
     return dict(sorted(result.items()))
 
@@ -101,20 +114,26 @@ def estimate(
     *,
     levels: Sequence[str] = (),
     periods: Sequence[str] = (),
+    maps: Sequence[str] = (),
     method: str = "",
 ) -> Estimate:
     """Estimate an attribute from an export, a path or URI, as the server does.
 
-    Raises `InvalidInput` as `tally` and for an unknown level, and `NoReports` where none is left.
+    An empty name among `maps` stands for those who chose none. Raises `InvalidInput` as `tally`
+    and for an unknown level or map, and `NoReports` where none is left.
     """
     plan = _plan(Manifest.read(open_folder(where)).plan, attribute)
     for level in levels:
         plan.level(level)
+    for chosen in maps:
+        plan.map_of(attribute, chosen)
     tallies = {
         cohort: counted
         for question in plan.questions_of(plan.parts(attribute))
         for cohort, counted in tally(spark, where, question).items()
-        if (not levels or cohort.level in levels) and (not periods or cohort.period in periods)
+        if (not levels or cohort.level in levels)
+        and (not periods or cohort.period in periods)
+        and (not maps or cohort.map in maps)
     }
     found = queries.answered(plan, attribute, tallies, method).estimate
     return plan.asked(attribute).domain.in_units(found)
@@ -126,9 +145,13 @@ def _plan(data: bytes, attribute: str) -> Plan:
     return plan
 
 
-def _mechanisms(data: bytes, attribute: str) -> dict[str, Mechanism]:
-    levels = hearsay.plans.plan.parse(data).levels.values()
-    return {level.name: level.mechanisms[attribute] for level in levels}
+def _mechanisms(data: bytes, attribute: str) -> dict[tuple[str, str], Mechanism]:
+    """Return an attribute's mechanisms by level and map."""
+    return {
+        (level.name, chosen): mechanism
+        for level in hearsay.plans.plan.parse(data).levels.values()
+        for chosen, mechanism in level.by_map[attribute].items()
+    }
 
 
 def _mapped(
@@ -189,28 +212,34 @@ def _spark_type(kind: pa.DataType) -> Any:
 
 
 def _tallies(
-    mechanisms: dict[str, Mechanism],
+    mechanisms: dict[tuple[str, str], Mechanism],
     codes: pa.ChunkedArray,
     levels: pa.ChunkedArray,
     periods: pa.ChunkedArray,
-) -> dict[tuple[str, str], Tally]:
-    """Tally columns of codes, levels and periods, null where a row has no answer."""
-    codes, (level, level_names), (period, period_names) = (
-        codes.combine_chunks(),
-        _positions(levels),
-        _positions(periods),
-    )
-    groups = np.where(level < 0, -1, period * len(level_names) + level)
+    maps: pa.ChunkedArray | None = None,
+) -> dict[_Key, Tally]:
+    """Tally columns of codes, levels, periods and maps, null where a row has no answer."""
+    codes = codes.combine_chunks()
+    columns = [_positions(column) for column in (levels, periods, maps) if column is not None]
+    groups = np.zeros(len(codes), dtype=np.int64)
+    for positions, names in columns:
+        groups = groups * len(names) + positions
+    groups[columns[0][0] < 0] = -1
     found = {}
     for group in np.unique(groups[groups >= 0]).tolist():
         mine = codes.take(pa.array(np.flatnonzero(groups == group)))
-        name = level_names[group % len(level_names)]
-        mechanism = mechanisms[name]
+        key, rest = [], group
+        for _, names in reversed(columns):
+            rest, position = divmod(rest, len(names))
+            key.append(names[position])
+        level, period, label = key[::-1] if maps is not None else (*key[::-1], NO_MAP)
+        chosen = "" if label == NO_MAP else label
+        mechanism = mechanisms[level, chosen]
         if pa.types.is_integer(mine.type):
             array = mine.to_numpy().astype(mechanism.code_dtype)
         else:
             array = mechanism.decode(_bytes(mine), len(mine))
-        found[name, period_names[group // len(level_names)]] = mechanism.tally(array)
+        found[level, period, chosen] = mechanism.tally(array)
     return found
 
 

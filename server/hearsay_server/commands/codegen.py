@@ -13,7 +13,7 @@ import typer
 
 import hearsay.plans.plan
 from hearsay.agreement import Agreement
-from hearsay.plans.domains import Categorical
+from hearsay.plans.domains import Categorical, Ratings, SetOf
 from hearsay.sending.transport import Tls, Unreachable
 from hearsay.sending.transport import connect as to_server
 from hearsay.trouble import Reason
@@ -108,16 +108,28 @@ def module(plan: bytes, *, with_plan: bool = True) -> str:
     attributes = parsed.attributes.values()
     names = _identifiers([a.name for a in attributes], {"client", "answers"})
     types, parameters, answers, described = [], [], [], []
+    wanted = ["".join(p.title() for p in re.split(r"\W|_", a.name)) for a in attributes]
+    with_maps = [a.name for a in attributes if parsed.maps(a.name)]
+    of_maps = [f"{w}Map" for w, a in zip(wanted, attributes, strict=True) if a.name in with_maps]
     kinds = _identifiers(
-        ["".join(p.title() for p in re.split(r"\W|_", a.name)) for a in attributes],
-        {"Agreement", "Client", "Literal", "Person", "Recorded"},
+        [*wanted, *of_maps],
+        {"Agreement", "Client", "Collection", "Literal", "Mapping", "Person", "Recorded"},
     )
+    maps_of = dict(zip(with_maps, kinds[len(wanted) :], strict=True))
+    kinds = kinds[: len(wanted)]
     for attribute, name, kind in zip(attributes, names, kinds, strict=True):
         domain = attribute.domain
         if isinstance(domain, Categorical):
             values = "".join(f"    {_quoted(value)},\n" for value in domain.values)
             types.append(f"{kind} = Literal[\n{values}]\n")
+            if domain.maps:
+                maps = "".join(f"    {_quoted(chosen)},\n" for chosen in domain.map_names)
+                types.append(f"{maps_of[attribute.name]} = Literal[\n{maps}]\n")
             shown, allowed = kind, "one of its values"
+        elif isinstance(domain, SetOf | Ratings):
+            values = "".join(f"    {_quoted(value)},\n" for value in domain.labels)
+            types.append(f"{kind} = Literal[\n{values}]\n")
+            shown, allowed = _several(domain, kind)
         else:
             shown, allowed = "float", str(domain)
             if domain.clamp:
@@ -129,6 +141,8 @@ def module(plan: bytes, *, with_plan: bool = True) -> str:
         described.append(f"    {name}: {_plain(attribute.title or attribute.name)} ({allowed}).\n")
     function = _identifiers([f"record_{parsed.survey}"], set())[0]
     imports = "from base64 import b64decode\n" if with_plan else ""
+    generic = [name for name in ("Collection", "Mapping") if f": {name}[" in "".join(parameters)]
+    imports += f"from collections.abc import {', '.join(generic)}\n" if generic else ""
     imports += "from typing import Literal\n" if types else ""
     survey = _plain(parsed.survey)
     return (
@@ -152,6 +166,15 @@ def module(plan: bytes, *, with_plan: bool = True) -> str:
     )
 
 
+def _several(domain: SetOf | Ratings, kind: str) -> tuple[str, str]:
+    """Return the type of an answer of several items of a type, and in words what it may be."""
+    more = f", of more {domain.most} count" if domain.clamp else ""
+    if isinstance(domain, SetOf):
+        return f"Collection[{kind}]", f"at most {domain.most} of its values{more}; [] is none"
+    scale = f"{domain.low:g} to {domain.high:g}"
+    return f"Mapping[{kind}, float]", f"at most {domain.most} keys{more}, each rated {scale}"
+
+
 def _companions(plan: hearsay.plans.plan.Plan, attribute: str) -> str:
     """Return the attributes that are asked together with one, view by view; "" for none."""
     views = [view.attributes for view in plan.views.values() if attribute in view.attributes]
@@ -168,7 +191,7 @@ def _agreement(agreement: Agreement, *, with_plan: bool) -> str:
         "domains": agreement.domains,
         "levels": agreement.levels,
     }
-    for name in ("default_level", "may_reveal", "may_tell_changes", "views"):
+    for name in ("default_level", "may_reveal", "maps", "may_tell_changes", "views"):
         if value := getattr(agreement, name):
             given[name] = value
     lines = [f"    {name}={_literal(value, 1)},\n" for name, value in given.items()]

@@ -7,7 +7,7 @@ from textwrap import wrap
 
 import hearsay.plans.plan
 from hearsay.agreement import Agreement
-from hearsay.plans.domains import Categorical
+from hearsay.plans.domains import Categorical, Ratings, SetOf
 
 _COLUMNS = 80
 """Lines are broken as prettier breaks them by default."""
@@ -23,11 +23,18 @@ def module(plan: bytes, *, with_plan: bool = True) -> str:
     """
     parsed = hearsay.plans.plan.parse(plan)
     attributes = parsed.attributes.values()
-    chosen = [a.name for a in attributes if isinstance(a.domain, Categorical)]
+    chosen = [a.name for a in attributes if isinstance(a.domain, Categorical | SetOf | Ratings)]
+    with_maps = [name for name in chosen if parsed.maps(name)]
     answers, *named = _different(
-        [f"{_pascal(parsed.survey)}Answers", *map(_pascal, chosen)], _IMPORTED
+        [
+            f"{_pascal(parsed.survey)}Answers",
+            *map(_pascal, chosen),
+            *(f"{_pascal(name)}Map" for name in with_maps),
+        ],
+        _IMPORTED,
     )
-    kinds = dict(zip(chosen, named, strict=True))
+    kinds = dict(zip(chosen, named[: len(chosen)], strict=True))
+    of_maps = dict(zip(with_maps, named[len(chosen) :], strict=True))
     types, fields = [], []
     keys = _keys(parsed.attributes)
     for attribute, key in zip(attributes, keys, strict=True):
@@ -35,6 +42,11 @@ def module(plan: bytes, *, with_plan: bool = True) -> str:
         if isinstance(domain, Categorical):
             shown, allowed = kinds[attribute.name], "one of its values"
             types.append(_union(shown, domain.values))
+            if domain.maps:
+                types.append(_union(of_maps[attribute.name], domain.map_names))
+        elif isinstance(domain, SetOf | Ratings):
+            shown, allowed = _several(domain, kinds[attribute.name])
+            types.append(_union(kinds[attribute.name], domain.labels))
         else:
             shown, allowed = "number", str(domain)
             if domain.clamp:
@@ -70,6 +82,16 @@ def module(plan: bytes, *, with_plan: bool = True) -> str:
     )
 
 
+def _several(domain: SetOf | Ratings, kind: str) -> tuple[str, str]:
+    """Return the type of an answer of several items of a type, and in words what it may be."""
+    more = f", of more {domain.most} count" if domain.clamp else ""
+    if isinstance(domain, SetOf):
+        return f"readonly {kind}[]", f"at most {domain.most} of its values{more}; [] is none"
+    scale = f"{domain.low:g} to {domain.high:g}"
+    shown = f"Readonly<Partial<Record<{kind}, number>>>"
+    return shown, f"at most {domain.most} keys{more}, each rated {scale}"
+
+
 def _union(name: str, values: Iterable[str]) -> str:
     """Return the declaration of the type that is one of some texts."""
     texts = [_text(value) for value in values]
@@ -93,7 +115,9 @@ def _agreement(agreement: Agreement, *, with_plan: bool) -> str:
     for name, value in (
         ("defaultLevel", agreement.default_level),
         ("mayReveal", agreement.may_reveal),
+        ("maps", agreement.maps),
         ("mayTellChanges", agreement.may_tell_changes),
+        ("views", agreement.views),
     ):
         if value:
             given[name] = value
@@ -105,25 +129,36 @@ def _agreement(agreement: Agreement, *, with_plan: bool) -> str:
 
 
 def _property(key: str, value: object, depth: int) -> str:
-    """Return the source of a property whose value is a text, a number, or texts or numbers."""
+    """Return the source of a property: a text, a number, a list of these or of lists, or a mapping
+    to such properties."""
     indent = "  " * depth
     if isinstance(value, Mapping):
         keys = _keys(value)
         items = [_property(k, v, depth + 1) for k, v in zip(keys, value.values(), strict=True)]
         return f"{indent}{key}: {{\n{''.join(items)}{indent}}},\n"
     if isinstance(value, tuple):
-        texts = [_text(item) if isinstance(item, str) else _number(item) for item in value]
-        line = f"{indent}{key}: [{', '.join(texts)}],"
-        if len(line) > _COLUMNS:
-            items = [f"{indent}  {text},\n" for text in texts]
-            line = f"{indent}{key}: [\n{''.join(items)}{indent}],"
-        return f"{line}\n"
+        return f"{indent}{key}: {_list(value, depth, len(key) + 2)},\n"
     if isinstance(value, str):
         line = f"{indent}{key}: {_text(value)},"
         return (
             f"{line}\n" if len(line) <= _COLUMNS else f"{indent}{key}:\n{indent}  {_text(value)},\n"
         )
     return f"{indent}{key}: {_number(value)},\n"
+
+
+def _list(values: tuple[object, ...], depth: int, before: int = 0) -> str:
+    """Return the source of a list whose first line has so many characters before it."""
+    indent = "  " * depth
+    are_lists = all(isinstance(value, tuple) for value in values)
+    if are_lists:
+        items = [_list(value, depth + 1) for value in values if isinstance(value, tuple)]
+    else:
+        items = [_text(value) if isinstance(value, str) else _number(value) for value in values]
+    line = f"[{', '.join(items)}]"
+    fits = len(indent) + before + len(line) + 1 <= _COLUMNS and "\n" not in line
+    if fits and not (are_lists and len(values) > 1):
+        return line
+    return "[\n" + "".join(f"{indent}  {item},\n" for item in items) + f"{indent}]"
 
 
 def _keys(names: Iterable[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 
 import hearsay
+from hearsay.columns import NO_MAP
 from hearsay.plans import presence
+from hearsay.plans.domains import Categorical
 from hearsay.plans.plan import Plan
 from hearsay.recording import ledger_file
 from hearsay.recording.ledger_file import SurveyFile
@@ -110,6 +113,10 @@ def _survey(found: SurveyFile) -> dict[str, Any]:
         },
         "composed": found.composed,
         "left": found.left,
+        "maps": {
+            attribute: {"chosen": list(used), "protected": _protected(plan, attribute, used)}
+            for attribute, used in found.maps.items()
+        },
         "answered": {found.period: list(found.answered)} if found.period else {},
         "counters": found.counters,
         "waiting": [_decoded(plan, batch) for batch in found.waiting],
@@ -122,6 +129,15 @@ def _survey(found: SurveyFile) -> dict[str, Any]:
             for sent in found.sent
         ],
     }
+
+
+def _protected(plan: Plan | None, attribute: str, used: Sequence[str]) -> list[str] | None:
+    """Return the values that all of these maps protect; None where the plan is not known."""
+    domain = plan.attributes[attribute].domain if plan and attribute in plan.attributes else None
+    if not isinstance(domain, Categorical):
+        return None
+    listed = [set(domain.chosen(chosen).sensitive or domain.values) for chosen in used]
+    return [value for value in domain.values if all(value in each for each in listed)]
 
 
 def _decoded(plan: Plan | None, batch: collector_pb2.Batch) -> dict[str, Any]:
@@ -141,13 +157,14 @@ def _column(plan: Plan | None, column: collector_pb2.Column, rows: int) -> dict[
     codes = [column.codes[i * width : (i + 1) * width] for i in range(min(count, _SHOWN))]
     shown = [{"code": code.hex(), "means": ""} for code in codes]
     if plan is not None:
-        mechanism = plan.level(column.level).mechanisms[column.attribute]
+        mechanism = plan.mechanism(column.level, column.attribute, column.map)
         domain = plan.questions[column.attribute].domain
         for each, code in zip(shown, codes, strict=True):
             each["means"] = describe(domain, mechanism, code).partition("  ")[2]
     return {
         "attribute": column.attribute,
         "level": column.level,
+        "map": column.map,
         "codes": shown,
         "more": count - len(shown),
     }
@@ -181,6 +198,12 @@ def _show(survey: dict[str, Any], console: Console) -> None:
     if spent.row_count:
         console.print("epsilon spent")
         console.print(spent)
+    for attribute, maps in survey["maps"].items():
+        chosen = ", ".join(name or NO_MAP for name in maps["chosen"])
+        line = f"{attribute} was answered by {chosen}"
+        if maps["protected"] is not None:
+            line += f", which together protect {', '.join(maps['protected']) or 'no value'}"
+        console.print(escape(line), soft_wrap=True)
     counted = Table("counter", "count", "what was counted")
     for name, count in survey["counters"].items():
         counted.add_row(name, str(count), _COUNTED.get(name, "answers dropped, for this reason"))
@@ -203,7 +226,8 @@ def _show(survey: dict[str, Any], console: Console) -> None:
 
 
 def _lines(column: dict[str, Any]) -> list[str]:
-    lines = [f"{column['attribute']} ({column['level']})"]
+    by_map = f", map {column['map']}" if column["map"] else ""
+    lines = [f"{column['attribute']} ({column['level']}{by_map})"]
     for each in column["codes"]:
         code = each["code"]
         short = code if len(code) <= 16 else f"{code[:16]}..."

@@ -33,7 +33,16 @@ def estimates(answers: Sequence[analyst_pb2.EstimateResponse], by: str, file: Pa
         tables.append(frames.grouped(mine, by) if by else frames.estimates(mine[0]))
         if mine[0].sums and not by:
             tables.append(frames.sums(mine[0]))
+        if mine[0].rows and mine[0].rows[0].HasField("share") and not by:
+            tables.append(frames.rated_shares(mine[0]))
     plots.figure(*tables).savefig(file)
+
+
+def pairs(answer: analyst_pb2.PairsResponse, file: Path) -> None:
+    """Draw the shares of people who have both of two items."""
+    from hearsay import frames, plots
+
+    plots.figure(frames.pairs(answer)).savefig(file)
 
 
 def comparisons(answers: Sequence[analyst_pb2.CompareResponse], file: Path) -> None:
@@ -44,10 +53,12 @@ def comparisons(answers: Sequence[analyst_pb2.CompareResponse], file: Path) -> N
 
 
 def distribution(answer: analyst_pb2.DistributionResponse, file: Path) -> None:
-    """Draw a histogram; raise `InvalidInput` where the answer has no bins."""
+    """Draw a histogram, or the shares below; raise `InvalidInput` where there are neither."""
     from hearsay import frames, plots
 
-    plots.figure(frames.histogram(answer)).savefig(file)
+    below = [frames.cumulative(answer)] if answer.cumulative else []
+    drawn = [frames.histogram(answer)] if answer.bins or not below else []
+    plots.figure(*drawn, *below).savefig(file)
 
 
 def crosstab(answer: analyst_pb2.CrosstabResponse, file: Path) -> None:

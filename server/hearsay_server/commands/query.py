@@ -12,6 +12,7 @@ from rich.markup import escape
 import hearsay.plans.plan
 from hearsay import Analyst
 from hearsay.analyst import Options, Selection, compare_request, range_of
+from hearsay.columns import NO_MAP
 from hearsay.v1 import analyst_pb2
 from hearsay_server.commands import connect, plotting
 from hearsay_server.commands.connect import DEFAULT_ADDRESS, AsJson, Insecure, Target, Token
@@ -19,8 +20,15 @@ from hearsay_server.commands.shown import Shown
 from hearsay_server.commands.together import TwoAttributes
 from ldp.errors import InvalidInput, needs
 
+_PAIRS = 20
+"""Pairs of items that are shown unless --top says more."""
+
 Level = Annotated[list[str] | None, typer.Option(help="Only reports of this level; repeatable.")]
 Period = Annotated[list[str] | None, typer.Option(help="Only reports of this period; repeatable.")]
+Map = Annotated[
+    list[str] | None,
+    typer.Option("--map", help='Only people who chose this map, "" for none; repeatable.'),
+]
 First = Annotated[str, typer.Option("--from", help="Only this period and later ones.")]
 Last = Annotated[str, typer.Option("--to", "--until", help="Only this period and earlier ones.")]
 
@@ -36,7 +44,8 @@ def query(
     period: Period = None,
     first: First = "",
     last: Last = "",
-    by: Annotated[str, typer.Option(help="One answer for each level, or for each period.")] = "",
+    maps: Map = None,
+    by: Annotated[str, typer.Option(help="One answer for each level, period or map.")] = "",
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     simultaneous: Annotated[
         bool, typer.Option(help="Intervals that cover all values at once.")
@@ -70,11 +79,18 @@ def query(
         typer.Option("--sum", help='Values to add up, such as "bus,train"; repeatable.'),
     ] = None,
     compare: Annotated[
-        str, typer.Option(help="Test two levels or periods: level=A,B or period=A,B or A..B,C..D.")
+        str,
+        typer.Option(help="Test two levels, maps or periods: level=A,B, period=A,B or A..B,C..D."),
     ] = "",
     plot: Annotated[
         Path | None, typer.Option(help="Draw the answer, too: FILE.png, FILE.svg or FILE.pdf.")
     ] = None,
+    sizes: Annotated[
+        bool, typer.Option(help="How many items people's sets have, instead of which.")
+    ] = False,
+    pairs: Annotated[
+        bool, typer.Option(help="Which share of people have both of two items of a set.")
+    ] = False,
     distribution: Annotated[
         bool, typer.Option(help="How a number is distributed, instead of its mean.")
     ] = False,
@@ -92,6 +108,10 @@ def query(
         tuple[float, float] | None,
         typer.Option(help="The share of the numbers from LOW to HIGH.", metavar="LOW HIGH"),
     ] = None,
+    other_between: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="The same of the other attribute: of both together.", metavar="LOW HIGH"),
+    ] = None,
     cdf: Annotated[
         bool, typer.Option("--cdf", help="The share below each number that was collected.")
     ] = False,
@@ -101,6 +121,9 @@ def query(
     ] = False,
     given: Annotated[
         str, typer.Option(help="One of the two: the other within its groups, and compared.")
+    ] = "",
+    reference: Annotated[
+        str, typer.Option(help="Of --given: the group that the others are compared with.")
     ] = "",
     nonnegative: Annotated[
         bool, typer.Option(help="Of --joint: the most likely table, without negative shares.")
@@ -119,13 +142,20 @@ def query(
         raise InvalidInput("choose one of --json and --csv")
     asked_alone = not distribution
     distribution = distribution or between is not None or cdf or bool(quantile)
-    if sum([bool(by), suspicions, distribution, bool(compare), watch is not None]) > 1:
+    if sum([bool(by), suspicions, distribution, pairs, bool(compare), watch is not None]) > 1:
         raise InvalidInput(
-            "choose one of --by, --compare, --suspicions, --watch and --distribution, of which "
-            "--between, --quantile and --cdf are parts"
+            "choose one of --by, --compare, --suspicions, --pairs, --watch and --distribution, of "
+            "which --between, --quantile and --cdf are parts"
         )
-    two = TwoAttributes(joint, independent, given, nonnegative)
-    if two.asked or other:
+    if sizes and (suspicions or distribution or pairs or compare):
+        raise InvalidInput(
+            "--sizes is about the numbers of items: leave out --compare, --suspicions, "
+            "--distribution and --pairs"
+        )
+    two = TwoAttributes(joint, independent, given, nonnegative, reference)
+    if other_between is not None and (not other or between is None or two.asked):
+        raise InvalidInput("--other-between is of two attributes, with --between for the first")
+    if two.asked or (other and other_between is None):
         two.check(attribute, other)
         _refuse_beside_two(
             by=by,
@@ -136,11 +166,15 @@ def query(
             top=top is not None,
             values=values,
             sum=sums,
+            sizes=sizes,
+            pairs=pairs,
             consistent=consistent,
             forged=forged is not None,
             recover=recover is not None,
         )
     limited = top is not None or bool(values)
+    if pairs and values:
+        raise InvalidInput("--pairs takes --top, not --values")
     if limited and (suspicions or distribution or compare):
         raise InvalidInput("--top and --values choose among the rows of frequencies")
     shaping = [bool(sums), bool(method), bool(consistent), forged is not None, recover is not None]
@@ -152,14 +186,27 @@ def query(
     if sums and (distribution or suspicions):
         raise InvalidInput("--sum is about values: leave out --distribution and --suspicions")
     if not attribute:
-        _refuse_all(sum=sums, suspicions=suspicions, distribution=distribution, watch=watch)
+        _refuse_all(
+            sum=sums,
+            suspicions=suspicions,
+            distribution=distribution,
+            watch=watch,
+            sizes=sizes,
+            pairs=pairs,
+        )
     if plot is not None:
         if suspicions or watch is not None:
             raise InvalidInput("--plot draws neither --suspicions nor --watch")
+        if asked_alone and distribution and not cdf:
+            raise InvalidInput("--plot draws --distribution and --cdf: add one of them")
         plotting.check(plot)
     show = Shown(as_json, as_csv, limited)
     chosen = Selection(
-        levels=level or (), periods=period or (), first_period=first, last_period=last
+        levels=level or (),
+        periods=period or (),
+        first_period=first,
+        last_period=last,
+        maps=maps or (),
     )
     selection = analyst_pb2.Selection(**chosen)
     options: Options = {
@@ -177,6 +224,8 @@ def query(
         options["recover"] = recover
     if top is not None:
         options["top"] = top
+    if sizes:
+        options["sizes"] = True
     if values:
         options["values"] = next(csv.reader([values]))
     with Analyst(target, tls=connect.tls(context), token=token, insecure=insecure) as analyst:
@@ -198,6 +247,30 @@ def query(
                 survey=survey, attribute=attribute, targets=suspect or (), selection=selection
             )
             show.suspicions(analyst.query_suspicions(asked))
+        elif between is not None and other_between is not None:
+            rectangle = analyst_pb2.DistributionRequest(
+                survey=survey,
+                attribute=attribute,
+                ranges=[range_of(between)],
+                other=other,
+                other_ranges=[range_of(other_between)],
+                confidence=confidence,
+                selection=selection,
+            )
+            show.distribution(analyst.query_distribution(rectangle))
+        elif pairs:
+            together = analyst.query_pairs(
+                analyst_pb2.PairsRequest(
+                    survey=survey,
+                    attribute=attribute,
+                    top=top or _PAIRS,
+                    confidence=confidence,
+                    selection=selection,
+                )
+            )
+            show.pairs(together)
+            if plot is not None:
+                plotting.pairs(together, plot)
         elif distribution:
             question = analyst_pb2.DistributionRequest(
                 survey=survey,
@@ -233,7 +306,7 @@ def query(
                 )
                 for name in names
             ]
-            show.comparisons(compared, compare.partition("=")[2].split(","))
+            show.comparisons(compared, _part_names(compare))
             if plot is not None:
                 plotting.comparisons(compared, plot)
         else:
@@ -316,14 +389,21 @@ def _parts(compare: str, chosen: Selection) -> tuple[Selection, Selection]:
     """Return the two selections that `--compare` names, each restricted by the other options."""
     kind, _, names = compare.partition("=")
     parts = names.split(",")
-    if kind not in ("level", "period") or len(parts) != 2 or not all(parts):
+    whole = all(parts) or kind == "map"  # an empty name stands for those who chose none
+    if kind not in ("level", "map", "period") or len(parts) != 2 or not whole:
         raise InvalidInput(
-            f"--compare must read like level=A,B or period=A,B or period=A..B,C..D, got {compare!r}"
+            "--compare must read like level=A,B or map=A,B or period=A,B or period=A..B,C..D, "
+            f"got {compare!r}"
         )
-    if kind == "level":
-        if chosen.get("levels"):
-            raise InvalidInput("give --compare level=A,B or --level, not both")
-        one, other = (Selection(**{**chosen, "levels": [name]}) for name in parts)
+    if kind != "period":
+        if chosen.get("levels" if kind == "level" else "maps"):
+            raise InvalidInput(f"give --compare {kind}=A,B or --{kind}, not both")
+        one, other = (
+            Selection(**{**chosen, "levels": [name]})
+            if kind == "level"
+            else Selection(**{**chosen, "maps": [name]})
+            for name in parts
+        )
         return one, other
     if chosen.get("periods") or chosen.get("first_period") or chosen.get("last_period"):
         raise InvalidInput("give --compare period=A,B or --period, --from and --to, not both")
@@ -336,9 +416,17 @@ def _parts(compare: str, chosen: Selection) -> tuple[Selection, Selection]:
     return one, other
 
 
-def _by(name: str) -> Literal["LEVEL", "PERIOD"]:
-    if name == "level":
-        return "LEVEL"
-    if name == "period":
-        return "PERIOD"
-    raise InvalidInput(f"--by must be level or period, got {name!r}")
+def _part_names(compare: str) -> list[str]:
+    """Return what the two parts of `--compare` are called."""
+    return [name or NO_MAP for name in compare.partition("=")[2].split(",")]
+
+
+def _by(name: str) -> Literal["LEVEL", "PERIOD", "MAP"]:
+    known: dict[str, Literal["LEVEL", "PERIOD", "MAP"]] = {
+        "level": "LEVEL",
+        "period": "PERIOD",
+        "map": "MAP",
+    }
+    if name not in known:
+        raise InvalidInput(f"--by must be level, period or map, got {name!r}")
+    return known[name]

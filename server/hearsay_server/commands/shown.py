@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from hearsay.columns import DIFFERENCE_COLUMNS, given_columns, number
+from hearsay.columns import DIFFERENCE_COLUMNS, PAIR_COLUMNS, given_columns, number
 from hearsay.v1 import analyst_pb2
 
 _ROWS = 40
@@ -25,6 +25,8 @@ _HEADINGS = {
     "effective_sample_size": "effective n",
     "shift_down": "forged down",
     "shift_up": "forged up",
+    "share": "who rated",
+    "share_standard_error": "std. error",
 }
 
 
@@ -66,7 +68,7 @@ class Shown:
             )
             rows: Sequence[analyst_pb2.Row] = answer.rows
             if self._most is not None and len(rows) > self._most:
-                rows = sorted(rows, key=lambda row: -row.estimate)[: self._most]
+                rows = sorted(rows, key=_order)[: self._most]
             for row in rows:
                 table.add_row(*_cells(row), *(_cell(row, column) for column in shown))
             if answer.sums:
@@ -192,6 +194,42 @@ class Shown:
         repeats = repeats_text(answer.repeats)
         Console().print(f"{_reports(answer.reports)}, {answer.method}{repeats}")
 
+    def pairs(self, answer: analyst_pb2.PairsResponse) -> None:
+        """Print the shares of people who have both of two items."""
+        warn(answer.warning)
+        if self.as_json:
+            integers = {"reports": answer.reports, "pairs_left_out": answer.pairs_left_out}
+            typer.echo(json.dumps(plain(answer, **integers), indent=2))
+            return
+        if self._csv:
+            ends = [answer.confidence, answer.reports]
+            lines = (
+                [answer.attribute, *(getattr(pair, name) for name in PAIR_COLUMNS), *ends]
+                for pair in answer.pairs
+            )
+            self.write_csv(["attribute", *PAIR_COLUMNS, "confidence", "reports"], lines)
+            return
+        if answer.title:
+            Console().print(f"[bold]{escape(answer.title)}[/bold]")
+        table = Table(answer.attribute, "and")
+        for heading in ("share of both", "std. error", "95% interval", "if independent"):
+            heading = heading.replace("95", f"{100 * answer.confidence:g}")
+            table.add_column(heading, justify="right")
+        for pair in answer.pairs:
+            table.add_row(
+                escape(pair.first),
+                escape(pair.second),
+                f"{pair.estimate:.4f}",
+                f"{pair.standard_error:.4f}",
+                f"{pair.low:.4f} to {pair.high:.4f}",
+                f"{pair.independent:.4f}",
+            )
+        Console().print(table)
+        if answer.pairs_left_out:
+            Console().print(f"{answer.pairs_left_out:,} more pairs are not shown: see --top")
+        counts = f"{answer.reports:,} reports, {answer.method}{repeats_text(answer.repeats)}"
+        Console().print(counts)
+
     def suspicions(self, answer: analyst_pb2.SuspicionsResponse) -> None:
         warn(answer.warning)
         if self.as_json:
@@ -247,13 +285,19 @@ def _csv_columns(columns: Sequence[str], by: str = "") -> list[str]:
 def _cells(row: analyst_pb2.Row) -> list[str]:
     error = f"{row.standard_error:.4f}" if row.HasField("standard_error") else "-"
     interval = f"{row.low:.4f} to {row.high:.4f}" if row.HasField("low") else "-"
-    return [escape(row.label), f"{row.estimate:.4f}", error, interval]
+    estimate = "-" if math.isnan(row.estimate) else f"{row.estimate:.4f}"
+    return [escape(row.label), estimate, error, interval]
 
 
 def _cell(row: analyst_pb2.Row, column: str) -> str:
     if column == "effective_sample_size":
         return f"{row.effective_sample_size:,.0f}"
     return f"{getattr(row, column):.4f}"
+
+
+def _order(row: analyst_pb2.Row) -> float:
+    """Return a key that puts the largest estimates first, and what has none last."""
+    return math.inf if math.isnan(row.estimate) else -row.estimate
 
 
 def _if_alike(answer: analyst_pb2.EstimateResponse) -> str:
@@ -264,13 +308,15 @@ def _if_alike(answer: analyst_pb2.EstimateResponse) -> str:
         if row.high > row.low
     ]
     narrower = 100 * (1 - sum(kept) / max(1, len(kept)))
-    unseen = "whether levels differ was not tested"
+    several = len({cohort.map for cohort in answer.cohorts}) > 1
+    groups = "levels and maps" if several else "levels"
+    unseen = f"whether {groups} differ was not tested"
     if answer.HasField("detectable_difference"):
         found = answer.detectable_difference
-        unseen = f"differences between levels below {found:.2g} may go unseen"
+        unseen = f"differences between {groups} below {found:.2g} may go unseen"
     return (
-        "Pooling (--method), which assumes that people of all levels answer alike, would make the "
-        f"intervals {narrower:.0f}% narrower; {unseen}."
+        f"Pooling (--method), which assumes that people of all {groups} answer alike, would make "
+        f"the intervals {narrower:.0f}% narrower; {unseen}."
     )
 
 
@@ -297,6 +343,9 @@ def _numbers(row: analyst_pb2.Row, columns: Sequence[str]) -> list[float | None]
 
 def _document(answer: analyst_pb2.EstimateResponse) -> dict[str, Any]:
     document = plain(answer, reports=answer.reports)
+    for entry, row in zip(document["rows"], answer.rows, strict=True):
+        if math.isnan(row.estimate):
+            entry["estimate"] = None
     for cohort, message in zip(document["cohorts"], answer.cohorts, strict=True):
         cohort |= {"revision": message.revision.hex(), "reports": message.reports}
     return document

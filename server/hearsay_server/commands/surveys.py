@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import hearsay.plans.plan
-from hearsay.plans.domains import Categorical
+from hearsay.plans.domains import Numeric, Ratings
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2
 from hearsay_server.commands import connect, upkeep
@@ -132,7 +133,13 @@ def show_survey(
         document = MessageToDict(hearsay.plans.plan.message(answer.plan))
         document |= {"batches": answer.status.batches, "records": answer.status.records}
         document["reports"] = [
-            {"attribute": each.attribute, "level": each.level, "period": period, "reports": n}
+            {
+                "attribute": each.attribute,
+                "level": each.level,
+                "map": each.map,
+                "period": period,
+                "reports": n,
+            }
             for each in answer.reports
             for period, n in zip(answer.periods, each.reports, strict=True)
             if n
@@ -152,35 +159,38 @@ def show_survey(
     table.add_column("epsilon", justify="right")
     table.add_column("bytes", justify="right")
     for level in plan.levels.values():
-        for name, mechanism in level.mechanisms.items():
-            table.add_row(
-                level.name,
-                name,
-                escape(str(plan.questions[name].domain)),
-                mechanism.name,
-                f"{mechanism.realised_epsilon:.4f}",
-                str(mechanism.code_bytes),
-            )
+        for name, by_map in level.by_map.items():
+            for chosen, mechanism in by_map.items():
+                table.add_row(
+                    level.name,
+                    f"{name}, {chosen}" if chosen else name,
+                    escape(str(plan.questions[name].domain)),
+                    mechanism.name,
+                    f"{mechanism.realised_epsilon:.4f}",
+                    str(mechanism.code_bytes),
+                )
         whole = f"[bold]{level.epsilon:.4f}[/bold]"
-        size = sum(mechanism.code_bytes for mechanism in level.mechanisms.values())
+        size = sum(max(m.code_bytes for m in each.values()) for each in level.by_map.values())
         table.add_row(level.name, "[bold]whole record[/bold]", "", "", whole, str(size))
         table.add_section()
     Console().print(table)
 
 
 def _questions(plan: hearsay.plans.plan.Plan, reports: Iterable[admin_pb2.Reports]) -> Table:
-    """List what is asked, and how many reports came in at each level."""
+    """List what is asked, and how many reports came in at each level, by whatever map."""
     table = Table("attribute", "title", "answers")
     for level in plan.levels:
         table.add_column(f"reports, {escape(level)}", justify="right")
-    totals = {(each.attribute, each.level): sum(each.reports) for each in reports}
+    totals: Counter[tuple[str, str]] = Counter()
+    for each in reports:
+        totals[each.attribute, each.level] += sum(each.reports)
     for name, attribute in {**plan.attributes, **plan.questions}.items():
         domain = attribute.domain
-        values = domain.values if isinstance(domain, Categorical) else ()
+        values = () if isinstance(domain, Numeric | Ratings) else domain.labels
         answers = ", ".join(values[:_SHOWN_VALUES]) or str(domain)
         if len(values) > _SHOWN_VALUES:
             answers += f", ... ({len(values):,} values; all with --json)"
-        counts = (f"{totals.get((name, level), 0):,}" for level in plan.levels)
+        counts = (f"{totals[name, level]:,}" for level in plan.levels)
         table.add_row(name, escape(attribute.title), escape(answers), *counts)
     return table
 

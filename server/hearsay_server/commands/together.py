@@ -30,13 +30,18 @@ _DIFFERENCES = 40
 class TwoAttributes:
     """What is asked of two attributes: `--joint`, `--independent` or `--given ATTRIBUTE`."""
 
-    def __init__(self, joint: bool, independent: bool, given: str, nonnegative: bool) -> None:
+    def __init__(
+        self, joint: bool, independent: bool, given: str, nonnegative: bool, reference: str
+    ) -> None:
         """Take the options; raise `InvalidInput` for more than one of them."""
         if sum([joint, independent, bool(given)]) > 1:
             raise InvalidInput("choose one of --joint, --independent and --given")
         if nonnegative and not joint:
             raise InvalidInput("--nonnegative is of --joint: name two attributes")
+        if reference and not given:
+            raise InvalidInput("--reference is a value of the attribute that --given names")
         self._independent, self._given, self._nonnegative = independent, given, nonnegative
+        self._reference = reference
         self.asked = joint or independent or bool(given)
 
     def check(self, attribute: str, other: str) -> None:
@@ -73,6 +78,7 @@ class TwoAttributes:
                     survey,
                     told,
                     self._given,
+                    reference=self._reference,
                     confidence=confidence,
                     simultaneous=simultaneous,
                     method=method,

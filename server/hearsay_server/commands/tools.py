@@ -278,9 +278,10 @@ def _audited(
         raise InvalidInput("--survey has its own mechanisms: give nothing else with it")
     resolved = hearsay.plans.plan.parse(surveys.resolve(surveys.from_file(survey)))
     return [
-        (f"{level.name}, {attribute}", mechanism)
+        (", ".join(filter(None, (level.name, attribute, chosen))), mechanism)
         for level in resolved.levels.values()
-        for attribute, mechanism in level.mechanisms.items()
+        for attribute, by_map in level.by_map.items()
+        for chosen, mechanism in by_map.items()
     ]
 
 

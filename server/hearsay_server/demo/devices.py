@@ -16,16 +16,21 @@ _PROCESSES = min(os.cpu_count() or 1, 4)
 _THREADS = 8  # of each process; a device mostly waits for the server
 _AT_ONCE = 128  # people that one task of a process plays
 
-Answers = Mapping[str, str | float]
+Answer = str | float | Sequence[str] | Mapping[str, float]
+"""A value, a number, the items of a set, or ratings by key."""
+
+Answers = Mapping[str, Answer]
 
 
 @dataclass(frozen=True)
 class Respondent:
-    """One person: a number, a privacy level, and the true answers by attribute name."""
+    """One person: a number, a privacy level, the true answers by attribute name, and the maps
+    that they chose, by attribute name."""
 
     number: int
     level: str
     answers: Answers
+    maps: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,7 @@ def _live(
         address,
         agreement,
         level=respondent.level,
+        maps=respondent.maps,
         ledger=MEMORY,
         consent=True,
         strict=True,

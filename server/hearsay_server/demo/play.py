@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import math
 import random
 import re
 import signal
@@ -9,11 +10,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from multiprocessing.pool import Pool
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,11 +26,11 @@ from rich.table import Table
 
 import hearsay.plans.plan
 from hearsay import Analyst
-from hearsay.plans.domains import Binned, Categorical, Domain, Numeric
+from hearsay.plans.domains import Binned, Domain, Grid, Numeric, Ratings, SetOf
 from hearsay.plans.views import combination
 from hearsay.sending.transport import open_calls
 from hearsay.v1 import admin_pb2, analyst_pb2, collector_pb2, survey_pb2
-from hearsay_server.demo.devices import Answers, Respondent, Sent, deliver, start
+from hearsay_server.demo.devices import Answer, Answers, Respondent, Sent, deliver, start
 from hearsay_server.demo.results import Comparison, draw, show
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.describe import describe
@@ -85,7 +87,7 @@ def from_csv(file: Path, survey: survey_pb2.Survey) -> Source:
 
 def _source(title: str, survey: survey_pb2.Survey, table: pd.DataFrame) -> Source:
     plan = hearsay.plans.plan.parse(surveys.resolve(survey))
-    respondents: list[dict[str, str | float]] = [{} for _ in range(len(table))]
+    respondents: list[dict[str, Answer]] = [{} for _ in range(len(table))]
     left_out = 0
     for name, attribute in plan.attributes.items():
         for answers, cell in zip(respondents, table[name], strict=True):
@@ -101,9 +103,16 @@ def _source(title: str, survey: survey_pb2.Survey, table: pd.DataFrame) -> Sourc
     return Source(title, survey, [answers for answers in respondents if answers], left_out)
 
 
-def _answer(domain: Domain, cell: object) -> str | float:
-    if not isinstance(domain, Categorical):
+def _answer(domain: Domain, cell: object) -> Answer:
+    """Return a cell as an answer: of a set "mail;maps", of ratings "food=4;staff=2"."""
+    if isinstance(domain, Numeric | Binned):
         return float(str(cell))
+    if isinstance(domain, SetOf | Ratings):
+        parts = [part.strip() for part in str(cell).split(";") if part.strip()]
+        if isinstance(domain, SetOf):
+            return parts
+        rated = [part.rpartition("=") for part in parts]
+        return {key.strip(): float(rating) for key, _, rating in rated}
     whole = isinstance(cell, float) and cell.is_integer()
     return str(int(cell)) if whole and isinstance(cell, float) else str(cell).strip()
 
@@ -185,8 +194,15 @@ def _collect(
     """Let every respondent's device send; return one device's batch."""
     chooser = random.Random(seed)
     levels = sorted(source.survey.levels)
+    parsed = hearsay.plans.plan.parse(plan)
+    choices = {name: ("", *maps) for name in parsed.attributes if (maps := parsed.maps(name))}
     respondents = [
-        Respondent(number, chooser.choice(levels), answers)
+        Respondent(
+            number,
+            chooser.choice(levels),
+            answers,
+            {name: chooser.choice(maps) for name, maps in choices.items()},
+        )
         for number, answers in enumerate(source.respondents)
     ]
     columns = (TextColumn("devices"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -211,6 +227,11 @@ def _ask(source: Source, plan: hearsay.plans.plan.Plan, address: str) -> list[Co
                 results += _ask_ranges(analyst, plan.survey, name, domain, given)
                 continue
             frame = analyst.estimate(plan.survey, name)
+            if isinstance(domain, Ratings):
+                results += sorted(
+                    _rated(name, domain, given, frame), key=lambda each: each.attribute == name
+                )
+                continue
             for label, row in frame.iterrows():
                 results.append(
                     Comparison(
@@ -226,7 +247,7 @@ def _ask(source: Source, plan: hearsay.plans.plan.Plan, address: str) -> list[Co
     return results
 
 
-def _given(source: Source, plan: hearsay.plans.plan.Plan, name: str) -> list[str | float]:
+def _given(source: Source, plan: hearsay.plans.plan.Plan, name: str) -> list[Any]:
     """Return the answers that are reported to an attribute, or to a view: its combinations.
 
     An attribute in several views has the answers to each of them, of those who answered all of it.
@@ -245,7 +266,7 @@ def _given(source: Source, plan: hearsay.plans.plan.Plan, name: str) -> list[str
 
 
 def _ask_ranges(
-    analyst: Analyst, survey: str, name: str, domain: Binned, given: Sequence[str | float]
+    analyst: Analyst, survey: str, name: str, domain: Binned, given: Sequence[Any]
 ) -> list[Comparison]:
     """Ask for the shares of as many ranges as the reports can show; of two where they can't any."""
     answer = analyst.query_distribution(
@@ -270,25 +291,67 @@ def _ask_ranges(
     ]
 
 
-def _truth(domain: Domain, given: Sequence[str | float], label: str) -> float:
+def _truth(domain: Domain | Grid, given: Sequence[Any], label: str) -> float:
     if isinstance(domain, Numeric):
         numbers = np.array(given, dtype=float)
         return float(np.clip(numbers, domain.low, domain.high).mean())
+    if isinstance(domain, SetOf):
+        # Of a set that is too large as many items count as may, drawn at random.
+        return sum(min(1.0, domain.most / len(s)) for s in given if label in s) / len(given)
     return given.count(label) / len(given)
+
+
+def _rated(
+    name: str, domain: Ratings, given: Sequence[Mapping[str, float]], frame: pd.DataFrame
+) -> Iterator[Comparison]:
+    """Yield the shares of respondents who rated each key, and the mean ratings that are known."""
+    for label, row in frame.iterrows():
+        key = str(label)
+        counted = [(min(1.0, domain.most / len(table)), table) for table in given if key in table]
+        weight = sum(share for share, _ in counted)
+        yield Comparison(
+            attribute=f"{name}: who rated",
+            label=key,
+            estimate=row["share"],
+            standard_error=row["share_standard_error"],
+            low=row["share_low"],
+            high=row["share_high"],
+            truth=weight / len(given),
+        )
+        if not math.isnan(row["estimate"]):
+            yield Comparison(
+                attribute=name,
+                label=key,
+                estimate=row["estimate"],
+                standard_error=row["standard_error"],
+                low=row["low"],
+                high=row["high"],
+                truth=sum(share * table[key] for share, table in counted) / max(weight, 1e-9),
+            )
+
+
+def _in_words(answer: Answer) -> str:
+    if isinstance(answer, float):
+        return f"{answer:g}"
+    if isinstance(answer, Mapping):
+        return escape(", ".join(f"{key} {rating:g}" for key, rating in answer.items()) or "none")
+    return escape(answer if isinstance(answer, str) else ", ".join(answer) or "none")
 
 
 def _show_exhibit(exhibit: Sent, plan: hearsay.plans.plan.Plan, console: Console) -> None:
     batch = collector_pb2.Batch.FromString(exhibit.batch)
     level = plan.level(exhibit.respondent.level)
     table = Table("attribute", "the truth, kept", "what left the device", "epsilon")
-    codes = {column.attribute: column.codes for column in batch.columns}
-    for name, mechanism in level.mechanisms.items():
-        if name in codes:
+    columns = {column.attribute: column for column in batch.columns}
+    for name, by_map in level.by_map.items():
+        if name in columns:
+            column = columns[name]
+            mechanism = by_map[column.map]
             kept = [exhibit.respondent.answers[part] for part in plan.parts(name)]
             table.add_row(
-                name,
-                ", ".join(f"{own:g}" if isinstance(own, float) else escape(own) for own in kept),
-                escape(describe(plan.questions[name].domain, mechanism, codes[name])),
+                f"{name}, map {column.map}" if column.map else name,
+                ", ".join(map(_in_words, kept)),
+                escape(describe(plan.questions[name].domain, mechanism, column.codes)),
                 f"{mechanism.realised_epsilon:.3f}",
             )
     console.print(

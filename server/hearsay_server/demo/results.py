@@ -14,6 +14,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+_LEAST_WIDTH = 6.5
+"""Inches: the labels of one attribute by itself need more than a column of many."""
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -71,7 +74,11 @@ def draw(results: Sequence[Comparison], title: str, file: Path) -> None:
     columns = min(3, len(attributes))
     rows = -(-len(attributes) // columns)
     figure, axes = plt.subplots(
-        rows, columns, figsize=(4.2 * columns, 3.2 * rows), squeeze=False, layout="constrained"
+        rows,
+        columns,
+        figsize=(max(_LEAST_WIDTH, 4.2 * columns), 3.2 * rows),
+        squeeze=False,
+        layout="constrained",
     )
     for axis in axes.flat[len(attributes) :]:
         axis.set_visible(False)

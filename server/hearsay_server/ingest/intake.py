@@ -29,13 +29,14 @@ NEVER = int(datetime.max.replace(tzinfo=UTC).timestamp())
 
 @dataclass(frozen=True, order=True)
 class Cohort:
-    """Reports that share one channel and one period."""
+    """Reports that share one channel and one period; `map` is "" where none was chosen."""
 
     survey: str
     revision: bytes
     attribute: str
     level: str
     period: str
+    map: str = ""
 
 
 class Refused(InvalidInput):
@@ -127,10 +128,23 @@ def tallies_of(batch: collector_pb2.Batch, plan: Plan) -> dict[Cohort, Tally]:
             )
         if column.level not in plan.levels:
             raise Refused(Reason.BAD_COLUMN, f"{plan.survey!r} has no level {column.level!r}")
-        cohort = Cohort(plan.survey, plan.revision, column.attribute, column.level, batch.period)
+        mechanism = plan.levels[column.level].by_map[column.attribute].get(column.map)
+        if mechanism is None:
+            detail = f"{column.attribute!r} of {plan.survey!r} has no map {column.map!r}"
+            raise Refused(Reason.BAD_COLUMN, detail)
+        cohort = Cohort(
+            plan.survey,
+            plan.revision,
+            column.attribute,
+            column.level,
+            batch.period,
+            column.map,
+        )
         if cohort in tallies:
+            by_map = f" by the map {column.map!r}" if column.map else ""
             raise Refused(
-                Reason.BAD_COLUMN, f"{column.attribute!r} at {column.level!r} is there twice"
+                Reason.BAD_COLUMN,
+                f"{column.attribute!r} at {column.level!r}{by_map} is there twice",
             )
         present = _present(column, batch.rows)
         seen = answered.setdefault(column.attribute, np.zeros(batch.rows, dtype=bool))
@@ -138,7 +152,6 @@ def tallies_of(batch: collector_pb2.Batch, plan: Plan) -> dict[Cohort, Tally]:
             row = int(np.flatnonzero(seen & present)[0])
             raise Refused(Reason.BAD_COLUMN, f"row {row} answers {column.attribute!r} twice")
         seen |= present
-        mechanism = plan.levels[column.level].mechanisms[column.attribute]
         try:
             codes = mechanism.decode(column.codes, int(present.sum()))
         except InvalidInput as error:

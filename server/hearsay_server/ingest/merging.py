@@ -61,7 +61,7 @@ def _form(batch: collector_pb2.Batch, position: int) -> Hashable:
     for column in batch.columns:
         if column.present:
             return position
-        columns.append((column.attribute, column.level, len(column.codes)))
+        columns.append((column.attribute, column.level, column.map, len(column.codes)))
     head = (batch.survey, batch.revision, batch.period, batch.rows, len(batch.id))
     return *head, *columns
 
@@ -81,5 +81,7 @@ def _merged(batches: Sequence[collector_pb2.Batch]) -> collector_pb2.Batch:
     # The codes by column, column after column.
     codes = zip(*([column.codes for column in batch.columns] for batch in batches), strict=True)
     for column, parts in zip(first.columns, codes, strict=True):
-        merged.columns.add(attribute=column.attribute, level=column.level, codes=b"".join(parts))
+        merged.columns.add(
+            attribute=column.attribute, level=column.level, map=column.map, codes=b"".join(parts)
+        )
     return merged

@@ -97,19 +97,26 @@ def _shown(stored: StoredSurvey, reports: Mapping[Cohort, int]) -> admin_pb2.Sho
     plan = hearsay.plans.plan.parse(stored.plan)
     periods = sorted({cohort.period for cohort in reports})
     place = {period: n for n, period in enumerate(periods)}
-    counts: dict[tuple[str, str], list[int]] = {}
+    counts: dict[tuple[str, str, str], list[int]] = {}
     for cohort, n in reports.items():
-        mine = counts.setdefault((cohort.attribute, cohort.level), [0] * len(periods))
+        key = cohort.attribute, cohort.level, cohort.map
+        mine = counts.setdefault(key, [0] * len(periods))
         mine[place[cohort.period]] = n
     return admin_pb2.ShowSurveyResponse(
         status=_status(stored),
         plan=stored.plan,
         periods=periods,
         reports=[
-            admin_pb2.Reports(attribute=attribute, level=level, reports=counts[attribute, level])
+            admin_pb2.Reports(
+                attribute=attribute,
+                level=level,
+                reports=counts[attribute, level, chosen],
+                map=chosen,
+            )
             for attribute in plan.questions
             for level in plan.levels
-            if (attribute, level) in counts
+            for chosen in ("", *plan.maps(attribute))
+            if (attribute, level, chosen) in counts
         ],
     )
 

@@ -15,9 +15,11 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 import hearsay.plans.plan
+from hearsay.columns import NO_MAP
 from hearsay.plans import period
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, analyst_pb2_grpc
+from hearsay_server.answers import pairs as paired
 from hearsay_server.answers import questions
 from hearsay_server.answers.queries import NoReports, Tallies
 from hearsay_server.serving import auth
@@ -32,6 +34,7 @@ from hearsay_server.storage.shards import Counted
 from hearsay_server.storage.store import Store
 from ldp import InvalidInput
 from ldp.assurance.suspicion import Supports
+from ldp.estimating.pairs import PairTally
 
 _KEPT = 32 << 20
 """Bytes of answers that are kept, each by its question and its tallies."""
@@ -58,7 +61,10 @@ Messages = Sequence[bytes]
 """The serialised messages of one answer."""
 
 Question = (
-    analyst_pb2.EstimateRequest | analyst_pb2.DistributionRequest | analyst_pb2.SuspicionsRequest
+    analyst_pb2.EstimateRequest
+    | analyst_pb2.DistributionRequest
+    | analyst_pb2.SuspicionsRequest
+    | analyst_pb2.PairsRequest
 )
 """Questions about one selection of the reports."""
 
@@ -105,9 +111,10 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
         question = request.question
         with _telling():
             frozen, plan = await self._plan(question)
-            if request.by not in (By.LEVEL, By.PERIOD):
-                raise InvalidInput(f"by must be LEVEL or PERIOD, got {request.by}")
-            groups = _grouped(plan, await self._tallies(plan, question), request.by)
+            if request.by not in (By.LEVEL, By.PERIOD, By.MAP):
+                raise InvalidInput(f"by must be LEVEL, PERIOD or MAP, got {request.by}")
+            tallies = await self._tallies(plan, question)
+            groups = _grouped(plan, question.attribute, tallies, request.by)
             rows = len(plan.asked(question.attribute).domain.labels)
             begun = False
             for some in _together(groups, rows):
@@ -130,6 +137,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                     raise InvalidInput(
                         "the two parts must have no reports in common: both have the level "
                         f"{cohort.level!r} of the period {cohort.period!r}"
+                        + (f", by the map {cohort.map!r}" if cohort.map else "")
                     )
             work = partial(questions.comparison, first=frozenset(first))
             both = PackedTallies({**first.packed, **second.packed})
@@ -165,7 +173,10 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
     ) -> bytes:
         with _telling():
             frozen, plan = await self._plan(request)
-            tallies = await self._tallies(plan, request)
+            if request.other:
+                tallies = await self._of_both(plan, request)
+            else:
+                tallies = await self._tallies(plan, request)
             (message,) = await self._answer(frozen, request, tallies, questions.distribution)
             return message
 
@@ -185,6 +196,23 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
                     for name, seen in (await run(count, [page])).items():
                         found[name] = found[name] + seen if name in found else seen
                 return await run(questions.suspicions, frozen, request.attribute, targets, found)
+
+    async def Pairs(  # noqa: N802
+        self, request: analyst_pb2.PairsRequest, context: object
+    ) -> bytes:
+        with _telling():
+            frozen, plan = await self._plan(request)
+            paired.domain_of(plan, request.attribute)
+            tallies = await self._tallies(plan, request)
+            levels = list(dict.fromkeys(cohort.level for cohort in tallies))
+            pages = self._store.batches(plan.survey, resolve(plan, request.selection))
+            async with self._analyses.process() as run:
+                count = partial(questions.set_pair_counts, frozen, request.attribute, levels)
+                found: dict[str, PairTally] = await run(count, [])
+                while page := await self._read(lambda: next(pages, None)):
+                    for name, seen in (await run(count, [page])).items():
+                        found[name] = found[name] + seen if name in found else seen
+                return await run(questions.set_pairs, frozen, request, tallies, found)
 
     async def Crosstab(  # noqa: N802
         self, request: analyst_pb2.CrosstabRequest, context: object
@@ -291,6 +319,17 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
             raise Ended(grpc.StatusCode.NOT_FOUND, str(error)) from None
         return frozen, plan
 
+    async def _of_both(self, plan: Plan, request: analyst_pb2.DistributionRequest) -> PackedTallies:
+        """Return the tallies of the views that ask two attributes together."""
+        asked = plan.questions_of([request.attribute, request.other])
+        if not asked:
+            raise InvalidInput(
+                f"no view asks {request.attribute!r} and {request.other!r} together: there is no "
+                "report that tells of both"
+            )
+        selected = resolve(plan, request.selection)
+        return await self._read(lambda: self._store.tallies(plan.survey, asked, selected))
+
     async def _tallies(
         self, plan: Plan, question: Question, *, none: bool = False
     ) -> PackedTallies:
@@ -305,7 +344,7 @@ class Analyst(analyst_pb2_grpc.AnalystServicer):
     ) -> PackedTallies:
         asked = plan.questions_of(plan.parts(attribute))
         return await self._read(
-            lambda: self._store.tallies(plan.survey, asked, resolve(plan, selection))
+            lambda: self._store.tallies(plan.survey, asked, resolve(plan, selection, attribute))
         )
 
     async def _answer(
@@ -359,11 +398,18 @@ def _together(groups: Mapping[str, Tallies], rows: int) -> Iterator[dict[str, Ta
         yield {name: groups[name] for name in names[begin : begin + most]}
 
 
-def _grouped(plan: Plan, tallies: PackedTallies, by: By.By) -> dict[str, PackedTallies]:
-    """Return the tallies of each level, in the plan's order, or of each period, in time's."""
+def _grouped(
+    plan: Plan, attribute: str, tallies: PackedTallies, by: By.By
+) -> dict[str, PackedTallies]:
+    """Return the tallies of each level, in the plan's order, of each map, in the names' order and
+    then of no map, or of each period, in time's."""
     if by == By.LEVEL:
         levels = tallies.grouped(lambda cohort: cohort.level)
         return {name: levels[name] for name in plan.levels if name in levels}
+    if by == By.MAP:
+        maps = tallies.grouped(lambda cohort: cohort.map)
+        names = (*plan.maps(attribute), "")
+        return {name or NO_MAP: maps[name] for name in names if name in maps}
     return dict(sorted(tallies.grouped(lambda cohort: cohort.period).items()))
 
 

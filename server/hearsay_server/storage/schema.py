@@ -101,6 +101,7 @@ tallies = sa.Table(
     sa.Column("attribute", Name, primary_key=True),
     sa.Column("level", Name, primary_key=True),
     sa.Column("period", Name, primary_key=True),
+    sa.Column("map", Name, primary_key=True),  # "" where none was chosen
     sa.Column("writer", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("tally", sa.LargeBinary, nullable=False),
 )

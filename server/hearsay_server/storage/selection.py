@@ -10,15 +10,16 @@ from ldp import InvalidInput
 
 @dataclass(frozen=True)
 class Selected:
-    """Levels, periods, and the ends of a range of periods, which belong to it.
+    """Levels, periods, the ends of a range of periods, which belong to it, and maps.
 
-    An empty field restricts nothing.
+    An empty field restricts nothing; an empty name among the maps stands for those who chose none.
     """
 
     levels: tuple[str, ...] = ()
     periods: tuple[str, ...] = ()
     first: str = ""
     last: str = ""
+    maps: tuple[str, ...] = ()
 
     def has(self, period: str) -> bool:
         """Tell whether a period is selected."""
@@ -35,16 +36,29 @@ _MOST_PERIODS = 1000
 """Periods that one request may name; a range may hold any number."""
 
 
-def resolve(plan: Plan, selection: analyst_pb2.Selection) -> Selected:
+def resolve(plan: Plan, selection: analyst_pb2.Selection, attribute: str = "") -> Selected:
     """Return what a request selects of a survey; without levels, all levels of the plan.
 
-    Raises `InvalidInput` for a level that the survey lacks, a name that is no period of the
-    survey, a range that ends before it begins, and more than 1000 periods.
+    Raises `InvalidInput` for a level that the survey lacks, a map that the attribute lacks, or any
+    where the request is not about one attribute, a name that is no period of the survey, a range
+    that ends before it begins, and more than 1000 periods.
     """
     first, last = selection.first_period, selection.last_period
     levels = tuple(dict.fromkeys(selection.levels))
     for name in levels:
         plan.level(name)
+    maps = tuple(dict.fromkeys(selection.maps))
+    if maps and not attribute:
+        raise InvalidInput(
+            "maps are selected in questions about one attribute: leave them out for rows, for "
+            "tests of forged reports, and for several attributes together"
+        )
+    for name in filter(None, maps):
+        known = plan.maps(attribute)
+        if name not in known:
+            raise InvalidInput(
+                f"{attribute!r} has no map {name!r}; it has {', '.join(known) or 'none'}"
+            )
     periods = tuple(dict.fromkeys(selection.periods))
     if len(periods) > _MOST_PERIODS:
         raise InvalidInput(
@@ -54,4 +68,4 @@ def resolve(plan: Plan, selection: analyst_pb2.Selection) -> Selected:
         period.start(plan.period, name)
     if last and first > last:
         raise InvalidInput(f"a range must not end before it begins, got {first!r} to {last!r}")
-    return Selected(levels or tuple(plan.levels), periods, first, last)
+    return Selected(levels or tuple(plan.levels), periods, first, last, maps)

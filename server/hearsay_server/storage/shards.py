@@ -15,7 +15,7 @@ from hearsay_server.storage.schema import counts, tallies
 from ldp import Tally
 
 _COHORT = [tallies.c[field.name] for field in fields(Cohort)]
-_LISTED = ("attribute", "level")
+_LISTED = ("attribute", "level", "map")
 _SELECT = sa.select(*_COHORT, tallies.c.writer, tallies.c.tally).order_by(
     *_COHORT, tallies.c.writer
 )

@@ -308,6 +308,8 @@ class Store:
             plan = sa.select(_surveys.c.revision).where(_surveys.c.survey == survey)
             conditions += [table.c.revision == plan.scalar_subquery(), table.c.level.in_(levels)]
         conditions += self._within(table.c.period, selected)
+        if selected.maps:
+            conditions.append(table.c.map.in_(selected.maps))
         with self.database.reading() as connection:
             return shards.read(connection, *conditions)
 
@@ -421,7 +423,8 @@ def _counts(plan: Plan) -> int:
     return sum(
         mechanism.tally_size
         for level in plan.levels.values()
-        for mechanism in level.mechanisms.values()
+        for by_map in level.by_map.values()
+        for mechanism in by_map.values()
     )
 
 

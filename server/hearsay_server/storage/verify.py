@@ -42,6 +42,7 @@ class Checked:
     recounted: int
     verdict: Verdict
     detail: str = ""
+    map: str = ""
 
 
 def verify(database: Database) -> Iterator[Checked]:
@@ -108,6 +109,7 @@ def _period(connection: sa.Connection, plan: Plan, period: str, kept: Counted) -
             tally.n if tally else 0,
             again.n if again else 0,
             _compare(tally, again, dropped=bool(kept.dropped)),
+            map=cohort.map,
         )
 
 

@@ -9,7 +9,8 @@ from ldp.core.mechanism import Categorical
 from ldp.errors import InvalidInput
 from ldp.estimating.windows import best_wave
 from ldp.mechanisms import CHAINS as _CHAINS
-from ldp.mechanisms import FREQUENCIES, NUMBERS, OTHER_FREQUENCIES
+from ldp.mechanisms import FREQUENCIES, NUMBERS, OTHER_FREQUENCIES, SetMechanism, best_for_sets
+from ldp.mechanisms import SETS as _SETS
 from ldp.mechanisms.numbers.hybrid import HybridMechanism
 from ldp.mechanisms.numbers.laplace import LaplaceMechanism
 from ldp.mechanisms.numbers.mean import MeanMechanism
@@ -89,11 +90,10 @@ _STEPPED: Mapping[str, Callable[[float, int], MeanMechanism]] = {
 """Makers from epsilon and the number of steps, of mechanisms that can have a grid of so many."""
 
 
-BINNED: Mapping[str, Callable[[int, float], Waves]] = {
-    "auto": Waves.over,
-    "waves": Waves.over,
-}
-"""Makers from (bins, epsilon), of the shares of ranges."""
+BINNED: Mapping[str, Callable[[tuple[int, ...], float], Waves]] = {"auto": Waves, "waves": Waves}
+"""Makers from (bins of each number, epsilon), of the shares of ranges."""
+SETS: Mapping[str, Callable[[int, int, float], SetMechanism]] = {"auto": best_for_sets, **_SETS}
+"""Makers from (items, items of the largest set, epsilon); "auto" takes the least variance."""
 
 
 def categorical(name: str, k: int, epsilon: float) -> Categorical:
@@ -117,9 +117,15 @@ def numeric(name: str, epsilon: float, steps: int = 0) -> MeanMechanism:
     return stepped(epsilon, steps) if stepped else make(epsilon)
 
 
-def binned(name: str, bins: int, epsilon: float) -> Waves:
-    """Calibrate the named mechanism for a number's bins; raise `InvalidInput` for another name."""
-    return _named(BINNED, name)(bins, epsilon)
+def binned(name: str, sides: tuple[int, ...], epsilon: float) -> Waves:
+    """Calibrate the named mechanism for the bins of one number or two; raise `InvalidInput` for
+    another name."""
+    return _named(BINNED, name)(sides, epsilon)
+
+
+def sets(name: str, items: int, most: int, epsilon: float) -> SetMechanism:
+    """Calibrate the named mechanism for sets; raise `InvalidInput` where it cannot be."""
+    return _named(SETS, name)(items, most, epsilon)
 
 
 def _named(makers: Mapping[str, _Maker], name: str) -> _Maker:

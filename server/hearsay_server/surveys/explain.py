@@ -11,21 +11,32 @@ from rich.markup import escape
 from rich.table import Table
 
 import hearsay.plans.plan
-from hearsay.plans.domains import Binned, Categorical, Numeric
+from hearsay.plans.domains import Binned, Categorical, Grid, Numeric, Ratings, SetOf
 from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import survey_pb2
-from hearsay_server.surveys import explain_views, graded, over_time
+from hearsay_server.surveys import (
+    explain_pairs,
+    explain_sets,
+    explain_views,
+    graded,
+    over_time,
+)
 from hearsay_server.surveys import survey as surveys
+from hearsay_server.surveys.explain_pairs import Pair
 from hearsay_server.surveys.explain_views import Together
 from hearsay_server.surveys.over_time import Cost
 from hearsay_server.surveys.survey import Question
 from ldp import InvalidInput, Mechanism, PolicyMeanTable
+from ldp.core.mechanism import Categorical as CategoricalMechanism
 from ldp.core.repeated import Repeats
 from ldp.estimating.points import precision
+from ldp.estimating.pooling import planned_covariance
 from ldp.mechanisms.numbers.mean import MeanMechanism
 from ldp.mechanisms.ranges.waves import Waves
 from ldp.planning.budget import Decision
 
+_MOST_VALUES = 256
+"""Values up to which the error of several maps together is that of pooling by likelihood."""
 _OVER_TIME = (
     "The sum is what ledgers and caps count. The other epsilon bounds what all reports tell but "
     "for a probability of delta, where nobody's times and levels depend on codes sent before. Of "
@@ -36,7 +47,8 @@ _OVER_TIME = (
 
 @dataclass(frozen=True)
 class Row:
-    """One question at one level: an attribute, or a view.
+    """One question at one level: an attribute, or a view. `map` is that of the people who chose one
+    of the attribute's maps, "" for none.
 
     `chance` is the share of records that report it, `error` the predicted standard error of a
     value's frequency (root mean square over values, if all are equally frequent) or of the mean
@@ -52,6 +64,7 @@ class Row:
     bytes: int
     error: float
     memo: float
+    map: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,9 +72,11 @@ class Explanation:
     """A survey as it would be resolved.
 
     `decision` names the attributes that a record reports and, where the budget was chosen, the
-    costs of the other ways. `rows` predict errors for `users` users at that level. `pooled` and
-    `strict` are the errors by attribute where they spread evenly over the levels, and where all
-    had the strictest. `together` compares views with attributes that are asked one by one.
+    costs of the other ways. `rows` predict errors for `users` users at that level and map. `pooled`
+    and `strict` are the errors by attribute where they spread evenly over the levels, and over the
+    maps and no map, and where all had the strictest level and no map. `together` compares views
+    with attributes that are asked one by one, and `pairs` are attributes that records report
+    together.
     `repeats` give the joint epsilon of the reports of several periods, and what they reveal, and
     `ranges` the errors of ranges and of the median, for numbers of which only a bin is collected.
     `costs` are of answers in `periods` periods, and `best` names mechanisms that cost less.
@@ -77,6 +92,7 @@ class Explanation:
     pooled: dict[str, float]
     strict: dict[str, float]
     together: Sequence[Together]
+    pairs: Sequence[Pair]
     periods: int
     costs: Sequence[Cost]
     best: Sequence[str]
@@ -98,15 +114,12 @@ def explain(
         raise InvalidInput(f"{source}: {error}") from None
     questions = surveys.questions(survey)
     rows = [row for level in plan.levels.values() for row in _rows(plan, level, users)]
-    levels = len(plan.levels)
     epsilons = [level.epsilon for level in plan.levels.values()]
     pooled, strict = {}, {}
     for name in plan.questions:
-        errors = [row.error for row in rows if row.attribute == name]
-        # Of n users an equal part is at each level: variances are so many times larger, and
-        # their inverses add up.
-        pooled[name] = math.sqrt(levels / sum(1 / error**2 for error in errors))
-        strict[name] = errors[0]  # levels are in order of epsilon
+        mine = [row for row in rows if row.attribute == name]
+        pooled[name] = _pooled(plan, mine, users)
+        strict[name] = mine[0].error  # levels are in order of epsilon, and no map comes first
     times, costs = over_time.costs(plan, periods)
     return Explanation(
         plan=plan,
@@ -121,6 +134,7 @@ def explain(
         pooled=pooled,
         strict=strict,
         together=explain_views.compared(survey, plan, users),
+        pairs=explain_pairs.of(plan, users),
         periods=times,
         costs=costs,
         best=over_time.best_mechanisms(plan, times) if times else [],
@@ -141,17 +155,40 @@ def _decision(decision: Decision) -> list[str]:
     return lines
 
 
+def _pooled(plan: Plan, rows: Sequence[Row], users: int) -> float:
+    """Return the error of an attribute where users spread evenly over its levels and maps."""
+    name, parts = rows[0].attribute, len(rows)
+    labels = len(plan.questions[name].domain.labels)
+    mechanisms = [plan.mechanism(row.level, name, row.map) for row in rows]
+    told = [each for each in mechanisms if isinstance(each, CategoricalMechanism)]
+    if not plan.maps(name) or labels > _MOST_VALUES:
+        # Of n users an equal part is in each: variances are so many times larger, and their
+        # inverses add up.
+        return math.sqrt(parts / sum(1 / row.error**2 for row in rows))
+    # Each map is precise about other values, which one number for all values cannot say.
+    users_of_each = users * rows[0].chance / parts
+    uniform = np.full(labels, 1 / labels)
+    covariance = planned_covariance([(each, users_of_each) for each in told], uniform)
+    return math.sqrt(float(np.trace(covariance)) / labels)
+
+
 def _rows(plan: Plan, level: Level, users: int) -> list[Row]:
     rows = []
     chances = (chance / (1 << 64) for chance in level.budget.chances)
-    for (name, mechanism), chance in zip(level.mechanisms.items(), chances, strict=True):
-        units = plan.questions[name].domain.units
-        error = units * math.sqrt(_variance(mechanism) / (users * chance))
-        size = mechanism.code_bytes
+    for (name, by_map), chance in zip(level.by_map.items(), chances, strict=True):
+        domain = plan.questions[name].domain
         memoizer = plan.memoizer(level.name, name)
         memo = memoizer.epsilon if memoizer else 0.0
-        row = Row(level.name, name, mechanism.name, mechanism.epsilon, chance, size, error, memo)
-        rows.append(row)
+        for chosen, mechanism in by_map.items():
+            variance = (
+                surveys.planned(domain, mechanism)
+                if isinstance(domain, SetOf | Ratings)
+                else _variance(mechanism)
+            )
+            error = domain.units * math.sqrt(variance / (users * chance))
+            size, epsilon = mechanism.code_bytes, mechanism.epsilon
+            row = Row(level.name, name, mechanism.name, epsilon, chance, size, error, memo, chosen)
+            rows.append(row)
     return rows
 
 
@@ -172,19 +209,22 @@ def _ranges(plan: Plan, level: Level, rows: Sequence[Row], users: int) -> list[s
     """Return lines on how well ranges and the median of binned numbers will be known."""
     lines = []
     for row in rows:
-        domain, mechanism = plan.attributes[row.attribute].domain, level.mechanisms[row.attribute]
+        domain, mechanism = plan.asked(row.attribute).domain, level.mechanisms[row.attribute]
         if row.level != level.name or not isinstance(domain, Binned):
             continue
         assert isinstance(mechanism, Waves)
         planned = precision([(mechanism, 1, Repeats())], domain.count)
         reports = users * row.chance
+        variance = mechanism.range_variance
         worst = math.sqrt(planned.worst_range_variance / reports)
         middle = math.sqrt(planned.middle_variance / reports)
         lines.append(
             f"{level.name}, {row.attribute}: the share of a range has an error of {row.error:.4f} "
             f"on average, {worst:.4f} at worst; the median one of "
-            f"{middle * (domain.high - domain.low):.4g}. No chances of these patterns and of plain "
-            f"waves would have {mechanism.gap:.2%} less variance on average"
+            f"{middle * (domain.high - domain.low):.4g}. The design's average variance is within "
+            f"{mechanism.gap:.2%} of the least that other chances of these patterns, or plain "
+            f"waves, could have, and within {variance / mechanism.least_range_variance - 1:.0%} of "
+            "the least of all channels that treat bins alike"
         )
     return lines
 
@@ -192,16 +232,34 @@ def _ranges(plan: Plan, level: Level, rows: Sequence[Row], users: int) -> list[s
 def _protections(question: Question) -> list[str]:
     """Return lines on which values are protected from which, at epsilon 1 of the attribute."""
     domain = question.domain
-    if isinstance(domain, Binned):
+    if isinstance(domain, SetOf | Ratings):
+        noun = "set" if isinstance(domain, SetOf) else "table of ratings"
+        return [f"{question.name}: every {noun} from every other, the empty one too, by epsilon"]
+    if isinstance(domain, Binned | Grid):
         kept = "where in a bin a number is never leaves the device"
         return [f"{question.name}: every bin from every other, by epsilon; {kept}"]
     if not isinstance(domain, Categorical):
         if domain.is_graded:
             return [f"{question.name}: {line}" for line in graded.protections(domain)]
         return [f"{question.name}: every number from every other, by epsilon"]
+    if not domain.maps:
+        return _of_values(question.name, domain)
+    lines = _of_values(f"{question.name}, no map", domain)
+    for name in domain.map_names:
+        lines += _of_values(f"{question.name}, {name}", domain.chosen(name))
+    return [
+        *lines,
+        f"{question.name}: the map that a person chose, or that they chose none, is sent in the "
+        "clear",
+        f"{question.name}: in several reports by different maps, only what all of them protect "
+        "stays protected",
+    ]
+
+
+def _of_values(place: str, domain: Categorical) -> list[str]:
     policy = domain.policy(1.0)
     if policy is None:
-        return [f"{question.name}: every value from every other, by epsilon"]
+        return [f"{place}: every value from every other, by epsilon"]
     lines = []
     for a, mine in enumerate(policy.members):
         for b, theirs in enumerate(policy.members):
@@ -211,9 +269,9 @@ def _protections(question: Question) -> list[str]:
             of, others = (_some([domain.values[v] for v in group]) for group in (mine, theirs))
             against = "each other" if a == b else others
             if math.isinf(distance):
-                lines.append(f"{question.name}: {of} may be told from {against} for certain")
+                lines.append(f"{place}: {of} may be told from {against} for certain")
             else:
-                lines.append(f"{question.name}: {of} from {against} by {distance:g} epsilon")
+                lines.append(f"{place}: {of} from {against} by {distance:g} epsilon")
     return lines
 
 
@@ -260,15 +318,21 @@ def show(explanation: Explanation, console: Console) -> None:
         if isinstance(attribute.domain, Numeric) and attribute.domain.is_graded:
             console.print()
             console.print(_told_apart(name, attribute.domain))
+    if told := explain_sets.lines(plan, explanation.users):
+        console.print("\n[bold]What sets and ratings tell[/bold]")
+        for line in told:
+            _print(f"  {line}", console)
     memos = any(row.memo for row in explanation.rows)
     if memos:
         console.print("\n[bold]What reports of several periods cost together[/bold]")
         for line in explanation.repeats:
             _print(f"  {line}", console)
     console.print()
-    table = Table(title=f"Each level by itself, with {explanation.users:,} users at it")
-    for heading in ("level", "attribute"):
-        table.add_column(heading)
+    maps = any(row.map for row in explanation.rows)
+    alone = "level and map" if maps else "level"
+    table = Table(title=f"Each {alone} by itself, with {explanation.users:,} users at it")
+    for heading in ("level", "attribute, map" if maps else "attribute"):
+        table.add_column(heading, overflow="fold")
     table.add_column("mechanism", no_wrap=True)
     for heading in ("epsilon", "reported", "bytes", "error", *(["memo"] if memos else [])):
         table.add_column(heading, justify="right")
@@ -277,7 +341,7 @@ def show(explanation: Explanation, console: Console) -> None:
         for row in mine:
             table.add_row(
                 row.level,
-                row.attribute,
+                f"{row.attribute}, {row.map}" if row.map else row.attribute,
                 row.mechanism,
                 f"{row.epsilon:.4f}",
                 f"{row.chance:.0%}",
@@ -297,7 +361,9 @@ def show(explanation: Explanation, console: Console) -> None:
         for line in explanation.best:
             _print(f"  {line}", console)
         console.print()
-    title = f"{explanation.users:,} users, evenly over the levels, against the strictest for all"
+    evenly, and_ = ("levels and maps", ", without a map,") if maps else ("levels", "")
+    users = f"{explanation.users:,} users"
+    title = f"{users}, evenly over the {evenly}, against the strictest{and_} for all"
     _print(
         "Errors are standard errors: of a frequency on average, if all values are equally "
         "frequent; of a mean, if numbers are spread evenly and noise is at its worst (on average "
@@ -325,6 +391,13 @@ def show(explanation: Explanation, console: Console) -> None:
             console,
         )
         explain_views.show(explanation.together, plan, explanation.users, console)
+    if explanation.pairs:
+        _print(
+            "Records tell of two attributes together, as long as their rows are kept. A test of "
+            "independence finds a dependence as often as one of so many users without privacy.",
+            console,
+        )
+        explain_pairs.show(explanation.pairs, explanation.users, console)
 
 
 def _print(line: str, console: Console) -> None:

@@ -17,13 +17,14 @@ from google.protobuf.message import Message
 
 import hearsay.plans.plan
 from hearsay.plans import period
-from hearsay.plans.domains import Binned, Categorical, Domain, Numeric
+from hearsay.plans.domains import Binned, Categorical, Domain, Grid, Numeric, Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.plans.views import View
 from hearsay.v1 import plan_pb2, survey_pb2
 from hearsay_server.surveys import catalogue, graded
-from ldp import InvalidInput, Mechanism
+from ldp import InvalidInput, Mechanism, SetSelection
 from ldp.core.exact import MAX_EPSILON, ONE, check_epsilon, float_below
+from ldp.estimating.ratings import RatedShares
 from ldp.mechanisms.ranges.wave_design import predicted_variance
 from ldp.mechanisms.ranges.waves import Waves
 from ldp.planning import budget as budgets
@@ -97,8 +98,9 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
 
     A level's epsilon falls on the questions (attributes that are in no view, and views) as the
     survey's budget says (`decide`), rounded down; every mechanism is calibrated to its share.
-    Where values are sensitive or have classes the mechanism is the one of least variance that their
-    policy allows (`ldp.planning.design`); a memoised attribute with fresh noise has a chain
+    Where values are sensitive or have classes, and for each map, the mechanism is the one of least
+    variance that their policy allows (`ldp.planning.design`); a memoised attribute with fresh noise
+    has a chain
     (`catalogue.CHAINS`). Raises `InvalidInput` that names the place for a survey that cannot be.
     """
     _check_name("name", survey.name)
@@ -121,11 +123,12 @@ def resolve(survey: survey_pb2.Survey) -> bytes:
         size = 0
         for question, share in zip(asked, budget.epsilons, strict=True):
             try:
-                mechanism = question.mechanism(share)
+                mechanism, mapped = question.mechanism(share), question.mapped(share)
             except InvalidInput as error:
                 raise InvalidInput(f"levels.{name}, {question.name}: {error}") from None
             level.mechanisms.append(hearsay.plans.plan.mechanism_message(mechanism))
-            size += mechanism.code_bytes
+            level.mapped.extend(map(hearsay.plans.plan.mechanism_message, mapped))
+            size += max(each.code_bytes for each in (mechanism, *mapped))
         if size > _MAX_RECORD:
             raise InvalidInput(
                 f"levels.{name}: a record takes {size} bytes, more than {_MAX_RECORD}: choose "
@@ -141,7 +144,7 @@ class Question:
     """An attribute or a view as it is budgeted for and resolved."""
 
     name: str
-    domain: Domain
+    domain: Domain | Grid
     weight: float
     cap: float
     asked_for: str
@@ -151,8 +154,17 @@ class Question:
 
     def mechanism(self, epsilon: float) -> Mechanism:
         """Calibrate the mechanism to a share of a record's epsilon."""
-        if isinstance(self.domain, Binned):
-            return catalogue.binned(self.asked_for or "auto", self.domain.count, epsilon)
+        if isinstance(self.domain, SetOf):
+            name, items = self.asked_for or "auto", len(self.domain.values)
+            return catalogue.sets(name, items, self.domain.most, epsilon)
+        if isinstance(self.domain, Ratings):
+            if self.asked_for not in ("", "auto", "set_selection"):
+                raise InvalidInput(
+                    f"mechanism must be auto or set_selection for ratings, got {self.asked_for!r}"
+                )
+            return SetSelection(2 * len(self.domain.keys), epsilon, self.domain.most)
+        if isinstance(self.domain, Binned | Grid):
+            return catalogue.binned(self.asked_for or "auto", self.domain.sides, epsilon)
         if isinstance(self.domain, Numeric) and self.asked_for == Waves.name:
             raise InvalidInput("waves are for numbers in bins: declare them, such as bins = 64")
         if isinstance(self.domain, Numeric):
@@ -180,17 +192,28 @@ class Question:
         # The policy's largest distance may be less than epsilon, by way of a third value.
         return replace(design(policy).mechanism, epsilon=epsilon)
 
+    def mapped(self, epsilon: float) -> list[Mechanism]:
+        """Return the mechanism of each of the domain's maps, in order, at a share of epsilon."""
+        if not isinstance(self.domain, Categorical):
+            return []
+        domains = map(self.domain.chosen, self.domain.map_names)
+        return [replace(self, domain=each, asked_for="").mechanism(epsilon) for each in domains]
+
     def variance(self, epsilon: float) -> float:
         """Predict the variance of one report: of a value's frequency on average, or of a number.
 
         For numbers, that of the worst one, in a population spread evenly over the range; where
         they have regions or a resolution, of all on average. For categories the least possible for
-        a uniform population. Where values or numbers are protected differently, as much more or
-        less than without as it is at the nearest epsilons for which a channel was designed.
-        For bins that of a range, on average over the ranges.
+        a uniform population, also where there are maps, as a person may choose none. Where values
+        or numbers are protected differently, as much more or less than without as it is at the
+        nearest epsilons for which a channel was designed.
+        For bins that of a range, on average over the ranges. For sets that of an item's share, for
+        ratings that of the share who rate a key, if half as many apply as may: `planned`.
         """
-        if isinstance(self.domain, Binned):
-            logs = _log_range_variances(self.domain.count)
+        if isinstance(self.domain, SetOf | Ratings):
+            return planned(self.domain, self.mechanism(epsilon))
+        if isinstance(self.domain, Binned | Grid):
+            logs = _log_range_variances(self.domain.sides)
             return math.exp(np.interp(math.log(epsilon), _ANCHORS, logs))
         factor = math.exp(np.interp(math.log(epsilon), _ANCHORS, self._log_factors))
         if not isinstance(self.domain, Categorical):
@@ -205,7 +228,7 @@ class Question:
         found: list[float] = []
         if isinstance(self.domain, Numeric) and self.domain.is_graded:
             for anchor in _ANCHORS:
-                noise = graded.noise(graded.table(self.domain, math.exp(anchor)))
+                noise = graded.predicted_noise(self.domain, math.exp(anchor))
                 plain = float(np.interp(anchor, _NOISE_ANCHORS, _log_noise()))
                 found.append(math.log(noise) - plain)
             return found
@@ -219,10 +242,20 @@ class Question:
         return found
 
 
+def planned(domain: SetOf | Ratings, mechanism: Mechanism) -> float:
+    """Predict the variance of one report of a set's item, or of the share who rate a key, where
+    people have half as many items, or rate half as many keys, as they may, and all are alike."""
+    share = domain.most / (2 * len(domain.labels))
+    if isinstance(domain, Ratings):
+        assert isinstance(mechanism, SetSelection)
+        mechanism = RatedShares.of(mechanism)
+    return float(np.mean(mechanism.variance(share, 1)))
+
+
 @lru_cache(maxsize=64)
-def _log_range_variances(bins: int) -> tuple[float, ...]:
+def _log_range_variances(sides: tuple[int, ...]) -> tuple[float, ...]:
     """The log variance of a range from one report, at the epsilons of `_ANCHORS`."""
-    found = (predicted_variance((bins,), math.exp(anchor)) for anchor in _ANCHORS)
+    found = (predicted_variance(sides, math.exp(anchor)) for anchor in _ANCHORS)
     return tuple(math.log(variance) for variance in found)
 
 
@@ -283,7 +316,7 @@ def questions(survey: survey_pb2.Survey) -> list[Question]:
 
 
 def _view(
-    view: View, domain: Domain, attributes: Mapping[str, Question], shared: Mapping[str, int]
+    view: View, domain: Domain | Grid, attributes: Mapping[str, Question], shared: Mapping[str, int]
 ) -> Question:
     """Return a view as a question; `shared` is among how many views an attribute's cap is."""
     parts = [attributes[name] for name in view.attributes]

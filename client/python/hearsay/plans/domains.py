@@ -1,28 +1,37 @@
 """What the answers to a question can be, and how mechanisms take them."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
+from itertools import product
 from numbers import Real
-from typing import ClassVar
-
-import numpy as np
+from typing import Any, ClassVar
 
 from hearsay.plans import regions
 from hearsay.plans.bins import Bins
 from hearsay.plans.points import Points
+from hearsay.plans.sets import Ratings as Ratings
+from hearsay.plans.sets import SetOf as SetOf
+from hearsay.plans.sets import check_names, find
 from ldp import Coins, Estimate, InvalidInput, Mechanism
 from ldp.core.exact import float_below
 from ldp.core.mechanism import Categorical as CategoricalMechanism
 from ldp.core.policy import Policy
-from ldp.mechanisms.ranges.waves import Waves
+from ldp.mechanisms.ranges.waves import MAX_BINS, Waves
 
 _GRID = 1 << 53
 """How many values, evenly spread over [-1, 1], may replace a number outside the domain."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+"""What a map may be called."""
+
+MOST_MAPS = 8
+"""The most maps of one attribute: people at one level and map are one cohort of the estimate."""
 
 # An error about an answer names its type only: messages end up in logs and crash reports, and
 # the answer must not.
@@ -33,7 +42,8 @@ class Categorical:
     """An answer that is one of `values`: at least two, all different, none empty.
 
     Where `sensitive` are given, the other values are ordinary: a report may reveal them.
-    `classes` are (values, scale) that have a smaller epsilon.
+    `classes` are (values, scale) that have a smaller epsilon. `maps` are (name, sensitive values),
+    by name: a person chooses one, which then holds as `sensitive`, or none (`chosen`).
     """
 
     statistic: ClassVar[str] = "frequency"
@@ -42,15 +52,10 @@ class Categorical:
     values: tuple[str, ...]
     sensitive: tuple[str, ...] = ()
     classes: tuple[tuple[tuple[str, ...], float], ...] = ()
+    maps: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def __post_init__(self) -> None:
-        if len(self.values) < 2:
-            raise InvalidInput(f"values must be at least two, got {list(self.values)}")
-        if "" in self.values:
-            raise InvalidInput("values must not be empty strings")
-        if len(self._categories) < len(self.values):
-            (twice, _), *_ = Counter(self.values).most_common(1)
-            raise InvalidInput(f"values must differ, got {twice!r} twice")
+        check_names("values", self.values, 2)
         if self.sensitive and self.classes:
             raise InvalidInput("give sensitive values or classes, not both")
         listed = [*self.sensitive, *(value for values, _ in self.classes for value in values)]
@@ -66,6 +71,53 @@ class Categorical:
                 raise InvalidInput(f"the scale of a class must lie in (0, 1], got {scale!r}")
         if self.classes and len(listed) == len(self.values) and max(s for _, s in self.classes) < 1:
             raise InvalidInput("some values must have all of epsilon: give a class the scale 1")
+        self._check_maps()
+
+    def _check_maps(self) -> None:
+        if self.maps and (self.sensitive or self.classes):
+            raise InvalidInput("give sensitive values, classes or maps, one of them")
+        if len(self.maps) > MOST_MAPS:
+            raise InvalidInput(f"there may be {MOST_MAPS} maps, got {len(self.maps)}")
+        known: dict[frozenset[str], str] = {}
+        for name, sensitive in self.maps:
+            # An empty one would stand for no map.
+            if not _NAME.fullmatch(name):
+                raise InvalidInput(
+                    'the name of a map is a lower-case letter, then letters, digits or "_", '
+                    f"at most 64 in all, got {name!r}"
+                )
+            if not sensitive:
+                raise InvalidInput(f"map {name!r} needs sensitive values: it would protect nothing")
+            try:
+                replace(self, sensitive=sensitive, maps=())
+            except InvalidInput as error:
+                raise InvalidInput(f"map {name!r}: {error}") from None
+            if len(sensitive) == len(self.values):
+                raise InvalidInput(
+                    f"map {name!r} lists all values: that holds for those who choose no map"
+                )
+            same = known.setdefault(frozenset(sensitive), name)
+            if same != name:
+                raise InvalidInput(
+                    f"maps {same!r} and {name!r} list the same values: the choice between them "
+                    "would tell something of a person, and protect nothing"
+                )
+
+    @property
+    def map_names(self) -> tuple[str, ...]:
+        """The names of the maps that a person may choose from, in order."""
+        return tuple(name for name, _ in self.maps)
+
+    def chosen(self, name: str) -> "Categorical":
+        """Return the domain as those have it who chose a map; "" stands for none.
+
+        Raises `InvalidInput` where there is no such map.
+        """
+        if not self.maps and not name:
+            return self
+        if name not in ("", *self.map_names):
+            raise InvalidInput(f"map must be one of {', '.join(self.map_names)}, got {name!r}")
+        return replace(self, sensitive=dict(self.maps).get(name, ()), maps=())
 
     def policy(self, epsilon: float) -> Policy | None:
         """Return the policy to keep at `epsilon`; None where all pairs are protected alike."""
@@ -101,12 +153,7 @@ class Categorical:
 
         Raises `InvalidInput` for anything else.
         """
-        if isinstance(answer, str):
-            category = self._categories.get(answer)
-        elif isinstance(answer, int | np.integer) and not isinstance(answer, bool):
-            category = self._categories.get(str(answer)) if abs(int(answer)) < 1 << 63 else None
-        else:
-            category = None
+        category = find(self._categories, answer)
         if category is None:
             raise InvalidInput(f"must be one of {self}, got another {type(answer).__name__}")
         return category
@@ -114,6 +161,10 @@ class Categorical:
     def anything(self, coins: Coins) -> int:
         """Return a value drawn uniformly from the domain, as `encode` returns values."""
         return coins.below(len(self.values))
+
+    def settled(self, value: int, coins: Coins) -> int:
+        """Return a value as a mechanism takes it: as it is."""
+        return value
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -249,6 +300,10 @@ class Numeric:
             return self.points.place(coins.below(len(self.points)))
         return 2 * coins.below(_GRID) / (_GRID - 1) - 1
 
+    def settled(self, value: float, coins: Coins) -> float:
+        """Return a value as a mechanism takes it: as it is."""
+        return value
+
     @property
     def units(self) -> float:
         """By how much a mechanism's parameter is multiplied in an answer's units."""
@@ -319,6 +374,11 @@ class Binned:
         """The names of the numbers that are estimated."""
         return tuple(self.points.label(index, index + 1) for index in range(self.count))
 
+    @property
+    def sides(self) -> tuple[int]:
+        """The number of bins, as `Grid` has two."""
+        return (self.count,)
+
     def encode(self, answer: object) -> int:
         """Return the bin of `answer`; raise `InvalidInput` as `Numeric.encode`."""
         return self.points.at_or_below(_number(answer, self.low, self.high, self.clamp))
@@ -326,6 +386,10 @@ class Binned:
     def anything(self, coins: Coins) -> int:
         """Return a value drawn uniformly from the domain, as `encode` returns values."""
         return coins.below(self.count)
+
+    def settled(self, value: int, coins: Coins) -> int:
+        """Return a value as a mechanism takes it: as it is."""
+        return value
 
     def in_units(self, estimate: Estimate) -> Estimate:
         """Return an estimate of a mechanism's parameters in the answers' units."""
@@ -349,6 +413,66 @@ class Binned:
             raise InvalidInput(f"{mechanism.name} does not fit {self.count} bins")
 
 
+@dataclass(frozen=True)
+class Grid:
+    """Two numbers of which only the bins are collected, as one of the rectangles that these make.
+
+    A rectangle is numbered columns r + c for bin r of the first number and bin c of the second.
+    Raises `InvalidInput` where there are more than `MAX_BINS`.
+    """
+
+    statistic: ClassVar[str] = "frequency"
+    """What is estimated of the answers, one number for each of `labels`."""
+    units: ClassVar[float] = 1.0
+    """By how much a mechanism's parameter is multiplied in an answer's units."""
+
+    first: Binned
+    second: Binned
+
+    def __post_init__(self) -> None:
+        if self.first.count * self.second.count > MAX_BINS:
+            raise InvalidInput(
+                f"two numbers have at most {MAX_BINS} rectangles of bins together, got "
+                f"{self.first.count} x {self.second.count} = {self.first.count * self.second.count}"
+            )
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """The numbers of bins."""
+        return self.first.count, self.second.count
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the numbers that are estimated."""
+        return tuple(map(", ".join, product(self.first.labels, self.second.labels)))
+
+    def anything(self, coins: Coins) -> int:
+        """Return a rectangle drawn uniformly."""
+        return coins.below(self.first.count * self.second.count)
+
+    def settled(self, value: int, coins: Coins) -> int:
+        """Return a value as a mechanism takes it: as it is."""
+        return value
+
+    def in_units(self, estimate: Estimate) -> Estimate:
+        """Return an estimate of a mechanism's parameters in the answers' units."""
+        return estimate
+
+    def __str__(self) -> str:
+        return f"{self.first} by {self.second}"
+
+    @property
+    def mechanisms(self) -> type[Mechanism]:
+        """The class of mechanisms that randomise rectangles."""
+        return Waves
+
+    def check(self, mechanism: Mechanism) -> None:
+        """Raise `InvalidInput` unless the mechanism is for these rectangles."""
+        if not isinstance(mechanism, Waves) or mechanism.sides != self.sides:
+            rows, columns = self.sides
+            raise InvalidInput(f"{mechanism.name} does not fit {rows} x {columns} bins")
+
+
 def _number(answer: object, low: float, high: float, clamp: bool) -> float:
     """Return an answer as a finite float, in [low, high] unless `clamp`."""
     # Not whatever has __float__: a numpy string has it too, and repeats itself in its error.
@@ -370,4 +494,7 @@ def _check_range(low: float, high: float) -> None:
         raise InvalidInput(f"low and high must be finite with low < high, got {low!r} and {high!r}")
 
 
-Domain = Categorical | Numeric | Binned
+Domain = Categorical | Numeric | Binned | SetOf | Ratings
+
+Value = Any
+"""An encoded answer: what a domain's `encode` and `anything` return."""

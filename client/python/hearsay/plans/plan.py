@@ -7,15 +7,15 @@ is computed again from its integers, so the server is not trusted with privacy.
 import hashlib
 import math
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from types import MappingProxyType
 
 from google.protobuf.message import DecodeError
 
 from hearsay.plans import period
-from hearsay.plans.domains import Binned, Categorical, Domain, Numeric
+from hearsay.plans.domains import Binned, Categorical, Domain, Grid, Numeric, Ratings, SetOf
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.views import MOST_TOGETHER, View, combined, view
 from hearsay.v1 import plan_pb2, survey_pb2
@@ -55,21 +55,30 @@ notehead."""
 
 
 @dataclass(frozen=True)
-class Attribute:
-    """What a survey wants to know of a person, or a view of several such attributes.
+class Question:
+    """What one mechanism randomises: an attribute, or a view of several.
 
-    `memo` is 0 where every report is drawn afresh. Otherwise a device keeps one permanent answer
-    per distinct value, of at most `memo` times a report's epsilon, and reports it every period:
-    itself where `memo` is 1, with fresh noise where it is more. Raises `InvalidInput` for
-    another `memo`, or one for anything but categories that are protected alike. `cap` is the most
-    epsilon that a report may have at any level.
+    `cap` is the most epsilon that a report may have at any level.
     """
 
     name: str
     title: str
-    domain: Domain
+    domain: Domain | Grid
     memo: float = 0.0
     cap: float = math.inf
+
+
+@dataclass(frozen=True)
+class Attribute(Question):
+    """What a survey wants to know of a person.
+
+    `memo` is 0 where every report is drawn afresh. Otherwise a device keeps one permanent answer
+    per distinct value, of at most `memo` times a report's epsilon, and reports it every period:
+    itself where `memo` is 1, with fresh noise where it is more. Raises `InvalidInput` for
+    another `memo`, or one for anything but categories that are protected alike.
+    """
+
+    domain: Domain
 
     def __post_init__(self) -> None:
         if not self.memo:
@@ -78,19 +87,25 @@ class Attribute:
             raise InvalidInput(f"memo must be 0, or finite and >= 1, got {self.memo!r}")
         if not isinstance(self.domain, Categorical):
             raise InvalidInput("memo is for categorical answers only")
-        if self.domain.sensitive or self.domain.classes:
+        if self.domain.sensitive or self.domain.classes or self.domain.maps:
             raise InvalidInput("memo is for values that are all protected alike")
 
 
 @dataclass(frozen=True)
 class Level:
     """A named epsilon of one whole record: the mechanism of each question at it, and which of
-    them a record reports. The budget has the questions in the order of `Plan.questions`."""
+    them a record reports. The budget has the questions in the order of `Plan.questions`.
+
+    `by_map` has, by question, the mechanism of those who chose each of its maps, by name, and
+    under "" the one of those who chose none, which is that of `mechanisms`. All mechanisms of a
+    question have one epsilon.
+    """
 
     name: str
     epsilon: float
     mechanisms: Mapping[str, Mechanism]
     budget: Budget
+    by_map: Mapping[str, Mapping[str, Mechanism]]
 
 
 @dataclass(frozen=True)
@@ -101,11 +116,12 @@ class Plan:
     Guarantee: whoever answers at a level sends reports that are, together, `level.epsilon`-LDP
     for the whole record (sequential composition over the questions that a record reports,
     checked in exact arithmetic); where an attribute's domain declares sensitive values or
-    classes, its policy takes the place of its epsilon. All reports of a memoised attribute
-    together, over periods, keep `Memoizer`'s guarantee. `default_level` is the level that a device
-    uses until the person chooses one; "" where the person must choose.
-    `levels_differ_at_most` bounds how much two levels' people differ in a share, or in a mean as a
-    part of its range; None where nothing is assumed.
+    classes, or the person chose one of its maps, its policy takes the place of its epsilon. All
+    reports of a memoised attribute together, over periods, keep `Memoizer`'s guarantee.
+    `default_level` is the level that a device uses until the person chooses one; "" where the
+    person must choose.
+    `levels_differ_at_most` bounds how much people of two levels, or of two maps, differ in a share,
+    or in a mean as a part of its range; None where nothing is assumed.
     """
 
     survey: str
@@ -113,28 +129,38 @@ class Plan:
     period: str
     revision: bytes
     attributes: Mapping[str, Attribute]
+    views: Mapping[str, View]
+    questions: Mapping[str, Question]
+    """The attributes that are in no view, then the views, each as one."""
     levels: Mapping[str, Level]
     default_level: str = ""
     levels_differ_at_most: float | None = None
-    views: Mapping[str, View] = field(default_factory=dict)
-
-    @cached_property
-    def questions(self) -> Mapping[str, Attribute]:
-        """The questions by name: the attributes that are in no view, then the views."""
-        return MappingProxyType(questions(self.attributes, self.views.values()))
 
     def parts(self, question: str) -> tuple[str, ...]:
         """Return the attributes that a question asks; of an attribute in no view itself."""
         asked = self.views.get(question)
         return (question,) if asked is None else asked.attributes
 
-    def questions_of(self, attributes: Iterable[str]) -> tuple[str, ...]:
+    def questions_of(self, attributes: Sequence[str]) -> tuple[str, ...]:
         """Return the questions that ask all of some attributes, in the plan's order."""
-        wanted = set(attributes)
-        return tuple(name for name in self.questions if wanted.issubset(self.parts(name)))
+        first, *others = attributes
+        return tuple(
+            name
+            for name in self._containing.get(first, ())
+            if all(other in self.parts(name) for other in others)
+        )
 
-    def asked(self, name: str) -> Attribute:
-        """Return an attribute, or a view as one; raise `InvalidInput` where there is none."""
+    @cached_property
+    def _containing(self) -> Mapping[str, Sequence[str]]:
+        """By attribute the questions that ask it."""
+        found: dict[str, list[str]] = {}
+        for name in self.questions:
+            for part in self.parts(name):
+                found.setdefault(part, []).append(name)
+        return found
+
+    def asked(self, name: str) -> Question:
+        """Return an attribute or a view; raise `InvalidInput` where there is none."""
         found = self.attributes.get(name) or self.questions.get(name)
         if found is None:
             names = ", ".join([*self.attributes, *self.views])
@@ -166,6 +192,29 @@ class Plan:
             raise InvalidInput(f"level must be one of {', '.join(self.levels)}, got {name!r}")
         return self.levels[name]
 
+    def maps(self, attribute: str) -> tuple[str, ...]:
+        """Return the names of an attribute's maps, in order; empty where it has none.
+
+        Raises `InvalidInput` where the survey lacks the attribute.
+        """
+        domain = self.asked(attribute).domain
+        return domain.map_names if isinstance(domain, Categorical) else ()
+
+    def mechanism(self, level: str, attribute: str, map_name: str = "") -> Mechanism:
+        """Return a question's mechanism of those who chose a level and a map; "" for no map.
+
+        Raises `InvalidInput` for a level, a question or a map that the survey lacks.
+        """
+        return self.level(level).by_map[attribute][self.map_of(attribute, map_name)]
+
+    def map_of(self, attribute: str, name: str) -> str:
+        """Return the name of a map, or "" for none; raise `InvalidInput` where there is no such."""
+        if name and name not in (known := self.maps(attribute)):
+            listed = f"one of {', '.join(known)}" if known else "left out"
+            raise InvalidInput(f"a map of {attribute!r} must be {listed}, got {name!r}")
+        _ = self.asked(attribute)
+        return name
+
     def memoizer(self, level: str, attribute: str) -> Memoizer | None:
         """Return the memoizer of a question; None where every report is drawn afresh.
 
@@ -176,9 +225,9 @@ class Plan:
             raise InvalidInput(
                 f"attribute must be one of {', '.join(self.questions)}, got {attribute!r}"
             )
-        mechanism = mechanisms[attribute]
         if not self.questions[attribute].memo:
             return None
+        mechanism = mechanisms[attribute]
         assert isinstance(mechanism, CategoricalMechanism)  # as `parse` has checked
         return Memoizer(mechanism)
 
@@ -247,10 +296,11 @@ def parse(data: bytes) -> Plan:
         period=survey.period,
         revision=hashlib.sha256(data).digest(),
         attributes=MappingProxyType(attributes),
+        views=MappingProxyType(views),
+        questions=MappingProxyType(asked),
         levels=MappingProxyType(levels),
         default_level=survey.default_level,
         levels_differ_at_most=most,
-        views=MappingProxyType(views),
     )
 
 
@@ -281,17 +331,21 @@ def views_of(survey: survey_pb2.Survey, attributes: Mapping[str, Attribute]) -> 
     return found
 
 
-def questions(attributes: Mapping[str, Attribute], views: Iterable[View]) -> dict[str, Attribute]:
+def questions(attributes: Mapping[str, Attribute], views: Iterable[View]) -> dict[str, Question]:
     """Return what a record reports: the attributes that are in no view, then the views."""
     views = tuple(views)
+    found: dict[str, Question]
     seen = {name for each in views for name in each.attributes}
     found = {name: attribute for name, attribute in attributes.items() if name not in seen}
     for each in views:
         asked = [attributes[name] for name in each.attributes]
-        domains = [one.domain for one in asked if isinstance(one.domain, Categorical)]
         title = " / ".join(one.title or one.name for one in asked)
         cap = min(one.cap for one in asked)
-        found[each.name] = Attribute(each.name, title, combined(domains), cap=cap)
+        try:
+            domain = combined([one.domain for one in asked])
+        except InvalidInput as error:
+            raise InvalidInput(f"views ({each.name}): {error}") from None
+        found[each.name] = Question(each.name, title, domain, cap=cap)
     return found
 
 
@@ -335,6 +389,12 @@ def _texts(survey: survey_pb2.Survey) -> Iterator[tuple[str, str]]:
             yield f"{place}: values", value
         for name in attribute.categorical.classes:
             yield f"{place}: classes", name
+        for value in attribute.set.values:
+            yield f"{place}: values", value
+        for key in attribute.ratings.keys:
+            yield f"{place}: keys", key
+        for name in attribute.categorical.maps:
+            yield f"{place}: maps", name
 
 
 def _check_text(place: str, text: str) -> None:
@@ -401,12 +461,18 @@ def _domain(attribute: survey_pb2.Attribute) -> Domain:
             tuple(categorical.values),
             tuple(categorical.sensitive),
             tuple((tuple(c.values), c.scale) for _, c in sorted(categorical.classes.items())),
+            tuple((name, tuple(m.sensitive)) for name, m in sorted(categorical.maps.items())),
         )
     if attribute.WhichOneof("domain") == "numeric":
         numeric = attribute.numeric
         if numeric.bins:
             if numeric.step:
                 raise InvalidInput("give bins or a step, not both")
+            if numeric.sensitive or numeric.resolution or numeric.cap:
+                raise InvalidInput(
+                    "numbers in bins are all protected alike: give bins, or sensitive regions or a "
+                    "resolution, not both"
+                )
             return Binned(numeric.low, numeric.high, numeric.clamp, numeric.bins)
         return Numeric(
             numeric.low,
@@ -417,13 +483,20 @@ def _domain(attribute: survey_pb2.Attribute) -> Domain:
             tuple((part.upto, part.within) for part in numeric.resolution),
             numeric.cap,
         )
-    raise InvalidInput("needs a domain: categorical or numeric")
+    if attribute.WhichOneof("domain") == "set":
+        given = attribute.set
+        return SetOf(tuple(given.values), given.at_most, given.clamp)
+    if attribute.WhichOneof("domain") == "ratings":
+        ratings = attribute.ratings
+        keys = tuple(ratings.keys)
+        return Ratings(keys, ratings.low, ratings.high, ratings.at_most, ratings.clamp)
+    raise InvalidInput("needs a domain: categorical, numeric, set or ratings")
 
 
 def _check_caps(
     level: Level,
     attributes: Mapping[str, Attribute],
-    asked: Mapping[str, Attribute],
+    asked: Mapping[str, Question],
     views: Mapping[str, View],
 ) -> None:
     """Raise `InvalidInput` where a record may report an attribute, in all views, above its cap."""
@@ -440,7 +513,7 @@ def _check_caps(
             )
 
 
-def _level(level: plan_pb2.Level, asked: Mapping[str, Attribute]) -> Level:
+def _level(level: plan_pb2.Level, asked: Mapping[str, Question]) -> Level:
     if len(level.mechanisms) != len(asked):
         raise InvalidInput(
             f"level {level.name!r} has {len(level.mechanisms)} mechanisms "
@@ -462,10 +535,45 @@ def _level(level: plan_pb2.Level, asked: Mapping[str, Attribute]) -> Level:
             f"level {level.name!r} promises epsilon {level.epsilon:g} for a record, "
             f"but the mechanisms of one add up to {budget.record_epsilon:.6g}"
         )
-    return Level(level.name, level.epsilon, MappingProxyType(mechanisms), budget)
+    by_map = _by_map(level, asked, mechanisms)
+    return Level(level.name, level.epsilon, MappingProxyType(mechanisms), budget, by_map)
 
 
-def _mechanism(wire: plan_pb2.Mechanism, attribute: Attribute) -> Mechanism:
+def _by_map(
+    level: plan_pb2.Level, attributes: Mapping[str, Question], mechanisms: Mapping[str, Mechanism]
+) -> Mapping[str, Mapping[str, Mechanism]]:
+    """Return a level's mechanisms by attribute and map; raise `InvalidInput` unless there is one
+    for each map, with the epsilon of the attribute's own."""
+    names = {
+        name: each.domain.map_names if isinstance(each.domain, Categorical) else ()
+        for name, each in attributes.items()
+    }
+    wanted = sum(map(len, names.values()))
+    if len(level.mapped) != wanted:
+        raise InvalidInput(
+            f"level {level.name!r} has {len(level.mapped)} mechanisms for {wanted} maps"
+        )
+    by_map = {name: {"": own} for name, own in mechanisms.items()}
+    places = ((attributes[name], chosen) for name, maps in names.items() for chosen in maps)
+    for (attribute, chosen), wire in zip(places, level.mapped, strict=True):
+        assert isinstance(attribute.domain, Categorical)  # no other domain has maps
+        own = mechanisms[attribute.name]
+        try:
+            mechanism = _mechanism(wire, replace(attribute, domain=attribute.domain.chosen(chosen)))
+            if mechanism.epsilon != own.epsilon:
+                raise InvalidInput(
+                    f"{mechanism.name} has epsilon {mechanism.epsilon:g}, and without a map it "
+                    f"is {own.epsilon:g}: they must be the same"
+                )
+        except InvalidInput as error:
+            raise InvalidInput(
+                f"level {level.name!r}, {attribute.name!r}, map {chosen!r}: {error}"
+            ) from error
+        by_map[attribute.name][chosen] = mechanism
+    return MappingProxyType({name: MappingProxyType(mine) for name, mine in by_map.items()})
+
+
+def _mechanism(wire: plan_pb2.Mechanism, attribute: Question) -> Mechanism:
     domain = attribute.domain
     integers = {p.name: tuple(p.values) for p in wire.parameters}
     if len(integers) != len(wire.parameters):

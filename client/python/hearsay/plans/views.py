@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from hearsay.plans.domains import Categorical, Domain
+from hearsay.plans.domains import Binned, Categorical, Domain, Grid
 from ldp import InvalidInput
 
 MOST_COMBINATIONS = 1 << 12
@@ -63,11 +63,15 @@ def view(names: Sequence[str], domains: Mapping[str, Domain], memos: frozenset[s
         if name not in domains:
             raise InvalidInput(f"{name!r} is no attribute; expected {', '.join(domains)}")
         domain = domains[name]
-        if not isinstance(domain, Categorical):
-            raise InvalidInput(f"{name!r} has no list of values: a view is of attributes that have")
+        if not isinstance(domain, Categorical | Binned):
+            raise InvalidInput(
+                f"{name!r} has neither a list of values nor bins: a view is of attributes that have"
+            )
+        if isinstance(domain, Categorical) and domain.maps:
+            raise InvalidInput(f"{name!r} has maps, and a view has none: leave one of them out")
         if name in memos:
             raise InvalidInput(f"{name!r} has a memo, and a view has none: leave one of them out")
-        sizes.append(len(domain.values))
+        sizes.append(len(domain.labels))
     if math.prod(sizes) > MOST_COMBINATIONS:
         counted = " x ".join(f"{name} ({k})" for name, k in zip(names, sizes, strict=True))
         raise InvalidInput(
@@ -77,24 +81,29 @@ def view(names: Sequence[str], domains: Mapping[str, Domain], memos: frozenset[s
     return View(tuple(names), tuple(sizes))
 
 
-def combined(domains: Sequence[Categorical]) -> Categorical:
+def combined(domains: Sequence[Domain]) -> Categorical | Grid:
     """Return the domain of the combinations of several domains' values.
 
+    Two numbers in bins are a `Grid`. Otherwise bins are values, all protected alike.
     A combination is protected as well as the best protected value in it: it may be revealed only if
     each of its values may be, and has the smallest scale of its values' classes. A value is then
     protected in every combination as its own domain declares, or better.
     """
-    labels = tuple(map(combination, product(*(domain.values for domain in domains))))
-    if all(domain.sensitive for domain in domains):
-        ordinary = [set(domain.ordinary) for domain in domains]
-        each = product(*(domain.values for domain in domains))
+    if len(domains) == 2 and all(isinstance(domain, Binned) for domain in domains):
+        first, second = (domain for domain in domains if isinstance(domain, Binned))
+        return Grid(first, second)
+    parts = [d if isinstance(d, Categorical) else Categorical(tuple(d.labels)) for d in domains]
+    labels = tuple(map(combination, product(*(part.values for part in parts))))
+    if all(part.sensitive for part in parts):
+        ordinary = [set(part.ordinary) for part in parts]
+        each = product(*(part.values for part in parts))
         sensitive = tuple(
             label
             for label, values in zip(labels, each, strict=True)
             if not all(v in may for v, may in zip(values, ordinary, strict=True))
         )
         return Categorical(labels, sensitive=sensitive)
-    scales = list(map(min, product(*map(_scales, domains))))
+    scales = list(map(min, product(*map(_scales, parts))))
     classes = tuple(
         (tuple(label for label, own in zip(labels, scales, strict=True) if own == scale), scale)
         for scale in sorted(set(scales))

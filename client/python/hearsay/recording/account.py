@@ -62,6 +62,12 @@ class Account:
         return life
 
     @property
+    def maps(self) -> Mapping[str, Sequence[str]]:
+        """The maps that reports were made by so far, by attribute that has maps; "" is none."""
+        maps: Mapping[str, Sequence[str]] = self._mine.get("maps", {})
+        return maps
+
+    @property
     def current(self) -> tuple[str, Sequence[str]]:
         """The latest period that was entered ("": none), and the questions reported in it."""
         return self._mine["period"], list(self._mine["spent"])
@@ -210,11 +216,19 @@ class Account:
         return first, caps.ends.timestamp()
 
     def report(
-        self, name: str, epsilon: float, *, calls: float, life: float, variation: float | None
+        self,
+        name: str,
+        epsilon: float,
+        *,
+        calls: float,
+        life: float,
+        variation: float | None,
+        chosen: str | None = None,
     ) -> None:
         """Note a report of `epsilon` in this period, and charge its costs to `calls` and `life`.
 
-        `variation` is the total variation of a fresh report, None where it only adds up.
+        `variation` is the total variation of a fresh report, None where it only adds up. `chosen`
+        is the map that it was made by, "" for none; None where there are no maps.
         """
         self._mine["spent"][name] = epsilon.hex()
         if self._left is not None:
@@ -224,6 +238,10 @@ class Account:
                 times = self._mine[kind].setdefault(name, {})
                 times[cost.hex()] = times.get(cost.hex(), 0) + 1
                 self._mine["costs"][kind].append(cost.hex())
+        if chosen is not None:
+            used = self._mine.setdefault("maps", {}).setdefault(name, [])
+            if chosen not in used:
+                used.append(chosen)
         if life and variation is not None:
             fresh = self._mine.setdefault("fresh", {}).setdefault(name, {})
             times = fresh.setdefault(life.hex(), {})

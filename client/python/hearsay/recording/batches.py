@@ -14,21 +14,23 @@ Batch = collector_pb2.Batch
 
 def together(reports: Sequence[Batch]) -> Batch:
     """Return a batch whose rows are these reports, of one period and revision, in this order."""
-    codes: dict[tuple[str, str], list[bytes | None]] = {}
+    codes: dict[tuple[str, str, str], list[bytes | None]] = {}
     for row, report in enumerate(reports):
         let_others(row)
         for column in report.columns:
-            kept = codes.setdefault((column.attribute, column.level), [None] * len(reports))
+            cohort = column.attribute, column.level, column.map
+            kept = codes.setdefault(cohort, [None] * len(reports))
             kept[row] = column.codes
     first = reports[0]
     columns = []
-    for (attribute, level), by_row in sorted(codes.items()):
+    for (attribute, level, chosen), by_row in sorted(codes.items()):
         columns.append(
             collector_pb2.Column(
                 attribute=attribute,
                 level=level,
                 codes=b"".join(code for code in by_row if code is not None),
                 present=presence.pack([code is not None for code in by_row]),
+                map=chosen,
             )
         )
     return Batch(
@@ -57,6 +59,7 @@ def only(batch: Batch, rows: Sequence[int]) -> Batch:
                     attribute=column.attribute,
                     level=column.level,
                     codes=column.codes[begin : begin + width],
+                    map=column.map,
                 )
     return together(reports)
 

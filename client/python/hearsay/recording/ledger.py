@@ -9,6 +9,7 @@ from hashlib import blake2b
 
 from hearsay.choices import Caps
 from hearsay.plans import period
+from hearsay.plans.domains import Value
 from hearsay.recording import outbox
 from hearsay.recording.account import AHEAD, Account
 from hearsay.recording.randomize import randomize
@@ -52,6 +53,9 @@ class Spending:
     A report of a view counts for each attribute in it, with all of its epsilon, so that the sum
     over attributes may be more than was spent; `epsilon` is then the most that one record spends
     on the attribute, in all views.
+
+    `maps` are the maps that reports were made by so far, "" standing for none, where the attribute
+    has maps: of several reports only the values that all of these maps protect stay protected.
     """
 
     attribute: str
@@ -61,6 +65,7 @@ class Spending:
     left: float | None
     answered: bool
     composed: float
+    maps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,7 @@ class Ledger:
         self,
         person: str,
         terms: Terms,
-        values: Mapping[str, int | float | None],
+        values: Mapping[str, Value | None],
         *,
         moment: Moment,
         caps: Caps,
@@ -169,6 +174,7 @@ class Ledger:
                 left=account.left(name, asked, (caps, *own)),
                 answered=not answered.isdisjoint(asked),
                 composed=account.composed(asked),
+                maps=tuple(account.maps.get(name, ())),
             )
             for name, asked in terms.containing.items()
         ]

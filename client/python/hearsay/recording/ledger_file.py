@@ -30,9 +30,10 @@ class SurveyFile:
     `caps` are the person's own, the caps for life included; `people` is how many accounts others
     than the device's own user have; `spent` maps attributes to how many times each epsilon was
     spent; `composed` to the epsilon of all these together but for a probability of 1e-6
-    (`Spending.composed`); `left` is the epsilon that the person's caps for life leave, None
-    without one; `answered` the attributes reported in the latest `period`; `waiting` the queued
-    batches and reports.
+    (`Spending.composed`); `left` is the epsilon that the person's caps for life leave, None without
+    one; `maps` the maps that reports were made by, "" for none, by attribute that has maps;
+    `answered` the attributes reported in the latest `period`; `waiting` the queued batches and
+    reports.
     """
 
     survey: str
@@ -48,6 +49,7 @@ class SurveyFile:
     counters: dict[str, int]
     waiting: tuple[Batch, ...]
     sent: tuple[Sent, ...]
+    maps: dict[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,7 @@ def _survey(connection: sqlite3.Connection, name: str, person: bytes) -> SurveyF
             question: _left(account, plan, question, caps)
             for question in (plan.questions if plan else account.life)
         },
+        maps={attribute: tuple(used) for attribute, used in account.maps.items()},
         counters=dict(all_of("SELECT name, count FROM counters WHERE survey = ? ORDER BY name")),
         waiting=tuple(Batch.FromString(data) for (data,) in [*batches, *reports]),
         sent=tuple(

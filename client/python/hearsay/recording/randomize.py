@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 
 from hearsay.choices import Caps
+from hearsay.plans.domains import Value
 from hearsay.plans.memo import Memoizer
 from hearsay.recording.account import Account
 from hearsay.recording.terms import Terms
@@ -27,7 +28,7 @@ INVALID = "invalid"
 
 def randomize(
     report: collector_pb2.Batch,
-    values: Mapping[str, int | float | None],
+    values: Mapping[str, Value | None],
     terms: Terms,
     account: Account,
     caps: Sequence[Caps],
@@ -36,7 +37,7 @@ def randomize(
 ) -> tuple[list[str], dict[str, str]]:
     """Add the randomised answers that the account and caps allow to a report, as its columns.
 
-    `values` are by attribute and as mechanisms take them; None stands for an answer outside the
+    `values` are by attribute and as domains encode them; None stands for an answer outside the
     domain. A view is reported where all its attributes have a value, or None. `where` has the
     transaction in which memos are kept, the store's salt and the person's key. The account spends
     the epsilon of each report. Returns the attributes that were taken, by one question at least,
@@ -50,7 +51,7 @@ def randomize(
     dropped: dict[str, str] = {}
     for name in _asked(terms, values):
         level = terms.levels[name]
-        mechanism = level.mechanisms[name]
+        mechanism = terms.mechanisms[name]
         calls = account.calls_cost(terms, name)
         if not account.is_drawn(name):
             dropped[name] = IDLE
@@ -75,12 +76,20 @@ def randomize(
             value = terms.value(name, values, coins) if life else terms.anything(name, coins)
             code = mechanism.encode_one(mechanism.randomize(value, coins))
         variation = terms.variations[name]
-        account.report(name, mechanism.epsilon, calls=calls, life=life, variation=variation)
-        report.columns.add(attribute=name, level=level.name, codes=code)
+        chosen = terms.maps.get(name, "")
+        account.report(
+            name,
+            mechanism.epsilon,
+            calls=calls,
+            life=life,
+            variation=variation,
+            chosen=chosen if terms.plan.maps(name) else None,
+        )
+        report.columns.add(attribute=name, level=level.name, codes=code, map=chosen)
     return _by_attribute(terms, values, dropped)
 
 
-def _asked(terms: Terms, values: Mapping[str, int | float | None]) -> list[str]:
+def _asked(terms: Terms, values: Mapping[str, Value | None]) -> list[str]:
     """Return the questions about some attributes: attributes in no view as given, then views."""
     asked = [name for name in values if name in terms.levels]
     views = terms.plan.views.values() if len(asked) < len(values) else ()
@@ -92,7 +101,7 @@ def _asked(terms: Terms, values: Mapping[str, int | float | None]) -> list[str]:
 
 
 def _by_attribute(
-    terms: Terms, values: Mapping[str, int | float | None], dropped: Mapping[str, str]
+    terms: Terms, values: Mapping[str, Value | None], dropped: Mapping[str, str]
 ) -> tuple[list[str], dict[str, str]]:
     """Return the attributes that a report has, and for each other one why it does not.
 

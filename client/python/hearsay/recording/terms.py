@@ -7,9 +7,10 @@ from types import MappingProxyType
 
 from hearsay.choices import Agreed, Caps, Choices, no_attribute
 from hearsay.interrupts import is_from_handler
+from hearsay.plans.domains import Value
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.plan import Level, Plan
-from ldp import Coins, InvalidInput
+from ldp import Coins, InvalidInput, Mechanism
 from ldp.core.losses import variation_of
 from ldp.planning.budget import Budget
 
@@ -22,12 +23,15 @@ def _epsilon_of(budget: Budget, attributes: tuple[int, ...]) -> float:
 
 @dataclass(frozen=True)
 class Terms:
-    """A plan as one person executes it: each question's level, the budget of a record, the withheld
-    attributes, and the memoizers of the memoised ones."""
+    """A plan as one person executes it: each question's level and mechanism, the maps that were
+    chosen, the budget of a record, the withheld attributes, and the memoizers of the memoised ones.
+    """
 
     plan: Plan
     level: Level
     levels: Mapping[str, Level]
+    maps: Mapping[str, str]
+    mechanisms: Mapping[str, Mechanism]
     budget: Budget
     withheld: frozenset[str]
     memoizers: Mapping[str, Memoizer]
@@ -36,9 +40,10 @@ class Terms:
     def of(cls, plan: Plan, choices: Choices, agreed: Agreed, withheld: frozenset[str]) -> "Terms":
         """Return the terms of one person under a plan that was agreed to.
 
-        Raises `InvalidInput` where the plan lacks a level or attribute, or a record at these
-        levels spends more than the loosest of them, or than the app agreed to. A view is reported
-        at the strictest of its attributes' levels.
+        Raises `InvalidInput` where the plan lacks a level, map or attribute, a map could reveal
+        more than the app agreed to, or a record at these levels spends more than the loosest of
+        them, or than the app agreed to. A view is reported at the strictest of its attributes'
+        levels.
         """
         if choices.level is None and not plan.default_level:
             raise InvalidInput(
@@ -55,6 +60,14 @@ class Terms:
             name: min((by_attribute[part] for part in plan.parts(name)), key=strictest.index)
             for name in plan.questions
         }
+        maps = {}
+        for name, chosen_map in choices.maps:
+            if name not in plan.attributes:
+                raise InvalidInput(no_attribute(plan, name))
+            if plan.map_of(name, chosen_map):
+                maps[name] = chosen_map
+                if name not in withheld:
+                    agreed.check_map(plan, name, chosen_map)
         budget = level.budget
         for position, (name, chosen) in enumerate(levels.items()):
             if chosen is not level:
@@ -64,6 +77,10 @@ class Terms:
             plan=plan,
             level=level,
             levels=MappingProxyType(levels),
+            maps=MappingProxyType(maps),
+            mechanisms=MappingProxyType(
+                {name: chosen.by_map[name][maps.get(name, "")] for name, chosen in levels.items()}
+            ),
             budget=budget,
             withheld=withheld,
             memoizers={name: memo for name, memo in memoizers.items() if memo is not None},
@@ -116,14 +133,14 @@ class Terms:
         None where reports only add up (`ldp.core.losses.variation_of`), and for memoised ones.
         """
         return {
-            name: None if name in self.memoizers else variation_of(level.mechanisms[name])
-            for name, level in self.levels.items()
+            name: None if name in self.memoizers else variation_of(mechanism)
+            for name, mechanism in self.mechanisms.items()
         }
 
     def cost(self, name: str) -> float:
         """Return the epsilon of a report of a question, or for a memoised one of a new memo."""
         memoizer = self.memoizers.get(name)
-        return memoizer.epsilon if memoizer else self.levels[name].mechanisms[name].epsilon
+        return memoizer.epsilon if memoizer else self.mechanisms[name].epsilon
 
     def check_caps(self, caps: Caps) -> None:
         """Raise `InvalidInput` where one record may spend more on an attribute than its cap allows,
@@ -133,7 +150,7 @@ class Terms:
                 raise InvalidInput(f"a cap of {name!r}: {no_attribute(self.plan, name)}")
         for name, cap in caps.attribute.items():
             asked = self.answered.intersection(self.containing[name])
-            each = [self.levels[question].mechanisms[question].epsilon for question in asked]
+            each = [self.mechanisms[question].epsilon for question in asked]
             epsilon = max([self._epsilon_of(asked), *each])
             if epsilon > cap:
                 levels = ", ".join(sorted({self.levels[question].name for question in asked}))
@@ -142,8 +159,8 @@ class Terms:
                     f"{cap:g}"
                 )
 
-    def encode(self, name: str, answer: object) -> int | float:
-        """Return an answer as the attribute's mechanisms take it.
+    def encode(self, name: str, answer: object) -> Value:
+        """Return an answer as the attribute's domain encodes it.
 
         Raises `InvalidInput`, without repeating the answer, where it is outside the domain.
         """
@@ -158,9 +175,7 @@ class Terms:
                 raise
             raise InvalidInput(f"{name} cannot be read: {type(error).__name__}") from None
 
-    def value(
-        self, question: str, values: Mapping[str, int | float | None], coins: Coins
-    ) -> int | float:
+    def value(self, question: str, values: Mapping[str, Value | None], coins: Coins) -> Value:
         """Return what a question's mechanism takes, given the value of each attribute it asks.
 
         None is an answer outside the domain: a value drawn uniformly from the attribute's domain
@@ -169,18 +184,23 @@ class Terms:
         view = self.plan.views.get(question)
         if view is None:
             value = values[question]
-            return self.anything(question, coins) if value is None else value
+            if value is None:
+                return self.anything(question, coins)
+            return self.plan.attributes[question].domain.settled(value, coins)
         found = []
         for name in view.attributes:
             value = values[name]
             domain = self.plan.attributes[name].domain
-            found.append(int(domain.anything(coins) if value is None else value))
+            anything: Value = domain.anything(coins)
+            found.append(int(anything if value is None else value))
         return view.category(found)
 
-    def anything(self, question: str, coins: Coins) -> int | float:
+    def anything(self, question: str, coins: Coins) -> Value:
         """Return a value drawn uniformly from a question's domain, as its mechanisms take it.
 
         It takes the place of an answer that may not be reported: whether a report leaves must not
         tell whether there is one.
         """
-        return self.plan.questions[question].domain.anything(coins)
+        domain = self.plan.questions[question].domain
+        drawn: Value = domain.anything(coins)
+        return domain.settled(drawn, coins)

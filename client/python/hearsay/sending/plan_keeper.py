@@ -6,6 +6,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -298,7 +299,7 @@ class PlanKeeper:
             self._terms[self._choices] = self._checked(plan, self._choices)
         else:
             try:
-                self._checked(plan, _least(plan))
+                self._checked(plan, replace(_least(plan), maps=self._choices.maps))
             except InvalidInput as error:
                 raise InvalidInput(
                     f"nobody could answer {plan.survey!r}, whatever level they choose: {error}"

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from hearsay.v1 import survey_pb2 as hearsay_dot_v1_dot_survey__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16hearsay/v1/admin.proto\x12\nhearsay.v1\x1a\x17hearsay/v1/survey.proto\"9\n\x13\x43reateSurveyRequest\x12\"\n\x06survey\x18\x01 \x01(\x0b\x32\x12.hearsay.v1.Survey\"\x14\n\x12ListSurveysRequest\"@\n\x13ListSurveysResponse\x12)\n\x07surveys\x18\x01 \x03(\x0b\x32\x18.hearsay.v1.SurveyStatus\"#\n\x11ShowSurveyRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\"\x83\x01\n\x12ShowSurveyResponse\x12(\n\x06status\x18\x01 \x01(\x0b\x32\x18.hearsay.v1.SurveyStatus\x12\x0c\n\x04plan\x18\x02 \x01(\x0c\x12\x0f\n\x07periods\x18\x1e \x03(\t\x12$\n\x07reports\x18\x1f \x03(\x0b\x32\x13.hearsay.v1.Reports\"<\n\x07Reports\x12\x11\n\tattribute\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\t\x12\x0f\n\x07reports\x18\x03 \x03(\x04\"4\n\x12\x43loseSurveyRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x0e\n\x06period\x18\x02 \x01(\t\"%\n\x13\x44\x65leteSurveyRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\"8\n\x14\x44\x65leteSurveyResponse\x12\x0f\n\x07\x62\x61tches\x18\x01 \x01(\x04\x12\x0f\n\x07records\x18\x02 \x01(\x04\"q\n\x0cSurveyStatus\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\x0c\x12\x0f\n\x07\x62\x61tches\x18\x04 \x01(\x04\x12\x0f\n\x07records\x18\x05 \x01(\x04\x12\x0e\n\x06\x63losed\x18\x06 \x01(\x08\x32\x8b\x03\n\x05\x41\x64min\x12I\n\x0c\x43reateSurvey\x12\x1f.hearsay.v1.CreateSurveyRequest\x1a\x18.hearsay.v1.SurveyStatus\x12N\n\x0bListSurveys\x12\x1e.hearsay.v1.ListSurveysRequest\x1a\x1f.hearsay.v1.ListSurveysResponse\x12K\n\nShowSurvey\x12\x1d.hearsay.v1.ShowSurveyRequest\x1a\x1e.hearsay.v1.ShowSurveyResponse\x12G\n\x0b\x43loseSurvey\x12\x1e.hearsay.v1.CloseSurveyRequest\x1a\x18.hearsay.v1.SurveyStatus\x12Q\n\x0c\x44\x65leteSurvey\x12\x1f.hearsay.v1.DeleteSurveyRequest\x1a .hearsay.v1.DeleteSurveyResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16hearsay/v1/admin.proto\x12\nhearsay.v1\x1a\x17hearsay/v1/survey.proto\"9\n\x13\x43reateSurveyRequest\x12\"\n\x06survey\x18\x01 \x01(\x0b\x32\x12.hearsay.v1.Survey\"\x14\n\x12ListSurveysRequest\"@\n\x13ListSurveysResponse\x12)\n\x07surveys\x18\x01 \x03(\x0b\x32\x18.hearsay.v1.SurveyStatus\"#\n\x11ShowSurveyRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\"\x83\x01\n\x12ShowSurveyResponse\x12(\n\x06status\x18\x01 \x01(\x0b\x32\x18.hearsay.v1.SurveyStatus\x12\x0c\n\x04plan\x18\x02 \x01(\x0c\x12\x0f\n\x07periods\x18\x1e \x03(\t\x12$\n\x07reports\x18\x1f \x03(\x0b\x32\x13.hearsay.v1.Reports\"I\n\x07Reports\x12\x11\n\tattribute\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\t\x12\x0f\n\x07reports\x18\x03 \x03(\x04\x12\x0b\n\x03map\x18\x04 \x01(\t\"4\n\x12\x43loseSurveyRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\x0e\n\x06period\x18\x02 \x01(\t\"%\n\x13\x44\x65leteSurveyRequest\x12\x0e\n\x06survey\x18\x01 \x01(\t\"8\n\x14\x44\x65leteSurveyResponse\x12\x0f\n\x07\x62\x61tches\x18\x01 \x01(\x04\x12\x0f\n\x07records\x18\x02 \x01(\x04\"q\n\x0cSurveyStatus\x12\x0e\n\x06survey\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\x0c\x12\x0f\n\x07\x62\x61tches\x18\x04 \x01(\x04\x12\x0f\n\x07records\x18\x05 \x01(\x04\x12\x0e\n\x06\x63losed\x18\x06 \x01(\x08\x32\x8b\x03\n\x05\x41\x64min\x12I\n\x0c\x43reateSurvey\x12\x1f.hearsay.v1.CreateSurveyRequest\x1a\x18.hearsay.v1.SurveyStatus\x12N\n\x0bListSurveys\x12\x1e.hearsay.v1.ListSurveysRequest\x1a\x1f.hearsay.v1.ListSurveysResponse\x12K\n\nShowSurvey\x12\x1d.hearsay.v1.ShowSurveyRequest\x1a\x1e.hearsay.v1.ShowSurveyResponse\x12G\n\x0b\x43loseSurvey\x12\x1e.hearsay.v1.CloseSurveyRequest\x1a\x18.hearsay.v1.SurveyStatus\x12Q\n\x0c\x44\x65leteSurvey\x12\x1f.hearsay.v1.DeleteSurveyRequest\x1a .hearsay.v1.DeleteSurveyResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,15 +43,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SHOWSURVEYRESPONSE']._serialized_start=248
   _globals['_SHOWSURVEYRESPONSE']._serialized_end=379
   _globals['_REPORTS']._serialized_start=381
-  _globals['_REPORTS']._serialized_end=441
-  _globals['_CLOSESURVEYREQUEST']._serialized_start=443
-  _globals['_CLOSESURVEYREQUEST']._serialized_end=495
-  _globals['_DELETESURVEYREQUEST']._serialized_start=497
-  _globals['_DELETESURVEYREQUEST']._serialized_end=534
-  _globals['_DELETESURVEYRESPONSE']._serialized_start=536
-  _globals['_DELETESURVEYRESPONSE']._serialized_end=592
-  _globals['_SURVEYSTATUS']._serialized_start=594
-  _globals['_SURVEYSTATUS']._serialized_end=707
-  _globals['_ADMIN']._serialized_start=710
-  _globals['_ADMIN']._serialized_end=1105
+  _globals['_REPORTS']._serialized_end=454
+  _globals['_CLOSESURVEYREQUEST']._serialized_start=456
+  _globals['_CLOSESURVEYREQUEST']._serialized_end=508
+  _globals['_DELETESURVEYREQUEST']._serialized_start=510
+  _globals['_DELETESURVEYREQUEST']._serialized_end=547
+  _globals['_DELETESURVEYRESPONSE']._serialized_start=549
+  _globals['_DELETESURVEYRESPONSE']._serialized_end=605
+  _globals['_SURVEYSTATUS']._serialized_start=607
+  _globals['_SURVEYSTATUS']._serialized_end=720
+  _globals['_ADMIN']._serialized_start=723
+  _globals['_ADMIN']._serialized_end=1118
 # @@protoc_insertion_point(module_scope)

@@ -42,14 +42,16 @@ class ShowSurveyResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[SurveyStatus, _Mapping]] = ..., plan: _Optional[bytes] = ..., periods: _Optional[_Iterable[str]] = ..., reports: _Optional[_Iterable[_Union[Reports, _Mapping]]] = ...) -> None: ...
 
 class Reports(_message.Message):
-    __slots__ = ("attribute", "level", "reports")
+    __slots__ = ("attribute", "level", "reports", "map")
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     LEVEL_FIELD_NUMBER: _ClassVar[int]
     REPORTS_FIELD_NUMBER: _ClassVar[int]
+    MAP_FIELD_NUMBER: _ClassVar[int]
     attribute: str
     level: str
     reports: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, attribute: _Optional[str] = ..., level: _Optional[str] = ..., reports: _Optional[_Iterable[int]] = ...) -> None: ...
+    map: str
+    def __init__(self, attribute: _Optional[str] = ..., level: _Optional[str] = ..., reports: _Optional[_Iterable[int]] = ..., map: _Optional[str] = ...) -> None: ...
 
 class CloseSurveyRequest(_message.Message):
     __slots__ = ("survey", "period")

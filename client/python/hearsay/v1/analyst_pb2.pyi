@@ -9,19 +9,21 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Selection(_message.Message):
-    __slots__ = ("levels", "periods", "first_period", "last_period")
+    __slots__ = ("levels", "periods", "first_period", "last_period", "maps")
     LEVELS_FIELD_NUMBER: _ClassVar[int]
     PERIODS_FIELD_NUMBER: _ClassVar[int]
     FIRST_PERIOD_FIELD_NUMBER: _ClassVar[int]
     LAST_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    MAPS_FIELD_NUMBER: _ClassVar[int]
     levels: _containers.RepeatedScalarFieldContainer[str]
     periods: _containers.RepeatedScalarFieldContainer[str]
     first_period: str
     last_period: str
-    def __init__(self, levels: _Optional[_Iterable[str]] = ..., periods: _Optional[_Iterable[str]] = ..., first_period: _Optional[str] = ..., last_period: _Optional[str] = ...) -> None: ...
+    maps: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, levels: _Optional[_Iterable[str]] = ..., periods: _Optional[_Iterable[str]] = ..., first_period: _Optional[str] = ..., last_period: _Optional[str] = ..., maps: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class EstimateRequest(_message.Message):
-    __slots__ = ("survey", "attribute", "selection", "confidence", "simultaneous", "method", "consistency", "forged", "recover", "top", "values", "sums")
+    __slots__ = ("survey", "attribute", "selection", "confidence", "simultaneous", "method", "consistency", "forged", "recover", "top", "values", "sums", "sizes")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     SELECTION_FIELD_NUMBER: _ClassVar[int]
@@ -34,6 +36,7 @@ class EstimateRequest(_message.Message):
     TOP_FIELD_NUMBER: _ClassVar[int]
     VALUES_FIELD_NUMBER: _ClassVar[int]
     SUMS_FIELD_NUMBER: _ClassVar[int]
+    SIZES_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     selection: Selection
@@ -46,7 +49,8 @@ class EstimateRequest(_message.Message):
     top: int
     values: _containers.RepeatedScalarFieldContainer[str]
     sums: _containers.RepeatedCompositeFieldContainer[ValueSet]
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., method: _Optional[str] = ..., consistency: _Optional[str] = ..., forged: _Optional[int] = ..., recover: _Optional[float] = ..., top: _Optional[int] = ..., values: _Optional[_Iterable[str]] = ..., sums: _Optional[_Iterable[_Union[ValueSet, _Mapping]]] = ...) -> None: ...
+    sizes: bool
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., method: _Optional[str] = ..., consistency: _Optional[str] = ..., forged: _Optional[int] = ..., recover: _Optional[float] = ..., top: _Optional[int] = ..., values: _Optional[_Iterable[str]] = ..., sums: _Optional[_Iterable[_Union[ValueSet, _Mapping]]] = ..., sizes: bool = ...) -> None: ...
 
 class ValueSet(_message.Message):
     __slots__ = ("values",)
@@ -61,9 +65,11 @@ class EstimateByRequest(_message.Message):
         BY_UNSPECIFIED: _ClassVar[EstimateByRequest.By]
         LEVEL: _ClassVar[EstimateByRequest.By]
         PERIOD: _ClassVar[EstimateByRequest.By]
+        MAP: _ClassVar[EstimateByRequest.By]
     BY_UNSPECIFIED: EstimateByRequest.By
     LEVEL: EstimateByRequest.By
     PERIOD: EstimateByRequest.By
+    MAP: EstimateByRequest.By
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     BY_FIELD_NUMBER: _ClassVar[int]
     question: EstimateRequest
@@ -119,7 +125,7 @@ class EstimateResponse(_message.Message):
     def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., statistic: _Optional[str] = ..., confidence: _Optional[float] = ..., simultaneous: bool = ..., reports: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., cohorts: _Optional[_Iterable[_Union[Cohort, _Mapping]]] = ..., method: _Optional[str] = ..., homogeneity: _Optional[float] = ..., warning: _Optional[str] = ..., group: _Optional[str] = ..., repeats: _Optional[float] = ..., detectable_difference: _Optional[float] = ..., rows_left_out: _Optional[int] = ..., more: bool = ..., sums: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., title: _Optional[str] = ...) -> None: ...
 
 class Row(_message.Message):
-    __slots__ = ("label", "estimate", "standard_error", "low", "high", "raw", "effective_sample_size", "shift_down", "shift_up", "alike", "alike_low", "alike_high")
+    __slots__ = ("label", "estimate", "standard_error", "low", "high", "raw", "effective_sample_size", "shift_down", "shift_up", "alike", "alike_low", "alike_high", "share", "share_standard_error", "share_low", "share_high")
     LABEL_FIELD_NUMBER: _ClassVar[int]
     ESTIMATE_FIELD_NUMBER: _ClassVar[int]
     STANDARD_ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -132,6 +138,10 @@ class Row(_message.Message):
     ALIKE_FIELD_NUMBER: _ClassVar[int]
     ALIKE_LOW_FIELD_NUMBER: _ClassVar[int]
     ALIKE_HIGH_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    SHARE_STANDARD_ERROR_FIELD_NUMBER: _ClassVar[int]
+    SHARE_LOW_FIELD_NUMBER: _ClassVar[int]
+    SHARE_HIGH_FIELD_NUMBER: _ClassVar[int]
     label: str
     estimate: float
     standard_error: float
@@ -144,23 +154,29 @@ class Row(_message.Message):
     alike: float
     alike_low: float
     alike_high: float
-    def __init__(self, label: _Optional[str] = ..., estimate: _Optional[float] = ..., standard_error: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., raw: _Optional[float] = ..., effective_sample_size: _Optional[float] = ..., shift_down: _Optional[float] = ..., shift_up: _Optional[float] = ..., alike: _Optional[float] = ..., alike_low: _Optional[float] = ..., alike_high: _Optional[float] = ...) -> None: ...
+    share: float
+    share_standard_error: float
+    share_low: float
+    share_high: float
+    def __init__(self, label: _Optional[str] = ..., estimate: _Optional[float] = ..., standard_error: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., raw: _Optional[float] = ..., effective_sample_size: _Optional[float] = ..., shift_down: _Optional[float] = ..., shift_up: _Optional[float] = ..., alike: _Optional[float] = ..., alike_low: _Optional[float] = ..., alike_high: _Optional[float] = ..., share: _Optional[float] = ..., share_standard_error: _Optional[float] = ..., share_low: _Optional[float] = ..., share_high: _Optional[float] = ...) -> None: ...
 
 class Cohort(_message.Message):
-    __slots__ = ("revision", "level", "period", "epsilon", "mechanism", "reports")
+    __slots__ = ("revision", "level", "period", "epsilon", "mechanism", "reports", "map")
     REVISION_FIELD_NUMBER: _ClassVar[int]
     LEVEL_FIELD_NUMBER: _ClassVar[int]
     PERIOD_FIELD_NUMBER: _ClassVar[int]
     EPSILON_FIELD_NUMBER: _ClassVar[int]
     MECHANISM_FIELD_NUMBER: _ClassVar[int]
     REPORTS_FIELD_NUMBER: _ClassVar[int]
+    MAP_FIELD_NUMBER: _ClassVar[int]
     revision: bytes
     level: str
     period: str
     epsilon: float
     mechanism: str
     reports: int
-    def __init__(self, revision: _Optional[bytes] = ..., level: _Optional[str] = ..., period: _Optional[str] = ..., epsilon: _Optional[float] = ..., mechanism: _Optional[str] = ..., reports: _Optional[int] = ...) -> None: ...
+    map: str
+    def __init__(self, revision: _Optional[bytes] = ..., level: _Optional[str] = ..., period: _Optional[str] = ..., epsilon: _Optional[float] = ..., mechanism: _Optional[str] = ..., reports: _Optional[int] = ..., map: _Optional[str] = ...) -> None: ...
 
 class CompareRequest(_message.Message):
     __slots__ = ("survey", "attribute", "first", "second", "confidence", "simultaneous")
@@ -229,7 +245,7 @@ class Difference(_message.Message):
     def __init__(self, label: _Optional[str] = ..., first: _Optional[float] = ..., second: _Optional[float] = ..., difference: _Optional[float] = ..., standard_error: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., p_value: _Optional[float] = ..., adjusted_p_value: _Optional[float] = ...) -> None: ...
 
 class DistributionRequest(_message.Message):
-    __slots__ = ("survey", "attribute", "selection", "confidence", "edges", "bins", "quantiles", "step", "ranges", "cumulative")
+    __slots__ = ("survey", "attribute", "selection", "confidence", "edges", "bins", "quantiles", "step", "ranges", "cumulative", "other", "other_ranges")
     SURVEY_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     SELECTION_FIELD_NUMBER: _ClassVar[int]
@@ -240,6 +256,8 @@ class DistributionRequest(_message.Message):
     STEP_FIELD_NUMBER: _ClassVar[int]
     RANGES_FIELD_NUMBER: _ClassVar[int]
     CUMULATIVE_FIELD_NUMBER: _ClassVar[int]
+    OTHER_FIELD_NUMBER: _ClassVar[int]
+    OTHER_RANGES_FIELD_NUMBER: _ClassVar[int]
     survey: str
     attribute: str
     selection: Selection
@@ -250,7 +268,9 @@ class DistributionRequest(_message.Message):
     step: float
     ranges: _containers.RepeatedCompositeFieldContainer[Range]
     cumulative: bool
-    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., edges: _Optional[_Iterable[float]] = ..., bins: _Optional[int] = ..., quantiles: _Optional[_Iterable[float]] = ..., step: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ..., cumulative: bool = ...) -> None: ...
+    other: str
+    other_ranges: _containers.RepeatedCompositeFieldContainer[Range]
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., edges: _Optional[_Iterable[float]] = ..., bins: _Optional[int] = ..., quantiles: _Optional[_Iterable[float]] = ..., step: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ..., cumulative: bool = ..., other: _Optional[str] = ..., other_ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ...) -> None: ...
 
 class Range(_message.Message):
     __slots__ = ("low", "high")
@@ -565,6 +585,62 @@ class Suspicion(_message.Message):
     statistic: float
     p_value: float
     def __init__(self, level: _Optional[str] = ..., reports: _Optional[int] = ..., test: _Optional[str] = ..., statistic: _Optional[float] = ..., p_value: _Optional[float] = ...) -> None: ...
+
+class PairsRequest(_message.Message):
+    __slots__ = ("survey", "attribute", "selection", "confidence", "top")
+    SURVEY_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    SELECTION_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    TOP_FIELD_NUMBER: _ClassVar[int]
+    survey: str
+    attribute: str
+    selection: Selection
+    confidence: float
+    top: int
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., selection: _Optional[_Union[Selection, _Mapping]] = ..., confidence: _Optional[float] = ..., top: _Optional[int] = ...) -> None: ...
+
+class PairsResponse(_message.Message):
+    __slots__ = ("survey", "attribute", "title", "confidence", "reports", "method", "repeats", "pairs", "pairs_left_out", "warning")
+    SURVEY_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    REPORTS_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    REPEATS_FIELD_NUMBER: _ClassVar[int]
+    PAIRS_FIELD_NUMBER: _ClassVar[int]
+    PAIRS_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    WARNING_FIELD_NUMBER: _ClassVar[int]
+    survey: str
+    attribute: str
+    title: str
+    confidence: float
+    reports: int
+    method: str
+    repeats: float
+    pairs: _containers.RepeatedCompositeFieldContainer[Pair]
+    pairs_left_out: int
+    warning: str
+    def __init__(self, survey: _Optional[str] = ..., attribute: _Optional[str] = ..., title: _Optional[str] = ..., confidence: _Optional[float] = ..., reports: _Optional[int] = ..., method: _Optional[str] = ..., repeats: _Optional[float] = ..., pairs: _Optional[_Iterable[_Union[Pair, _Mapping]]] = ..., pairs_left_out: _Optional[int] = ..., warning: _Optional[str] = ...) -> None: ...
+
+class Pair(_message.Message):
+    __slots__ = ("first", "second", "estimate", "standard_error", "low", "high", "independent")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    SECOND_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATE_FIELD_NUMBER: _ClassVar[int]
+    STANDARD_ERROR_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    INDEPENDENT_FIELD_NUMBER: _ClassVar[int]
+    first: str
+    second: str
+    estimate: float
+    standard_error: float
+    low: float
+    high: float
+    independent: float
+    def __init__(self, first: _Optional[str] = ..., second: _Optional[str] = ..., estimate: _Optional[float] = ..., standard_error: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., independent: _Optional[float] = ...) -> None: ...
 
 class ExportRowsRequest(_message.Message):
     __slots__ = ("survey", "selection", "since")

@@ -86,6 +86,11 @@ class AnalystStub(object):
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.FitRequest.SerializeToString,
                 response_deserializer=hearsay_dot_v1_dot_analyst__pb2.FitResponse.FromString,
                 _registered_method=True)
+        self.Pairs = channel.unary_unary(
+                '/hearsay.v1.Analyst/Pairs',
+                request_serializer=hearsay_dot_v1_dot_analyst__pb2.PairsRequest.SerializeToString,
+                response_deserializer=hearsay_dot_v1_dot_analyst__pb2.PairsResponse.FromString,
+                _registered_method=True)
         self.ExportRows = channel.unary_stream(
                 '/hearsay.v1.Analyst/ExportRows',
                 request_serializer=hearsay_dot_v1_dot_analyst__pb2.ExportRowsRequest.SerializeToString,
@@ -111,7 +116,7 @@ class AnalystServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def EstimateBy(self, request, context):
-        """The same for each level or period by itself, in order; `group` names it.
+        """The same for each level, period or map by itself, in order; `group` names it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -176,6 +181,15 @@ class AnalystServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Pairs(self, request, context):
+        """Reads the stored reports of a set and estimates which share of people have both of two items.
+        INVALID_ARGUMENT where a report has one member, and so tells no pairs. Takes time in proportion
+        to the stored reports.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ExportRows(self, request, context):
         """Streams the stored rows, as randomised as they came, period by period. The first message has
         the plan and no rows. Rows are in random order among those of 128 batches or more of their
@@ -233,6 +247,11 @@ def add_AnalystServicer_to_server(servicer, server):
                     servicer.Fit,
                     request_deserializer=hearsay_dot_v1_dot_analyst__pb2.FitRequest.FromString,
                     response_serializer=hearsay_dot_v1_dot_analyst__pb2.FitResponse.SerializeToString,
+            ),
+            'Pairs': grpc.unary_unary_rpc_method_handler(
+                    servicer.Pairs,
+                    request_deserializer=hearsay_dot_v1_dot_analyst__pb2.PairsRequest.FromString,
+                    response_serializer=hearsay_dot_v1_dot_analyst__pb2.PairsResponse.SerializeToString,
             ),
             'ExportRows': grpc.unary_stream_rpc_method_handler(
                     servicer.ExportRows,
@@ -490,6 +509,33 @@ class Analyst(object):
             '/hearsay.v1.Analyst/Fit',
             hearsay_dot_v1_dot_analyst__pb2.FitRequest.SerializeToString,
             hearsay_dot_v1_dot_analyst__pb2.FitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Pairs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hearsay.v1.Analyst/Pairs',
+            hearsay_dot_v1_dot_analyst__pb2.PairsRequest.SerializeToString,
+            hearsay_dot_v1_dot_analyst__pb2.PairsResponse.FromString,
             options,
             channel_credentials,
             insecure,

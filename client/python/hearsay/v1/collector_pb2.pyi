@@ -105,16 +105,18 @@ class Batch(_message.Message):
     def __init__(self, id: _Optional[bytes] = ..., survey: _Optional[str] = ..., revision: _Optional[bytes] = ..., period: _Optional[str] = ..., rows: _Optional[int] = ..., columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ...) -> None: ...
 
 class Column(_message.Message):
-    __slots__ = ("attribute", "level", "codes", "present")
+    __slots__ = ("attribute", "level", "codes", "present", "map")
     ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
     LEVEL_FIELD_NUMBER: _ClassVar[int]
     CODES_FIELD_NUMBER: _ClassVar[int]
     PRESENT_FIELD_NUMBER: _ClassVar[int]
+    MAP_FIELD_NUMBER: _ClassVar[int]
     attribute: str
     level: str
     codes: bytes
     present: bytes
-    def __init__(self, attribute: _Optional[str] = ..., level: _Optional[str] = ..., codes: _Optional[bytes] = ..., present: _Optional[bytes] = ...) -> None: ...
+    map: str
+    def __init__(self, attribute: _Optional[str] = ..., level: _Optional[str] = ..., codes: _Optional[bytes] = ..., present: _Optional[bytes] = ..., map: _Optional[str] = ...) -> None: ...
 
 class Result(_message.Message):
     __slots__ = ("status", "reason", "detail")

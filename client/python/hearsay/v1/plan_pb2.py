@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from hearsay.v1 import survey_pb2 as hearsay_dot_v1_dot_survey__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15hearsay/v1/plan.proto\x12\nhearsay.v1\x1a\x17hearsay/v1/survey.proto\"M\n\x04Plan\x12\"\n\x06survey\x18\x01 \x01(\x0b\x32\x12.hearsay.v1.Survey\x12!\n\x06levels\x18\x02 \x03(\x0b\x32\x11.hearsay.v1.Level\"b\n\x05Level\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x65psilon\x18\x02 \x01(\x01\x12)\n\nmechanisms\x18\x03 \x03(\x0b\x32\x15.hearsay.v1.Mechanism\x12\x0f\n\x07\x63hances\x18\x04 \x03(\x04\"U\n\tMechanism\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x65psilon\x18\x02 \x01(\x01\x12)\n\nparameters\x18\x03 \x03(\x0b\x32\x15.hearsay.v1.Parameter\")\n\tParameter\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06values\x18\x02 \x03(\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15hearsay/v1/plan.proto\x12\nhearsay.v1\x1a\x17hearsay/v1/survey.proto\"M\n\x04Plan\x12\"\n\x06survey\x18\x01 \x01(\x0b\x32\x12.hearsay.v1.Survey\x12!\n\x06levels\x18\x02 \x03(\x0b\x32\x11.hearsay.v1.Level\"\x89\x01\n\x05Level\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x65psilon\x18\x02 \x01(\x01\x12)\n\nmechanisms\x18\x03 \x03(\x0b\x32\x15.hearsay.v1.Mechanism\x12\x0f\n\x07\x63hances\x18\x04 \x03(\x04\x12%\n\x06mapped\x18\x05 \x03(\x0b\x32\x15.hearsay.v1.Mechanism\"U\n\tMechanism\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x65psilon\x18\x02 \x01(\x01\x12)\n\nparameters\x18\x03 \x03(\x0b\x32\x15.hearsay.v1.Parameter\")\n\tParameter\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06values\x18\x02 \x03(\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,10 +34,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_PLAN']._serialized_start=62
   _globals['_PLAN']._serialized_end=139
-  _globals['_LEVEL']._serialized_start=141
-  _globals['_LEVEL']._serialized_end=239
-  _globals['_MECHANISM']._serialized_start=241
-  _globals['_MECHANISM']._serialized_end=326
-  _globals['_PARAMETER']._serialized_start=328
-  _globals['_PARAMETER']._serialized_end=369
+  _globals['_LEVEL']._serialized_start=142
+  _globals['_LEVEL']._serialized_end=279
+  _globals['_MECHANISM']._serialized_start=281
+  _globals['_MECHANISM']._serialized_end=366
+  _globals['_PARAMETER']._serialized_start=368
+  _globals['_PARAMETER']._serialized_end=409
 # @@protoc_insertion_point(module_scope)

@@ -16,16 +16,18 @@ class Plan(_message.Message):
     def __init__(self, survey: _Optional[_Union[_survey_pb2.Survey, _Mapping]] = ..., levels: _Optional[_Iterable[_Union[Level, _Mapping]]] = ...) -> None: ...
 
 class Level(_message.Message):
-    __slots__ = ("name", "epsilon", "mechanisms", "chances")
+    __slots__ = ("name", "epsilon", "mechanisms", "chances", "mapped")
     NAME_FIELD_NUMBER: _ClassVar[int]
     EPSILON_FIELD_NUMBER: _ClassVar[int]
     MECHANISMS_FIELD_NUMBER: _ClassVar[int]
     CHANCES_FIELD_NUMBER: _ClassVar[int]
+    MAPPED_FIELD_NUMBER: _ClassVar[int]
     name: str
     epsilon: float
     mechanisms: _containers.RepeatedCompositeFieldContainer[Mechanism]
     chances: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, name: _Optional[str] = ..., epsilon: _Optional[float] = ..., mechanisms: _Optional[_Iterable[_Union[Mechanism, _Mapping]]] = ..., chances: _Optional[_Iterable[int]] = ...) -> None: ...
+    mapped: _containers.RepeatedCompositeFieldContainer[Mechanism]
+    def __init__(self, name: _Optional[str] = ..., epsilon: _Optional[float] = ..., mechanisms: _Optional[_Iterable[_Union[Mechanism, _Mapping]]] = ..., chances: _Optional[_Iterable[int]] = ..., mapped: _Optional[_Iterable[_Union[Mechanism, _Mapping]]] = ...) -> None: ...
 
 class Mechanism(_message.Message):
     __slots__ = ("name", "epsilon", "parameters")

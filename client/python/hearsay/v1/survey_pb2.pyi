@@ -42,13 +42,15 @@ class View(_message.Message):
     def __init__(self, attributes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Attribute(_message.Message):
-    __slots__ = ("name", "title", "weight", "cap", "categorical", "numeric", "mechanism", "memo")
+    __slots__ = ("name", "title", "weight", "cap", "categorical", "numeric", "set", "ratings", "mechanism", "memo")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TITLE_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     CAP_FIELD_NUMBER: _ClassVar[int]
     CATEGORICAL_FIELD_NUMBER: _ClassVar[int]
     NUMERIC_FIELD_NUMBER: _ClassVar[int]
+    SET_FIELD_NUMBER: _ClassVar[int]
+    RATINGS_FIELD_NUMBER: _ClassVar[int]
     MECHANISM_FIELD_NUMBER: _ClassVar[int]
     MEMO_FIELD_NUMBER: _ClassVar[int]
     name: str
@@ -57,12 +59,14 @@ class Attribute(_message.Message):
     cap: float
     categorical: Categorical
     numeric: Numeric
+    set: Set
+    ratings: Ratings
     mechanism: str
     memo: float
-    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., weight: _Optional[float] = ..., cap: _Optional[float] = ..., categorical: _Optional[_Union[Categorical, _Mapping]] = ..., numeric: _Optional[_Union[Numeric, _Mapping]] = ..., mechanism: _Optional[str] = ..., memo: _Optional[float] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., weight: _Optional[float] = ..., cap: _Optional[float] = ..., categorical: _Optional[_Union[Categorical, _Mapping]] = ..., numeric: _Optional[_Union[Numeric, _Mapping]] = ..., set: _Optional[_Union[Set, _Mapping]] = ..., ratings: _Optional[_Union[Ratings, _Mapping]] = ..., mechanism: _Optional[str] = ..., memo: _Optional[float] = ...) -> None: ...
 
 class Categorical(_message.Message):
-    __slots__ = ("values", "sensitive", "classes")
+    __slots__ = ("values", "sensitive", "classes", "maps")
     class ClassesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -70,13 +74,28 @@ class Categorical(_message.Message):
         key: str
         value: Class
         def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Class, _Mapping]] = ...) -> None: ...
+    class MapsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Map
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Map, _Mapping]] = ...) -> None: ...
     VALUES_FIELD_NUMBER: _ClassVar[int]
     SENSITIVE_FIELD_NUMBER: _ClassVar[int]
     CLASSES_FIELD_NUMBER: _ClassVar[int]
+    MAPS_FIELD_NUMBER: _ClassVar[int]
     values: _containers.RepeatedScalarFieldContainer[str]
     sensitive: _containers.RepeatedScalarFieldContainer[str]
     classes: _containers.MessageMap[str, Class]
-    def __init__(self, values: _Optional[_Iterable[str]] = ..., sensitive: _Optional[_Iterable[str]] = ..., classes: _Optional[_Mapping[str, Class]] = ...) -> None: ...
+    maps: _containers.MessageMap[str, Map]
+    def __init__(self, values: _Optional[_Iterable[str]] = ..., sensitive: _Optional[_Iterable[str]] = ..., classes: _Optional[_Mapping[str, Class]] = ..., maps: _Optional[_Mapping[str, Map]] = ...) -> None: ...
+
+class Map(_message.Message):
+    __slots__ = ("sensitive",)
+    SENSITIVE_FIELD_NUMBER: _ClassVar[int]
+    sensitive: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, sensitive: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Class(_message.Message):
     __slots__ = ("values", "scale")
@@ -121,3 +140,27 @@ class Resolution(_message.Message):
     upto: float
     within: float
     def __init__(self, upto: _Optional[float] = ..., within: _Optional[float] = ...) -> None: ...
+
+class Set(_message.Message):
+    __slots__ = ("values", "at_most", "clamp")
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    AT_MOST_FIELD_NUMBER: _ClassVar[int]
+    CLAMP_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.RepeatedScalarFieldContainer[str]
+    at_most: int
+    clamp: bool
+    def __init__(self, values: _Optional[_Iterable[str]] = ..., at_most: _Optional[int] = ..., clamp: bool = ...) -> None: ...
+
+class Ratings(_message.Message):
+    __slots__ = ("keys", "low", "high", "at_most", "clamp")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    AT_MOST_FIELD_NUMBER: _ClassVar[int]
+    CLAMP_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    low: float
+    high: float
+    at_most: int
+    clamp: bool
+    def __init__(self, keys: _Optional[_Iterable[str]] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., at_most: _Optional[int] = ..., clamp: bool = ...) -> None: ...

@@ -144,9 +144,13 @@ export function point(x: number, grid: number, coins: Coins): number {
 
 /** Round as `point`, but from the nearest multiple of 2^-32: a double beside a grid point's counts as the grid point. */
 export function place(x: number, grid: number, coins: Coins): number {
+  return rounded({ n: nearest(x, grid), d: 1n << 32n }, coins);
+}
+
+/** Return where x in [-1, 1] lies on 0..grid, in 2^-32 steps, to the nearest. */
+export function nearest(x: number, grid: number): bigint {
   const { n, d } = position(x, grid);
-  const near = ((n << 33n) + d) / (2n * d);
-  return rounded({ n: near, d: 1n << 32n }, coins);
+  return ((n << 33n) + d) / (2n * d);
 }
 
 /** Return where x in [-1, 1] lies on 0..grid. */

@@ -6,7 +6,7 @@ import { InvalidInput } from "../errors.js";
 import type { Mechanism } from "./mechanism.js";
 
 /** The integer that stands for a distance of one. */
-const UNIT = 1n << 58n;
+export const UNIT = 1n << 58n;
 
 /** The integer that stands for an infinite distance: no protection. */
 export const UNLIMITED = (1n << 64n) - 1n;
@@ -24,6 +24,12 @@ interface Declaration {
   readonly values: readonly string[];
   readonly sensitive: readonly string[];
   readonly classes: readonly { readonly values: readonly string[]; readonly scale: number }[];
+}
+
+/** What a domain of numbers declares about them. */
+interface GradedDeclaration {
+  readonly resolution?: readonly unknown[];
+  policy(epsilon: number, grid: number): Policy | undefined;
 }
 
 /** By pair of classes: the largest Q(y | x) / Q(y | x'); undefined where Q(y | x') can be zero. */
@@ -235,6 +241,18 @@ function raised(
   return compare(here, ratio) > 0 ? here : ratio;
 }
 
+/** Throw `InvalidInput` unless the mechanism protects numbers as their domain declares. */
+export function checkGraded(mechanism: Mechanism, domain: GradedDeclaration): void {
+  const { name, epsilon, policy } = mechanism;
+  // One without a policy protects all numbers alike, which a resolution does not allow for.
+  if (!policy && !domain.resolution?.length) return;
+  if (policy) {
+    const wanted = domain.policy(epsilon, policy.k - 1) ?? Policy.uniform(policy.k, epsilon);
+    if (policy.implies(wanted)) return;
+  }
+  throw new InvalidInput(`${name} keeps another policy than its numbers declare`);
+}
+
 /** Throw `InvalidInput` unless the mechanism protects the values as their domain declares. */
 export function checkDeclared(mechanism: Mechanism, domain: Declaration): void {
   const uniform = Policy.uniform(mechanism.k, mechanism.epsilon);
@@ -274,7 +292,7 @@ function checkSize(classes: number): void {
 }
 
 /** Return a distance in units of 2^-58, rounded down. */
-function units(distance: number): bigint {
+export function units(distance: number): bigint {
   const { n, d } = fromDouble(distance);
   return (n * UNIT) / d;
 }

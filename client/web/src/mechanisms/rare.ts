@@ -15,7 +15,7 @@ import { projective } from "./projective.js";
 import { cms, hcms } from "./sketch.js";
 import { ordered, policyTable, table } from "./table.js";
 
-export { checkDeclared } from "./policy.js";
+export { checkDeclared, checkGraded } from "./policy.js";
 
 /** The rare mechanisms by their names in a plan. */
 export const RARE: Readonly<Record<string, Kind>> = {

@@ -3,9 +3,9 @@
 import type { Coins } from "../coins.js";
 import { uniform, word } from "../core/draws.js";
 import { InvalidInput } from "../errors.js";
-import type { Value } from "../mechanisms/mechanism.js";
+import type { Policy } from "../mechanisms/policy.js";
 import { NEAR, Points } from "./points.js";
-import type { Rating, Ratings, SetOf } from "./sets.js";
+import type { Ratings, SetOf } from "./sets.js";
 
 /** Values with a smaller epsilon. */
 export interface Class {
@@ -69,6 +69,12 @@ export class Categorical {
     throw new InvalidInput(
       `map must be one of ${[...this.maps.keys()].join(", ")}, got ${JSON.stringify(map)}`,
     );
+  }
+
+  /** Return the ordinary values that are not allowed. */
+  notAmong(allowed: readonly string[]): readonly string[] {
+    const among = new Set(allowed);
+    return this.ordinary.filter((value) => !among.has(value));
   }
 
   private checkMaps(): void {
@@ -154,9 +160,29 @@ export class Numeric {
   encode(answer: unknown): number {
     const { low, high } = this;
     const value = numberIn(low, high, this.clamp, answer);
+    return this.place(value);
+  }
+
+  /** Return a finite number on the scale [-1, 1]. */
+  protected place(value: number): number {
     if (this.points) return this.points.place(this.points.atOrBelow(value));
-    const share = (value - low) / (high - low);
+    const share = (value - this.low) / (this.high - this.low);
     return Math.min(1, Math.max(-1, 2 * share - 1));
+  }
+
+  /** The ranges of numbers that a report may reveal: none, where all are protected alike. */
+  get ordinary(): readonly string[] {
+    return [];
+  }
+
+  /** Return the ordinary ranges that the allowed ones do not cover; throw `InvalidInput` for those that are none. */
+  notAmong(_: readonly string[]): readonly string[] {
+    return [];
+  }
+
+  /** Return the policy to keep at `epsilon` on grid + 1 points; undefined where all numbers are protected alike. */
+  policy(_: number, __: number): Policy | undefined {
+    return undefined;
   }
 
   /** Return a place in [-1, 1] drawn uniformly, of the points or of 2^53 numbers; see `Categorical.anything`. */
@@ -229,19 +255,3 @@ function numberIn(low: number, high: number, clamp: boolean, answer: unknown): n
 
 /** What an attribute's answers can be. */
 export type Domain = Categorical | Numeric | Binned | SetOf | Ratings;
-
-/** An answer as its domain encodes it; `settled` makes a mechanism's value of it. */
-export type Encoded = Value | readonly Rating[];
-
-/** Return an encoded answer as a mechanism takes it; of sets and ratings by draws. */
-export function settled(domain: Domain, encoded: Encoded, coins: Coins): Value {
-  if (domain.kind === "ratings") return domain.settled(encoded as readonly Rating[], coins);
-  if (domain.kind === "set") return domain.settled(encoded as readonly number[], coins);
-  return encoded as number;
-}
-
-/** Return a value of a domain drawn uniformly, as a mechanism takes it: it takes the place of an answer that
- * must not be reported. */
-export function anything(domain: Domain, coins: Coins): Value {
-  return settled(domain, domain.anything(coins), coins);
-}

@@ -7,7 +7,7 @@
 
 import type { Coins } from "../coins.js";
 import { compare, fromDouble, ONE } from "../core/exact.js";
-import { InvalidInput } from "../errors.js";
+import { at, InvalidInput, placed } from "../errors.js";
 import { build, type Mechanism } from "../mechanisms/index.js";
 import { Budget } from "./budget.js";
 import { sha256 } from "./digest.js";
@@ -119,12 +119,11 @@ export async function parsePlan(data: Uint8Array): Promise<Plan> {
     );
   }
   checkUnit(survey.period);
-  const hasSets = survey.attributes.some(({ set, ratings }) => set || ratings);
-  const sets = hasSets ? await import("./sets.js") : undefined; // few surveys have them
+  const rare = await rareDomains(survey.attributes);
   const attributes = new Map(
     survey.attributes.map((wire) => [
       wire.name,
-      at(wire.name, () => readAttribute(wire, survey.period, sets)),
+      at(wire.name, () => readAttribute(wire, survey.period, rare)),
     ]),
   );
   if (!attributes.size || attributes.size !== survey.attributes.length) {
@@ -178,23 +177,29 @@ function* texts(survey: WireSurvey): Generator<[place: string, text: string]> {
   }
 }
 
-/** Run a check; name the place in its `InvalidInput`. */
-function at<T>(place: string, check: () => T): T {
-  try {
-    return check();
-  } catch (error) {
-    throw placed(place, error);
-  }
+/** The modules of domains that few surveys have, where they are needed. */
+interface RareDomains {
+  readonly sets?: typeof import("./sets.js");
+  readonly graded?: typeof import("./graded.js");
 }
 
-function placed(place: string, error: unknown): unknown {
-  return error instanceof InvalidInput ? new InvalidInput(`${place}: ${error.message}`) : error;
+async function rareDomains(attributes: readonly WireAttribute[]): Promise<RareDomains> {
+  const hasSets = attributes.some(({ set, ratings }) => set || ratings);
+  const hasGraded = attributes.some(({ numeric }) => numeric && isGraded(numeric));
+  return {
+    ...(hasSets && { sets: await import("./sets.js") }),
+    ...(hasGraded && { graded: await import("./graded.js") }),
+  };
+}
+
+function isGraded({ sensitive, resolution, cap }: WireNumeric): boolean {
+  return sensitive.length > 0 || resolution.length > 0 || cap !== 0;
 }
 
 function readAttribute(
   wire: WireAttribute,
   unit: string,
-  sets: typeof import("./sets.js") | undefined,
+  { sets, graded }: RareDomains,
 ): Attribute {
   const { name, title, memo, cap = Infinity, categorical, numeric, set, ratings } = wire;
   let domain: Domain;
@@ -206,7 +211,7 @@ function readAttribute(
         .sort(([a], [b]) => compareBytes(utf8.encode(a), utf8.encode(b))),
     );
     domain = new Categorical(categorical.values, categorical.sensitive, classes, maps);
-  } else if (numeric) domain = readNumeric(numeric);
+  } else if (numeric) domain = readNumeric(numeric, graded);
   else if (set) domain = new sets!.SetOf(set.values, set.at_most, set.clamp);
   else if (ratings) {
     const { keys, low, high, at_most: most, clamp } = ratings;
@@ -226,10 +231,18 @@ function readAttribute(
   return { name, title, domain, memo, cap };
 }
 
-function readNumeric({ low, high, clamp, step, bins }: WireNumeric): Domain {
-  if (!bins) return new Numeric(low, high, clamp, step);
-  if (step) throw new InvalidInput("give bins or a step, not both");
-  return new Binned(low, high, clamp, bins);
+function readNumeric(wire: WireNumeric, graded: RareDomains["graded"]): Domain {
+  const { low, high, clamp, step, bins, sensitive, resolution, cap } = wire;
+  if (bins) {
+    if (step !== 0) throw new InvalidInput("give bins or a step, not both");
+    if (graded && isGraded(wire))
+      throw new InvalidInput("bins are for numbers that are all protected alike");
+    return new Binned(low, high, clamp, bins);
+  }
+  if (!graded || !isGraded(wire)) return new Numeric(low, high, clamp, step);
+  const regions = sensitive.map((each) => [each.low, each.high] as const);
+  const bands = resolution.map(({ upto, within }) => [upto, within] as const);
+  return new graded.GradedNumeric(low, high, clamp, step, regions, bands, cap);
 }
 
 /** Return what a record reports: the attributes that are in no view, then the views. */
@@ -384,6 +397,9 @@ async function readMechanism(wire: WireMechanism, { domain, cap }: Question): Pr
     (name === "waves") !== (domain.kind === "binned")
   ) {
     throw new InvalidInput(`${name} does not fit ${domain.kind} answers`);
+  }
+  if (domain.kind === "numeric" && (mechanism.policy || "resolution" in domain)) {
+    (await import("../mechanisms/rare.js")).checkGraded(mechanism, domain);
   }
   if (domain.kind === "binned") {
     const sides = mechanism.integers.get("sides")!;

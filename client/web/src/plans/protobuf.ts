@@ -27,6 +27,9 @@ export interface WireNumeric {
   clamp: boolean;
   step: number;
   bins: number;
+  sensitive: { low: number; high: number }[];
+  resolution: { upto: number; within: number }[];
+  cap: number;
 }
 
 export interface WireAttribute {
@@ -126,7 +129,9 @@ const MESSAGES: Readonly<Record<string, string>> = {
   Class: "values:s* scale:d",
   Map: "sensitive:s*",
   Categorical: "values:s* sensitive:s* classes:Class% maps:Map%",
-  Numeric: "low:d high:d clamp:t step:d bins:u",
+  Numeric: "low:d high:d clamp:t step:d bins:u sensitive:Region* resolution:Resolution* cap:d",
+  Region: "low:d high:d",
+  Resolution: "upto:d within:d",
   Attribute:
     "name:s title:s weight:r categorical:Categorical numeric:Numeric mechanism:s cap:o memo:d set:Set ratings:Ratings",
   Set: "values:s* at_most:u clamp:t",

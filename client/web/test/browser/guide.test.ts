@@ -20,7 +20,8 @@ function blocks(path: string, language: string): string[] {
   );
 }
 
-const [PAGE, VOUCHED, LATER, NODE] = blocks("docs/web.md", "ts") as [
+const [PAGE, MAPS, VOUCHED, LATER, NODE] = blocks("docs/web.md", "ts") as string[] as [
+  string,
   string,
   string,
   string,
@@ -111,11 +112,15 @@ describe.skipIf(MISSING)("the guide's code", () => {
       writeFileSync(join(folder, `src/${name}.ts`), code);
     }
     const imports = PAGE.split("\n").slice(0, 2).join("\n").replace(", recordDaily", "");
-    writeFileSync(
-      join(folder, "src/VOUCHED.ts"),
-      `${imports}\n${account}${VOUCHED}export { client };\n`,
+    for (const [name, code] of [
+      ["VOUCHED", `${account}${VOUCHED}`],
+      ["MAPS", MAPS],
+    ]) {
+      writeFileSync(join(folder, `src/${name}.ts`), `${imports}\n${code}export { client };\n`);
+    }
+    const files = ["PAGE", "MAPS", "LATER", "NODE", "README", "VOUCHED"].map(
+      (name) => `src/${name}.ts`,
     );
-    const files = ["PAGE", "LATER", "NODE", "README", "VOUCHED"].map((name) => `src/${name}.ts`);
     const options = "--noEmit --strict --target es2022 --module nodenext --types node".split(" ");
     const roots = ["--typeRoots", join(WEB, "node_modules/@types")];
     const tsc = join(WEB, "node_modules/.bin/tsc");

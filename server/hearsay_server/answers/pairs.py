@@ -1,0 +1,80 @@
+"""Answers about pairs of items, which reports tell and tallies do not."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from hearsay.plans.domains import SetOf
+from hearsay.plans.plan import Plan
+from hearsay.v1 import analyst_pb2
+from hearsay_server.answers.queries import CONFIDENCE, NoReports, Tallies, by_level
+from ldp import InvalidInput, SetSelection
+from ldp.core.repeated import Repeats
+from ldp.estimating import sets
+from ldp.estimating.pairs import PairTally
+
+_SHOWN = 100
+"""Pairs in an answer unless more are asked for."""
+
+
+def domain_of(plan: Plan, attribute: str) -> SetOf:
+    """Return the domain of a set; raise `InvalidInput` for another one."""
+    domain = plan.asked(attribute).domain
+    if not isinstance(domain, SetOf):
+        raise InvalidInput(f"{attribute!r} is no set of items: it has no pairs")
+    return domain
+
+
+def pairs(
+    plan: Plan,
+    question: analyst_pb2.PairsRequest,
+    tallies: Tallies,
+    found: Mapping[str, PairTally],
+) -> analyst_pb2.PairsResponse:
+    """Answer a `PairsRequest` from the counts of pairs at each level.
+
+    `tallies` are those of the same selection: they tell how often one person may be among the
+    reports. Raises `NoReports` where there are none.
+    """
+    domain = domain_of(plan, question.attribute)
+    if not found:
+        raise NoReports(f"there are no stored reports of {question.attribute!r} that tell pairs")
+    cohorts = by_level(plan, question.attribute, tallies)
+    levels = list(dict.fromkeys(cohort.level for cohort in tallies))
+    repeats: dict[str, Repeats] = dict(zip(levels, cohorts.repeats, strict=True))
+    each = []
+    for level, tally in found.items():
+        mechanism = plan.levels[level].mechanisms[question.attribute]
+        assert isinstance(mechanism, SetSelection)  # as `rows.pairs_by_level` has checked
+        each.append((mechanism, tally, repeats[level]))
+    estimate = sets.pairs(each)
+    confidence = question.confidence if question.HasField("confidence") else CONFIDENCE
+    low, high = estimate.interval(confidence)
+    n = sum(tally.n for _, tally, _ in each)
+    shares = np.sum([tally.n / n * m.debias(tally.first) for m, tally, _ in each], axis=0)
+    first, second = np.triu_indices(len(domain.values), 1)
+    order = np.argsort(-estimate.value, kind="stable")[: question.top or _SHOWN]
+    left = [level for level in levels if level not in found]
+    return analyst_pb2.PairsResponse(
+        survey=plan.survey,
+        attribute=question.attribute,
+        title=plan.asked(question.attribute).title,
+        confidence=confidence,
+        reports=n,
+        method=estimate.method,
+        repeats=max(own.factor for _, _, own in each),
+        pairs=[
+            analyst_pb2.Pair(
+                first=domain.values[first[place]],
+                second=domain.values[second[place]],
+                estimate=estimate.value[place],
+                standard_error=estimate.standard_error[place],
+                low=low[place],
+                high=high[place],
+                independent=shares[first[place]] * shares[second[place]],
+            )
+            for place in order.tolist()
+        ],
+        pairs_left_out=first.size - order.size,
+        warning=f"reports of {', '.join(left)} tell no pairs" if left else "",
+    )

@@ -1,0 +1,158 @@
+"""Answers about sets of items and ratings that other questions have no place for."""
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hearsay.plans.domains import Domain, Grid, Ratings, SetOf
+from hearsay.v1 import analyst_pb2
+from ldp import InvalidInput, SetBits
+from ldp.core.estimation import Cohorts, Estimate
+from ldp.core.estimator import Estimator
+from ldp.estimating.ratings import RatedShares, mean_ratings
+from ldp.estimating.sets import MeanSize, SetSizes
+from ldp.estimating.strata import Answer
+from ldp.mechanisms import SetMechanism
+
+Floats = NDArray[np.float64]
+
+RATED = "share who rated"
+"""The statistic of a comparison of ratings: by how much the shares of who rated a key differ."""
+
+
+def estimator(domain: Domain | Grid, mechanism: Estimator) -> Estimator:
+    """Return what estimates a domain's labels from a mechanism's reports: of ratings the shares who
+    rated each key, else the mechanism."""
+    if isinstance(domain, Ratings):
+        assert isinstance(mechanism, SetMechanism)  # as the plan was checked
+        return RatedShares.of(mechanism)
+    return mechanism
+
+
+def check(domain: Domain | Grid, attribute: str, question: analyst_pb2.EstimateRequest) -> None:
+    """Raise `InvalidInput` for what cannot be asked of sets and ratings, or of anything else."""
+    if not isinstance(domain, SetOf | Ratings):
+        if question.sizes:
+            raise InvalidInput(f"{attribute!r} is no set of items: it has no sizes")
+        return
+    if question.sums:
+        raise InvalidInput(
+            f"people may have several of {attribute!r}, so shares do not add up to a share of "
+            "people: ask for pairs of items, or for sizes"
+        )
+    if question.consistency or question.HasField("recover"):
+        raise InvalidInput(
+            f"shares of {attribute!r} need not sum to one: leave out consistency and recovery"
+        )
+    if isinstance(domain, Ratings) and (question.sizes or question.HasField("forged")):
+        raise InvalidInput(
+            f"{attribute!r} are ratings: neither their number nor what forged reports can do to "
+            "them can be asked"
+        )
+    if question.sizes and question.HasField("forged"):
+        raise InvalidInput("what forged reports can do to sizes is not known")
+
+
+def check_forged(cohorts: Cohorts) -> None:
+    """Raise `InvalidInput` where what forged reports can do is not known."""
+    if any(isinstance(mechanism, SetBits) for mechanism, _ in cohorts):
+        raise InvalidInput(
+            "what forged reports can do to set_bits is not known: it depends on how many people "
+            "are asked about an item"
+        )
+
+
+def size_rows(
+    domain: SetOf,
+    cohorts: Cohorts,
+    answered: Callable[[Cohorts], Answer],
+    confidence: float,
+    simultaneous: bool,
+) -> tuple[Estimate, list[analyst_pb2.Row], str]:
+    """Return the estimate of the mean size, rows of the shares of each size and of the mean, and a
+    warning.
+
+    `answered` estimates cohorts. Sizes are those of the people at levels that tell them.
+    """
+    rows: list[analyst_pb2.Row] = []
+    warnings = []
+    telling = [
+        (SetSizes.of(m), tally, own)
+        for (m, tally), own in zip(cohorts, cohorts.repeats, strict=True)
+        if isinstance(m, SetMechanism) and not isinstance(m, SetBits)
+    ]
+    if telling:
+        told = Cohorts([(m, t) for m, t, _ in telling], [own for *_, own in telling])
+        shares = answered(told).estimate
+        rows += _rows(
+            [str(size) for size in range(domain.most + 1)], shares, confidence, simultaneous
+        )
+        if domain.clamp:
+            warnings.append(
+                f"larger sets count as {domain.most} items: a share of {shares.value[-1]:.3f} have "
+                f"{domain.most} or more, and the shares of their items are too small"
+            )
+    if len(telling) < len(cohorts):
+        left = "all reports" if not telling else "some levels' reports"
+        warnings.append(f"{left} are set_bits, which tell the mean size alone")
+    mean = answered(
+        Cohorts([(MeanSize(_sets(m), domain.most), t) for m, t in cohorts], cohorts.repeats)
+    )
+    rows += _rows(["mean"], mean.estimate, confidence, False)
+    return mean.estimate, rows, "; ".join([*warnings, *([mean.warning] if mean.warning else [])])
+
+
+def _sets(mechanism: Estimator) -> SetMechanism:
+    assert isinstance(mechanism, SetMechanism)  # as the plan was checked
+    return mechanism
+
+
+def _rows(
+    labels: Sequence[str], found: Estimate, confidence: float, simultaneous: bool
+) -> list[analyst_pb2.Row]:
+    low, high = found.interval(confidence, simultaneous=simultaneous)
+    columns = zip(labels, found.value, found.standard_error, low, high, strict=True)
+    return [
+        analyst_pb2.Row(label=label, estimate=value, standard_error=error, low=bottom, high=top)
+        for label, value, error, bottom, top in columns
+    ]
+
+
+def rating_columns(
+    domain: Ratings,
+    cohorts: Cohorts,
+    shares: Estimate,
+    *,
+    alike: bool,
+    confidence: float,
+    simultaneous: bool,
+) -> tuple[dict[str, Floats], str]:
+    """Return the columns of ratings: the mean ratings on their scale, nan where they are unknown,
+    and the shares who rated; and a warning."""
+    means = mean_ratings(cohorts, alike=alike)
+    scale = (domain.high - domain.low) / 2
+    miss = (1 - confidence) / (len(domain.keys) if simultaneous else 1)
+    low, high = means.ends(-NormalDist().inv_cdf(miss / 2))
+    share_low, share_high = shares.interval(confidence, simultaneous=simultaneous)
+
+    def on_scale(values: Floats) -> Floats:
+        return np.where(means.known, domain.low + (values + 1) * scale, math.nan)
+
+    columns = {
+        "estimate": on_scale(means.value),
+        "standard_error": scale * means.standard_error,
+        "low": on_scale(low),
+        "high": on_scale(high),
+        "share": shares.value,
+        "share_standard_error": shares.standard_error,
+        "share_low": share_low,
+        "share_high": share_high,
+    }
+    unknown = [key for key, known in zip(domain.keys, means.known, strict=True) if not known]
+    if not unknown:
+        return columns, ""
+    listed = ", ".join(unknown[:5]) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
+    return columns, f"too few people rated {listed} for a mean: their share alone is told"

@@ -1,0 +1,245 @@
+"""Sets and ratings, from a device's answers to what an analyst is told."""
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from collected import DAYS, batch, register
+from command import hearsay
+from serving import submit
+
+from hearsay import Analyst, InvalidInput
+from hearsay.plans.domains import Ratings, SetOf
+from hearsay.plans.plan import Plan
+from ldp import SetBits, SetSelection
+
+APPS = ["mail", "maps", "chess", "news", "bank", "radio", "chat", "photo", "music", "notes"]
+KEYS = ["food", "staff", "rooms"]
+TOML = f"""
+name = "phones"
+title = "Which apps, and how were they?"
+period = "P1D"
+[levels]
+strict = 6.0
+open = 9.0
+[[attributes]]
+name = "apps"
+title = "Which apps do you use?"
+mechanism = "set_pairs"
+[attributes.set]
+values = {json.dumps(APPS)}
+at_most = 2
+clamp = true
+[[attributes]]
+name = "stars"
+title = "How do you rate the hotel?"
+[attributes.ratings]
+keys = {json.dumps(KEYS)}
+low = 1
+high = 5
+at_most = 2
+[[attributes]]
+name = "pets"
+mechanism = "set_bits"
+[attributes.set]
+values = ["cat", "dog", "bird"]
+[[attributes]]
+name = "sure"
+[attributes.categorical]
+values = ["yes", "no"]
+"""
+ROWS = 1500
+APP_SETS = np.array([[0, 1], [0, -1], [-1, -1], [2, 3], [0, 1]])
+STAR_SETS = np.array([[0, 3], [0, -1], [1, 2], [-1, -1]])  # food +, staff -; food +; ...; none
+PET_SETS = np.array([[0, -1, -1], [0, 1, 2], [-1, -1, -1], [1, -1, -1]])
+
+
+def people(seed: int) -> dict[str, Any]:
+    source = np.random.default_rng(seed)
+    kinds = {"apps": APP_SETS, "stars": STAR_SETS, "pets": PET_SETS}
+    found = {name: sets[source.integers(0, len(sets), ROWS)] for name, sets in kinds.items()}
+    return {**found, "sure": source.integers(0, 2, ROWS)}
+
+
+class Collected:
+    def __init__(self, address: str, analyst: Analyst) -> None:
+        self.address, self.analyst = address, analyst
+        _, self.plan = register(address, TOML)
+        cohorts = [(level, day) for level in self.plan.levels for day in DAYS[:2]]
+        submit(
+            address,
+            *(batch(self.plan, level, day, people(i), 10 * i)
+              for i, (level, day) in enumerate(cohorts)),
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def analyst(address: str) -> Iterator[Analyst]:
+    with Analyst(address) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def collected(address: str, analyst: Analyst) -> Collected:
+    return Collected(address, analyst)
+
+
+def near(table: Any, truth: dict[str, float]) -> None:
+    for label, share in truth.items():
+        row = table.loc[label]
+        assert abs(row["estimate"] - share) < 4 * row["standard_error"], label
+        assert row["low"] <= row["estimate"] <= row["high"] or row["estimate"] < 0
+
+
+def asked(collected: Collected, *arguments: object, code: int = 0) -> str:
+    done = hearsay("query", "phones", *arguments, "--target", collected.address, COLUMNS="200")
+    assert done.returncode == code, done.stderr
+    return done.stdout if not code else done.stderr
+
+
+def test_the_plan_has_a_mechanism_for_each_domain(collected: Collected) -> None:
+    plan: Plan = collected.plan
+    assert isinstance(plan.attributes["apps"].domain, SetOf)
+    assert isinstance(plan.attributes["stars"].domain, Ratings)
+    for level in plan.levels.values():
+        apps, stars, pets = (level.mechanisms[name] for name in ("apps", "stars", "pets"))
+        assert isinstance(apps, SetSelection)
+        assert (apps.items, apps.most) == (10, 2)
+        assert isinstance(stars, SetSelection)
+        assert (stars.items, stars.most) == (6, 2)
+        assert isinstance(pets, SetBits)
+
+
+def test_shares_of_items_at_levels_over_days(collected: Collected) -> None:
+    table = collected.analyst.estimate("phones", "apps")
+    near(table, {"mail": 0.6, "maps": 0.4, "chess": 0.2, "news": 0.2, "bank": 0, "notes": 0})
+    assert table.attrs["statistic"] == "frequency"
+    assert table.attrs["method"] == "stratified"
+    assert table.attrs["homogeneity"] > 0.001
+    assert table.attrs["repeats"] == pytest.approx(2)
+    assert (table["alike_high"] - table["alike_low"] < table["high"] - table["low"]).any()
+    near(collected.analyst.estimate("phones", "pets"), {"cat": 0.5, "dog": 0.5, "bird": 0.25})
+    pooled = collected.analyst.estimate("phones", "apps", method="inverse_variance", top=2)
+    assert list(pooled.index) == ["mail", "maps"]
+    assert "--" in asked(collected, "apps", "--top", 3) or "mail" in asked(collected, "apps")
+
+
+def test_sizes_and_their_mean(collected: Collected) -> None:
+    with pytest.warns(UserWarning, match="larger sets count as 2 items"):
+        sizes = collected.analyst.set_sizes("phones", "apps")
+    near(sizes, {"0": 0.2, "1": 0.2, "2": 0.6, "mean": 1.4})
+    assert list(sizes.index) == ["0", "1", "2", "mean"]
+    with pytest.warns(UserWarning, match="set_bits, which tell the mean size alone"):
+        bits = collected.analyst.set_sizes("phones", "pets")
+    near(bits, {"mean": 1.25})
+    assert list(bits.index) == ["mean"]
+    lines = asked(collected, "apps", "--sizes", "--by", "level", "--csv").splitlines()
+    assert len(lines) == 1 + 2 * 4
+    with pytest.raises(InvalidInput, match="no set of items: it has no sizes"):
+        collected.analyst.set_sizes("phones", "sure")
+
+
+def test_ratings_and_who_rated(collected: Collected, tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="too few people rated rooms"):
+        table = collected.analyst.ratings("phones", "stars")
+    # Of four kinds one rates food low and staff high, one food high and staff low, one food high.
+    for key, share, mean in (("food", 0.75, 1 + 4 * 2 / 3), ("staff", 0.5, 3.0)):
+        row = table.loc[key]
+        assert abs(row["share"] - share) < 4 * row["share_standard_error"]
+        assert abs(row["estimate"] - mean) < 4 * row["standard_error"]
+        assert row["low"] < row["estimate"] < row["high"]
+        assert row["share_low"] < row["share"] < row["share_high"]
+    assert math.isnan(table.loc["rooms", "estimate"])
+    assert table.loc["rooms", "share_low"] == 0
+    assert table.attrs["statistic"] == "rating"
+    shown = asked(collected, "stars", "--plot", tmp_path / "stars.png")
+    assert "who rated" in shown
+    assert (tmp_path / "stars.png").stat().st_size > 1000
+    document = json.loads(asked(collected, "stars", "--json"))
+    assert document["rows"][2]["estimate"] is None
+    assert "standard_error" not in document["rows"][2]
+    alike = asked(collected, "stars", "--method", "inverse_variance", "--csv")
+    assert alike.splitlines()[0].endswith(
+        "share,share_standard_error,share_low,share_high,confidence,reports"
+    )
+
+
+def test_pairs_of_items(collected: Collected, tmp_path: Path) -> None:
+    mechanism = collected.plan.levels["strict"].mechanisms["apps"]
+    assert isinstance(mechanism, SetSelection)
+    assert mechanism.size > 1
+    pairs = collected.analyst.pairs("phones", "apps", top=45)
+    near(pairs, {("mail", "maps"): 0.4, ("chess", "news"): 0.2, ("mail", "chess"): 0.0})  # type: ignore[dict-item]
+    best = pairs.iloc[0]
+    assert pairs.index[0] == ("mail", "maps")
+    assert best["independent"] == pytest.approx(0.24, abs=0.1)
+    shown = asked(collected, "apps", "--pairs", "--top", 2, "--plot", tmp_path / "pairs.svg")
+    assert "if independent" in shown
+    assert "43 more pairs are not shown" in shown
+    assert asked(collected, "apps", "--pairs", "--csv").count("\n") == 21
+    assert json.loads(asked(collected, "apps", "--pairs", "--json"))["pairs_left_out"] == 25
+    one_day = collected.analyst.pairs("phones", "apps", periods=[DAYS[0]], levels=["open"])
+    assert one_day.attrs["reports"] == pytest.approx(ROWS, abs=ROWS / 2)
+    for attribute, reason in (("pets", "tells which items go together"), ("sure", "no pairs")):
+        with pytest.raises(InvalidInput, match=reason):
+            collected.analyst.pairs("phones", attribute)
+
+
+def test_levels_are_compared_item_by_item(collected: Collected) -> None:
+    for attribute, statistic in (("apps", "frequency"), ("stars", "share who rated")):
+        table = collected.analyst.compare(
+            "phones", attribute, {"levels": ["strict"]}, {"levels": ["open"]}
+        )
+        assert (table["adjusted_p_value"] > 1e-3).all()
+        assert table.attrs["statistic"] == statistic
+
+
+@pytest.mark.parametrize(
+    ("attribute", "options", "reason"),
+    [
+        ("apps", {"consistency": "norm-sub"}, "need not sum to one"),
+        ("apps", {"recover": 0.1}, "need not sum to one"),
+        ("stars", {"forged": 3}, "what forged reports can do"),
+        ("pets", {"forged": 3}, "set_bits is not known"),
+        ("stars", {"sizes": True}, "are ratings"),
+        ("apps", {"sizes": True, "forged": 3}, "is not known"),
+        ("apps", {"sizes": True, "top": 1}, "with all their rows"),
+        ("apps", {"method": "mle"}, "mle and gls are for"),
+    ],
+)
+def test_what_sets_cannot_be_asked_is_refused(
+    collected: Collected, attribute: str, options: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(InvalidInput, match=reason):
+        collected.analyst.estimate("phones", attribute, **options)
+
+
+def test_other_questions_are_refused(collected: Collected) -> None:
+    with pytest.raises(InvalidInput, match="people may have several"):
+        collected.analyst.sums("phones", "apps", [["mail", "maps"]])
+    with pytest.raises(InvalidInput, match="tests are for"):
+        collected.analyst.suspicions("phones", "apps")
+    with pytest.raises(InvalidInput, match="is a set of items: ask"):
+        collected.analyst.distribution("phones", "apps")
+    assert "--sizes is about one attribute" in asked(collected, "--sizes", code=1)
+
+
+def test_forged_reports_can_move_an_item(collected: Collected) -> None:
+    table = collected.analyst.estimate("phones", "apps", forged=100)
+    assert (table["shift_up"] > 0).all()
+
+
+def test_attributes_and_rows_of_sets(collected: Collected) -> None:
+    kinds = collected.analyst.attributes("phones")
+    assert kinds.loc["apps", "kind"] == "set"
+    assert kinds.loc["apps", "values"] == tuple(APPS)
+    assert (kinds.loc["stars", "kind"], kinds.loc["stars", "high"]) == ("ratings", 5)
+    rows = collected.analyst.rows("phones")
+    assert len(rows) == 4 * ROWS
+    mechanism = collected.plan.levels["strict"].mechanisms["apps"]
+    first = rows[rows["apps__level"] == "strict"]["apps"].iloc[0]
+    assert len(bytes(first)) == mechanism.code_bytes

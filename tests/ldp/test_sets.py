@@ -1,0 +1,159 @@
+"""Sizes of sets and pairs of items, from the reports of `SetSelection`."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from ldp import Cohorts, InvalidInput, SetBits, SetSelection, Tally
+from ldp.core.repeated import Repeats
+from ldp.estimating.pairs import PairTally, count_pairs
+from ldp.estimating.sets import MeanSize, SetSizes, can_pair, pairs
+from ldp.estimating.strata import answer
+from ldp.testing import SeededCoins
+
+SIZES = [0, 0.031, 0.0656, 0.1629, 0.1877, 0.1986, 0.1544, 0.1051, 0.0946]
+"""Of how many of 14 departments students have rated lecturers, at most 8 (InstEval)."""
+
+
+def pair_tally(mechanism: SetSelection, codes: np.ndarray) -> PairTally:
+    return count_pairs(mechanism, codes, mechanism, codes)
+
+
+def population(mechanism: SetSelection, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return a distribution over a mechanism's sets, and the distribution of their sizes."""
+    sets = list(mechanism.sets())
+    people = np.random.default_rng(seed).dirichlet(np.ones(len(sets)))
+    sizes = np.bincount([len(own) for own in sets], people, mechanism.most + 1)
+    return people, sizes
+
+
+def moments(mechanism: SetSelection, people: np.ndarray, each: np.ndarray) -> tuple:
+    """Return the exact mean and covariance of a report's estimate, given for each output."""
+    chance = people @ np.array(mechanism.channel().rows, dtype=float)
+    mean = chance @ each
+    return mean, (each.T * chance) @ each - np.outer(mean, mean)
+
+
+def counts(mechanism: SetSelection) -> np.ndarray:
+    """Return the tally of each output by itself, shape (outputs, members)."""
+    outputs = mechanism.channel().outputs
+    return np.array([[v in y for v in range(mechanism.tally_size)] for y in outputs], dtype=int)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [SetSelection(4, 1.0, 2, size=2, meet=1), SetSelection(3, 2.0, 3, size=2, meet=2)],
+    ids=str,
+)
+def test_sizes_are_unbiased_with_the_covariance_of_the_formula(mechanism: SetSelection) -> None:
+    sizes = SetSizes.of(mechanism)
+    people, truth = population(mechanism, 1)
+    each = np.array([sizes.debias(Tally(1, row)) for row in counts(mechanism)])
+    assert each.sum(axis=1) == pytest.approx(1)
+    mean, covariance = moments(mechanism, people, each)
+    assert mean == pytest.approx(truth)
+    assert sizes.covariance(truth, 1) == pytest.approx(covariance)
+    assert sizes.variance(truth, 10) == pytest.approx(np.diag(covariance) / 10)
+    size = np.arange(mechanism.most + 1)
+    assert MeanSize(mechanism, mechanism.most)._of_sizes(truth, 1) == pytest.approx(
+        size @ covariance @ size
+    )
+
+
+def test_the_sizes_of_departments_have_these_errors() -> None:
+    found = SetSizes.of(SetSelection(14, 1.0, 8)).variance(SIZES, 1)
+    simulated = [11.77, 24.86, 26.86, 31.60, 38.88, 46.92, 54.28, 59.69, 28.73]
+    assert found == pytest.approx(simulated, rel=1e-3)
+    item = SetSelection(14, 1.0, 8).variance(np.linspace(0.1, 0.5, 14), 20_000)
+    assert np.sqrt(item.mean()) == pytest.approx(0.0303, rel=0.03)
+
+
+def test_the_items_and_the_dummies_tell_one_mean_size(coins: SeededCoins) -> None:
+    mechanism = SetSelection(6, 1.0, 3, size=2, meet=1)
+    tally = mechanism.tally(mechanism.randomize_many([[0], [1, 2], [], [3, 4, 5]] * 50, coins))
+    mean = MeanSize(mechanism, 3)
+    told = SetSizes.of(mechanism).debias(tally)
+    assert mean.debias(tally) == pytest.approx(np.arange(4) @ told)
+    estimate = mean.estimate(tally)
+    (low,), (high,) = estimate.interval()
+    assert estimate.bounds == (0, 3)
+    assert 0 <= low < estimate.value[0] < high <= 3
+
+
+def test_bits_tell_the_mean_size_only(coins: SeededCoins) -> None:
+    mechanism = SetBits(6, 2.0)
+    with pytest.raises(InvalidInput, match="tells no sizes but their mean"):
+        SetSizes.of(mechanism)
+    sets = [[0], [1, 2], [], [3, 4, 5]] * 2000
+    mean = MeanSize(mechanism, 3)
+    estimate = mean.estimate(mechanism.tally(mechanism.randomize_many(sets, coins)))
+    assert abs(estimate.value[0] - 1.5) < 4 * estimate.standard_error[0]
+    assert 0.03 < estimate.standard_error[0] < 0.05
+
+
+def test_shares_of_pairs_are_unbiased_with_their_variance(coins: SeededCoins) -> None:
+    mechanism = SetSelection(4, 1.0, 3, size=2, meet=1)
+    n = 60_000
+    people, _ = population(mechanism, 2)
+    sets = list(mechanism.sets())
+    drawn = np.random.default_rng(3).choice(len(sets), n, p=people)
+    padded = np.array([[*own, *[-1] * (3 - len(own))] for own in sets])
+    codes = mechanism.randomize_many(padded[drawn], coins)
+    found = pairs([(mechanism, pair_tally(mechanism, codes), Repeats())])
+    truth = [
+        sum(p for p, own in zip(people, sets, strict=True) if {u, v} <= {*own})
+        for u, v in combinations(range(4), 2)
+    ]
+    assert (abs(found.value - truth) < 4 * found.standard_error).all()
+    # A report's estimate has this variance exactly: by the channel, pair by pair.
+    seen = counts(mechanism).astype(float)
+    q, gain = mechanism._rounded_support
+    none, one, two = mechanism.pair_support
+    for place, (u, v) in enumerate(combinations(range(4), 2)):
+        slope = (one - none) / gain
+        each = seen[:, u] * seen[:, v] - none - slope * (seen[:, u] + seen[:, v] - 2 * q)
+        mean, variance = moments(mechanism, people, each[:, np.newaxis] / (two - 2 * one + none))
+        assert mean[0] == pytest.approx(truth[place])
+        assert found.standard_error[place] ** 2 * n == pytest.approx(variance[0, 0], rel=0.05)
+
+
+def test_pairs_of_several_levels_count_by_their_reports(coins: SeededCoins) -> None:
+    strict, loose = (SetSelection(4, e, 2, size=2, meet=1) for e in (1.0, 3.0))
+    one, other = (
+        pair_tally(m, m.randomize_many([[0, 1]] * n, coins))
+        for m, n in ((strict, 3000), (loose, 1000))
+    )
+    alone = [pairs([(m, t, Repeats())]) for m, t in ((strict, one), (loose, other))]
+    both = pairs([(strict, one, Repeats()), (loose, other, Repeats())])
+    assert both.value == pytest.approx(0.75 * alone[0].value + 0.25 * alone[1].value)
+    assert both.method == "stratified"
+    repeated = pairs([(strict, one, Repeats(4.0)), (loose, other, Repeats(4.0))])
+    assert (repeated.standard_error >= both.standard_error).all()
+
+
+def test_reports_of_one_member_tell_no_pairs() -> None:
+    single = SetSelection(4, 1.0, 2, size=1, meet=1)
+    assert not can_pair(single)
+    assert not can_pair(SetBits(4, 1.0))
+    with pytest.raises(InvalidInput, match="no reports"):
+        pairs([])
+    pairing = SetSelection.pairing(14, 1.0, 8)
+    assert (pairing.size, pairing.meet) == (3, 2)
+    assert can_pair(pairing)
+    with pytest.raises(InvalidInput, match="pairs are of two items"):
+        SetSelection.pairing(14, 1.0, 1)
+
+
+def test_levels_of_sizes_are_pooled(coins: SeededCoins) -> None:
+    sets = [[0], [1, 2], [], [0, 3]] * 500
+    cohorts = []
+    for epsilon in (0.5, 2.0):
+        mechanism = SetSelection(5, epsilon, 2)
+        codes = mechanism.randomize_many(sets, coins)
+        cohorts.append((SetSizes.of(mechanism), mechanism.tally(codes)))
+    pooled = Cohorts(cohorts)
+    found = answer(pooled, "inverse_variance", most=0.0, tested=False).estimate
+    assert (abs(found.value - [0.25, 0.25, 0.5]) < 4 * found.standard_error).all()
+    mixed = answer(pooled).estimate
+    assert (mixed.standard_error > found.standard_error).all()
