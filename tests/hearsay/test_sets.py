@@ -96,7 +96,7 @@ NO_SETS = [
 ]
 
 
-@pytest.mark.parametrize("answer", NO_SETS, ids=repr)
+@pytest.mark.parametrize("answer", NO_SETS, ids=lambda answer: type(answer).__name__)
 def test_what_is_no_set_of_the_domain_is_refused(answer: Any) -> None:
     with pytest.raises((InvalidInput, TypeError)):  # a numpy array of no dimension has no length
         APPS.encode(answer)
