@@ -117,6 +117,8 @@ class _Sum:
             # Losses and the exponent are rounded by less than 2**-50 of what they are made of.
             margin = (abs(epsilon) + largest) * 2.0**-50
             first = int(np.searchsorted(losses, epsilon - margin))
+            if first == losses.size:
+                return False  # no loss is as large
             above = np.maximum(losses[first:] - epsilon, 0.0) + margin
             logs = np.log(-np.expm1(-above)) - theta * above
             most = float(logs.max())

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import random
 from fractions import Fraction
 
 import mpmath
@@ -210,6 +211,7 @@ def test_a_common_lattice_loses_little() -> None:
 def test_the_pure_sum_is_taken_where_delta_allows_no_less() -> None:
     assert of_channels([(KRR(4, 1.0), 3)], 0.0) == sequential([Guarantee(1.0)] * 3).epsilon
     assert of_channels([(KRR(2, 1.0), 3)], 1e-300) == 3.0
+    assert of_channels([(bounded(1.15), 15)], 1e-300) == pytest.approx(17.25)
     assert of_channels([]) == of_channels([(KRR(4, 1.0), 0)]) == 0.0
 
 
@@ -236,6 +238,37 @@ def test_delta_is_exact_however_small(delta: float) -> None:
 
     assert exact(epsilon) <= delta
     assert exact(epsilon * (1 - 1e-5)) > delta
+
+
+def law_of_three(parts: list[tuple[float, float]]) -> dict[mpmath.mpf, mpmath.mpf]:
+    """The exact law of the sum of losses, each of an epsilon and a total variation."""
+    law = {mpmath.mpf(0): mpmath.mpf(1)}
+    for epsilon, variation in parts:
+        grown = mpmath.exp(epsilon)
+        up = min(mpmath.mpf(variation), (grown - 1) / (grown + 1)) * grown / (grown - 1)
+        steps = {epsilon: up, 0: 1 - up - up / grown, -epsilon: up / grown}
+        summed: dict[mpmath.mpf, mpmath.mpf] = {}
+        for (loss, mass), (step, chance) in itertools.product(law.items(), steps.items()):
+            summed[loss + step] = summed.get(loss + step, 0) + mass * chance
+        law = summed
+    return law
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_reports_of_any_epsilons_and_variations_are_never_understated(seed: int) -> None:
+    """At deltas down to 1e-30, and by less than 1e-3 in epsilon."""
+    rng = random.Random(seed)
+    parts = [(10 ** rng.uniform(-2, 0.8), rng.random()) for _ in range(rng.randint(1, 5))]
+    delta = 10 ** rng.uniform(-30, -0.3)
+    found = of_channels([(bounded(*part), 1) for part in parts], delta)
+    with mpmath.workdps(50):
+        law = law_of_three(parts)
+
+        def exact(at: float) -> mpmath.mpf:
+            return sum(m * (1 - mpmath.exp(at - x)) for x, m in law.items() if x > at)
+
+        assert exact(found) <= delta
+        assert found < 1e-3 or exact(found - 1e-3) > delta
 
 
 def test_what_a_policy_leaves_open_is_infinite() -> None:
