@@ -81,7 +81,11 @@ def documented(section: str) -> dict[str, list[str]]:
 
 def type_of(field: FieldDescriptor) -> str:
     """A key's type, in the page's words."""
-    numbers = {FieldDescriptor.TYPE_DOUBLE: "number", FieldDescriptor.TYPE_STRING: "text"}
+    numbers = {
+        FieldDescriptor.TYPE_DOUBLE: "number",
+        FieldDescriptor.TYPE_STRING: "text",
+        FieldDescriptor.TYPE_UINT32: "whole number",
+    }
     kind = numbers.get(field.type, "true or false")
     if field.message_type is not None:
         kind = "table"

@@ -327,7 +327,7 @@ def raise_ratios(
                 continue
             if not bottom:
                 worst[a][b] = None
-            elif top > best * bottom:
+            elif top * best.denominator > best.numerator * bottom:  # no fraction to reduce
                 worst[a][b] = Fraction(top) / bottom
 
 

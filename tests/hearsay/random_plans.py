@@ -32,13 +32,25 @@ def random_survey(rng: random.Random) -> survey_pb2.Survey:
             numeric = attribute.numeric
             numeric.low, numeric.high, numeric.clamp = -2.5, 7.5, rng.random() < 0.5
             numeric.step = rng.choice((0, 0.5, 1.25))
-            attribute.mechanism = rng.choice(
-                ("", "onebit", "piecewise", "hybrid", "laplace", "square_wave")
-            )
+            match rng.randrange(6):
+                case 0:
+                    numeric.step, numeric.bins = 0, rng.choice((2, 3, 8))
+                case 1:
+                    numeric.step = 2.5
+                    numeric.sensitive.add(low=rng.choice((-2.5, 0.0)), high=rng.uniform(0, 5))
+                case 2:
+                    numeric.step = 2.5
+                    numeric.resolution.add(upto=rng.uniform(0, 5), within=rng.uniform(0.5, 3))
+                    numeric.resolution.add(upto=7.5, within=2.0)
+                    numeric.cap = rng.choice((0.0, 1.0, 1.5))
+                case _:
+                    attribute.mechanism = rng.choice(
+                        ("", "onebit", "piecewise", "hybrid", "laplace", "square_wave")
+                    )
             continue
         k = rng.randint(2, 30)
         attribute.categorical.values.extend(f"v{i}" for i in range(k))
-        match rng.randrange(5):
+        match rng.randrange(6):
             case 0:
                 attribute.categorical.sensitive.extend(
                     rng.sample(attribute.categorical.values, rng.randint(1, min(3, k)))
@@ -49,6 +61,10 @@ def random_survey(rng: random.Random) -> survey_pb2.Survey:
                 inner.values.extend(rng.sample(attribute.categorical.values, rng.randint(1, k - 1)))
             case 2:
                 attribute.memo = rng.choice((1, 2, 3.5))
+            case 3:
+                for name in rng.sample(("mine", "work", "m2", "m10"), rng.randint(1, 4)):
+                    some = rng.sample(attribute.categorical.values, rng.randint(1, min(4, k)))
+                    attribute.categorical.maps[name].sensitive.extend(some)
             case _:
                 attribute.mechanism = rng.choice(
                     (
@@ -68,7 +84,17 @@ def random_survey(rng: random.Random) -> survey_pb2.Survey:
                         "dbitflip",
                     )
                 )
+    if rng.random() < 0.4:
+        _add_views(survey, rng)
     return survey
+
+
+def _add_views(survey: survey_pb2.Survey, rng: random.Random) -> None:
+    """Let some attributes be asked together, if that can be."""
+    names = [each.name for each in survey.attributes if each.HasField("categorical")]
+    pairs = {tuple(rng.sample(names, 2)) for _ in range(rng.randint(1, 3)) if len(names) > 1}
+    for pair in sorted({tuple(sorted(pair)): pair for pair in pairs}.values()):
+        survey.views.add(attributes=pair)
 
 
 def plans(rng: random.Random) -> Iterator[bytes]:
@@ -94,7 +120,8 @@ def spoil(data: bytes, rng: random.Random) -> bytes:
                 return data + rng.choice((data, b"\x0a\x00", b"\x12\x00", b"\x18\x01", b"\x08"))
     plan = plan_pb2.Plan.FromString(data)
     survey, level = plan.survey, rng.choice(plan.levels)
-    attribute, mechanism = rng.choice(survey.attributes), rng.choice(level.mechanisms)
+    attribute = rng.choice(survey.attributes)
+    mechanism = rng.choice([*level.mechanisms, *level.mapped])
     parameter = rng.choice(mechanism.parameters)
     where = rng.randrange(len(parameter.values))
     odd = rng.choice(
@@ -155,6 +182,9 @@ def spoil(data: bytes, rng: random.Random) -> bytes:
         lambda: level.chances.__delitem__(slice(None)),
         lambda: level.mechanisms.append(mechanism),
         lambda: level.mechanisms.reverse(),
+        lambda: level.mapped.append(mechanism),
+        lambda: level.mapped.reverse(),
+        lambda: level.mapped.__delitem__(slice(-1, None)),
         lambda: plan.levels.append(level),
         lambda: plan.levels.reverse(),
         lambda: plan.levels.__delitem__(slice(None)),
@@ -199,6 +229,10 @@ def spoil(data: bytes, rng: random.Random) -> bytes:
             rng.choice((0.0, 0.25, 1.0, 1.5, 1e-300, math.nan)),
         ),
         lambda: setattr(attribute.categorical.classes[odd], "scale", 0.5),
+        lambda: attribute.categorical.maps[
+            rng.choice(("mine", "work", "Mine", odd))
+        ].sensitive.append(rng.choice(("v0", "v1", "none"))),
+        lambda: attribute.categorical.maps.pop(rng.choice(("mine", "work")), None),
         lambda: setattr(
             attribute.numeric,
             "step",
@@ -211,6 +245,20 @@ def spoil(data: bytes, rng: random.Random) -> bytes:
             attribute.numeric, "low", rng.choice((-2.5, 0.0, -1.7e308, math.nan, -math.inf))
         ),
         lambda: setattr(attribute.numeric, "clamp", True),
+        lambda: setattr(attribute.numeric, "bins", rng.choice((0, 1, 2, 3, 8, 9, 256, 257))),
+        lambda: attribute.numeric.sensitive.add(
+            low=rng.choice((-2.5, -3.0, 0.0, math.nan)), high=rng.choice((0.0, 1.0, 7.5, 8.0))
+        ),
+        lambda: attribute.numeric.resolution.add(
+            upto=rng.choice((0.0, 7.5, 8.0, math.nan)), within=rng.choice((0.0, 1.0, math.inf, 9.0))
+        ),
+        lambda: setattr(
+            attribute.numeric, "cap", rng.choice((0.0, -0.0, 0.5, 1.0, 2.0, 99.0, math.nan))
+        ),
+        lambda: survey.views.add(attributes=rng.choices(["q0", "q1", "q2", "none"], k=2)),
+        lambda: survey.views.add(attributes=["q0"]),
+        lambda: survey.views.__delitem__(slice(-1, None)),
+        lambda: survey.views.reverse(),
     ]
     rng.choice(changes)()
     if rng.random() < 0.1:

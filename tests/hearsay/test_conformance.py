@@ -254,8 +254,8 @@ MESSAGES = {
     "text": r"U\+|single spaces|normal form",
     "period": "period must be empty or one of",
     "attributes": "needs attributes, each with a name",
-    "domain": "bins|values|class|map|whole steps|step must|points|low and high|needs a domain|twice"
-    "|sensitive|resolution|within|cap must|keys|at_most|ratings",
+    "domain": "bins|values|keys|at_most|class|map|whole steps|step must|points|low and high"
+    "|needs a domain|twice|sensitive|resolution|within|cap must",
     "memo": "memo",
     "views": "^views",
     "levels": "needs levels, each|^levels: |mechanisms for",

@@ -153,9 +153,9 @@ def test_a_table_takes_the_grid_that_protects_the_least_in_vain() -> None:
 
 
 def test_the_tables_of_a_survey_keep_epsilon_and_waste_none() -> None:
-    for domain in (WAGE, AGE):
-        table = graded.table(domain, 0.7)
+    for domain, epsilon in ((WAGE, 0.7), (WAGE, 0.01), (WAGE, 12.0), (AGE, 0.7)):
+        table = graded.table(domain, epsilon)
         domain.check(table)
         assert isinstance(table, MeanTable)
-        assert table.epsilon == 0.7
-        assert 0.999 * table.promise.epsilon <= table.realised_epsilon <= 0.7
+        assert table.epsilon == epsilon
+        assert 0.999 * table.promise.epsilon <= table.realised_epsilon <= epsilon

@@ -148,7 +148,7 @@ def test_spoiled_mechanisms_are_accepted_or_refused_alike(twin: Twin) -> None:
 def test_many_spoiled_mechanisms_are_accepted_or_refused_alike(twin: Twin) -> None:
     seen = compare_checks(twin, max(1500, REPORTS // 100), random.Random(3))
     assert len({name for name, accepted in seen if accepted}) >= 20
-    assert len({name for name, accepted in seen if not accepted}) == 24
+    assert {name for name, accepted in seen if not accepted} == set(MAKERS)
 
 
 def test_bounds_of_exponentials_and_logarithms_are_the_same(twin: Twin) -> None:
@@ -183,28 +183,31 @@ def test_single_draws_are_the_same(twin: Twin) -> None:
     for _ in range(300):
         t, m = (
             rng.choice((1, 2, ONE // 2, ONE - 1, rng.randrange(1, ONE))),
-            rng.choice((1, 2, 3, 1 << 26, 1 << 32, rng.randrange(1, 1 << rng.randint(1, 32)))),
+            rng.choice((1, 2, 3, 1 << 26, 1 << 32, ONE, rng.randrange(1, 1 << rng.randint(1, 32)))),
         )
         weights = [1 + rng.randrange(ONE // 20) for _ in range(rng.randint(1, 15))]
         x, n = rng.choice((-1.0, 1.0, 0.0, 5e-324, rng.uniform(-1, 1))), rng.randint(1, 300)
         size = rng.randint(0, n)
         draws += [
             ["coin", str(t)],
-            ["uniform", m],
+            ["uniform", str(m)],
             ["toss", str(t), n],
             ["distinct", n, size],
             ["point", in_hex(x), n],
+            ["place", in_hex(x), n],
         ]
         draws.append(["pick", [str(w) for w in (*weights, ONE - sum(weights))]])
         numerator, denominator = x.as_integer_ratio()
         expected += [
             coins.bernoulli(t),
-            coins.below(m),
+            coins.below(m) if m <= 1 << 32 else str(coins.below(m)),
             coins.toss(t, n).tobytes().hex(),
             sorted(coins.distinct(n, size).tolist()),
         ]
         whole, rest = divmod((numerator + denominator) * n, 2 * denominator)
         expected.append(whole + coins.bernoulli(rest * ONE // (2 * denominator)))
+        near = (2 * (numerator + denominator) * n * 2**32 + 2 * denominator) // (4 * denominator)
+        expected.append((near >> 32) + coins.bernoulli(near % 2**32 * 2**32))
         word = int(coins.words(1)[0])
         expected.append(sum(word >= sum(weights[: y + 1]) for y in range(len(weights))))
     answer = twin.ask("draws", seed=seed.hex(), draws=draws)

@@ -24,7 +24,7 @@ def parsed(data: bytes) -> dict[str, Any]:
     plan = parse(data)
     levels = {}
     for level in plan.levels.values():
-        memoizers = {name: plan.memoizer(level.name, name) for name in plan.attributes}
+        memoizers = {name: plan.memoizer(level.name, name) for name in plan.questions}
         levels[level.name] = {
             "epsilon": in_hex(level.budget.record_epsilon),
             "memos": {name: in_hex(m.epsilon) for name, m in memoizers.items() if m is not None},

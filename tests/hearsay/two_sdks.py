@@ -40,7 +40,7 @@ from ldp import (
     UnaryEncoding,
     build,
 )
-from ldp.core.exact import ONE
+from ldp.core.exact import ONE, include_threshold
 from ldp.core.policy import Policy
 from ldp.mechanisms.numbers.mean import MeanMechanism
 from ldp.planning import mean_design
@@ -164,6 +164,23 @@ def _policy(rng: random.Random, largest: int = 40) -> Policy:
     return Policy.input_discriminative(classes, [epsilon * rng.uniform(0.2, 1), epsilon])
 
 
+def _waves(rng: random.Random) -> Mechanism:
+    """Return waves of random patterns, in one dimension or two."""
+    sides = rng.choice(((rng.randint(2, 256),), (rng.randint(1, 16), rng.randint(2, 16))))
+    k, epsilon = math.prod(sides), min(_epsilon(rng), 8.0)
+    patterns = [rng.randrange(1, (1 << k) - 1) for _ in range(rng.randint(2, 9))]
+    shares = [1 + rng.randrange(ONE // 10) for _ in patterns]
+    widths = [pattern.bit_count() for pattern in patterns]
+    words = [p >> shift & (ONE - 1) for p in patterns for shift in range(0, k, 64)]
+    integers = {
+        "sides": sides,
+        "masks": words,
+        "chances": (*shares[:-1], ONE - sum(shares[:-1])),
+        "include": [include_threshold(width, k - width, epsilon) for width in widths],
+    }
+    return build("waves", epsilon, integers)
+
+
 def _policy_unary(rng: random.Random) -> PolicyUnary:
     k = max(3, _k(rng, 300))
     sensitive = rng.sample(range(k), rng.randint(1, k))
@@ -251,6 +268,7 @@ MAKERS: dict[str, Callable[[random.Random], Mechanism]] = {
     "square_wave": lambda r: SquareWave(*_window(r)),
     "hybrid": _hybrid,
     "laplace": lambda r: LaplaceMechanism(min(_epsilon(r), 8.0), r.randint(1, 400)),
+    "waves": _waves,
     "mean_table": lambda r: mean_design.plain(min(_epsilon(r), 8.0), r.randint(1, 12)),
     "policy_mean_table": lambda r: mean_design.under(_policy(r, 8)),
 }

@@ -23,6 +23,37 @@ _NAMES = ("__proto__", "constructor", "promise", "Größe ²", "größe ²", "7"
 _LONG = ("a value of many characters, of which no two are on one line", "another one like it")
 
 
+RICH = """name = "rich"
+views = [["smokes", "sleeps"], ["sex", "sleeps"]]
+[levels]
+strict = 2.0
+[[attributes]]
+name = "reads"
+[attributes.set]
+values = ["news", "sport", "comics"]
+at_most = 2
+clamp = true
+[[attributes]]
+name = "rates"
+[attributes.ratings]
+keys = ["bus", "train"]
+low = 1
+high = 5
+[[attributes]]
+name = "diagnosis"
+[attributes.categorical]
+values = ["none", "cold", "cancer"]
+[attributes.categorical.maps.mine]
+sensitive = ["cancer"]
+[attributes.categorical.maps.both]
+sensitive = ["cold", "cancer"]
+""" + "".join(
+    f'[[attributes]]\nname = "{name}"\n[attributes.categorical]\nvalues = ["no", "yes"]\n'
+    for name in ("smokes", "sleeps", "sex")
+)
+"""A survey with sets, ratings, maps and views."""
+
+
 def hostile() -> bytes:
     """A plan whose texts would leave their comment, string or object, or collide as names.
 
@@ -49,11 +80,18 @@ def hostile() -> bytes:
     return plan.SerializeToString(deterministic=True)
 
 
+MAPPED = SURVEY.replace('mechanism = "krr"', "").replace(
+    '"yes"]', '"yes"]\nmaps.mine.sensitive = ["yes"]\nmaps.constructor.sensitive = ["yes", "no"]'
+)
+
 PLANS = {
     "plain": resolved(SURVEY),
+    "mapped": resolved(MAPPED),
     "odd": resolved(ODD),
     "delicate": resolved(DELICATE),
     "hostile": hostile(),
+    "rich": resolved(RICH),
+    "one_view": resolved(RICH.replace(', ["sex", "sleeps"]', "")),
 }
 
 pytestmark = pytest.mark.skipif(
@@ -116,10 +154,17 @@ def test_the_module_states_the_agreement_on_the_plan_whatever_its_texts(
             ("domains", agreed.domains),
             ("levels", agreed.levels),
             ("mayReveal", agreed.may_reveal),
+            ("maps", agreed.maps),
         ):
             assert sorted(module.get(ours, [])) == plain(theirs)
+        maps = {each: dict(listed) for each, listed in module.get("maps", [])}  # type: ignore[attr-defined]
+        assert maps == {
+            each: {chosen: list(values) for chosen, values in own.items()}
+            for each, own in agreed.maps.items()
+        }
         assert module.get("defaultLevel", "") == agreed.default_level
         assert tuple(module.get("mayTellChanges", ())) == agreed.may_tell_changes
+        assert module.get("views", []) == [list(view) for view in agreed.views]
         assert ("plan" in module) == with_plan
         if with_plan:
             assert b64decode(str(module["plan"]), validate=True) == agreed.plan
@@ -140,10 +185,15 @@ def test_the_compiler_reads_the_answers(tmp_path: Path) -> None:
         "person": "recordHealth(person, { age: undefined });",
         "wrong": 'recordHealth(client, { smokes: "maybe" });',
         "unknown": "recordHealth(client, { drinks: 1 });",
+        "rich_right": 'recordRich(client, { reads: ["news"], rates: { bus: 2 } });',
+        "rich_wrong": 'recordRich(client, { reads: ["cookery"] });',
+        "rich_wrong_too": "recordRich(client, { rates: { plane: 2 } });",
     }
     for file, call in calls.items():
+        rich = file.startswith("rich")
+        imported, module = ("recordRich", "rich") if rich else ("recordHealth", "plain")
         (tmp_path / f"{file}.ts").write_text(
-            'import { AGREEMENT, recordHealth } from "./plain.js";\n'
+            f'import {{ AGREEMENT, {imported} }} from "./{module}.js";\n'
             'import { type Agreement, Client, type Person } from "hearsay-ldp";\n'
             "export async function use(client: Client, person: Person): Promise<Agreement> {\n"
             f"  {call}\n"
@@ -168,11 +218,16 @@ def test_the_compiler_reads_the_answers(tmp_path: Path) -> None:
         cwd=tmp_path, capture_output=True, text=True,
     )  # fmt: skip
     errors = sorted(line for line in checked.stdout.splitlines() if "error TS" in line)
-    assert len(errors) == 2, checked.stdout + checked.stderr
-    assert errors[0].startswith("unknown.ts")
-    assert "'drinks' does not exist" in errors[0]
-    assert errors[1].startswith("wrong.ts")
-    assert '"maybe"' in errors[1]
+    expected = {
+        "rich_wrong.ts": '"cookery"',
+        "rich_wrong_too.ts": "'plane' does not exist",
+        "unknown.ts": "'drinks' does not exist",
+        "wrong.ts": '"maybe"',
+    }
+    assert len(errors) == len(expected), checked.stdout + checked.stderr
+    for error, (file, words) in zip(errors, expected.items(), strict=True):
+        assert error.startswith(file)
+        assert words in error
 
 
 @pytest.mark.slow

@@ -1,15 +1,25 @@
 """Numbers that are protected by their value, from the survey file to the estimate."""
 
 import io
+import math
+import re
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from rich.console import Console
 
 from hearsay import Analyst, PlanRefused
+from hearsay.plans.domains import Numeric
+from hearsay.plans.plan import parse
+from hearsay.v1 import survey_pb2
 from hearsay_server.surveys import explain
 from hearsay_server.surveys import survey as surveys
-from ldp import InvalidInput
+from ldp import InvalidInput, PolicyMeanTable
+from ldp.core.exact import exp_bounds
+from ldp.mechanisms.numbers.mean_table import place_on
 from ldp.testing import SeededCoins
 from support import Server, device
 
@@ -29,7 +39,7 @@ sensitive = [{ low = 801, high = 2000 }]
 LINE = SURVEY.replace(
     "sensitive = [{ low = 801, high = 2000 }]",
     "resolution = [{ upto = 800, within = 100 }, { upto = 2000, within = 400 }]\ncap = 2",
-)
+).replace("open = 4.0\n", "")
 
 
 @pytest.mark.parametrize(
@@ -104,3 +114,76 @@ def test_an_app_names_the_ranges_that_its_users_may_reveal(server: Server) -> No
         (row,) = analyst.query("wages", "wage").rows
     assert abs(row.estimate - np.minimum(wages, 2000).mean()) < 4 * row.standard_error
     assert 0 < row.standard_error < 300
+
+
+# --- whatever is declared ------------------------------------------------------------------
+
+
+@st.composite
+def numerics(draw: st.DrawFn) -> survey_pb2.Numeric:
+    """A number with a few regions, or a resolution in a few parts; at times with a step."""
+    low = draw(st.sampled_from([0.0, -3.7, 17.0]))
+    steps = draw(st.sampled_from([0, 5, 40]))
+    width = float(steps or draw(st.sampled_from([1.0, 2000.0, 0.3])))
+    wire = survey_pb2.Numeric(low=low, high=low + width, clamp=True, step=1.0 if steps else 0.0)
+    ends = sorted(draw(st.lists(st.floats(0.02, 0.98), min_size=1, max_size=4, unique=True)))
+    numbers = [low + width * end for end in ends]
+    if draw(st.booleans()):
+        for first, last in zip(numbers[::2], numbers[1::2] or [wire.high], strict=False):
+            wire.sensitive.add(low=first, high=last)
+        return wire
+    for upto in (*numbers, wire.high):
+        wire.resolution.add(upto=upto, within=width * draw(st.floats(0.05, 0.9)))
+    wire.cap = draw(st.sampled_from([0.0, 1.0, 1.1]))
+    return wire
+
+
+def length(domain: Numeric, place: Fraction) -> Fraction:
+    """Return how many times `within` a place in [0, 1] is from `low`."""
+    number = Fraction(domain.low) + place * (Fraction(domain.high) - Fraction(domain.low))
+    begin, found = Fraction(domain.low), Fraction(0)
+    for upto, within in domain.resolution:
+        found += max(Fraction(0), min(number, Fraction(upto)) - begin) / Fraction(within)
+        begin = Fraction(upto)
+    return found
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_every_two_numbers_keep_what_is_declared(data: st.DataObject) -> None:
+    epsilon = data.draw(st.floats(0.2, 5))
+    survey = survey_pb2.Survey(name="generated", levels={"only": epsilon})
+    survey.attributes.add(name="number", numeric=data.draw(numerics()))
+    try:
+        plan = parse(surveys.resolve(survey))
+    except InvalidInput as error:
+        assert re.search("lies between two points|never|`within` apart|finest grid", str(error))
+        return
+    table, domain = plan.levels["only"].mechanisms["number"], plan.attributes["number"].domain
+    assert isinstance(table, PolicyMeanTable)
+    assert isinstance(domain, Numeric)
+    assert 0.999 * table.promise.epsilon <= table.realised_epsilon <= epsilon
+    edges = [end for region in domain.sensitive for end in region]
+    edges += [upto for upto, _ in domain.resolution]
+    beside = [math.nextafter(edge, end) for edge in edges for end in (-math.inf, math.inf)]
+    share = st.floats(0, 1).map(lambda x: domain.low + x * (domain.high - domain.low))
+    some = data.draw(st.lists(share, min_size=4, max_size=4))
+    numbers = [domain.low, domain.high, *edges, *beside, *some]
+    rows, places = [], []
+    for number in numbers:
+        point, rest = place_on(table.grid, domain.encode(number))
+        up = Fraction(rest, 1 << 32)
+        below, above = (table.channel().rows[min(p, table.grid)] for p in (point, point + 1))
+        rows.append([(1 - up) * a + up * b for a, b in zip(below, above, strict=True)])
+        places.append((point + up) / table.grid)
+    for x, row, place in zip(numbers, rows, places, strict=True):
+        for other, there in zip(rows, places, strict=True):
+            apart = Fraction(epsilon)
+            if domain.resolution:
+                far = abs(length(domain, place) - length(domain, there))
+                apart = min(apart, apart * far / Fraction(domain.cap or 1))
+            elif not any(a <= x <= b for a, b in domain.sensitive):
+                continue
+            most = exp_bounds(apart)[1]
+            assert all(a <= most * b for a, b in zip(row, other, strict=True))

@@ -9,7 +9,7 @@ from command import hearsay as command
 from serving import create
 
 import hearsay.plans.plan
-from hearsay import Analyst
+from hearsay import Analyst, plots
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.distributions import distribution
@@ -79,8 +79,16 @@ def test_a_survey_with_bins_has_waves() -> None:
         ("auto", "bins = 1", r"attributes\[0\] \(minutes\): bins must lie in 2\.\.256, got 1"),
         ("auto", "bins = 300", r"bins must lie in 2\.\.256, got 300"),
         ("auto", "bins = 16\nstep = 1", "give bins or a step, not both"),
+        (
+            "auto",
+            "bins = 16\nsensitive = [{ low = 0, high = 10 }]",
+            "give bins, or sensitive regions",
+        ),
         ("hybrid", "bins = 16", "mechanism must be one of auto, waves, got 'hybrid'"),
         ("waves", "", "waves are for numbers in bins: declare them"),
+        ("auto", "bins = 16\ncap = 2", "all protected alike"),
+        ("auto", "bins = 16\nsensitive = [{low = 0, high = 60}]", "all protected alike"),
+        ("auto", "bins = 16\nresolution = [{upto = 1440, within = 60}]", "all protected alike"),
         ("auto", "bins = -4", "bins"),
         ("auto", "bins = 2.5", "bins"),
     ],
@@ -144,6 +152,15 @@ def test_bins_are_estimated_one_by_one_as_frequencies() -> None:
     assert answer.homogeneity > 1e-3
 
 
+def test_bins_are_not_made_to_look_like_a_distribution_by_projection() -> None:
+    plan = planned()
+    question = analyst_pb2.EstimateRequest(
+        survey="people", attribute="minutes", consistency="norm-sub"
+    )
+    with pytest.raises(InvalidInput, match="ask for the distribution"):
+        estimate(plan, question, drawn(plan, [1000], 7))
+
+
 @pytest.mark.parametrize(
     ("ranges", "choices", "message"),
     [
@@ -201,7 +218,7 @@ def test_explain_shows_how_well_ranges_and_the_median_will_be_known() -> None:
 
 def test_from_devices_to_an_analyst(address: str) -> None:
     create(address, SURVEY.format(levels="only = 8.0", mechanism="auto", more="bins = 16"))
-    minutes = [0, 37, 89.99, 90, 480, 481.5, 1439, 1440] * 4
+    minutes = [0, 37, 89.99, 90, 480, 481.5, 1439, 1440] * 2
     for number, minute in enumerate(minutes):
         with device(address, "people", level="only", coins=SeededCoins(number)) as client:
             assert client.record(minutes=minute).taken == ("minutes",)
@@ -218,9 +235,12 @@ def test_from_devices_to_an_analyst(address: str) -> None:
         histogram, _ = analyst.distribution("people", "minutes", bins=2)
         assert histogram.attrs["step"] is None
     ask = ("query", "people", "minutes", "--target", address)
+    assert plots.figure(below).axes[0].get_ylabel() == "share below, with 95% intervals"
     shown = command(*ask, "--between", 0, 90).stdout
     assert "0 to under 90" in shown
     assert "quantile" not in shown
+    undrawn = command(*ask, "--between", 0, 90, "--plot", "file.png")
+    assert "--plot draws --distribution and --cdf" in undrawn.stderr
     refused = command(*ask, "--between", 90, 90)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "a range has low < high" in refused.stderr

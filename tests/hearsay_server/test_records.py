@@ -9,7 +9,6 @@ from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers import fits, joints, questions, records
 from hearsay_server.answers.queries import NoReports
 from hearsay_server.surveys.survey import from_toml, resolve
-from ldp.estimating.pairs import PairTally
 from ldp.testing import SeededCoins
 
 TOML = """
@@ -42,12 +41,12 @@ def answers(rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
     return {"a": rng.integers(0, 3, n), "b": rng.integers(0, 2, n)}
 
 
-def tallies(plan: Plan, days: tuple[str, ...], n: int = 400) -> dict[records.Key, PairTally]:
+def tallies(plan: Plan, days: tuple[str, ...], n: int = 400) -> records.Pairs:
     rng = np.random.default_rng(1)
-    found = {}
+    found = records.Pairs({}, {})
     for day in days:
         page = [batch(plan, "open", day, answers(rng, n), 3)]
-        found |= records.pairs(
+        found += records.pairs(
             plan, ("a", "b"), records.complete(plan, ("a", "b"), ["open"], [page])
         )
     return found
@@ -147,9 +146,9 @@ def test_a_regression_allows_for_people_in_several_periods() -> None:
 def test_rows_that_the_retention_dropped_are_told_of() -> None:
     data, plan = made()
     with pytest.raises(NoReports, match="yet: the retention has dropped the rows of 3 batches"):
-        questions.crosstab(data, TABLE, {}, 3)
+        questions.crosstab(data, TABLE, records.Pairs({}, {}), 3)
     with pytest.raises(NoReports, match=r"no stored record reports both 'a' and 'b' yet$"):
-        questions.crosstab(data, TABLE, {})
+        questions.crosstab(data, TABLE, records.Pairs({}, {}))
     (message,) = questions.crosstab(data, TABLE, tallies(plan, DAYS[:1]), 2)
     answer = analyst_pb2.CrosstabResponse.FromString(message)
     assert answer.warning.startswith("the retention has dropped the rows of 2 batches: this is")

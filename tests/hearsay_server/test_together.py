@@ -13,7 +13,7 @@ from collected import DAYS, batch, register
 from command import hearsay
 from serving import submit
 
-from hearsay import Analyst, rows
+from hearsay import Analyst, plots, rows
 from hearsay.plans.plan import Plan
 from ldp import InvalidInput
 from ldp.errors import NotReady
@@ -349,3 +349,17 @@ def test_the_command_fits_as_statsmodels_prints(asked: tuple[str, Analyst, Plan]
         "sleep[T.so so]",
         "sleep[T.badly]",
     ]
+
+
+def test_plots_name_groups_and_differences(asked: tuple[str, Analyst, Plan]) -> None:
+    means = asked[1].within("sleepers", "hours", "sleep")
+    apart = asked[1].compare("sleepers", "hours", by="sleep")
+    shares = asked[1].compare("sleepers", "sleep", by="smokes")
+    grouped = asked[1].crosstab("sleepers", "smokes", "sleep")
+    drawn = plots.figure(means, apart, shares, grouped)
+    labels = [[text.get_text() for text in axis.get_yticklabels()] for axis in drawn.axes]
+    assert labels[0] == ["well", "so so", "badly"]
+    assert labels[1] == ["so so - well", "badly - well", "badly - so so"]
+    assert labels[2] == ["yes - no: well", "yes - no: so so", "yes - no: badly"]
+    assert labels[3] == ["well", "so so", "badly"]
+    assert [text.get_text() for text in drawn.axes[3].get_legend().get_texts()] == ["no", "yes"]

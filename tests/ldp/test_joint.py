@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from every_mechanism import POLICIES
 from numpy.typing import NDArray
 
 from ldp import KRR, InvalidInput, OneBitMean, PiecewiseMechanism, SubsetSelection, UnaryEncoding
+from ldp.core.estimation import Cohorts
 from ldp.core.mechanism import Categorical
 from ldp.core.repeated import Repeats
 from ldp.core.tally import Tally
@@ -15,6 +17,7 @@ from ldp.estimating.joint import (
     differences_between,
     joint,
     means_within,
+    of_cohorts,
     within,
 )
 from ldp.estimating.pairs import PairTally, count_pairs, second_moments
@@ -277,5 +280,60 @@ def test_what_cannot_be_asked_is_refused() -> None:
         check_cells(33, 32)
     with pytest.raises(InvalidInput, match="confidence must lie strictly between 0 and 1"):
         joint([cohort]).interval(1.0)
+    with pytest.raises(InvalidInput, match=r"a table of \(2, 2\) has not 9 cells"):
+        of_cohorts(Cohorts([(KRR(9, 1.0), KRR(9, 1.0).tally(np.zeros(5, "u1")))]), (2, 2))
     with pytest.raises(InvalidInput, match=r"shape \(k1, k2\) and a covariance"):
         JointTable(np.zeros((2, 2)), np.zeros((3, 3)), 1)
+
+
+@pytest.mark.parametrize("name", ["uRR", "uOUE", "one-sided", "designed subsets"])
+def test_intervals_cover_where_some_values_may_be_revealed(name: str) -> None:
+    first, second = POLICIES[name], KRR(2, 1.0)
+    assert isinstance(first, Categorical)
+    rng, coins, runs, n = np.random.default_rng(3), SeededCoins(5), 60, 3000
+    shares = rng.dirichlet(np.full(first.k, 3.0))[:, None] * np.array([[0.6, 0.4]])
+    covered = []
+    for _ in range(runs):
+        values = rng.choice(shares.size, n, p=shares.ravel())
+        codes = (
+            first.randomize_many(values // 2, coins),
+            second.randomize_many(values % 2, coins),
+        )
+        tally = count_pairs(first, codes[0], second, codes[1])
+        low, high = joint([(first, second, tally)]).interval()
+        covered.append((low <= shares) & (shares <= high))
+    assert np.mean(covered) > 0.935
+    assert np.mean(covered, axis=0).min() > 0.8
+
+
+def test_a_question_about_pairs_gives_the_same_kind_of_table() -> None:
+    rng, asked = np.random.default_rng(2), [KRR(12, 2.0), KRR(12, 4.0)]
+    cohorts = [
+        (m, Tally(n, rng.multinomial(n, SHARES.ravel() @ m.matrix())))
+        for m, n in zip(asked, (30_000, 10_000), strict=True)
+    ]
+    alone = of_cohorts(Cohorts(cohorts[1:]), (3, 4))
+    mixed = of_cohorts(Cohorts(cohorts), (3, 4))
+    alike = of_cohorts(Cohorts(cohorts), (3, 4), alike=True)
+    assert (alone.method, mixed.method, alike.method) == ("debias", "stratified", "gls")
+    for table in (alone, mixed, alike):
+        assert table.value.sum() == pytest.approx(1)
+        assert (np.abs(table.value - SHARES) < 4.5 * table.standard_error).all()
+    assert (alike.standard_error < mixed.standard_error).all()
+    assert alone.value.ravel() == pytest.approx(asked[1].debias(cohorts[1][1]), abs=1e-9)
+
+
+def test_simultaneous_intervals_cover_all_at_once() -> None:
+    first, second, rng = KRR(3, 2.0), KRR(4, 2.0), np.random.default_rng(8)
+    truth = SHARES / SHARES.sum(axis=1, keepdims=True)
+    apart = np.array([truth[1] - truth[0], truth[2] - truth[0], truth[2] - truth[1]])
+    missed = np.zeros(3)
+    for _ in range(150):
+        table = joint([(first, second, drawn(first, second, SHARES, 20_000, rng))])
+        groups = within(table)
+        for place, (answer, true) in enumerate(
+            ((table, SHARES), (groups, truth), (differences_between(groups), apart))
+        ):
+            low, high = answer.interval(simultaneous=True)
+            missed[place] += not ((low <= true) & (true <= high)).all()
+    assert (missed / 150 < 0.1).all()

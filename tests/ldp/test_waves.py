@@ -278,6 +278,17 @@ def test_no_channel_at_all_is_much_better() -> None:
     assert prices.max() <= 1.001 * mechanism.range_variance
 
 
+@pytest.mark.parametrize(
+    ("side", "epsilon", "part"), [(16, 1.0, 1e-4), (64, 0.5, 1e-4), (64, 1.0, 0.02)]
+)
+def test_designs_are_near_the_bound_for_all_channels(
+    side: int, epsilon: float, part: float
+) -> None:
+    mechanism = made((side,), epsilon)
+    least = mechanism.least_range_variance
+    assert least <= mechanism.range_variance <= (1 + part) * least
+
+
 # --- randomising --------------------------------------------------------------------------------
 
 

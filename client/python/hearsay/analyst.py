@@ -420,8 +420,8 @@ class Analyst(Together):
     ) -> "pd.DataFrame":
         """Return the share at or below each point, or below the end of each bin, but the last.
 
-        Columns as `distribution`; indexed by the point or the end. Each interval covers its own
-        share with probability `confidence`.
+        Columns as `distribution`; indexed by the point or the end, `below`. Each interval covers
+        its own share with probability `confidence`.
         """
         with needs("a DataFrame", "analyst"):
             from hearsay import frames

@@ -118,7 +118,7 @@ def ranges(answer: analyst_pb2.DistributionResponse) -> AnswerFrame:
 
 def cumulative(answer: analyst_pb2.DistributionResponse) -> AnswerFrame:
     """Return the shares at or below points, or below the ends of bins, indexed by these."""
-    index = pd.Index([float(row.label) for row in answer.cumulative], name=answer.attribute)
+    index = pd.Index([float(row.label) for row in answer.cumulative], name="below")
     return _distribution(answer, _frame(answer.cumulative, index))
 
 

@@ -36,9 +36,9 @@ def figure(*tables: pd.DataFrame) -> Figure:
     """Draw the tables of `Analyst`, one panel each, into a figure of matplotlib.
 
     Tables are those of `estimate`, `sums`, `by_level`, `by_period`, `by_map`, `compare`,
-    `crosstab`, `within`, `set_sizes`, `pairs`, `ratings`, and the histogram of `distribution`.
-    Bars are estimates, or shares; lines are their intervals. Raises `InvalidInput` for another
-    table and one without rows.
+    `crosstab`, `within`, `set_sizes`, `pairs`, `ratings`, `cdf`, and the histogram of
+    `distribution`. Bars are estimates, or shares; lines are their intervals; the shares below are a
+    line in the band of theirs. Raises `InvalidInput` for another table and one without rows.
     """
     if not tables:
         raise InvalidInput("give one table at least, got none")
@@ -66,13 +66,15 @@ class _Panel:
         self._table = table
         names = list(table.index.names)
         self._histogram = names == ["left", "right"]
+        self._cumulative = names == ["below"]
         self._grouped = (two or names[0] in ("level", "period", "map")) and len(names) == 2
         self._pairs = names == ["first", "second"]
         self._difference = "difference" in table.columns
         groups = table.index.get_level_values(0).nunique()
         self._lines = self._grouped and names[0] != "map" and groups > _MOST_GROUPS
         self._left_out = 0
-        if not (self._histogram or self._grouped) and len(table) > _MOST_ROWS:
+        whole = self._histogram or self._cumulative or self._grouped
+        if not whole and len(table) > _MOST_ROWS:
             column = "difference" if self._difference else "estimate"
             largest = table[column].abs().nlargest(_MOST_ROWS).index
             self._left_out = len(table) - _MOST_ROWS
@@ -81,7 +83,7 @@ class _Panel:
     @property
     def height(self) -> float:
         """The panel's height in inches."""
-        if self._histogram or self._lines:
+        if self._histogram or self._cumulative or self._lines:
             return 3.6
         groups = self._table.index.get_level_values(0).nunique() if self._grouped else 1
         rows = sum(
@@ -100,7 +102,8 @@ class _Panel:
     def draw(self, axis: Axes) -> None:
         """Draw the table."""
         attrs = self._table.attrs
-        taken = 0 if self._histogram or self._lines else max(map(len, self._labels))
+        alone = self._histogram or self._cumulative or self._lines
+        taken = 0 if alone else max(map(len, self._labels))
         width = _TITLE - min(taken, _LABEL)
         axis.set_title(_wrapped(attrs["title"] or attrs["attribute"], width, 4))
         axis.spines[["top", "right"]].set_visible(False)
@@ -109,6 +112,8 @@ class _Panel:
             interval += f"; {self._left_out:,} smaller ones are left out"
         if self._histogram:
             self._draw_histogram(axis, interval)
+        elif self._cumulative:
+            self._draw_cumulative(axis, interval)
         elif self._lines:
             self._draw_lines(axis, interval)
         else:
@@ -121,12 +126,13 @@ class _Panel:
         if self._grouped:
             groups = list(dict.fromkeys(self._table.index.get_level_values(0)))
         thick = 0.7 / len(groups)
+        rated = self._table.attrs["statistic"] == "rating"  # its scale need not begin at 0
         for number, group in enumerate(groups):
             table = self._table if group is None else self._table.loc[group]
             places = np.arange(len(table)) + (number - (len(groups) - 1) / 2) * thick
             color = _BAR if group is None else f"C{number}"
             name = "" if group is None else _plain(str(group))
-            if self._difference:
+            if self._difference or rated:
                 axis.plot(table[column], places, "o", color=_ERROR, markersize=4)
             else:
                 axis.barh(places, table[column], 0.9 * thick, color=color, alpha=0.8, label=name)
@@ -135,7 +141,8 @@ class _Panel:
             axis.errorbar(middle, places, xerr=reach, fmt="none", ecolor=line, capsize=2.5)
         axis.set_yticks(np.arange(len(labels)), labels)
         axis.set_ylim(len(labels) - 0.4, -0.6)
-        axis.axvline(0, color="black", linewidth=0.8)
+        if not rated:
+            axis.axvline(0, color="black", linewidth=0.8)
         statistic = self._table.attrs["statistic"]
         kind = "difference in " * self._difference + statistic
         axis.set_xlabel(f"{kind}, with {interval}")
@@ -182,6 +189,14 @@ class _Panel:
             )
         axis.set_xlabel(_plain(self._table.attrs["attribute"]))
         axis.set_ylabel(f"share, with {interval}" if known.any() else "share")
+
+    def _draw_cumulative(self, axis: Axes, interval: str) -> None:
+        places, table = self._table.index.to_numpy(), self._table
+        axis.plot(places, table["estimate"], color=_ERROR)
+        axis.fill_between(places, table["low"], table["high"], color=_BAR, alpha=0.6, linewidth=0)
+        axis.set_ylim(0, 1)
+        axis.set_xlabel(_plain(table.attrs["attribute"]))
+        axis.set_ylabel(f"share below, with {interval}")
 
 
 def _of_two_attributes(table: pd.DataFrame) -> pd.DataFrame:

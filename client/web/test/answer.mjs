@@ -13,10 +13,12 @@ import {
   cumulated,
   distinct,
   pick,
+  place,
   point,
   threshold,
   toss,
   uniform,
+  uniformOfMany,
 } from "../dist/core/draws.js";
 import { expBelow, fraction } from "../dist/core/exact.js";
 import { logAbove } from "../dist/core/logarithm.js";
@@ -180,13 +182,17 @@ const answers = {
         case "coin":
           return coin(threshold(BigInt(given[0])), coins);
         case "uniform":
-          return uniform(given[0], coins);
+          return Number(given[0]) <= 2 ** 32
+            ? uniform(Number(given[0]), coins)
+            : String(uniformOfMany(BigInt(given[0]), coins));
         case "pick":
           return pick(cumulated(given[0].map(BigInt)), coins);
         case "toss":
           return hex(toss(threshold(BigInt(given[0])), given[1], coins));
         case "distinct":
           return [...distinct(given[0], given[1], coins)].sort((a, b) => a - b);
+        case "place":
+          return place(double(given[0]), given[1], coins);
         default:
           return point(double(given[0]), given[1], coins);
       }

@@ -21,7 +21,8 @@ import { build, type Mechanism, type Value } from "../src/mechanisms/index.js";
 import { Policy } from "../src/mechanisms/policy.js";
 import { Budget } from "../src/plans/budget.js";
 import { GradedNumeric } from "../src/plans/graded.js";
-import { Binned, Numeric } from "../src/plans/domains.js";
+import { valueOf as viewOf } from "../src/recording/randomize.js";
+import { Binned, Categorical, Numeric } from "../src/plans/domains.js";
 import { Memoizer } from "../src/plans/memo.js";
 import { end, label, start } from "../src/plans/period.js";
 import { parsePlan } from "../src/plans/plan.js";
@@ -250,6 +251,24 @@ test("a word draws the attributes of the vectors", () => {
       const stream = new DataView(new ArrayBuffer(8));
       stream.setBigUint64(0, BigInt(word), true);
       expect(budget.draw(new LiteralCoins(new Uint8Array(stream.buffer)))).toEqual(drawn);
+    }
+  }
+});
+
+test("views take the categories of the vectors", () => {
+  for (const { sizes, answers } of vectors("views.json").views as Case[]) {
+    const names = (sizes as number[]).map((_, i) => `attribute ${i}`);
+    const attributes = new Map(
+      names.map((name, i) => [
+        name,
+        { domain: new Categorical(Array.from({ length: sizes[i] }, (_, v) => `v${v}`)) },
+      ]),
+    );
+    for (const [categories, seed, category, used] of answers) {
+      const given = new Map(names.map((name, i) => [name, categories[i] ?? undefined]));
+      const coins = scripted(seed);
+      expect(viewOf(names, given, attributes, coins)).toBe(category);
+      expect(coins.used).toBe(used);
     }
   }
 });

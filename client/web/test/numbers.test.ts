@@ -104,6 +104,7 @@ test.each<[string, Partial<WireNumeric>, RegExp | undefined]>([
   ["a resolution that falls", { resolution: [rest, half] }, /must rise/],
   ["a resolution of nothing", { resolution: [{ upto: 1000, within: 0 }] }, /within must be/],
   ["a cap of nothing", { cap: 2 }, /needs a resolution/],
+  ["a cap of nan", { resolution: [half, rest], cap: NaN }, />= 1/],
   ["a cap below 1", { resolution: [half, rest], cap: 0.5 }, />= 1/],
   ["a cap that nothing reaches", { resolution: [half, rest], cap: 55.5 }, /above the number/],
   ["regions in bins", { ...RICH, bins: 4 }, /protected alike/],

@@ -42,7 +42,7 @@ _UPDATES = 4000
 _RARE = 5e-4
 """Patterns drawn less often than this are dropped."""
 
-_ROUNDS, _WORTH, _STARTS = 16, 5e-4, 24
+_ROUNDS, _WORTH, _STARTS = 16, 5e-4, 12
 """New patterns are looked for so many times, or until the variance falls by less than this part of
 it; each time from so many of the dearest patterns."""
 
@@ -71,7 +71,7 @@ def design(sides: tuple[int, ...], epsilon: float) -> Design:
     e, weights = math.exp(epsilon), range_weights(sides)
     bins = math.prod(sides)
     most = max(2, min(bins, MAX_CODES // bins))
-    masks = _distinct(_waves(sides, e), sides, e)
+    masks = first_patterns(sides, epsilon)
     chances, variance, prices = balance(masks, sides, e, weights, gap=_ROUGH)
     for _ in range(_ROUNDS):
         eigenvalues = chances @ gains(masks, sides, e)
@@ -95,8 +95,14 @@ def design(sides: tuple[int, ...], epsilon: float) -> Design:
 def predicted_variance(sides: tuple[int, ...], epsilon: float) -> float:
     """Return the variance of the waves that `design` starts from, up to 10% above the design's."""
     e = math.exp(epsilon)
-    masks = _distinct(_waves(sides, e), sides, e)
+    masks = first_patterns(sides, epsilon)
     return balance(masks, sides, e, range_weights(sides), gap=_ROUGH)[1]
+
+
+def first_patterns(sides: tuple[int, ...], epsilon: float) -> Masks:
+    """Return the patterns that `design` starts from."""
+    e = math.exp(epsilon)
+    return _distinct(_waves(sides, e), sides, e)
 
 
 def balance(

@@ -63,6 +63,10 @@ def binned() -> plan_pb2.Plan:
     return plan
 
 
+def _with_region(plan: plan_pb2.Plan) -> None:
+    plan.survey.attributes[0].numeric.sensitive.add(low=0.0, high=400.0)
+
+
 def _bins(made: Mechanism | None = None, **fields: float) -> bytes:
     """Return the plan of `binned` with another mechanism, and other fields of its number."""
 
@@ -184,6 +188,9 @@ def _written() -> Listed:
     yield "a number in one bin", _bins(bins=1), "domain"
     yield "a number in 257 bins", _bins(bins=257), "domain"
     yield "a number in bins and steps", _bins(step=400.0), "domain"
+    yield "a number in bins and steps of nan", _bins(step=math.nan), "domain"
+    yield "a number in bins with a cap", _bins(cap=1.0), "domain"
+    yield "a number in bins and regions", _changed(binned, _with_region), "domain"
     yield "bins whose ends are one double", _bins(high=1e-323), "domain"
     yield "waves of other bins", _bins(bins=6), "fit"
     yield "waves of a number without bins", _bins(bins=0), "fit"
@@ -426,6 +433,12 @@ def _levels() -> Listed:
         "another epsilon than declared", lambda p: setattr(p.levels[1], "epsilon", 4.5), "levels"
     )
     yield edited("a level that is not declared", lambda p: p.survey.levels.pop("open"), "levels")
+
+    def longer(plan: plan_pb2.Plan) -> None:
+        plan.levels[1].name = "strict_not"
+        plan.survey.levels["strict_not"] = plan.survey.levels.pop("open")
+
+    yield edited("a level whose name begins with another's", longer, "")
     for epsilon in (math.nan, math.inf, -1.0, 0.0, math.nextafter(1.0, 0)):
 
         def change(plan: plan_pb2.Plan, epsilon: float = epsilon) -> None:

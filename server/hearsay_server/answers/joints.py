@@ -1,6 +1,6 @@
 """Answers about two attributes together: joint tables, tests of independence, groups compared."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from hearsay_server.answers.queries import (
     Tallies,
     of_attributes,
 )
-from hearsay_server.answers.records import Chosen, Key, of_chosen, repeats
+from hearsay_server.answers.records import Pairs, of_chosen, repeats
 from ldp.core.repeated import Repeats
 from ldp.errors import InvalidInput
 from ldp.estimating.independence import Independence, detectable, independence, independence_of
@@ -32,14 +32,12 @@ from ldp.estimating.joint import (
     of_cohorts,
     within,
 )
-from ldp.estimating.pairs import MAX_VALUES, PairTally
+from ldp.estimating.pairs import MAX_VALUES
 
 Floats = NDArray[np.float64]
 
 POOLED = "gls"
 """The method by which levels are pooled as if their people answered alike."""
-
-PairTallies = Mapping[Key, PairTally]
 
 
 @dataclass(frozen=True)
@@ -56,23 +54,20 @@ class PairCohorts:
         return max(own.factor for own in self.repeats)
 
 
-def by_levels(plan: Plan, attributes: tuple[str, str], tallies: PairTallies) -> PairCohorts:
+def by_levels(plan: Plan, attributes: tuple[str, str], pairs: Pairs) -> PairCohorts:
     """Return the cohorts of pair tallies; raise `NoReports` where there are none."""
-    if not tallies:
+    if not pairs.tallies:
         names = " and ".join(map(repr, attributes))
         raise NoReports(f"no stored record reports both {names} yet")
-    sums: dict[tuple[Chosen, ...], PairTally] = {}
-    for (_, chosen), tally in tallies.items():
-        sums[chosen] = sums[chosen] + tally if chosen in sums else tally
     cohorts = []
-    for chosen, tally in sums.items():
+    for chosen, tally in pairs.tallies.items():
         first, second = (
             of_chosen(plan, name, own) for name, own in zip(attributes, chosen, strict=True)
         )
         cohorts.append((first, second, tally))
-    known = repeats(plan, attributes, {key: tally.n for key, tally in tallies.items()})
-    n = sum(tally.n for tally in sums.values())
-    return PairCohorts(cohorts, [known[chosen] for chosen in sums], n)
+    known = repeats(plan, attributes, pairs.counts)
+    n = sum(tally.n for tally in pairs.tallies.values())
+    return PairCohorts(cohorts, [known[chosen] for chosen in pairs.tallies], n)
 
 
 def check_crosstab(plan: Plan, question: analyst_pb2.CrosstabRequest) -> None:
@@ -84,13 +79,13 @@ def check_crosstab(plan: Plan, question: analyst_pb2.CrosstabRequest) -> None:
 
 
 def crosstab(
-    plan: Plan, question: analyst_pb2.CrosstabRequest, tallies: PairTallies
+    plan: Plan, question: analyst_pb2.CrosstabRequest, pairs: Pairs
 ) -> analyst_pb2.CrosstabResponse:
     """Answer a `CrosstabRequest` from the pair tallies of its records.
 
     Raises `NoReports` where there are none, `InvalidInput` for what cannot be asked.
     """
-    given = by_levels(plan, (question.attribute, question.other), tallies)
+    given = by_levels(plan, (question.attribute, question.other), pairs)
     table = joint(given.cohorts, given.repeats, alike=_alike(plan, question.method))
     test = independence(given.cohorts, given.repeats)
     return table_answer(plan, question, table, test, given.most_repeated)
@@ -178,13 +173,13 @@ def check_groups(plan: Plan, question: analyst_pb2.CompareGroupsRequest) -> None
 
 
 def compare_groups(
-    plan: Plan, question: analyst_pb2.CompareGroupsRequest, tallies: PairTallies
+    plan: Plan, question: analyst_pb2.CompareGroupsRequest, pairs: Pairs
 ) -> analyst_pb2.CompareGroupsResponse:
     """Answer a `CompareGroupsRequest` from the pair tallies of (attribute, by).
 
     Raises `NoReports` where there are none, `InvalidInput` for what cannot be asked.
     """
-    given = by_levels(plan, (question.attribute, question.by), tallies)
+    given = by_levels(plan, (question.attribute, question.by), pairs)
     domain = plan.attributes[question.attribute].domain
     if isinstance(domain, Categorical):
         alike = _alike(plan, question.method)

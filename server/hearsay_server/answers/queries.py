@@ -33,6 +33,7 @@ from ldp.estimating.marginals import Marginal, Part
 from ldp.estimating.pooling import Method
 from ldp.estimating.recovery import ldp_recover
 from ldp.estimating.strata import Answer
+from ldp.mechanisms.ranges.waves import Waves
 
 _QUICK = 256
 """Values up to which levels are tested and pooled by maximum likelihood unless a method is asked
@@ -455,6 +456,11 @@ def _processed(
     """Return the values to show, and a suffix for the method's name: "" if they are raw."""
     if question.consistency and question.HasField("recover"):
         raise InvalidInput("ask for a consistency or for recovery, not both: recovery has its own")
+    if question.consistency and any(isinstance(each, Waves) for each in mechanisms):
+        raise InvalidInput(
+            "the errors of bins are correlated, and a consistency would make those of ranges "
+            "several times as large: ask for the distribution, whose shares are not negative"
+        )
     if question.consistency:
         return make_consistent(raw, question.consistency).value, f" + {question.consistency}"
     if not question.HasField("recover"):

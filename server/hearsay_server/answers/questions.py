@@ -118,8 +118,8 @@ def complete(
 
 def pairs(
     frozen: bytes, attributes: tuple[str, str], levels: Sequence[str], pages: list[Page]
-) -> dict[records.Key, PairTally]:
-    """Return the pair tallies of the records of some pages that report both attributes."""
+) -> records.Pairs:
+    """Return what the records of some pages tell that report both attributes."""
     plan = _parsed(frozen)
     return records.pairs(plan, attributes, records.complete(plan, attributes, levels, pages))
 
@@ -127,7 +127,7 @@ def pairs(
 def crosstab(
     frozen: bytes,
     question: analyst_pb2.CrosstabRequest,
-    tallies: joints.PairTallies,
+    pairs: records.Pairs,
     dropped: int = 0,
 ) -> list[bytes]:
     """Answer `Crosstab` in messages; raise as `joints.crosstab`.
@@ -135,7 +135,7 @@ def crosstab(
     `dropped` batches were stored once, and have no rows any more.
     """
     with records.telling_of_dropped(dropped):
-        answer = joints.crosstab(_parsed(frozen), question, tallies)
+        answer = joints.crosstab(_parsed(frozen), question, pairs)
     records.warn_of_dropped(answer, dropped)
     return list(_messages(answer))
 
@@ -157,7 +157,7 @@ def groups_of_views(
 def compare_groups(
     frozen: bytes,
     question: analyst_pb2.CompareGroupsRequest,
-    tallies: joints.PairTallies,
+    pairs: records.Pairs,
     dropped: int = 0,
 ) -> list[bytes]:
     """Answer `CompareGroups` in messages; raise as `joints.compare_groups`.
@@ -165,7 +165,7 @@ def compare_groups(
     `dropped` is as of `crosstab`.
     """
     with records.telling_of_dropped(dropped):
-        answer = joints.compare_groups(_parsed(frozen), question, tallies)
+        answer = joints.compare_groups(_parsed(frozen), question, pairs)
     records.warn_of_dropped(answer, dropped)
     return list(_messages(answer))
 

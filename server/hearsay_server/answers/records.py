@@ -4,6 +4,7 @@ A tally has one attribute's reports. What two attributes tell together is in the
 so only as long as the retention keeps rows.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -173,14 +174,38 @@ def merged(parts: Sequence[Complete]) -> Complete:
     )
 
 
-def pairs(plan: Plan, attributes: tuple[str, str], records: Complete) -> dict[Key, PairTally]:
-    """Return the pair tallies of the records of two attributes."""
-    found = {}
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """What the records of two attributes tell: pair tallies by combination of levels and maps.
+
+    `counts` are the numbers of records by period and combination, which the tallies do not tell
+    apart: there may be many periods.
+    """
+
+    tallies: Mapping[tuple[Chosen, ...], PairTally]
+    counts: Mapping[Key, int]
+
+    @property
+    def products(self) -> int:
+        """How many sums of products the tallies have."""
+        return sum(tally.products.size for tally in self.tallies.values())
+
+    def __add__(self, other: "Pairs") -> "Pairs":
+        tallies = dict(self.tallies)
+        for chosen, tally in other.tallies.items():
+            tallies[chosen] = tallies[chosen] + tally if chosen in tallies else tally
+        return Pairs(tallies, Counter(self.counts) + Counter(other.counts))
+
+
+def pairs(plan: Plan, attributes: tuple[str, str], records: Complete) -> Pairs:
+    """Return what the records of two attributes tell."""
+    found = Pairs({}, {})
     for (period, chosen), codes in records.codes.items():
         first, second = (
             of_chosen(plan, name, own) for name, own in zip(attributes, chosen, strict=True)
         )
-        found[period, chosen] = count_pairs(first, codes[0], second, codes[1])
+        tally = count_pairs(first, codes[0], second, codes[1])
+        found += Pairs({chosen: tally}, {(period, chosen): tally.n})
     return found
 
 

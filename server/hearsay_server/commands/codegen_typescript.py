@@ -117,6 +117,7 @@ def _agreement(agreement: Agreement, *, with_plan: bool) -> str:
         ("mayReveal", agreement.may_reveal),
         ("maps", agreement.maps),
         ("mayTellChanges", agreement.may_tell_changes),
+        ("views", agreement.views),
     ):
         if value:
             given[name] = value
@@ -128,25 +129,36 @@ def _agreement(agreement: Agreement, *, with_plan: bool) -> str:
 
 
 def _property(key: str, value: object, depth: int) -> str:
-    """Return the source of a property whose value is a text, a number, or texts or numbers."""
+    """Return the source of a property: a text, a number, a list of these or of lists, or a mapping
+    to such properties."""
     indent = "  " * depth
     if isinstance(value, Mapping):
         keys = _keys(value)
         items = [_property(k, v, depth + 1) for k, v in zip(keys, value.values(), strict=True)]
         return f"{indent}{key}: {{\n{''.join(items)}{indent}}},\n"
     if isinstance(value, tuple):
-        texts = [_text(item) if isinstance(item, str) else _number(item) for item in value]
-        line = f"{indent}{key}: [{', '.join(texts)}],"
-        if len(line) > _COLUMNS:
-            items = [f"{indent}  {text},\n" for text in texts]
-            line = f"{indent}{key}: [\n{''.join(items)}{indent}],"
-        return f"{line}\n"
+        return f"{indent}{key}: {_list(value, depth, len(key) + 2)},\n"
     if isinstance(value, str):
         line = f"{indent}{key}: {_text(value)},"
         return (
             f"{line}\n" if len(line) <= _COLUMNS else f"{indent}{key}:\n{indent}  {_text(value)},\n"
         )
     return f"{indent}{key}: {_number(value)},\n"
+
+
+def _list(values: tuple[object, ...], depth: int, before: int = 0) -> str:
+    """Return the source of a list whose first line has so many characters before it."""
+    indent = "  " * depth
+    are_lists = all(isinstance(value, tuple) for value in values)
+    if are_lists:
+        items = [_list(value, depth + 1) for value in values if isinstance(value, tuple)]
+    else:
+        items = [_text(value) if isinstance(value, str) else _number(value) for value in values]
+    line = f"[{', '.join(items)}]"
+    fits = len(indent) + before + len(line) + 1 <= _COLUMNS and "\n" not in line
+    if fits and not (are_lists and len(values) > 1):
+        return line
+    return "[\n" + "".join(f"{indent}  {item},\n" for item in items) + f"{indent}]"
 
 
 def _keys(names: Iterable[str]) -> list[str]:

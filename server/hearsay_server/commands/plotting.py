@@ -53,10 +53,12 @@ def comparisons(answers: Sequence[analyst_pb2.CompareResponse], file: Path) -> N
 
 
 def distribution(answer: analyst_pb2.DistributionResponse, file: Path) -> None:
-    """Draw a histogram; raise `InvalidInput` where the answer has no bins."""
+    """Draw a histogram, or the shares below; raise `InvalidInput` where there are neither."""
     from hearsay import frames, plots
 
-    plots.figure(frames.histogram(answer)).savefig(file)
+    below = [frames.cumulative(answer)] if answer.cumulative else []
+    drawn = [frames.histogram(answer)] if answer.bins or not below else []
+    plots.figure(*drawn, *below).savefig(file)
 
 
 def crosstab(answer: analyst_pb2.CrosstabResponse, file: Path) -> None:

@@ -197,6 +197,8 @@ def query(
     if plot is not None:
         if suspicions or watch is not None:
             raise InvalidInput("--plot draws neither --suspicions nor --watch")
+        if asked_alone and distribution and not cdf:
+            raise InvalidInput("--plot draws --distribution and --cdf: add one of them")
         plotting.check(plot)
     show = Shown(as_json, as_csv, limited)
     chosen = Selection(

@@ -12,13 +12,12 @@ import grpc
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers import fits, questions
-from hearsay_server.answers.records import Complete, Key
+from hearsay_server.answers.records import Complete, Pairs
 from hearsay_server.serving.analyses import Analyses
 from hearsay_server.serving.status import Ended
 from hearsay_server.storage.selection import Selected, resolve
 from hearsay_server.storage.store import Store
 from ldp import InvalidInput
-from ldp.estimating.pairs import PairTally
 
 Page = Sequence[collector_pb2.Batch]
 Read = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -29,6 +28,9 @@ _TOGETHER = 1 << 16
 
 _MOST_BYTES = 256 << 20
 """Bytes of codes that one regression may be from: they wait in the server's memory."""
+
+_MOST_PRODUCTS = 1 << 23
+"""Sums of products that one table may be from: they wait in the server's memory."""
 
 Table = analyst_pb2.CrosstabRequest | analyst_pb2.CompareGroupsRequest
 
@@ -56,7 +58,7 @@ class Together:
         names = attributes_of(question)
         _check_attributes(plan, names)
         selected = resolve(plan, question.selection)
-        sums: dict[Key, PairTally] = {}
+        found = Pairs({}, {})
         async with self._analyses.process() as run:
             await run(questions.check_together, frozen, question, selected.levels)
             if asked := plan.questions_of(names):
@@ -68,14 +70,18 @@ class Together:
                 return await run(questions.groups_of_views, frozen, question, tallies)
 
             async def count(pages: list[Page]) -> None:
-                found = await run(questions.pairs, frozen, names, selected.levels, pages)
-                for key, tally in found.items():
-                    sums[key] = sums[key] + tally if key in sums else tally
+                nonlocal found
+                found += await run(questions.pairs, frozen, names, selected.levels, pages)
+                if found.products > _MOST_PRODUCTS:
+                    raise InvalidInput(
+                        "the records of these attributes are of too many combinations of levels to "
+                        "be counted together: ask for some levels"
+                    )
 
             dropped = await self._each(plan, selected, count)
             if isinstance(question, analyst_pb2.CrosstabRequest):
-                return await run(questions.crosstab, frozen, question, sums, dropped)
-            return await run(questions.compare_groups, frozen, question, sums, dropped)
+                return await run(questions.crosstab, frozen, question, found, dropped)
+            return await run(questions.compare_groups, frozen, question, found, dropped)
 
     async def fit(self, frozen: bytes, plan: Plan, question: analyst_pb2.FitRequest) -> bytes:
         """Answer a `Fit` in one message."""

@@ -14,8 +14,15 @@ import hearsay.plans.plan
 from hearsay.plans.domains import Binned, Categorical, Grid, Numeric, Ratings, SetOf
 from hearsay.plans.plan import Level, Plan
 from hearsay.v1 import survey_pb2
-from hearsay_server.surveys import explain_sets, explain_views, graded, over_time
+from hearsay_server.surveys import (
+    explain_pairs,
+    explain_sets,
+    explain_views,
+    graded,
+    over_time,
+)
 from hearsay_server.surveys import survey as surveys
+from hearsay_server.surveys.explain_pairs import Pair
 from hearsay_server.surveys.explain_views import Together
 from hearsay_server.surveys.over_time import Cost
 from hearsay_server.surveys.survey import Question
@@ -68,7 +75,8 @@ class Explanation:
     costs of the other ways. `rows` predict errors for `users` users at that level and map. `pooled`
     and `strict` are the errors by attribute where they spread evenly over the levels, and over the
     maps and no map, and where all had the strictest level and no map. `together` compares views
-    with attributes that are asked one by one.
+    with attributes that are asked one by one, and `pairs` are attributes that records report
+    together.
     `repeats` give the joint epsilon of the reports of several periods, and what they reveal, and
     `ranges` the errors of ranges and of the median, for numbers of which only a bin is collected.
     `costs` are of answers in `periods` periods, and `best` names mechanisms that cost less.
@@ -84,6 +92,7 @@ class Explanation:
     pooled: dict[str, float]
     strict: dict[str, float]
     together: Sequence[Together]
+    pairs: Sequence[Pair]
     periods: int
     costs: Sequence[Cost]
     best: Sequence[str]
@@ -125,6 +134,7 @@ def explain(
         pooled=pooled,
         strict=strict,
         together=explain_views.compared(survey, plan, users),
+        pairs=explain_pairs.of(plan, users),
         periods=times,
         costs=costs,
         best=over_time.best_mechanisms(plan, times) if times else [],
@@ -205,13 +215,16 @@ def _ranges(plan: Plan, level: Level, rows: Sequence[Row], users: int) -> list[s
         assert isinstance(mechanism, Waves)
         planned = precision([(mechanism, 1, Repeats())], domain.count)
         reports = users * row.chance
+        variance = mechanism.range_variance
         worst = math.sqrt(planned.worst_range_variance / reports)
         middle = math.sqrt(planned.middle_variance / reports)
         lines.append(
             f"{level.name}, {row.attribute}: the share of a range has an error of {row.error:.4f} "
             f"on average, {worst:.4f} at worst; the median one of "
-            f"{middle * (domain.high - domain.low):.4g}. No chances of these patterns and of plain "
-            f"waves would have {mechanism.gap:.2%} less variance on average"
+            f"{middle * (domain.high - domain.low):.4g}. The design's average variance is within "
+            f"{mechanism.gap:.2%} of the least that other chances of these patterns, or plain "
+            f"waves, could have, and within {variance / mechanism.least_range_variance - 1:.0%} of "
+            "the least of all channels that treat bins alike"
         )
     return lines
 
@@ -378,6 +391,13 @@ def show(explanation: Explanation, console: Console) -> None:
             console,
         )
         explain_views.show(explanation.together, plan, explanation.users, console)
+    if explanation.pairs:
+        _print(
+            "Records tell of two attributes together, as long as their rows are kept. A test of "
+            "independence finds a dependence as often as one of so many users without privacy.",
+            console,
+        )
+        explain_pairs.show(explanation.pairs, explanation.users, console)
 
 
 def _print(line: str, console: Console) -> None:

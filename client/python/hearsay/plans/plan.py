@@ -468,6 +468,11 @@ def _domain(attribute: survey_pb2.Attribute) -> Domain:
         if numeric.bins:
             if numeric.step:
                 raise InvalidInput("give bins or a step, not both")
+            if numeric.sensitive or numeric.resolution or numeric.cap:
+                raise InvalidInput(
+                    "numbers in bins are all protected alike: give bins, or sensitive regions or a "
+                    "resolution, not both"
+                )
             return Binned(numeric.low, numeric.high, numeric.clamp, numeric.bins)
         return Numeric(
             numeric.low,

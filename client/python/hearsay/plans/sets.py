@@ -191,7 +191,8 @@ class Ratings:
             place = find(self._places, key)
             if place is None or place in found:
                 raise InvalidInput(
-                    f"must rate each of {self} once at most, got another {type(key).__name__}"
+                    f"must rate each of {_listed(self.keys)} once at most, got another "
+                    f"{type(key).__name__}"
                 )
             found[place] = self._threshold(rating)
         if len(found) > self.most and not self.clamp:

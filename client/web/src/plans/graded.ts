@@ -168,7 +168,7 @@ export class GradedNumeric extends Numeric {
       begin = upto;
     }
     check(begin === high, `the last part of a resolution must reach ${high}, got upto = ${begin}`);
-    check(!cap || (cap >= 1 && cap < Infinity), `cap must be finite and >= 1, got ${cap}`);
+    check(cap === 0 || (cap >= 1 && cap < Infinity), `cap must be finite and >= 1, got ${cap}`);
     check(
       compare(fromDouble(cap || 1), apart) <= 0,
       `a cap of ${cap || 1} is above the number of withins from end to end`,

@@ -234,7 +234,7 @@ function readAttribute(
 function readNumeric(wire: WireNumeric, graded: RareDomains["graded"]): Domain {
   const { low, high, clamp, step, bins, sensitive, resolution, cap } = wire;
   if (bins) {
-    if (step) throw new InvalidInput("give bins or a step, not both");
+    if (step !== 0) throw new InvalidInput("give bins or a step, not both");
     if (graded && isGraded(wire))
       throw new InvalidInput("bins are for numbers that are all protected alike");
     return new Binned(low, high, clamp, bins);

@@ -3,7 +3,7 @@
 import type { Limits } from "../choices.js";
 import type { Coins } from "../coins.js";
 import type { Value } from "../mechanisms/mechanism.js";
-import type { Categorical } from "../plans/domains.js";
+import type { Categorical, Domain } from "../plans/domains.js";
 import { anything, type Encoded, settled } from "../plans/encoded.js";
 import type { Memoizer } from "../plans/memo.js";
 import type { Question } from "../plans/plan.js";
@@ -78,7 +78,9 @@ export function* randomize(
       code = memoizer.report(memo, coins);
     } else {
       life = account.allows("life", terms, name, calls, limits) ? calls : 0;
-      const value = life ? valueOf(parts, values, terms, coins) : anything(domain, coins);
+      const value = life
+        ? valueOf(parts, values, terms.plan.attributes, coins)
+        : anything(domain, coins);
       code = mechanism.randomize(value, coins);
     }
     account.report(name, epsilon, { calls, life });
@@ -102,8 +104,12 @@ function askedAbout(values: Values, terms: Terms): Question[] {
 
 /** Return what a question's mechanism takes. For an answer outside the domain a value drawn uniformly from the
  * attribute's domain takes its place: whether a report leaves must not tell whether there is an answer. */
-function valueOf(parts: readonly string[], values: Values, terms: Terms, coins: Coins): Value {
-  const { attributes } = terms.plan;
+export function valueOf(
+  parts: readonly string[],
+  values: Values,
+  attributes: ReadonlyMap<string, { readonly domain: Domain }>,
+  coins: Coins,
+): Value {
   const each = parts.map((part) => {
     const { domain } = attributes.get(part)!;
     const given = values.get(part);

@@ -9,7 +9,7 @@ interface Case {
   revision: string;
   period: string;
   id: string;
-  rows: { attribute: string; level: string; code: string }[][];
+  rows: { attribute: string; level: string; map?: string; code: string }[][];
   bytes: string;
 }
 
@@ -19,7 +19,7 @@ const CASES: Case[] = JSON.parse(readFileSync(FILE, "utf8")).batches;
 const rowsOf = ({ rows }: Case) =>
   rows.map((row) => ({
     person: "",
-    codes: row.map(({ attribute, level, code }) => ({ attribute, level, codes: unhex(code) })),
+    codes: row.map(({ code, ...cohort }) => ({ ...cohort, codes: unhex(code) })),
   }));
 
 test.each(CASES.map((given, i) => [i, given] as const))(
