@@ -17,6 +17,7 @@ from ldp.core.coins import Coins
 from ldp.core.mechanism import Categorical, Codes, Mechanism
 from ldp.errors import InvalidInput
 from ldp.mechanisms.numbers.mean import MeanMechanism
+from ldp.mechanisms.sets.base import SetMechanism
 
 MAX_CELLS = 1 << 16
 """The most cells, inputs times possible codes, of a channel that is enumerated."""
@@ -26,6 +27,9 @@ Draw = Callable[[Mechanism, Any, int, Coins], Codes]
 
 Statistic = Callable[[Codes], NDArray[np.integer[Any]]]
 """Map codes, shape (n, *code_shape), to small integers >= 0, shape (n,)."""
+
+_FEW_ITEMS = 8
+"""Items of the sets that are audited: a full set and the empty one are told apart best."""
 
 _BITS = 6  # bits of a long code that one event looks at
 _PREFIXES = 4096  # events tried for one pair of inputs
@@ -168,6 +172,9 @@ class _Event:
 def _default_values(mechanism: Mechanism) -> Sequence[Any]:
     if isinstance(mechanism, Categorical):
         return sorted({0, 1, min(2, mechanism.k - 1), mechanism.k - 1})
+    if isinstance(mechanism, SetMechanism):
+        most = min(mechanism.largest, _FEW_ITEMS)
+        return [(), tuple(range(most)), tuple(range(mechanism.items - most, mechanism.items))]
     return mechanism.bounds if isinstance(mechanism, MeanMechanism) else ("a", "b", "c")
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import chdtrc, chdtri, chndtr
 
-from ldp.core.mechanism import Categorical, Counted
+from ldp.core.mechanism import Categorical, Counted, Mechanism
 from ldp.core.repeated import Repeated
 from ldp.core.tally import Tally
 from ldp.errors import InvalidInput
@@ -28,6 +28,9 @@ from ldp.estimating.joint import JointTable, PairCohort, with_records
 from ldp.estimating.pairs import product_means, reading
 
 Floats = NDArray[np.float64]
+
+FEW = 5
+"""The least records for each pair of values in a cohort (Cochran, Biometrics 10, 1954)."""
 
 _NEGLIGIBLE = 1e-10
 """The share of the largest eigenvalue of a covariance below which one is rounding."""
@@ -72,12 +75,15 @@ def independence(cohorts: Sequence[PairCohort], repeats: Repeated = ()) -> Indep
     variance of an average of reports is at most so many times that of independent ones
     (`ldp.core.repeated`), so the test says "dependent" of independent attributes no oftener than
     its significance. It is not a test of whether the levels mixed are independent (Simpson's
-    paradox). Needs some ten records behind each degree of freedom. Raises `InvalidInput` where
-    there are no records, and for a number. Source: Pearson, Philosophical Magazine 50, 1900; the
-    trace is Pillai's (Annals of Mathematical Statistics 26, 1955) times n.
+    paradox). A cohort of fewer than `FEW` records for each pair of values tells next to nothing,
+    and is not nearly chi-squared: it is left out where another one has more. Raises `InvalidInput`
+    where there are no records, and for a number. Source: Pearson, Philosophical Magazine 50, 1900;
+    the trace is Pillai's (Annals of Mathematical Statistics 26, 1955) times n.
     """
     statistic, degrees = 0.0, 0
-    for first, second, tally, own in with_records(cohorts, repeats):
+    given = with_records(cohorts, repeats)
+    enough = [one for one in given if one[2].n >= FEW * _cells(one[0], one[1])]
+    for first, second, tally, own in enough or given:
         if not isinstance(first, Categorical) or not isinstance(second, Categorical):
             raise InvalidInput(
                 "independence is tested between values: ask for the means of a number within "
@@ -90,6 +96,10 @@ def independence(cohorts: Sequence[PairCohort], repeats: Repeated = ()) -> Indep
         statistic += tally.n * found / own.factor
         degrees += rank
     return _tested(statistic, degrees)
+
+
+def _cells(first: Mechanism, second: Mechanism) -> int:
+    return first.parameters * second.parameters
 
 
 def independence_of(table: JointTable) -> Independence:

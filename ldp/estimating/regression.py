@@ -34,6 +34,9 @@ MAX_COLUMNS = 64
 BLOCK = 1 << 12
 """Records that are worked on at once."""
 
+FEW = 10
+"""The least records for each equation of a level whose spread is taken for known."""
+
 _EXACT = 1e-8
 """By how much a square may be estimated with a bias, on the scale where it is 1 at most."""
 
@@ -203,10 +206,16 @@ def _least_squares(
 def precision_weights(records: Sequence[Records], spreads: Sequence[Floats]) -> Floats:
     """Return weights of each level's records by the precision of their equations, of mean one.
 
-    `spreads` are the sums of s s' of each level's records.
+    `spreads` are the sums of s s' of each level's records. Levels with fewer than `FEW` records for
+    each equation count as the least precise one: their own spread is hardly known.
     """
     counts = np.array([own.n for own in records], dtype=float)
-    precise = counts / [np.trace(spread) for spread in spreads]
+    known = counts >= FEW * len(spreads[0])
+    if not known.any():
+        return np.ones_like(counts)
+    traces = np.array([np.trace(spread) for spread in spreads])
+    precise = counts / np.where(known, traces, 1)
+    precise[~known] = precise[known].min()
     weights: Floats = precise * counts.sum() / (precise @ counts)
     return weights
 

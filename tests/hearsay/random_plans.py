@@ -32,8 +32,8 @@ def random_survey(rng: random.Random) -> survey_pb2.Survey:
             numeric = attribute.numeric
             numeric.low, numeric.high, numeric.clamp = -2.5, 7.5, rng.random() < 0.5
             numeric.step = rng.choice((0, 0.5, 1.25))
-            match rng.randrange(6):
-                case 0:
+            match rng.randrange(12):  # the second and third are slow to design
+                case 0 | 3:
                     numeric.step, numeric.bins = 0, rng.choice((2, 3, 8))
                 case 1:
                     numeric.step = 2.5
@@ -47,6 +47,9 @@ def random_survey(rng: random.Random) -> survey_pb2.Survey:
                     attribute.mechanism = rng.choice(
                         ("", "onebit", "piecewise", "hybrid", "laplace", "square_wave")
                     )
+            continue
+        if rng.random() < 0.25:
+            _ask_several(attribute, rng)
             continue
         k = rng.randint(2, 30)
         attribute.categorical.values.extend(f"v{i}" for i in range(k))
@@ -62,7 +65,7 @@ def random_survey(rng: random.Random) -> survey_pb2.Survey:
             case 2:
                 attribute.memo = rng.choice((1, 2, 3.5))
             case 3:
-                for name in rng.sample(("mine", "work", "m2", "m10"), rng.randint(1, 4)):
+                for name in rng.sample(("mine", "mine2", "m2", "m10"), rng.randint(1, 4)):
                     some = rng.sample(attribute.categorical.values, rng.randint(1, min(4, k)))
                     attribute.categorical.maps[name].sensitive.extend(some)
             case _:
@@ -87,6 +90,20 @@ def random_survey(rng: random.Random) -> survey_pb2.Survey:
     if rng.random() < 0.4:
         _add_views(survey, rng)
     return survey
+
+
+def _ask_several(attribute: survey_pb2.Attribute, rng: random.Random) -> None:
+    """Make an attribute's domain a set of items, or ratings."""
+    k = rng.randint(1, 9)
+    names, most = [f"v{i}" for i in range(k)], rng.choice((0, 1, k))
+    if rng.random() < 0.5:
+        attribute.set.values.extend(names)
+        attribute.set.at_most, attribute.set.clamp = most, rng.random() < 0.3
+        attribute.mechanism = rng.choice(("", "set_selection", "set_bits"))
+    else:
+        attribute.ratings.keys.extend(names)
+        attribute.ratings.low, attribute.ratings.high = 1.0, 5.0
+        attribute.ratings.at_most, attribute.ratings.clamp = most, rng.random() < 0.3
 
 
 def _add_views(survey: survey_pb2.Survey, rng: random.Random) -> None:
@@ -255,6 +272,12 @@ def spoil(data: bytes, rng: random.Random) -> bytes:
         lambda: setattr(
             attribute.numeric, "cap", rng.choice((0.0, -0.0, 0.5, 1.0, 2.0, 99.0, math.nan))
         ),
+        lambda: attribute.set.values.append(rng.choice(("v0", "v9", "", odd))),
+        lambda: setattr(attribute.set, "at_most", rng.choice((0, 1, 2, 9, 10, 2**32 - 1))),
+        lambda: setattr(attribute.set, "clamp", True),
+        lambda: attribute.ratings.keys.append(rng.choice(("v0", "v9", "", odd))),
+        lambda: setattr(attribute.ratings, "at_most", rng.choice((0, 1, 2, 9, 10))),
+        lambda: setattr(attribute.ratings, "low", rng.choice((1.0, 5.0, -math.inf, math.nan))),
         lambda: survey.views.add(attributes=rng.choices(["q0", "q1", "q2", "none"], k=2)),
         lambda: survey.views.add(attributes=["q0"]),
         lambda: survey.views.__delitem__(slice(-1, None)),

@@ -255,7 +255,7 @@ MESSAGES = {
     "period": "period must be empty or one of",
     "attributes": "needs attributes, each with a name",
     "domain": "bins|values|keys|at_most|class|map|whole steps|step must|points|low and high"
-    "|needs a domain|twice|sensitive|resolution|within|cap must",
+    "|needs a domain|twice|sensitive|resolution|within|cap must|ratings",
     "memo": "memo",
     "views": "^views",
     "levels": "needs levels, each|^levels: |mechanisms for",

@@ -615,16 +615,9 @@ hostile_server = given(
 
 
 @pytest.mark.slow
-@usual(150)
-@hostile_server
-def test_a_hostile_server_sees_the_same_messages_at_the_same_moments(**given: Any) -> None:
-    check_a_hostile_server(**given)
-
-
-@pytest.mark.slow
 @usual(1000)
 @hostile_server
-def test_a_hostile_server_sees_the_same_messages_in_many_more_runs(**given: Any) -> None:
+def test_a_hostile_server_sees_the_same_messages_at_the_same_moments(**given: Any) -> None:
     check_a_hostile_server(**given)
 
 

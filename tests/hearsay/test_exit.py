@@ -98,13 +98,26 @@ def interpreters(minor: str) -> dict[str, str]:
 
 
 def with_grpc(python: str, folder: Path) -> str:
-    """Return the Python of a new environment that has what the SDK needs, or skip the test."""
-    subprocess.run([python, "-m", "venv", str(folder)], check=True, capture_output=True)
-    made = str(folder / "bin" / "python")
-    install = [made, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", *NEEDS]
-    done = subprocess.run(install, capture_output=True, text=True)
-    if done.returncode != 0:
-        pytest.skip(f"what the SDK needs cannot be installed: {done.stderr.strip()[-300:]}")
+    """Return the Python of an environment that has what the SDK needs, or skip the test.
+
+    Both transports' tests, in one process or two, use the one that the first of them makes.
+    """
+    import fcntl  # only POSIX has it
+
+    folder.parent.mkdir(exist_ok=True)
+    made, ready = str(folder / "bin" / "python"), folder / "ready"
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if ready.exists():
+            return made
+        venv = [python, "-m", "venv", "--clear", "--without-pip", str(folder)]
+        subprocess.run(venv, check=True, capture_output=True)
+        install = [sys.executable, "-m", "pip", "--python", made, "install", "--quiet"]
+        chosen = ["--only-binary", ":all:", "--no-compile", *NEEDS]
+        done = subprocess.run([*install, *chosen], capture_output=True, text=True)
+        if done.returncode != 0:
+            pytest.skip(f"what the SDK needs cannot be installed: {done.stderr.strip()[-300:]}")
+        ready.touch()
     return made
 
 
@@ -112,14 +125,20 @@ def with_grpc(python: str, folder: Path) -> str:
 @pytest.mark.skipif(os.name != "posix", reason="the environment's layout is that of POSIX")
 @pytest.mark.parametrize("minor", ["3.11", "3.12", "3.13", "3.14"])
 def test_a_process_of_another_python_ends_as_soon(
-    server: Server, silent: str, tmp_path: Path, minor: str
+    server: Server,
+    silent: str,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    minor: str,
 ) -> None:
     found = interpreters(minor)
     found.pop(platform.python_version(), None)
     if not found:
         pytest.skip(f"there is no other Python {minor} here")
+    base = tmp_path_factory.getbasetemp()
+    run = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base  # all workers share it
     for number, (name, python) in enumerate(found.items(), 1):
-        there = with_grpc(python, tmp_path / name)
+        there = with_grpc(python, run / "pythons" / name)
         for target in (silent, server.to(f"127.0.0.1:{free_port()}"), server.target):
             ledger = prepared(server, tmp_path / f"{name} {target.rpartition(':')[2]}.db")
             assert seconds_to_end(target, ledger, there) < ENDS_WITHIN, (name, target)

@@ -90,6 +90,7 @@ def test_a_read_only_disk_takes_nothing_and_raises_nothing(
             assert client.record(smokes="no").taken == ()
             assert client.status().reason is Reason.DISK
             assert client.counters["disk"] == 1
+            client.close(0)
 
 
 def test_a_folder_that_is_none_takes_nothing_and_raises_nothing(
@@ -208,6 +209,7 @@ def test_batches_dropped_while_under_way_can_be_forgotten_too(moody: tuple[Moody
         ann.revoke(forget=True)
         wait_until(lambda: servicer.forgotten)
         assert first.id in servicer.forgotten
+        client.close(0)
 
 
 def test_a_closed_period_is_counted_by_name(moody: tuple[Moody, str]) -> None:

@@ -30,6 +30,10 @@ from ldp.mechanisms import IN_PLANS
 pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing() or "runs")
 
 
+BOUNDS = (1, 2, 3, 1 << 26, 1 << 32, ONE, 3 * ONE, ONE**3 - 1)
+"""Bounds of uniform draws at whose sizes the ways to draw change."""
+
+
 def compare_reports(twin: Twin, mechanism: Mechanism, n: int, rng: random.Random) -> int:
     """Compare reports from one stream; return how many."""
     values, seed = values_of(mechanism, n, rng), rng.randbytes(8)
@@ -183,7 +187,7 @@ def test_single_draws_are_the_same(twin: Twin) -> None:
     for _ in range(300):
         t, m = (
             rng.choice((1, 2, ONE // 2, ONE - 1, rng.randrange(1, ONE))),
-            rng.choice((1, 2, 3, 1 << 26, 1 << 32, ONE, rng.randrange(1, 1 << rng.randint(1, 32)))),
+            rng.choice((*BOUNDS, rng.randrange(1, 1 << rng.randint(1, 32)))),
         )
         weights = [1 + rng.randrange(ONE // 20) for _ in range(rng.randint(1, 15))]
         x, n = rng.choice((-1.0, 1.0, 0.0, 5e-324, rng.uniform(-1, 1))), rng.randint(1, 300)

@@ -33,6 +33,8 @@ from ldp import (
     PiecewiseMechanism,
     PolicyUnary,
     ProjectiveGeometry,
+    SetBits,
+    SetSelection,
     SquareWave,
     SubsetSelection,
     SummingHistogram,
@@ -42,6 +44,7 @@ from ldp import (
 )
 from ldp.core.exact import ONE, include_threshold
 from ldp.core.policy import Policy
+from ldp.mechanisms import SetMechanism
 from ldp.mechanisms.numbers.mean import MeanMechanism
 from ldp.planning import mean_design
 from ldp.planning.design import design
@@ -132,6 +135,10 @@ def values_of(mechanism: Mechanism, n: int, rng: random.Random) -> list[Any]:
     if isinstance(mechanism, MeanMechanism):
         special = [-1.0, 1.0, 0.0, -0.0, 5e-324, 1 - 2**-53, -1 + 2**-53, 1 / 3]
         return [rng.choice(special) if rng.random() < 0.2 else rng.uniform(-1, 1) for _ in range(n)]
+    if isinstance(mechanism, SetMechanism):
+        largest = min(mechanism.largest, 12)
+        sizes = [rng.choice((0, largest, rng.randint(0, largest))) for _ in range(n)]
+        return [sorted(rng.sample(range(mechanism.items), size)) for size in sizes]
     ends = [0, mechanism.k - 1]  # type: ignore[attr-defined]
     return [rng.choice(ends) if rng.random() < 0.2 else rng.randint(*ends) for _ in range(n)]
 
@@ -162,6 +169,12 @@ def _policy(rng: random.Random, largest: int = 40) -> Policy:
         return Policy.one_sided(k, rng.sample(range(k), rng.randint(1, k - 1)), epsilon)
     classes = [0, 1] + [rng.randint(0, 1) for _ in range(k - 2)]
     return Policy.input_discriminative(classes, [epsilon * rng.uniform(0.2, 1), epsilon])
+
+
+def _set_selection(rng: random.Random) -> SetSelection:
+    items = _k(rng, 3000)
+    most, size = rng.randint(1, min(items, 40)), rng.randint(1, rng.choice((1, 3, 80)))
+    return SetSelection(items, _epsilon(rng), most, size, rng.randint(1, min(most, size)))
 
 
 def _waves(rng: random.Random) -> Mechanism:
@@ -268,6 +281,8 @@ MAKERS: dict[str, Callable[[random.Random], Mechanism]] = {
     "square_wave": lambda r: SquareWave(*_window(r)),
     "hybrid": _hybrid,
     "laplace": lambda r: LaplaceMechanism(min(_epsilon(r), 8.0), r.randint(1, 400)),
+    "set_selection": _set_selection,
+    "set_bits": lambda r: SetBits(_k(r, 1 << 15), _epsilon(r)),
     "waves": _waves,
     "mean_table": lambda r: mean_design.plain(min(_epsilon(r), 8.0), r.randint(1, 12)),
     "policy_mean_table": lambda r: mean_design.under(_policy(r, 8)),

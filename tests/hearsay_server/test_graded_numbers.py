@@ -58,6 +58,11 @@ LINE = SURVEY.replace(
             'name = "wage"\nmechanism = "hybrid"',
             "auto or mean_table where numbers",
         ),
+        (
+            "clamp = true",
+            "clamp = true\nbins = 8",
+            "bins are for numbers that are all protected alike",
+        ),
         ('name = "wage"', 'name = "wage"\nmemo = 1', "memo is for categorical answers only"),
     ],
 )

@@ -10,10 +10,13 @@ from serving import create
 
 import hearsay.plans.plan
 from hearsay import Analyst, plots
+from hearsay.plans.domains import Binned
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2
 from hearsay_server.answers.distributions import distribution
 from hearsay_server.answers.queries import Tallies, estimate
+from hearsay_server.commands import codegen, codegen_typescript
+from hearsay_server.demo import play
 from hearsay_server.ingest.intake import Cohort
 from hearsay_server.surveys import survey as surveys
 from hearsay_server.surveys.explain import explain
@@ -120,7 +123,7 @@ def test_a_range_that_ends_within_a_bin_has_an_interval_for_any_spread_in_it() -
     plan = planned()
     tallies = drawn(plan, [20_000], 2)
     inner, outer, row = asked(plan, tallies, (450, 810), (360, 900), (400, 850)).ranges
-    assert (row.low, row.high) == (inner.low, outer.high)
+    assert (row.low, row.high) == pytest.approx((inner.low, outer.high))
     assert inner.estimate < row.estimate < outer.estimate
     (alone,) = asked(plan, tallies, (500, 510)).ranges
     assert alone.low == 0
@@ -214,6 +217,37 @@ def test_explain_shows_how_well_ranges_and_the_median_will_be_known() -> None:
         "minutes: every bin from every other, by epsilon; where in a bin a number is never "
         "leaves the device"
     ]
+
+
+def test_generated_modules_take_numbers() -> None:
+    text = SURVEY.format(levels="only = 1.0", mechanism="auto", more="bins = 16\nclamp = true")
+    plan = surveys.resolve(surveys.from_toml(text, "test.toml"))
+    assert "minutes: float | None = None" in codegen.module(plan)
+    assert "minutes: minutes (0 to 1440 in 16 bins, others move" in codegen.module(plan)
+    assert "readonly minutes?: number" in codegen_typescript.module(plan)
+
+
+@pytest.mark.parametrize(("n", "ranges"), [(20_000, 8), (100, 2)])
+def test_the_demo_compares_as_many_ranges_as_the_reports_can_show(n: int, ranges: int) -> None:
+    plan = planned("only = 1.0")
+    tallies = drawn(plan, [n], 8)
+
+    class Answering(Analyst):
+        def __init__(self) -> None:
+            pass
+
+        def query_distribution(
+            self, request: analyst_pb2.DistributionRequest
+        ) -> analyst_pb2.DistributionResponse:
+            return distribution(plan, request, tallies)
+
+    domain = plan.attributes["minutes"].domain
+    assert isinstance(domain, Binned)
+    given = [90.0 * place for place in range(16) for _ in range(place + 1)]
+    found = play._ask_ranges(Answering(), "people", "minutes", domain, given)
+    assert len(found) >= ranges
+    assert sum(each.truth for each in found) == pytest.approx(1)
+    assert found[0].label.startswith("0 to under")
 
 
 def test_from_devices_to_an_analyst(address: str) -> None:

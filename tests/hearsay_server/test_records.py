@@ -28,6 +28,7 @@ mechanism = "oue"
 [attributes.categorical]
 values = ["u", "v"]
 """
+OPEN, STRICT = ("open", ""), ("strict", "")  # levels, and no map
 DAYS = ("2026-11-20", "2026-11-21")
 TABLE = analyst_pb2.CrosstabRequest(survey="pairs", attribute="a", other="b")
 
@@ -82,20 +83,18 @@ def test_records_are_those_that_report_all_of_the_attributes_at_the_levels() -> 
         )
     page = [collector_pb2.Batch(period=DAYS[0], rows=6, columns=columns)]
     found = records.complete(plan, ("a", "b"), ["strict", "open"], [page, page])
-    both = found.codes[DAYS[0], ("open", "open")]
+    both = found.codes[DAYS[0], (OPEN, OPEN)]
     assert both[0].tolist() == 2 * codes["a", "open"][[0, 2]].tolist()  # rows 0 and 3
     assert both[1].tolist() == 2 * codes["b", "open"][[0, 2]].tolist()
-    mixed = found.codes[DAYS[0], ("strict", "open")]
+    mixed = found.codes[DAYS[0], (STRICT, OPEN)]
     assert mixed[0].tolist() == 2 * codes["a", "strict"].tolist()
     assert mixed[1].tolist() == 2 * codes["b", "open"][[1]].tolist()
-    assert (
-        found.codes[DAYS[0], ("open", "strict")][0].tolist() == 2 * codes["a", "open"][[3]].tolist()
-    )
+    assert found.codes[DAYS[0], (OPEN, STRICT)][0].tolist() == 2 * codes["a", "open"][[3]].tolist()
     alone = records.complete(plan, ("a", "b"), ["open"], [page])
-    assert list(alone.codes) == [(DAYS[0], ("open", "open"))]
+    assert list(alone.codes) == [(DAYS[0], (OPEN, OPEN))]
     assert not records.complete(plan, ("a", "b"), ["strict"], [page]).codes
     twice = records.merged([alone, alone])
-    assert len(twice.codes[DAYS[0], ("open", "open")][0]) == 4
+    assert len(twice.codes[DAYS[0], (OPEN, OPEN)][0]) == 4
     assert twice.bytes == 2 * alone.bytes
 
 

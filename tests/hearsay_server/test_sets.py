@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,13 @@ from serving import submit
 from hearsay import Analyst, InvalidInput
 from hearsay.plans.domains import Ratings, SetOf
 from hearsay.plans.plan import Plan
-from ldp import SetBits, SetSelection
+from hearsay_server.commands import codegen, codegen_typescript
+from hearsay_server.demo import play
+from hearsay_server.surveys import survey as surveys
+from hearsay_server.surveys.describe import describe
+from hearsay_server.surveys.survey import planned
+from ldp import Coins, SetBits, SetSelection
+from ldp.estimating.ratings import RatedShares
 
 APPS = ["mail", "maps", "chess", "news", "bank", "radio", "chat", "photo", "music", "notes"]
 KEYS = ["food", "staff", "rooms"]
@@ -243,3 +250,82 @@ def test_attributes_and_rows_of_sets(collected: Collected) -> None:
     mechanism = collected.plan.levels["strict"].mechanisms["apps"]
     first = rows[rows["apps__level"] == "strict"]["apps"].iloc[0]
     assert len(bytes(first)) == mechanism.code_bytes
+
+
+# --- before and beside a survey ----------------------------------------------------------------
+
+
+def test_explain_says_what_sets_and_ratings_will_tell(tmp_path: Path) -> None:
+    file = tmp_path / "phones.toml"
+    file.write_text(TOML)
+    shown = hearsay("survey", "explain", file, "--users", 300, COLUMNS="300").stdout
+    for line in (
+        "apps: every set from every other, the empty one too, by epsilon",
+        "stars: every table of ratings from every other, the empty one too, by epsilon",
+        "apps: at most 2 items; of more, 2 drawn at random count, and shares come out too small",
+        "stars: at most 2 ratings; an answer of more is replaced by a random one",
+        "apps at strict: sizes and pairs",
+        "pets at open: the mean number of items, neither sizes nor pairs",
+    ):
+        assert line in shown
+    assert re.search(
+        r"stars at strict: the mean of a key that 33% rate .*; means need [\d,]+", shown
+    )
+    file.write_text(TOML.replace("strict = 6.0", "strict = 0.5"))
+    poor = hearsay("survey", "explain", file, "--users", 300, COLUMNS="300").stdout
+    assert re.search(r"stars at strict: no mean of a key that 33% rate: that takes [\d,]+", poor)
+
+
+def test_the_predicted_error_of_an_item_is_that_of_the_mechanism(collected: Collected) -> None:
+    apps, stars = (collected.plan.levels["strict"].mechanisms[name] for name in ("apps", "stars"))
+    domain = collected.plan.attributes["apps"].domain
+    assert isinstance(domain, SetOf)
+    assert planned(domain, apps) == pytest.approx(float(apps.variance(2 / 20, 1)))
+    rated = collected.plan.attributes["stars"].domain
+    assert isinstance(rated, Ratings)
+    assert isinstance(stars, SetSelection)
+    assert planned(rated, stars) == pytest.approx(float(RatedShares.of(stars).variance(1 / 3, 1)))
+
+
+def test_a_code_is_told_in_words(collected: Collected) -> None:
+    level = collected.plan.levels["strict"].mechanisms
+    said = {
+        describe(collected.plan.attributes["stars"].domain, level["stars"], bytes([code]))
+        for code in range(8)
+    }
+    assert {"00  says: food high", "01  says: food low", "06  says: 1 or fewer"} <= said
+    assert describe(collected.plan.attributes["pets"].domain, level["pets"], b"\x03") == (
+        "03  says: dog, yes"
+    )
+    codes = level["apps"].encode(level["apps"].randomize_many([[0, 1]], Coins()))
+    assert " or " in describe(collected.plan.attributes["apps"].domain, level["apps"], codes)
+
+
+def test_modules_of_both_languages_have_types_for_several_items(collected: Collected) -> None:
+    frozen = surveys.resolve(surveys.from_toml(TOML, "test"))
+    python = codegen.module(frozen)
+    compile(python, "phones.py", "exec")
+    assert "from collections.abc import Collection, Mapping" in python
+    assert "apps: Collection[Apps] | None = None" in python
+    assert "stars: Mapping[Stars, float] | None = None" in python
+    typescript = codegen_typescript.module(frozen)
+    assert "readonly apps?: readonly Apps[] | undefined" in typescript
+    assert "readonly stars?: Readonly<Partial<Record<Stars, number>>> | undefined" in typescript
+
+
+def test_a_demo_reads_cells_of_several_items() -> None:
+    apps, stars = SetOf(("mail", "maps", "chess"), 2, True), Ratings(("food", "staff"), 1, 5, 2)
+    assert play._answer(apps, "mail; maps") == ["mail", "maps"]
+    assert play._answer(apps, "") == []
+    assert play._answer(stars, "food=4; staff=2.5") == {"food": 4.0, "staff": 2.5}
+    with pytest.raises(ValueError, match="could not convert"):
+        play._answer(stars, "food")
+    given = [["mail"], ["mail", "maps", "chess"], []]
+    assert play._truth(apps, given, "mail") == pytest.approx((1 + 2 / 3) / 3)
+
+
+def test_questions_about_two_attributes_refuse_sets(collected: Collected) -> None:
+    with pytest.raises(InvalidInput):
+        collected.analyst.crosstab("phones", "apps", "sure")
+    with pytest.raises(InvalidInput, match="values and numbers"):
+        collected.analyst.ols("phones", "apps ~ C(sure)")

@@ -129,7 +129,7 @@ def test_like_parts_are_rarely_called_different(epsilon: float, k: int, n: int, 
 def test_the_family_of_tests_errs_at_its_level(epsilon: float, k: int, n: int, m: int) -> None:
     mechanism, truth = KRR(k, epsilon), zipf(k, 1.0)
     found = runs_of(
-        lambda rng: (counted(mechanism, truth, n, rng), counted(mechanism, truth, m, rng)), 10_000
+        lambda rng: (counted(mechanism, truth, n, rng), counted(mechanism, truth, m, rng)), 5_000
     )
     assert errors_of_any(found) <= 0.05 + 0.0075
     single = np.mean([each.p_value <= 0.05 for each in found], axis=0)

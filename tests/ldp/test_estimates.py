@@ -23,7 +23,7 @@ MECHANISMS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("f", [0.0, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("f", [0.0, 0.3, 1.0])  # a variance is of the second degree in f
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_estimates_are_unbiased_with_the_predicted_variance(name: str, f: float) -> None:
     mechanism, n, runs = MECHANISMS[name], 100, 6000

@@ -201,7 +201,10 @@ def test_the_evidence_of_the_codes_sums_to_what_a_tally_supports(name: str) -> N
     oracle = WIRED[name]
     assert isinstance(oracle, FrequencyOracle | SetMechanism)
     codes = oracle.randomize_many(inputs(oracle) * 20, Coins())
-    supported = [int(oracle.evidence(codes, value).sum()) for value in range(oracle.parameters)]
+    single = [
+        (item,) if isinstance(oracle, SetMechanism) else item for item in range(oracle.parameters)
+    ]
+    supported = [int(oracle.evidence(codes, value).sum()) for value in single]
     assert supported == oracle.supports(oracle.tally(codes)).tolist()
 
 

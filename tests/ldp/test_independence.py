@@ -111,6 +111,15 @@ def test_levels_add_up_and_repeats_divide() -> None:
     assert halved.degrees == 6
 
 
+def test_a_cohort_of_next_to_nobody_is_left_out() -> None:
+    rng = np.random.default_rng(3)
+    first, second = KRR(3, 1.0), KRR(4, 1.0)
+    many = (first, second, drawn(first, second, SHARES, 5000, rng))
+    few = (KRR(3, 2.0), second, drawn(KRR(3, 2.0), second, SHARES, 59, rng))
+    assert independence([many, few]) == independence([many])
+    assert independence([few]).degrees == 6
+
+
 def test_a_table_with_its_covariance_is_tested_alone() -> None:
     first, second = KRR(3, 2.0), KRR(4, 2.0)
     rng, runs, n = np.random.default_rng(6), 200, 20_000

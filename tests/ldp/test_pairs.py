@@ -1,5 +1,7 @@
 """Sums over records of what their two reports say together."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from every_mechanism import SAMPLED
@@ -25,10 +27,13 @@ from ldp.estimating.pairs import (
     second_moments,
 )
 from ldp.mechanisms.numbers.mean import MeanMechanism
+from ldp.mechanisms.sets.base import SetMechanism
 from ldp.testing import SeededCoins
 
 
-def _inputs(mechanism: Mechanism, n: int) -> np.ndarray:
+def _inputs(mechanism: Mechanism, n: int) -> Any:
+    if isinstance(mechanism, SetMechanism):
+        return [(0,)] * n
     if isinstance(mechanism, RAPPOR):
         return np.array([f"{i}.example" for i in range(n)])
     if isinstance(mechanism, Categorical):

@@ -154,6 +154,18 @@ def test_levels_count_alike_or_by_their_precision() -> None:
         assert (np.abs(fit.value - BETA) < 4 * fit.standard_error).all()
 
 
+def test_a_level_of_one_record_has_no_weight_of_its_own() -> None:
+    rng, coins = np.random.default_rng(7), SeededCoins(8)
+    levels = [[PiecewiseMechanism(e), PiecewiseMechanism(e), KRR(2, e)] for e in (6.0, 1.5)]
+    records = [asked(levels[0], people(5000, rng), coins), asked(levels[1], people(1, rng), coins)]
+    alone, both = (
+        linear(records[:1], Number(0), COLUMNS),
+        linear(records, Number(0), COLUMNS, alike=True),
+    )
+    assert both.value == pytest.approx(alone.value, abs=0.02)
+    assert both.standard_error == pytest.approx(alone.standard_error, rel=0.02)
+
+
 def test_repeats_multiply_the_covariance() -> None:
     rng, coins = np.random.default_rng(9), SeededCoins(10)
     once = asked(

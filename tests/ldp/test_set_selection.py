@@ -277,3 +277,12 @@ def test_intervals_of_items_cover(mechanism: SetSelection | SetBits, coins: Seed
         low, high = mechanism.estimate(mechanism.tally(codes)).interval()
         covered += int(np.count_nonzero((low <= truth) & (truth <= high)))
     assert covered / (12 * runs) == pytest.approx(0.95, abs=0.015)
+
+
+def test_a_large_report_has_a_bound_of_its_variation_at_once() -> None:
+    huge = SetSelection(60_000, 0.5, 5)
+    assert huge.size == 4096
+    small = SetSelection(1000, 0.5, 5)
+    assert 0 < small.variation < huge.variation < 1
+    most = math.expm1(0.5) / (math.exp(0.5) + 1)
+    assert small.variation <= most

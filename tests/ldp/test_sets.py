@@ -157,3 +157,56 @@ def test_levels_of_sizes_are_pooled(coins: SeededCoins) -> None:
     assert (abs(found.value - [0.25, 0.25, 0.5]) < 4 * found.standard_error).all()
     mixed = answer(pooled).estimate
     assert (mixed.standard_error > found.standard_error).all()
+
+
+@pytest.mark.slow
+def test_intervals_of_sizes_means_and_pairs_cover(coins: SeededCoins) -> None:
+    mechanism = SetSelection(8, 2.0, 4, size=2, meet=1)
+    rng = np.random.default_rng(4)
+    kinds = np.full((30, 4), -1)
+    for row in kinds:
+        size = rng.integers(0, 5)
+        row[:size] = rng.choice(8, size, replace=False)
+    number = (kinds >= 0).sum(axis=1)
+    has = np.array([[item in row for item in range(8)] for row in kinds], dtype=float)
+    truths = {
+        "sizes": np.bincount(number, minlength=5) / 30,
+        "mean": np.array([number.mean()]),
+        "pairs": (has.T @ has / 30)[np.triu_indices(8, 1)],
+    }
+    covered, runs = dict.fromkeys(truths, 0), 300
+    for _ in range(runs):
+        codes = mechanism.randomize_many(kinds[rng.integers(0, 30, 4000)], coins)
+        tally = mechanism.tally(codes)
+        found = {
+            "sizes": SetSizes.of(mechanism).estimate(tally),
+            "mean": MeanSize(mechanism, 4).estimate(tally),
+            "pairs": pairs([(mechanism, pair_tally(mechanism, codes), Repeats())]),
+        }
+        for name, estimate in found.items():
+            low, high = estimate.interval()
+            inside = (low <= truths[name]) & (truths[name] <= high)
+            covered[name] += int(np.count_nonzero(inside))
+    for name, truth in truths.items():
+        tolerance = 0.04 if name == "mean" else 0.02
+        # Truths near 0 or 1 are covered more often: intervals are clipped.
+        assert 0.95 - tolerance < covered[name] / (runs * truth.size) < 0.99, name
+
+
+def test_levels_that_differ_in_one_item_are_found(coins: SeededCoins) -> None:
+    strict, loose = (SetSelection(6, e, 2) for e in (1.0, 3.0))
+    sets, others = [[0], [1, 2], [3, 4], []] * 1500, [[0, 5], [1, 2], [3, 4], []] * 1500
+
+    def cohorts(second: list[list[int]]) -> Cohorts:
+        each = ((strict, sets), (loose, second))
+        return Cohorts([(m, m.tally(m.randomize_many(given, coins))) for m, given in each])
+
+    same, differ = answer(cohorts(sets)), answer(cohorts(others))
+    assert same.homogeneity is not None
+    assert differ.homogeneity is not None
+    assert same.homogeneity.p_value > 0.01
+    assert differ.homogeneity.p_value < 1e-4
+    assert differ.detectable is not None
+    assert 0 < differ.detectable < 0.25
+    pooled = answer(cohorts(others), most=0.0)
+    assert "so what is pooled describes nobody" in pooled.warning

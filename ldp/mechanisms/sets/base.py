@@ -38,9 +38,12 @@ class SetMechanism(Supporting):
     def parameters(self) -> int:
         return self.items
 
-    def evidence(self, codes: Codes, value: int) -> NDArray[np.int64]:
-        """Return 1 for each code that supports the item, else 0, shape (n,)."""
-        return np.asarray(self._supported(codes, self._check_item(value)), dtype=np.int64)
+    def evidence(self, codes: Codes, value: Any) -> NDArray[np.int64]:
+        """Return how many items of a set each code supports, shape (n,)."""
+        found = np.zeros(len(codes), dtype=np.int64)
+        for item in self._check_set(value):
+            found += np.asarray(self._supported(codes, item), dtype=np.int64)
+        return found
 
     @abstractmethod
     def _supported(self, codes: Codes, value: int) -> NDArray[Any]:

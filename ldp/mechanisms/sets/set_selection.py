@@ -31,8 +31,9 @@ MAX_SIZE = 1 << 12
 _PATIENCE = 12
 """Sizes of a report that may be worse in a row before the search for the best one ends."""
 
-_FEW_TERMS = 1 << 8
-"""Products of binomials that are added up exactly."""
+_FEW_FACTORS = 1 << 14
+"""Factors of products of binomials that are added up exactly: a plan must not choose how long a
+client computes."""
 
 _BLOCK = 1 << 14
 """Sets that are randomised together."""
@@ -111,14 +112,14 @@ class SetSelection(SubsetCodes, SetMechanism):
     @property
     def variation(self) -> Fraction:
         """The total variation of two sets without a common member, as are a full one and the empty
-        one; a bound on it where `meet` is large."""
+        one; a bound on it where reports are large."""
         hit, other = Fraction(self.include, self._hits), Fraction(ONE - self.include, self._others)
         return (hit - other) * self._apart / ONE
 
     @cached_property
     def _apart(self) -> int:
         """How many reports are hits of one set and not of another that has no member in common."""
-        if self.meet * self.most > _FEW_TERMS:
+        if self.meet * self.most * self.size > _FEW_FACTORS:
             return self._hits
         m, k, rest = self.most, self.size, self.items - self.most
         found = 0

@@ -90,5 +90,6 @@ class SubsetCodes(Mechanism):
             bits = np.unpackbits(codes, axis=1, count=self.tally_size, bitorder="little")
             return bits.astype(np.int64)
         found = np.zeros((len(codes), self.tally_size), dtype=np.int64)
-        np.put_along_axis(found, codes.reshape(len(codes), -1).astype(np.intp), 1, axis=1)
+        indices = codes.reshape(len(codes), int(np.prod(self.code_shape, dtype=int)))
+        np.put_along_axis(found, indices.astype(np.intp), 1, axis=1)
         return found

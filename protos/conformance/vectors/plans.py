@@ -840,6 +840,16 @@ def _graded(
         survey.attributes[1].numeric.resolution.add(upto=60, within=10)
 
     yield edited("regions and a resolution", both, "domain")
+    for note, added in (
+        ("bins and a region", survey_pb2.Numeric(sensitive=[survey_pb2.Region(high=9)])),
+        (
+            "bins and a resolution",
+            survey_pb2.Numeric(resolution=[survey_pb2.Resolution(upto=2000, within=9)]),
+        ),
+        ("bins and a cap", survey_pb2.Numeric(cap=1)),
+    ):
+        change = lambda plan, m=added: plan.survey.attributes[0].numeric.MergeFrom(m)  # noqa: E731
+        yield note, _changed(binned, change), "domain"
     # On 3 points the last is protected; on 5 two neighbours are 0.75 apart, and all at most 2.
     region, line = (t for t in tables.every() if len(t.integers.get("policy", ())) in (8, 31))
     for made, step, first, within, reason in (

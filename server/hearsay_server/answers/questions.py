@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 import hearsay.plans.plan
-from hearsay.plans.domains import Categorical
+from hearsay.plans.domains import Categorical, Ratings, SetOf
 from hearsay.plans.plan import Plan
 from hearsay.v1 import analyst_pb2, collector_pb2
 from hearsay_server.answers import distributions, fits, joints, queries, records, rectangles, rows
@@ -287,5 +287,7 @@ def _messages(answer: _Long) -> Iterator[bytes]:
 def _domain(plan: Plan, attribute: str) -> Categorical:
     domain = plan.asked(attribute).domain
     if not isinstance(domain, Categorical):
-        raise InvalidInput(f"{attribute!r} is not one of some values: the tests are for those")
+        several = isinstance(domain, SetOf | Ratings)
+        what = "answers are of several items" if several else "is a number"
+        raise InvalidInput(f"{attribute!r} {what}: the tests are for values")
     return domain
