@@ -237,6 +237,10 @@ def _memo(message: plan_pb2.Plan) -> None:
     message.survey.attributes[0].memo = 1.0
 
 
+def _maps(message: plan_pb2.Plan) -> None:
+    message.survey.attributes[1].categorical.maps["mine"].sensitive.append("badly")
+
+
 def _many_values(message: plan_pb2.Plan) -> None:
     for attribute in message.survey.attributes[:2]:
         attribute.categorical.values.extend(f"v{number}" for number in range(64))
@@ -276,6 +280,7 @@ def _looser(message: plan_pb2.Plan) -> None:
             r"views\[1\]: another view has the attributes sleeps, smokes",
         ),
         (_memo, r"views\[0\]: 'smokes' has a memo, and a view has none"),
+        (_maps, r"views\[0\]: 'sleeps' has maps, and a view has none"),
         (_many_values, r"at most 4096 .* got smokes \(66\) x sleeps \(67\) = 4422"),
         (_taken, r"views\[0\]: the name 'smokes\+sleeps' is taken"),
         (_capped, r"'open': the views of 'smokes' have epsilon .* together, more than its cap"),

@@ -15,7 +15,7 @@ from serving import submit
 from hearsay import Analyst
 from hearsay.plans.plan import Plan, parse
 from hearsay.v1 import analyst_pb2, collector_pb2
-from hearsay_server.answers import distributions, queries, rectangles
+from hearsay_server.answers import distributions, joints, queries, rectangles
 from hearsay_server.commands.codegen import module
 from hearsay_server.ingest.intake import Cohort, Refused, tallies_of
 from hearsay_server.surveys import survey as surveys
@@ -256,6 +256,31 @@ def test_sums_of_values_come_with_their_covariance() -> None:
     wanted = [analyst_pb2.ValueSet(values=["badly", "hardly"])]
     (row,) = asked(PLAN, "sleeps", found, sums=wanted).sums
     assert abs(row.estimate - SHARES["sleeps"][1:].sum()) < 4 * row.standard_error
+
+
+# --- both attributes of a view -------------------------------------------------------------------
+
+
+def test_a_table_groups_and_a_test_are_from_the_views_that_ask_both() -> None:
+    found = {c: t for c, t in tallies(PLAN, 20_000, 8).items() if c.attribute == "smokes+sleeps"}
+    question = analyst_pb2.CrosstabRequest(survey="sleep", attribute="sleeps", other="smokes")
+    table = joints.crosstab_of_views(PLAN, question, found)
+    truth = JOINT.sum(axis=2).T.ravel()
+    assert [(row.value, row.other) for row in table.rows[:3]] == [
+        ("well", "yes"),
+        ("well", "no"),
+        ("badly", "yes"),
+    ]
+    for row, share in zip(table.rows, truth, strict=True):
+        assert abs(row.share.estimate - share) < 4 * row.share.standard_error < 0.05
+    assert table.reports == sum(tally.n for tally in found.values())
+    assert table.independence.degrees == 2 and table.independence.p_value < 1e-4
+    asked_by = analyst_pb2.CompareGroupsRequest(survey="sleep", attribute="sleeps", by="smokes")
+    groups = joints.groups_of_views(PLAN, asked_by, found)
+    within = JOINT.sum(axis=2) / JOINT.sum(axis=(1, 2))[:, None]
+    for row, share in zip(groups.rows, within.ravel(), strict=True):
+        assert abs(row.row.estimate - share) < 4 * row.row.standard_error
+    assert {each.difference.label for each in groups.differences} == {"well", "badly", "hardly"}
 
 
 # --- numbers in bins -----------------------------------------------------------------------------

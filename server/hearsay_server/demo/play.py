@@ -258,11 +258,17 @@ def _given(source: Source, plan: hearsay.plans.plan.Plan, name: str) -> list[Any
         for answers in source.respondents:
             if answers.keys() >= set(asked):
                 found.append(
-                    combination([str(answers[part]) for part in wanted])
+                    combination([_label(plan, part, answers[part]) for part in wanted])
                     if name in plan.views
                     else answers[name]
                 )
     return found
+
+
+def _label(plan: hearsay.plans.plan.Plan, attribute: str, answer: object) -> str:
+    """Return a value, or the bin of a number, as the combinations of a view have it."""
+    domain = plan.attributes[attribute].domain
+    return domain.labels[domain.encode(answer)] if isinstance(domain, Binned) else str(answer)
 
 
 def _ask_ranges(
