@@ -16,7 +16,9 @@ const common = mine.with("/plans/plan.ts");
 console.log(
   `| Hearsay, with what reads a plan of the common mechanisms | ${shown(size(mine, common))} |`,
 );
-console.log(`| Hearsay, with all mechanisms and kinds of questions | ${shown(size(mine, [...mine.files.keys()]))} |`);
+console.log(
+  `| Hearsay, with all mechanisms and kinds of questions | ${shown(size(mine, [...mine.files.keys()]))} |`,
+);
 for (const [name, made] of peers()) {
   console.log(`| ${name} | ${shown(size(made, [...made.files.keys()]))} |`);
 }

@@ -108,7 +108,11 @@ def _ask_several(attribute: survey_pb2.Attribute, rng: random.Random) -> None:
 
 def _add_views(survey: survey_pb2.Survey, rng: random.Random) -> None:
     """Let some attributes be asked together, if that can be."""
-    names = [each.name for each in survey.attributes if each.HasField("categorical")]
+    names = [
+        each.name
+        for each in survey.attributes
+        if each.HasField("categorical") or (each.HasField("numeric") and each.numeric.bins)
+    ]
     pairs = {tuple(rng.sample(names, 2)) for _ in range(rng.randint(1, 3)) if len(names) > 1}
     for pair in sorted({tuple(sorted(pair)): pair for pair in pairs}.values()):
         survey.views.add(attributes=pair)

@@ -20,11 +20,13 @@ import { InvalidInput } from "../src/errors.js";
 import { build, type Mechanism, type Value } from "../src/mechanisms/index.js";
 import { Policy } from "../src/mechanisms/policy.js";
 import { Budget } from "../src/plans/budget.js";
+import { anything, settled } from "../src/plans/encoded.js";
 import { GradedNumeric } from "../src/plans/graded.js";
 import { valueOf as viewOf } from "../src/recording/randomize.js";
 import { Binned, Categorical, Numeric } from "../src/plans/domains.js";
 import { Memoizer } from "../src/plans/memo.js";
 import { end, label, start } from "../src/plans/period.js";
+import { Ratings, SetOf } from "../src/plans/sets.js";
 import { parsePlan } from "../src/plans/plan.js";
 import { type Batch, decodeBatch, encodeBatch } from "../src/plans/protobuf.js";
 import type { Coins } from "../src/coins.js";
@@ -252,6 +254,51 @@ test("a word draws the attributes of the vectors", () => {
       stream.setBigUint64(0, BigInt(word), true);
       expect(budget.draw(new LiteralCoins(new Uint8Array(stream.buffer)))).toEqual(drawn);
     }
+  }
+});
+
+test("sets and ratings are settled as the vectors say", async () => {
+  const { sets, ratings } = vectors("sets.json");
+  const names = (count: number): string[] => Array.from({ length: count }, (_, i) => `v${i}`);
+  const compareDrawn = (domain: SetOf | Ratings, given: Case): void => {
+    for (const [seed, items, used] of given.anything) {
+      const coins = scripted(seed);
+      expect(anything(domain, coins)).toEqual(items);
+      expect(coins.used).toBe(used);
+    }
+  };
+  for (const given of sets) {
+    const domain = new SetOf(names(given.values), given.at_most, given.clamp);
+    for (const [answer, items, seed, used] of given.answers) {
+      const spelled = answer.map((place: number) => `v${place}`);
+      if (items === null) {
+        expect(await refusal(() => domain.encode(spelled))).toBeDefined();
+        continue;
+      }
+      const coins = scripted(seed);
+      expect(settled(domain, domain.encode(spelled), coins)).toEqual(items);
+      expect(coins.used).toBe(used);
+    }
+    compareDrawn(domain, given);
+  }
+  for (const given of ratings) {
+    const { keys, at_most: most, clamp } = given;
+    const domain = new Ratings(names(keys), double(given.low), double(given.high), most, clamp);
+    for (const [answer, shares, items, seed, used] of given.answers) {
+      const rated = new Map(
+        answer.map(([place, x]: [number, string]) => [`v${place}`, double(x)] as const),
+      );
+      if (items === null) {
+        expect(await refusal(() => domain.encode(rated))).toBeDefined();
+        continue;
+      }
+      const encoded = domain.encode(rated);
+      expect(encoded.map(([key, share]) => [key, `${share}`])).toEqual(shares);
+      const coins = scripted(seed);
+      expect(settled(domain, encoded, coins)).toEqual(items);
+      expect(coins.used).toBe(used);
+    }
+    compareDrawn(domain, given);
   }
 });
 

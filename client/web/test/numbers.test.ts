@@ -64,6 +64,25 @@ test("a number in bins is recorded, and its agreement has the ends of its range"
   expect(code).toBeLessThan(8);
 });
 
+test("two numbers in bins may be asked together, as a rectangle", async () => {
+  const bins = (name: string, count: number): WireAttribute => ({
+    ...income({ bins: count }),
+    name,
+  });
+  const draft = one(bins("a", 2), waves([2n, 2n]));
+  const grid = { ...draft, attributes: [bins("a", 2), bins("b", 2)], views: [["a", "b"]] };
+  const server = await Collector.start(planOf(grid));
+  const client = await readyOf(server.url);
+  expect((await client.record({ a: 3, b: 999 })).taken).toEqual(["a", "b"]);
+  const refused: [object, RegExp][] = [
+    [{ mechanisms: () => [waves()] }, /does not fit 2 x 2 bins/],
+    [{ mechanisms: () => [krr(4, 1)] }, /krr does not fit grid/],
+    [{ attributes: [bins("a", 16), bins("b", 17)] }, /views\[0\]: .* at most 256 rectangles/],
+  ];
+  for (const [change, reason] of refused)
+    await expect(parsePlan(planOf({ ...grid, ...change }))).rejects.toThrow(reason);
+});
+
 test("regions may reveal the ranges between them, which an app agrees to", async () => {
   const server = await Collector.start(planOf(one(income(RICH), onebit(1))));
   const refusalOf = async (options: Partial<ClientOptions>): Promise<string> => {

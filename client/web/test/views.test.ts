@@ -242,7 +242,7 @@ test.each<[string, Parameters<typeof planOf>[0], RegExp]>([
   [
     "a number",
     { attributes: [...ATTRIBUTES, numeric("age", 0, 9)], views: [["smokes", "age"]] },
-    /no list of values/,
+    /neither a list of values nor bins/,
   ],
   [
     "a memo",

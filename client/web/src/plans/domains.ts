@@ -61,6 +61,11 @@ export class Categorical {
     if (maps.size) this.checkMaps();
   }
 
+  /** The number of categories. */
+  get size(): number {
+    return this.values.length;
+  }
+
   /** Return the domain as those have it who chose a map; "" stands for none. Throws `InvalidInput` where there
    * is no such map. */
   chosen(map: string): Categorical {
@@ -218,6 +223,11 @@ export class Binned {
     }
   }
 
+  /** The number of categories. */
+  get size(): number {
+    return this.count;
+  }
+
   /** Return the bin of an answer; throw `InvalidInput` for one outside the domain. */
   encode(answer: unknown): number {
     const { low, high, count } = this;
@@ -230,6 +240,27 @@ export class Binned {
   /** Return a bin drawn uniformly; see `Categorical.anything`. */
   anything(coins: Coins): number {
     return uniform(this.count, coins);
+  }
+}
+
+/**
+ * Two numbers in bins, asked together: rectangle columns r + c has bin r of the first number and bin c of the
+ * second. Throws `InvalidInput` where there are more than 256.
+ */
+export class Grid {
+  readonly kind = "grid";
+  readonly rows: number;
+  readonly columns: number;
+
+  constructor(first: Binned, second: Binned) {
+    [this.rows, this.columns] = [first.count, second.count];
+    const count = this.rows * this.columns;
+    check(count <= MOST_BINS, `two numbers have at most ${MOST_BINS} rectangles, got ${count}`);
+  }
+
+  /** Return a rectangle drawn uniformly; see `Categorical.anything`. */
+  anything(coins: Coins): number {
+    return uniform(this.rows * this.columns, coins);
   }
 }
 

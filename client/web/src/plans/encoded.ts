@@ -2,14 +2,14 @@
 
 import type { Coins } from "../coins.js";
 import type { Value } from "../mechanisms/mechanism.js";
-import type { Domain } from "./domains.js";
+import type { Domain, Grid } from "./domains.js";
 import type { Rating } from "./sets.js";
 
 /** An answer as its domain encodes it; `settled` makes a mechanism's value of it. */
 export type Encoded = Value | readonly Rating[];
 
 /** Return an encoded answer as a mechanism takes it; of sets and ratings by draws. */
-export function settled(domain: Domain, encoded: Encoded, coins: Coins): Value {
+export function settled(domain: Domain | Grid, encoded: Encoded, coins: Coins): Value {
   if (domain.kind === "ratings") return domain.settled(encoded as readonly Rating[], coins);
   if (domain.kind === "set") return domain.settled(encoded as readonly number[], coins);
   return encoded as number;
@@ -17,6 +17,6 @@ export function settled(domain: Domain, encoded: Encoded, coins: Coins): Value {
 
 /** Return a value of a domain drawn uniformly, as a mechanism takes it: it takes the place of an answer that
  * must not be reported. */
-export function anything(domain: Domain, coins: Coins): Value {
+export function anything(domain: Domain | Grid, coins: Coins): Value {
   return settled(domain, domain.anything(coins), coins);
 }

@@ -11,7 +11,7 @@ import { at, InvalidInput, placed } from "../errors.js";
 import { build, type Mechanism } from "../mechanisms/index.js";
 import { Budget } from "./budget.js";
 import { sha256 } from "./digest.js";
-import { Binned, Categorical, type Domain, Numeric } from "./domains.js";
+import { Binned, Categorical, type Domain, type Grid, Numeric } from "./domains.js";
 import type { Memoizer } from "./memo.js";
 import { checkUnit } from "./period.js";
 import {
@@ -41,7 +41,8 @@ export interface Attribute {
 }
 
 /** What a record reports: an attribute that is in no view, or a view of several attributes. */
-export interface Question extends Omit<Attribute, "title"> {
+export interface Question extends Omit<Attribute, "title" | "domain"> {
+  readonly domain: Domain | Grid;
   /** The attributes that it asks; of an attribute in no view itself. */
   readonly parts: readonly string[];
 }
@@ -368,10 +369,11 @@ async function readMapped(
 }
 
 /** What a domain's mechanisms randomise. */
-const INPUTS: Readonly<Record<Domain["kind"], Mechanism["input"]>> = {
+const INPUTS: Readonly<Record<Question["domain"]["kind"], Mechanism["input"]>> = {
   categorical: "category",
   numeric: "number",
   binned: "category",
+  grid: "category",
   set: "set",
   ratings: "set",
 };
@@ -392,19 +394,17 @@ async function readMechanism(wire: WireMechanism, { domain, cap }: Question): Pr
       `${name} has epsilon ${epsilon}, more than the attribute's cap of ${cap}`,
     );
   }
-  if (
-    mechanism.input !== INPUTS[domain.kind] ||
-    (name === "waves") !== (domain.kind === "binned")
-  ) {
+  const isOfBins = domain.kind === "binned" || domain.kind === "grid";
+  if (mechanism.input !== INPUTS[domain.kind] || (name === "waves") !== isOfBins) {
     throw new InvalidInput(`${name} does not fit ${domain.kind} answers`);
   }
   if (domain.kind === "numeric" && (mechanism.policy || "resolution" in domain)) {
     (await import("../mechanisms/rare.js")).checkGraded(mechanism, domain);
   }
-  if (domain.kind === "binned") {
-    const sides = mechanism.integers.get("sides")!;
-    if (sides.length !== 1 || mechanism.k !== domain.count)
-      throw new InvalidInput(`${name} does not fit ${domain.count} bins`);
+  if (isOfBins) {
+    const sides = domain.kind === "grid" ? [domain.rows, domain.columns] : [domain.count];
+    if (`${mechanism.integers.get("sides")!}` !== `${sides}`)
+      throw new InvalidInput(`${name} does not fit ${sides.join(" x ")} bins`);
   }
   if (domain.kind === "set" || domain.kind === "ratings") {
     const { kind, items, most } = domain;

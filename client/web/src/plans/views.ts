@@ -1,7 +1,7 @@
 /** Views: attributes that are asked together, as one question about their combinations. */
 
-import { InvalidInput } from "../errors.js";
-import { Categorical, type Domain } from "./domains.js";
+import { at, InvalidInput } from "../errors.js";
+import { Binned, Categorical, type Domain, Grid } from "./domains.js";
 
 /** The most combinations of values of one view, and of all views together. */
 const MOST_COMBINATIONS = 2 ** 12;
@@ -19,7 +19,7 @@ export interface View {
   /** The attributes' names with "+" between them. */
   readonly name: string;
   readonly attributes: readonly string[];
-  readonly domain: Categorical;
+  readonly domain: Categorical | Grid;
 }
 
 /**
@@ -46,12 +46,13 @@ export function readViews(
       const shown = JSON.stringify(name);
       const { domain, memo } = attributes.get(name) ?? {};
       check(domain !== undefined, `${shown} is no attribute`);
-      check(domain!.kind === "categorical", `${shown} has no list of values`);
+      const isListed = domain instanceof Categorical;
+      check(isListed || domain instanceof Binned, `${shown} has neither a list of values nor bins`);
       check(!memo, `${shown} has a memo, and a view has none`);
-      check(!(domain as Categorical).maps.size, `${shown} has maps, and a view has none`);
-      return domain as Categorical;
+      check(!(isListed && domain.maps.size), `${shown} has maps, and a view has none`);
+      return domain as Categorical | Binned;
     });
-    const combinations = domains.reduce((product, { values }) => product * values.length, 1);
+    const combinations = domains.reduce((product, { size }) => product * size, 1);
     check(
       combinations <= MOST_COMBINATIONS,
       `a view has at most ${MOST_COMBINATIONS} combinations of values, got ${combinations}`,
@@ -66,18 +67,24 @@ export function readViews(
     check(!known.has(members), "another view has the same attributes");
     check(!found.has(name) && !attributes.has(name), `the name ${JSON.stringify(name)} is taken`);
     known.add(members);
-    found.set(name, { name, attributes: names, domain: combined(domains) });
+    const domain = at(`views[${position}]`, () => combined(domains));
+    found.set(name, { name, attributes: names, domain });
   }
   return found;
 }
 
 /**
- * Return the domain of the combinations of several domains' values.
+ * Return the domain of the combinations of several domains' values; of two numbers in bins their grid.
  *
+ * Otherwise bins are values, all protected alike.
  * A combination may be revealed only if each of its values may be, and has the smallest scale of its values'
  * classes: a value is protected in every combination as its own domain declares, or better.
  */
-function combined(domains: readonly Categorical[]): Categorical {
+function combined(given: readonly (Categorical | Binned)[]): Categorical | Grid {
+  const [first, second, ...others] = given;
+  if (first instanceof Binned && second instanceof Binned && !others.length)
+    return new Grid(first, second);
+  const domains = given.map((domain) => (domain instanceof Binned ? listed(domain) : domain));
   // Each combination as the values in it. Its label is for nobody to read, and differs from all others.
   let rows: string[][] = [[]];
   for (const { values } of domains) {
@@ -103,4 +110,9 @@ function combined(domains: readonly Categorical[]): Categorical {
   }
   const classes = [...byScale].map(([scale, values]) => ({ values, scale }));
   return new Categorical(labels, [], classes);
+}
+
+/** Return bins as values, whose names nobody reads. */
+function listed({ count }: Binned): Categorical {
+  return new Categorical(Array.from({ length: count }, (_, bin) => `${bin}`));
 }

@@ -3,7 +3,7 @@
 import type { Limits } from "../choices.js";
 import type { Coins } from "../coins.js";
 import type { Value } from "../mechanisms/mechanism.js";
-import type { Categorical, Domain } from "../plans/domains.js";
+import type { Binned, Categorical, Domain } from "../plans/domains.js";
 import { anything, type Encoded, settled } from "../plans/encoded.js";
 import type { Memoizer } from "../plans/memo.js";
 import type { Question } from "../plans/plan.js";
@@ -119,7 +119,7 @@ export function valueOf(
   if (each.length === 1) return each[0]!.value;
   // The category of a combination of categories: the last attribute's changes first.
   return each.reduce(
-    (found, { domain, value }) => found * (domain as Categorical).values.length + (value as number),
+    (found, { domain, value }) => found * (domain as Categorical | Binned).size + (value as number),
     0,
   );
 }
