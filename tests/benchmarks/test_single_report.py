@@ -15,7 +15,7 @@ from ldp.planning.design import design
 
 K, EPSILON, LIFETIME = 1024, 1.0, 2.0
 
-# The domains of `ordered` and `table` end at 64 and 256, and that of `policy_table` where a
+# The domains of `ordered`, `table` and `waves` end at 64 and 256, and that of `policy_table` where a
 # design would be larger than a mixture of subsets; numbers have no k, strings any.
 MAKE: Mapping[str, Callable[[], Mechanism]] = {
     "cms": lambda: mechanisms.CountMeanSketch(K, EPSILON),
@@ -51,6 +51,7 @@ MAKE: Mapping[str, Callable[[], Mechanism]] = {
     "the": lambda: mechanisms.thresholding_histogram(K, EPSILON),
     "unary": lambda: mechanisms.UnaryEncoding(K, EPSILON),
     "unary_chain": lambda: mechanisms.UnaryChain.l_osue(K, EPSILON, LIFETIME),
+    "waves": lambda: mechanisms.Waves.over(256, EPSILON),
 }
 LONGITUDINAL = ("dbitflip", "krr_chain", "loloha", "rappor", "unary_chain")
 
