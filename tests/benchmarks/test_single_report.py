@@ -15,8 +15,8 @@ from ldp.planning.design import design
 
 K, EPSILON, LIFETIME = 1024, 1.0, 2.0
 
-# The domains of `ordered`, `table` and `waves` end at 64 and 256, and that of `policy_table` where a
-# design would be larger than a mixture of subsets; numbers have no k, strings any.
+# The domains of `ordered`, `table` and `waves` end at 64 and 256, and that of `policy_table` where
+# a design would be larger than a mixture of subsets; numbers have no k, strings any.
 MAKE: Mapping[str, Callable[[], Mechanism]] = {
     "cms": lambda: mechanisms.CountMeanSketch(K, EPSILON),
     "dbitflip": lambda: mechanisms.DBitFlip(K, EPSILON, 16),
