@@ -405,7 +405,7 @@ def test_sets_of_other_points_are_refused() -> None:
         (OneBitMean(1.0), 3, "on a grid of 2 numbers: they cannot tell 3 points apart"),
         (SquareWave(1.0), 1, "has 2 to 513 points, got 1"),
         (SquareWave(1.0, 2048), MAX_POINTS + 1, "has 2 to 513 points, got 514"),
-        (KRR(3, 1.0), 3, "krr reports are of no number"),
+        (KRR(3, 1.0), 4, "reports are of 3 bins, got 4 points"),
     ],
     ids=["grid", "one bit", "one point", "many points", "categories"],
 )
