@@ -674,6 +674,8 @@ def _views() -> Listed:
     yield edited("a cap that no view exceeds", cap(1, 2.0), "")
     yield edited("a cap that two views exceed together", cap(0, 3.5), "cap")
     yield edited("a cap that two views use up together", cap(0, 4.0), "")
+    for name in (0, 1, 2):
+        yield edited(f"a cap of nan on attribute {name} of views", cap(name, math.nan), "cap")
 
     def drawn(plan: plan_pb2.Plan) -> None:
         cap(0, 2.0)(plan)

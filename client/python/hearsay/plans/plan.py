@@ -340,7 +340,8 @@ def questions(attributes: Mapping[str, Attribute], views: Iterable[View]) -> dic
     for each in views:
         asked = [attributes[name] for name in each.attributes]
         title = " / ".join(one.title or one.name for one in asked)
-        cap = min(one.cap for one in asked)
+        caps = [one.cap for one in asked]
+        cap = math.nan if any(map(math.isnan, caps)) else min(caps)  # which no epsilon keeps
         try:
             domain = combined([one.domain for one in asked])
         except InvalidInput as error:
