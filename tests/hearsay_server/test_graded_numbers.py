@@ -61,7 +61,7 @@ LINE = SURVEY.replace(
         (
             "clamp = true",
             "clamp = true\nbins = 8",
-            "bins are for numbers that are all protected alike",
+            "numbers in bins are all protected alike",
         ),
         ('name = "wage"', 'name = "wage"\nmemo = 1', "memo is for categorical answers only"),
     ],
