@@ -2,19 +2,24 @@
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Literal, Self, Unpack
 
 import numpy as np
 
 from hearsay.asking import LONG, fields, joined, single
+from hearsay.asking import Options as Options
 from hearsay.asking import Selection as Selection
 from hearsay.columns import NO_MAP
+from hearsay.comparing import Comparisons
+from hearsay.comparing import compare_request as compare_request
+from hearsay.distributions import Distributions
+from hearsay.distributions import range_of as range_of
 from hearsay.plans import plan as plans
 from hearsay.plans.domains import Binned, Categorical, Ratings, SetOf
 from hearsay.sending.transport import Tls, Token, open_calls
-from hearsay.together import Together, groups_request
+from hearsay.sets import Sets
 from hearsay.v1 import admin_pb2, analyst_pb2
 from ldp.errors import InvalidInput, NotReady, needs
 
@@ -22,33 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Options(Selection, total=False):
-    """What an estimate can be asked with, besides a `Selection`.
-
-    `confidence` is the intervals', for each row by itself, or with `simultaneous` for all rows
-    at once. `method` pools levels: "mle", "gls", "inverse_variance" or "scalar", by default the
-    best that is quick. `consistency` makes frequencies a distribution by a method such as
-    "norm-sub". `forged` asks how far so many forged reports could move the estimate; `recover`
-    takes so many forged reports per genuine one out by LDPRecover.
-
-    `top` asks for so many rows, those of the largest estimates, in their order; `values` for the
-    rows of these values, in this order. Intervals are those of the whole answer: simultaneous ones
-    cover the rows that are left out, too. `sizes` asks for the sizes of sets instead of their items
-    (`Analyst.set_sizes`).
-    """
-
-    confidence: float
-    simultaneous: bool
-    method: str
-    consistency: str
-    forged: int
-    recover: float
-    top: int
-    values: Sequence[str]
-    sizes: bool
-
-
-class Analyst(Together):
+class Analyst(Comparisons, Distributions, Sets):
     """Ask for debiased statistics, each with its error.
 
     Every question takes the keywords of `Selection`: `levels`, `periods`, `first_period` and
@@ -199,64 +178,6 @@ class Analyst(Together):
             warnings.warn(answer.warning, stacklevel=2)
         return frames.sums(answer)
 
-    def set_sizes(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
-        """Return how many items people's sets have: a row per size, and the row "mean".
-
-        Columns and options are those of `estimate`, except `consistency`, `forged`, `recover`,
-        `top` and `values`. Where a survey counts `at_most` items of larger sets (`clamp`) the last
-        size is that of sets of so many items or more, and a warning tells their share.
-        """
-        with needs("a DataFrame", "analyst"):
-            from hearsay import frames
-
-        options["sizes"] = True
-        answer = self.query(survey, attribute, **options)
-        if answer.warning:
-            warnings.warn(answer.warning, stacklevel=2)
-        return frames.estimates(answer)
-
-    def ratings(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
-        """Return mean ratings, and who rated: a row per key.
-
-        Columns: estimate, the mean rating of those who rated the key, on the survey's scale, with
-        standard_error, low and high (Fieller's interval); share, the share of people who rated it,
-        with share_standard_error, share_low and share_high. Where the share is within 3 standard
-        errors of none, nothing is known of the mean: it is nan, and a warning says so. Options are
-        those of `estimate`, except `consistency`, `forged` and `recover`.
-        """
-        return self.estimate(survey, attribute, **options)
-
-    def pairs(
-        self,
-        survey: str,
-        attribute: str,
-        *,
-        top: int = 100,
-        confidence: float = 0.95,
-        **selection: Unpack[Selection],
-    ) -> "pd.DataFrame":
-        """Return the share of people who have both of two items of a set, the largest first.
-
-        There are `top` rows, indexed by first and second. Columns: estimate, standard_error, low,
-        high, and independent, the product of the two items' shares. The server reads all the
-        reports: that takes time. Raises `InvalidInput` where a report has one member alone.
-        """
-        with needs("a DataFrame", "analyst"):
-            from hearsay import frames
-
-        answer = self.query_pairs(
-            analyst_pb2.PairsRequest(
-                survey=survey,
-                attribute=attribute,
-                top=top,
-                confidence=confidence,
-                **fields(selection, Selection),
-            )
-        )
-        if answer.warning:
-            warnings.warn(answer.warning, stacklevel=2)
-        return frames.pairs(answer)
-
     def by_level(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
         """Return `estimate` of each level by itself, indexed by level and value."""
         return self._grouped(survey, attribute, "LEVEL", options)
@@ -282,234 +203,6 @@ class Analyst(Together):
 
         for answer in self.watch_query(survey, attribute, interval=interval, **options):
             yield frames.estimates(answer)
-
-    def distribution(
-        self,
-        survey: str,
-        attribute: str,
-        *,
-        bins: int | None = None,
-        edges: Sequence[float] = (),
-        step: float | None = None,
-        quantiles: Sequence[float] = (0.25, 0.5, 0.75),
-        confidence: float = 0.95,
-        **selection: Unpack[Selection],
-    ) -> tuple["pd.DataFrame", "pd.DataFrame"]:
-        """Return how a number is distributed: a histogram, and quantiles.
-
-        The histogram has a row for each of `bins` bins, or between consecutive `edges`, indexed
-        by left and right; the quantiles a row for each. Columns as `estimate`. The mechanism must
-        tell more than the mean: square_wave is made for it.
-
-        Where answers are whole numbers, or numbers that the survey has rounded down to a step,
-        the shares and quantiles have intervals. A survey that declares no step can be asked with
-        `step=1` if its answers were whole numbers all along. Without `bins` and `edges` there are
-        as many bins as the reports can show; none, with a warning that says how many reports it
-        takes, where they cannot show any. A bin has the whole numbers from left to right; with
-        another step than 1, right belongs to the next bin. Edges must not cut a point: between
-        whole numbers take 17.5. Quantiles have no standard error.
-
-        Without a step the answer is a curve (`method` is "ems"), without errors and intervals
-        (nan), and a warning says so. `frame.attrs` of both holds the survey, attribute,
-        confidence, method, step (None for a curve), warning, the number of reports, and repeats.
-        """
-        with needs("a DataFrame", "analyst"):
-            from hearsay import frames
-
-        answer = self._distribution(
-            survey,
-            attribute,
-            selection,
-            bins=bins or 0,
-            edges=edges,
-            quantiles=quantiles,
-            **_stated(step, confidence),
-        )
-        return frames.histogram(answer), frames.quantiles(answer)
-
-    def between(
-        self,
-        survey: str,
-        attribute: str,
-        low: float,
-        high: float,
-        *,
-        step: float | None = None,
-        confidence: float = 0.95,
-        **selection: Unpack[Selection],
-    ) -> "pd.Series":
-        """Return the share of the numbers from `low` to `high`.
-
-        The entries are those of a row of `distribution`: estimate, standard_error, low and high;
-        the name is the range. Of whole numbers both ends belong to the range; otherwise `high` does
-        not, unless it is the attribute's greatest number. Where the range ends within a bin that
-        was collected, the estimate takes the bin's numbers as evenly spread; the interval holds
-        whatever they are like. `series.attrs` are those of `distribution`.
-        """
-        with needs("a Series", "analyst"):
-            from hearsay import frames
-
-        asked = [range_of((low, high))]
-        answer = self._distribution(
-            survey, attribute, selection, ranges=asked, **_stated(step, confidence)
-        )
-        return frames.ranges(answer).iloc[0]
-
-    def rectangle(
-        self,
-        survey: str,
-        ranges: Mapping[str, tuple[float, float]],
-        *,
-        confidence: float = 0.95,
-        **selection: Unpack[Selection],
-    ) -> "pd.Series":
-        """Return the share of the people with one number in a range, and another in another.
-
-        `ranges` has (low, high) of two numbers in bins that a view asks together, by name, such as
-        {"minutes": (480, 540), "distance": (0, 500)}; they end where bins do. The entries are those
-        of `between`. Raises `InvalidInput` unless there are two.
-        """
-        with needs("a Series", "analyst"):
-            from hearsay import frames
-
-        if len(ranges) != 2:
-            raise InvalidInput(f"a rectangle has the ranges of two numbers, got {len(ranges)}")
-        (attribute, one), (other, second) = ranges.items()
-        answer = self._distribution(
-            survey,
-            attribute,
-            selection,
-            ranges=[range_of(one)],
-            other=other,
-            other_ranges=[range_of(second)],
-            confidence=confidence,
-        )
-        return frames.ranges(answer).iloc[0]
-
-    def quantile(
-        self,
-        survey: str,
-        attribute: str,
-        q: float | Sequence[float] = 0.5,
-        *,
-        step: float | None = None,
-        confidence: float = 0.95,
-        **selection: Unpack[Selection],
-    ) -> "pd.DataFrame":
-        """Return quantiles of a number, one row for each of `q`, as `distribution` does.
-
-        The interval of a quantile ends where bins do, if only bins were collected.
-        """
-        with needs("a DataFrame", "analyst"):
-            from hearsay import frames
-
-        asked = [q] if isinstance(q, int | float) else list(q)
-        answer = self._distribution(
-            survey, attribute, selection, quantiles=asked, **_stated(step, confidence)
-        )
-        return frames.quantiles(answer)
-
-    def cdf(
-        self,
-        survey: str,
-        attribute: str,
-        *,
-        step: float | None = None,
-        confidence: float = 0.95,
-        **selection: Unpack[Selection],
-    ) -> "pd.DataFrame":
-        """Return the share at or below each point, or below the end of each bin, but the last.
-
-        Columns as `distribution`; indexed by the point or the end, `below`. Each interval covers
-        its own share with probability `confidence`.
-        """
-        with needs("a DataFrame", "analyst"):
-            from hearsay import frames
-
-        answer = self._distribution(
-            survey, attribute, selection, cumulative=True, **_stated(step, confidence)
-        )
-        return frames.cumulative(answer)
-
-    def _distribution(
-        self, survey: str, attribute: str, selection: Selection, **asked: Any
-    ) -> analyst_pb2.DistributionResponse:
-        answer = self.query_distribution(
-            analyst_pb2.DistributionRequest(
-                survey=survey, attribute=attribute, **asked, **fields(selection, Selection)
-            )
-        )
-        if answer.warning:
-            warnings.warn(answer.warning, stacklevel=3)
-        return answer
-
-    def compare(
-        self,
-        survey: str,
-        attribute: str,
-        first: Selection | None = None,
-        second: Selection | None = None,
-        *,
-        by: str = "",
-        reference: str = "",
-        confidence: float = 0.95,
-        simultaneous: bool = False,
-        **selection: Unpack[Selection],
-    ) -> "pd.DataFrame":
-        """Return by how much the second part of the reports differs from the first, with a test;
-        or with `by` the groups that have the values of this attribute.
-
-        With `by` there is a row for each pair of groups and value, or for each other group than
-        `reference`; the index has first_group, second_group and value, the intervals are by the
-        delta method, and the reports are the stored records with both attributes (`within`).
-
-        Otherwise each part is a `Selection`, such as `{"periods": ["2026-11-20"]}` or
-        `{"levels": ["open"]}`; they must have no reports in common. There is a row per value,
-        or the row "mean" of a number. Columns: first and second (the parts' estimates, stratified
-        by level), difference (second - first), standard_error, low and high (of the difference);
-        p_value of the two-sided test that there is none, of this value by itself;
-        adjusted_p_value, corrected by Holm's method for testing all values: call those different
-        where it is at most 0.05, and the probability that any of them is not is at most 5%.
-        `frame.attrs` holds the survey, attribute, statistic, confidence, the parts' numbers of
-        reports, warning, and repeats: the same people may be in both parts, and errors allow for
-        the worst of that.
-        """
-        with needs("a DataFrame", "analyst"):
-            from hearsay import frames
-
-        if by:
-            if first is not None or second is not None:
-                raise InvalidInput("give two parts of the reports or by, not both")
-            found = self.query_groups(
-                groups_request(
-                    survey,
-                    attribute,
-                    by,
-                    reference=reference,
-                    confidence=confidence,
-                    simultaneous=simultaneous,
-                    selection=selection,
-                )
-            )
-            if found.warning:
-                warnings.warn(found.warning, stacklevel=2)
-            return frames.group_differences(found)
-        if first is None or second is None or reference or selection:
-            raise InvalidInput(
-                "compare two parts of the reports, each with a selection of its own, or give by"
-            )
-        question = compare_request(
-            survey,
-            attribute,
-            first,
-            second,
-            confidence=confidence,
-            simultaneous=simultaneous,
-        )
-        answer = self.query_compare(question)
-        if answer.warning:
-            warnings.warn(answer.warning, stacklevel=2)
-        return frames.comparison(answer)
 
     def suspicions(
         self,
@@ -647,29 +340,12 @@ class Analyst(Together):
         kind = analyst_pb2.EstimateResponse
         return joined(self._calls.stream("Analyst/Watch", request, kind))
 
-    def query_compare(self, request: analyst_pb2.CompareRequest) -> analyst_pb2.CompareResponse:
-        """Return the differences between two parts of the reports as a message."""
-        kind = analyst_pb2.CompareResponse
-        return single(self._calls.stream("Analyst/Compare", request, kind, self._timeout))
-
-    def query_distribution(
-        self, request: analyst_pb2.DistributionRequest
-    ) -> analyst_pb2.DistributionResponse:
-        """Return a histogram and quantiles as a message."""
-        kind = analyst_pb2.DistributionResponse
-        return self._calls.call("Analyst/Distribution", request, kind, self._timeout)
-
     def query_suspicions(
         self, request: analyst_pb2.SuspicionsRequest
     ) -> analyst_pb2.SuspicionsResponse:
         """Return the tests for forged reports as a message; waits up to an hour."""
         kind = analyst_pb2.SuspicionsResponse
         return self._calls.call("Analyst/Suspicions", request, kind, LONG)
-
-    def query_pairs(self, request: analyst_pb2.PairsRequest) -> analyst_pb2.PairsResponse:
-        """Return the shares of pairs of items as a message; waits up to an hour."""
-        kind = analyst_pb2.PairsResponse
-        return self._calls.call("Analyst/Pairs", request, kind, LONG)
 
     def chunks(
         self,
@@ -713,37 +389,6 @@ class Analyst(Together):
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def range_of(ends: tuple[float, float]) -> analyst_pb2.Range:
-    """Return a range as a message."""
-    low, high = ends
-    return analyst_pb2.Range(low=low, high=high)
-
-
-def compare_request(
-    survey: str,
-    attribute: str,
-    first: Selection,
-    second: Selection,
-    *,
-    confidence: float = 0.95,
-    simultaneous: bool = False,
-) -> analyst_pb2.CompareRequest:
-    """Return the request of `Analyst.compare`; raise `TypeError` for an unknown key of a part."""
-    return analyst_pb2.CompareRequest(
-        survey=survey,
-        attribute=attribute,
-        first=fields(first, Selection)["selection"],
-        second=fields(second, Selection)["selection"],
-        confidence=confidence,
-        simultaneous=simultaneous,
-    )
-
-
-def _stated(step: float | None, confidence: float) -> dict[str, float]:
-    """Return the fields of a distribution's request that are given."""
-    return {"confidence": confidence} | ({} if step is None else {"step": step})
 
 
 def _request(

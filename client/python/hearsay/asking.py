@@ -1,4 +1,4 @@
-"""What the questions of an analyst have in common: selections, and answers in several messages."""
+"""What an analyst's questions have in common: selections, options, answers in several messages."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -33,6 +33,32 @@ class Selection(TypedDict, total=False):
     first_period: str
     last_period: str
     maps: Sequence[str]
+
+
+class Options(Selection, total=False):
+    """What an estimate can be asked with, besides a `Selection`.
+
+    `confidence` is the intervals', for each row by itself, or with `simultaneous` for all rows
+    at once. `method` pools levels: "mle", "gls", "inverse_variance" or "scalar", by default the
+    best that is quick. `consistency` makes frequencies a distribution by a method such as
+    "norm-sub". `forged` asks how far so many forged reports could move the estimate; `recover`
+    takes so many forged reports per genuine one out by LDPRecover.
+
+    `top` asks for so many rows, those of the largest estimates, in their order; `values` for the
+    rows of these values, in this order. Intervals are those of the whole answer: simultaneous ones
+    cover the rows that are left out, too. `sizes` asks for the sizes of sets instead of their items
+    (`Analyst.set_sizes`).
+    """
+
+    confidence: float
+    simultaneous: bool
+    method: str
+    consistency: str
+    forged: int
+    recover: float
+    top: int
+    values: Sequence[str]
+    sizes: bool
 
 
 def joined(messages: Iterator[_Answer]) -> Iterator[_Answer]:

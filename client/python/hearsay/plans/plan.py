@@ -6,8 +6,7 @@ is computed again from its integers, so the server is not trusted with privacy.
 
 import hashlib
 import math
-import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from types import MappingProxyType
@@ -15,8 +14,12 @@ from types import MappingProxyType
 from google.protobuf.message import DecodeError
 
 from hearsay.plans import period
-from hearsay.plans.domains import Binned, Categorical, Domain, Grid, Numeric, Ratings, SetOf
+from hearsay.plans.attributes import Attribute as Attribute
+from hearsay.plans.attributes import Question as Question
+from hearsay.plans.attributes import domain_of
+from hearsay.plans.domains import Categorical, Numeric
 from hearsay.plans.memo import Memoizer
+from hearsay.plans.texts import check_texts
 from hearsay.plans.views import MOST_TOGETHER, View, combined, view
 from hearsay.v1 import plan_pb2, survey_pb2
 from ldp import InvalidInput, Mechanism, build
@@ -24,71 +27,6 @@ from ldp.core.exact import ONE
 from ldp.core.mechanism import Categorical as CategoricalMechanism
 from ldp.mechanisms import named
 from ldp.planning.budget import Budget
-
-_REFUSED_CATEGORIES = {
-    "Cc": "a control character",
-    "Cf": "a format character",
-    "Co": "a private-use character",
-    "Cs": "a surrogate",
-    "Zl": "a line separator",
-    "Zp": "a paragraph separator",
-    "Zs": "a space other than U+0020",
-}
-
-_INVISIBLE = (
-    (0x034F, 0x034F),
-    (0x115F, 0x1160),
-    (0x17B4, 0x17B5),
-    (0x180B, 0x180F),
-    (0x2065, 0x2065),
-    (0x2800, 0x2800),
-    (0x3164, 0x3164),
-    (0xFE00, 0xFE0F),
-    (0xFFA0, 0xFFA0),
-    (0xFFF0, 0xFFF8),
-    (0x1D159, 0x1D159),
-    (0xE0000, 0xE0FFF),
-)
-"""Code points of other categories that show nothing by themselves: Default_Ignorable_Code_Point of
-the Unicode character database, DerivedCoreProperties.txt, the empty pattern of Braille and the null
-notehead."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """What one mechanism randomises: an attribute, or a view of several.
-
-    `cap` is the most epsilon that a report may have at any level.
-    """
-
-    name: str
-    title: str
-    domain: Domain | Grid
-    memo: float = 0.0
-    cap: float = math.inf
-
-
-@dataclass(frozen=True)
-class Attribute(Question):
-    """What a survey wants to know of a person.
-
-    `memo` is 0 where every report is drawn afresh. Otherwise a device keeps one permanent answer
-    per distinct value, of at most `memo` times a report's epsilon, and reports it every period:
-    itself where `memo` is 1, with fresh noise where it is more. Raises `InvalidInput` for
-    another `memo`, or one for anything but categories that are protected alike.
-    """
-
-    domain: Domain
-
-    def __post_init__(self) -> None:
-        if not self.memo:
-            return
-        if not 1 <= self.memo < math.inf:
-            raise InvalidInput(f"memo must be 0, or finite and >= 1, got {self.memo!r}")
-        if not isinstance(self.domain, Categorical):
-            raise InvalidInput("memo is for categorical answers only")
-        if self.domain.sensitive or self.domain.classes or self.domain.maps:
-            raise InvalidInput("memo is for values that are all protected alike")
 
 
 @dataclass(frozen=True)
@@ -256,8 +194,7 @@ def parse(data: bytes) -> Plan:
     plan = message(data)
     _check_canonical(plan, data)
     survey = plan.survey
-    for place, text in _texts(survey):
-        _check_text(place, text)
+    check_texts(survey)
     if len(survey.attributes) > _MOST_ATTRIBUTES:
         raise InvalidInput(
             f"a survey has at most {_MOST_ATTRIBUTES} attributes, got {len(survey.attributes)}"
@@ -374,61 +311,6 @@ def _check_canonical(plan: plan_pb2.Plan, data: bytes) -> None:
         )
 
 
-def _texts(survey: survey_pb2.Survey) -> Iterator[tuple[str, str]]:
-    """Yield each text that an operator writes, after its place in the survey."""
-    yield "name", survey.name
-    yield "title", survey.title
-    yield "budget", survey.budget
-    for level in survey.levels:
-        yield "levels", level
-    for position, attribute in enumerate(survey.attributes):
-        place = f"attributes[{position}]"
-        yield f"{place}: name", attribute.name
-        yield f"{place}: title", attribute.title
-        yield f"{place}: mechanism", attribute.mechanism
-        for value in attribute.categorical.values:
-            yield f"{place}: values", value
-        for name in attribute.categorical.classes:
-            yield f"{place}: classes", name
-        for value in attribute.set.values:
-            yield f"{place}: values", value
-        for key in attribute.ratings.keys:
-            yield f"{place}: keys", key
-        for name in attribute.categorical.maps:
-            yield f"{place}: maps", name
-
-
-def _check_text(place: str, text: str) -> None:
-    """Raise `InvalidInput` for text that another text can look exactly like."""
-    if text.startswith(" ") or text.endswith(" ") or "  " in text:
-        raise InvalidInput(
-            f"{place}: {text!r} has a space at its beginning or end, or two in a row: "
-            "expected single spaces between words"
-        )
-    if text.isascii() and text.isprintable():
-        return
-    for character in text:
-        if character == " ":
-            continue
-        code = ord(character)
-        kind = _REFUSED_CATEGORIES.get(unicodedata.category(character))
-        if kind is None and any(first <= code <= last for first, last in _INVISIBLE):
-            kind = "an invisible character"
-        if kind is not None:
-            raise InvalidInput(
-                f"{place}: {text!r} contains U+{code:04X}, {kind}: "
-                "expected characters that can be seen"
-            )
-    composed = unicodedata.normalize("NFC", text)
-    if composed != text:
-        pairs = zip(text, composed, strict=False)
-        code = next((ord(mine) for mine, other in pairs if mine != other), ord(text[-1]))
-        raise InvalidInput(
-            f"{place}: {text!r} is not in Unicode's normal form NFC: U+{code:04X} is not expected, "
-            "or not in this place"
-        )
-
-
 def _listed(levels: list[tuple[str, float]]) -> str:
     return ", ".join(f"{name} = {epsilon!r}" for name, epsilon in levels) or "none"
 
@@ -449,49 +331,10 @@ def attribute(wire: survey_pb2.Attribute, unit: str) -> Attribute:
     """Return an attribute of a survey with the period `unit`; raise `InvalidInput` where the
     attribute is not valid."""
     cap = wire.cap if wire.HasField("cap") else math.inf
-    found = Attribute(wire.name, wire.title, _domain(wire), wire.memo, cap)
+    found = Attribute(wire.name, wire.title, domain_of(wire), wire.memo, cap)
     if found.memo and not unit:
         raise InvalidInput("memo needs a survey with a period: without, nothing is repeated")
     return found
-
-
-def _domain(attribute: survey_pb2.Attribute) -> Domain:
-    if attribute.WhichOneof("domain") == "categorical":
-        categorical = attribute.categorical
-        return Categorical(
-            tuple(categorical.values),
-            tuple(categorical.sensitive),
-            tuple((tuple(c.values), c.scale) for _, c in sorted(categorical.classes.items())),
-            tuple((name, tuple(m.sensitive)) for name, m in sorted(categorical.maps.items())),
-        )
-    if attribute.WhichOneof("domain") == "numeric":
-        numeric = attribute.numeric
-        if numeric.bins:
-            if numeric.step:
-                raise InvalidInput("give bins or a step, not both")
-            if numeric.sensitive or numeric.resolution or numeric.cap:
-                raise InvalidInput(
-                    "numbers in bins are all protected alike: give bins, or sensitive regions or a "
-                    "resolution, not both"
-                )
-            return Binned(numeric.low, numeric.high, numeric.clamp, numeric.bins)
-        return Numeric(
-            numeric.low,
-            numeric.high,
-            numeric.clamp,
-            numeric.step,
-            tuple((region.low, region.high) for region in numeric.sensitive),
-            tuple((part.upto, part.within) for part in numeric.resolution),
-            numeric.cap,
-        )
-    if attribute.WhichOneof("domain") == "set":
-        given = attribute.set
-        return SetOf(tuple(given.values), given.at_most, given.clamp)
-    if attribute.WhichOneof("domain") == "ratings":
-        ratings = attribute.ratings
-        keys = tuple(ratings.keys)
-        return Ratings(keys, ratings.low, ratings.high, ratings.at_most, ratings.clamp)
-    raise InvalidInput("needs a domain: categorical, numeric, set or ratings")
 
 
 def _check_caps(

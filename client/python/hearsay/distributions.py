@@ -1,0 +1,200 @@
+"""An analyst's questions about how numbers are distributed: histograms, quantiles, ranges."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
+
+from hearsay.asking import Selection, fields
+from hearsay.sending.transport import Calls
+from hearsay.v1 import analyst_pb2
+from ldp.errors import InvalidInput, needs
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Distributions:
+    """The questions of `Analyst` that are about more of a number than its mean."""
+
+    _calls: Calls
+    _timeout: float
+
+    def distribution(
+        self,
+        survey: str,
+        attribute: str,
+        *,
+        bins: int | None = None,
+        edges: Sequence[float] = (),
+        step: float | None = None,
+        quantiles: Sequence[float] = (0.25, 0.5, 0.75),
+        confidence: float = 0.95,
+        **selection: Unpack[Selection],
+    ) -> tuple["pd.DataFrame", "pd.DataFrame"]:
+        """Return how a number is distributed: a histogram, and quantiles.
+
+        The histogram has a row for each of `bins` bins, or between consecutive `edges`, indexed
+        by left and right; the quantiles a row for each. Columns as `estimate`. The mechanism must
+        tell more than the mean: square_wave is made for it.
+
+        Where answers are whole numbers, or numbers that the survey has rounded down to a step,
+        the shares and quantiles have intervals. A survey that declares no step can be asked with
+        `step=1` if its answers were whole numbers all along. Without `bins` and `edges` there are
+        as many bins as the reports can show; none, with a warning that says how many reports it
+        takes, where they cannot show any. A bin has the whole numbers from left to right; with
+        another step than 1, right belongs to the next bin. Edges must not cut a point: between
+        whole numbers take 17.5. Quantiles have no standard error.
+
+        Without a step the answer is a curve (`method` is "ems"), without errors and intervals
+        (nan), and a warning says so. `frame.attrs` of both holds the survey, attribute,
+        confidence, method, step (None for a curve), warning, the number of reports, and repeats.
+        """
+        with needs("a DataFrame", "analyst"):
+            from hearsay import frames
+
+        answer = self._distribution(
+            survey,
+            attribute,
+            selection,
+            bins=bins or 0,
+            edges=edges,
+            quantiles=quantiles,
+            **_stated(step, confidence),
+        )
+        return frames.histogram(answer), frames.quantiles(answer)
+
+    def between(
+        self,
+        survey: str,
+        attribute: str,
+        low: float,
+        high: float,
+        *,
+        step: float | None = None,
+        confidence: float = 0.95,
+        **selection: Unpack[Selection],
+    ) -> "pd.Series":
+        """Return the share of the numbers from `low` to `high`.
+
+        The entries are those of a row of `distribution`: estimate, standard_error, low and high;
+        the name is the range. Of whole numbers both ends belong to the range; otherwise `high` does
+        not, unless it is the attribute's greatest number. Where the range ends within a bin that
+        was collected, the estimate takes the bin's numbers as evenly spread; the interval holds
+        whatever they are like. `series.attrs` are those of `distribution`.
+        """
+        with needs("a Series", "analyst"):
+            from hearsay import frames
+
+        asked = [range_of((low, high))]
+        answer = self._distribution(
+            survey, attribute, selection, ranges=asked, **_stated(step, confidence)
+        )
+        return frames.ranges(answer).iloc[0]
+
+    def rectangle(
+        self,
+        survey: str,
+        ranges: Mapping[str, tuple[float, float]],
+        *,
+        confidence: float = 0.95,
+        **selection: Unpack[Selection],
+    ) -> "pd.Series":
+        """Return the share of the people with one number in a range, and another in another.
+
+        `ranges` has (low, high) of two numbers in bins that a view asks together, by name, such as
+        {"minutes": (480, 540), "distance": (0, 500)}; they end where bins do. The entries are those
+        of `between`. Raises `InvalidInput` unless there are two.
+        """
+        with needs("a Series", "analyst"):
+            from hearsay import frames
+
+        if len(ranges) != 2:
+            raise InvalidInput(f"a rectangle has the ranges of two numbers, got {len(ranges)}")
+        (attribute, one), (other, second) = ranges.items()
+        answer = self._distribution(
+            survey,
+            attribute,
+            selection,
+            ranges=[range_of(one)],
+            other=other,
+            other_ranges=[range_of(second)],
+            confidence=confidence,
+        )
+        return frames.ranges(answer).iloc[0]
+
+    def quantile(
+        self,
+        survey: str,
+        attribute: str,
+        q: float | Sequence[float] = 0.5,
+        *,
+        step: float | None = None,
+        confidence: float = 0.95,
+        **selection: Unpack[Selection],
+    ) -> "pd.DataFrame":
+        """Return quantiles of a number, one row for each of `q`, as `distribution` does.
+
+        The interval of a quantile ends where bins do, if only bins were collected.
+        """
+        with needs("a DataFrame", "analyst"):
+            from hearsay import frames
+
+        asked = [q] if isinstance(q, int | float) else list(q)
+        answer = self._distribution(
+            survey, attribute, selection, quantiles=asked, **_stated(step, confidence)
+        )
+        return frames.quantiles(answer)
+
+    def cdf(
+        self,
+        survey: str,
+        attribute: str,
+        *,
+        step: float | None = None,
+        confidence: float = 0.95,
+        **selection: Unpack[Selection],
+    ) -> "pd.DataFrame":
+        """Return the share at or below each point, or below the end of each bin, but the last.
+
+        Columns as `distribution`; indexed by the point or the end, `below`. Each interval covers
+        its own share with probability `confidence`.
+        """
+        with needs("a DataFrame", "analyst"):
+            from hearsay import frames
+
+        answer = self._distribution(
+            survey, attribute, selection, cumulative=True, **_stated(step, confidence)
+        )
+        return frames.cumulative(answer)
+
+    def _distribution(
+        self, survey: str, attribute: str, selection: Selection, **asked: Any
+    ) -> analyst_pb2.DistributionResponse:
+        answer = self.query_distribution(
+            analyst_pb2.DistributionRequest(
+                survey=survey, attribute=attribute, **asked, **fields(selection, Selection)
+            )
+        )
+        if answer.warning:
+            warnings.warn(answer.warning, stacklevel=3)
+        return answer
+
+    # --- the same as messages, without pandas ----------------------------------------------
+
+    def query_distribution(
+        self, request: analyst_pb2.DistributionRequest
+    ) -> analyst_pb2.DistributionResponse:
+        """Return a histogram and quantiles as a message."""
+        kind = analyst_pb2.DistributionResponse
+        return self._calls.call("Analyst/Distribution", request, kind, self._timeout)
+
+
+def range_of(ends: tuple[float, float]) -> analyst_pb2.Range:
+    """Return a range as a message."""
+    low, high = ends
+    return analyst_pb2.Range(low=low, high=high)
+
+
+def _stated(step: float | None, confidence: float) -> dict[str, float]:
+    """Return the fields of a distribution's request that are given."""
+    return {"confidence": confidence} | ({} if step is None else {"step": step})

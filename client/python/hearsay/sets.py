@@ -1,0 +1,99 @@
+"""An analyst's questions about sets and ratings: sizes of sets, pairs of items, mean ratings."""
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Unpack
+
+from hearsay.asking import LONG, Options, Selection, fields
+from hearsay.sending.transport import Calls
+from hearsay.v1 import analyst_pb2
+from ldp.errors import needs
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Sets:
+    """The questions of `Analyst` that are about answers of several items each."""
+
+    _calls: Calls
+
+    @abstractmethod
+    def estimate(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
+        """Return a DataFrame: one row per value, or the row "mean" of a number."""
+
+    @abstractmethod
+    def query(
+        self,
+        survey: str,
+        attribute: str,
+        sums: Sequence[Sequence[str]] = (),
+        **options: Unpack[Options],
+    ) -> analyst_pb2.EstimateResponse:
+        """Return an estimate as a message, with the cohorts that went in."""
+
+    def set_sizes(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
+        """Return how many items people's sets have: a row per size, and the row "mean".
+
+        Columns and options are those of `estimate`, except `consistency`, `forged`, `recover`,
+        `top` and `values`. Where a survey counts `at_most` items of larger sets (`clamp`) the last
+        size is that of sets of so many items or more, and a warning tells their share.
+        """
+        with needs("a DataFrame", "analyst"):
+            from hearsay import frames
+
+        options["sizes"] = True
+        answer = self.query(survey, attribute, **options)
+        if answer.warning:
+            warnings.warn(answer.warning, stacklevel=2)
+        return frames.estimates(answer)
+
+    def ratings(self, survey: str, attribute: str, **options: Unpack[Options]) -> "pd.DataFrame":
+        """Return mean ratings, and who rated: a row per key.
+
+        Columns: estimate, the mean rating of those who rated the key, on the survey's scale, with
+        standard_error, low and high (Fieller's interval); share, the share of people who rated it,
+        with share_standard_error, share_low and share_high. Where the share is within 3 standard
+        errors of none, nothing is known of the mean: it is nan, and a warning says so. Options are
+        those of `estimate`, except `consistency`, `forged` and `recover`.
+        """
+        return self.estimate(survey, attribute, **options)
+
+    def pairs(
+        self,
+        survey: str,
+        attribute: str,
+        *,
+        top: int = 100,
+        confidence: float = 0.95,
+        **selection: Unpack[Selection],
+    ) -> "pd.DataFrame":
+        """Return the share of people who have both of two items of a set, the largest first.
+
+        There are `top` rows, indexed by first and second. Columns: estimate, standard_error, low,
+        high, and independent, the product of the two items' shares. The server reads all the
+        reports: that takes time. Raises `InvalidInput` where a report has one member alone.
+        """
+        with needs("a DataFrame", "analyst"):
+            from hearsay import frames
+
+        answer = self.query_pairs(
+            analyst_pb2.PairsRequest(
+                survey=survey,
+                attribute=attribute,
+                top=top,
+                confidence=confidence,
+                **fields(selection, Selection),
+            )
+        )
+        if answer.warning:
+            warnings.warn(answer.warning, stacklevel=2)
+        return frames.pairs(answer)
+
+    # --- the same as messages, without pandas ----------------------------------------------
+
+    def query_pairs(self, request: analyst_pb2.PairsRequest) -> analyst_pb2.PairsResponse:
+        """Return the shares of pairs of items as a message; waits up to an hour."""
+        kind = analyst_pb2.PairsResponse
+        return self._calls.call("Analyst/Pairs", request, kind, LONG)
