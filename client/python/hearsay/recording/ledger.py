@@ -159,24 +159,25 @@ class Ledger:
         account, own = self._store.read(lambda connection: self._stored(connection, person))
         current, reported = account.current
         answered = set(reported) if current == period.label(terms.plan.period, now) else set()
+        asked = {name: account.questions(name) for name in terms.plan.attributes}
         return [
             Spending(
                 attribute=name,
                 epsilon=terms.cost(name) if name in terms.levels else terms.epsilon_of(name),
                 reports=sum(
-                    times for each in asked for times in account.life.get(each, {}).values()
+                    times for each in asked[name] for times in account.life.get(each, {}).values()
                 ),
                 life=sum(
                     float.fromhex(epsilon) * times
-                    for each in asked
+                    for each in asked[name]
                     for epsilon, times in account.life.get(each, {}).items()
                 ),
-                left=account.left(name, asked, (caps, *own)),
-                answered=not answered.isdisjoint(asked),
-                composed=account.composed(asked),
+                left=account.left(name, (caps, *own)),
+                answered=not answered.isdisjoint(asked[name]),
+                composed=account.composed(asked[name]),
                 maps=tuple(account.maps.get(name, ())),
             )
-            for name, asked in terms.containing.items()
+            for name in terms.plan.attributes
         ]
 
     def set_own_caps(self, person: str, caps: Caps) -> None:

@@ -127,7 +127,7 @@ def _survey(connection: sqlite3.Connection, name: str, person: bytes) -> SurveyF
         composed={attribute: account.composed([attribute]) for attribute in account.life},
         left={
             question: _left(account, plan, question, caps)
-            for question in (plan.questions if plan else account.life)
+            for question in {**(plan.questions if plan else {}), **account.life}
         },
         maps={attribute: tuple(used) for attribute, used in account.maps.items()},
         counters=dict(all_of("SELECT name, count FROM counters WHERE survey = ? ORDER BY name")),
@@ -151,11 +151,9 @@ def _stored(connection: sqlite3.Connection, person: bytes) -> tuple[str, str]:
 
 def _left(account: Account, plan: Plan | None, question: str, caps: Caps) -> float | None:
     """Return the epsilon that caps leave a question: the least of its attributes'."""
-    parts = plan.parts(question) if plan else (question,)
-    each = [
-        account.left(part, plan.questions_of([part]) if plan else (part,), (caps,))
-        for part in parts
-    ]
+    asked = plan.parts(question) if plan and question in plan.questions else ()
+    parts = {*asked, *account.parts(question)}
+    each = [account.left(part, (caps,)) for part in parts]
     return min((left for left in each if left is not None), default=None)
 
 
