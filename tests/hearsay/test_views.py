@@ -21,6 +21,7 @@ from hearsay.testing import RecordingTransport
 from hearsay.v1 import plan_pb2, survey_pb2
 from hearsay_server.surveys import survey as surveys
 from ldp.core.exact import log_upper
+from ldp.mechanisms import KRR
 from ldp.mechanisms.ranges.waves import Waves
 from ldp.testing import SeededCoins
 from support import Calendar, device
@@ -363,6 +364,23 @@ def test_a_cap_of_an_attribute_counts_all_its_views() -> None:
         mine.check_caps(Caps(attribute={"smokes": 0.3}))
     sampled = terms(SAMPLED, level="strict")
     sampled.check_caps(Caps(attribute={"smokes": 0.5}))  # a record reports one of the two
+
+
+def _mixed(plan: plan_pb2.Plan) -> None:
+    plan.survey.attributes[0].cap = 1.0  # of smokes
+    for level, (first, second) in zip(plan.levels, [(0.3, 0.02), (0.02, 0.9)], strict=True):
+        level.mechanisms[1].CopyFrom(plans.mechanism_message(KRR(6, first)))
+        level.mechanisms[2].CopyFrom(plans.mechanism_message(KRR(4, second)))
+
+
+def test_levels_that_together_exceed_an_attributes_cap_are_refused() -> None:
+    data = tampered(_mixed)
+    assert terms(data, level="open").epsilon_of("smokes") <= 1.0
+    assert terms(data, level="strict").epsilon_of("smokes") <= 1.0
+    mixed = (("sleeps", "strict"),)
+    with pytest.raises(InvalidInput, match=r"spend epsilon 1.2 on the views of 'smokes'"):
+        terms(data, level="open", levels=mixed)
+    terms(data, frozenset(["sleeps"]), level="open", levels=mixed)  # one view is left
 
 
 def test_a_plan_that_reveals_combinations_needs_the_apps_agreement() -> None:

@@ -1,5 +1,6 @@
 """The terms on which one person's answers are taken: a plan at the person's levels."""
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -42,8 +43,8 @@ class Terms:
 
         Raises `InvalidInput` where the plan lacks a level, map or attribute, a map could reveal
         more than the app agreed to, or a record at these levels spends more than the loosest of
-        them, or than the app agreed to. A view is reported at the strictest of its attributes'
-        levels.
+        them, than the app agreed to, or on an attribute than the plan's cap of it. A view is
+        reported at the strictest of its attributes' levels.
         """
         if choices.level is None and not plan.default_level:
             raise InvalidInput(
@@ -91,6 +92,17 @@ class Terms:
                 f"these levels together spend epsilon {terms.record_epsilon:g} on a record, "
                 f"more than the loosest of them, {allowed:g}: the plan does not go by levels"
             )
+        for name, attribute in plan.attributes.items():
+            if (
+                attribute.cap == math.inf
+                or len({levels[q].name for q in terms.containing[name]}) < 2
+            ):
+                continue  # the plan was checked at each level alone
+            if (spent := terms.epsilon_of(name)) > attribute.cap:
+                raise InvalidInput(
+                    f"these levels together spend epsilon {spent:g} on the views of {name!r}, more "
+                    f"than its cap of {attribute.cap:g}"
+                )
         agreed.check_epsilon(terms.record_epsilon)
         return terms
 
