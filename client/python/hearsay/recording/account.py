@@ -12,6 +12,7 @@ from typing import Any
 
 from hearsay.choices import Caps, total
 from hearsay.plans import period
+from hearsay.plans.domains import Categorical, Domain
 from hearsay.plans.plan import Plan
 from hearsay.recording.terms import Terms
 from hearsay.trouble import Reason, Trouble
@@ -67,7 +68,22 @@ class Account:
     @property
     def maps(self) -> Mapping[str, Sequence[str]]:
         """The maps that reports were made by so far, by attribute that has maps; "" is none."""
-        maps: Mapping[str, Sequence[str]] = self._mine.get("maps", {})
+        return {name: list(dict(map(_map, used))) for name, used in self._maps.items()}
+
+    def protected(self, attribute: str, domain: Domain) -> tuple[str, ...]:
+        """Return the values that each map protected when reports were made by it; empty where none
+        were made by maps.
+
+        A later revision may have a map of the same name that lists other values.
+        """
+        listed = [sensitive for _, sensitive in map(_map, self._maps.get(attribute, ()))]
+        if not listed or not isinstance(domain, Categorical):
+            return ()
+        return tuple(v for v in domain.values if all(each is None or v in each for each in listed))
+
+    @property
+    def _maps(self) -> Mapping[str, Sequence[Any]]:
+        maps: Mapping[str, Sequence[Any]] = self._mine.get("maps", {})
         return maps
 
     def questions(self, attribute: str) -> tuple[str, ...]:
@@ -250,12 +266,13 @@ class Account:
         calls: float,
         life: float,
         variation: float | None,
-        chosen: str | None = None,
+        chosen: tuple[str, Sequence[str]] | None = None,
     ) -> None:
         """Note a report of `epsilon` in this period, and charge its costs to `calls` and `life`.
 
         `variation` is the total variation of a fresh report, None where it only adds up. `chosen`
-        is the map that it was made by, "" for none; None where there are no maps.
+        is the map that it was made by and the map's values, "" for none; None where there are no
+        maps.
         """
         self._mine["spent"][name] = epsilon.hex()
         if self._left is not None:
@@ -267,8 +284,10 @@ class Account:
                 self._mine["costs"][kind].append(cost.hex())
         if chosen is not None:
             used = self._mine.setdefault("maps", {}).setdefault(name, [])
-            if chosen not in used:
-                used.append(chosen)
+            name_of_map, sensitive = chosen
+            entry = [name_of_map, list(sensitive) if name_of_map else None]
+            if entry not in used:
+                used.append(entry)
         if life and variation is not None:
             fresh = self._mine.setdefault("fresh", {}).setdefault(name, {})
             times = fresh.setdefault(life.hex(), {})
@@ -324,6 +343,17 @@ def _composed(fresh: frozenset[tuple[tuple[str, str], int]]) -> float:
             for (epsilon, variation), times in sorted(fresh)
         ]
     )
+
+
+def _map(stored: str | tuple[str, Sequence[str] | None]) -> tuple[str, Sequence[str] | None]:
+    """Return a map's name and the values that it protects: None stands for all.
+
+    Earlier versions kept the name only, of which it is not known what it protected.
+    """
+    if isinstance(stored, str):
+        return stored, () if stored else None
+    name, sensitive = stored
+    return name, sensitive
 
 
 def _epsilon(text: str) -> Fraction:

@@ -56,6 +56,8 @@ class Spending:
 
     `maps` are the maps that reports were made by so far, "" standing for none, where the attribute
     has maps: of several reports only the values that all of these maps protect stay protected.
+    `protected` are those values, as the maps were when the reports were made: a later revision may
+    have a map of the same name with other values.
     """
 
     attribute: str
@@ -66,6 +68,7 @@ class Spending:
     answered: bool
     composed: float
     maps: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -176,8 +179,9 @@ class Ledger:
                 answered=not answered.isdisjoint(asked[name]),
                 composed=account.composed(asked[name]),
                 maps=tuple(account.maps.get(name, ())),
+                protected=account.protected(name, attribute.domain),
             )
-            for name in terms.plan.attributes
+            for name, attribute in terms.plan.attributes.items()
         ]
 
     def set_own_caps(self, person: str, caps: Caps) -> None:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from hearsay.choices import Agreed, Caps, Choices, no_attribute
 from hearsay.interrupts import is_from_handler
-from hearsay.plans.domains import Value
+from hearsay.plans.domains import Categorical, Value
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.plan import Level, Plan
 from ldp import Coins, InvalidInput, Mechanism
@@ -148,6 +148,16 @@ class Terms:
             name: None if name in self.memoizers else variation_of(mechanism)
             for name, mechanism in self.mechanisms.items()
         }
+
+    def chosen_map(self, name: str) -> tuple[str, tuple[str, ...]] | None:
+        """Return the map of an attribute's reports ("" for none) and the values that it lists; None
+        where the attribute has no maps."""
+        if not self.plan.maps(name):
+            return None
+        chosen = self.maps.get(name, "")
+        domain = self.plan.attributes[name].domain
+        assert isinstance(domain, Categorical)  # no other has maps
+        return chosen, domain.chosen(chosen).sensitive
 
     def cost(self, name: str) -> float:
         """Return the epsilon of a report of a question, or for a memoised one of a new memo."""
