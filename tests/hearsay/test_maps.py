@@ -1,22 +1,26 @@
 """A person chooses which values they mind: what a device sends, refuses and is charged."""
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from fractions import Fraction
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hearsay import MEMORY, Agreement, Caps, Client, InvalidInput
+from hearsay import MEMORY, Agreement, Caps, Client, InvalidInput, create_ledger
 from hearsay.plans.domains import MOST_MAPS, Categorical
 from hearsay.plans.plan import parse
+from hearsay.recording import ledger_file
+from hearsay.recording.account import Account
 from hearsay.testing import RecordingTransport
 from hearsay.v1 import plan_pb2
 from hearsay_server.surveys import survey as surveys
 from ldp.core.exact import exp_bounds
-from support import Calendar
+from support import Calendar, device
 
 VALUES = ("none", "cold", "flu", "allergy", "std", "cancer")
 MINE, WORK = ("std", "cancer"), ("flu", "std")
@@ -319,6 +323,36 @@ def test_a_map_that_changes_costs_each_report_and_answers_no_period_twice() -> N
         assert person.record(diagnosis="flu").dropped == {"diagnosis": "spent"}  # 4 x 0.375 > 1.2
         assert device.flush()
     assert [batch.columns[0].map for batch in transport.batches] == ["mine", "work", ""]
+
+
+def test_a_map_that_lists_other_values_later_is_told_from_the_earlier_one(tmp_path: Path) -> None:
+    ledger, calendar = tmp_path / "ledger.db", Calendar(-3)
+    create_ledger(ledger)
+    text = TOML.replace(str(list(MINE)), "['cancer', 'allergy']")
+    later = surveys.resolve(surveys.from_toml(text, "clinic.toml"))
+    for data, chosen, maps, protected in (
+        (FROZEN, "mine", ("mine",), MINE),
+        (later, "", ("mine", ""), MINE),
+        (later, "mine", ("mine", ""), ("cancer",)),
+    ):
+        given: dict[str, Any] = {"ledger": ledger, "maps": {"diagnosis": chosen}, "clock": calendar}
+        with device(RecordingTransport(data), Agreement.on(data), **given) as answering:
+            assert answering.record(diagnosis="flu", smokes="no")
+            diagnosis, smokes = answering.spendings()
+        assert (diagnosis.maps, diagnosis.protected) == (maps, protected)
+        assert (smokes.maps, smokes.protected) == ((), ())
+        (shown,) = ledger_file.read(ledger).surveys
+        assert (shown.maps, shown.protected) == ({"diagnosis": maps}, {"diagnosis": protected})
+        calendar.pass_days(1)
+
+
+def test_of_a_map_that_is_kept_by_its_name_only_nothing_is_known_to_be_protected() -> None:
+    domain = PLAN.attributes["diagnosis"].domain
+    for kept, protected in (([""], VALUES), (["mine"], ()), (["", ["mine", ["std"]]], ("std",))):
+        mine = {"period": "", "life": {}, "calls": {}, "spent": {}, "maps": {"diagnosis": kept}}
+        assert Account(json.dumps({"clinic": mine}), "clinic").protected("diagnosis", domain) == (
+            protected
+        )
 
 
 def test_an_attribute_of_a_view_has_no_maps() -> None:

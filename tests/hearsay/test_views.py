@@ -4,20 +4,24 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import product
+from pathlib import Path
 
 import pytest
 
-from hearsay import Caps, InvalidInput, PlanRefused
+from hearsay import Caps, InvalidInput, PlanRefused, create_ledger
 from hearsay.agreement import Agreement
 from hearsay.choices import Agreed, Choices
 from hearsay.plans import plan as plans
 from hearsay.plans.domains import Categorical, Grid
 from hearsay.plans.views import MOST_COMBINATIONS, combined
+from hearsay.recording import ledger_file
+from hearsay.recording.account import Account
 from hearsay.recording.terms import Terms
 from hearsay.testing import RecordingTransport
 from hearsay.v1 import plan_pb2, survey_pb2
 from hearsay_server.surveys import survey as surveys
 from ldp.core.exact import log_upper
+from ldp.mechanisms import KRR
 from ldp.mechanisms.ranges.waves import Waves
 from ldp.testing import SeededCoins
 from support import Calendar, device
@@ -50,6 +54,7 @@ low = 0
 high = 600
 """
 
+VIEWS = '["smokes", "sleeps"], ["smokes", "age_group"]'
 QUESTIONS = ["minutes", "smokes+sleeps", "smokes+age_group"]
 
 
@@ -361,6 +366,23 @@ def test_a_cap_of_an_attribute_counts_all_its_views() -> None:
     sampled.check_caps(Caps(attribute={"smokes": 0.5}))  # a record reports one of the two
 
 
+def _mixed(plan: plan_pb2.Plan) -> None:
+    plan.survey.attributes[0].cap = 1.0  # of smokes
+    for level, (first, second) in zip(plan.levels, [(0.3, 0.02), (0.02, 0.9)], strict=True):
+        level.mechanisms[1].CopyFrom(plans.mechanism_message(KRR(6, first)))
+        level.mechanisms[2].CopyFrom(plans.mechanism_message(KRR(4, second)))
+
+
+def test_levels_that_together_exceed_an_attributes_cap_are_refused() -> None:
+    data = tampered(_mixed)
+    assert terms(data, level="open").epsilon_of("smokes") <= 1.0
+    assert terms(data, level="strict").epsilon_of("smokes") <= 1.0
+    mixed = (("sleeps", "strict"),)
+    with pytest.raises(InvalidInput, match=r"spend epsilon 1.2 on the views of 'smokes'"):
+        terms(data, level="open", levels=mixed)
+    terms(data, frozenset(["sleeps"]), level="open", levels=mixed)  # one view is left
+
+
 def test_a_plan_that_reveals_combinations_needs_the_apps_agreement() -> None:
     text = SURVEY.replace('["yes", "no"]', '["yes", "no"]\nsensitive = ["yes"]')
     assert plans.parse(resolved(text=text)).revealed == {}  # views with attributes that reveal none
@@ -479,6 +501,51 @@ def test_a_cap_for_the_life_of_an_attribute_counts_all_its_views() -> None:
         assert second.dropped == {"age_group": "spent"}
         (left,) = [each.left for each in client.spendings() if each.attribute == "smokes"]
         assert left == pytest.approx(0.5 * third)
+
+
+def test_what_was_spent_on_an_attribute_counts_however_a_later_revision_asks_it(
+    tmp_path: Path,
+) -> None:
+    ledger, clock = tmp_path / "ledger.db", Calendar(-3)
+    create_ledger(ledger)
+    caps, spent = Caps(attribute_life={"smokes": 0.4}), 0.0
+    for views, cost in [
+        ("", 0.125),
+        ('["smokes", "sleeps"]', 0.5 / 3),
+        ('["smokes", "age_group"]', 0.0),
+    ]:
+        data = resolved(text=SURVEY.replace(VIEWS, views))
+        given = {"ledger": ledger, "caps": caps, "clock": clock}
+        with device(RecordingTransport(data), Agreement.on(data), **given) as client:
+            client.trust_clock()
+            assert ("smokes" in client.record(**ALL).taken) == (cost > 0)
+            spent += cost
+            mine = client.spendings()[0]
+            assert (mine.life, mine.left) == pytest.approx((spent, 0.4 - spent))
+            assert (mine.reports, mine.answered) == (1 if spent == 0.125 else 2, cost > 0)
+            assert mine.composed == pytest.approx(spent, rel=0.1)
+        clock.pass_days(1)
+    (shown,) = ledger_file.read(ledger).surveys
+    assert shown.spent.keys() == {"smokes", "smokes+sleeps", "sleeps", "age_group", "minutes"}
+    # Without caps of the person's own nothing is shown as left; with them, of old names, too.
+    with device(RecordingTransport(data), Agreement.on(data), **given) as client:
+        client.set_caps(Caps(attribute_life={"smokes": 0.4}))
+    (shown,) = ledger_file.read(ledger).surveys
+    assert [shown.left[name] for name in ("smokes", "smokes+sleeps", "smokes+age_group")] == (
+        pytest.approx([0.4 - spent] * 3)
+    )
+
+
+def test_a_name_of_an_attribute_that_is_a_views_name_later_counts_for_both() -> None:
+    named = tampered(_taken, resolved(text=SURVEY.replace(VIEWS, "")))
+    account, clock = Account("{}", "sleep"), Calendar()
+    account.enter(terms(named, level="strict"), clock(), None, SeededCoins(1))
+    account.report("smokes+sleeps", 0.125, calls=0.125, life=0.125, variation=None)
+    clock.pass_days(1)
+    account.enter(terms(level="strict"), clock(), None, SeededCoins(1))
+    account = Account(account.dump(), "sleep")  # as it is kept
+    for attribute, left in (("smokes+sleeps", 0.875), ("smokes", 0.875), ("minutes", 1.0)):
+        assert account.left(attribute, [Caps(attribute_life={attribute: 1.0})]) == left
 
 
 def test_a_cap_for_life_counts_a_report_of_a_view_once() -> None:

@@ -159,6 +159,33 @@ test("a view is reported at the strictest level of its attributes", async () => 
   ]);
 });
 
+test("levels that together exceed an attribute's cap are refused", async () => {
+  const attributes = ATTRIBUTES.map((each) =>
+    each.name === "sleeps" ? { ...each, cap: 1 } : each,
+  );
+  const server = await Collector.start(
+    planOf({
+      ...draft,
+      attributes,
+      chances: [],
+      levels: { strict: 1, loose: 3 },
+      mechanisms: (_, epsilon) => [
+        krr(2, 0.1),
+        krr(6, epsilon === 1 ? 0.4 : 0.02),
+        krr(6, epsilon === 1 ? 0.02 : 0.9),
+      ],
+    }),
+  );
+  const mixed = { level: "loose", levels: { smokes: "strict" }, epsilon: 3 };
+  const refused = clientOf(server.url, mixed);
+  await refused.waitReady(3000);
+  expect((await refused.status()).detail).toMatch(
+    /spend epsilon 1.3 on the views of "sleeps", more than its cap of 1/,
+  );
+  await readyOf(server.url, { ...mixed, withhold: ["smokes"] });
+  await readyOf(server.url, { ...mixed, levels: {} });
+});
+
 test("caps of an attribute hold for all views that ask it", async () => {
   const both = planOf({ ...draft, chances: [], levels: { only: 1.5 } });
   const server = await Collector.start(both);

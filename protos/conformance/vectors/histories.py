@@ -90,6 +90,11 @@ _PLANS = {
     "drawn": _plan("drawn", "P1D", _LEVELS, _PAIRS, chances=(ONE // 2, ONE // 2)),
     "kept": _plan("kept", "P1D", {"strict": 1.0}, {"x": _krr}, memo=1.0),
     "mapped": _plan("mapped", "P1D", _LEVELS, _TWO, maps={"first": "ab", "last": "bc"}),
+    "regrouped apart": _plan("regrouped", "P1D", {"strict": 1.0}, {"x": _krr, "y": _krr}),
+    "regrouped together": _plan("regrouped", "P1D", {"strict": 1.0}, {"x+y": _krr_of_pairs}),
+    "regrouped otherwise": _plan(
+        "regrouped", "P1D", {"strict": 1.0}, {"y": _krr, "x+z": _krr_of_pairs}
+    ),
 }
 _INDEX = {name: index for index, name in enumerate(_PLANS)}
 
@@ -740,6 +745,12 @@ def _days(count: int, *events: Case) -> list[Case]:
     return found
 
 
+def _revised(plan: str, day: int) -> list[Case]:
+    """Return the events of a day whose app ships another revision."""
+    time = _NOON + day * _DAY
+    return [_clock(time), _restart(revision=_INDEX[plan]), _fetch(plan, time)]
+
+
 def _of_caps() -> list[Case]:
     taken, spent = _record(x="a"), _one_refused("spent")
     return [
@@ -776,6 +787,27 @@ def _of_caps() -> list[Case]:
                 _batch("daily", "2026-07-05", 1, {"y/strict": 1}),
             ),
             caps={"attribute_life": {"x": double(0.75)}},
+        ),
+        _history(
+            "a cap for life of an attribute goes on where another revision asks it in another view",
+            *_beginning("regrouped apart"),
+            _record(x="a", y="b"),
+            *_revised("regrouped together", 1),
+            _record(x="a", y="b"),
+            _spent(2, 1.5),
+            *_revised("regrouped together", 2),
+            _refused("spent"),
+            *_revised("regrouped otherwise", 3),
+            _record(x="a", y="b", z="c", dropped={"x": "spent", "z": "spent"}),
+            _spent(2, 1.5),
+            _spent(3, 2.0, "y"),
+            _spent(0, 0.0, "z"),
+            *_revised("regrouped apart", 4),
+            _record(x="a", y="b", dropped={"x": "spent"}),
+            _spent(4, 2.5, "y"),
+            plan="regrouped apart",
+            revision=_INDEX["regrouped apart"],
+            caps={"attribute_life": {"x": double(1.75)}},
         ),
         _history(
             "a cap of 0",

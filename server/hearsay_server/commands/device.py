@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +14,6 @@ from rich.table import Table
 import hearsay
 from hearsay.columns import NO_MAP
 from hearsay.plans import presence
-from hearsay.plans.domains import Categorical
 from hearsay.plans.plan import Plan
 from hearsay.recording import ledger_file
 from hearsay.recording.ledger_file import SurveyFile
@@ -114,7 +112,7 @@ def _survey(found: SurveyFile) -> dict[str, Any]:
         "composed": found.composed,
         "left": found.left,
         "maps": {
-            attribute: {"chosen": list(used), "protected": _protected(plan, attribute, used)}
+            attribute: {"chosen": list(used), "protected": found.protected.get(attribute)}
             for attribute, used in found.maps.items()
         },
         "answered": {found.period: list(found.answered)} if found.period else {},
@@ -129,15 +127,6 @@ def _survey(found: SurveyFile) -> dict[str, Any]:
             for sent in found.sent
         ],
     }
-
-
-def _protected(plan: Plan | None, attribute: str, used: Sequence[str]) -> list[str] | None:
-    """Return the values that all of these maps protect; None where the plan is not known."""
-    domain = plan.attributes[attribute].domain if plan and attribute in plan.attributes else None
-    if not isinstance(domain, Categorical):
-        return None
-    listed = [set(domain.chosen(chosen).sensitive or domain.values) for chosen in used]
-    return [value for value in domain.values if all(value in each for each in listed)]
 
 
 def _decoded(plan: Plan | None, batch: collector_pb2.Batch) -> dict[str, Any]:

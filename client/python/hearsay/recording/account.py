@@ -3,7 +3,7 @@
 import json
 from bisect import insort
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import lru_cache
@@ -12,6 +12,8 @@ from typing import Any
 
 from hearsay.choices import Caps, total
 from hearsay.plans import period
+from hearsay.plans.domains import Categorical, Domain
+from hearsay.plans.plan import Plan
 from hearsay.recording.terms import Terms
 from hearsay.trouble import Reason, Trouble
 from ldp import Coins
@@ -35,6 +37,8 @@ class Account:
       revision, the drawn questions, the epsilon of each reported one, and the costs;
     - `answered`, the time ranges of the answered periods;
     - `life`, how many times each epsilon was ever spent, by question;
+    - `parts`, the attributes that each view asked, as a later revision may ask them in other views,
+      which must not begin them anew; a question without an entry is the attribute of its name;
     - `calls`, the same, as if a memoised attribute needed one memo only, whatever the answers;
     - `fresh`, of `life` by epsilon, how many of the reports had which total variation; it is
       missing where an earlier version of the SDK wrote the account.
@@ -64,8 +68,33 @@ class Account:
     @property
     def maps(self) -> Mapping[str, Sequence[str]]:
         """The maps that reports were made by so far, by attribute that has maps; "" is none."""
-        maps: Mapping[str, Sequence[str]] = self._mine.get("maps", {})
+        return {name: list(dict(map(_map, used))) for name, used in self._maps.items()}
+
+    def protected(self, attribute: str, domain: Domain) -> tuple[str, ...]:
+        """Return the values that each map protected when reports were made by it; empty where none
+        were made by maps.
+
+        A later revision may have a map of the same name that lists other values.
+        """
+        listed = [sensitive for _, sensitive in map(_map, self._maps.get(attribute, ()))]
+        if not listed or not isinstance(domain, Categorical):
+            return ()
+        return tuple(v for v in domain.values if all(each is None or v in each for each in listed))
+
+    @property
+    def _maps(self) -> Mapping[str, Sequence[Any]]:
+        maps: Mapping[str, Sequence[Any]] = self._mine.get("maps", {})
         return maps
+
+    def questions(self, attribute: str) -> tuple[str, ...]:
+        """Return the questions that were ever reported and asked an attribute, by any revision."""
+        reported = self._mine["calls"] | self._mine["life"]
+        return tuple(name for name in reported if attribute in self.parts(name))
+
+    def parts(self, question: str) -> Sequence[str]:
+        """Return the attributes that a question asked, in any revision."""
+        parts: Sequence[str] = self._mine.get("parts", {}).get(question, (question,))
+        return parts
 
     @property
     def current(self) -> tuple[str, Sequence[str]]:
@@ -118,6 +147,7 @@ class Account:
         """
         mine = self._mine
         label, begins = self.check(terms, now, server_time)
+        self._keep_parts(terms.plan)
         if begins:
             names = list(terms.plan.questions)
             mine |= {
@@ -136,6 +166,19 @@ class Account:
             spent = sum(map(_epsilon, mine["spent"].values()), Fraction(0))
             self._left = Fraction(terms.record_epsilon) - spent
         return label
+
+    def _keep_parts(self, plan: Plan) -> None:
+        """Keep which attributes each view asks.
+
+        A name may be a view's in one revision and an attribute's in another: what was spent by that
+        name then counts for all of them.
+        """
+        kept = self._mine.setdefault("parts", {})
+        for name in plan.questions:
+            asked = plan.parts(name)
+            if name in kept or asked != (name,):
+                before = kept.get(name, [name] if name in self._mine["calls"] else [])
+                kept[name] = list(dict.fromkeys([*before, *asked]))
 
     def is_drawn(self, name: str) -> bool:
         """Tell whether the record of this period reports a question."""
@@ -165,15 +208,15 @@ class Account:
                 if ever - now > Fraction(caps.life) * self._share(caps, self._mine["entered"]):
                     return False
         return all(
-            self._spent(kind, terms.containing[part]) + cost <= Fraction(caps.attribute_life[part])
+            self._spent(kind, part) + cost <= Fraction(caps.attribute_life[part])
             for part in terms.plan.parts(name)
             if part in caps.attribute_life
         )
 
-    def _spent(self, kind: str, questions: Iterable[str]) -> Fraction:
-        """Return the sum of what was ever spent on some questions of this survey."""
+    def _spent(self, kind: str, attribute: str) -> Fraction:
+        """Return the sum of what was ever spent on an attribute of this survey."""
         spent = self._mine[kind]
-        return total({name: spent[name] for name in questions if name in spent})
+        return total({name: spent[name] for name in self.questions(attribute) if name in spent})
 
     def resumes(self, terms: Terms, caps: Sequence[Caps], now: datetime) -> datetime | None:
         """Return the earliest time (UTC) to enter a period whose answers the pace of the caps for
@@ -223,12 +266,13 @@ class Account:
         calls: float,
         life: float,
         variation: float | None,
-        chosen: str | None = None,
+        chosen: tuple[str, Sequence[str]] | None = None,
     ) -> None:
         """Note a report of `epsilon` in this period, and charge its costs to `calls` and `life`.
 
         `variation` is the total variation of a fresh report, None where it only adds up. `chosen`
-        is the map that it was made by, "" for none; None where there are no maps.
+        is the map that it was made by and the map's values, "" for none; None where there are no
+        maps.
         """
         self._mine["spent"][name] = epsilon.hex()
         if self._left is not None:
@@ -240,8 +284,10 @@ class Account:
                 self._mine["costs"][kind].append(cost.hex())
         if chosen is not None:
             used = self._mine.setdefault("maps", {}).setdefault(name, [])
-            if chosen not in used:
-                used.append(chosen)
+            name_of_map, sensitive = chosen
+            entry = [name_of_map, list(sensitive) if name_of_map else None]
+            if entry not in used:
+                used.append(entry)
         if life and variation is not None:
             fresh = self._mine.setdefault("fresh", {}).setdefault(name, {})
             times = fresh.setdefault(life.hex(), {})
@@ -250,7 +296,7 @@ class Account:
     def composed(self, names: Collection[str] | None = None) -> float:
         """Return an epsilon at which all that was spent is (epsilon, `DELTA`)-LDP, rounded up.
 
-        Of the attributes `names` of this survey; None stands for all attributes of all surveys.
+        Of the questions `names` of this survey; None stands for all questions of all surveys.
         Fresh reports compose by their epsilon and total variation
         (`ldp.planning.composition.of_channels`). What is not known to be fresh adds up: memos,
         reports under a policy that protects one way only, and reports that an earlier version of
@@ -269,18 +315,15 @@ class Account:
                     added += _epsilon(epsilon) * (times - sum(known.get(epsilon, {}).values()))
         return float_above(added + Fraction(_composed(frozenset(fresh.items()))))
 
-    def left(self, attribute: str, questions: Iterable[str], caps: Sequence[Caps]) -> float | None:
-        """Return the epsilon that the caps for life leave an attribute; None without such caps.
-
-        `questions` are those that ask the attribute.
-        """
+    def left(self, attribute: str, caps: Sequence[Caps]) -> float | None:
+        """Return the epsilon that the caps for life leave an attribute; None without such caps."""
         limits = []
         for each in caps:
             if each.life is not None:
                 ever = sum((total(mine["life"]) for mine in self._all.values()), Fraction(0))
                 limits.append(Fraction(each.life) - ever)
             if attribute in each.attribute_life:
-                spent = self._spent("life", questions)
+                spent = self._spent("life", attribute)
                 limits.append(Fraction(each.attribute_life[attribute]) - spent)
         return max(0.0, float(min(limits))) if limits else None
 
@@ -300,6 +343,17 @@ def _composed(fresh: frozenset[tuple[tuple[str, str], int]]) -> float:
             for (epsilon, variation), times in sorted(fresh)
         ]
     )
+
+
+def _map(stored: str | tuple[str, Sequence[str] | None]) -> tuple[str, Sequence[str] | None]:
+    """Return a map's name and the values that it protects: None stands for all.
+
+    Earlier versions kept the name only, of which it is not known what it protected.
+    """
+    if isinstance(stored, str):
+        return stored, () if stored else None
+    name, sensitive = stored
+    return name, sensitive
 
 
 def _epsilon(text: str) -> Fraction:

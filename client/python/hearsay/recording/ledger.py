@@ -56,6 +56,8 @@ class Spending:
 
     `maps` are the maps that reports were made by so far, "" standing for none, where the attribute
     has maps: of several reports only the values that all of these maps protect stay protected.
+    `protected` are those values, as the maps were when the reports were made: a later revision may
+    have a map of the same name with other values.
     """
 
     attribute: str
@@ -66,6 +68,7 @@ class Spending:
     answered: bool
     composed: float
     maps: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -159,24 +162,26 @@ class Ledger:
         account, own = self._store.read(lambda connection: self._stored(connection, person))
         current, reported = account.current
         answered = set(reported) if current == period.label(terms.plan.period, now) else set()
+        asked = {name: account.questions(name) for name in terms.plan.attributes}
         return [
             Spending(
                 attribute=name,
                 epsilon=terms.cost(name) if name in terms.levels else terms.epsilon_of(name),
                 reports=sum(
-                    times for each in asked for times in account.life.get(each, {}).values()
+                    times for each in asked[name] for times in account.life.get(each, {}).values()
                 ),
                 life=sum(
                     float.fromhex(epsilon) * times
-                    for each in asked
+                    for each in asked[name]
                     for epsilon, times in account.life.get(each, {}).items()
                 ),
-                left=account.left(name, asked, (caps, *own)),
-                answered=not answered.isdisjoint(asked),
-                composed=account.composed(asked),
+                left=account.left(name, (caps, *own)),
+                answered=not answered.isdisjoint(asked[name]),
+                composed=account.composed(asked[name]),
                 maps=tuple(account.maps.get(name, ())),
+                protected=account.protected(name, attribute.domain),
             )
-            for name, asked in terms.containing.items()
+            for name, attribute in terms.plan.attributes.items()
         ]
 
     def set_own_caps(self, person: str, caps: Caps) -> None:

@@ -31,7 +31,8 @@ class SurveyFile:
     than the device's own user have; `spent` maps attributes to how many times each epsilon was
     spent; `composed` to the epsilon of all these together but for a probability of 1e-6
     (`Spending.composed`); `left` is the epsilon that the person's caps for life leave, None without
-    one; `maps` the maps that reports were made by, "" for none, by attribute that has maps;
+    one; `maps` the maps that reports were made by, "" for none, by attribute that has maps, and
+    `protected` the values that all of these protected then, of attributes that the plan has;
     `answered` the attributes reported in the latest `period`; `waiting` the queued batches and
     reports.
     """
@@ -50,6 +51,7 @@ class SurveyFile:
     waiting: tuple[Batch, ...]
     sent: tuple[Sent, ...]
     maps: dict[str, tuple[str, ...]]
+    protected: dict[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -127,9 +129,14 @@ def _survey(connection: sqlite3.Connection, name: str, person: bytes) -> SurveyF
         composed={attribute: account.composed([attribute]) for attribute in account.life},
         left={
             question: _left(account, plan, question, caps)
-            for question in (plan.questions if plan else account.life)
+            for question in {**(plan.questions if plan else {}), **account.life}
         },
         maps={attribute: tuple(used) for attribute, used in account.maps.items()},
+        protected={
+            attribute: account.protected(attribute, plan.attributes[attribute].domain)
+            for attribute in account.maps
+            if plan and attribute in plan.attributes
+        },
         counters=dict(all_of("SELECT name, count FROM counters WHERE survey = ? ORDER BY name")),
         waiting=tuple(Batch.FromString(data) for (data,) in [*batches, *reports]),
         sent=tuple(
@@ -151,11 +158,9 @@ def _stored(connection: sqlite3.Connection, person: bytes) -> tuple[str, str]:
 
 def _left(account: Account, plan: Plan | None, question: str, caps: Caps) -> float | None:
     """Return the epsilon that caps leave a question: the least of its attributes'."""
-    parts = plan.parts(question) if plan else (question,)
-    each = [
-        account.left(part, plan.questions_of([part]) if plan else (part,), (caps,))
-        for part in parts
-    ]
+    asked = plan.parts(question) if plan and question in plan.questions else ()
+    parts = {*asked, *account.parts(question)}
+    each = [account.left(part, (caps,)) for part in parts]
     return min((left for left in each if left is not None), default=None)
 
 

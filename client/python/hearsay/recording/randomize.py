@@ -83,7 +83,7 @@ def randomize(
             calls=calls,
             life=life,
             variation=variation,
-            chosen=chosen if terms.plan.maps(name) else None,
+            chosen=terms.chosen_map(name),
         )
         report.columns.add(attribute=name, level=level.name, codes=code, map=chosen)
     return _by_attribute(terms, values, dropped)

@@ -1,5 +1,6 @@
 """The terms on which one person's answers are taken: a plan at the person's levels."""
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -7,7 +8,7 @@ from types import MappingProxyType
 
 from hearsay.choices import Agreed, Caps, Choices, no_attribute
 from hearsay.interrupts import is_from_handler
-from hearsay.plans.domains import Value
+from hearsay.plans.domains import Categorical, Value
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.plan import Level, Plan
 from ldp import Coins, InvalidInput, Mechanism
@@ -42,8 +43,8 @@ class Terms:
 
         Raises `InvalidInput` where the plan lacks a level, map or attribute, a map could reveal
         more than the app agreed to, or a record at these levels spends more than the loosest of
-        them, or than the app agreed to. A view is reported at the strictest of its attributes'
-        levels.
+        them, than the app agreed to, or on an attribute than the plan's cap of it. A view is
+        reported at the strictest of its attributes' levels.
         """
         if choices.level is None and not plan.default_level:
             raise InvalidInput(
@@ -91,6 +92,17 @@ class Terms:
                 f"these levels together spend epsilon {terms.record_epsilon:g} on a record, "
                 f"more than the loosest of them, {allowed:g}: the plan does not go by levels"
             )
+        for name, attribute in plan.attributes.items():
+            if (
+                attribute.cap == math.inf
+                or len({levels[q].name for q in terms.containing[name]}) < 2
+            ):
+                continue  # the plan was checked at each level alone
+            if (spent := terms.epsilon_of(name)) > attribute.cap:
+                raise InvalidInput(
+                    f"these levels together spend epsilon {spent:g} on the views of {name!r}, more "
+                    f"than its cap of {attribute.cap:g}"
+                )
         agreed.check_epsilon(terms.record_epsilon)
         return terms
 
@@ -136,6 +148,16 @@ class Terms:
             name: None if name in self.memoizers else variation_of(mechanism)
             for name, mechanism in self.mechanisms.items()
         }
+
+    def chosen_map(self, name: str) -> tuple[str, tuple[str, ...]] | None:
+        """Return the map of an attribute's reports ("" for none) and the values that it lists; None
+        where the attribute has no maps."""
+        if not self.plan.maps(name):
+            return None
+        chosen = self.maps.get(name, "")
+        domain = self.plan.attributes[name].domain
+        assert isinstance(domain, Categorical)  # no other has maps
+        return chosen, domain.chosen(chosen).sensitive
 
     def cost(self, name: str) -> float:
         """Return the epsilon of a report of a question, or for a memoised one of a new memo."""

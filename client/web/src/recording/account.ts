@@ -35,6 +35,9 @@ interface Survey {
   /** How many times each epsilon was ever spent, by question. */
   life: Times;
   calls: Times;
+  /** The attributes that each view asked, as a later revision may ask them in other views, which must not
+   * begin them anew. A question without an entry is the attribute of its name. */
+  parts: Map<string, readonly string[]>;
   /** The costs in the period. */
   costs: Record<Kind, number[]>;
 }
@@ -42,10 +45,12 @@ interface Survey {
 type List = [string, [number, number][]][];
 
 /** A survey's account as the ledger keeps it. */
-type Kept = Omit<Survey, "spent" | "life" | "calls"> & {
+type Kept = Omit<Survey, "spent" | "life" | "calls" | "parts"> & {
   spent: [string, number][];
   life: List;
   calls: List;
+  /** Missing where an earlier version wrote the account. */
+  parts?: [string, readonly string[]][];
 };
 
 /**
@@ -77,6 +82,7 @@ export class Account {
         answered: [],
         life: new Map(),
         calls: new Map(),
+        parts: new Map(),
         costs: { life: [], calls: [] },
       };
       this.#all.set(survey, mine);
@@ -89,7 +95,13 @@ export class Account {
     return JSON.stringify(
       [...this.#all].map(([survey, mine]) => [
         survey,
-        { ...mine, spent: [...mine.spent], life: listed(mine.life), calls: listed(mine.calls) },
+        {
+          ...mine,
+          spent: [...mine.spent],
+          life: listed(mine.life),
+          calls: listed(mine.calls),
+          parts: [...mine.parts],
+        },
       ]),
     );
   }
@@ -97,6 +109,13 @@ export class Account {
   /** How many times each epsilon was spent, by attribute of this survey. */
   get life(): Spent {
     return this.#mine.life;
+  }
+
+  /** Return the questions that were ever reported and asked an attribute, by any revision. */
+  questions(attribute: string): string[] {
+    const { calls, life, parts } = this.#mine;
+    const reported = new Set([...calls.keys(), ...life.keys()]);
+    return [...reported].filter((name) => (parts.get(name) ?? [name]).includes(attribute));
   }
 
   /** Tell whether a question was reported in a period. */
@@ -154,6 +173,7 @@ export class Account {
   enter(terms: Terms, now: number, serverTime: number | undefined, coins: Coins): string {
     const { period, begins } = this.check(terms, now, serverTime);
     const mine = this.#mine;
+    this.#keepParts(terms);
     if (begins) {
       Object.assign(mine, {
         period,
@@ -173,6 +193,17 @@ export class Account {
       this.#left = minus(fromDouble(terms.recordEpsilon), sum(mine.spent.values()));
     }
     return period;
+  }
+
+  /** Keep which attributes each view asks. A name may be a view's in one revision and an attribute's in
+   * another: what was spent by that name then counts for all of them. */
+  #keepParts({ plan }: Terms): void {
+    const { calls, parts: kept } = this.#mine;
+    for (const [name, { parts }] of plan.questions) {
+      if (!kept.has(name) && parts.length === 1) continue;
+      const before = kept.get(name) ?? (calls.has(name) ? [name] : []);
+      kept.set(name, [...new Set([...before, ...parts])]);
+    }
   }
 
   /** Tell whether the record of this period reports a question. */
@@ -222,7 +253,7 @@ export class Account {
     return terms.plan.questions.get(name)!.parts.every((part) => {
       const cap = attributeLife.get(part);
       if (cap === undefined) return true;
-      const spent = total(only(this.#mine[kind], terms.containing.get(part)!));
+      const spent = total(only(this.#mine[kind], this.questions(part)));
       return compare(plus(spent, epsilon), fromDouble(cap)) <= 0;
     });
   }
@@ -296,14 +327,14 @@ export class Account {
     }
   }
 
-  /** Return the epsilon that the caps for life leave an attribute, which `questions` ask; undefined without
-   * such caps. */
-  left(name: string, questions: readonly string[], limits: readonly Limits[]): number | undefined {
+  /** Return the epsilon that the caps for life leave an attribute; undefined without such caps. */
+  left(name: string, limits: readonly Limits[]): number | undefined {
     const left: number[] = [];
     for (const { life, attributeLife } of limits) {
       const cap = attributeLife.get(name);
       if (life !== undefined) left.push(below(life, this.#ever("life")));
-      if (cap !== undefined) left.push(below(cap, total(only(this.#mine.life, questions))));
+      if (cap !== undefined)
+        left.push(below(cap, total(only(this.#mine.life, this.questions(name)))));
     }
     return left.length ? Math.min(...left) : undefined;
   }
@@ -355,5 +386,6 @@ function read(kept: Kept): Survey {
     spent: new Map(kept.spent),
     life: mapped(kept.life),
     calls: mapped(kept.calls),
+    parts: new Map(kept.parts),
   };
 }

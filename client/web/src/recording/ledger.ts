@@ -176,14 +176,15 @@ export class Ledger {
       const account = new Account(row.accounts, terms.plan.survey);
       const all = [caps, ...own(row, terms.plan.survey)];
       const { name: period } = terms.periodAt(now);
-      return [...terms.containing].map(([name, asked]) => {
+      return [...terms.plan.attributes.keys()].map((name) => {
+        const asked = account.questions(name);
         const spent = asked.flatMap((question) => [...(account.life.get(question) ?? [])]);
         return {
           attribute: name,
           epsilon: terms.levels.has(name) ? cost(terms, name) : terms.epsilonOf(name),
           reports: spent.reduce((sum, [, often]) => sum + often, 0),
           life: spent.reduce((sum, [epsilon, often]) => sum + epsilon * often, 0),
-          left: account.left(name, asked, all),
+          left: account.left(name, all),
           answered: asked.some((question) => account.wasReported(period, question)),
         };
       });

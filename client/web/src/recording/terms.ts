@@ -76,8 +76,8 @@ function periodsOf(unit: string): (now: number) => Period {
  * Return the terms of one person under a plan that was agreed to.
  *
  * Throws `InvalidInput` where the plan lacks a level, map or attribute, a map could reveal more than the app
- * agreed to, or a record at these levels spends more than the loosest of them, or than the app agreed to. A
- * view is reported at the strictest of its attributes' levels.
+ * agreed to, or a record at these levels spends more than the loosest of them, than the app agreed to, or on an
+ * attribute than the plan's cap of it. A view is reported at the strictest of its attributes' levels.
  */
 export function termsOf(
   plan: Plan,
@@ -146,6 +146,18 @@ export function termsOf(
         `${allowed}: the plan does not go by levels`,
     );
   }
+  const epsilonOf = (attribute: string): number => together(containing.get(attribute)!);
+  for (const { name, cap } of plan.attributes.values()) {
+    const chosen = new Set(containing.get(name)!.map((question) => levels.get(question)!));
+    if (cap === Infinity || chosen.size < 2) continue; // the plan was checked at each level alone
+    const spent = epsilonOf(name);
+    if (spent > cap) {
+      throw new InvalidInput(
+        `these levels together spend epsilon ${spent} on the views of ${shown(name)}, more ` +
+          `than its cap of ${cap}`,
+      );
+    }
+  }
   if (agreed.epsilon !== undefined && recordEpsilon > agreed.epsilon) {
     throw new InvalidInput(
       `a record of ${shown(plan.survey)} would spend epsilon ${recordEpsilon}, and the app allows ` +
@@ -164,7 +176,7 @@ export function termsOf(
     containing,
     memoizers,
     recordEpsilon,
-    epsilonOf: (attribute) => together(containing.get(attribute)!),
+    epsilonOf,
     draw,
     periodAt: periodsOf(plan.period),
   };

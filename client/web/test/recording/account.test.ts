@@ -111,7 +111,7 @@ test("a cap for life holds to the last bit", async () => {
   let days = 0;
   while (live(account, t, NOON + days * DAY, { life: 1 }).length) days++;
   expect(days).toBe(9);
-  expect(account.left("a", ["a"], [limitsOf({ life: 1 })])).toBeCloseTo(0.1, 12);
+  expect(account.left("a", [limitsOf({ life: 1 })])).toBeCloseTo(0.1, 12);
 });
 
 test("a cap for all reports of one attribute leaves the others alone", async () => {
@@ -121,8 +121,8 @@ test("a cap for all reports of one attribute leaves the others alone", async () 
   expect([0, 1, 2, 3].map((day) => live(account, t, NOON + day * DAY, caps).length)).toEqual([
     2, 2, 1, 1,
   ]);
-  expect(account.left("mood", ["mood"], [limitsOf(caps)])).toBe(0);
-  expect(account.left("walked", ["walked"], [limitsOf(caps)])).toBeUndefined();
+  expect(account.left("mood", [limitsOf(caps)])).toBe(0);
+  expect(account.left("walked", [limitsOf(caps)])).toBeUndefined();
 });
 
 test("a cap for life counts all surveys of a ledger", async () => {
