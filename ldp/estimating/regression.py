@@ -169,7 +169,8 @@ def linear(
     Of each record, M estimates x x' and m estimates x y without bias; the coefficients b solve
     mean(M) b = mean(m), and have the covariance mean(M)**-1 cov(m - M b) mean(M)**-1 / n, whatever
     the residuals' distribution (Huber's sandwich). All records count alike, and so b is of the
-    people who answered, at whatever level; if `alike`, all levels are samples of one population,
+    people who answered, at whatever level, and what levels' people differ in is in its covariance;
+    if `alike`, all levels are samples of one population,
     and count by the precision of their equations. With repeats the covariance is multiplied by
     their factor (`ldp.core.repeated`). Cost: O(n columns**2), in blocks of records.
 
@@ -187,7 +188,10 @@ def linear(
     if alike and len(given) > 1:
         weights = precision_weights(given, spreads)
         matrix, value, spreads = _least_squares(equations, weights, n)
-    covariance = sandwich(matrix, given, weights, spreads)
+    apart = (
+        np.zeros_like(matrix) if alike else between(given, [own.away(value) for own in equations])
+    )
+    covariance = sandwich(matrix, given, weights, spreads, apart)
     warning = _doubt(equations, weights, matrix, n)
     return Fit(value, covariance, n, method_of(given, alike), _naive(equations), warning)
 
@@ -220,16 +224,32 @@ def precision_weights(records: Sequence[Records], spreads: Sequence[Floats]) -> 
     return weights
 
 
+def between(records: Sequence[Records], totals: Sequence[Floats]) -> Floats:
+    """Return the part of the sum of s s' that is between levels whose people differ.
+
+    `totals` are the sums of s of each level's records. Who answers at which level is a sample; as
+    the same people may come at several levels, the largest factor of repeats multiplies it.
+    """
+    each = zip(records, totals, strict=True)
+    found: Floats = np.sum([np.outer(total, total) / own.n for own, total in each], axis=0)
+    return max(own.repeats.factor for own in records) * found
+
+
 def sandwich(
-    slope: Floats, records: Sequence[Records], weights: Floats, spreads: Sequence[Floats]
+    slope: Floats,
+    records: Sequence[Records],
+    weights: Floats,
+    spreads: Sequence[Floats],
+    apart: Floats,
 ) -> Floats:
     """Return the covariance of the solution of mean equations of this slope.
 
-    `spreads` are the sums of s s' of each level's records, which have these weights.
+    `spreads` are the sums of s s' of each level's records, which have these weights, about the
+    level's own mean; `apart` is what levels add whose people differ (`between`).
     """
     n = sum(own.n for own in records)
     each = zip(weights, records, spreads, strict=True)
-    inner = np.sum([w**2 * own.repeats.factor * spread for w, own, spread in each], axis=0)
+    inner = np.sum([w**2 * own.repeats.factor * spread for w, own, spread in each], axis=0) + apart
     inverse = np.linalg.inv(slope)
     covariance: Floats = inverse @ inner @ inverse.T / n**2
     return covariance
@@ -361,8 +381,13 @@ class _Equations:
             right = np.stack([plain(each, column) * y for column in self._columns], axis=1)
             yield each, weights[block], m, right
 
+    def away(self, value: Floats) -> Floats:
+        """Return the sum over the records of s, s being m - M b."""
+        found: Floats = self.right - self.matrix @ value
+        return found
+
     def spread(self, value: Floats) -> Floats:
-        """Return the sum over the records of s s', s being m - M b, about the mean of s."""
+        """Return the sum over the records of s s', about the mean of s."""
         p = len(self._columns)
         total, second, n = np.zeros(p), np.zeros((p, p)), 0.0
         for _, weight, m, right in self._blocks():
