@@ -24,6 +24,7 @@ from ldp.estimating.regression import (
     Fit,
     Indicator,
     Number,
+    Product,
     Records,
     linear,
     square_scores,
@@ -260,3 +261,19 @@ def test_unlike_levels_count_as_one_cohort_of_all_records(fit: Callable[..., Fit
     assert two.covariance == pytest.approx(one.covariance)
     thrice = fit([Records(exact, own.codes, Repeats(3.0)) for own in apart], *model)
     assert thrice.covariance == pytest.approx(3 * one.covariance)
+
+
+@pytest.mark.parametrize("columns", [[()], [(), (Indicator(1, 1),)]], ids=["mean", "slope"])
+def test_records_that_say_the_same_of_the_response_tell_no_error(columns: list[Product]) -> None:
+    m = KRR(2, 2.0)
+    records = Records([m, m], [np.zeros(40, "u1"), np.tile(np.array([0, 1], "u1"), 20)])
+    with pytest.raises(NotReady, match="40 randomised records say the same of what is explained"):
+        linear([records], Indicator(0, 1), columns)
+    told = linear([Records([m, m], records.codes[::-1])], Indicator(0, 1), [()])
+    assert told.standard_error[0] > 0
+
+
+def test_an_error_of_zero_makes_nothing_certain() -> None:
+    found = Fit(np.array([2.0, 3.0]), np.diag([0.0, 1.0]), 10, "corrected", np.zeros(2))
+    assert found.z.tolist() == [0.0, 3.0]
+    assert found.p_value[0] == 1.0
