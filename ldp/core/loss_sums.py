@@ -62,7 +62,7 @@ def epsilon_of_sum(parts: Parts, delta: float) -> float:
 
 
 def _largest(parts: Parts) -> float:
-    return sum(losses.epsilon * times for losses, times in parts)
+    return float_above(sum((Fraction(x.epsilon) * times for x, times in parts), Fraction(0)))
 
 
 def mixed(choices: Sequence[tuple[int, Sequence[Losses]]]) -> Losses:

@@ -21,7 +21,11 @@ _EM_STEPS, _STEPS = 30, 100
 _ENOUGH = 1e-9
 """The gain in nats of another step at which steps end."""
 
-_FAR = 50.0
+_FAR = 15.0
+"""Log-odds of a cell beyond which the likelihood is flat: it grows on towards infinity."""
+
+_FLAT = 1e-9
+"""The least share of the information without noise that the codes have of every coefficient."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +47,9 @@ def forward(records: Sequence[Records], response: Indicator, columns: Sequence[P
     are never negative.
 
     Raises `InvalidInput` as `logistic`, where a tally does not count codes, where the response has
-    more than two values, and for more cells times codes than `MAX_MATRIX`; `NotReady` where there
-    is no maximum. Cost: O(levels cells**2 codes) a step.
+    more than two values, and for more cells times codes than `MAX_MATRIX`; `NotReady` where columns
+    say the same, and where there is no maximum: the likelihood grows on as coefficients go to
+    infinity, or the codes tell nothing of some of them. Cost: O(levels cells**2 codes) a step.
     """
     if any(isinstance(variable, Number) for column in columns for variable in column):
         raise InvalidInput("a logistic regression is on categories: collect the number in bins")
@@ -52,6 +57,9 @@ def forward(records: Sequence[Records], response: Indicator, columns: Sequence[P
     cells = Cells(given[0], columns)
     counted = [_table(own, response, cells) for own in given]
     x, p = cells.design, len(columns)
+    if np.linalg.matrix_rank(x) < p:
+        raise NotReady("some columns of this model say the same: leave some out")
+    n = sum(own.n for own in given)
     value, shares = np.zeros(p), np.full(len(x), 1 / len(x))
     for _ in range(_EM_STEPS):
         value, shares = _em_step(counted, x, value, shares)
@@ -68,32 +76,51 @@ def forward(records: Sequence[Records], response: Indicator, columns: Sequence[P
                 break
             size /= 2
         value, logits, now = *tried, then
-        if np.abs(value).max() > _FAR:
+        if np.abs(x @ value).max() > _FAR:
             break
         if gain < _ENOUGH:
-            return _fitted(given, counted, x, value, logits, naive_fit(given, response, columns))
-    n = sum(own.n for own in given)
+            inverse = _inverse(counted, x, value, logits)
+            if inverse is None:
+                break
+            most = max(own.repeats.factor for own in given)
+            method = "forward" if len(given) == 1 else "forward, pooled"
+            naive = naive_fit(given, response, columns)
+            return Fit(value, most * inverse, n, method, naive)
     raise NotReady(
         f"the likelihood of this logistic regression has no maximum in {n} randomised records: "
         "collect more, or leave columns out"
     )
 
 
-def _fitted(
-    given: Sequence[Records],
-    counted: Sequence[_Counted],
-    x: Floats,
-    value: Floats,
-    logits: Floats,
-    naive: Floats,
-) -> Fit:
+def _inverse(
+    counted: Sequence[_Counted], x: Floats, value: Floats, logits: Floats
+) -> Floats | None:
+    """Return b's part of the inverse of Fisher's information; None where it has none.
+
+    That is where the information of b that is left beside the unknown shares is, in some
+    direction, next to nothing of the one that the true answers would have.
+    """
     _, information = _score(counted, x, value, logits)
-    p, n = value.size, sum(own.n for own in given)
-    most = max(own.repeats.factor for own in given)
-    inverse = np.asarray(np.linalg.pinv(information, hermitian=True), dtype=np.float64)
-    covariance = most * inverse[:p, :p]
-    method = "forward" if len(given) == 1 else "forward, pooled"
-    return Fit(value, covariance, n, method, naive)
+    without, with_it = _cells(x, value, logits).reshape(2, -1)
+    n = sum(float(own.counts.sum()) for own in counted)
+    spread = without * with_it / np.maximum(without + with_it, np.finfo(float).tiny)
+    exact = n * (x.T * spread) @ x
+    p, known = value.size, np.diag(information) > 0  # a share may be so small as to count for 0
+    scale = 1 / np.sqrt(np.where(known, np.diag(information), 1))
+    scaled = (information * np.outer(scale, scale))[np.ix_(known, known)]
+    own = 1 / np.sqrt(np.maximum(np.diag(exact), np.finfo(float).tiny))
+    if not known[:p].all():
+        return None
+    try:
+        root = np.linalg.inv(np.linalg.cholesky(exact * np.outer(own, own))) * own
+        left = scaled[:p, :p] - scaled[:p, p:] @ np.linalg.solve(scaled[p:, p:], scaled[p:, :p])
+        left /= np.outer(scale[:p], scale[:p])
+        if np.linalg.eigvalsh(root @ left @ root.T).min() < _FLAT:
+            return None
+        found = np.linalg.inv(left)
+    except np.linalg.LinAlgError:
+        return None
+    return np.asarray((found + found.T) / 2)
 
 
 def _table(records: Records, response: Indicator, cells: Cells) -> _Counted:

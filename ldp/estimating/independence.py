@@ -30,7 +30,8 @@ from ldp.estimating.pairs import product_means, reading
 Floats = NDArray[np.float64]
 
 FEW = 5
-"""The least records for each pair of values in a cohort (Cochran, Biometrics 10, 1954)."""
+"""The least records for each pair of values in a cohort, and the least that are expected to support
+a pair of groups of values (Cochran, Biometrics 10, 1954)."""
 
 _NEGLIGIBLE = 1e-10
 """The share of the largest eigenvalue of a covariance below which one is rounding."""
@@ -75,10 +76,13 @@ def independence(cohorts: Sequence[PairCohort], repeats: Repeated = ()) -> Indep
     variance of an average of reports is at most so many times that of independent ones
     (`ldp.core.repeated`), so the test says "dependent" of independent attributes no oftener than
     its significance. It is not a test of whether the levels mixed are independent (Simpson's
-    paradox). A cohort of fewer than `FEW` records for each pair of values tells next to nothing,
-    and is not nearly chi-squared: it is left out where another one has more. Raises `InvalidInput`
-    where there are no records, and for a number. Source: Pearson, Philosophical Magazine 50, 1900;
-    the trace is Pillai's (Annals of Mathematical Statistics 26, 1955) times n.
+    paradox). In each cohort values that few reports support are taken together, until independent
+    answers would have at least `FEW` records that support any pair: with fewer the statistic is
+    far from chi-squared. An attribute that comes down to one group tests nothing, and p is 1. A
+    cohort of fewer than `FEW` records for each pair of values tells next to nothing: it is left
+    out where another one has more. Raises `InvalidInput` where there are no records, and for a
+    number. Source: Pearson, Philosophical Magazine 50, 1900; the trace is Pillai's (Annals of
+    Mathematical Statistics 26, 1955) times n.
     """
     statistic, degrees = 0.0, 0
     given = with_records(cohorts, repeats)
@@ -92,7 +96,12 @@ def independence(cohorts: Sequence[PairCohort], repeats: Repeated = ()) -> Indep
         one, f = _spread(first, tally.first)
         other, g = _spread(second, tally.second)
         away = product_means(first, second, tally) - np.outer(f, g)
-        found, rank = _trace(one, away, other)
+        rows, columns = _groups(
+            _supported(first, tally.first), _supported(second, tally.second), tally.n
+        )
+        found, rank = _trace(
+            rows @ one @ rows.T, rows @ away @ columns.T, columns @ other @ columns.T
+        )
         statistic += tally.n * found / own.factor
         degrees += rank
     return _tested(statistic, degrees)
@@ -156,6 +165,46 @@ def _spread(mechanism: Categorical, tally: Tally) -> tuple[Floats, Floats]:
     values = reading(mechanism).slope
     second = (values.T * (tally.counts / tally.n)) @ values
     return second - np.outer(mean, mean), mean
+
+
+def _supported(mechanism: Categorical, tally: Tally) -> Floats:
+    """Return the share of reports that support each value, or do not, if these are fewer.
+
+    An estimate with the fourth standardised moment m is as far from normal as the indicator of a
+    share s with (s**2 + (1 - s)**2) / (s (1 - s)) = m + 1: nearly 1 / s, for small ones.
+    """
+    if isinstance(mechanism, Counted):
+        values, chance = reading(mechanism).slope, tally.counts / tally.n
+        away = values - chance @ values
+        second, fourth = chance @ away**2, chance @ away**4
+        return np.divide(
+            second**2, fourth + second**2, out=np.zeros(mechanism.k), where=second > _NEGLIGIBLE
+        )
+    share = tally.counts / tally.n
+    if share.size != mechanism.k:
+        return np.full(mechanism.k, 1 / mechanism.k)
+    return np.asarray(share * (1 - share) / (share**2 + (1 - share) ** 2))
+
+
+def _groups(first: Floats, second: Floats, n: int) -> tuple[Floats, Floats]:
+    """Return groups of each attribute's values, as rows of indicators: enough together that of n
+    records, of which such shares support the values, every pair of groups expects `FEW`.
+
+    The rarest group joins the next one. The group of the first value stays the first.
+    """
+    made, shares = [np.eye(first.size), np.eye(second.size)], [first, second]
+    while n * shares[0].min() * shares[1].min() < FEW:
+        sizes = [own.size for own in shares]
+        several = [i for i in (0, 1) if sizes[i] > 2] or [i for i in (0, 1) if sizes[i] > 1]
+        if not several:
+            break
+        at = min(several, key=lambda i: float(shares[i].min()))
+        one, other = np.sort(np.argsort(shares[at], kind="stable")[:2])
+        made[at][one] += made[at][other]
+        shares[at] = shares[at].copy()
+        shares[at][one] += shares[at][other]
+        made[at], shares[at] = np.delete(made[at], other, 0), np.delete(shares[at], other)
+    return made[0], made[1]
 
 
 def _trace(first: Floats, across: Floats, second: Floats) -> tuple[float, int]:

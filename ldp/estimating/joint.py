@@ -26,6 +26,7 @@ from ldp.estimating.consistency import project
 from ldp.estimating.differences import holm
 from ldp.estimating.pairs import PairTally, product_means, reading, second_moments
 from ldp.estimating.pooling import pool_with_covariance
+from ldp.estimating.ratings import fieller
 from ldp.estimating.simplex import definite, maximize_quadratic, tangent_inverse
 from ldp.mechanisms.numbers.mean import MeanMechanism
 
@@ -278,6 +279,8 @@ class Groups:
     `value` has the shape (groups, parameters), `covariance` is that of its entries, group by group.
     `share` and `share_error`, shape (groups,), are the groups' shares of the population. A group
     whose share is not `clear` has no estimate to rely on: a quotient by almost nothing.
+    `with_share`, shape (groups, parameters), is the covariance of the values with their group's
+    share, where they are quotients by it; None where they are not.
     """
 
     value: Floats
@@ -286,6 +289,7 @@ class Groups:
     share_error: Floats
     n: int
     bounds: tuple[float, float] = (0.0, 1.0)
+    with_share: Floats | None = None
 
     @property
     def clear(self) -> NDArray[np.bool_]:
@@ -300,17 +304,22 @@ class Groups:
         return error
 
     def interval(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Interval:
-        """Return intervals by the delta method, clipped to the range; all of it where not clear.
+        """Return intervals within the range; all of it where not clear.
 
-        With `simultaneous` all cover at once (Bonferroni). Raises `InvalidInput` unless
-        0 < confidence < 1.
+        Of quotients they are Fieller's (`ldp.estimating.ratings`), else Wald's. With `simultaneous`
+        all cover at once (Bonferroni). Raises `InvalidInput` unless 0 < confidence < 1.
         """
-        reach = (
-            normal_quantile(confidence, self.value.size if simultaneous else 1)
-            * self.standard_error
-        )
+        z = normal_quantile(confidence, self.value.size if simultaneous else 1)
+        below = above = z * self.standard_error
+        if self.with_share is not None:
+            f, v_f = self.share[:, None], self.share_error[:, None] ** 2
+            # By the delta method, of the quotient's own variance and covariance with its divisor.
+            covariance = self.value * v_f + f * self.with_share
+            v_d = (f * self.standard_error) ** 2 + self.value * (2 * covariance - self.value * v_f)
+            low, high = fieller(self.value * f, f, v_d, v_f, covariance, z)
+            below, above = self.value - low, high - self.value
         center = np.clip(self.value, *self.bounds)
-        low, high = (np.clip(center + side * reach, *self.bounds) for side in (-1, 1))
+        low, high = np.clip(center - below, *self.bounds), np.clip(center + above, *self.bounds)
         unclear = ~self.clear
         low[unclear], high[unclear] = self.bounds
         return low, high
@@ -320,7 +329,10 @@ class Groups:
         factor = (bounds[1] - bounds[0]) / (self.bounds[1] - self.bounds[0])
         value = bounds[0] + (self.value - self.bounds[0]) * factor
         covariance = factor**2 * self.covariance
-        return Groups(value, covariance, self.share, self.share_error, self.n, bounds)
+        together = None if self.with_share is None else factor * self.with_share
+        return Groups(
+            value, covariance, self.share, self.share_error, self.n, bounds, with_share=together
+        )
 
 
 def within(table: JointTable) -> Groups:
@@ -352,7 +364,9 @@ def _quotients(
     if slopes.shape[2] != groups:  # means: the first row of the table has the shares
         sums = np.eye(groups, covariance.shape[0])
     error = np.sqrt(np.maximum(np.einsum("gi,ij,gj->g", sums, covariance, sums), 0))
-    return Groups(value, flat @ covariance @ flat.T, share, error, n, bounds)
+    by_group = (flat @ covariance @ sums.T).reshape(groups, -1, groups)
+    together = np.einsum("gpg->gp", by_group)
+    return Groups(value, flat @ covariance @ flat.T, share, error, n, bounds, with_share=together)
 
 
 def _nonzero(share: Floats) -> Floats:

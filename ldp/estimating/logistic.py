@@ -17,6 +17,7 @@ from ldp.estimating.regression import (
     Number,
     Product,
     Records,
+    between,
     checked,
     compressed,
     method_of,
@@ -74,7 +75,11 @@ def logistic(
         spreads = [own.spread(value) for own in scores]
     each = zip(weights, scores, strict=True)
     shares: Floats = np.sum([w * own.shares for w, own in each], axis=0) / n
-    covariance = sandwich(_slope(shares, cells.design, value), given, weights, spreads)
+    slope = _slope(shares, cells.design, value)
+    apart = np.zeros_like(slope)
+    if not alike:
+        apart = between(given, [own.away(cells.design, value) for own in scores])
+    covariance = sandwich(slope, given, weights, spreads, apart)
     return Fit(value, covariance, n, method_of(given, alike), naive_fit(given, response, columns))
 
 
@@ -183,6 +188,11 @@ class _Scores:
             y = factors.of(self._response)
             right = np.stack([plain(factors, column) * y for column in self._columns], axis=1)
             yield factors, self._weights[block], right
+
+    def away(self, design: Floats, value: Floats) -> Floats:
+        """Return the sum over the records of s."""
+        found: Floats = self.right - design.T @ (self.shares * expit(design @ value))
+        return found
 
     def spread(self, value: Floats) -> Floats:
         """Return the sum over the records of s s', about the mean of s."""

@@ -146,7 +146,8 @@ def mean_ratings(cohorts: Cohorts, *, alike: bool = False) -> MeanRatings:
     error = np.divide(np.sqrt(noise), f, out=np.full_like(f, math.nan), where=known)
 
     def ends(z: float) -> Interval:
-        return fieller(d, f, squares, variance, covariance, z)
+        low, high = fieller(d, f, squares, variance, covariance, z)
+        return np.clip(low, -1, 1), np.clip(high, -1, 1)
 
     return MeanRatings(ratio, error, known, ends)
 
@@ -160,15 +161,15 @@ def _at(share: Floats, balance: Floats) -> tuple[Floats, Floats]:
 def fieller(
     d: Floats, f: Floats, v_d: Floats, v_f: Floats, covariance: Floats, z: float
 ) -> Interval:
-    """Return the ends of {m : (d - m f)**2 <= z**2 (v_d - 2 m covariance + m**2 v_f)} in [-1, 1].
+    """Return the ends of {m : (d - m f)**2 <= z**2 (v_d - 2 m covariance + m**2 v_f)}.
 
-    All of [-1, 1] where the set has no end: where `f` is within z standard errors of 0.
+    They are infinite where the set has no end: where `f` is within z standard errors of 0.
     """
     a = f**2 - z**2 * v_f
     b = d * f - z**2 * covariance
     c = d**2 - z**2 * v_d
     bounded = a > 0
     root = np.sqrt(np.maximum(b**2 - a * c, 0))
-    low = np.divide(b - root, a, out=np.full_like(f, -1.0), where=bounded)
-    high = np.divide(b + root, a, out=np.full_like(f, 1.0), where=bounded)
-    return np.clip(low, -1, 1), np.clip(high, -1, 1)
+    low = np.divide(b - root, a, out=np.full_like(b, -math.inf), where=bounded)
+    high = np.divide(b + root, a, out=np.full_like(b, math.inf), where=bounded)
+    return low, high

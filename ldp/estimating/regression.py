@@ -37,6 +37,9 @@ BLOCK = 1 << 12
 FEW = 10
 """The least records for each equation of a level whose spread is taken for known."""
 
+_SAME = 1e-12
+"""The share of an equation's own square below which its spread over the records is rounding."""
+
 _EXACT = 1e-8
 """By how much a square may be estimated with a bias, on the scale where it is 1 at most."""
 
@@ -114,11 +117,16 @@ class Fit:
         return error
 
     @property
+    def z(self) -> Floats:
+        """The coefficients in standard errors; 0 where the error is 0, and so unknown."""
+        error = self.standard_error
+        return np.divide(self.value, error, out=np.zeros_like(error), where=error > 0)
+
+    @property
     def p_value(self) -> Floats:
         """The p-values of the two-sided tests that each coefficient is zero."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            p: Floats = 2 * ndtr(-np.abs(self.value) / self.standard_error)
-        return np.where(np.isnan(p), 1.0, p)
+        p: Floats = 2 * ndtr(-np.abs(self.z))
+        return p
 
     def interval(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Interval:
         """Return Wald intervals; with `simultaneous` all cover at once (Bonferroni).
@@ -169,14 +177,16 @@ def linear(
     Of each record, M estimates x x' and m estimates x y without bias; the coefficients b solve
     mean(M) b = mean(m), and have the covariance mean(M)**-1 cov(m - M b) mean(M)**-1 / n, whatever
     the residuals' distribution (Huber's sandwich). All records count alike, and so b is of the
-    people who answered, at whatever level; if `alike`, all levels are samples of one population,
-    and count by the precision of their equations. With repeats the covariance is multiplied by
-    their factor (`ldp.core.repeated`). Cost: O(n columns**2), in blocks of records.
+    people who answered, at whatever level, and its covariance allows for levels whose people
+    differ; if `alike`, all levels are samples of one population, and count by the precision of
+    their equations. With repeats the covariance is multiplied by their factor
+    (`ldp.core.repeated`). Cost: O(n columns**2), in blocks of records.
 
     Raises `InvalidInput` for an attribute that is in the response and in a column, or twice in
     one, for columns that are no product of variables of their attributes, and where a number's
-    square cannot be estimated; `NotReady` where there are fewer records than columns, or too few to
-    tell the columns apart. Source: Carroll et al. 2006, section 5.4; the M of a number is from
+    square cannot be estimated; `NotReady` where there are fewer records than columns, too few to
+    tell the columns apart, or where all say the same of the response, so that its spread is not
+    known. Source: Carroll et al. 2006, section 5.4; the M of a number is from
     the exact channel.
     """
     given = checked(records, response, columns)
@@ -187,7 +197,17 @@ def linear(
     if alike and len(given) > 1:
         weights = precision_weights(given, spreads)
         matrix, value, spreads = _least_squares(equations, weights, n)
-    covariance = sandwich(matrix, given, weights, spreads)
+    apart = (
+        np.zeros_like(matrix) if alike else between(given, [own.away(value) for own in equations])
+    )
+    covariance = sandwich(matrix, given, weights, spreads, apart)
+    spread = np.sum([w**2 * own for w, own in zip(weights, spreads, strict=True)], axis=0) + apart
+    squares = n * (np.abs(matrix) @ np.abs(value)) ** 2
+    if (np.diag(spread) <= _SAME * squares).any():
+        raise NotReady(
+            f"{n} randomised records say the same of what is explained: collect more, or there is "
+            "no telling how far the coefficients are off"
+        )
     warning = _doubt(equations, weights, matrix, n)
     return Fit(value, covariance, n, method_of(given, alike), _naive(equations), warning)
 
@@ -220,16 +240,32 @@ def precision_weights(records: Sequence[Records], spreads: Sequence[Floats]) -> 
     return weights
 
 
+def between(records: Sequence[Records], totals: Sequence[Floats]) -> Floats:
+    """Return the part of the sum of s s' that is between levels whose people differ.
+
+    `totals` are the sums of s of each level's records. Who answers at which level is a sample; as
+    the same people may come at several levels, the largest factor of repeats multiplies it.
+    """
+    each = zip(records, totals, strict=True)
+    found: Floats = np.sum([np.outer(total, total) / own.n for own, total in each], axis=0)
+    return max(own.repeats.factor for own in records) * found
+
+
 def sandwich(
-    slope: Floats, records: Sequence[Records], weights: Floats, spreads: Sequence[Floats]
+    slope: Floats,
+    records: Sequence[Records],
+    weights: Floats,
+    spreads: Sequence[Floats],
+    apart: Floats,
 ) -> Floats:
     """Return the covariance of the solution of mean equations of this slope.
 
-    `spreads` are the sums of s s' of each level's records, which have these weights.
+    `spreads` are the sums of s s' of each level's records, which have these weights, about the
+    level's own mean; `apart` is what levels add whose people differ (`between`).
     """
     n = sum(own.n for own in records)
     each = zip(weights, records, spreads, strict=True)
-    inner = np.sum([w**2 * own.repeats.factor * spread for w, own, spread in each], axis=0)
+    inner = np.sum([w**2 * own.repeats.factor * spread for w, own, spread in each], axis=0) + apart
     inverse = np.linalg.inv(slope)
     covariance: Floats = inverse @ inner @ inverse.T / n**2
     return covariance
@@ -361,8 +397,13 @@ class _Equations:
             right = np.stack([plain(each, column) * y for column in self._columns], axis=1)
             yield each, weights[block], m, right
 
+    def away(self, value: Floats) -> Floats:
+        """Return the sum over the records of s, s being m - M b."""
+        found: Floats = self.right - self.matrix @ value
+        return found
+
     def spread(self, value: Floats) -> Floats:
-        """Return the sum over the records of s s', s being m - M b, about the mean of s."""
+        """Return the sum over the records of s s', about the mean of s."""
         p = len(self._columns)
         total, second, n = np.zeros(p), np.zeros((p, p)), 0.0
         for _, weight, m, right in self._blocks():

@@ -133,8 +133,10 @@ def pairs(cohorts: Sequence[tuple[SetSelection, PairTally, Repeats]]) -> Estimat
     The parameters are the pairs in the order of `numpy.triu_indices(items, 1)`. Of a report Z,
     (1{u, v in Z} - pi_0 - b (1{u in Z} + 1{v in Z} - 2 q)) / (pi_2 - 2 pi_1 + pi_0) is unbiased for
     1{u, v in S}, with b = (pi_1 - pi_0) / (p - q). Cohorts count by their reports, as `stratified`;
-    errors are for the population, and allow for the cohorts' `repeats`. Intervals are Wald's. A
-    cohort's pair tally is that of its reports with themselves.
+    errors are for the population, and allow for the cohorts' `repeats`. They are the mechanism's
+    for shares near the estimates that a population can have: the noise of one pair is too skewed
+    to be told from how often the sample has it. Intervals are Wald's. A cohort's pair tally is
+    that of its reports with themselves.
     Raises `InvalidInput` without reports.
     """
     seen = [(m, tally, own) for m, tally, own in cohorts if tally.n]
@@ -151,11 +153,13 @@ def pairs(cohorts: Sequence[tuple[SetSelection, PairTally, Repeats]]) -> Estimat
         both = tally.products[rows, columns] / tally.n
         either = singles[rows] + singles[columns]
         value = (both - none - slope * (either - 2 * q)) / scale
+        f, g, truth = _possible((singles[rows] - q) / gain, (singles[columns] - q) / gain, value)
+        both = none + (one - none) * (f + g - 2 * truth) + (two - none) * truth
+        either = 2 * q + gain * (f + g)
         # The square of 1{u, v} - b (1{u} + 1{v}), whose products are 1{u, v} again.
         square = both * (1 - 4 * slope + 2 * slope**2) + slope**2 * either
         noise = (square - (both - slope * either) ** 2) / scale**2
         variance = np.maximum(noise, 0) / tally.n
-        truth = np.clip(value, 0, 1)
         values.append(value)
         variances.append(variance + own.more(variance, truth * (1 - truth) / tally.n))
     weights = np.array([[tally.n / n] for _, tally, _ in seen])
@@ -165,3 +169,9 @@ def pairs(cohorts: Sequence[tuple[SetSelection, PairTally, Repeats]]) -> Estimat
     error = np.sqrt((weights**2 * np.array(variances)).sum(axis=0) + factor * spread)
     method = "stratified" if len(seen) > 1 else "debias"
     return Estimate(found, error, n, (0.0, 1.0), method)
+
+
+def _possible(f: Floats, g: Floats, both: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return shares of two items, and of both, that a population can have, near the given ones."""
+    f, g = np.clip(f, 0, 1), np.clip(g, 0, 1)
+    return f, g, np.clip(both, np.maximum(0, f + g - 1), np.minimum(f, g))

@@ -215,6 +215,14 @@ def test_the_pure_sum_is_taken_where_delta_allows_no_less() -> None:
     assert of_channels([]) == of_channels([(KRR(4, 1.0), 0)]) == 0.0
 
 
+@pytest.mark.parametrize("epsilons", [(0.1, 0.2), (0.7, 0.1, 1e-9), (0.3,)])
+def test_without_a_delta_the_sum_is_never_rounded_down(epsilons: tuple[float, ...]) -> None:
+    for times in (1, 3, 7, 10, 1001):
+        exact = sum(Fraction(each) * times for each in epsilons)
+        found = of_channels([(KRR(4, each), times) for each in epsilons], 0.0)
+        assert exact <= Fraction(found) <= exact * (1 + Fraction(1, 2**52))
+
+
 def test_a_delta_above_the_total_variation_leaves_nothing() -> None:
     assert of_channels([(KRR(2, 0.1), 1)], 0.06) == 0.0
 

@@ -219,6 +219,42 @@ def test_intervals_of_differences_cover(each: float, error: float) -> None:
         assert np.mean(errors) == pytest.approx(error, rel=0.35)
 
 
+def test_intervals_of_shares_within_groups_are_fiellers() -> None:
+    """Their ends m are where p_gv - m p_g is z of its standard errors from zero."""
+    first, second = KRR(3, 2.0), KRR(4, 2.0)
+    table = joint([(first, second, drawn(first, second, SHARES, 3000, np.random.default_rng(1)))])
+    low, high = within(table).interval(0.95)
+    inside = (low > 0) & (high < 1)
+    assert inside.any()
+    for g, v in np.argwhere(inside).tolist():
+        for m in (low[g, v], high[g, v]):
+            direction = np.zeros((3, 4))
+            direction[g] = -m
+            direction[g, v] += 1
+            error = np.sqrt(direction.ravel() @ table.covariance @ direction.ravel())
+            assert abs((direction * table.value).sum()) == pytest.approx(1.95996 * error, rel=1e-4)
+    together = within(table).interval(0.95, simultaneous=True)
+    assert (together[0] <= low).all()
+    assert (together[1] >= high).all()
+
+
+def test_intervals_of_means_within_groups_are_fiellers_on_any_scale() -> None:
+    mechanism, group, coins = PiecewiseMechanism(2.0), KRR(2, 1.0), SeededCoins(4)
+    rng = np.random.default_rng(1)
+    codes = (
+        mechanism.randomize_many(rng.choice([-0.4, 0.6], 4000), coins),
+        group.randomize_many(rng.integers(0, 2, 4000), coins),
+    )
+    found = means_within([(mechanism, group, count_pairs(mechanism, codes[0], group, codes[1]))])
+    low, high = found.interval()
+    scaled = found.rescaled((0.0, 10.0)).interval()
+    assert scaled[0] == pytest.approx(5 + 5 * low)
+    assert scaled[1] == pytest.approx(5 + 5 * high)
+    wald = 1.95996 * found.standard_error
+    assert (high - low > 2 * wald).all()
+    assert high - low == pytest.approx(2 * wald, rel=0.1)
+
+
 def test_a_group_that_is_not_clear_has_no_difference_and_all_of_the_range() -> None:
     groups = Groups(
         np.array([[0.5], [0.7], [-3.0]]),

@@ -152,3 +152,24 @@ def test_a_likelihood_needs_codes_that_are_counted() -> None:
         forward([records], Indicator(1, 1), [(), (Indicator(0, 1),)])
     with pytest.raises(NotReady, match="no maximum in 30"):
         forward([asked(KRR, 0.2, 30, 5)], Indicator(0, 1), COLUMNS)
+
+
+def test_forward_refuses_a_likelihood_that_grows_on_to_infinity() -> None:
+    """Where y = x, its slope has no maximum, and noise sends that of the other column along."""
+    m, columns = KRR(2, 2.0), [(), (Indicator(0, 1),), (Indicator(2, 1),)]
+    coins, rng, p, refused = SeededCoins(1), np.random.default_rng(1), [], 0
+    for _ in range(40):
+        x, other = rng.integers(0, 2, (2, 400))
+        records = Records([m] * 3, [m.randomize_many(v, coins) for v in (x, x, other)])
+        try:
+            p.append(forward([records], Indicator(1, 1), columns).p_value[2])
+        except NotReady:
+            refused += 1
+    assert refused > 20
+    assert min(p) > 0.001
+
+
+def test_forward_refuses_columns_that_say_the_same() -> None:
+    columns = [(), (Indicator(2, 0),), (Indicator(2, 1),)]
+    with pytest.raises(NotReady, match="some columns of this model say the same"):
+        forward([asked(KRR, 2.0, 500, 1)], Indicator(0, 1), columns)

@@ -1,5 +1,7 @@
 """Linear regression from randomised records: unbiased, with errors that cover."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -17,10 +19,12 @@ from ldp import (
 from ldp.core.mechanism import Mechanism
 from ldp.core.repeated import Repeats
 from ldp.errors import NotReady
+from ldp.estimating.logistic import logistic
 from ldp.estimating.regression import (
     Fit,
     Indicator,
     Number,
+    Product,
     Records,
     linear,
     square_scores,
@@ -217,3 +221,59 @@ def test_models_that_cannot_be_are_refused() -> None:
         linear(records, Number(0), [(), (Number(2),)])
     with pytest.raises(InvalidInput, match="3 attributes need as many arrays of codes"):
         Records(mechanisms, records[0].codes[:2])
+
+
+def _of_unlike_levels(rng: np.random.Generator, factor: float = 1.0) -> list[Records]:
+    """Return records of y and x of 2000 people, of whom half have y = 1 nine times more often, and
+    answer at another level."""
+    levels = [KRR(2, 8.0), KRR(2, 7.0)]
+    at, x = rng.integers(0, 2, (2, 2000))
+    y = (rng.random(2000) < np.where(at, 0.1, 0.9)).astype(int)
+    codes = [
+        [m.randomize_many(v[at == i], SeededCoins(int(rng.integers(1 << 30)))) for v in (y, x)]
+        for i, m in enumerate(levels)
+    ]
+    return [Records([m, m], own, Repeats(factor)) for m, own in zip(levels, codes, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("fit", "truth"), [(linear, 0.5), (logistic, 0.0)], ids=["linear", "logit"]
+)
+def test_intervals_cover_where_levels_people_differ(fit: Callable[..., Fit], truth: float) -> None:
+    rng, runs, covered = np.random.default_rng(1), 200, 0
+    for _ in range(runs):
+        found = fit(_of_unlike_levels(rng), Indicator(0, 1), [(), (Indicator(1, 1),)])
+        low, high = found.interval()
+        covered += low[0] <= truth <= high[0]
+    assert covered / runs == pytest.approx(0.95, abs=0.035)
+
+
+@pytest.mark.parametrize("fit", [linear, logistic])
+def test_unlike_levels_count_as_one_cohort_of_all_records(fit: Callable[..., Fit]) -> None:
+    """With next to no noise the covariance is that of all records in one cohort."""
+    levels = _of_unlike_levels(np.random.default_rng(2))
+    exact = KRR(2, 20.0), KRR(2, 20.0)
+    apart = [Records(exact, own.codes) for own in levels]
+    codes = [np.concatenate(each) for each in zip(*(own.codes for own in levels), strict=True)]
+    model = Indicator(0, 1), [(), (Indicator(1, 1),)]
+    one, two = fit([Records(exact, codes)], *model), fit(apart, *model)
+    assert two.value == pytest.approx(one.value)
+    assert two.covariance == pytest.approx(one.covariance)
+    thrice = fit([Records(exact, own.codes, Repeats(3.0)) for own in apart], *model)
+    assert thrice.covariance == pytest.approx(3 * one.covariance)
+
+
+@pytest.mark.parametrize("columns", [[()], [(), (Indicator(1, 1),)]], ids=["mean", "slope"])
+def test_records_that_say_the_same_of_the_response_tell_no_error(columns: list[Product]) -> None:
+    m = KRR(2, 2.0)
+    records = Records([m, m], [np.zeros(40, "u1"), np.tile(np.array([0, 1], "u1"), 20)])
+    with pytest.raises(NotReady, match="40 randomised records say the same of what is explained"):
+        linear([records], Indicator(0, 1), columns)
+    told = linear([Records([m, m], records.codes[::-1])], Indicator(0, 1), [()])
+    assert told.standard_error[0] > 0
+
+
+def test_an_error_of_zero_makes_nothing_certain() -> None:
+    found = Fit(np.array([2.0, 3.0]), np.diag([0.0, 1.0]), 10, "corrected", np.zeros(2))
+    assert found.z.tolist() == [0.0, 3.0]
+    assert found.p_value[0] == 1.0

@@ -115,7 +115,42 @@ def test_shares_of_pairs_are_unbiased_with_their_variance(coins: SeededCoins) ->
         each = seen[:, u] * seen[:, v] - none - slope * (seen[:, u] + seen[:, v] - 2 * q)
         mean, variance = moments(mechanism, people, each[:, np.newaxis] / (two - 2 * one + none))
         assert mean[0] == pytest.approx(truth[place])
-        assert found.standard_error[place] ** 2 * n == pytest.approx(variance[0, 0], rel=0.05)
+        assert found.standard_error[place] ** 2 * n == pytest.approx(variance[0, 0], rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("truth", "own"), [((0.4, 0.3), 0.2), ((0.0, 0.0), 0.0), ((0.6, 0.5), 0.5)], ids=str
+)
+def test_errors_of_pairs_are_the_mechanisms_at_the_shares(
+    truth: tuple[float, float], own: float
+) -> None:
+    """Of a tally that is as expected, against the channel's exact variance."""
+    mechanism, n = SetSelection(3, 1.0, 2, size=2, meet=1), 10**6
+    q, gain = mechanism._rounded_support
+    none, one, two = mechanism.pair_support
+    people = np.zeros(len(sets := list(mechanism.sets())))
+    shares = {(0, 1): own, (0,): truth[0] - own, (1,): truth[1] - own}
+    for each, share in shares.items():
+        people[sets.index(each)] = share
+    people[sets.index(())] = 1 - people.sum()
+    seen = counts(mechanism).astype(float)
+    chance = people @ np.array(mechanism.channel().rows, dtype=float)
+    products = np.rint(n * (seen.T * chance) @ seen).astype(np.int64)
+    tally = Tally(n, np.diag(products).copy())
+    found = pairs([(mechanism, PairTally(tally, tally, products), Repeats())])
+    slope = (one - none) / gain
+    each = seen[:, 0] * seen[:, 1] - none - slope * (seen[:, 0] + seen[:, 1] - 2 * q)
+    _, variance = moments(mechanism, people, each[:, np.newaxis] / (two - 2 * one + none))
+    assert found.standard_error[0] ** 2 * n == pytest.approx(variance[0, 0], rel=1e-3)
+
+
+@pytest.mark.parametrize("n", [1, 3, 300])
+def test_a_pair_that_no_report_has_is_not_certain(n: int) -> None:
+    mechanism = SetSelection(6, 1.0, 3, size=2, meet=1)
+    seen = np.array([1, 1, *[0] * (mechanism.tally_size - 2)])
+    tally = PairTally(Tally(n, n * seen), Tally(n, n * seen), n * np.outer(seen, seen))
+    found = pairs([(mechanism, tally, Repeats())])
+    assert found.standard_error.min() > 0.5 * found.standard_error.max()
 
 
 def test_pairs_of_several_levels_count_by_their_reports(coins: SeededCoins) -> None:

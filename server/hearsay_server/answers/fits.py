@@ -103,7 +103,7 @@ def fit(plan: Plan, question: Request, records: Complete) -> analyst_pb2.FitResp
         warning=found.warning,
     )
     errors = found.standard_error
-    several = [found.value, errors, found.value / errors, found.p_value, low, high]
+    several = [found.value, errors, found.z, found.p_value, low, high]
     for each, naive in zip(np.stack(several, axis=1).tolist(), found.naive.tolist(), strict=True):
         value, spread, z, p_value, least, most = each
         answer.coefficients.add(
