@@ -149,7 +149,7 @@ describe.skipIf(MISSING)("the example page", () => {
     await other.getByRole("button", { name: "Send it" }).click();
     await saying(other, "Sent.");
     await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
-    await saying(page, "has left");
+    await saying(page, "waited here has left");
     expect(await page.locator("#outbox").isHidden()).toBe(true);
     expect(await page.getByLabel("bus").isChecked()).toBe(false);
   });
