@@ -103,7 +103,7 @@ class Together:
         """Return an attribute's shares, or a number's mean, within each group of another attribute.
 
         Indexed by group, a value of `by`, and value. Columns: estimate, standard_error, low and
-        high, by the delta method. `frame.attrs["groups"]` has the groups' own shares. A group of
+        high, Fieller's. `frame.attrs["groups"]` has the groups' own shares. A group of
         which too few people are known has intervals of all of the range, and a warning.
         """
         with needs("a DataFrame", "analyst"):
