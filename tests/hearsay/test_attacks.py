@@ -569,7 +569,7 @@ def test_a_plan_of_many_views_that_are_drawn_is_checked_in_seconds() -> None:
     hostile = message.SerializeToString(deterministic=True)
     began = time.process_time()
     assert parse(hostile).level("standard").budget.record_epsilon == 1.0
-    assert time.process_time() - began < 3.0  # minutes where each cap looks at all pairs of views
+    assert time.process_time() - began < 3.0  # 15 s where each cap looks at all pairs of views
 
 
 def test_a_pinned_revision_is_compared_before_anything_is_parsed(file: Path) -> None:
