@@ -9,15 +9,15 @@ import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ldp.core.coins import Coins
-from ldp.core.exact import MAX_EPSILON, ONE, check_epsilon, float_below
+from ldp.core.exact import MAX_EPSILON, ONE, check_epsilon, float_above, float_below
 from ldp.errors import InvalidInput
-from ldp.planning.composition import Guarantee, parallel, sequential
 
 Floats = NDArray[np.float64]
 
@@ -100,12 +100,27 @@ class Budget:
 
         The choice must be made before the values are known. Withheld attributes are still
         drawn: the others are reported as often as by everybody, so that nobody counts more.
-        Raises `InvalidInput` where an attribute does not exist.
+        Raises `InvalidInput` where an attribute does not exist. Cost: a sort of `attributes`.
         """
         self._check_exist(attributes)
-        if not attributes:
-            return 0.0
-        return parallel([self._spent(start, attributes) for start in self._starts]).epsilon
+        epsilons, over = self._exact
+        now, changes = (
+            0,
+            dict[int, int](),
+        )  # what is spent at the circle's end, and where it changes
+        for j in set(attributes):
+            start, chance, epsilon = self._starts[j], self.chances[j], epsilons[j]
+            end = start + chance
+            if end >= ONE:
+                now += epsilon
+            if chance < ONE:
+                changes[start] = changes.get(start, 0) + epsilon
+                changes[end % ONE] = changes.get(end % ONE, 0) - epsilon
+        largest = now
+        for place in sorted(changes):
+            now += changes[place]
+            largest = max(largest, now)
+        return float_above(Fraction(largest, over)) if largest else 0.0
 
     def choices(self) -> list[tuple[int, tuple[int, ...]]]:
         """Return the sets of attributes that a record may report, each with its chance / 2**64."""
@@ -142,7 +157,7 @@ class Budget:
         return replace(self, epsilons=tuple(epsilons))
 
     def _check_exist(self, attributes: Collection[int]) -> None:
-        if not set(attributes) <= set(range(len(self.chances))):
+        if not all(0 <= j < len(self.chances) for j in attributes):
             raise InvalidInput(
                 f"attributes are 0..{len(self.chances) - 1}, got {sorted(attributes)}"
             )
@@ -155,7 +170,14 @@ class Budget:
             if chance
         )
 
-    @property
+    @cached_property
+    def _exact(self) -> tuple[tuple[int, ...], int]:
+        """The epsilons as integers, and the power of two that they are over."""
+        exact = [epsilon.as_integer_ratio() for epsilon in self.epsilons]
+        over = max(divisor for _, divisor in exact)
+        return tuple(units * (over // divisor) for units, divisor in exact), over
+
+    @cached_property
     def _starts(self) -> list[int]:
         """Start of each attribute's arc on a circle of length 2**64: the end of the last one."""
         return [end % ONE for end in accumulate(self.chances[:-1], initial=0)]
@@ -165,10 +187,6 @@ class Budget:
         for j, (start, chance) in enumerate(zip(self._starts, self.chances, strict=True)):
             if (word - start) % ONE < chance:
                 yield j
-
-    def _spent(self, word: int, attributes: Collection[int]) -> Guarantee:
-        reported = [j for j in self._selected(word) if j in attributes]
-        return sequential([Guarantee(self.epsilons[j]) for j in reported])
 
 
 @dataclass(frozen=True)

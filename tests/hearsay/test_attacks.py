@@ -27,8 +27,10 @@ from hearsay import (
     Reason,
 )
 from hearsay.choices import Agreed
-from hearsay.plans.plan import parse
+from hearsay.plans.plan import mechanism_message, parse
 from hearsay.v1 import plan_pb2
+from ldp import KRR
+from ldp.core.exact import ONE
 from ldp.testing import SeededCoins
 from support import Calendar
 
@@ -490,6 +492,9 @@ def test_a_plan_that_would_take_long_to_read_is_refused() -> None:
         parse(plan_of(many))
     with pytest.raises(InvalidInput, match="at most 4194304 bytes"):
         parse(bytes(1 << 23))
+    levels = ", ".join(f"l{number} = {number / 8 + 1}" for number in range(65))
+    with pytest.raises(InvalidInput, match="at most 64 levels, got 65"):
+        plan_of(one_question(["no", "yes"]).replace("standard = 1.0", levels))
 
 
 def _seconds(work: Callable[[], object]) -> float:
@@ -525,6 +530,54 @@ def test_a_plan_of_many_classes_of_values_is_refused_at_once() -> None:
     with pytest.raises(InvalidInput, match="a policy has at most 64 classes, got 400"):
         parse(hostile)
     assert time.process_time() - began < 2.0  # closing it would take the cube of 400
+
+
+def test_a_plan_of_many_maps_and_levels_is_checked_in_seconds() -> None:
+    values = [f"{number:x}" for number in range(20_000)]
+    message = plan_pb2.Plan.FromString(plan_of(one_question(values, mechanism="krr")))
+    del message.levels[:]
+    message.survey.levels.clear()
+    for number in range(8):
+        chosen = message.survey.attributes[0].categorical.maps[f"m{number}"]
+        chosen.sensitive.append(values[number])
+    made = mechanism_message(KRR(len(values), 1.0))
+    for number in range(64):
+        message.survey.levels[f"l{number:02}"] = 1.0
+        level = message.levels.add(name=f"l{number:02}", epsilon=1.0)
+        level.mechanisms.add().CopyFrom(made)
+        for _ in range(8):
+            level.mapped.add().CopyFrom(made)
+    hostile = message.SerializeToString(deterministic=True)
+    began = time.process_time()
+    assert len(parse(hostile).levels) == 64
+    assert (
+        time.process_time() - began < 5.0
+    )  # 40 s where each level looks at all values of each map
+
+
+def test_a_plan_of_many_views_that_are_drawn_is_checked_in_seconds() -> None:
+    message = plan_pb2.Plan()
+    message.survey.name = "many"
+    for number in range(512):
+        attribute = message.survey.attributes.add(name=f"a{number}", cap=2.0)
+        attribute.categorical.values.extend(["no", "yes"])
+        message.survey.views.add(attributes=[f"a{number}", f"a{(number + 1) % 512}"])
+    message.survey.levels["standard"] = 1.0
+    level = message.levels.add(name="standard", epsilon=1.0, chances=[ONE // 512] * 512)
+    for _ in range(512):
+        level.mechanisms.add().CopyFrom(mechanism_message(KRR(4, 1.0)))
+    hostile = message.SerializeToString(deterministic=True)
+    began = time.process_time()
+    assert parse(hostile).level("standard").budget.record_epsilon == 1.0
+    assert time.process_time() - began < 3.0  # 15 s where each cap looks at all pairs of views
+
+
+def test_a_pinned_revision_is_compared_before_anything_is_parsed(file: Path) -> None:
+    transport = Liar(plan_of(one_question(["no", "yes"])))
+    transport.bytes_now = b"no plan at all"
+    with device(transport, ledger=file, revision="0" * 64) as client:
+        client.wait_ready(0.5)
+        assert "expected revision '0000" in client.status().detail
 
 
 @pytest.mark.parametrize("ships", ["a module", "a module without the plan", "epsilon"])

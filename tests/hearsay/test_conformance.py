@@ -252,6 +252,7 @@ MESSAGES = {
     "unknown": "fields that this version of hearsay does not know",
     "canonical": "not the canonical serialisation",
     "text": r"U\+|single spaces|normal form",
+    "work": "at most 64 levels|at most 268435456 in sum",
     "period": "period must be empty or one of",
     "attributes": "needs attributes, each with a name",
     "domain": "bins|values|keys|at_most|class|map|whole steps|step must|points|low and high"

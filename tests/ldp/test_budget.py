@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize
 
 from ldp import KRR, Channel, InvalidInput, UnaryEncoding
-from ldp.core.exact import ONE
+from ldp.core.exact import ONE, float_above
 from ldp.planning.budget import Attribute, Budget, decide, sample, split, split_by_weight
 from ldp.testing import SeededCoins
 
@@ -90,6 +90,22 @@ def test_what_is_withheld_is_not_spent() -> None:
     assert sampled.epsilon_of([]) == 0.0
     with pytest.raises(InvalidInput, match=r"attributes are 0..2, got \[3\]"):
         sampled.epsilon_of([3])
+
+
+@given(st.lists(st.tuples(levels, st.integers(0, 8)), min_size=1, max_size=6), st.data())
+@settings(max_examples=60, deadline=None)
+def test_the_most_that_is_spent_is_that_of_the_dearest_selection(
+    parts: list[tuple[float, int]], data: st.DataObject
+) -> None:
+    rest = -sum(eighths for _, eighths in parts) % 8
+    chances = (*(eighths * ONE // 8 for _, eighths in parts), rest * ONE // 8)
+    budget = Budget((*(epsilon for epsilon, _ in parts), 1.0), chances)
+    some = data.draw(st.sets(st.integers(0, len(parts))))
+    exact = max(
+        sum((Fraction(budget.epsilons[j]) for j in chosen if j in some), Fraction(0))
+        for chosen in selections(budget)
+    )
+    assert budget.epsilon_of(some) == float_above(exact)
 
 
 def test_levels_share_their_chances() -> None:

@@ -1,5 +1,6 @@
 """Choices made before any answer is known: the app's agreement, a person's level, the caps."""
 
+import hashlib
 import math
 import re
 from collections.abc import Mapping
@@ -115,10 +116,24 @@ class Agreed:
             },
         )
 
+    def check_revision(self, data: bytes) -> None:
+        """Raise `InvalidInput` unless a plan's bytes have the revision agreed to, before they are
+        parsed: a server cannot make the app read anything else.
+
+        Where there is an `agreement`, `check` tells instead in what a plan differs.
+        """
+        if self.revision is None or self.agreement is not None:
+            return
+        found = hashlib.sha256(data).hexdigest()
+        if found != self.revision:
+            raise InvalidInput(
+                f"expected revision {self.revision!r} of {self.survey!r}, the server has {found}"
+            )
+
     def check(self, plan: Plan, withheld: frozenset[str]) -> None:
         """Raise `InvalidInput` unless the plan fits the agreement.
 
-        That is: it is of this survey and revision, has the domains and levels of the agreement,
+        That is: it is of this survey, has the domains and levels of the agreement,
         and could neither reveal a value nor tell when an answer changes unless `may_reveal` or
         `may_tell_changes` allows it. Attributes that are `withheld` are never sent.
         """
@@ -126,11 +141,6 @@ class Agreed:
             raise InvalidInput(f"asked for the survey {self.survey!r}, got {plan.survey!r}")
         if self.agreement is not None:
             self.agreement.check(plan)
-        if self.revision is not None and plan.revision.hex() != self.revision:
-            raise InvalidInput(
-                f"expected revision {self.revision!r} of {plan.survey!r}, "
-                f"the server has {plan.revision.hex()}"
-            )
         for name in (*self.may_reveal, *self.may_tell_changes, *withheld):
             if name not in plan.attributes:
                 raise InvalidInput(no_attribute(plan, name))

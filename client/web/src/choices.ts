@@ -3,6 +3,7 @@
 import { type Agreement, checkAgreement } from "./agreement.js";
 import { type Fraction, fraction, fromDouble, plus, times } from "./core/exact.js";
 import { at, InvalidInput } from "./errors.js";
+import { sha256 } from "./plans/digest.js";
 import { end } from "./plans/period.js";
 import type { Plan } from "./plans/plan.js";
 
@@ -84,9 +85,23 @@ export interface Agreed {
 }
 
 /**
+ * Throw `InvalidInput` unless a plan's bytes have the revision agreed to, before they are parsed: a server cannot
+ * make the app read anything else. Where there is an `agreement`, `checkAgreed` tells instead in what a plan differs.
+ */
+export async function checkRevision(agreed: Agreed, data: Uint8Array): Promise<void> {
+  if (agreed.revision === undefined || agreed.agreement) return;
+  const found = await sha256(data);
+  if (found !== agreed.revision) {
+    throw new InvalidInput(
+      `expected revision ${agreed.revision} of ${shown(agreed.survey)}, the server has ${found}`,
+    );
+  }
+}
+
+/**
  * Throw `InvalidInput` unless the plan fits the agreement.
  *
- * That is: it is of this survey and revision, has the domains and levels of the agreement, and could
+ * That is: it is of this survey, has the domains and levels of the agreement, and could
  * neither reveal a value nor tell when an answer changes unless `mayReveal` or `mayTellChanges` allows
  * it. Attributes that are withheld are never sent.
  */
@@ -97,11 +112,6 @@ export function checkAgreed(agreed: Agreed, plan: Plan, withheld: ReadonlySet<st
     );
   }
   if (agreed.agreement) checkAgreement(agreed.agreement, plan);
-  if (agreed.revision !== undefined && plan.revision !== agreed.revision) {
-    throw new InvalidInput(
-      `expected revision ${agreed.revision} of ${shown(plan.survey)}, the server has ${plan.revision}`,
-    );
-  }
   for (const name of [...agreed.mayReveal.keys(), ...agreed.mayTellChanges, ...withheld]) {
     if (!plan.attributes.has(name)) throw new InvalidInput(noAttribute(plan, name));
   }

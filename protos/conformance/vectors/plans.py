@@ -158,7 +158,7 @@ def plans() -> dict[str, list[Case]]:
     found = []
     of_maps = ((note, _changed(maps.mapped, change), why) for note, change, why in maps.listed())
     listed = [*_written(), *_surveys(), *_levels(), *_mechanisms(), *_views(), *_policies()]
-    listed += [*_grids(), *set_plans.listed()]
+    listed += [*_grids(), *set_plans.listed(), *_work()]
     for note, data, reason in [*listed, *of_maps]:
         case: Case = {"note": note, "plan": data.hex(), "accepted": not reason}
         try:
@@ -771,6 +771,30 @@ def _policies() -> Listed:
     yield "classes in a view", _changed(paired, lambda plan: scaled(plan, 0.5)), ""
     less = _changed(paired, lambda plan: scaled(plan, 0.75))
     yield "a combination with a larger scale than one of its values", less, "policy"
+
+
+def _work() -> Listed:
+    """Yield plans at and above the limits of what a device computes to check them."""
+
+    def levels(count: int, made: Mechanism, attribute: survey_pb2.Attribute) -> bytes:
+        plan = plan_pb2.Plan(survey=survey_pb2.Survey(name="long", attributes=[attribute]))
+        for number in range(count):
+            name = f"l{number:02}"
+            plan.survey.levels[name] = made.epsilon
+            level = plan.levels.add(name=name, epsilon=made.epsilon)
+            level.mechanisms.add().CopyFrom(mechanism_message(made))
+        return _bytes(plan)
+
+    smokes = survey_pb2.Attribute(name="smokes")
+    smokes.categorical.values.extend(["no", "yes"])
+    yield "64 levels", levels(64, m.KRR(2, 1.0), smokes), ""
+    yield "65 levels", levels(65, m.KRR(2, 1.0), smokes), "work"
+    stars = survey_pb2.Attribute(name="stars")
+    stars.ratings.keys.extend(f"{number:x}" for number in range(1537))
+    stars.ratings.low, stars.ratings.high, stars.ratings.at_most = 1.0, 5.0, 1024
+    largest = m.SetSelection(2 * 1537, 1.0, 1024, 4096, 1023)  # 1088 * 4096 of 2^28
+    yield "60 of the largest set selections", levels(60, largest, stars), ""
+    yield "61 of the largest set selections", levels(61, largest, stars), "work"
 
 
 def _whether(data: bytes) -> str:

@@ -21,7 +21,7 @@ from hearsay.plans.sets import check_names, find
 from ldp import Coins, Estimate, InvalidInput, Mechanism
 from ldp.core.exact import float_below
 from ldp.core.mechanism import Categorical as CategoricalMechanism
-from ldp.core.policy import Policy
+from ldp.core.policy import MAX_CLASSES, Policy
 from ldp.mechanisms.ranges.waves import MAX_BINS, Waves
 
 _GRID = 1 << 53
@@ -117,7 +117,9 @@ class Categorical:
             return self
         if name not in ("", *self.map_names):
             raise InvalidInput(f"map must be one of {', '.join(self.map_names)}, got {name!r}")
-        return replace(self, sensitive=dict(self.maps).get(name, ()), maps=())
+        found = replace(self, sensitive=dict(self.maps).get(name, ()), maps=())
+        vars(found)["_categories"] = self._categories  # the same, and there may be 100,000
+        return found
 
     def policy(self, epsilon: float) -> Policy | None:
         """Return the policy to keep at `epsilon`; None where all pairs are protected alike."""
@@ -191,13 +193,30 @@ class Categorical:
         """Raise `InvalidInput` unless the mechanism is for these values and protects them."""
         if not isinstance(mechanism, CategoricalMechanism) or mechanism.k != len(self.values):
             raise InvalidInput(f"{mechanism.name} does not fit {len(self.values)} values")
-        wanted = self.policy(mechanism.epsilon)
         kept: Policy | None = getattr(mechanism, "promise", None)
-        if wanted is None and kept is None:
-            return  # the mechanism has checked itself that all pairs are protected alike
-        uniform = Policy.uniform(mechanism.k, mechanism.epsilon)
-        if not (kept or uniform).implies(wanted or uniform):
+        if kept is None:
+            # The mechanism has checked itself that all pairs are protected alike: enough for
+            # sensitive values, and of classes the best protected one decides. A server must not
+            # choose how often all values are looked at.
+            if not self.classes:
+                return
+            epsilon = mechanism.epsilon
+            least = float_below(Fraction(epsilon) * Fraction(self._least_scale))
+            holds = Policy.uniform(2, epsilon).implies(Policy.uniform(2, least))
+        else:
+            uniform = Policy.uniform(mechanism.k, mechanism.epsilon)
+            holds = kept.implies(self.policy(mechanism.epsilon) or uniform)
+        if not holds:
             raise InvalidInput(f"{mechanism.name} keeps another policy than its values declare")
+
+    @cached_property
+    def _least_scale(self) -> float:
+        scales = {scale for _, scale in self.classes}
+        if sum(len(values) for values, _ in self.classes) < len(self.values):
+            scales.add(1.0)
+        if len(scales) > MAX_CLASSES:
+            raise InvalidInput(f"a policy has at most {MAX_CLASSES} classes, got {len(scales)}")
+        return min(scales)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from hearsay.plans.attributes import Attribute as Attribute
 from hearsay.plans.attributes import Question as Question
 from hearsay.plans.attributes import domain_of
 from hearsay.plans.domains import Categorical, Numeric
+from hearsay.plans.limits import check_work
 from hearsay.plans.memo import Memoizer
 from hearsay.plans.texts import check_texts
 from hearsay.plans.views import MOST_TOGETHER, View, combined, view
@@ -183,6 +184,7 @@ def parse(data: bytes) -> Plan:
       fields that this version does not know, and where a text contains characters that cannot be
       seen. People could not notice such differences, and a server could use them to mark a device
       by the revision of its plan.
+    - where there are more levels or larger sets than `limits` allows;
     - where a view is not valid (`views.view`), two have the same attributes, or there are too many;
     - where a mechanism is unknown, does not fit its attribute or view, or exceeds its epsilon or
       the cap of an attribute, which holds for all views together that a record reports;
@@ -203,15 +205,17 @@ def parse(data: bytes) -> Plan:
         raise InvalidInput(
             f"a survey has at most {_MOST_ATTRIBUTES} views, got {len(survey.views)}"
         )
+    check_work(plan)
     period.check_unit(survey.period)
     attributes = {a.name: attribute(a, survey.period) for a in survey.attributes}
     if not attributes or len(attributes) != len(survey.attributes):
         raise InvalidInput("a plan needs attributes, each with a name of its own")
     views = views_of(survey, attributes)
     asked = questions(attributes, views.values())
-    levels = {level.name: _level(level, asked) for level in plan.levels}
+    mapped, containing = _mapped(asked), _containing(asked, views)
+    levels = {level.name: _level(level, asked, mapped) for level in plan.levels}
     for level in levels.values():
-        _check_caps(level, attributes, asked, views)
+        _check_caps(level, attributes, containing)
     if not levels or len(levels) != len(plan.levels):
         raise InvalidInput("a plan needs levels, each with a name of its own")
     declared = sorted(survey.levels.items(), key=lambda item: (item[1], item[0]))
@@ -337,19 +341,29 @@ def attribute(wire: survey_pb2.Attribute, unit: str) -> Attribute:
     return found
 
 
+def _containing(
+    asked: Mapping[str, Question], views: Mapping[str, View]
+) -> Mapping[str, Sequence[int]]:
+    """Return the places among the questions of the views that contain an attribute, by attribute.
+
+    Those that no view contains are left out.
+    """
+    found: dict[str, list[int]] = {}
+    for place, name in enumerate(asked):
+        for part in views[name].attributes if name in views else ():
+            found.setdefault(part, []).append(place)
+    return found
+
+
 def _check_caps(
-    level: Level,
-    attributes: Mapping[str, Attribute],
-    asked: Mapping[str, Question],
-    views: Mapping[str, View],
+    level: Level, attributes: Mapping[str, Attribute], containing: Mapping[str, Sequence[int]]
 ) -> None:
     """Raise `InvalidInput` where a record may report an attribute, in all views, above its cap."""
-    names = list(asked)
     for attribute in attributes.values():
-        containing = [view.name for view in views.values() if attribute.name in view.attributes]
-        if attribute.cap == math.inf or len(containing) < 2:
+        places = containing.get(attribute.name, ())
+        if attribute.cap == math.inf or len(places) < 2:
             continue  # one question, whose mechanism has been checked
-        spent = level.budget.epsilon_of([names.index(name) for name in containing])
+        spent = level.budget.epsilon_of(places)
         if spent > attribute.cap:
             raise InvalidInput(
                 f"level {level.name!r}: the views of {attribute.name!r} have epsilon {spent:g} "
@@ -357,7 +371,20 @@ def _check_caps(
             )
 
 
-def _level(level: plan_pb2.Level, asked: Mapping[str, Question]) -> Level:
+_Mapped = Sequence[tuple[str, str, Question]]
+"""By question and map: the question as those have it who chose the map."""
+
+
+def _mapped(asked: Mapping[str, Question]) -> _Mapped:
+    return [
+        (name, chosen, replace(each, domain=each.domain.chosen(chosen)))
+        for name, each in asked.items()
+        if isinstance(each.domain, Categorical)
+        for chosen in each.domain.map_names
+    ]
+
+
+def _level(level: plan_pb2.Level, asked: Mapping[str, Question], mapped: _Mapped) -> Level:
     if len(level.mechanisms) != len(asked):
         raise InvalidInput(
             f"level {level.name!r} has {len(level.mechanisms)} mechanisms "
@@ -379,31 +406,24 @@ def _level(level: plan_pb2.Level, asked: Mapping[str, Question]) -> Level:
             f"level {level.name!r} promises epsilon {level.epsilon:g} for a record, "
             f"but the mechanisms of one add up to {budget.record_epsilon:.6g}"
         )
-    by_map = _by_map(level, asked, mechanisms)
+    by_map = _by_map(level, mapped, mechanisms)
     return Level(level.name, level.epsilon, MappingProxyType(mechanisms), budget, by_map)
 
 
 def _by_map(
-    level: plan_pb2.Level, attributes: Mapping[str, Question], mechanisms: Mapping[str, Mechanism]
+    level: plan_pb2.Level, mapped: _Mapped, mechanisms: Mapping[str, Mechanism]
 ) -> Mapping[str, Mapping[str, Mechanism]]:
     """Return a level's mechanisms by attribute and map; raise `InvalidInput` unless there is one
     for each map, with the epsilon of the attribute's own."""
-    names = {
-        name: each.domain.map_names if isinstance(each.domain, Categorical) else ()
-        for name, each in attributes.items()
-    }
-    wanted = sum(map(len, names.values()))
-    if len(level.mapped) != wanted:
+    if len(level.mapped) != len(mapped):
         raise InvalidInput(
-            f"level {level.name!r} has {len(level.mapped)} mechanisms for {wanted} maps"
+            f"level {level.name!r} has {len(level.mapped)} mechanisms for {len(mapped)} maps"
         )
     by_map = {name: {"": own} for name, own in mechanisms.items()}
-    places = ((attributes[name], chosen) for name, maps in names.items() for chosen in maps)
-    for (attribute, chosen), wire in zip(places, level.mapped, strict=True):
-        assert isinstance(attribute.domain, Categorical)  # no other domain has maps
-        own = mechanisms[attribute.name]
+    for (name, chosen, asked), wire in zip(mapped, level.mapped, strict=True):
+        own = mechanisms[name]
         try:
-            mechanism = _mechanism(wire, replace(attribute, domain=attribute.domain.chosen(chosen)))
+            mechanism = _mechanism(wire, asked)
             if mechanism.epsilon != own.epsilon:
                 raise InvalidInput(
                     f"{mechanism.name} has epsilon {mechanism.epsilon:g}, and without a map it "
@@ -411,9 +431,9 @@ def _by_map(
                 )
         except InvalidInput as error:
             raise InvalidInput(
-                f"level {level.name!r}, {attribute.name!r}, map {chosen!r}: {error}"
+                f"level {level.name!r}, {name!r}, map {chosen!r}: {error}"
             ) from error
-        by_map[attribute.name][chosen] = mechanism
+        by_map[name][chosen] = mechanism
     return MappingProxyType({name: MappingProxyType(mine) for name, mine in by_map.items()})
 
 

@@ -293,6 +293,7 @@ class PlanKeeper:
         """Parse a plan; raise `InvalidInput` unless it fits the app's agreement and the choices of
         the device's own user. If the user chose no level and there is no default, there must be
         levels that somebody else could choose."""
+        self._agreed.check_revision(data)
         plan = parse(data)
         self._agreed.check(plan, self._withheld)
         if self._choices.level is not None or plan.default_level:

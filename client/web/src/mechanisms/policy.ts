@@ -255,11 +255,23 @@ export function checkGraded(mechanism: Mechanism, domain: GradedDeclaration): vo
 
 /** Throw `InvalidInput` unless the mechanism protects the values as their domain declares. */
 export function checkDeclared(mechanism: Mechanism, domain: Declaration): void {
-  const uniform = Policy.uniform(mechanism.k, mechanism.epsilon);
-  const wanted = Policy.declared(domain, mechanism.epsilon) ?? uniform;
-  if (!(mechanism.policy ?? uniform).implies(wanted)) {
-    throw new InvalidInput(`${mechanism.name} keeps another policy than its values declare`);
+  const { name, k, epsilon, policy } = mechanism;
+  let holds: boolean;
+  if (policy)
+    holds = policy.implies(Policy.declared(domain, epsilon) ?? Policy.uniform(k, epsilon));
+  else {
+    // One without a policy protects all pairs alike. That is enough for any sensitive values, and of classes the
+    // best protected one decides: a server must not choose how often all values are looked at.
+    if (!domain.classes.length) return;
+    const scales = new Set(domain.classes.map(({ scale }) => scale));
+    const listed = domain.classes.reduce((count, { values }) => count + values.length, 0);
+    if (listed < domain.values.length) scales.add(1);
+    checkSize(scales.size);
+    const scale = [...scales].reduce((a, b) => Math.min(a, b));
+    const least = doubleBelow(times(fromDouble(epsilon), fromDouble(scale)));
+    holds = Policy.uniform(2, epsilon).implies(Policy.uniform(2, least));
   }
+  if (!holds) throw new InvalidInput(`${name} keeps another policy than its values declare`);
 }
 
 /** Return distances replaced by the shortest paths between two different values (Floyd, 1962). */

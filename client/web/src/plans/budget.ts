@@ -2,7 +2,7 @@
 
 import type { Coins } from "../coins.js";
 import { word } from "../core/draws.js";
-import { compare, doubleAbove, type Fraction, fraction, ONE, sum } from "../core/exact.js";
+import { doubleAbove, type Fraction, fraction, fromDouble, ONE } from "../core/exact.js";
 import { InvalidInput } from "../errors.js";
 
 /**
@@ -15,11 +15,17 @@ import { InvalidInput } from "../errors.js";
  */
 export class Budget {
   private readonly starts: readonly bigint[];
+  /** The epsilons, over `over`. */
+  private readonly units: readonly bigint[];
+  private readonly over: bigint;
 
   constructor(
     readonly epsilons: readonly number[],
     readonly chances: readonly bigint[],
   ) {
+    const exact = epsilons.map(fromDouble);
+    this.over = exact.reduce((most, { d }) => (d > most ? d : most), 1n); // all are powers of two
+    this.units = exact.map(({ n, d }) => n * (this.over / d));
     let end = 0n;
     this.starts = chances.map((chance) => {
       const start = end % ONE;
@@ -40,18 +46,30 @@ export class Budget {
   }
 
   /** Return the largest sum of epsilons that a record can report together, of some attributes or all. */
-  spent(attributes?: ReadonlySet<number>): Fraction {
-    let largest = fraction(0n);
-    for (const start of new Set(this.starts)) {
-      const reported = this.selected(start).filter((j) => !attributes || attributes.has(j));
-      const together = sum(reported.map((j) => this.epsilons[j]!));
-      if (compare(together, largest) > 0) largest = together;
+  spent(attributes: Iterable<number> = this.chances.keys()): Fraction {
+    let now = 0n; // at the circle's end
+    const changes = new Map<bigint, bigint>();
+    const change = (place: bigint, by: bigint): void => {
+      changes.set(place, (changes.get(place) ?? 0n) + by);
+    };
+    for (const j of attributes) {
+      const [start, units] = [this.starts[j]!, this.units[j]!];
+      const end = start + this.chances[j]!;
+      if (end >= ONE) now += units;
+      if (this.chances[j] === ONE) continue;
+      change(start, units);
+      change(end % ONE, -units);
     }
-    return largest;
+    let largest = now;
+    for (const [, by] of [...changes].sort(([a], [b]) => (a < b ? -1 : 1))) {
+      now += by;
+      if (now > largest) largest = now;
+    }
+    return fraction(largest, this.over);
   }
 
   /** Return `spent` rounded up to a double. */
-  recordEpsilon(attributes?: ReadonlySet<number>): number {
+  recordEpsilon(attributes?: Iterable<number>): number {
     return doubleAbove(this.spent(attributes));
   }
 

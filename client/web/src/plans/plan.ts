@@ -94,6 +94,10 @@ const utf8 = new TextEncoder();
 
 const MOST_BYTES = 2 ** 22;
 const MOST_ATTRIBUTES = 1024;
+const MOST_LEVELS = 64;
+
+/** The most that the set selections of a plan may take to check, as `checkWork` counts: a few seconds. */
+const MOST_SET_WORK = 1n << 28n;
 
 /**
  * Build a plan from its frozen bytes, and check it.
@@ -101,6 +105,7 @@ const MOST_ATTRIBUTES = 1024;
  * Throws `InvalidInput`, naming the place:
  * - where the bytes are no plan, are not the canonical serialisation of their plan, or have fields that this
  *   version does not know, and where a text contains characters that cannot be seen;
+ * - where there are more levels or larger sets than a plan may have;
  * - where a view is not valid, or there are too many;
  * - where a mechanism is unknown, does not fit its question, or exceeds its epsilon or the cap of an attribute,
  *   which holds for all views together that a record reports;
@@ -119,6 +124,7 @@ export async function parsePlan(data: Uint8Array): Promise<Plan> {
       `a survey has at most ${MOST_ATTRIBUTES} attributes, got ${survey.attributes.length}`,
     );
   }
+  checkWork(survey, resolved);
   checkUnit(survey.period);
   const rare = await rareDomains(survey.attributes);
   const attributes = new Map(
@@ -132,9 +138,11 @@ export async function parsePlan(data: Uint8Array): Promise<Plan> {
   }
   const questions = await readQuestions(survey, attributes);
   const levels = new Map<string, Level>();
+  const mapped = mappedOf(questions);
+  const containing = placesOf(questions);
   for (const wire of resolved) {
-    const level = await readLevel(wire, questions);
-    checkCaps(level, attributes, questions);
+    const level = await readLevel(wire, questions, mapped);
+    checkCaps(level, attributes, containing);
     levels.set(wire.name, level);
   }
   if (!levels.size || levels.size !== resolved.length) {
@@ -157,6 +165,29 @@ export async function parsePlan(data: Uint8Array): Promise<Plan> {
     levelsDifferAtMost: most,
     data: data.slice(),
   };
+}
+
+/** Throw `InvalidInput` where there are too many levels, or set selections too large: a server must not choose how
+ * long a device computes. */
+function checkWork(survey: WireSurvey, levels: readonly WireLevel[]): void {
+  const count = Math.max(levels.length, survey.levels.length);
+  if (count > MOST_LEVELS) {
+    throw new InvalidInput(`a plan has at most ${MOST_LEVELS} levels, got ${count}`);
+  }
+  let work = 0n;
+  for (const { name, parameters } of levels.flatMap(({ mechanisms }) => mechanisms)) {
+    if (name !== "set_selection") continue;
+    const of = new Map(
+      parameters.map((each) => [each.name, each.values.reduce((a, b) => a + b, 0n)]),
+    );
+    work += ((of.get("most") ?? 0n) + 64n) * (of.get("size") ?? 0n); // 64 for a binomial
+  }
+  if (work > MOST_SET_WORK) {
+    throw new InvalidInput(
+      "the set_selection mechanisms of a plan have at most 2^28 in sum of (most + 64) size, " +
+        `got ${work}`,
+    );
+  }
 }
 
 /** Yield each text that an operator writes, after its place in the survey. */
@@ -269,17 +300,29 @@ async function readQuestions(
   return found;
 }
 
+/** Return the places of the questions that ask an attribute, by attribute. */
+function placesOf(questions: ReadonlyMap<string, Question>): ReadonlyMap<string, number[]> {
+  const found = new Map<string, number[]>();
+  for (const [place, { parts }] of [...questions.values()].entries()) {
+    for (const part of parts) {
+      const places = found.get(part);
+      if (places) places.push(place);
+      else found.set(part, [place]);
+    }
+  }
+  return found;
+}
+
 /** Throw `InvalidInput` where a record may report an attribute, in all views, above its cap. */
 function checkCaps(
   { name: level, budget }: Level,
   attributes: ReadonlyMap<string, Attribute>,
-  questions: ReadonlyMap<string, Question>,
+  containing: ReadonlyMap<string, readonly number[]>,
 ): void {
-  const asked = [...questions.values()];
   for (const { name, cap } of attributes.values()) {
-    const containing = [...asked.keys()].filter((j) => asked[j]!.parts.includes(name));
-    if (cap === Infinity || containing.length < 2) continue; // the mechanism of one has been checked
-    const spent = budget.recordEpsilon(new Set(containing));
+    const places = containing.get(name) ?? [];
+    if (cap === Infinity || places.length < 2) continue; // the mechanism of one has been checked
+    const spent = budget.recordEpsilon(places);
     if (spent > cap) {
       throw new InvalidInput(
         `level ${JSON.stringify(level)}: the views of ${JSON.stringify(name)} have epsilon ${spent} ` +
@@ -292,6 +335,7 @@ function checkCaps(
 async function readLevel(
   wire: WireLevel,
   questions: ReadonlyMap<string, Question>,
+  mapped: Mapped,
 ): Promise<Level> {
   const place = `level ${JSON.stringify(wire.name)}`;
   if (wire.mechanisms.length !== questions.size) {
@@ -326,8 +370,22 @@ async function readLevel(
         `but the mechanisms of one add up to ${budget.recordEpsilon()}`,
     );
   }
-  const mapped = await readMapped(place, wire.mapped, questions, mechanisms);
-  return new Level(wire.name, wire.epsilon, mechanisms, budget, memoizers, mapped);
+  const byMap = await readMapped(place, wire.mapped, mapped, mechanisms);
+  return new Level(wire.name, wire.epsilon, mechanisms, budget, memoizers, byMap);
+}
+
+/** By question that has maps and by map: the question as those have it who chose the map. */
+type Mapped = ReadonlyMap<string, ReadonlyMap<string, Question>>;
+
+function mappedOf(questions: ReadonlyMap<string, Question>): Mapped {
+  const found = new Map<string, Map<string, Question>>();
+  for (const question of questions.values()) {
+    const { name, domain } = question;
+    if (domain.kind !== "categorical" || !domain.maps.size) continue;
+    const chosen = [...domain.maps.keys()].map((map) => [map, domain.chosen(map)] as const);
+    found.set(name, new Map(chosen.map(([map, each]) => [map, { ...question, domain: each }])));
+  }
+  return found;
 }
 
 /** Return a level's mechanisms by attribute and map; throw `InvalidInput` unless there is one for each map, with
@@ -335,21 +393,19 @@ async function readLevel(
 async function readMapped(
   place: string,
   wire: readonly WireMechanism[],
-  questions: ReadonlyMap<string, Question>,
+  mapped: Mapped,
   mechanisms: ReadonlyMap<string, Mechanism>,
 ): Promise<Level["mapped"]> {
   const found = new Map<string, Map<string, Mechanism>>();
   let next = 0;
-  for (const question of questions.values()) {
-    const { name, domain } = question;
-    if (domain.kind !== "categorical" || !domain.maps.size) continue;
+  for (const [name, maps] of mapped) {
     const mine = new Map<string, Mechanism>();
     found.set(name, mine);
-    for (const map of domain.maps.keys()) {
+    for (const [map, question] of maps) {
       const each = wire[next++];
       if (!each) break;
       try {
-        const mechanism = await readMechanism(each, { ...question, domain: domain.chosen(map) });
+        const mechanism = await readMechanism(each, question);
         const own = mechanisms.get(name)!.epsilon;
         if (mechanism.epsilon !== own) {
           throw new InvalidInput(

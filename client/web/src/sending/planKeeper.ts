@@ -1,6 +1,13 @@
 /** The one plan of a survey: the first that was accepted, kept in the ledger for ever. */
 
-import { type Agreed, type Choices, checkAgreed, type Limits, shown } from "../choices.js";
+import {
+  type Agreed,
+  type Choices,
+  checkAgreed,
+  checkRevision,
+  type Limits,
+  shown,
+} from "../choices.js";
 import { HearsayError, InvalidInput } from "../errors.js";
 import { sha256 } from "../plans/digest.js";
 import type { Plan } from "../plans/plan.js";
@@ -269,6 +276,7 @@ export class PlanKeeper {
    * device's own user. If the user chose no level and there is no default, there must be levels that
    * somebody else could choose. */
   async #accepted(data: Uint8Array): Promise<Plan> {
+    await checkRevision(this.agreed, data);
     const plan = await parsed(data);
     checkAgreed(this.agreed, plan, this.withheld);
     if (this.choices.level !== undefined || plan.defaultLevel) {
